@@ -30,7 +30,11 @@ def write_metadata(folder: Path, package: str, points: Points, version: str = "1
     info = folder / f"{package.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n", encoding="utf-8")
-    lines = [line for group, names in points.items() for line in (f"[{group}]", *(f"{name} = {value}" for name, value in names.items()))]
+    lines = [
+        line
+        for group, names in points.items()
+        for line in (f"[{group}]", *(f"{name} = {value}" for name, value in names.items()))
+    ]
     (info / "entry_points.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
@@ -68,7 +72,10 @@ def installed(folder: Path) -> Iterator[pytest.MonkeyPatch]:
 
 
 def _lies_in(module: ModuleType, folder: Path) -> bool:
-    places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]  # a folder without __init__.py has no file
+    places = [
+        getattr(module, "__file__", None),
+        *getattr(module, "__path__", ()),
+    ]  # a folder without __init__.py has no file
     return any(str(place).startswith(str(folder)) for place in places)
 
 

@@ -27,7 +27,14 @@ _INSTALLED = Path("/usr/lib/postgresql")
 """Where Debian and Ubuntu put each version's programs."""
 _NEVER = datetime(2100, 1, 1, tzinfo=UTC)
 _HBA = "local all postgres trust\nlocal all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n"
-_SETTINGS = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "16MB", "max_connections": "60", "ssl": "on", "listen_addresses": "'127.0.0.1'"}
+_SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "16MB",
+    "max_connections": "60",
+    "ssl": "on",
+    "listen_addresses": "'127.0.0.1'",
+}
 
 
 def programs() -> Path | None:
@@ -47,14 +54,28 @@ class PostgresServer:
         self._as = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
         if self._as:
             shutil.chown(folder, "postgres", "postgres")
-        self._run("initdb", "-D", str(self.data), "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8")
+        self._run(
+            "initdb",
+            "-D",
+            str(self.data),
+            "-U",
+            "postgres",
+            "--auth=trust",
+            "--no-sync",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+        )
         make_certificate(self.ca, self.data / "server.key")
         shutil.copy(self.ca, self.data / "server.crt")
         if self._as:
             shutil.chown(self.data / "server.key", "postgres", "postgres")
             shutil.chown(self.data / "server.crt", "postgres", "postgres")
         with (self.data / "postgresql.conf").open("a", encoding="utf-8") as conf:
-            settings = _SETTINGS | {"port": str(self.port), "unix_socket_directories": f"'{folder}'", "logging_collector": "off"}
+            settings = _SETTINGS | {
+                "port": str(self.port),
+                "unix_socket_directories": f"'{folder}'",
+                "logging_collector": "off",
+            }
             conf.writelines(f"{key} = {value}\n" for key, value in settings.items())
         (self.data / "pg_hba.conf").write_text(_HBA, encoding="utf-8")
         self.start()
@@ -90,12 +111,22 @@ class PostgresServer:
 
     def _run(self, program: str, *arguments: str) -> None:
         argv = [*self._as, str(self._bin / program), *arguments]
-        done = subprocess.run(argv, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        done = subprocess.run(
+            argv,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout
 
     def sql(self, statement: str, database: str = "postgres") -> list[tuple[Any, ...]]:
         """Run a statement as the server's superuser."""
-        with psycopg.connect(host=str(self.folder), port=self.port, user="postgres", dbname=database, autocommit=True) as connection:
+        with psycopg.connect(
+            host=str(self.folder), port=self.port, user="postgres", dbname=database, autocommit=True
+        ) as connection:
             cursor = connection.execute(statement)  # type: ignore[call-overload]  # a statement of a test, not a literal
             return cursor.fetchall() if cursor.description else []
 
@@ -112,7 +143,12 @@ class PostgresServer:
         secret = paths.inventory / "password"
         secret.write_text(PASSWORD, encoding="utf-8")
         secret.chmod(0o600)
-        plain = {"schema": "rackready/database/v1", "host": str(self.folder), "port": self.port, "password": {"file": str(secret)}}
+        plain = {
+            "schema": "rackready/database/v1",
+            "host": str(self.folder),
+            "port": self.port,
+            "password": {"file": str(secret)},
+        }
         document = {key: value for key, value in (plain | settings).items() if value is not None}
         (paths.inventory / "database.yml").write_text(json.dumps(document), encoding="utf-8")  # JSON is YAML, too
         return paths.database
@@ -122,12 +158,18 @@ def make_certificate(path: Path, key_path: Path) -> None:
     """Write a self-signed certificate for 127.0.0.1 and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a test's server")])
-    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), datetime(2020, 1, 1, tzinfo=UTC), _NEVER)
+    made = x509.CertificateBuilder(
+        name, name, key.public_key(), x509.random_serial_number(), datetime(2020, 1, 1, tzinfo=UTC), _NEVER
+    )
     made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    made = made.add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+    made = made.add_extension(
+        x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
+    )
     path.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
     key_path.touch(mode=0o600)
-    key_path.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    key_path.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
 
 
 def name_of(database: Database) -> str:

@@ -11,7 +11,10 @@ def module_file(name: str) -> str:
     """Return the file of a single-file Python module of the controller's environment."""
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.origin:
-        message = f"Python module {name} - Expected: installed beside Ansible Actual: absent. Run `make setup`, then .venv/bin/ansible-playbook."
+        message = (
+            f"Python module {name} - Expected: installed beside Ansible Actual: absent. "
+            "Run `make setup`, then .venv/bin/ansible-playbook."
+        )
         raise AnsibleFilterError(message)
     return spec.origin
 
@@ -19,7 +22,11 @@ def module_file(name: str) -> str:
 def host_keys(known_hosts: str, addresses: list[str]) -> str:
     """Return the lines of a known_hosts file that belong to these addresses, sorted, so that a second run changes nothing."""
     wanted = set(addresses)
-    kept = {line.strip() for line in known_hosts.splitlines() if wanted & {name.strip("[]").split("]:")[0] for name in line.split(" ", 1)[0].split(",")}}
+    kept = {
+        line.strip()
+        for line in known_hosts.splitlines()
+        if wanted & {name.strip("[]").split("]:")[0] for name in line.split(" ", 1)[0].split(",")}
+    }
     return "".join(f"{line}\n" for line in sorted(kept))
 
 
@@ -54,4 +61,9 @@ class FilterModule:
 
     def filters(self) -> dict[str, object]:
         """Return the filters by the names that templates use."""
-        return {"rackready_module_file": module_file, "rackready_host_keys": host_keys, "rackready_outside": outside, "rackready_tuned": tuned}
+        return {
+            "rackready_module_file": module_file,
+            "rackready_host_keys": host_keys,
+            "rackready_outside": outside,
+            "rackready_tuned": tuned,
+        }

@@ -11,10 +11,13 @@ Play = Mapping[str, list[str]]
 """``hosts`` of this play that are still in it, and those ``known`` to be up beside them."""
 
 
-def rail_request(interfaces: list[dict[str, Any]], node: str, play: Play, hostvars: Mapping[str, Any], mtu: int, count: int) -> dict[str, Any]:
+def rail_request(
+    interfaces: list[dict[str, Any]], node: str, play: Play, hostvars: Mapping[str, Any], mtu: int, count: int
+) -> dict[str, Any]:
     """Return what rail_ping.py is asked: for each interface, its peers of the same rail on the next hosts of the play, in a ring.
 
-    A rail on which the play has no other host is proven against hosts of the site that are known to be up, where there are any.
+    A rail on which the play has no other host is proven against hosts of the site that are known to be up, where there
+    are any.
     """
     ring = sorted(play["hosts"])
     start = ring.index(node) + 1
@@ -23,7 +26,9 @@ def rail_request(interfaces: list[dict[str, Any]], node: str, play: Play, hostva
     rails = []
     for mine in interfaces:
         # Ansible works a host's variables out when they are asked for: no host beyond the last peer is looked up.
-        found = list(islice(_of_rail(mine["rail"], peers, hostvars), count)) or list(islice(_of_rail(mine["rail"], known, hostvars), count))
+        found = list(islice(_of_rail(mine["rail"], peers, hostvars), count)) or list(
+            islice(_of_rail(mine["rail"], known, hostvars), count)
+        )
         rails.append({"rail": mine["rail"], "netdev": mine["netdev"], "peers": found})
     return {"mtu": mtu, "rails": rails}
 
@@ -42,7 +47,9 @@ def _document(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_rail(rail: int, peers: list[str], hostvars: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    found = ((peer, theirs) for peer in peers for theirs in hostvars[peer]["host_roce_interfaces"] if theirs["rail"] == rail)
+    found = (
+        (peer, theirs) for peer in peers for theirs in hostvars[peer]["host_roce_interfaces"] if theirs["rail"] == rail
+    )
     return ({"node": peer, "address": str(theirs["address"]).split("/")[0]} for peer, theirs in found)
 
 
@@ -64,7 +71,10 @@ def roce_words(result: Mapping[str, Any], side: str) -> str:
 
 def roce_differs(result: Mapping[str, Any]) -> list[str]:
     """Return what roce.py found otherwise than wanted, an entry a setting; a reading that failed says nothing."""
-    return [f"{where}{problem['what']} {problem['actual']}, wanted {problem['expected']}" for where, problem in _problems(_document(result))]
+    return [
+        f"{where}{problem['what']} {problem['actual']}, wanted {problem['expected']}"
+        for where, problem in _problems(_document(result))
+    ]
 
 
 def _problems(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -76,5 +86,9 @@ class FilterModule:
 
     def filters(self) -> dict[str, object]:
         """Return the filters by the names that templates use."""
-        roce = {"rackready_roce_words": roce_words, "rackready_roce_bad": roce_bad, "rackready_roce_differs": roce_differs}
+        roce = {
+            "rackready_roce_words": roce_words,
+            "rackready_roce_bad": roce_bad,
+            "rackready_roce_differs": roce_differs,
+        }
         return {"rackready_rail_request": rail_request, "rackready_rails_unmeasured": rails_unmeasured, **roce}

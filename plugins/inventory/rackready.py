@@ -46,7 +46,10 @@ class InventoryModule(BaseInventoryPlugin):
         """Fill the inventory. Raises AnsibleParserError with every problem of the site file."""
         super().parse(inventory, loader, path, cache)
         if IMPORT_ERROR is not None:
-            words = f"Expected: Ansible of the project's .venv Actual: {IMPORT_ERROR}. Run `make setup`, then .venv/bin/ansible-playbook."
+            words = (
+                f"Expected: Ansible of the project's .venv Actual: {IMPORT_ERROR}. "
+                "Run `make setup`, then .venv/bin/ansible-playbook."
+            )
             raise AnsibleParserError(f"the rackready package cannot be imported - {words}")
         folder = Path(path).resolve().parent
         paths = EnvPaths(folder.parents[1], folder.name)
@@ -60,7 +63,9 @@ class InventoryModule(BaseInventoryPlugin):
     def _fill(self, site, state: Path) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001 - the import is guarded
         for node in site.nodes():
             self.inventory.add_host(node.name)
-            variables = hostvars.node_vars(site, node.name) | hostvars.connection_vars(site, node, state / "known_hosts")
+            variables = hostvars.node_vars(site, node.name) | hostvars.connection_vars(
+                site, node, state / "known_hosts"
+            )
             for key, value in variables.items():
                 self.inventory.set_variable(node.name, key, value)
         for name, group in hostvars.groups(site).items():

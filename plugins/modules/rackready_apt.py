@@ -51,8 +51,16 @@ def main() -> None:
         module.fail_json(msg=str(problem))
     before = "".join(f"{name} {pair[0]}\n" for name, pair in sorted(change.changed.items()))
     after = "".join(f"{name} {pair[1]}\n" for name, pair in sorted(change.changed.items()))
-    differs = [f"{name} {pair[0] or 'absent'}, wanted {pair[1] or 'absent'}" for name, pair in sorted(change.changed.items())]
-    module.exit_json(changed=bool(change.changed), packages=change.changed, differs=differs, notes=change.notes, diff={"before": before, "after": after})
+    differs = [
+        f"{name} {pair[0] or 'absent'}, wanted {pair[1] or 'absent'}" for name, pair in sorted(change.changed.items())
+    ]
+    module.exit_json(
+        changed=bool(change.changed),
+        packages=change.changed,
+        differs=differs,
+        notes=change.notes,
+        diff={"before": before, "after": after},
+    )
 
 
 if __name__ == "__main__":

@@ -49,7 +49,9 @@ def main() -> None:
         if options["state"] == "free":
             driver.refuse_if_used(wanted)
         else:
-            changed = driver.ensure_loaded(wanted, options["token"], options["ledger"], operation=options["operation"], check=module.check_mode)
+            changed = driver.ensure_loaded(
+                wanted, options["token"], options["ledger"], operation=options["operation"], check=module.check_mode
+            )
     except NodeProblem as problem:
         module.fail_json(msg=str(problem))
     after = wanted if changed else before

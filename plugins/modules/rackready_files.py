@@ -20,7 +20,11 @@ options:
 author: rackready
 """
 
-FILE = {"path": {"type": "path", "required": True}, "content": {"type": "str", "required": True}, "mode": {"type": "str", "default": "0644"}}
+FILE = {
+    "path": {"type": "path", "required": True},
+    "content": {"type": "str", "required": True},
+    "mode": {"type": "str", "default": "0644"},
+}
 OPTIONS = {
     "folders": {"type": "list", "elements": "path", "default": []},
     "files": {"type": "list", "elements": "dict", "default": [], "options": FILE},
@@ -29,15 +33,26 @@ OPTIONS = {
 
 def main() -> None:
     """Read the options, bring folders and files to them, say what changed."""
-    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True, no_log=True)  # no_log: whole files are not for the node's journal
+    module = AnsibleModule(
+        argument_spec=OPTIONS, supports_check_mode=True, no_log=True
+    )  # no_log: whole files are not for the node's journal
     written = [path for path in module.params["folders"] if folder(module, Path(path))]
     diff = []
     for wish in module.params["files"]:
         before = text(module, Path(wish["path"]))
         if file(module, wish, before):
             written.append(wish["path"])
-            diff.append({"before": before or "", "after": wish["content"], "before_header": wish["path"], "after_header": wish["path"]})
-    module.exit_json(changed=bool(written), written=written, differs=[f"{path} is not as wanted" for path in written], diff=diff)
+            diff.append(
+                {
+                    "before": before or "",
+                    "after": wish["content"],
+                    "before_header": wish["path"],
+                    "after_header": wish["path"],
+                }
+            )
+    module.exit_json(
+        changed=bool(written), written=written, differs=[f"{path} is not as wanted" for path in written], diff=diff
+    )
 
 
 def folder(module: AnsibleModule, path: Path) -> bool:
@@ -51,7 +66,9 @@ def folder(module: AnsibleModule, path: Path) -> bool:
 def text(module: AnsibleModule, path: Path) -> str | None:
     """Return what a file holds, None when there is none."""
     if path.is_dir():
-        module.fail_json(msg=f"Expected: {path} is a file Actual: it is a folder. Remove it on the node, then run again.")
+        module.fail_json(
+            msg=f"Expected: {path} is a file Actual: it is a folder. Remove it on the node, then run again."
+        )
     return path.read_bytes().decode("utf-8", "replace") if path.exists() else None
 
 

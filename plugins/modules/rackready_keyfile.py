@@ -22,7 +22,10 @@ extends_documentation_fragment: [files]
 author: rackready
 """
 
-OPTIONS = {"dest": {"type": "path", "required": True}, "content_base64": {"type": "str", "required": True, "no_log": True}}
+OPTIONS = {
+    "dest": {"type": "path", "required": True},
+    "content_base64": {"type": "str", "required": True, "no_log": True},
+}
 
 
 def main() -> None:
@@ -31,9 +34,14 @@ def main() -> None:
     try:
         content = base64.b64decode(module.params["content_base64"], validate=True)
     except binascii.Error:
-        module.fail_json(msg=f"{module.params['dest']}: key - Expected: base64 Actual: something else. Encode the key with `base64 -w0`.")
+        module.fail_json(
+            msg=f"{module.params['dest']}: key - Expected: base64 Actual: something else. "
+            "Encode the key with `base64 -w0`."
+        )
     if not content:
-        module.fail_json(msg=f"{module.params['dest']}: key - Expected: content Actual: empty. Put the key where the site file says.")
+        module.fail_json(
+            msg=f"{module.params['dest']}: key - Expected: content Actual: empty. Put the key where the site file says."
+        )
     dest = Path(module.params["dest"])
     changed = not dest.exists() or dest.read_bytes() != content
     if changed and not module.check_mode:

@@ -25,7 +25,11 @@ SYSCTL = Path("/proc/sys")
 def main() -> None:
     """Read the options, correct what differs, say what changed."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
-    written = [name for name, value in module.params["kernel"].items() if setting(module, SYSCTL / name.replace(".", "/"), str(value))]
+    written = [
+        name
+        for name, value in module.params["kernel"].items()
+        if setting(module, SYSCTL / name.replace(".", "/"), str(value))
+    ]
     written += [path for path in module.params["shared"] if folder(module, Path(path))]
     module.exit_json(changed=bool(written), written=written, differs=[f"{name} is not as wanted" for name in written])
 

@@ -42,7 +42,9 @@ def each(file: str, cases: Iterable[int], measure: Callable[[int], Line], growin
         return
     before: Line | None = None
     for count in [int(item) for item in sys.argv[1:]] or cases:
-        done = subprocess.run([sys.executable, file, "--one", str(count)], check=True, stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [sys.executable, file, "--one", str(count)], check=True, stdout=subprocess.PIPE, text=True
+        )
         *lines, last = done.stdout.splitlines()
         line = json.loads(last)
         if before is not None:
@@ -52,4 +54,8 @@ def each(file: str, cases: Iterable[int], measure: Callable[[int], Line], growin
 
 
 def _factor(before: object, after: object) -> float | None:
-    return round(after / before, 2) if isinstance(before, (int, float)) and isinstance(after, (int, float)) and before else None
+    return (
+        round(after / before, 2)
+        if isinstance(before, (int, float)) and isinstance(after, (int, float)) and before
+        else None
+    )

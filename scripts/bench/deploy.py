@@ -19,11 +19,23 @@ def main() -> int:
     """Deploy once, and report. Returns the deploy's own exit code."""
     env = sys.argv[1]
     began = time.perf_counter()
-    done = subprocess.run([ROOT / ".venv/bin/rackready", "deploy", "--env", env, "--output", "json"], cwd=ROOT, stdout=subprocess.PIPE, check=False)
+    done = subprocess.run(
+        [ROOT / ".venv/bin/rackready", "deploy", "--env", env, "--output", "json"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        check=False,
+    )
     seconds = time.perf_counter() - began
     nodes = len(json.loads(done.stdout).get("nodes", [])) if done.stdout else 0
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    line = {"bench": "deploy", "env": env, "n": nodes, "seconds": round(seconds, 1), "peak_mib": round(usage.ru_maxrss / 1024), "exit": done.returncode}
+    line = {
+        "bench": "deploy",
+        "env": env,
+        "n": nodes,
+        "seconds": round(seconds, 1),
+        "peak_mib": round(usage.ru_maxrss / 1024),
+        "exit": done.returncode,
+    }
     print(json.dumps({**line, "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1)}))
     return done.returncode
 

@@ -123,7 +123,9 @@ def _tried(seen: Seen, known: Mapping[int, GateFacts]) -> Iterator[Measured]:
     """Yield the judgement's outputs as patterns that pass on all nodes tried, those with most drawn anew first."""
     gate = make_gate(seen.gate.id, seen.gate.inputs.model_dump())
     for slots in _SLOTS:
-        made = Measured(gate, tuple(_pattern(output, slots) for output in seen.outputs.values()), Verdict(outcome=Outcome.PASS))
+        made = Measured(
+            gate, tuple(_pattern(output, slots) for output in seen.outputs.values()), Verdict(outcome=Outcome.PASS)
+        )
         verdicts = [judged(made, place, facts) for place, facts in known.items()]
         if all(verdict.outcome is Outcome.PASS for verdict in verdicts):
             yield replace(made, verdict=verdicts[0])

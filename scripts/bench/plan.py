@@ -1,10 +1,11 @@
 """How long loading, checking and the full plan of a site take, and how that grows. usage: scripts/bench/plan.py [GPUS ...].
 
-``seconds`` are those of a first plan, as `rackready plan` makes it when nothing was applied yet; ``compared_cpu_seconds`` come on top when all was, for the
-facts of every device and their comparison (``compared_mib``: peak memory then). ``write_seconds`` and ``write_cpu_seconds`` are those of all files that
-`--write` adds, processor time of the process that writes the pages included (``written_mib``: their size, ``write_mib``: peak memory of this process then).
-The site is the largest example (DGX B200, three tiers), cut to so many GPUs. One JSON line per case. The time of making the site's YAML text is not counted;
-reading it is.
+``seconds`` are those of a first plan, as `rackready plan` makes it when nothing was applied yet;
+``compared_cpu_seconds`` come on top when all was, for the facts of every device and their comparison (``compared_mib``:
+peak memory then). ``write_seconds`` and ``write_cpu_seconds`` are those of all files that `--write` adds, processor
+time of the process that writes the pages included (``written_mib``: their size, ``write_mib``: peak memory of this
+process then). The site is the largest example (DGX B200, three tiers), cut to so many GPUs. One JSON line per case. The
+time of making the site's YAML text is not counted; reading it is.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def document(gpus: int) -> dict[str, Any]:
     """Return the example with as many racks of nodes as hold so many GPUs; its network racks stay, since their slots may be left free."""
     import yaml  # noqa: PLC0415 - only the measuring process needs it
 
-    site: dict[str, Any] = yaml.safe_load((ROOT / "inventories/examples/gpus-100k-three-tier.yml").read_text(encoding="utf-8"))
+    site: dict[str, Any] = yaml.safe_load(
+        (ROOT / "inventories/examples/gpus-100k-three-tier.yml").read_text(encoding="utf-8")
+    )
     racks = -(-gpus // (GPUS_A_NODE * NODES_A_RACK))
     if racks < LARGEST:
         site["racks"][0]["name"] = f"g[0001-{racks:04d}]"

@@ -30,7 +30,9 @@ def document(count: int) -> dict[str, Any]:
     pattern, leaf = site["racks"][0]["nodes"][0], site["switches"][0]
     rails = [item["rail"] for item in site["fabric"]["rails"]]
     site["switches"] = [{**leaf, "name": f"leaf{rail:02d}", "address": _address("10.20.2.0", rail)} for rail in rails]
-    site["racks"] = [{"name": f"rack-{rack:03d}", "nodes": []} for rack in range((count + NODES_A_RACK - 1) // NODES_A_RACK)]
+    site["racks"] = [
+        {"name": f"rack-{rack:03d}", "nodes": []} for rack in range((count + NODES_A_RACK - 1) // NODES_A_RACK)
+    ]
     for index in range(count):
         site["racks"][index // NODES_A_RACK]["nodes"].append(_node(pattern, index))
     site["links"] = [_link(index, rail) for index in range(count) for rail in rails]
@@ -44,7 +46,11 @@ def _address(first: str, step: int) -> str:
 def _node(pattern: dict[str, Any], index: int) -> dict[str, Any]:
     node = copy.deepcopy(pattern)
     node.update(
-        name=f"gpu-{index:05d}", index=index + 1, serial=f"SERIAL-{index:05d}", unit=1 + 8 * (index % NODES_A_RACK), address=_address("10.20.1.0", index)
+        name=f"gpu-{index:05d}",
+        index=index + 1,
+        serial=f"SERIAL-{index:05d}",
+        unit=1 + 8 * (index % NODES_A_RACK),
+        address=_address("10.20.1.0", index),
     )
     node["bmc"]["address"] = _address("10.21.1.0", index)
     return node
@@ -66,7 +72,13 @@ def measure(count: int) -> Line:
     for node in site.nodes():
         node_facts(site, node.name)
     done = time.perf_counter()
-    return {"bench": "site", "n": count, "seconds": round(done - began, 3), "load_seconds": round(loaded - began, 3), "peak_mib": round(peak_mib())}
+    return {
+        "bench": "site",
+        "n": count,
+        "seconds": round(done - began, 3),
+        "load_seconds": round(loaded - began, 3),
+        "peak_mib": round(peak_mib()),
+    }
 
 
 if __name__ == "__main__":

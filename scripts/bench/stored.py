@@ -40,7 +40,9 @@ _BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 
 def document(count: int) -> dict[str, Any]:
     """Return the largest example with so many nodes, a multiple of five: DGX H100, five in a rack."""
-    site: dict[str, Any] = yaml.safe_load((ROOT / "inventories/examples/gpus-100k-three-tier.yml").read_text(encoding="utf-8"))
+    site: dict[str, Any] = yaml.safe_load(
+        (ROOT / "inventories/examples/gpus-100k-three-tier.yml").read_text(encoding="utf-8")
+    )
     rack = site["templates"]["racks"]["gpu"]
     rack["nodes"] = [{"name": f"{{rack}}-n[1-{NODES_A_RACK}]", "template": "b200", "unit": {"first": 1, "step": 9}}]
     site["templates"]["nodes"]["b200"]["platform"] = "dgx_h100"
@@ -61,12 +63,23 @@ def store(root: Path, count: int) -> dict[str, object]:
         raise SystemExit(f"{len(gates)} gates have outputs that pass - Expected: at least {LEAST_GATES}")
     ledger = Ledger.open(paths.database)
     try:
-        about: dict[str, Any] = {"env": ENV, "kind": "validate", "nodes": [], "site_digest": "", "abi": "", "status": "ended"}
+        about: dict[str, Any] = {
+            "env": ENV,
+            "kind": "validate",
+            "nodes": [],
+            "site_digest": "",
+            "abi": "",
+            "status": "ended",
+        }
         ledger.put_campaign(CAMPAIGN, **about)
         outputs, size = _fill(EvidenceStore.open(ledger, paths.raw), site, gates, paths.raw)
     finally:
         ledger.close()
-    made: dict[str, object] = {"nodes": len(site.nodes()), "gates": len(gates), "evaluations": len(site.nodes()) * len(gates)}
+    made: dict[str, object] = {
+        "nodes": len(site.nodes()),
+        "gates": len(gates),
+        "evaluations": len(site.nodes()) * len(gates),
+    }
     made |= {"outputs": outputs, "outputs_mib": size >> 20}
     (root / _ABOUT).write_text(json.dumps(made), encoding="utf-8")
     (root / "playbooks").mkdir()  # last: a folder that has it is whole
@@ -122,7 +135,12 @@ def _stored(places: Sequence[int]) -> tuple[list[str], int]:
                 target=name,
                 nodes=[name],
                 fingerprints=[print_],
-                inputs={"title": gate.gate.title(), **gate.gate.inputs.model_dump(mode="json"), "attempt": 1, "run": name},
+                inputs={
+                    "title": gate.gate.title(),
+                    **gate.gate.inputs.model_dump(mode="json"),
+                    "attempt": 1,
+                    "run": name,
+                },
                 verdict=gate.verdict,
                 raw=kept,
                 rackready_version=__version__,

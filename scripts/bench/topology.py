@@ -1,6 +1,7 @@
 """How long a three-tier fabric takes to wire and prove, and how that grows. usage: scripts/bench/topology.py [GPUS ...].
 
-Ends with one JSON line per case. ``fabric_mib`` is what wiring and proof add to the peak of a process that holds the nodes already.
+Ends with one JSON line per case. ``fabric_mib`` is what wiring and proof add to the peak of a process that holds the
+nodes already.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def measure(gpus: int) -> Line:
 
     topology = Topology.model_validate({"leaf": {"model": "any"}, "tiers": 3, "su_nodes": SU_NODES})
     rails = tuple(range(1, GPUS_A_NODE + 1))
-    nodes = [EndpointNode(f"gpu-{number:05d}", number // SU_NODES + 1, rails, 400) for number in range(gpus // GPUS_A_NODE)]
+    nodes = [
+        EndpointNode(f"gpu-{number:05d}", number // SU_NODES + 1, rails, 400) for number in range(gpus // GPUS_A_NODE)
+    ]
     before, clock = peak_mib(), Clock()
     plan = build_at((RADIX,) * 3, topology, nodes)
     spent = clock.line()

@@ -36,9 +36,17 @@ def page(documents: Path) -> str:
     examples = [item for path in sorted(documents.rglob("*.md")) if path.name != "commands.md" for item in shown(path)]
     root = typer.main.get_command(build([]))
     commands = list(_commands(root, ()))
-    contents = [f"| [{code(' '.join(names))}](#{slug(' '.join(names))}) | {cell(_first(command))} |" for names, command in commands]
+    contents = [
+        f"| [{code(' '.join(names))}](#{slug(' '.join(names))}) | {cell(_first(command))} |"
+        for names, command in commands
+    ]
     codes = table(("exit code", "meaning"), [(str(number), cell(text)) for number, text in EXIT_CODES.items()])
-    parts = [_HEAD, *codes, f"{OTHER_MEANINGS}\n", "| command | what it does |\n|---|---|\n" + "\n".join(contents) + "\n"]
+    parts = [
+        _HEAD,
+        *codes,
+        f"{OTHER_MEANINGS}\n",
+        "| command | what it does |\n|---|---|\n" + "\n".join(contents) + "\n",
+    ]
     parts += ["\n".join(_section(names, command, examples, documents)) for names, command in commands]
     return "\n".join(parts)
 
@@ -63,8 +71,12 @@ def _section(names: tuple[str, ...], command: Any, examples: list[Shown], docume
     for paragraph in _EXIT.sub("", command.help or "").split("\n\n"):
         lines += [" ".join(paragraph.split()).replace("<", "&lt;"), ""] if paragraph.strip() else []
     records = [(item.param_type_name, *item.get_help_record(context)) for item in command.params if not item.hidden]
-    lines += table(("argument", "meaning"), [(code(name), cell(text)) for kind, name, text in records if kind == "argument"])
-    lines += table(("option", "meaning"), [(code(name), cell(text)) for kind, name, text in records if kind == "option"])
+    lines += table(
+        ("argument", "meaning"), [(code(name), cell(text)) for kind, name, text in records if kind == "argument"]
+    )
+    lines += table(
+        ("option", "meaning"), [(code(name), cell(text)) for kind, name, text in records if kind == "option"]
+    )
     codes = _EXIT.search(" ".join((command.help or "").split()))
     lines += ["Exit codes: " + (codes["codes"] if codes else "as for every command") + ".", ""]
     return lines + _examples(names, examples, documents)
@@ -74,7 +86,11 @@ def _examples(names: tuple[str, ...], examples: list[Shown], documents: Path) ->
     """Return a few commands of the other pages, each from where it is explained."""
     call = " ".join(names)
     found = {item.call: item for item in examples if f"{item.call} ".startswith(f"{call} ")}
-    lines = [line for item in list(found.values())[:_MOST_EXAMPLES] for line in (f"- {code(item.call)} ([{_name(item.document)}]({_path(item, documents)}))",)]
+    lines = [
+        line
+        for item in list(found.values())[:_MOST_EXAMPLES]
+        for line in (f"- {code(item.call)} ([{_name(item.document)}]({_path(item, documents)}))",)
+    ]
     return ["Examples:", "", *lines, ""] if lines else []
 
 

@@ -30,7 +30,10 @@ def pages() -> dict[str, str]:
     """Return file name -> page."""
     known = facts(platform_of(_MODEL), _NODES)
     documents = {gate_id: explained(gate(gate_id), known) for gate_id in all_gates()}
-    found = {f"{name}.md": _page(title, text, [item for item in documents.values() if _page_of(item["id"]) == name]) for name, (title, text) in PAGES.items()}
+    found = {
+        f"{name}.md": _page(title, text, [item for item in documents.values() if _page_of(item["id"]) == name])
+        for name, (title, text) in PAGES.items()
+    }
     return found | {"README.md": _index(list(documents.values()))}
 
 
@@ -47,12 +50,25 @@ def _index(documents: list[dict[str, Any]]) -> str:
         "",
         _MARK,
         "",
-        "Every gate, as `rackready gate list` has them. [Use gates](../../howto/gates.md) explains how to run them and how to judge outputs that were captured",
-        "elsewhere. `rackready gate show ID` prints every command of a gate, `rackready gate explain ID` its bounds for your site.",
+        (
+            "Every gate, as `rackready gate list` has them. [Use gates](../../howto/gates.md) explains how to run them "
+            "and how to judge outputs that were captured"
+        ),
+        (
+            "elsewhere. `rackready gate show ID` prints every command of a gate, `rackready gate explain ID` its bounds "
+            "for your site."
+        ),
         "",
         *table(("outcome", "meaning"), [(code(name), cell(text)) for name, text in OUTCOMES.items()]),
     ]
-    rows = [(f"[{code(item['id'])}]({_page_of(item['id'])}.md#{slug(item['id'])})", cell(item["title"]), cell(_set_names(item))) for item in documents]
+    rows = [
+        (
+            f"[{code(item['id'])}]({_page_of(item['id'])}.md#{slug(item['id'])})",
+            cell(item["title"]),
+            cell(_set_names(item)),
+        )
+        for item in documents
+    ]
     return "\n".join([*lines, *table(("gate", "a pass says", "gate sets"), rows)])
 
 
@@ -62,7 +78,13 @@ def _set_names(document: dict[str, Any]) -> str:
 
 def _page(title: str, text: str, documents: list[dict[str, Any]]) -> str:
     lines = [f"# {title}", "", _MARK, "", f"{text} [All gates](README.md).", ""]
-    lines += [f"Bounds are those of {_NODES} x {_MODEL}, as far as they are known before a run. Braces stand for what only a run tells.", ""]
+    lines += [
+        (
+            f"Bounds are those of {_NODES} x {_MODEL}, as far as they are known before a run. "
+            "Braces stand for what only a run tells."
+        ),
+        "",
+    ]
     seen: dict[str, str] = {}
     for document in documents:
         lines += _section(document, seen)
@@ -72,13 +94,23 @@ def _page(title: str, text: str, documents: list[dict[str, Any]]) -> str:
 def _section(document: dict[str, Any], seen: dict[str, str]) -> list[str]:
     """Return the lines of one gate. ``seen``: findings that were printed already -> the gate that has them."""
     lines = [f"## {document['id']}", "", cell(document["title"]), ""]
-    lines += [f"- Measures: {', '.join(document['measures']) or 'nothing that coverage counts'}", f"- Gate sets: {_sets(document)}", ""]
+    lines += [
+        f"- Measures: {', '.join(document['measures']) or 'nothing that coverage counts'}",
+        f"- Gate sets: {_sets(document)}",
+        "",
+    ]
     lines += [line for text in document["how"][1:] for line in (_paragraphs(text), "")]
     lines += table(("input", "default", "type", "bounds", "meaning"), _inputs(document))
     lines += table(("bound", "metric", "value", "source"), [_bound(item) for item in document["bounds"]])
     for item in document["fleet"]:
         worse = "below" if item["better"] == "higher" else "above"
-        lines += [f"Fleet: {code(item['metric'])} not {worse} that of at least 16 identical units; the smallest effect to find is {item['effect']:.0%}.", ""]
+        lines += [
+            (
+                f"Fleet: {code(item['metric'])} not {worse} that of at least 16 identical units; "
+                f"the smallest effect to find is {item['effect']:.0%}."
+            ),
+            "",
+        ]
     rows = _findings(document)
     table_of = "\n".join(table(("outcome", "finding", "meaning", "next step"), rows))
     if table_of in seen:
@@ -90,7 +122,13 @@ def _section(document: dict[str, Any], seen: dict[str, str]) -> list[str]:
 def _inputs(document: dict[str, Any]) -> list[tuple[str, ...]]:
     fields = type(gate(document["id"]).inputs).model_json_schema().get("properties", {})
     return [
-        (code(name), _value(item["value"]), cell(kind_of(fields[name])), bounds(bounds_of(fields[name])), cell(item["description"]))
+        (
+            code(name),
+            _value(item["value"]),
+            cell(kind_of(fields[name])),
+            bounds(bounds_of(fields[name])),
+            cell(item["description"]),
+        )
         for name, item in document["inputs"].items()
     ]
 
@@ -117,7 +155,10 @@ def _sets(document: dict[str, Any]) -> str:
     said = []
     for item in document["sets"]:
         age = f", counts for {item['max_age_hours']:g} h" if item["max_age_hours"] else ""
-        said.append(f"{item['set']} ({'required' if item['required'] else 'advisory'}{age}{', void after a boot' if item['after_boot'] else ''})")
+        said.append(
+            f"{item['set']} "
+            f"({'required' if item['required'] else 'advisory'}{age}{', void after a boot' if item['after_boot'] else ''})"
+        )
     return ", ".join(said) or f"none: {cell(document['in_no_set']) or 'no reason is given'}"
 
 

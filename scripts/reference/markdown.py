@@ -21,7 +21,10 @@ def words(text: str) -> str:
 def bounds(text: str) -> str:
     """Return bounds for a cell, with patterns as code."""
     parts = [part for part in text.split("; ") if part]
-    return "; ".join(f"matches {code(part.removeprefix('matches '))}" if part.startswith("matches ") else cell(part) for part in parts)
+    return "; ".join(
+        f"matches {code(part.removeprefix('matches '))}" if part.startswith("matches ") else cell(part)
+        for part in parts
+    )
 
 
 def code(text: str) -> str:

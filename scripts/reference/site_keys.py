@@ -34,14 +34,21 @@ def _section(section: Section) -> list[str]:
     lines += [line for paragraph in section.text.split("\n\n") for line in (words(paragraph), "")]
     if section.also:
         lines += [f"Also at: {', '.join(code(path) for path in section.also)}.", ""]
-    return lines + table(("key", "type", "default", "bounds", "meaning"), [_row(section.title, key) for key in section.keys])
+    return lines + table(
+        ("key", "type", "default", "bounds", "meaning"), [_row(section.title, key) for key in section.keys]
+    )
 
 
 def _row(section: str, key: Key) -> tuple[str, ...]:
     kind = cell(key.kind)
     if key.inside:
         kind += " (" + ", ".join(f"[{code(title)}](#{slug(title)})" for title in key.inside) + ")"
-    default = {REQUIRED: "**required**", "none": "*none*", "empty": "*empty*", "its own defaults": "*its own defaults*"}.get(key.default, code(key.default))
+    default = {
+        REQUIRED: "**required**",
+        "none": "*none*",
+        "empty": "*empty*",
+        "its own defaults": "*its own defaults*",
+    }.get(key.default, code(key.default))
     return f'<a id="{_anchor(section, key)}"></a>{code(key.name)}', kind, default, bounds(key.bounds), words(key.text)
 
 

@@ -21,7 +21,10 @@ def main() -> int:
     except SetupError as error:
         return _failed(str(error), error.what_to_do)
     except OSError as error:
-        return _failed(f"{error.filename or 'this machine'}: {error.strerror}", "Free disk space or correct permissions, then run this again.")
+        return _failed(
+            f"{error.filename or 'this machine'}: {error.strerror}",
+            "Free disk space or correct permissions, then run this again.",
+        )
     except KeyboardInterrupt:
         sys.stderr.write("set-up was stopped; run again, it goes on where it stopped\n")
         return 130
@@ -44,10 +47,16 @@ def _set_up(options: argparse.Namespace) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="scripts/setup", description="Sets up this checkout; each step says what it installs.")
+    parser = argparse.ArgumentParser(
+        prog="scripts/setup", description="Sets up this checkout; each step says what it installs."
+    )
     parser.add_argument("--dev", action="store_true", help="also what tests need")
     parser.add_argument("--docs", action="store_true", help="also what tests and the documentation's site need")
-    parser.add_argument("--sim", action="store_true", help="also the host packages of the simulated rack (needs root when some are missing)")
+    parser.add_argument(
+        "--sim",
+        action="store_true",
+        help="also the host packages of the simulated rack (needs root when some are missing)",
+    )
     parser.add_argument("--no-pulumi", action="store_true", help="without the Pulumi engine")
     return parser.parse_args()
 

@@ -32,7 +32,9 @@ SIMULATED_RACK = {
 TESTS = {
     "chromium": "opens reports and plans",
     "postgresql": "keeps the ledger of tests; its programs alone, no server is started",
-    "python3-torch": "PyTorch for CPUs: runs the programs that nodes run on GPUs (150 MB to fetch, 650 MB on disk with what it needs)",
+    "python3-torch": "PyTorch for CPUs: runs the programs that nodes run on GPUs (150 MB "
+    "to fetch, 650 MB on disk with what it "
+    "needs)",
 }
 """What tests need of the host beside the simulated rack, and for what. Without root they are not installed; those tests are skipped and say why."""
 
@@ -45,7 +47,8 @@ def missing(packages: list[str]) -> list[str]:
     if shutil.which("dpkg-query") is None:
         raise SetupError(
             "this machine has no dpkg",
-            "The simulated rack is set up on Debian and Ubuntu only. Everything that needs no simulated rack works without it: `make setup`.",
+            "The simulated rack is set up on Debian and Ubuntu only. Everything that needs no simulated rack works "
+            "without it: `make setup`.",
         )
     argv = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *packages]
     listed = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL).stdout

@@ -37,7 +37,15 @@ def make_private() -> None:
     PRIVATE.mkdir(mode=0o700, exist_ok=True)
 
 
-def run(argv: Sequence[str], *, what: str, what_to_do: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None, log: Path | None = None) -> None:
+def run(
+    argv: Sequence[str],
+    *,
+    what: str,
+    what_to_do: str,
+    cwd: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+    log: Path | None = None,
+) -> None:
     """Run a command with no input; its output goes to ``log``, whose end is shown when it fails.
 
     Raises SetupError when it cannot be started or its exit status is not 0.
@@ -49,11 +57,22 @@ def run(argv: Sequence[str], *, what: str, what_to_do: str, cwd: Path = ROOT, en
         out.flush()
         start = out.tell()
         try:
-            status = subprocess.run(argv, cwd=cwd, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False).returncode
+            status = subprocess.run(
+                argv,
+                cwd=cwd,
+                env={**os.environ, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                check=False,
+            ).returncode
         except OSError as error:
             raise SetupError(f"{what}: {argv[0]} cannot be run ({error.strerror})", what_to_do) from error
     if status:
-        raise SetupError(f"{what}: {argv[0]} ended with status {status}\n{_tail(log, start)}", f"{what_to_do} The whole output is in {log.relative_to(ROOT)}.")
+        raise SetupError(
+            f"{what}: {argv[0]} ended with status {status}\n{_tail(log, start)}",
+            f"{what_to_do} The whole output is in {log.relative_to(ROOT)}.",
+        )
 
 
 def _tail(log: Path, start: int, lines: int = 15) -> str:

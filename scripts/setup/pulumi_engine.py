@@ -57,7 +57,9 @@ def ensure() -> None:
         _finish(version, way, detail)
         return
     text = f"no Pulumi engine {version}. What was tried:\n" + "\n".join(refusals)
-    raise SetupError(text, "Any one of these ways is enough. Until then only provisioning is missing: every other command works.")
+    raise SetupError(
+        text, "Any one of these ways is enough. Until then only provisioning is missing: every other command works."
+    )
 
 
 def _current(version: str) -> bool:
@@ -74,9 +76,13 @@ def _finish(version: str, way: str, detail: str) -> None:
     seen = version_of(BIN / "pulumi")
     if seen != version:
         raise SetupError(
-            f"{BIN.relative_to(ROOT)}/pulumi - Expected: version {version} Actual: {seen or 'it does not run'}", "Remove .rackready/tools and run this again."
+            f"{BIN.relative_to(ROOT)}/pulumi - Expected: version {version} Actual: {seen or 'it does not run'}",
+            "Remove .rackready/tools and run this again.",
         )
-    STAMP.write_text(json.dumps({"version": version, "way": way, "detail": detail, "recipe": digest_of(*RECIPE)}, indent=2) + "\n", encoding="utf-8")
+    STAMP.write_text(
+        json.dumps({"version": version, "way": way, "detail": detail, "recipe": digest_of(*RECIPE)}, indent=2) + "\n",
+        encoding="utf-8",
+    )
     say(f"Pulumi engine {version}: ready, {way} ({detail})")
 
 
@@ -84,7 +90,15 @@ def version_of(program: Path) -> str:
     """Return the version that a pulumi executable reports, without its leading v; empty when it does not run."""
     env = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
     try:
-        done = subprocess.run([str(program), "version"], env=env, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            [str(program), "version"],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip().removeprefix("v") if done.returncode == 0 else ""
@@ -92,14 +106,21 @@ def version_of(program: Path) -> str:
 
 def _from_path(version: str, target: Path) -> str:
     """Link the programs that lie on the PATH, when they are the pinned version and complete."""
-    outside = os.pathsep.join(folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder and Path(folder).resolve() != target.resolve())
+    outside = os.pathsep.join(
+        folder
+        for folder in os.environ.get("PATH", "").split(os.pathsep)
+        if folder and Path(folder).resolve() != target.resolve()
+    )
     found = {name: shutil.which(name, path=outside) for name in PROGRAMS}
     engine = found["pulumi"]
     if engine is None:
         raise SetupError("there is no pulumi on the PATH", f"Put Pulumi {version} on the PATH.")
     seen = version_of(Path(engine))
     if seen != version:
-        raise SetupError(f"{engine} - Expected: version {version} Actual: {seen or 'it does not run'}", f"Put Pulumi {version} first on the PATH.")
+        raise SetupError(
+            f"{engine} - Expected: version {version} Actual: {seen or 'it does not run'}",
+            f"Put Pulumi {version} first on the PATH.",
+        )
     absent = [name for name, path in found.items() if path is None]
     if absent:
         raise SetupError(f"{engine} comes without {', '.join(absent)}", "Put the whole release archive on the PATH.")

@@ -19,11 +19,18 @@ _HELP = "A Go module proxy must be reachable (`go env GOPROXY`); then run this a
 def install(version: str, target: Path) -> str:
     """Build engine and language host into ``target``; return which Go built them. Raises SetupError."""
     if shutil.which("go") is None:
-        raise SetupError("there is no Go toolchain on the PATH", "Install Go 1.25 or newer, with a module proxy that it can reach.")
+        raise SetupError(
+            "there is no Go toolchain on the PATH", "Install Go 1.25 or newer, with a module proxy that it can reach."
+        )
     _check_go()
     say("building the Pulumi engine from its Go modules: about 3 minutes on 2 cores, once")
     _build("engine", "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi", target / "pulumi", f"v{version}")
-    _build("language-python", "github.com/pulumi/pulumi/sdk/v3/python/cmd/pulumi-language-python", target / "pulumi-language-python", _host_version())
+    _build(
+        "language-python",
+        "github.com/pulumi/pulumi/sdk/v3/python/cmd/pulumi-language-python",
+        target / "pulumi-language-python",
+        _host_version(),
+    )
     _copy_exec(target)
     return _go("version", cwd=_SOURCES)
 
@@ -33,7 +40,10 @@ def _check_go() -> None:
     text = _go("version", cwd=ROOT)
     found = re.search(r"go(\d+)\.(\d+)", text)
     if found is None or (int(found[1]), int(found[2])) < _OLDEST_GO:
-        raise SetupError(f"Go - Expected: 1.21 or newer Actual: {text}", "Install Go 1.25 or newer, with a module proxy that it can reach.")
+        raise SetupError(
+            f"Go - Expected: 1.21 or newer Actual: {text}",
+            "Install Go 1.25 or newer, with a module proxy that it can reach.",
+        )
 
 
 def _env() -> dict[str, str]:
@@ -43,10 +53,33 @@ def _env() -> dict[str, str]:
 
 def _build(part: str, package: str, program: Path, version: str) -> None:
     folder = _SOURCES / part
-    retried(lambda: run(["go", "mod", "download"], what=f"fetching the Go modules of {part}", what_to_do=_HELP, cwd=folder, env=_env()))
+    retried(
+        lambda: run(
+            ["go", "mod", "download"],
+            what=f"fetching the Go modules of {part}",
+            what_to_do=_HELP,
+            cwd=folder,
+            env=_env(),
+        )
+    )
     partial = program.with_name(f".{program.name}.part")
-    argv = ["go", "build", "-trimpath", "-ldflags", f"-s -w -X {_VERSION_VARIABLE}={version}", "-o", str(partial), package]
-    run(argv, what=f"building {program.name}", what_to_do="It needs about 3 GB of memory and 5 GB of disk below `go env GOCACHE`.", cwd=folder, env=_env())
+    argv = [
+        "go",
+        "build",
+        "-trimpath",
+        "-ldflags",
+        f"-s -w -X {_VERSION_VARIABLE}={version}",
+        "-o",
+        str(partial),
+        package,
+    ]
+    run(
+        argv,
+        what=f"building {program.name}",
+        what_to_do="It needs about 3 GB of memory and 5 GB of disk below `go env GOCACHE`.",
+        cwd=folder,
+        env=_env(),
+    )
     partial.replace(program)
 
 
@@ -63,7 +96,9 @@ def _copy_exec(target: Path) -> None:
 
 
 def _go(*arguments: str, cwd: Path) -> str:
-    done = subprocess.run(["go", *arguments], cwd=cwd, env=_env(), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        ["go", *arguments], cwd=cwd, env=_env(), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
     if done.returncode:
         raise SetupError(f"go {arguments[0]}: {done.stderr.strip()}", _HELP)
     return done.stdout.strip()

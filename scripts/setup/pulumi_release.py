@@ -30,7 +30,9 @@ def install(version: str, target: Path) -> str:
     if machine is None:
         raise SetupError(f"no release for a {platform.machine()} machine", "Build it from its Go modules.")
     archive = f"pulumi-v{version}-linux-{machine}.tar.gz"
-    expected = os.environ.get("RACKREADY_PULUMI_SHA256") or _published(f"{source}/pulumi-{version}-checksums.txt", archive)
+    expected = os.environ.get("RACKREADY_PULUMI_SHA256") or _published(
+        f"{source}/pulumi-{version}-checksums.txt", archive
+    )
     say(f"fetching {source}/{archive}")
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         file = Path(folder) / archive
@@ -74,7 +76,9 @@ def _download(url: str, file: Path) -> None:
 
 def _unreachable(url: str, error: OSError) -> NoReturn:
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
-    raise SetupError(f"{url} cannot be fetched ({reason})", "Open the way to it, or set RACKREADY_PULUMI_RELEASES to a mirror.") from error
+    raise SetupError(
+        f"{url} cannot be fetched ({reason})", "Open the way to it, or set RACKREADY_PULUMI_RELEASES to a mirror."
+    ) from error
 
 
 def _verify(file: Path, expected: str, archive: str) -> None:

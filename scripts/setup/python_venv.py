@@ -22,7 +22,10 @@ LOCKS = {
 PROJECTS = (ROOT, ROOT / "src" / "rackready_sim")
 """The packages of this checkout, which are installed in place: rackready, and the simulated rack, which it finds by its entry point."""
 
-_LOG_HELP = "See that pip can reach a package index or mirror (PIP_INDEX_URL), then run this again; nothing has to be removed first."
+_LOG_HELP = (
+    "See that pip can reach a package index or mirror (PIP_INDEX_URL), then run this again; "
+    "nothing has to be removed first."
+)
 
 
 def ensure(kind: str) -> None:
@@ -44,7 +47,10 @@ def ensure(kind: str) -> None:
 
 
 def _wanted(kind: str) -> dict[str, str]:
-    locks, project = digest_of(*(ROOT / lock for lock in LOCKS[kind])), digest_of(*(folder / "pyproject.toml" for folder in PROJECTS))
+    locks, project = (
+        digest_of(*(ROOT / lock for lock in LOCKS[kind])),
+        digest_of(*(folder / "pyproject.toml" for folder in PROJECTS)),
+    )
     return {"kind": kind, "lock": locks, "project": project, "root": str(ROOT), "python": sys.version}
 
 
@@ -89,18 +95,46 @@ def _python() -> str:
 
 
 def _install(lock: str) -> None:
-    argv = [_python(), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--no-deps", "--require-hashes", "-r", str(ROOT / lock)]
+    argv = [
+        _python(),
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--no-input",
+        "--no-deps",
+        "--require-hashes",
+        "-r",
+        str(ROOT / lock),
+    ]
     run(argv, what=f"installing {lock}", what_to_do=_LOG_HELP)
 
 
 def _install_checkout() -> None:
-    argv = [_python(), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--no-deps", "--no-build-isolation", "--no-index"]
+    argv = [
+        _python(),
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--no-input",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+    ]
     for folder in PROJECTS:
         argv += ["-e", str(folder)]
-    run(argv, what="installing this checkout", what_to_do="See the output above; `rm -r .venv` and run this again makes it anew.")
+    run(
+        argv,
+        what="installing this checkout",
+        what_to_do="See the output above; `rm -r .venv` and run this again makes it anew.",
+    )
 
 
 def check_python() -> None:
     """Raises SetupError when this Python is too old."""
     if sys.version_info < (3, 11):  # noqa: UP036 - set-up is run by whatever Python the machine has
-        raise SetupError(f"Python {sys.version.split()[0]} is too old", "Install Python 3.11 or newer, or name one: `make setup PYTHON=/path/to/python3`.")
+        raise SetupError(
+            f"Python {sys.version.split()[0]} is too old",
+            "Install Python 3.11 or newer, or name one: `make setup PYTHON=/path/to/python3`.",
+        )

@@ -1,7 +1,8 @@
 """Parts that other packages bring (plug-ins), found by the entry points of what is installed beside rackready.
 
-An entry point is a line of a package's metadata: group, name, and what is imported (Python Packaging User Guide, "Entry points
-specification"). Listing them imports nothing; a plug-in is imported when its part is wanted, and one that cannot be is named.
+An entry point is a line of a package's metadata: group, name, and what is imported (Python Packaging User Guide, "Entry
+points specification"). Listing them imports nothing; a plug-in is imported when its part is wanted, and one that cannot
+be is named.
 """
 
 from __future__ import annotations
@@ -69,7 +70,9 @@ class PlugIn:
 
     def refuse(self, expected: str, actual: str, cause: BaseException | None = None) -> NoReturn:
         """Raise PlugInError: what is wrong with it, and what to do."""
-        step = f"Repair it (`python -c 'import {self.point.module}'` shows where it fails), or uninstall {self.package}."
+        step = (
+            f"Repair it (`python -c 'import {self.point.module}'` shows where it fails), or uninstall {self.package}."
+        )
         raise PlugInError(f"{self} - Expected: {expected} Actual: {actual.rstrip('.')}. {step}") from cause
 
 
@@ -104,4 +107,8 @@ def names(group: str) -> list[str]:
 def _listed(group: str, path: tuple[str, ...]) -> tuple[PlugIn, ...]:
     """Reading the metadata of some hundred packages takes milliseconds: once for each search path."""
     del path
-    return tuple(sorted((PlugIn(point) for point in entry_points(group=group)), key=lambda plug_in: (plug_in.name, plug_in.package)))
+    return tuple(
+        sorted(
+            (PlugIn(point) for point in entry_points(group=group)), key=lambda plug_in: (plug_in.name, plug_in.package)
+        )
+    )

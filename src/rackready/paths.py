@@ -22,7 +22,8 @@ def project_root() -> Path:
             if (folder / "playbooks").is_dir() and (folder / "inventories").is_dir():
                 return folder
     message = (
-        "no checkout of rackready here - Expected: a folder with playbooks/ and inventories/ above the current one. cd into the clone, or set RACKREADY_ROOT."
+        "no checkout of rackready here - Expected: a folder with playbooks/ and inventories/ above the current one. "
+        "cd into the clone, or set RACKREADY_ROOT."
     )
     raise FileNotFoundError(message)
 
@@ -39,8 +40,9 @@ def private_dir(path: Path) -> Path:
 class Database:
     """Where ledger, node states and evidence are kept: in a SQLite file, or on the PostgreSQL server that a settings file names.
 
-    ``file``: the SQLite file; beside a server it is never made, and its folder is still the state of this checkout on this machine.
-    ``settings``: ``database.yml`` of the environment; without such a file the records are in ``file``. ``env``: whose records they are.
+    ``file``: the SQLite file; beside a server it is never made, and its folder is still the state of this checkout on
+    this machine. ``settings``: ``database.yml`` of the environment; without such a file the records are in ``file``.
+    ``env``: whose records they are.
     """
 
     file: Path
@@ -61,7 +63,9 @@ class EnvPaths:
     def __post_init__(self) -> None:
         if not _ENV.match(self.env):
             expected = "a plain name such as prod (letters, digits, - _ .)"
-            message = f"--env {self.env} - Expected: {expected} Actual: {self.env!r}. It names a folder of inventories/."
+            message = (
+                f"--env {self.env} - Expected: {expected} Actual: {self.env!r}. It names a folder of inventories/."
+            )
             raise RackreadyError(message)
 
     @property

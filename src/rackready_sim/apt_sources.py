@@ -12,7 +12,10 @@ from rackready_sim.host import run
 MIRROR_VARIABLE = "RACKREADY_DEBIAN_MIRROR"
 _DEFAULT = "http://deb.debian.org/debian"
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-_CARRIED = re.compile(r'^(Acquire::(?:https?::.*Proxy\S*|https?::Proxy|https?::CAInfo|Retries|Check-Valid-Until|Check-Date)) "(.+)";$', re.IGNORECASE)
+_CARRIED = re.compile(
+    r'^(Acquire::(?:https?::.*Proxy\S*|https?::Proxy|https?::CAInfo|Retries|Check-Valid-Until|Check-Date)) "(.+)";$',
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +39,20 @@ def find(suite: str) -> Source:
 def host_mirror(etc: Path = Path("/etc")) -> str:
     """Return the Debian mirror that this machine's apt uses, or an empty text when it does not run Debian or names none."""
     release = etc / "os-release"
-    fields = dict(line.split("=", 1) for line in release.read_text(encoding="utf-8").splitlines() if "=" in line) if release.is_file() else {}
+    fields = (
+        dict(line.split("=", 1) for line in release.read_text(encoding="utf-8").splitlines() if "=" in line)
+        if release.is_file()
+        else {}
+    )
     if fields.get("ID", "").strip('"') != "debian":
         return ""
     codename = fields.get("VERSION_CODENAME", "").strip('"')
     for path in [etc / "apt/sources.list", *sorted((etc / "apt/sources.list.d").glob("*"))]:
-        if path.is_file() and path.suffix in (".list", ".sources") and (found := _mirror(path.read_text(encoding="utf-8"), codename)):
+        if (
+            path.is_file()
+            and path.suffix in (".list", ".sources")
+            and (found := _mirror(path.read_text(encoding="utf-8"), codename))
+        ):
             return found
     return ""
 
@@ -52,8 +63,15 @@ def _mirror(text: str, codename: str) -> str:
         if match:
             return str(match[1]).rstrip("/")
     for stanza in re.split(r"\n\s*\n", text):
-        fields = {key.lower(): value.split() for key, value in re.findall(r"^([A-Za-z-]+):\s*(.*)$", stanza, re.MULTILINE)}
-        if "deb" in fields.get("types", []) and codename in fields.get("suites", []) and "main" in fields.get("components", []) and fields.get("uris"):
+        fields = {
+            key.lower(): value.split() for key, value in re.findall(r"^([A-Za-z-]+):\s*(.*)$", stanza, re.MULTILINE)
+        }
+        if (
+            "deb" in fields.get("types", [])
+            and codename in fields.get("suites", [])
+            and "main" in fields.get("components", [])
+            and fields.get("uris")
+        ):
             return str(fields["uris"][0]).rstrip("/")
     return ""
 

@@ -1,7 +1,7 @@
 """The part of a simulated node's hardware state that its BMC tells: supplies, fans, temperatures, leaks, power limits, BIOS, logs, parts.
 
-Figures are those of the platform profile where it has them; readings and thresholds are in the range of a DGX H100's BMC, with a spread
-from node to node.
+Figures are those of the platform profile where it has them; readings and thresholds are in the range of a DGX H100's
+BMC, with a spread from node to node.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def build_bmc(facts: NodeFacts) -> State:
     liquid = platform.cooling is not None and platform.cooling.kind != "air"
     return {
         "schema": "subsystem",
-        "psus": [_psu(name, index, int(platform.psus.max_w.value) if platform.psus and platform.psus.max_w else _PSU_W) for index in range(count)],
+        "psus": [
+            _psu(name, index, int(platform.psus.max_w.value) if platform.psus and platform.psus.max_w else _PSU_W)
+            for index in range(count)
+        ],
         "psu_redundancy": "OK",
         "fans": [_fan(name, index) for index in range(_AIR_FANS)],
         "temperatures": [_temperature(name, *row) for row in _TEMPERATURES],
@@ -45,9 +48,20 @@ def build_bmc(facts: NodeFacts) -> State:
         "consumed_w": int(platform.max_power.value * 0.24) + _spread(name, 180),
         "bios": _bios(facts),
         "bios_pending": {},
-        "log": {"size": 3640, "policy": "WrapsWhenFull", "entries": _first_entries(name), "errors": _first_errors(name)},
-        "dimms": [{"id": f"DIMM{index}", "serial": _serial(f"{name}/dimm{index}"), "mib": _DIMM_MIB, "present": True} for index in range(_DIMMS)],
-        "drives": [{"id": f"NVMe{index}", "serial": _serial(f"{name}/nvme{index}"), "present": True} for index in range(_DRIVES)],
+        "log": {
+            "size": 3640,
+            "policy": "WrapsWhenFull",
+            "entries": _first_entries(name),
+            "errors": _first_errors(name),
+        },
+        "dimms": [
+            {"id": f"DIMM{index}", "serial": _serial(f"{name}/dimm{index}"), "mib": _DIMM_MIB, "present": True}
+            for index in range(_DIMMS)
+        ],
+        "drives": [
+            {"id": f"NVMe{index}", "serial": _serial(f"{name}/nvme{index}"), "present": True}
+            for index in range(_DRIVES)
+        ],
         "health": {"system": "OK", "chassis": "OK"},
     }
 
@@ -70,19 +84,38 @@ def _psu(node: str, index: int, watts: int) -> State:
 
 
 def _fan(node: str, index: int) -> State:
-    return {"id": f"SPD_FAN_SYS{index + 1}_F", "rpm": 5300 + _spread(f"{node}/fan{index}", 700), "low_critical": 2436, "health": "OK"}
+    return {
+        "id": f"SPD_FAN_SYS{index + 1}_F",
+        "rpm": 5300 + _spread(f"{node}/fan{index}", 700),
+        "low_critical": 2436,
+        "health": "OK",
+    }
 
 
 def _temperature(node: str, name: str, least: int, spread: int, thresholds: tuple[int, int, int]) -> State:
     context = "Exhaust" if "OUTLET" in name else "Intake" if "AMBIENT" in name else "CPU"
     reading = least + _spread(f"{node}/{name}", spread)
-    return {"id": name, "context": context, "reading": reading, "thresholds": list(thresholds), "state": "Enabled", "health": "OK"}
+    return {
+        "id": name,
+        "context": context,
+        "reading": reading,
+        "thresholds": list(thresholds),
+        "state": "Enabled",
+        "health": "OK",
+    }
 
 
 def _bios(facts: NodeFacts) -> State:
     """Return BIOS attributes: those that a baseline wants, and some that none does."""
     wanted = dict(facts.platform.baseline.bios_settings) if facts.platform.baseline is not None else {}
-    return {"BaudRate0": "115200", "BootOption1": "Network", "AdminPassword": None, "TurboMode": "Enable", "NumaEn": "Enable", **wanted}
+    return {
+        "BaudRate0": "115200",
+        "BootOption1": "Network",
+        "AdminPassword": None,
+        "TurboMode": "Enable",
+        "NumaEn": "Enable",
+        **wanted,
+    }
 
 
 def _first_entries(node: str) -> list[State]:

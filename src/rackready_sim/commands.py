@@ -14,22 +14,43 @@ from rackready.model.problems import RackreadyError
 from rackready_sim.faults import FAULTS
 from rackready_sim.rack import Rack
 
-app = typer.Typer(help="The simulated rack on this machine: real Linux hosts, BMCs, switches, mirror and scheduler. Needs root.", no_args_is_help=True)
+app = typer.Typer(
+    help="The simulated rack on this machine: real Linux hosts, BMCs, switches, mirror and scheduler. Needs root.",
+    no_args_is_help=True,
+)
 
 Node = Annotated[str, typer.Argument(help="Node, e.g. node03.", autocompletion=complete.nodes)]
 Severity = Annotated[
     float | None,
-    typer.Option("--severity", help="How bad, whatever the fault calls its degree: factor, count, width, gen, rate, mask, code, ..."),
+    typer.Option(
+        "--severity",
+        help="How bad, whatever the fault calls its degree: factor, count, width, gen, rate, mask, code, ...",
+    ),
 ]
 Repaired = Annotated[str | None, typer.Argument(help="Fault to repair; all of the node's when absent.")]
 Chosen = Annotated[str, typer.Argument(help="Fault; `rackready sim faults` lists them.")]
 
-_DEGREES = ("severity", "factor", "count", "width", "gen", "rate", "mask", "code", "microseconds", "seconds", "mtu", "share")
+_DEGREES = (
+    "severity",
+    "factor",
+    "count",
+    "width",
+    "gen",
+    "rate",
+    "mask",
+    "code",
+    "microseconds",
+    "seconds",
+    "mtu",
+    "share",
+)
 
 
 def _rack(env: str) -> Rack:
     began = time.monotonic()
-    return Rack(env_paths(env).root, env, say=lambda text: progress.print(f"[{time.monotonic() - began:5.1f} s] {text}"))
+    return Rack(
+        env_paths(env).root, env, say=lambda text: progress.print(f"[{time.monotonic() - began:5.1f} s] {text}")
+    )
 
 
 @app.command()
@@ -104,7 +125,10 @@ def clear(node: Node, fault: Repaired = None, env: Env = "sim", output: Output =
 def faults(output: Output = Format.TEXT) -> None:
     """List the faults that can be injected, with the options that each takes and their defaults."""
     if output is Format.JSON:
-        rows = [{"name": item.name, "layer": item.layer, "description": item.description, "params": item.params} for item in FAULTS.values()]
+        rows = [
+            {"name": item.name, "layer": item.layer, "description": item.description, "params": item.params}
+            for item in FAULTS.values()
+        ]
         print_json({"faults": rows})
         return
     for fault in FAULTS.values():
@@ -120,7 +144,10 @@ def _given(words: list[str]) -> dict[str, Any]:
         name, sign, value = word.partition("=")
         told = value if sign else next(rest, None)
         if not name.startswith("--") or told is None:
-            message = f"{word} - Expected: an option with its value, e.g. --gpu 3 Actual: {word}. `rackready sim faults` lists what each fault takes."
+            message = (
+                f"{word} - Expected: an option with its value, e.g. --gpu 3 Actual: {word}. "
+                "`rackready sim faults` lists what each fault takes."
+            )
             raise RackreadyError(message)
         given[name.removeprefix("--")] = told
     return given

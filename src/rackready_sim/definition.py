@@ -43,17 +43,26 @@ class Definition:
     def load_or_choose(cls, root: Path, env: str) -> Definition:
         """Return the rack that was made here, or choose addresses for a new one. Raises SimError."""
         clone = clone_id(root)
-        record = Store(root).load() or Record(clone, env, str(choose_subnet(clone, taken_networks())), _free_loopback(clone))
+        record = Store(root).load() or Record(
+            clone, env, str(choose_subnet(clone, taken_networks())), _free_loopback(clone)
+        )
         return cls._build(root, env, record)
 
     @classmethod
     def _build(cls, root: Path, env: str, record: Record) -> Definition:
         if record.env != env:
             hint = f"Run `rackready sim down --env {record.env}` first; a clone has one simulated rack at a time."
-            raise describe(f"the simulated rack of {root}", f"made for environment {env}", f"made for {record.env}", hint)
+            raise describe(
+                f"the simulated rack of {root}", f"made for environment {env}", f"made for {record.env}", hint
+            )
         if record.clone != clone_id(root):
             hint = "Remove .rackready/sim and .rackready/overlays here (they are copies), then run `rackready sim up`."
-            raise describe(f"the simulated rack of {root}", f"clone id {clone_id(root)}", f"{record.clone}: the clone was copied or moved with its state", hint)
+            raise describe(
+                f"the simulated rack of {root}",
+                f"clone id {clone_id(root)}",
+                f"{record.clone}: the clone was copied or moved with its state",
+                hint,
+            )
         site = site_without_overlay(root, env)
         plan = build_plan(site, clone=record.clone, subnet=IPv4Network(record.subnet), loopback=record.loopback)
         return cls(root, env, site, Store(root), record, plan)

@@ -85,11 +85,17 @@ def ensure(root: Path, env: str, store: Store, digest: str, bmcs: dict[str, str]
         return False
     stop(store)
     log = store.logs / "redfish.log"
-    # Its own directory first on the path: the emulator outlives the command that starts it, and must not depend on that one's folder.
-    env_vars = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_PACKAGE.parent), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)}
+    # Its own directory first on the path: the emulator outlives the command that starts it, and must not depend on that
+    # one's folder.
+    env_vars = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(_PACKAGE.parent), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
+    }
     argv = [sys.executable, "-m", "rackready_sim.redfish", "--root", str(root), "--env", env, "--digest", digest]
     with log.open("ab") as out:
-        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/", env=env_vars, start_new_session=True)
+        child = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/", env=env_vars, start_new_session=True
+        )
     _wait(child, store, log, bmcs)
     return True
 
@@ -98,7 +104,11 @@ def _wait(child: subprocess.Popen[bytes], store: Store, log: Path, bmcs: dict[st
     deadline = time.monotonic() + _START_S
     while time.monotonic() < deadline:
         marker = Marker.read(store)
-        if marker is not None and marker.pid == child.pid and all(_answers(store, address) for address in bmcs.values()):
+        if (
+            marker is not None
+            and marker.pid == child.pid
+            and all(_answers(store, address) for address in bmcs.values())
+        ):
             return
         if child.poll() is not None:
             break
@@ -113,7 +123,10 @@ def _wait(child: subprocess.Popen[bytes], store: Store, log: Path, bmcs: dict[st
 def _answers(store: Store, address: str) -> bool:
     context = ssl.create_default_context(cafile=str(store.tls / "ca.pem"))
     try:
-        with socket.create_connection((address, BMC_PORT), timeout=2.0) as raw, context.wrap_socket(raw, server_hostname=address):
+        with (
+            socket.create_connection((address, BMC_PORT), timeout=2.0) as raw,
+            context.wrap_socket(raw, server_hostname=address),
+        ):
             return True
     except OSError:
         return False

@@ -40,11 +40,14 @@ def extras(profile: GpuProfile, index: int) -> State:
 def bridges(pci: str, neighbour: str | None) -> list[State]:
     """Return the bridges above a GPU, nearest first: the switch's downstream and upstream port, and the root port, each with its own link's state.
 
-    The upstream port carries the link to the root port, and the root port is its other end. A GPU shares its switch with its NIC (``neighbour``):
-    the addresses come from the lower of the two buses, and the device behind the higher one hangs at the switch's second downstream port.
+    The upstream port carries the link to the root port, and the root port is its other end. A GPU shares its switch
+    with its NIC (``neighbour``): the addresses come from the lower of the two buses, and the device behind the higher
+    one hangs at the switch's second downstream port.
     """
     domain, bus = pci[:4], int(pci[5:7], 16)
     low = min(bus, int(neighbour[5:7], 16)) if neighbour else bus
     down = f"{low - 1:02x}:{'00' if bus == low else '02'}.0"
     addresses = (f"{domain}:{down}", f"{domain}:{low - 2:02x}:00.0", f"{domain}:{low - 3:02x}:01.0")
-    return [{"pci": address, "kind": kind, **_PLX} for address, kind in zip(addresses, ("down", "up", "root"), strict=True)]
+    return [
+        {"pci": address, "kind": kind, **_PLX} for address, kind in zip(addresses, ("down", "up", "root"), strict=True)
+    ]

@@ -1,7 +1,7 @@
 """The hardware state of one simulated node or switch: what its vendor programs answer from.
 
-The state is plain JSON. It holds hardware only; what software did to the machine (loaded drivers, power limits, counters) is
-kept by the machine itself and is lost when it is powered off.
+The state is plain JSON. It holds hardware only; what software did to the machine (loaded drivers, power limits,
+counters) is kept by the machine itself and is lost when it is powered off.
 """
 
 from __future__ import annotations
@@ -66,7 +66,12 @@ def build_switch_state(site: Site, switch_name: str) -> State:
     return {
         "switch": switch_name,
         "model": facts.profile.id,
-        "platform": {"product": facts.profile.id.upper(), "serial": _serial("MT", switch_name), "mac": _mac(switch_name), "version": _CUMULUS},
+        "platform": {
+            "product": facts.profile.id.upper(),
+            "serial": _serial("MT", switch_name),
+            "mac": _mac(switch_name),
+            "version": _CUMULUS,
+        },
         "ports": {name: {"rate_gbps": rate, "factor": 1.0} for name in expand_range(facts.profile.ports)},
         "cables": {port.port: {"node": port.node, "netdev": port.netdev} for port in facts.ports},
         "ecn_off": False,
@@ -141,7 +146,8 @@ def _published(profile: GpuProfile, figure: Figure | None, what: str) -> int:
     """Return a figure that the simulated card must answer with; RackreadyError where nobody published it."""
     if figure is None:
         raise RackreadyError(
-            f"GPU profile {profile.id}: {what} - Expected: a figure, for a card that is simulated Actual: not published. "
+            f"GPU profile {profile.id}: {what} - Expected: a figure, for a card that is simulated "
+            "Actual: not published. "
             "Simulate another model, or add it with its source."
         )
     return int(figure.value)
@@ -151,7 +157,8 @@ def _pci(facts: NodeFacts, index: int) -> str:
     """Return the PCI address of a GPU; RackreadyError where the platform profile has none."""
     if index >= len(facts.platform.gpu_pci):
         raise RackreadyError(
-            f"platform profile {facts.platform.id}: gpu_pci - Expected: {facts.platform.gpus} addresses, for a server that is simulated Actual: not published. "
+            f"platform profile {facts.platform.id}: gpu_pci - Expected: {facts.platform.gpus} addresses, for a "
+            "server that is simulated Actual: not published. "
             "Simulate another model, or add them with their source."
         )
     return facts.platform.gpu_pci[index]
@@ -161,7 +168,10 @@ def _nvlink(profile: GpuProfile) -> State:
     if profile.nvlink is None:
         return {"version": 0, "ring_gb_s": 0.0, "links": []}
     speed = int(profile.nvlink.speed.value)
-    links = [{"id": link, "state": "active", "speed_mb_s": speed, "replay": 0, "crc": 0} for link in range(profile.nvlink.links)]
+    links = [
+        {"id": link, "state": "active", "speed_mb_s": speed, "replay": 0, "crc": 0}
+        for link in range(profile.nvlink.links)
+    ]
     return {"version": 4, "ring_gb_s": profile.nvlink.ring.value, "links": links}
 
 
@@ -177,7 +187,10 @@ def _gpu_numa(facts: NodeFacts, index: int) -> int:
 def _nvswitches(facts: NodeFacts) -> list[State]:
     if not facts.platform.nvswitch:
         return []
-    return [{"index": index, "pci": f"0000:{bus:02x}:00.0", "device_id": "0x22A310DE"} for index, bus in enumerate((0x07, 0x08, 0x09, 0x0A))]
+    return [
+        {"index": index, "pci": f"0000:{bus:02x}:00.0", "device_id": "0x22A310DE"}
+        for index, bus in enumerate((0x07, 0x08, 0x09, 0x0A))
+    ]
 
 
 def _nic(facts: NodeFacts, nic: NicFacts) -> State:

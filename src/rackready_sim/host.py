@@ -24,7 +24,15 @@ _INOTIFY_WANTED = 1024
 _NOISE = ("level=warning", "WARN[")
 
 
-def run(argv: Sequence[str], *, timeout_s: float = 60.0, stdin: bytes | None = None, check: bool = True, hint: str = "", shown: str = "") -> str:
+def run(
+    argv: Sequence[str],
+    *,
+    timeout_s: float = 60.0,
+    stdin: bytes | None = None,
+    check: bool = True,
+    hint: str = "",
+    shown: str = "",
+) -> str:
     """Run a program and return its standard output.
 
     Raises SimError when it is not installed, fails (unless ``check`` is false) or does not end in time.
@@ -37,10 +45,14 @@ def run(argv: Sequence[str], *, timeout_s: float = 60.0, stdin: bytes | None = N
         raise missing(name) from error
     except subprocess.TimeoutExpired as error:
         hint = hint or "Look at the machine's load, then run again."
-        raise describe(f"`{shown}` on this machine", f"an end within {timeout_s:.0f} s", "still running, it was ended", hint) from error
+        raise describe(
+            f"`{shown}` on this machine", f"an end within {timeout_s:.0f} s", "still running, it was ended", hint
+        ) from error
     if check and done.returncode != 0:
         actual = f"{done.returncode}: {words(done.stderr)}"
-        raise describe(f"`{shown}` on this machine", "exit status 0", actual, hint or "Correct what it says, then run again.")
+        raise describe(
+            f"`{shown}` on this machine", "exit status 0", actual, hint or "Correct what it says, then run again."
+        )
     return done.stdout.decode(errors="replace")
 
 
@@ -51,14 +63,20 @@ def succeeds(argv: Sequence[str]) -> bool:
 
 def words(stderr: bytes) -> str:
     """Return what a program said on standard error, without warnings that mean nothing here; at most 600 characters."""
-    lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip() and not any(mark in line for mark in _NOISE)]
+    lines = [
+        line
+        for line in stderr.decode(errors="replace").splitlines()
+        if line.strip() and not any(mark in line for mark in _NOISE)
+    ]
     return " | ".join(lines)[-600:]
 
 
 def missing(name: str) -> SimError:
     """Return the error for a program that is not installed."""
     package = _PACKAGES.get(name, name)
-    return describe(f"program {name} on this machine", "installed", "not found", f"apt-get install {package}, or `make setup-sim`.")
+    return describe(
+        f"program {name} on this machine", "installed", "not found", f"apt-get install {package}, or `make setup-sim`."
+    )
 
 
 def require_host() -> None:
@@ -67,7 +85,12 @@ def require_host() -> None:
     absent = [name for name in _PACKAGES if shutil.which(name) is None]
     if absent:
         packages = " ".join(sorted({_PACKAGES[name] for name in absent}))
-        raise describe("programs of the simulated rack", "installed", f"not found: {', '.join(absent)}", f"apt-get install {packages}, or `make setup-sim`.")
+        raise describe(
+            "programs of the simulated rack",
+            "installed",
+            f"not found: {', '.join(absent)}",
+            f"apt-get install {packages}, or `make setup-sim`.",
+        )
 
 
 def raise_inotify_limit(path: Path = _INOTIFY) -> str:
@@ -82,12 +105,23 @@ def raise_inotify_limit(path: Path = _INOTIFY) -> str:
         path.write_text(f"{_INOTIFY_WANTED}\n", encoding="ascii")
     except (OSError, ValueError) as error:
         raise describe(
-            str(path), f"{_INOTIFY_WANTED} or more", f"cannot be set ({error})", f"sysctl -w fs.inotify.max_user_instances={_INOTIFY_WANTED}"
+            str(path),
+            f"{_INOTIFY_WANTED} or more",
+            f"cannot be set ({error})",
+            f"sysctl -w fs.inotify.max_user_instances={_INOTIFY_WANTED}",
         ) from error
-    return f"fs.inotify.max_user_instances raised from {now} to {_INOTIFY_WANTED} until the next boot: every node runs a systemd of its own"
+    return (
+        f"fs.inotify.max_user_instances raised from {now} to {_INOTIFY_WANTED} until the next boot: every node runs "
+        "a systemd of its own"
+    )
 
 
 def require_root() -> None:
     """Raise SimError unless this process is root: containers with network cards of their own cannot be made otherwise."""
     if os.geteuid() != 0:
-        raise describe("the simulated rack", "root, because it makes containers, bridges and virtual cables", f"user id {os.geteuid()}", "Run it with sudo.")
+        raise describe(
+            "the simulated rack",
+            "root, because it makes containers, bridges and virtual cables",
+            f"user id {os.geteuid()}",
+            "Run it with sudo.",
+        )

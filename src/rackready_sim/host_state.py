@@ -1,6 +1,7 @@
 """The host around the GPUs in a simulated node's hardware state: processors, memory, drives, clock, PCIe bridges, optics.
 
-Sizes come from the platform's profile. Where it has none, a plain two-socket server is made, so that every node answers.
+Sizes come from the platform's profile. Where it has none, a plain two-socket server is made, so that every node
+answers.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from rackready.model.profile import HostParts
 State = dict[str, Any]
 
 _PLAIN = HostParts(
-    cpu_model="8468", sockets=2, cores=48, threads=2, numa_nodes=2, dimms=16, memory_gib=1024, drives=4, source="judgement: a plain two-socket server"
+    cpu_model="8468",
+    sockets=2,
+    cores=48,
+    threads=2,
+    numa_nodes=2,
+    dimms=16,
+    memory_gib=1024,
+    drives=4,
+    source="judgement: a plain two-socket server",
 )
 _MODULE = "MMA4Z00-NS400"
 
@@ -36,7 +45,12 @@ def build(facts: NodeFacts) -> State:
         "numa_nodes": parts.numa_nodes,
         "dimms": [_dimm(name, index, parts) for index in range(parts.dimms)],
         "machine_checks": [],
-        "clock": {"synchronised": True, "offset_s": 0.00001 * (1 + _spread(name, 40)), "daemon": True, "dispersion_s": 0.000683},
+        "clock": {
+            "synchronised": True,
+            "offset_s": 0.00001 * (1 + _spread(name, 40)),
+            "daemon": True,
+            "dispersion_s": 0.000683,
+        },
         "failed_services": [],
         "cmdline": "BOOT_IMAGE=/boot/vmlinuz root=UUID=6f1f2c1e ro quiet iommu=pt hugepagesz=2M hugepages=1024",
         "hugepages": {"2048": 1024, "1048576": 0},
@@ -116,7 +130,9 @@ def _bridges(nic: str, gpu: str) -> list[State]:
         {"pci": f"0000:{low - 1:02x}:00.0", "kind": "downstream", "buses": [low - 1, low, low], "acs": False},
     ]
     if high != low:
-        found.append({"pci": f"0000:{low - 1:02x}:02.0", "kind": "downstream", "buses": [low - 1, high, high], "acs": False})
+        found.append(
+            {"pci": f"0000:{low - 1:02x}:02.0", "kind": "downstream", "buses": [low - 1, high, high], "acs": False}
+        )
     return found
 
 

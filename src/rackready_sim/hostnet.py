@@ -1,7 +1,7 @@
 """The rack's wiring on this machine: one bridge for the management network, and a pair of virtual interfaces for every cable.
 
-No container engine network is used: its firewall programs would be needed for nothing, and forwarding would be switched on for the
-whole machine. The bridge has no way out, so that a rack never depends on the internet.
+No container engine network is used: its firewall programs would be needed for nothing, and forwarding would be switched
+on for the whole machine. The bridge has no way out, so that a rack never depends on the internet.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def _pass_firewall(bridge: str) -> None:
 
 def _firewall_sees_bridges() -> bool:
     setting = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
-    return shutil.which("iptables") is not None and setting.exists() and setting.read_text(encoding="utf-8").strip() == "1"
+    return (
+        shutil.which("iptables") is not None and setting.exists() and setting.read_text(encoding="utf-8").strip() == "1"
+    )
 
 
 def _between(bridge: str) -> tuple[str, ...]:
@@ -114,7 +116,21 @@ def plug(plan: Plan, cable: Cable, node_pid: int, switch_pid: int, *, connected:
 
 def _add_pair(outer: str, inner: str, pid: int, mac: str = "") -> None:
     """Add a pair of interfaces, one end inside. The kernel removes the pair of a machine that went down a moment later: wait for it."""
-    argv = ["ip", "link", "add", "name", outer, "type", "veth", "peer", "name", inner, *(("address", mac) if mac else ()), "netns", str(pid)]
+    argv = [
+        "ip",
+        "link",
+        "add",
+        "name",
+        outer,
+        "type",
+        "veth",
+        "peer",
+        "name",
+        inner,
+        *(("address", mac) if mac else ()),
+        "netns",
+        str(pid),
+    ]
     for attempt in range(_SETTLE_TRIES):
         try:
             run(argv)

@@ -1,7 +1,8 @@
 """The image of every simulated machine: a Debian root file system, and what makes it behave like the real hardware.
 
-It is built in two steps, each tagged by the digest of what went into it, so that each is done once: ``base`` (Debian's packages) and,
-on top of it, the files and programs of the simulated hardware. Another clone's image of the same digest is taken over by tagging it.
+It is built in two steps, each tagged by the digest of what went into it, so that each is done once: ``base`` (Debian's
+packages) and, on top of it, the files and programs of the simulated hardware. Another clone's image of the same digest
+is taken over by tagging it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,14 @@ _MMDEBSTRAP_S = 900.0
 _DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM", "--")
 """When this process is killed, mmdebstrap cleans up behind itself and ends."""
 _UNUSED_DOCS = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*")
-_MASKED = ("systemd-binfmt.service", "apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "fstrim.timer", "dpkg-db-backup.timer")
+_MASKED = (
+    "systemd-binfmt.service",
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "e2scrub_all.timer",
+    "fstrim.timer",
+    "dpkg-db-backup.timer",
+)
 _OFF = ("munge.service", "slurmd.service", "slurmctld.service")
 
 _BOOT_ID = """[Unit]
@@ -68,7 +76,9 @@ def ensure_image(clone: str, work: Path, say: Say) -> str:
     base_digest = _digest(["base", SUITE, platform.machine(), *PACKAGES, *_UNUSED_DOCS])
     digest = _digest([base_digest, _RECIPE, *_file_digests()])
     base, final = f"localhost/rackready-base-{clone}:{base_digest}", f"localhost/rackready-sim-{clone}:{digest}"
-    has_base = _adopt(base, "localhost/rackready-base-")  # also where it is not needed now: a later change of the programs builds on it
+    has_base = _adopt(
+        base, "localhost/rackready-base-"
+    )  # also where it is not needed now: a later change of the programs builds on it
     if not _adopt(final, "localhost/rackready-sim-"):
         if not has_base:
             _build_base(base, work, say)
@@ -141,7 +151,10 @@ def _mmdebstrap(archive: Path, source: apt_sources.Source, log: Path) -> None:
     if code != 0:
         said = words(log.read_bytes()[-4000:])
         actual = f"no end within {_MMDEBSTRAP_S:.0f} s: {said}" if code is None else f"exit status {code}: {said}"
-        hint = f"Check the network and free disk space; another Debian mirror is named by {apt_sources.MIRROR_VARIABLE}=URL."
+        hint = (
+            "Check the network and free disk space; another Debian mirror is named by "
+            f"{apt_sources.MIRROR_VARIABLE}=URL."
+        )
         raise describe(f"Debian root file system from {source.shown}", "mmdebstrap succeeds", actual, hint)
 
 
@@ -182,9 +195,15 @@ def _open_modes() -> Iterator[None]:
 
 def _tidy(root: Path) -> None:
     """Take out what would reach out of a container, or would differ on a machine that was just installed."""
-    for path in (root / "usr/lib/sysctl.d").glob("*"):  # containers are privileged: Debian's defaults would be set on the host
+    for path in (root / "usr/lib/sysctl.d").glob(
+        "*"
+    ):  # containers are privileged: Debian's defaults would be set on the host
         path.unlink()
-    for path in [*(root / "etc/ssh").glob("ssh_host_*"), root / "etc/apt/apt.conf.d/99mmdebstrap", root / "etc/apt/sources.list"]:
+    for path in [
+        *(root / "etc/ssh").glob("ssh_host_*"),
+        root / "etc/apt/apt.conf.d/99mmdebstrap",
+        root / "etc/apt/sources.list",
+    ]:
         path.unlink(missing_ok=True)
     for path in (root / "etc/apt/sources.list.d").glob("*"):
         path.unlink()
@@ -195,8 +214,14 @@ def _tidy(root: Path) -> None:
     for unit in _OFF:
         for wants in units.glob("*.wants"):  # the links point to paths of the image, so they look broken from here
             (wants / unit).unlink(missing_ok=True)
-    _text(root / "etc/systemd/journald.conf.d/rackready.conf", "[Journal]\nStorage=persistent\nReadKMsg=no\nSystemMaxUse=32M\n")
-    _text(root / "etc/ssh/sshd_config.d/50-rackready.conf", "PermitRootLogin prohibit-password\nPasswordAuthentication no\nUseDNS no\n")
+    _text(
+        root / "etc/systemd/journald.conf.d/rackready.conf",
+        "[Journal]\nStorage=persistent\nReadKMsg=no\nSystemMaxUse=32M\n",
+    )
+    _text(
+        root / "etc/ssh/sshd_config.d/50-rackready.conf",
+        "PermitRootLogin prohibit-password\nPasswordAuthentication no\nUseDNS no\n",
+    )
     _text(root / "etc/machine-id", "")
     _text(units / "hw-boot-id.service", _BOOT_ID)
     (units / "sysinit.target.wants").mkdir(exist_ok=True)
@@ -213,7 +238,10 @@ def _file_digests() -> Iterable[str]:
     for folder in _INPUTS:
         for path in sorted((_HERE / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
-                yield f"{path.relative_to(_HERE)} {path.stat().st_mode & 0o111:o} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+                yield (
+                    f"{path.relative_to(_HERE)} {path.stat().st_mode & 0o111:o} "
+                    f"{hashlib.sha256(path.read_bytes()).hexdigest()}"
+                )
 
 
 def _digest(parts: Iterable[str]) -> str:

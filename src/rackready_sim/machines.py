@@ -28,7 +28,9 @@ _REAPPLY = "/usr/lib/hw/switch-reapply"
 class Machines:
     """The containers of one rack."""
 
-    def __init__(self, plan: Plan, store: Store, image: str, slurm_conf: Callable[[], dict[str, str]] | None = None) -> None:
+    def __init__(
+        self, plan: Plan, store: Store, image: str, slurm_conf: Callable[[], dict[str, str]] | None = None
+    ) -> None:
         self.plan = plan
         self._store = store
         self._image = image
@@ -42,8 +44,16 @@ class Machines:
             time.sleep(_NOTICED_S)
             found = podman.inspect(container)
         if found is not None and found.lost:
-            hint = "It was killed together with podman's monitor of it, and podman cannot start it again: run `rackready sim down`, then the command again."
-            raise describe(f"{name}: container {found.name}", f"its first process {found.pid}, since podman says that it runs", "no such process", hint)
+            hint = (
+                "It was killed together with podman's monitor of it, and podman cannot start it again: run "
+                "`rackready sim down`, then the command again."
+            )
+            raise describe(
+                f"{name}: container {found.name}",
+                f"its first process {found.pid}, since podman says that it runs",
+                "no such process",
+                hint,
+            )
         return found is not None and found.running
 
     def boot(self, name: str) -> bool:
@@ -56,13 +66,15 @@ class Machines:
                 return True
             log.warning("%s: its namespaces were taken away before its system ran: beginning anew", name)
         hint = f"See `podman inspect {machine.container}`, then run again."
-        raise describe(f"{name}: container {machine.container}", f"a running system within {_BOOTS} tries", "none", hint)
+        raise describe(
+            f"{name}: container {machine.container}", f"a running system within {_BOOTS} tries", "none", hint
+        )
 
     def _boot(self, machine: Machine) -> bool:
         """Start a machine that does not run; False when it lost its namespaces on the way.
 
-        Podman cleans up behind a container that ended in a process of its own. On a busy machine that comes late, and takes what was
-        just made for the next boot.
+        Podman cleans up behind a container that ended in a process of its own. On a busy machine that comes late, and
+        takes what was just made for the next boot.
         """
         pid = self._namespaces(machine)
         try:
@@ -104,7 +116,9 @@ class Machines:
 
     def attach(self, machine: Machine, pid: int) -> None:
         """Connect a machine to the management network, unless a fault pulled that cable."""
-        reachable = machine.role != "node" or self._store.state(machine.name).get("management", {}).get("link", "up") == "up"
+        reachable = (
+            machine.role != "node" or self._store.state(machine.name).get("management", {}).get("link", "up") == "up"
+        )
         hostnet.attach(self.plan, machine, pid, connected=reachable)
 
     def cable(self, node: str, pid: int = 0) -> None:
@@ -144,11 +158,26 @@ class Machines:
         if machine.role == "mirror":
             names = [f"{name}={other.address}" for name, other in sorted(self.plan.machines.items())]
             command = ("/usr/lib/hw/site-services", machine.address, str(MIRROR_PORT), "/srv/mirror", *names)
-            podman.create(machine.container, self._image, self.plan.clone, options=("--volume", f"{self._store.mirror}:/srv/mirror:ro"), command=command)
+            podman.create(
+                machine.container,
+                self._image,
+                self.plan.clone,
+                options=("--volume", f"{self._store.mirror}:/srv/mirror:ro"),
+                command=command,
+            )
             return
-        volume = ("--volume", f"{self._store.hardware(machine.name)}:/opt/hw:ro") if machine.role in ("node", "switch") else ()
+        volume = (
+            ("--volume", f"{self._store.hardware(machine.name)}:/opt/hw:ro")
+            if machine.role in ("node", "switch")
+            else ()
+        )
         resolver = ("--volume", f"{self._resolver(machine)}:/etc/resolv.conf")
-        podman.create(machine.container, self._image, self.plan.clone, options=("--systemd", "always", "--hostname", machine.name, *volume, *resolver))
+        podman.create(
+            machine.container,
+            self._image,
+            self.plan.clone,
+            options=("--systemd", "always", "--hostname", machine.name, *volume, *resolver),
+        )
         try:
             with podman.mounted(machine.container) as root:
                 self._seed(machine, root)
@@ -173,13 +202,17 @@ class Machines:
             self._seed_switch(machine, root)
             return
         (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
-        write(root / "root/.ssh/authorized_keys", self._store.key.with_suffix(".pub").read_text(encoding="utf-8"), 0o600)
+        write(
+            root / "root/.ssh/authorized_keys", self._store.key.with_suffix(".pub").read_text(encoding="utf-8"), 0o600
+        )
         if machine.role == "controller" and self._slurm_conf is not None:
             slurm.seed(root, self._slurm_conf(), self._store.secret("munge").read_text(encoding="utf-8"))
 
     def _seed_switch(self, machine: Machine, root: Path) -> None:
         inside(root, "useradd", "--create-home", "--shell", "/bin/bash", "--groups", "sudo", "cumulus")
-        inside(root, "chpasswd", stdin=f"cumulus:{self._store.secret(machine.name).read_text(encoding='utf-8').strip()}\n")
+        inside(
+            root, "chpasswd", stdin=f"cumulus:{self._store.secret(machine.name).read_text(encoding='utf-8').strip()}\n"
+        )
         write(root / "etc/sudoers.d/cumulus", "cumulus ALL=(ALL) NOPASSWD: ALL\n", 0o440)
         write(root / "etc/ssh/sshd_config.d/10-switch.conf", "PasswordAuthentication yes\n")
 

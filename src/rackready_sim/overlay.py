@@ -19,11 +19,18 @@ def build(site: Site, plan: Plan, store: Store) -> dict[str, Any]:
     document: dict[str, Any] = {
         "access": {"user": "root", "port": 22, "private_key": str(store.key)},
         "software": {"mirror": {"url": mirror.url(plan), "key": str(store.mirror / "mirror.asc")}},
-        "racks": [{"name": rack.name, "nodes": [_node(node.name, plan, store) for node in rack.nodes]} for rack in site.racks],
+        "racks": [
+            {"name": rack.name, "nodes": [_node(node.name, plan, store) for node in rack.nodes]} for rack in site.racks
+        ],
         "switches": [_switch(item.name, plan, store) for item in site.switches],
     }
     if isinstance(site.handover, SlurmHandover):
-        login = {"controller": plan.machines["slurmctl"].address, "port": 22, "user": "root", "private_key": str(store.key)}
+        login = {
+            "controller": plan.machines["slurmctl"].address,
+            "port": 22,
+            "user": "root",
+            "private_key": str(store.key),
+        }
         document["handover"] = {**login, "munge_key": {"file": str(store.secret("munge"))}}
     return document
 
@@ -40,7 +47,13 @@ def _node(name: str, plan: Plan, store: Store) -> dict[str, Any]:
 
 
 def _switch(name: str, plan: Plan, store: Store) -> dict[str, Any]:
-    return {"name": name, "address": plan.machines[name].address, "port": 22, "username": "cumulus", "password": {"file": str(store.secret(name))}}
+    return {
+        "name": name,
+        "address": plan.machines[name].address,
+        "port": 22,
+        "username": "cumulus",
+        "password": {"file": str(store.secret(name))},
+    }
 
 
 def write(path: Path, document: dict[str, Any]) -> None:

@@ -84,7 +84,12 @@ def build_plan(site: Site, *, clone: str, subnet: IPv4Network, loopback: str) ->
     nodes, switches = site.nodes(), site.switches
     if len(nodes) > _MAX_NODES or len(switches) > _MAX_SWITCHES:
         actual = f"{len(nodes)} nodes, {len(switches)} switches"
-        raise describe("the simulated rack", f"at most {_MAX_NODES} nodes and {_MAX_SWITCHES} switches", actual, "Rehearse with a smaller site file.")
+        raise describe(
+            "the simulated rack",
+            f"at most {_MAX_NODES} nodes and {_MAX_SWITCHES} switches",
+            actual,
+            "Rehearse with a smaller site file.",
+        )
     machines = {"mirror": _machine(clone, subnet, "mirror", "mirror", _MIRROR)}
     if site.handover.kind == "slurm":
         machines["slurmctl"] = _machine(clone, subnet, "slurmctl", "controller", _CONTROLLER)
@@ -130,4 +135,7 @@ def _machine(clone: str, subnet: IPv4Network, name: str, role: Role, octet: int)
 
 def _cables(site: Site, node: str) -> tuple[Cable, ...]:
     facts = node_facts(site, node)
-    return tuple(Cable(node, nic.rail, nic.netdev, port_identity(facts.index, nic.rail)[0], nic.switch, nic.port) for nic in facts.nics)
+    return tuple(
+        Cable(node, nic.rail, nic.netdev, port_identity(facts.index, nic.rail)[0], nic.switch, nic.port)
+        for nic in facts.nics
+    )

@@ -39,7 +39,14 @@ class Container:
 
 def podman(*args: str, timeout_s: float = 60.0, stdin: bytes | None = None, check: bool = True) -> str:
     """Run podman and return its standard output. Raises SimError with podman's words."""
-    return run(["podman", *_runtime(), *args], timeout_s=timeout_s, stdin=stdin, check=check, hint=_HINT, shown=f"podman {args[0]} {args[-1]}")
+    return run(
+        ["podman", *_runtime(), *args],
+        timeout_s=timeout_s,
+        stdin=stdin,
+        check=check,
+        hint=_HINT,
+        shown=f"podman {args[0]} {args[-1]}",
+    )
 
 
 def _runtime() -> tuple[str, ...]:
@@ -54,20 +61,34 @@ def inspect(name: str) -> Container | None:
     if not found:
         return None
     state = found[0]["State"]
-    return Container(found[0]["Name"], state["Status"], int(state["Pid"]), int(state["ExitCode"]), found[0].get("ImageName", ""))
+    return Container(
+        found[0]["Name"], state["Status"], int(state["Pid"]), int(state["ExitCode"]), found[0].get("ImageName", "")
+    )
 
 
 def containers(clone: str) -> list[Container]:
     """Return every container that carries this clone's label."""
     out = podman("ps", "--all", "--filter", f"label={LABEL}={clone}", "--format", "json")
     found: list[dict[str, Any]] = json.loads(out or "[]") or []
-    return [Container(item["Names"][0], item["State"], int(item.get("Pid") or 0), int(item.get("ExitCode") or 0), item.get("Image", "")) for item in found]
+    return [
+        Container(
+            item["Names"][0],
+            item["State"],
+            int(item.get("Pid") or 0),
+            int(item.get("ExitCode") or 0),
+            item.get("Image", ""),
+        )
+        for item in found
+    ]
 
 
-def create(name: str, image: str, clone: str, *, options: Sequence[str] = (), command: Sequence[str] = ("/sbin/init",)) -> None:
+def create(
+    name: str, image: str, clone: str, *, options: Sequence[str] = (), command: Sequence[str] = ("/sbin/init",)
+) -> None:
     """Make a container without network and do not start it.
 
-    Limits are given explicitly because the defaults need CAP_SYS_RESOURCE; /etc/hosts stays a plain file, so that it can be replaced atomically.
+    Limits are given explicitly because the defaults need CAP_SYS_RESOURCE; /etc/hosts stays a plain file, so that it
+    can be replaced atomically.
     """
     limits = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
     fixed = ("--network", "none", "--privileged", "--no-hosts", *limits, "--label", f"{LABEL}={clone}")

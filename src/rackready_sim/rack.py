@@ -73,7 +73,10 @@ class Rack:
         private_dir(self.store.base)
         if self.store.load() is None:
             self.store.save(defined.record)
-            self._changed(result, f"network {defined.plan.subnet}, BMCs at {defined.record.loopback}.101 and on, names rr-{self.clone}-*")
+            self._changed(
+                result,
+                f"network {defined.plan.subnet}, BMCs at {defined.record.loopback}.101 and on, names rr-{self.clone}-*",
+            )
         self.store.ensure_secrets(list(defined.plan.bmcs), [machine.name for machine in defined.plan.of("switch")])
         tls.ensure_certificates(self.store.tls, defined.plan.bmcs)
         for machine in defined.plan.machines.values():
@@ -100,7 +103,11 @@ class Rack:
     @staticmethod
     def _healthy(defined: Definition, name: str) -> dict[str, Any]:
         role = defined.plan.machines[name].role
-        return hardware.build_state(defined.site, name) if role == "node" else hardware.build_switch_state(defined.site, name)
+        return (
+            hardware.build_state(defined.site, name)
+            if role == "node"
+            else hardware.build_switch_state(defined.site, name)
+        )
 
     def _image(self, defined: Definition, result: UpResult) -> None:
         image = ensure_image(self.clone, self.store.base / "build", self._say)
@@ -141,7 +148,10 @@ class Rack:
         if controller is not None:
             conf = json.dumps(slurm.build(defined.site, defined.plan), sort_keys=True)
             digest = hashlib.sha256(conf.encode()).hexdigest()[:16]
-            if podman.inspect(controller.container) is not None and defined.record.digests.get(controller.container) != digest:
+            if (
+                podman.inspect(controller.container) is not None
+                and defined.record.digests.get(controller.container) != digest
+            ):
                 podman.remove(controller.container)
                 self._changed(result, f"{controller.name} is made anew: the site's nodes changed")
             defined.record.digests[controller.container] = digest
@@ -149,7 +159,10 @@ class Rack:
         images = [item.image for item in podman.containers(self.clone) if not item.name.endswith("-mirror")]
         older = [image for image in images if image not in ("", defined.record.image)]
         if older:
-            self._say(f"{len(older)} machines keep the image that they were made from; `rackready sim down`, then `rackready sim up` makes all of them anew")
+            self._say(
+                f"{len(older)} machines keep the image that they were made from; "
+                "`rackready sim down`, then `rackready sim up` makes all of them anew"
+            )
 
     def _reattach(self, defined: Definition) -> None:
         """Connect machines that run to the management network again: the bridge may be new."""
@@ -239,12 +252,24 @@ class Rack:
         states = {container.name: container.status for container in podman.containers(self.clone)}
         rows = [self._row(defined, name, states) for name in defined.plan.machines]
         always = all(row["state"] == "running" for row in rows if row["kind"] != "node")
-        return {"up": alive and always, "clone": self.clone, "subnet": record.subnet, "bmc_emulator": "running" if alive else "not running", "machines": rows}
+        return {
+            "up": alive and always,
+            "clone": self.clone,
+            "subnet": record.subnet,
+            "bmc_emulator": "running" if alive else "not running",
+            "machines": rows,
+        }
 
     def _row(self, defined: Definition, name: str, states: dict[str, str]) -> dict[str, Any]:
         machine = defined.plan.machines[name]
         state = states.get(machine.container, "absent")
-        row: dict[str, Any] = {"name": name, "kind": machine.role, "address": machine.address, "container": machine.container, "state": state}
+        row: dict[str, Any] = {
+            "name": name,
+            "kind": machine.role,
+            "address": machine.address,
+            "container": machine.container,
+            "state": state,
+        }
         if machine.role == "node":
             row["state"] = "on" if state == "running" else "off"
             row["bmc"] = defined.plan.bmcs[name]
@@ -286,7 +311,9 @@ class Rack:
             defined = Definition.load_or_choose(self.root, self.env)
             known = [*defined.plan.bmcs, *(machine.name for machine in defined.plan.of("switch"))]
             if node not in known:
-                raise describe(f"node {node}", f"one of {', '.join(known)}", node, "Name a node or switch of the site file.")
+                raise describe(
+                    f"node {node}", f"one of {', '.join(known)}", node, "Name a node or switch of the site file."
+                )
             if self.store.load() is None:
                 self._files(defined, UpResult())
         return defined

@@ -1,7 +1,7 @@
 """The scheduler of the simulated rack: Debian's own slurmctld and munge, configured as a cluster that knows the rack's nodes.
 
-Nodes are configless: `slurmd --conf-server <controller>` fetches both files from the controller. Every node begins drained, as a new
-node does in a cluster whose owners want to see it proven first.
+Nodes are configless: `slurmd --conf-server <controller>` fetches both files from the controller. Every node begins
+drained, as a new node does in a cluster whose owners want to see it proven first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def _slurm_conf(site: Site, plan: Plan, partition: str) -> str:
     machine = plan.machines["slurmctl"]
     cpus = " ".join(f"{key}={value}" for key, value in _CPUS.items())
     nodes = [
-        f'NodeName={node.name} NodeAddr={plan.machines[node.name].address} {cpus} Gres=gpu:{_gpu(site, node.name)} State=DRAIN Reason="{REASON}"'
+        f"NodeName={node.name} NodeAddr={plan.machines[node.name].address} {cpus} Gres=gpu:{_gpu(site, node.name)} "
+        f'State=DRAIN Reason="{REASON}"'
         for node in site.nodes()
     ]
     names = ",".join(node.name for node in site.nodes())
@@ -72,7 +73,9 @@ def _gres_conf(site: Site) -> str:
     lines = []
     for node in site.nodes():
         facts = node_facts(site, node.name)
-        lines.append(f"NodeName={node.name} Name=gpu Type={_type(facts.gpu.id)} File=/dev/nvidia[0-{facts.platform.gpus - 1}]")
+        lines.append(
+            f"NodeName={node.name} Name=gpu Type={_type(facts.gpu.id)} File=/dev/nvidia[0-{facts.platform.gpus - 1}]"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -24,7 +24,20 @@ DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_COMMANDS = [path for path in DOCUMENTS if any(shown(path))]
 ADDRESS = {"ids": lambda path: path.relative_to(ROOT).as_posix()}
 
-READS = ("gate list", "gate show", "gate explain", "gate evaluate", "plan", "size", "schema", "help", "sim faults", "status", "evidence export-kit", "--help")
+READS = (
+    "gate list",
+    "gate show",
+    "gate explain",
+    "gate evaluate",
+    "plan",
+    "size",
+    "schema",
+    "help",
+    "sim faults",
+    "status",
+    "evidence export-kit",
+    "--help",
+)
 """Commands of rackready that touch no machine: every one that a document shows is run."""
 SHELL = ("cp", "mkdir")
 """Programs that a document may call beside rackready and make; they are run, too."""
@@ -73,7 +86,9 @@ def wrong(item: Shown) -> str:
 def make_refusal(words: str) -> str:
     """Return what the Makefile lacks of a call."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    known = set(re.findall(r"^\.PHONY: (\S+)$", makefile, re.MULTILINE)) | {f"{name}=" for name in re.findall(r"^([A-Z]+) \?=", makefile, re.MULTILINE)}
+    known = set(re.findall(r"^\.PHONY: (\S+)$", makefile, re.MULTILINE)) | {
+        f"{name}=" for name in re.findall(r"^([A-Z]+) \?=", makefile, re.MULTILINE)
+    }
     given = [re.sub(r"=.*", "=", word) for word in shlex.split(words)]
     return "".join(f"make {words}: {word} is not in the Makefile" for word in given if word not in known)
 
@@ -88,8 +103,14 @@ def test_calls_in_sentences_are_taken_as_they_stand(document: Path) -> None:
     """A name without arguments is a mention, and left out."""
     prose = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
     spans = [" ".join(span.split()).removeprefix(".venv/bin/") for span in re.findall(r"`([^`]+)`", prose)]
-    calls = [span for span in spans if span.startswith("rackready ") and "..." not in span.replace("'...'", "").replace('"..."', "")]
-    assert [text for call in calls if "[OPTIONS]" not in call and "COMMAND" not in call and (text := refusal(call))] == []
+    calls = [
+        span
+        for span in spans
+        if span.startswith("rackready ") and "..." not in span.replace("'...'", "").replace('"..."', "")
+    ]
+    assert [
+        text for call in calls if "[OPTIONS]" not in call and "COMMAND" not in call and (text := refusal(call))
+    ] == []
 
 
 def test_marks_stand_before_blocks_of_commands() -> None:
@@ -120,9 +141,14 @@ def test_a_wrong_command_is_found(line: str, said: str) -> None:
 def test_blocks_are_read_as_people_read_them(tmp_path: Path) -> None:
     page = tmp_path / "x.md"
     page.write_text(
-        "<!-- not run: a reason -->\n\n```sh\nfirst \\\n  --more   # why\n```\n\n```console\n$ second\noutput\n```\n\n```yaml\nkey: 1\n```\n", encoding="utf-8"
+        "<!-- not run: a reason -->\n\n```sh\nfirst \\\n  --more   # why\n```\n\n```console\n$ "
+        "second\noutput\n```\n\n```yaml\nkey: 1\n```\n",
+        encoding="utf-8",
     )
-    assert [(item.line, item.text, item.not_run) for item in shown(page)] == [(4, "first --more", "a reason"), (9, "second", "")]
+    assert [(item.line, item.text, item.not_run) for item in shown(page)] == [
+        (4, "first --more", "a reason"),
+        (9, "second", ""),
+    ]
 
 
 # those that only read are run ----------------------------------------------------------------------------------------

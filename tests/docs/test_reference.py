@@ -15,7 +15,14 @@ REFERENCE = ROOT / "docs/reference"
 
 
 def test_references_are_current() -> None:
-    done = subprocess.run([sys.executable, "scripts/reference", "--check"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "scripts/reference", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

@@ -17,7 +17,18 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 ADDRESS = {"ids": lambda path: path.relative_to(DOCS).as_posix()}
 CONFIG: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-NAVIGATION = {"First rack", "Concepts", "How-to", "Runbooks", "Gates", "Commands", "Site file", "Glossary", "Decisions", "Benchmarks"}
+NAVIGATION = {
+    "First rack",
+    "Concepts",
+    "How-to",
+    "Runbooks",
+    "Gates",
+    "Commands",
+    "Site file",
+    "Glossary",
+    "Decisions",
+    "Benchmarks",
+}
 
 
 def leaves(entry: Any) -> list[str]:  # noqa: ANN401 - lists, mappings and names
@@ -41,7 +52,10 @@ def links(page: Path) -> list[str]:
 def anchors(page: Path) -> list[str]:
     """Return the anchors of a page: those of its headings, and those that are written out."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    return [*(slug(heading) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)), *re.findall(r'<a id="([^"]+)">', text)]
+    return [
+        *(slug(heading) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)),
+        *re.findall(r'<a id="([^"]+)">', text),
+    ]
 
 
 def broken(page: Path, link: str) -> str:
@@ -75,7 +89,13 @@ def test_anchors_are_unique(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("link", "said"), [("nowhere.md", "no file"), ("../mkdocs.yml", "no file"), ("../runbooks/", "no file"), ("gates.md#no", "no such heading")]
+    ("link", "said"),
+    [
+        ("nowhere.md", "no file"),
+        ("../mkdocs.yml", "no file"),
+        ("../runbooks/", "no file"),
+        ("gates.md#no", "no such heading"),
+    ],
 )
 def test_a_broken_link_is_found(link: str, said: str) -> None:
     assert said in broken(DOCS / "howto/README.md", link)
@@ -89,7 +109,9 @@ def test_the_site_loads_nothing_from_elsewhere() -> None:
 
 def test_a_broken_link_fails_the_build() -> None:
     """``--quiet`` would turn strict off: mkdocs counts only the warnings that it prints."""
-    build = [line for line in (ROOT / "scripts/docs").read_text(encoding="utf-8").splitlines() if "mkdocs build" in line]
+    build = [
+        line for line in (ROOT / "scripts/docs").read_text(encoding="utf-8").splitlines() if "mkdocs build" in line
+    ]
     assert [line.split("mkdocs ")[1] for line in build] == ["build --strict"]
     assert CONFIG["strict"] is True
     assert {level for part in CONFIG["validation"].values() for level in part.values()} == {"warn"}
@@ -106,7 +128,10 @@ def test_lists_look_alike_on_the_site_and_elsewhere(page: Path) -> None:
     wrong = []
     for before, line in zip(["", *lines], lines, strict=False):
         found = LIST.match(line)
-        if found and (len(found[1]) % 4 or (not found[1] and before.strip() and not LIST.match(before) and not before.startswith(" "))):
+        if found and (
+            len(found[1]) % 4
+            or (not found[1] and before.strip() and not LIST.match(before) and not before.startswith(" "))
+        ):
             wrong.append(line)
     assert wrong == []
 

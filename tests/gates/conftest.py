@@ -34,5 +34,9 @@ def damaged_as_well(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     noted.closed = True
     request.node.user_properties += told({(one.gate.id, one.outcome) for one in noted.seen.values()}, noted.codes)
     wrong = some(noted.seen.values(), request.node.nodeid)
-    assert not noted.undeclared, f"findings that the gate's class does not declare (Gate.findings): {', '.join(sorted(noted.undeclared))}"
-    assert not wrong, "\n".join(f"{item.gate} {item.mutator} of {item.key}: {item.what}\n{item.text[-1500:]}" for item in wrong)
+    assert not noted.undeclared, (
+        f"findings that the gate's class does not declare (Gate.findings): {', '.join(sorted(noted.undeclared))}"
+    )
+    assert not wrong, "\n".join(
+        f"{item.gate} {item.mutator} of {item.key}: {item.what}\n{item.text[-1500:]}" for item in wrong
+    )

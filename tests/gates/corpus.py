@@ -1,9 +1,10 @@
 """The mutation corpus: every output that a gate test judges is damaged in every way, and judged again.
 
-``python -m tests.gates.corpus --mutants 20000`` (``make fuzz``) takes each output that the gate tests give to a gate (see gathering.py), and asks
-of every mutant: no gate crashes, a result that was not a pass never becomes one, and a command that did not end well never passes. ``--seed``
-may be given several times: outputs are gathered once, and each seed draws mutants of its own. A seed alone draws the same mutants again of the
-same outputs, of a gate by itself (``--gate``), too.
+``python -m tests.gates.corpus --mutants 20000`` (``make fuzz``) takes each output that the gate tests give to a gate
+(see gathering.py), and asks of every mutant: no gate crashes, a result that was not a pass never becomes one, and a
+command that did not end well never passes. ``--seed`` may be given several times: outputs are gathered once, and each
+seed draws mutants of its own. A seed alone draws the same mutants again of the same outputs, of a gate by itself
+(``--gate``), too.
 """
 
 from __future__ import annotations
@@ -27,28 +28,41 @@ from tests.gates.gathering import Seen, gathered
 from tests.gates.mutators import MUTATORS, sealed
 from tests.gates.outcomes import OUTCOMES, lacking
 
-_LOG = "the kernel's log: what its line says was never logged once the line is lost, and a log has no count of its lines"
+_LOG = (
+    "the kernel's log: what its line says was never logged once the line is lost, and a log has no count of its lines"
+)
 LOSABLE: Mapping[str, str] = {
     "node/gpu/sanity/xid": _LOG,
     "node/host/sanity/memory-errors": _LOG,
     "node/host/sanity/links": _LOG,
-    "node/host/sanity/kernel-settings": "the command line says what the kernel was asked for: a word that is lost was not asked for",
-    "node/host/sanity/pcie-acs": "lspci names a bridge once, above its lines: a line that is moved below another bridge is that one's",
-    "bmc/log/sanity/events": "an entry whose date cannot be read is an old one once somebody said that everything until then was dealt with (since, repair)",
-    "node/gpu/performance/inference": "its tests have an answer of two programs, which is a whole one of the first without the other",
+    "node/host/sanity/kernel-settings": "the command line says what the kernel was asked for: a "
+    "word that is lost was not asked for",
+    "node/host/sanity/pcie-acs": "lspci names a bridge once, above its lines: a line that is moved "
+    "below another bridge is that one's",
+    "bmc/log/sanity/events": "an entry whose date cannot be read is an old one once somebody said "
+    "that everything until then was dealt "
+    "with (since, repair)",
+    "node/gpu/performance/inference": "its tests have an answer of two programs, which is a whole "
+    "one of the first without the other",
     "node/host/sanity/environment": "a line that is lost sets nothing: what is not in a file is not set by it",
     "node/host/sanity/services": "its tests have an answer with one state too many, which is a whole one without it",
 }
 """Gate -> why a bad output of it of which a part is lost may be a good one: damage on its way is not meant, that its digest shows."""
 
 WORDLESS: Mapping[tuple[str, str], str] = {
-    (f"node/gpu/validation/dcgm-r{level}", "json_lose"): "a test gives its warnings as a list, or none: a list that is lost was not given"
+    (
+        f"node/gpu/validation/dcgm-r{level}",
+        "json_lose",
+    ): "a test gives its warnings as a list, or none: a list that is lost was not given"
     for level in range(1, 5)
 }
 """(Gate, mutator) -> the same of one way of losing alone."""
 
 SILENT: Mapping[tuple[str, str], str] = {
-    ("node/host/stress/counter-deltas", "load"): "a load that the site names may print nothing: that it ended with 0 is its proof, the counters are measured"
+    (
+        "node/host/stress/counter-deltas",
+        "load",
+    ): "a load that the site names may print nothing: that it ended with 0 is its proof, the counters are measured"
 }
 """(Gate, command) -> why an empty output of it is no contradiction."""
 
@@ -58,7 +72,20 @@ _EACH = 12
 """Of how many outputs of each gate and outcome every command is also ended badly."""
 
 LOSING = frozenset(
-    {"drop_lines", "truncate", "json_lose", "reorder", "noise", "double", "garble", "json_other_type", "versions", "colour", "invisible", "inside"}
+    {
+        "drop_lines",
+        "truncate",
+        "json_lose",
+        "reorder",
+        "noise",
+        "double",
+        "garble",
+        "json_other_type",
+        "versions",
+        "colour",
+        "invisible",
+        "inside",
+    }
 )
 
 
@@ -161,7 +188,9 @@ def some(seen: Iterable[Seen], seed: str) -> list[Wrong]:
     one = dice.choice(told)
     name, key, outputs = next(mutants(one, dice))
     bad = dice.choice(list(ended_badly(one)) or [(name, key, outputs)])
-    return [found for found in (judge(one, name, key, outputs), judge(replace(one, outcome=Outcome.ERROR), *bad)) if found]
+    return [
+        found for found in (judge(one, name, key, outputs), judge(replace(one, outcome=Outcome.ERROR), *bad)) if found
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +205,9 @@ class Corpus:
         gate, seed = work
         if seed is not None:
             return work, play(self.seen[gate], self.count, seed)
-        few = [one for outcome in OUTCOMES for one in [one for one in self.seen[gate] if one.outcome is outcome][:_EACH]]
+        few = [
+            one for outcome in OUTCOMES for one in [one for one in self.seen[gate] if one.outcome is outcome][:_EACH]
+        ]
         return work, [found for one in few for found in contradictions(one)]
 
     def played(self, seeds: Sequence[int], jobs: int) -> dict[tuple[str, int | None], list[Wrong]]:
@@ -191,12 +222,18 @@ def main() -> int:
     """Play the corpus; exit code 1 when a gate did not hold, or was not seen with each outcome."""
     chosen = _arguments()
     seen = gathered(chosen.jobs, whatever_code=chosen.kept, say=_say)
-    corpus = Corpus(those := by_gate(seen, chosen.gate), math.ceil(chosen.mutants / max(1, sum(any(map(_says, one)) for one in those.values()))))
+    corpus = Corpus(
+        those := by_gate(seen, chosen.gate),
+        math.ceil(chosen.mutants / max(1, sum(any(map(_says, one)) for one in those.values()))),
+    )
     began = time.monotonic()
     found = corpus.played(chosen.seed, chosen.jobs)
     for gate, ones in those.items():
         outcomes = Counter(one.outcome.value for one in ones)
-        _say(f"{gate}: {corpus.count} mutants a seed of {', '.join(f'{count} {outcome}' for outcome, count in sorted(outcomes.items())) or 'nothing'}")
+        _say(
+            f"{gate}: {corpus.count} mutants a seed of "
+            f"{', '.join(f'{count} {outcome}' for outcome, count in sorted(outcomes.items())) or 'nothing'}"
+        )
     missing = [text for text in lacking((one.gate.id, one.outcome) for one in seen) if text.rsplit(":", 1)[0] in those]
     for text in missing:
         _say(f"never seen in tests: {text}")
@@ -204,7 +241,10 @@ def main() -> int:
         _report(seed, {gate: wrong for (gate, of), wrong in found.items() if of == seed}, corpus)
     total = sum(len(wrong) for wrong in found.values())
     outputs = sum(len(ones) for ones in those.values())
-    _say(f"{len(chosen.seed)} seeds, {outputs} outputs of {len(those)} gates: {total} wrong, {time.monotonic() - began:.0f} s in {chosen.jobs} processes")
+    _say(
+        f"{len(chosen.seed)} seeds, {outputs} outputs of {len(those)} gates: {total} wrong, "
+        f"{time.monotonic() - began:.0f} s in {chosen.jobs} processes"
+    )
     return 1 if total or missing else 0
 
 
@@ -214,20 +254,40 @@ def _report(seed: int | None, found: Mapping[str, Sequence[Wrong]], corpus: Corp
         for item in found[gate]:
             _say(f"WRONG {item.gate} {item.mutator} of {item.key}: {item.what}\n{item.text[-1500:]}")
     wrong = sum(len(ones) for ones in found.values())
-    _say(f"seed {seed}: {corpus.count * len(found)} mutants, {wrong} wrong" if seed is not None else f"commands that did not end well: {wrong} wrong")
+    _say(
+        f"seed {seed}: {corpus.count * len(found)} mutants, {wrong} wrong"
+        if seed is not None
+        else f"commands that did not end well: {wrong} wrong"
+    )
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make fuzz", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--mutants", type=int, default=20_000, help="mutants of each seed, as many of each gate")
-    parser.add_argument("--seed", type=int, action="append", help="draw mutants by this seed; may be given several times")
-    parser.add_argument("--gate", action="append", default=[], metavar="ID", help="only mutants of this gate; may be given several times")
-    parser.add_argument("--kept", action="store_true", help="take the outputs that were gathered last although code has changed since, and judge them anew")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; one for each core when left out")
+    parser.add_argument(
+        "--seed", type=int, action="append", help="draw mutants by this seed; may be given several times"
+    )
+    parser.add_argument(
+        "--gate",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="only mutants of this gate; may be given several times",
+    )
+    parser.add_argument(
+        "--kept",
+        action="store_true",
+        help="take the outputs that were gathered last although code has changed since, and judge them anew",
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes; one for each core when left out"
+    )
     chosen = parser.parse_args()
     chosen.seed = list(dict.fromkeys(chosen.seed or [20261122]))
     if unknown := sorted(set(chosen.gate) - set(all_gates())):
-        parser.error(f"--gate {', '.join(unknown)} - Expected: an id that `rackready gate list` shows Actual: none of them.")
+        parser.error(
+            f"--gate {', '.join(unknown)} - Expected: an id that `rackready gate list` shows Actual: none of them."
+        )
     if min(chosen.mutants, chosen.jobs) < 1:
         parser.error("--mutants and --jobs - Expected: at least 1.")
     return chosen

@@ -51,7 +51,9 @@ class FakeConnection:
     jobs: list[FakeJob] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Answer:
+    def run(
+        self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float
+    ) -> Answer:
         del env, timeout_s
         words = " ".join(argv) + " " + stdin.strip().split("\n", 1)[0]
         with self.lock:
@@ -65,7 +67,9 @@ class FakeConnection:
                 return reply(node, argv) if callable(reply) else reply
         raise AssertionError(f"no reply for {words!r}")
 
-    def start(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> FakeJob:
+    def start(
+        self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float
+    ) -> FakeJob:
         del stdin, env, timeout_s
         if node in self.dead:
             raise UnreachableError(f"{node}: SSH failed")

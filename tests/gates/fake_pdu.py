@@ -18,8 +18,9 @@ _ROOT = "/redfish/v1/PowerEquipment"
 class FakePdu:
     """One PDU.
 
-    ``plugged``: which machine hangs on an outlet; ``stuck`` outlets stay as they are, others turn ``lag_s`` after they were asked to
-    ("A1 Off"); ``told`` says more of an outlet, over the rest; ``refuses``: the HTTP status of every action.
+    ``plugged``: which machine hangs on an outlet; ``stuck`` outlets stay as they are, others turn ``lag_s`` after they
+    were asked to ("A1 Off"); ``told`` says more of an outlet, over the rest; ``refuses``: the HTTP status of every
+    action.
     """
 
     name: str
@@ -42,11 +43,16 @@ class FakePdu:
             here = f"{_ROOT}/RackPDUs/{unit}"
             found[here] = {"@odata.id": here, "Id": unit, "Outlets": {"@odata.id": f"{here}/Outlets"}}
             found[f"{here}/Outlets"] = _collection(f"{here}/Outlets", outlets)
-            found |= {f"{here}/Outlets/{outlet}": self._outlet(f"{here}/Outlets/{outlet}", outlet) for outlet in outlets}
+            found |= {
+                f"{here}/Outlets/{outlet}": self._outlet(f"{here}/Outlets/{outlet}", outlet) for outlet in outlets
+            }
         return found
 
     def _outlet(self, address: str, outlet: str) -> dict[str, Any]:
-        action = {"target": f"{address}/Actions/Outlet.PowerControl", "PowerState@Redfish.AllowableValues": ["On", "Off"]}
+        action = {
+            "target": f"{address}/Actions/Outlet.PowerControl",
+            "PowerState@Redfish.AllowableValues": ["On", "Off"],
+        }
         return {
             "@odata.id": address,
             "Id": outlet,
@@ -82,7 +88,9 @@ class Room:
     def asked(self) -> list[str]:
         return self.rack.nodes[0].asked
 
-    def pdu(self, name: str, *, outlets: tuple[str, ...] = ("A1", "A2"), units: Mapping[str, tuple[str, ...]] | None = None) -> FakePdu:
+    def pdu(
+        self, name: str, *, outlets: tuple[str, ...] = ("A1", "A2"), units: Mapping[str, tuple[str, ...]] | None = None
+    ) -> FakePdu:
         """Put a PDU into the rack, and its password where the site says it is."""
         address = self.rack.nodes[0].bmc.rsplit(".", 2)[0] + f".9.{len(self.pdus) + 1}"
         account = FakeNode(name, address, address, name, f"secret-of-{name}")
@@ -94,14 +102,21 @@ class Room:
     def sites(self) -> dict[str, BmcSite]:
         about = {"port": self.rack.bmc_port, "username": "admin", "ca": str(self.rack.folder / "ca.pem")}
         return {
-            name: BmcSite.model_validate({"address": pdu.account.bmc, "password": {"file": str(self.rack.folder / name)}, **about})
+            name: BmcSite.model_validate(
+                {"address": pdu.account.bmc, "password": {"file": str(self.rack.folder / name)}, **about}
+            )
             for name, pdu in self.pdus.items()
         }
 
     def spread(self) -> None:
         """Let every machine have mains, or none, as its outlets are: one supply keeps it and its BMC alive."""
         for node in self.rack.nodes:
-            feeding = [outlet not in pdu.off for pdu in self.pdus.values() for outlet, plugged in pdu.plugged.items() if plugged is node]
+            feeding = [
+                outlet not in pdu.off
+                for pdu in self.pdus.values()
+                for outlet, plugged in pdu.plugged.items()
+                if plugged is node
+            ]
             if feeding and any(feeding) == node.dark:
                 self.rack.mains(node, on=any(feeding))
 
@@ -125,4 +140,8 @@ class _Pdu(Redfish):
 
 
 def _collection(address: str, names: Mapping[str, Any] | tuple[str, ...]) -> dict[str, Any]:
-    return {"@odata.id": address, "Members": [{"@odata.id": f"{address}/{name}"} for name in names], "Members@odata.count": len(names)}
+    return {
+        "@odata.id": address,
+        "Members": [{"@odata.id": f"{address}/{name}"} for name in names],
+        "Members@odata.count": len(names),
+    }

@@ -17,9 +17,9 @@ Documents = dict[str, dict[str, Any]]
 class Supplies:
     """The supplies of a room's first node.
 
-    ``cords``: supply -> PDU and outlet in which its cord is; ``dead``: those without input whatever their outlet; ``lag_s``: how long the BMC tells
-    what was before; ``way``: by which property it tells input; ``told`` says more of a supply, over the rest; ``slow_s``: how long every
-    answer takes while an outlet is off.
+    ``cords``: supply -> PDU and outlet in which its cord is; ``dead``: those without input whatever their outlet;
+    ``lag_s``: how long the BMC tells what was before; ``way``: by which property it tells input; ``told`` says more of
+    a supply, over the rest; ``slow_s``: how long every answer takes while an outlet is off.
     """
 
     room: Room
@@ -40,12 +40,24 @@ class Supplies:
         if any(pdu.off for pdu in self.room.pdus.values()):
             time.sleep(self.slow_s)
         power = "Power" if self.way == "older" else "PowerSubsystem"
-        chassis = {"@odata.id": f"{_CHASSIS}/1", "Id": "1", "SerialNumber": self.room.rack.nodes[0].serial, power: {"@odata.id": f"{_CHASSIS}/1/{power}"}}
-        found = {"/redfish/v1/": {"Chassis": {"@odata.id": _CHASSIS}}, _CHASSIS: _collection(_CHASSIS, ["1"]), f"{_CHASSIS}/1": chassis}
+        chassis = {
+            "@odata.id": f"{_CHASSIS}/1",
+            "Id": "1",
+            "SerialNumber": self.room.rack.nodes[0].serial,
+            power: {"@odata.id": f"{_CHASSIS}/1/{power}"},
+        }
+        found = {
+            "/redfish/v1/": {"Chassis": {"@odata.id": _CHASSIS}},
+            _CHASSIS: _collection(_CHASSIS, ["1"]),
+            f"{_CHASSIS}/1": chassis,
+        }
         if self.way == "older":
             items = [{"MemberId": str(k), "Name": "PSU", **self._older(supply)} for k, supply in enumerate(self.cords)]
             return found | {f"{_CHASSIS}/1/Power": {"@odata.id": f"{_CHASSIS}/1/Power", "PowerSupplies": items}}
-        found[f"{_CHASSIS}/1/PowerSubsystem"] = {"@odata.id": f"{_CHASSIS}/1/PowerSubsystem", "PowerSupplies": {"@odata.id": _AT}}
+        found[f"{_CHASSIS}/1/PowerSubsystem"] = {
+            "@odata.id": f"{_CHASSIS}/1/PowerSubsystem",
+            "PowerSupplies": {"@odata.id": _AT},
+        }
         found[_AT] = _collection(_AT, list(self.cords))
         for supply in self.cords:
             found |= self._newer(f"{_AT}/{supply}", supply)
@@ -53,7 +65,11 @@ class Supplies:
 
     def _newer(self, here: str, supply: str) -> Documents:
         on = self.has_input(supply)
-        about: dict[str, Any] = {"@odata.id": here, "Id": supply, "Status": {"State": "Enabled", "Health": "OK" if on else "Critical"}}
+        about: dict[str, Any] = {
+            "@odata.id": here,
+            "Id": supply,
+            "Status": {"State": "Enabled", "Health": "OK" if on else "Critical"},
+        }
         if self.way == "word":
             about["LineInputStatus"] = "Normal" if on else "LossOfInput"
         found: Documents = {here: {**about, **self.told.get(supply, {})}}
@@ -65,7 +81,11 @@ class Supplies:
 
     def _older(self, supply: str) -> dict[str, Any]:
         on = self.has_input(supply)
-        return {"LineInputVoltage": 231 if on else 0, "Status": {"State": "Enabled", "Health": "OK"}, **self.told.get(supply, {})}
+        return {
+            "LineInputVoltage": 231 if on else 0,
+            "Status": {"State": "Enabled", "Health": "OK"},
+            **self.told.get(supply, {}),
+        }
 
 
 def of_room(room: Room, *, way: str = "word") -> Supplies:
@@ -76,4 +96,8 @@ def of_room(room: Room, *, way: str = "word") -> Supplies:
 
 
 def _collection(address: str, names: list[str]) -> dict[str, Any]:
-    return {"@odata.id": address, "Members": [{"@odata.id": f"{address}/{name}"} for name in names], "Members@odata.count": len(names)}
+    return {
+        "@odata.id": address,
+        "Members": [{"@odata.id": f"{address}/{name}"} for name in names],
+        "Members@odata.count": len(names),
+    }

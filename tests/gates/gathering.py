@@ -1,7 +1,8 @@
 """Gathers what the mutation corpus damages: every output that a gate test gives to a gate, with the outcome. Gathered once, kept for many seeds.
 
-The gate tests run in as many processes as there are cores (pytest-xdist), each with this module as a plug-in (``-p tests.gates.gathering``). What
-they gave to gates is kept in ``.rackready/corpus`` with a digest of the files that decide it: it is used again as long as none of them changes.
+The gate tests run in as many processes as there are cores (pytest-xdist), each with this module as a plug-in (``-p
+tests.gates.gathering``). What they gave to gates is kept in ``.rackready/corpus`` with a digest of the files that
+decide it: it is used again as long as none of them changes.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Seen:
         return _seen, (self.gate.id, vars(self.gate), self.facts, self.run, dict(self.outputs), self.outcome)
 
 
-def _seen(gate_id: str, state: Mapping[str, Any], facts: GateFacts, run: Run, outputs: Mapping[str, Output], outcome: Outcome) -> Seen:
+def _seen(
+    gate_id: str, state: Mapping[str, Any], facts: GateFacts, run: Run, outputs: Mapping[str, Output], outcome: Outcome
+) -> Seen:
     kind = all_gates()[gate_id]
     gate = kind.__new__(kind)
     vars(gate).update(state)
@@ -108,7 +111,9 @@ class Collector:
             if self.closed:
                 return verdict
             # The same output may be judged by other facts: another platform, another limit.
-            text = f"{gate.id} {gate.inputs!r} {run.target} {verdict.outcome} " + " ".join(f"{key}={one!r}" for key, one in sorted(outputs.items()))
+            text = f"{gate.id} {gate.inputs!r} {run.target} {verdict.outcome} " + " ".join(
+                f"{key}={one!r}" for key, one in sorted(outputs.items())
+            )
             key = hashlib.sha256(text.encode()).hexdigest()
             if key not in self.seen:
                 self.places[key] = self._test, len(self.seen)
@@ -132,7 +137,9 @@ def _undeclared(kind: type[Gate], verdict: Verdict) -> set[str]:
     if not kind.__module__.startswith("rackready."):
         return set()
     declared = {item.code for item in (*kind.findings, *every_gate.FINDINGS)}
-    return {f"{kind.id}: {finding.code or finding.what}" for finding in verdict.findings if finding.code not in declared}
+    return {
+        f"{kind.id}: {finding.code or finding.what}" for finding in verdict.findings if finding.code not in declared
+    }
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -144,7 +151,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def gathered(jobs: int, *, whatever_code: bool, say: Callable[[str], object]) -> list[Seen]:
     """Return what the gate tests give to gates, in the order of the tests: what is kept where no code has changed since, else gathered anew.
 
-    ``whatever_code``: take what is kept although code has changed since, and have today's code judge it. Raises SystemExit when a gate test fails.
+    ``whatever_code``: take what is kept although code has changed since, and have today's code judge it. Raises
+    SystemExit when a gate test fails.
     """
     state = _state()
     if KEPT.is_file():
@@ -153,8 +161,13 @@ def gathered(jobs: int, *, whatever_code: bool, say: Callable[[str], object]) ->
             say(f"outputs gathered {kept['at']} are used again: no code has changed since")
             return list(kept["seen"])
         if whatever_code:
-            say(f"outputs gathered {kept['at']} with other code are judged anew by today's; new tests and cases are not among them")
-            return [replace(one, outcome=one.gate.evaluate(one.facts, one.run, one.outputs).outcome) for one in kept["seen"]]
+            say(
+                f"outputs gathered {kept['at']} with other code are judged anew by today's; "
+                "new tests and cases are not among them"
+            )
+            return [
+                replace(one, outcome=one.gate.evaluate(one.facts, one.run, one.outputs).outcome) for one in kept["seen"]
+            ]
     begun = time.monotonic()
     say(f"the gate tests run in {jobs} processes, and their outputs are gathered: some minutes")
     seen = _gather(jobs)
@@ -169,7 +182,17 @@ def gathered(jobs: int, *, whatever_code: bool, say: Callable[[str], object]) ->
 def _gather(jobs: int) -> list[Seen]:
     """Run the gate tests and return what they asked for. Those that damage outputs themselves are left out: damage twice over shows nothing more."""
     with tempfile.TemporaryDirectory() as folder:
-        words = ["-q", "-p", "no:cacheprovider", "-p", "tests.gates.gathering", "--no-header", "-x", "tests/gates", "--ignore-glob=*/test_mutations.py"]
+        words = [
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "tests.gates.gathering",
+            "--no-header",
+            "-x",
+            "tests/gates",
+            "--ignore-glob=*/test_mutations.py",
+        ]
         argv = [sys.executable, "-m", "pytest", *words, *(["-n", str(jobs)] if jobs > 1 else [])]
         code = subprocess.run(argv, cwd=ROOT, env={**os.environ, _INTO: folder}, check=False).returncode
         if code != 0:
@@ -187,4 +210,8 @@ def _state() -> str:
 
 
 def _files(top: Path) -> Iterable[Path]:
-    return [top] if top.is_file() else (path for path in top.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return (
+        [top]
+        if top.is_file()
+        else (path for path in top.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    )

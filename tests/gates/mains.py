@@ -30,7 +30,11 @@ ON = ["pdu2 A1 On", "pdu1 A1 On", "On"]
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes seconds on a machine takes milliseconds here."""
     for driver in (redfish, redfish_outlets):
-        monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: time.sleep(min(seconds, 0.01))))
+        monkeypatch.setattr(
+            driver,
+            "time",
+            SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: time.sleep(min(seconds, 0.01))),
+        )
     monkeypatch.setattr(redfish_outlets, "_SWITCH_S", 0.3)
     monkeypatch.setattr(module, "_SILENT_S", 0.3)
     monkeypatch.setattr(module, "_AGAIN_S", 0.01)

@@ -28,7 +28,20 @@ NOISE = (
     "",
 )
 UNITS = tuple(
-    tuple(pair.split(">")) for pair in ("GB/s>MB/s", "Gb/sec>MB/sec", "MiB>GiB", "GB>GiB", "MHz>GHz", "us>ms", "usec>msec", "W>mW", "C>F", "C>K", "Gb/s>GB/s")
+    tuple(pair.split(">"))
+    for pair in (
+        "GB/s>MB/s",
+        "Gb/sec>MB/sec",
+        "MiB>GiB",
+        "GB>GiB",
+        "MHz>GHz",
+        "us>ms",
+        "usec>msec",
+        "W>mW",
+        "C>F",
+        "C>K",
+        "Gb/s>GB/s",
+    )
 )
 _NUMBER = re.compile(r"\d+\.\d+")
 _LONG = re.compile(r"\b\d{4,}\b")
@@ -91,7 +104,11 @@ def noise(text: str, dice: random.Random) -> str:
 
 def units(text: str, dice: random.Random) -> str:
     """Report in another unit, the numbers as they were. A unit is a word of its own: the us of Status is none."""
-    there = [(pattern, new) for old, new in UNITS if (pattern := re.compile(rf"(?<=[\s\[(]){old}(?![A-Za-z0-9_])")).search(text)]
+    there = [
+        (pattern, new)
+        for old, new in UNITS
+        if (pattern := re.compile(rf"(?<=[\s\[(]){old}(?![A-Za-z0-9_])")).search(text)
+    ]
     if not there:
         return text
     pattern, new = dice.choice(there)
@@ -178,7 +195,21 @@ def _word(text: str, dice: random.Random, change: Callable[[str], str]) -> str:
     return text[: found.start()] + change(found[0]) + text[found.end() :]
 
 
-_TEXT = (truncate, drop_lines, reorder, double, noise, units, locale, versions, json_lose, json_other_type, garble, colour, invisible)
+_TEXT = (
+    truncate,
+    drop_lines,
+    reorder,
+    double,
+    noise,
+    units,
+    locale,
+    versions,
+    json_lose,
+    json_other_type,
+    garble,
+    colour,
+    invisible,
+)
 
 
 def sealed(text: str) -> bool:
@@ -212,14 +243,20 @@ def _one_tool(found: dict[str, Any], dice: random.Random) -> dict[str, Any]:
 def _one_resource(found: dict[str, Any], dice: random.Random) -> dict[str, Any]:
     """Have one property of one resource with a value of a type that Redfish does not give it.
 
-    Neither lost nor null: Redfish says so what a service does not know, and a BMC that never knew it is no damage. One that has such a value already
-    keeps one: in its place another may be none that is wrong.
+    Neither lost nor null: Redfish says so what a service does not know, and a BMC that never knew it is no damage. One
+    that has such a value already keeps one: in its place another may be none that is wrong.
     """
     address = dice.choice(sorted(found["documents"]))
     damaged = json.loads(json.dumps(found["documents"][address]))
     if place := _walk(damaged, dice):
         here, key = place
-        here[key] = dice.choice([other for other in ("", "N/A", "unknown", [], {}) if isinstance(other, str) or type(other) is not type(here[key])])
+        here[key] = dice.choice(
+            [
+                other
+                for other in ("", "N/A", "unknown", [], {})
+                if isinstance(other, str) or type(other) is not type(here[key])
+            ]
+        )
     if schema.odd(found["documents"][address]) and not schema.odd(damaged):
         return found
     return redfish_read.sealed(found | {"documents": found["documents"] | {address: damaged}})

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-COLUMNS = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong"
+COLUMNS = (
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw "
+    "#wrong"
+)
 _ROW = re.compile(r"^\s*(\d+)\s+\d+\s+\w+\s+\w+\s+-?\d+(?:\s+\S+){8}\s*$", re.MULTILINE)
 _AVERAGE = re.compile(r"^(# Avg bus bandwidth    : )[\d.]+ *$", re.MULTILINE)
 _REDOP = {"all_reduce": "sum", "reduce_scatter": "sum"}
@@ -13,8 +16,14 @@ _REDOP = {"all_reduce": "sum", "reduce_scatter": "sum"}
 def settings(gpus: int = 1, **changed: int) -> str:
     """The line that says how the program was called; ``changed``: otherwise than the gates call it."""
     said = {"warmup": 10, "iters": 50, "agg": 1, "validation": 1, "graph": 0, "unalign": 0} | changed
-    head = f"# nThread 1 nGpus {gpus} minBytes 8589934592 maxBytes 17179869184 step: 2(factor) warmup iters: {said['warmup']} iters: {said['iters']} "
-    return f"{head}agg iters: {said['agg']} validation: {said['validation']} graph: {said['graph']} unalign: {said['unalign']}"
+    head = (
+        f"# nThread 1 nGpus {gpus} minBytes 8589934592 maxBytes 17179869184 step: 2(factor) warmup iters: "
+        f"{said['warmup']} iters: {said['iters']} "
+    )
+    return (
+        f"{head}agg iters: {said['agg']} validation: {said['validation']} graph: {said['graph']} unalign: "
+        f"{said['unalign']}"
+    )
 
 
 def number(value: float, width: int) -> str:

@@ -26,20 +26,28 @@ _FOUND = "finding"
 
 def told(seen: Iterable[tuple[str, Outcome]], codes: Iterable[str] = ()) -> list[tuple[str, object]]:
     """Return what a test's report carries of the gates that it judged, and of findings; it travels from a worker to the process that counts."""
-    return [(_PROPERTY, f"{gate} {outcome.value}") for gate, outcome in sorted(seen)] + [(_FOUND, code) for code in sorted(codes)]
+    return [(_PROPERTY, f"{gate} {outcome.value}") for gate, outcome in sorted(seen)] + [
+        (_FOUND, code) for code in sorted(codes)
+    ]
 
 
 def lacking(seen: Iterable[tuple[str, Outcome]]) -> list[str]:
     """Return which gates were never seen with an outcome that they must be seen with."""
     known = set(seen)
-    return [f"{gate}: {wanted.value}" for gate in all_gates() for wanted in OUTCOMES if (gate, wanted) not in WITHOUT and (gate, wanted) not in known]
+    return [
+        f"{gate}: {wanted.value}"
+        for gate in all_gates()
+        for wanted in OUTCOMES
+        if (gate, wanted) not in WITHOUT and (gate, wanted) not in known
+    ]
 
 
 def unshown(codes: Iterable[str]) -> list[str]:
     """Return which kinds of findings no test showed, and which have a reason for that and were shown nevertheless."""
     seen = set(codes)
     return [f"finding {code}" for code in sorted(product_kinds().keys() - seen - NO_TEST_SHOWS.keys())] + [
-        f"that finding {code} belongs in tests/gates/unshown.py: it is shown" for code in sorted(NO_TEST_SHOWS.keys() & seen)
+        f"that finding {code} belongs in tests/gates/unshown.py: it is shown"
+        for code in sorted(NO_TEST_SHOWS.keys() & seen)
     ]
 
 
@@ -68,7 +76,11 @@ class EveryOutcome:
 
     def missing(self, config: pytest.Config) -> list[str]:
         """Return what was not seen, once all files were run and none of their tests was left out by name."""
-        return [] if config.getoption("keyword") or not files() <= self.ran else [*lacking(self.seen), *unshown(self.codes)]
+        return (
+            []
+            if config.getoption("keyword") or not files() <= self.ran
+            else [*lacking(self.seen), *unshown(self.codes)]
+        )
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A gate without one of its cases fails the run."""
@@ -78,4 +90,7 @@ class EveryOutcome:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
         """Name the gates and the outcomes."""
         for text in self.missing(config):
-            terminalreporter.write_line(f"FAILED no gate test shows {text} - give tests/gates a case, or say why it has none (outcomes.py, unshown.py)")
+            terminalreporter.write_line(
+                f"FAILED no gate test shows {text} - give tests/gates a case, or say why it has none (outcomes.py, "
+                "unshown.py)"
+            )

@@ -66,7 +66,9 @@ class Rack:
                 "Prints link state": self._counters,
                 "mpirun": lambda *_: self._launched(said(self._ring_text())),
                 "ib_write_bw": self._write,
-                "all_reduce_perf": lambda node, argv: self._launched(self._of("nccl", said(text("nccl/dgx_h100_8_healthy.txt")))(node, argv)),
+                "all_reduce_perf": lambda node, argv: self._launched(
+                    self._of("nccl", said(text("nccl/dgx_h100_8_healthy.txt")))(node, argv)
+                ),
             },
             dead=self.dead,
         )
@@ -121,7 +123,10 @@ class Rack:
             out.append(line)
             if "Rank" in line and "node02" in line:
                 rank = int(line.split()[2])
-                out += [line.replace(f"Rank {rank:>2}", f"Rank {rank + 8 * extra:>2}").replace("node02", name) for extra, name in enumerate(self.ring[2:], 1)]
+                out += [
+                    line.replace(f"Rank {rank:>2}", f"Rank {rank + 8 * extra:>2}").replace("node02", name)
+                    for extra, name in enumerate(self.ring[2:], 1)
+                ]
             if line.startswith("node02:"):
                 out += [line.replace("node02:", f"{name}:", 1) for name in self.ring[2:]]
         return at("\n".join(out), 361.0)
@@ -148,14 +153,22 @@ def play(  # noqa: PLR0913 - what a test may vary
     disabled: Sequence[DisabledGate] = (),
 ) -> Played:
     site = load_site("sim", site_file=ROOT / "inventories/sim/site.yml", root=ROOT)
-    site = site.model_copy(update={"gates": site.gates.model_copy(update={"skip": list(skips), "disabled": list(disabled)})})
+    site = site.model_copy(
+        update={"gates": site.gates.model_copy(update={"skip": list(skips), "disabled": list(disabled)})}
+    )
     paths = EnvPaths(tmp_path, "sim")
     ledger = Ledger.open(paths.database)
     ledger.put_campaign("c1", env="sim", kind="validate", nodes=list(nodes), site_digest="", abi="1", status="running")
     store = EvidenceStore.open(ledger, paths.raw)
     stage = Stage.begin(site, rack.connection(), None, store, ledger, "c1", [*nodes, *partners])
     return Played(
-        stage.run(list(nodes), partners, gate_entries(site, ANSWERED if only is None else only), whole=only is None, kept=kept), store, ledger, site, paths
+        stage.run(
+            list(nodes), partners, gate_entries(site, ANSWERED if only is None else only), whole=only is None, kept=kept
+        ),
+        store,
+        ledger,
+        site,
+        paths,
     )
 
 

@@ -49,7 +49,10 @@ def world(state: dict[str, Any]) -> World:
         CHASSIS: {"@odata.type": "#Chassis.v1_22_0.Chassis", "ChassisType": "RackMount", **of_chassis},
         MANAGER: {"@odata.type": "#Manager.v1_17_0.Manager", "FirmwareVersion": chassis["bmc"], **of_manager},
     }
-    found: World = {address: {"@odata.id": address, "Id": address.rsplit("/", 1)[-1], **document} for address, document in tops.items()}
+    found: World = {
+        address: {"@odata.id": address, "Id": address.rsplit("/", 1)[-1], **document}
+        for address, document in tops.items()
+    }
     root: dict[str, Any] = {"@odata.id": ROOT}
     for address in tops:
         above, name = address.rsplit("/", 1)[0], address.split("/")[3]
@@ -81,7 +84,10 @@ def said(gate: Gate, facts: GateFacts, there: World) -> tuple[Run, Outputs]:
     if SYSTEM in there:
         there[SYSTEM].setdefault("Model", facts.nodes["node01"].platform.product)
     run = gate.plan(facts, ["node01"])[0]
-    return run, outputs(run, {command.key: Said(gathered(there, command.argv[1:])) for command in run.commands if command.argv[0] == "GET"})
+    return run, outputs(
+        run,
+        {command.key: Said(gathered(there, command.argv[1:])) for command in run.commands if command.argv[0] == "GET"},
+    )
 
 
 def verdict(gate: Gate, there: World, facts: GateFacts | None = None) -> Verdict:

@@ -53,7 +53,9 @@ class _Session(paramiko.ServerInterface):
         return True
 
     def _run(self, channel: paramiko.Channel, command: str) -> None:
-        child = subprocess.Popen(["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        child = subprocess.Popen(
+            ["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         threads = [
             threading.Thread(target=_pump, args=(source, send), daemon=True)
             for source, send in ((child.stdout, channel.sendall), (child.stderr, channel.sendall_stderr))
@@ -90,7 +92,9 @@ def serve(folder: Path) -> Iterator[Server]:
     listener = socket.create_server(("127.0.0.1", 0))
     listener.settimeout(0.2)
     server = Server(listener.getsockname()[1], host_key, folder / "id", folder / "known_hosts")
-    server.known_hosts.write_text(f"[127.0.0.1]:{server.port} {host_key.get_name()} {host_key.get_base64()}\n", encoding="ascii")
+    server.known_hosts.write_text(
+        f"[127.0.0.1]:{server.port} {host_key.get_name()} {host_key.get_base64()}\n", encoding="ascii"
+    )
     stop = threading.Event()
     transports: list[paramiko.Transport] = []
 

@@ -37,7 +37,11 @@ def between(body: str, local: str, remote: str) -> str:
     ends = iter((local, remote))
     drawn = (f"PSN 0x{zlib.crc32(f'{local} {remote} {end}'.encode()) & 0xFFFFFF:x}" for end in count())
     body = re.sub(r"PSN 0x[0-9a-f]+", lambda _: next(drawn), body)
-    return re.sub(r"GID: [\d:]+", lambda _: f"GID: {':'.join(f'{byte:02d}' for byte in (*[0] * 10, 255, 255, *map(int, next(ends).split('.'))))}", body)
+    return re.sub(
+        r"GID: [\d:]+",
+        lambda _: f"GID: {':'.join(f'{byte:02d}' for byte in (*[0] * 10, 255, 255, *map(int, next(ends).split('.'))))}",
+        body,
+    )
 
 
 def later(report: str, clock: str = "06:05:00") -> str:
@@ -60,7 +64,13 @@ def rack(nodes: int = 1) -> GateFacts:
 
 def port(sent: float = 0, **changed: object) -> dict[str, object]:
     """One device as rdma_counters reads it: up, with bytes sent, and no errors."""
-    plain = {"state": "4: ACTIVE", "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": int(sent), "rcv_bytes": 0}
+    plain = {
+        "state": "4: ACTIVE",
+        "link_layer": "Ethernet",
+        "rate": "400 Gb/sec (4X NDR)",
+        "xmit_bytes": int(sent),
+        "rcv_bytes": 0,
+    }
     return {**plain, "errors": dict.fromkeys(rdma_counters.ERRORS, 0), **changed}
 
 

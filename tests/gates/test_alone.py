@@ -39,8 +39,12 @@ class Trial(Gate):
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         del facts
         good = outputs["one"].stdout == "good"
-        bad = [Finding(where=run.target, what="word", expected="good", actual=outputs["one"].stdout, next_step="Repair.")]
-        return Verdict(outcome=Outcome.PASS if good else Outcome.FAIL, findings=[] if good else bad, measured=[run.target])
+        bad = [
+            Finding(where=run.target, what="word", expected="good", actual=outputs["one"].stdout, next_step="Repair.")
+        ]
+        return Verdict(
+            outcome=Outcome.PASS if good else Outcome.FAIL, findings=[] if good else bad, measured=[run.target]
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -121,17 +125,36 @@ def test_a_gate_with_a_claim_has_the_node_for_itself(tmp_path: Path) -> None:
 
 def test_levels_go_in_order_and_nobody_stresses_what_failed(tmp_path: Path) -> None:
     _, outcomes = played(tmp_path, Meter(bad={CHECKS[1]: "bad"}), [LOADS, *CHECKS[:3]])
-    assert outcomes == {LOADS: Outcome.NOT_RUN, CHECKS[0]: Outcome.PASS, CHECKS[1]: Outcome.FAIL, CHECKS[2]: Outcome.PASS}
+    assert outcomes == {
+        LOADS: Outcome.NOT_RUN,
+        CHECKS[0]: Outcome.PASS,
+        CHECKS[1]: Outcome.FAIL,
+        CHECKS[2]: Outcome.PASS,
+    }
 
 
 def test_a_set_in_any_order_is_run_by_levels() -> None:
-    ids = ["node/gpu/validation/dcgm-r3", "node/gpu/sanity/versions", "node/gpu/performance/nccl-all-reduce", "node/gpu/sanity/inventory"]
-    assert [[one.id for one in level] for level in in_levels([gate(item) for item in ids])] == [[ids[1], ids[3]], [ids[0]], [ids[2]]]
+    ids = [
+        "node/gpu/validation/dcgm-r3",
+        "node/gpu/sanity/versions",
+        "node/gpu/performance/nccl-all-reduce",
+        "node/gpu/sanity/inventory",
+    ]
+    assert [[one.id for one in level] for level in in_levels([gate(item) for item in ids])] == [
+        [ids[1], ids[3]],
+        [ids[0]],
+        [ids[2]],
+    ]
 
 
 @pytest.mark.parametrize(
     ("gate_id", "reads"),
-    [("node/gpu/sanity/inventory", True), (ALONE, False), ("node/gpu/validation/dcgm-r1", False), ("pair/fabric/performance/ib-write-bw", False)],
+    [
+        ("node/gpu/sanity/inventory", True),
+        (ALONE, False),
+        ("node/gpu/validation/dcgm-r1", False),
+        ("pair/fabric/performance/ib-write-bw", False),
+    ],
 )
 def test_what_merely_reads(gate_id: str, reads: bool) -> None:  # noqa: FBT001
     assert reads_only(gate(gate_id), rack(), "node01") is reads

@@ -30,6 +30,8 @@ def test_a_bmc_is_asked_one_thing_at_a_time_and_several_bmcs_side_by_side(monkey
     found = Bmcs(dict.fromkeys(busy))  # type: ignore[arg-type]
     found._sites = dict.fromkeys(busy, object())  # type: ignore[arg-type] # its credentials are not looked at here
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda node: found.run(node, ("GET", "Chassis"), timeout_s=0.2), ["node01", "node02"] * 4))
+        answers = list(
+            pool.map(lambda node: found.run(node, ("GET", "Chassis"), timeout_s=0.2), ["node01", "node02"] * 4)
+        )
     assert [answer.stdout for answer in answers] == ["{}"] * 8, "what waits for others is not late"
     assert (most, together[0]) == ({"node01": 1, "node02": 1}, 2)

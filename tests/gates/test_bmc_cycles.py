@@ -34,7 +34,10 @@ from tests.gates.support import document
 from tests.gates.support import rack as facts
 from tests.stacks.fake_rack import FakeNode, FakeRack
 
-RMA = "Power the node off, reseat the part and its cables; if it goes missing again, replace it (RMA), then its riser or board. Do not put the node into use."
+RMA = (
+    "Power the node off, reseat the part and its cables; if it goes missing again, replace it (RMA), then its riser "
+    "or board. Do not put the node into use."
+)
 
 
 class Host:
@@ -51,7 +54,13 @@ class Host:
             {
                 "Prints what NVML": lambda *_: self._answer(document("nvml/dgx_h100_healthy.json"), self.gpus),
                 "Prints what a node is": lambda *_: said(
-                    json.dumps({"format": "rackready/fingerprint/v1", "nics": [{"device": "mlx5_0", "guid": "b8"}], "complete": True})
+                    json.dumps(
+                        {
+                            "format": "rackready/fingerprint/v1",
+                            "nics": [{"device": "mlx5_0", "guid": "b8"}],
+                            "complete": True,
+                        }
+                    )
                 ),
                 "Prints which parts": lambda *_: self._answer(self._parts(), self.change),
                 "touch /run/rackready-before-cycle": said(),
@@ -62,7 +71,14 @@ class Host:
     def _parts(self) -> dict[str, Any]:
         pci = {"0000:18:00.0": {"id": "0x15b3:0x1021", "class": "0x020000", "width": 16}}
         disks = {"S4XX01": {"name": "nvme0n1", "sectors": "7501476528"}}
-        return {"format": "rackready/part-inventory/v1", "boot_id": f"boot-{self.boots()}", "pci": pci, "disks": disks, "memory_bytes": 2**41, "complete": True}
+        return {
+            "format": "rackready/part-inventory/v1",
+            "boot_id": f"boot-{self.boots()}",
+            "pci": pci,
+            "disks": disks,
+            "memory_bytes": 2**41,
+            "complete": True,
+        }
 
     def _answer(self, found: dict[str, Any], change: Callable[[dict[str, Any], int], object]) -> Answer:
         change(found, self.boots())
@@ -72,7 +88,9 @@ class Host:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A BMC is asked again after milliseconds instead of a second."""
-    monkeypatch.setattr(redfish, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: time.sleep(min(seconds, 0.01))))
+    monkeypatch.setattr(
+        redfish, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: time.sleep(min(seconds, 0.01)))
+    )
 
 
 @pytest.fixture
@@ -115,7 +133,9 @@ def texts(found: Verdict) -> list[str]:
     return [str(finding) for finding in found.findings]
 
 
-def test_a_node_that_comes_back_whole_passes_cold_and_warm_in_turn(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+def test_a_node_that_comes_back_whole_passes_cold_and_warm_in_turn(
+    bmcs: FakeRack, node: FakeNode, ledger: Ledger
+) -> None:
     found, attempts = measured(Host(lambda: boots(node)), way(bmcs, ledger), cycles=3)
     assert (found.outcome, texts(found)) == (Outcome.PASS, [])
     assert found.note == "3 of 3 power cycles (cold, warm), 12 parts compared after each"
@@ -124,7 +144,9 @@ def test_a_node_that_comes_back_whole_passes_cold_and_warm_in_turn(bmcs: FakeRac
     assert len(attempts) == 1
 
 
-def test_a_gpu_that_does_not_come_back_is_named_with_its_serial_and_ends_the_row(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+def test_a_gpu_that_does_not_come_back_is_named_with_its_serial_and_ends_the_row(
+    bmcs: FakeRack, node: FakeNode, ledger: Ledger
+) -> None:
     def lose(found: dict[str, Any], count: int) -> None:
         if count >= 2:
             found["count"] = 7
@@ -136,7 +158,9 @@ def test_a_gpu_that_does_not_come_back_is_named_with_its_serial_and_ends_the_row
     serial = document("nvml/dgx_h100_healthy.json")["gpus"][5]["serial"]
     assert found.outcome is Outcome.FAIL
     assert len(found.findings) == 1
-    assert texts(found)[0].startswith(f"node01 gpu {serial}: gone after a power cycle: 2 (warm) - Expected: NVIDIA H100 80GB HBM3 at ")
+    assert texts(found)[0].startswith(
+        f"node01 gpu {serial}: gone after a power cycle: 2 (warm) - Expected: NVIDIA H100 80GB HBM3 at "
+    )
     assert texts(found)[0].endswith(f"Actual: not there. {RMA}")
     assert node.asked == ["GracefulShutdown", "On", "ForceRestart"], "a node that lost a part is not cycled again"
 
@@ -150,11 +174,17 @@ def test_a_gpu_that_does_not_come_back_is_named_with_its_serial_and_ends_the_row
         ),
         (
             lambda found: found["disks"].pop("S4XX01"),
-            f"node01 disk S4XX01: gone after a power cycle: 1 (cold) - Expected: 7501476528 sectors Actual: not there. {RMA}",
+            (
+                "node01 disk S4XX01: gone after a power cycle: 1 (cold) - Expected: 7501476528 sectors "
+                f"Actual: not there. {RMA}"
+            ),
         ),
         (
             lambda found: found["pci"].pop("0000:18:00.0"),
-            f"node01 pci 0000:18:00.0: gone after a power cycle: 1 (cold) - Expected: 0x15b3:0x1021 Actual: not there. {RMA}",
+            (
+                "node01 pci 0000:18:00.0: gone after a power cycle: 1 (cold) - Expected: 0x15b3:0x1021 "
+                f"Actual: not there. {RMA}"
+            ),
         ),
         (
             lambda found: found.update(memory_bytes=2**41 - 2**36),
@@ -162,18 +192,25 @@ def test_a_gpu_that_does_not_come_back_is_named_with_its_serial_and_ends_the_row
         ),
         (
             lambda found: found["disks"].update(S4XX02={"name": "nvme1n1", "sectors": "7501476528"}),
-            f"node01 disk S4XX02: came only with a power cycle: 1 (cold) - Expected: not there Actual: 7501476528 sectors. {RMA}",
+            (
+                "node01 disk S4XX02: came only with a power cycle: 1 (cold) - Expected: not there "
+                f"Actual: 7501476528 sectors. {RMA}"
+            ),
         ),
     ],
 )
-def test_what_differs_after_a_cycle_is_named(bmcs: FakeRack, node: FakeNode, ledger: Ledger, change: Callable[[dict[str, Any]], object], message: str) -> None:
+def test_what_differs_after_a_cycle_is_named(
+    bmcs: FakeRack, node: FakeNode, ledger: Ledger, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
     host = Host(lambda: boots(node))
     host.change = lambda found, count: change(found) if count else None
     found, _ = measured(host, way(bmcs, ledger))
     assert (found.outcome, texts(found)) == (Outcome.FAIL, [message])
 
 
-def test_a_node_that_does_not_come_back_is_a_fail_and_not_tried_again(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+def test_a_node_that_does_not_come_back_is_a_fail_and_not_tried_again(
+    bmcs: FakeRack, node: FakeNode, ledger: Ledger
+) -> None:
     host = Host(lambda: boots(node))
     host.back = 1
     runner = Runner(host.connection(), facts(), lambda *_: None, bmc=way(bmcs, ledger), wait_s=0.01)
@@ -182,14 +219,17 @@ def test_a_node_that_does_not_come_back_is_a_fail_and_not_tried_again(bmcs: Fake
     found = runner.gate(gate, ["node01"])[0].verdict
     assert texts(found) == [
         (
-            "node01: not back after power cycle 1 (cold) - Expected: a booted system that answers on SSH Actual: not after 0 s. "
+            "node01: not back after power cycle 1 (cold) - Expected: a booted system that answers on SSH "
+            "Actual: not after 0 s. "
             "Look at its console over the BMC and at bmc/log/sanity/events; do not put the node into use."
         )
     ]
     assert node.asked == ["GracefulShutdown", "On"]
 
 
-def test_a_cycle_after_which_the_same_boot_answers_did_not_happen(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+def test_a_cycle_after_which_the_same_boot_answers_did_not_happen(
+    bmcs: FakeRack, node: FakeNode, ledger: Ledger
+) -> None:
     found, attempts = measured(Host(lambda: 0), way(bmcs, ledger))
     assert (found.outcome, texts(found)) == (
         Outcome.ERROR,
@@ -209,7 +249,9 @@ def test_nothing_is_cycled_when_the_first_look_is_not_whole(bmcs: FakeRack, node
     host.gpus = lambda found, _count: found.pop("complete")
     found, _ = measured(host, way(bmcs, ledger))
     assert found.outcome is Outcome.ERROR
-    assert texts(found)[0].startswith("node01: inventory before the first power cycle - Expected: a whole one Actual: the document is not complete.")
+    assert texts(found)[0].startswith(
+        "node01: inventory before the first power cycle - Expected: a whole one Actual: the document is not complete."
+    )
     assert node.asked == []
 
 
@@ -220,8 +262,10 @@ def test_a_node_in_production_is_refused_and_nothing_is_done(bmcs: FakeRack, nod
         [
             (
                 "node01 BMC: power cycle 1 not done - Expected: power away and back "
-                "Actual: node01: power cycle - Expected: a node on which no jobs run or may start Actual: the scheduler may start jobs on it. "
-                "Nothing was done to it: drain it first. Look at the node's power in its BMC; bring it to On, then run the gate again."
+                "Actual: node01: power cycle - Expected: a node on which no jobs run or may start "
+                "Actual: the scheduler may start jobs on it. "
+                "Nothing was done to it: drain it first. Look at the node's power in its BMC; "
+                "bring it to On, then run the gate again."
             )
         ],
     )
@@ -248,7 +292,9 @@ def test_a_kill_between_off_and_on_is_found_and_the_node_powered_on_first(
             cycler.cycle("node01", site, "cold", "1", proceed=lambda: None)
     assert node.power == "Off"
     assert [entry.status for entry in ledger.entries("node01")] == ["intent"]
-    done = Cycler(ledger, "c2", lambda _node: "", lambda _node: "FAKE-0001", rest_s=0.0).cycle("node01", site, "warm", "1", proceed=lambda: None)
+    done = Cycler(ledger, "c2", lambda _node: "", lambda _node: "FAKE-0001", rest_s=0.0).cycle(
+        "node01", site, "warm", "1", proceed=lambda: None
+    )
     assert (done["kind"], done["result"], done["complete"]) == ("warm", "done", True)
     assert node.asked == ["GracefulShutdown", "On", "ForceRestart"], "powered on first, then cycled once"
     assert [entry.status for entry in ledger.entries("node01")] == ["done", "done"]
@@ -266,16 +312,24 @@ def test_another_machine_behind_the_bmc_is_never_cycled(bmcs: FakeRack, node: Fa
 def test_ac_is_refused_where_the_bmc_cannot(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
     answer = way(bmcs, ledger).run("node01", ("CYCLE", "ac", "1"), timeout_s=30)
     assert answer.failure.endswith(
-        "AC power cycle - Expected: outlets of the node in the site file, or reset type FullPowerCycle Actual: neither. Choose the kind auto, cold or warm."
+        "AC power cycle - Expected: outlets of the node in the site file, or reset type FullPowerCycle "
+        "Actual: neither. Choose the kind auto, cold or warm."
     )
     assert node.asked == []
 
 
-def test_requests_that_nobody_knows_and_bmcs_that_nobody_gave_are_refused(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+def test_requests_that_nobody_knows_and_bmcs_that_nobody_gave_are_refused(
+    bmcs: FakeRack, node: FakeNode, ledger: Ledger
+) -> None:
     del node
-    assert "Expected: GET, or CYCLE where power may be cycled Actual: POST" in way(bmcs, ledger).run("node01", ("POST", "x"), timeout_s=5).failure
     assert (
-        way(bmcs, ledger).run("node09", ("GET", "Systems/*"), timeout_s=5).failure.startswith("node09: bmc - Expected: address and password in the site file")
+        "Expected: GET, or CYCLE where power may be cycled Actual: POST"
+        in way(bmcs, ledger).run("node01", ("POST", "x"), timeout_s=5).failure
+    )
+    assert (
+        way(bmcs, ledger)
+        .run("node09", ("GET", "Systems/*"), timeout_s=5)
+        .failure.startswith("node09: bmc - Expected: address and password in the site file")
     )
 
 
@@ -309,12 +363,21 @@ class Scheduler:
         (Scheduler(jobs=2), None, "job 0 of ada runs on it"),
         (Scheduler(), NodeState.READY, ""),
         (Scheduler(error=UnknownNodeError("no such node")), NodeState.READY, ""),
-        (Scheduler(error=SchedulerError("slurmctld is silent")), NodeState.READY, "the scheduler cannot say it (slurmctld is silent)"),
+        (
+            Scheduler(error=SchedulerError("slurmctld is silent")),
+            NodeState.READY,
+            "the scheduler cannot say it (slurmctld is silent)",
+        ),
         (Scheduler(error=SchedulerError("slurmctld is silent")), NodeState.INSTALLED, ""),
     ],
 )
 def test_who_may_lose_its_power(
-    scheduler: Scheduler, state: NodeState | None, why: str, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scheduler: Scheduler,
+    state: NodeState | None,
+    why: str,
+    ledger: Ledger,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(guard, "adapter_for", lambda _site, _paths: scheduler)
     if state is not None:
@@ -326,7 +389,9 @@ def test_a_missing_look_is_not_taken_for_a_whole_one() -> None:
     gate = PowerCycles({"cycles": 1})
     run = gate.plan(facts(), ["node01"])[0]
     found = gate.evaluate(facts(), run, {"gpus-0": Output("gpus-0", "node01", "x", 0, "")})
-    assert texts(found)[0].startswith("node01: inventory before the first power cycle - Expected: a whole one Actual: empty output.")
+    assert texts(found)[0].startswith(
+        "node01: inventory before the first power cycle - Expected: a whole one Actual: empty output."
+    )
 
 
 def _outputs_of_one_cycle(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> tuple[PowerCycles, Run, dict[str, Output]]:
@@ -335,19 +400,27 @@ def _outputs_of_one_cycle(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> tup
 
 
 @pytest.mark.parametrize("key", ["mark-1", "cycle-1"])
-def test_a_cycle_of_which_a_command_is_missing_did_not_happen(bmcs: FakeRack, node: FakeNode, ledger: Ledger, key: str) -> None:
+def test_a_cycle_of_which_a_command_is_missing_did_not_happen(
+    bmcs: FakeRack, node: FakeNode, ledger: Ledger, key: str
+) -> None:
     gate, run, outputs = _outputs_of_one_cycle(bmcs, node, ledger)
     assert gate.evaluate(facts(), run, outputs).outcome is Outcome.PASS
     del outputs[key]
     found = gate.evaluate(facts(), run, outputs)
-    said = "node01 BMC: power cycle 1 was not run - Expected: a power cycle, and a mark on the node before it Actual: none. See what ended the row before it."
+    said = (
+        "node01 BMC: power cycle 1 was not run - Expected: a power cycle, and a mark on the node before it "
+        "Actual: none. See what ended the row before it."
+    )
     assert (found.outcome, texts(found)) == (Outcome.ERROR, [said])
 
 
 def test_a_mark_that_did_not_end_is_an_error(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
     gate, run, outputs = _outputs_of_one_cycle(bmcs, node, ledger)
     outputs["mark-1"] = replace(outputs["mark-1"], exit_code=None, timed_out=True)
-    said = "node01: power cycle 1 not begun - Expected: SSH answers before it Actual: exit None. Check the node, then run the gate again."
+    said = (
+        "node01: power cycle 1 not begun - Expected: SSH answers before it Actual: exit None. "
+        "Check the node, then run the gate again."
+    )
     assert texts(gate.evaluate(facts(), run, outputs)) == [said]
 
 
@@ -358,10 +431,14 @@ def test_a_cycle_of_a_kind_that_nobody_knows_is_unreadable(bmcs: FakeRack, node:
     outputs["cycle-1"] = replace(outputs["cycle-1"], stdout=json.dumps(done))
     found = gate.evaluate(facts(), run, outputs)
     assert found.outcome is Outcome.ERROR
-    assert texts(found)[0].startswith("node01 BMC: power cycle 1 unreadable - Expected: a document of format rackready/power-cycle/v1 Actual: ")
+    assert texts(found)[0].startswith(
+        "node01 BMC: power cycle 1 unreadable - Expected: a document of format rackready/power-cycle/v1 Actual: "
+    )
 
 
-def test_parts_that_the_bmc_could_not_tell_are_not_taken_for_gone(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+def test_parts_that_the_bmc_could_not_tell_are_not_taken_for_gone(
+    bmcs: FakeRack, node: FakeNode, ledger: Ledger
+) -> None:
     gate, run, outputs = _outputs_of_one_cycle(bmcs, node, ledger)
     told = json.loads(outputs["bmc-0"].stdout)
     told["unread"]["/redfish/v1/Systems/1/Memory/DIMM1"] = "HTTP 500"

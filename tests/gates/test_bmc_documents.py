@@ -42,9 +42,14 @@ def lose_fan(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("change", [lose_digest, lose_fan])
-def test_what_was_lost_on_the_way_is_not_taken_for_what_is_not_there(change: Callable[[dict[str, Any]], object]) -> None:
+def test_what_was_lost_on_the_way_is_not_taken_for_what_is_not_there(
+    change: Callable[[dict[str, Any]], object],
+) -> None:
     found = told(change, seal=False)
-    said = f"node01 BMC: fans unreadable - Expected: a whole document of what the BMC told Actual: its digest is not that of its contents. {RAW}"
+    said = (
+        "node01 BMC: fans unreadable - Expected: a whole document of what the BMC told "
+        f"Actual: its digest is not that of its contents. {RAW}"
+    )
     assert (found.outcome, texts(found)) == (Outcome.ERROR, [said])
 
 
@@ -55,7 +60,10 @@ def test_what_was_lost_on_the_way_is_not_taken_for_what_is_not_there(change: Cal
             lambda found: found["documents"][FAN].update({"@odata.id": "/redfish/v1/other"}),
             "a resource that is no JSON object, or does not have its own address",
         ),
-        (lambda found: found["documents"].update({FAN: []}), "a resource that is no JSON object, or does not have its own address"),
+        (
+            lambda found: found["documents"].update({FAN: []}),
+            "a resource that is no JSON object, or does not have its own address",
+        ),
         (lambda found: next(iter(found["trails"].values())).append({}), "a trail that is no list of addresses"),
         (lambda found: found.update(unread=None), "documents, trails or unread missing"),
     ],
@@ -73,20 +81,40 @@ def test_a_document_of_another_shape_is_an_error(change: Callable[[dict[str, Any
         ({"Status": "OK"}, "Status is 'OK', not an object"),
         ({"Status": {"State": ["Enabled"], "Health": "OK"}}, "State is \"['Enabled']\", not a word"),
         ({"Status": {"State": "Enabled", "Health": {}}}, "Health is '{}', not a word"),
-        ({"Status": {"State": "Enabled", "Health": "OK", "Conditions": "none"}}, "Conditions is 'none', not a list of objects"),
+        (
+            {"Status": {"State": "Enabled", "Health": "OK", "Conditions": "none"}},
+            "Conditions is 'none', not a list of objects",
+        ),
         ({"LineInputVoltage": True}, "LineInputVoltage is 'True', not a number"),
         ({"ChassisType": []}, "ChassisType is '[]', not a word"),
-        ({"Links": {"ComputerSystems": ["/redfish/v1/Systems/DGX"]}}, "ComputerSystems is \"['/redfish/v1/Systems/DGX']\", not a list of links"),
+        (
+            {"Links": {"ComputerSystems": ["/redfish/v1/Systems/DGX"]}},
+            "ComputerSystems is \"['/redfish/v1/Systems/DGX']\", not a list of links",
+        ),
         ({"PowerControl": ["N/A"]}, "PowerControl is \"['N/A']\", not a list of objects"),
         ({"Redundancy": {}}, "Redundancy is '{}', not a list of objects"),
         ({"Metrics": {"@odata.id": ""}}, "Metrics is \"{'@odata.id': ''}\", not a link"),
     ],
-    ids=["status", "state", "health", "conditions", "true as a number", "chassis type", "links", "parts", "no parts", "no address"],
+    ids=[
+        "status",
+        "state",
+        "health",
+        "conditions",
+        "true as a number",
+        "chassis type",
+        "links",
+        "parts",
+        "no parts",
+        "no address",
+    ],
 )
 def test_a_value_of_a_type_that_redfish_does_not_have_is_no_answer(change: dict[str, Any], actual: str) -> None:
     found = told(lambda document: document["documents"][FAN].update(change))
     assert found.outcome is Outcome.ERROR
-    assert f"node01 BMC: fans: {FAN} unread - Expected: a document, since the BMC links to it Actual: {actual}. {STEP}" in texts(found)
+    assert (
+        f"node01 BMC: fans: {FAN} unread - Expected: a document, since the BMC links to it Actual: {actual}. {STEP}"
+        in texts(found)
+    )
     assert "node01/fan/SPD_FAN_SYS4_F" not in found.measured
 
 
@@ -99,7 +127,10 @@ def test_a_set_point_that_is_no_number_is_not_taken_for_none() -> None:
     there = world(healthy())
     there[f"{CHASSIS}/EnvironmentMetrics"]["PowerLimitWatts"] = {"SetPoint": "", "DefaultSetPoint": 10200}
     found = verdict(PowerLimit(), there)
-    said = f"node01 BMC: power limits: {CHASSIS}/EnvironmentMetrics unread - Expected: a document, since the BMC links to it "
+    said = (
+        f"node01 BMC: power limits: {CHASSIS}/EnvironmentMetrics unread - "
+        "Expected: a document, since the BMC links to it "
+    )
     assert (found.outcome, texts(found)) == (Outcome.ERROR, [f"{said}Actual: SetPoint is '', not a number. {STEP}"])
 
 
@@ -107,7 +138,8 @@ def test_an_answer_in_which_something_was_not_asked_does_not_say_that_there_is_n
     asked = Fans().plan(rack(), ["node01"])[0].commands[0].argv[1:]
     found = told(lambda found: found["trails"].pop(asked[1]))
     said = (
-        f"node01 BMC: fans: not all of it asked - Expected: answers to all {len(asked)} questions of today's gate Actual: 1 not asked, {asked[1]} first. "
+        f"node01 BMC: fans: not all of it asked - Expected: answers to all {len(asked)} questions of today's gate "
+        f"Actual: 1 not asked, {asked[1]} first. "
         "It is of another version of rackready: run the gate again."
     )
     assert (found.outcome, texts(found)) == (Outcome.ERROR, [said])

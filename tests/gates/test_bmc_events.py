@@ -19,7 +19,10 @@ from tests.gates.support import rack
 
 SEL, FAULTS = f"{MANAGER}/LogServices/SEL", f"{SYSTEM}/LogServices/FaultLog"
 PASSED = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
-DEALT = "Read what else recorded that time (syslog, the BMC's other logs), then say with `rackready repair` that it was dealt with."
+DEALT = (
+    "Read what else recorded that time (syslog, the BMC's other logs), then say with `rackready repair` that it was "
+    "dealt with."
+)
 
 
 def texts(found: Verdict) -> list[str]:
@@ -65,7 +68,8 @@ def test_an_entry_after_the_last_pass_is_dated_and_explained() -> None:
             (
                 "node01 log BMC SEL: Critical memory error - Expected: no such entry since 2026-06-01 12:00:00 UTC "
                 "Actual: Memory: Uncorrectable ECC error, DIMM 3 (2026-06-01T12:01:00+00:00). "
-                "Reseat the DIMM that the entry names, run the memory test; if it comes back, replace the DIMM, then suspect the CPU's socket."
+                "Reseat the DIMM that the entry names, run the memory test; "
+                "if it comes back, replace the DIMM, then suspect the CPU's socket."
             )
         ],
     )
@@ -79,7 +83,9 @@ def test_an_entry_before_the_last_pass_does_not_count_again() -> None:
 
 def test_undated_entries_of_a_log_that_the_last_pass_did_not_see_count() -> None:
     seen = last_pass()
-    of_other_log = Passed(seen.at, tuple(item.model_copy(update={"target": item.target.replace("SEL", "Old")}) for item in seen.metrics))
+    of_other_log = Passed(
+        seen.at, tuple(item.model_copy(update={"target": item.target.replace("SEL", "Old")}) for item in seen.metrics)
+    )
     assert after(seen, with_entry(PASSED - timedelta(days=1))).outcome is Outcome.PASS
     assert after(of_other_log, with_entry(None)).outcome is Outcome.FAIL
 
@@ -89,7 +95,9 @@ def test_an_overwrite_policy_that_redfish_does_not_have_is_not_taken_for_wrappin
     there[SEL].update(OverWritePolicy="StopsSometimes", MaxNumberOfRecords=1)
     found = after(None, there)
     assert found.outcome is Outcome.ERROR
-    assert texts(found)[0].startswith("node01 log BMC SEL: log full - Expected: room for new entries (it holds 1 and overwrites none) Actual: ")
+    assert texts(found)[0].startswith(
+        "node01 log BMC SEL: log full - Expected: room for new entries (it holds 1 and overwrites none) Actual: "
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,21 +109,31 @@ def test_an_overwrite_policy_that_redfish_does_not_have_is_not_taken_for_wrappin
             Outcome.FAIL,
             [
                 (
-                    "node01 log BMC IML: Warning event - Expected: no such entry Actual: iLOEvents.3.7.ServerResetDetected (2026-06-01T12:00:00+00:00). "
-                    "Read the entry in the vendor's guide and do what it says; once it is dealt with, say so with `rackready repair`: "
+                    "node01 log BMC IML: Warning event - Expected: no such entry "
+                    "Actual: iLOEvents.3.7.ServerResetDetected (2026-06-01T12:00:00+00:00). "
+                    "Read the entry in the vendor's guide and do what it says; "
+                    "once it is dealt with, say so with `rackready repair`: "
                     "what is older counts no longer."
                 )
             ],
         ),
     ],
 )
-def test_an_ilos_log_of_alerts_that_it_sent_is_not_that_of_its_hardware(log: str, outcome: Outcome, said: list[str]) -> None:
+def test_an_ilos_log_of_alerts_that_it_sent_is_not_that_of_its_hardware(
+    log: str, outcome: Outcome, said: list[str]
+) -> None:
     """It has a warning at every restart; what concerns the hardware stands in the IML."""
     there, here = world(healthy()), f"{MANAGER}/LogServices/{log}"
     there[f"{MANAGER}/LogServices"]["Members"].append({"@odata.id": here})
     there[here] = {**there[SEL], "@odata.id": here, "Id": log, "Name": log, "Entries": {"@odata.id": f"{here}/Entries"}}
     there[f"{here}/Entries"] = {"@odata.id": f"{here}/Entries", "Members": [{"@odata.id": f"{here}/Entries/1"}]}
-    reset = {"Id": "1", "Name": "Event", "Severity": "Warning", "MessageId": "iLOEvents.3.7.ServerResetDetected", "Created": PASSED.isoformat()}
+    reset = {
+        "Id": "1",
+        "Name": "Event",
+        "Severity": "Warning",
+        "MessageId": "iLOEvents.3.7.ServerResetDetected",
+        "Created": PASSED.isoformat(),
+    }
     there[f"{here}/Entries/1"] = {"@odata.id": f"{here}/Entries/1", **reset}
     found = after(None, there)
     assert (found.outcome, texts(found)) == (outcome, said)
@@ -126,7 +144,10 @@ def test_an_entry_of_the_very_second_of_the_pass_counts() -> None:
     assert after(last_pass(), with_entry(PASSED)).outcome is Outcome.FAIL
 
 
-TO_COME = "Set the BMC's clock (NTP) or the input `since`, read the log by hand, then say with `rackready repair` that it was dealt with."
+TO_COME = (
+    "Set the BMC's clock (NTP) or the input `since`, read the log by hand, then say with `rackready repair` that it "
+    "was dealt with."
+)
 
 
 def test_a_bmc_whose_clock_was_set_back_is_an_error() -> None:
@@ -135,7 +156,10 @@ def test_a_bmc_whose_clock_was_set_back_is_an_error() -> None:
     clock(there, PASSED - timedelta(days=2))
     found = after(last_pass(), there)
     wanted = "at most 2026-05-30 12:00:00 UTC, the BMC's clock Actual: 2026-06-01 12:00:00 UTC"
-    assert texts(found)[0] == f"node01 BMC: entries count from a time that is still to come - Expected: {wanted}. {TO_COME}"
+    assert (
+        texts(found)[0]
+        == f"node01 BMC: entries count from a time that is still to come - Expected: {wanted}. {TO_COME}"
+    )
     assert found.outcome is Outcome.ERROR
 
 
@@ -144,7 +168,9 @@ def test_an_input_that_lies_ahead_of_the_bmcs_clock_is_an_error() -> None:
     clock(there, PASSED)
     found = after(None, there, since=PASSED + timedelta(seconds=1))
     wanted = "at most 2026-06-01 12:00:00 UTC, the BMC's clock Actual: 2026-06-01 12:00:01 UTC"
-    assert texts(found) == [f"node01 BMC: entries count from a time that is still to come - Expected: {wanted}. {TO_COME}"]
+    assert texts(found) == [
+        f"node01 BMC: entries count from a time that is still to come - Expected: {wanted}. {TO_COME}"
+    ]
     assert found.outcome is Outcome.ERROR
     assert after(None, there, since=PASSED).outcome is Outcome.FAIL, "at that very second the entry counts"
 
@@ -167,7 +193,11 @@ def test_an_entry_without_a_time_counts_when_it_was_not_there_at_the_last_pass()
 
 @pytest.mark.parametrize(
     ("severity", "inputs", "outcome"),
-    [("Warning", {}, Outcome.FAIL), ("Warning", {"warnings": False}, Outcome.PASS), ("OK", {"warnings": False}, Outcome.FAIL)],
+    [
+        ("Warning", {}, Outcome.FAIL),
+        ("Warning", {"warnings": False}, Outcome.PASS),
+        ("OK", {"warnings": False}, Outcome.FAIL),
+    ],
 )
 def test_severities(severity: str, inputs: dict[str, object], outcome: Outcome) -> None:
     assert after(None, with_entry(PASSED, severity), **inputs).outcome is outcome
@@ -189,15 +219,26 @@ def called_ok(sensor: str, message: str, **fields: object) -> Verdict:
             "Memory",
             "Uncorrectable ECC error asserted on DIMM_A1",
             "memory error",
-            "Reseat the DIMM that the entry names, run the memory test; if it comes back, replace the DIMM, then suspect the CPU's socket.",
+            (
+                "Reseat the DIMM that the entry names, run the memory test; "
+                "if it comes back, replace the DIMM, then suspect the CPU's socket."
+            ),
         ),
         (
             "Memory",
             "Uncorrectable ECC error, DIMM_A1 disabled",
             "memory error",
-            "Reseat the DIMM that the entry names, run the memory test; if it comes back, replace the DIMM, then suspect the CPU's socket.",
+            (
+                "Reseat the DIMM that the entry names, run the memory test; "
+                "if it comes back, replace the DIMM, then suspect the CPU's socket."
+            ),
         ),
-        ("Leakage", "Leak detected asserted", "leak event", "Run bmc/cooling/sanity/leaks; look for the leak before the node is used."),
+        (
+            "Leakage",
+            "Leak detected asserted",
+            "leak event",
+            "Run bmc/cooling/sanity/leaks; look for the leak before the node is used.",
+        ),
         (
             "Processor",
             "CPU1 IERR asserted",
@@ -210,7 +251,12 @@ def test_broken_hardware_counts_even_where_the_bmc_calls_it_ok(sensor: str, mess
     found = called_ok(sensor, message)
     assert (found.outcome, texts(found)) == (
         Outcome.FAIL,
-        [(f"node01 log BMC SEL: {kind} that the BMC calls OK - Expected: no such entry Actual: {sensor}: {message} (2026-06-01T12:00:00+00:00). {step}")],
+        [
+            (
+                f"node01 log BMC SEL: {kind} that the BMC calls OK - Expected: no such entry "
+                f"Actual: {sensor}: {message} (2026-06-01T12:00:00+00:00). {step}"
+            )
+        ],
     )
 
 
@@ -228,7 +274,9 @@ def test_broken_hardware_counts_even_where_the_bmc_calls_it_ok(sensor: str, mess
         ("PowerUnit", "Soft-power control failure", {"EntryCode": "Assert"}),
     ],
 )
-def test_what_is_over_and_what_servers_log_as_ok_in_health_does_not_count(sensor: str, message: str, fields: dict[str, object]) -> None:
+def test_what_is_over_and_what_servers_log_as_ok_in_health_does_not_count(
+    sensor: str, message: str, fields: dict[str, object]
+) -> None:
     """The last two as BMCs of good trays log them."""
     found = called_ok(sensor, message, **fields)
     assert (found.outcome, texts(found)) == (Outcome.PASS, [])
@@ -259,7 +307,9 @@ def with_record(severity: str, own: str | None = "OK") -> World:
 def test_members_that_come_embedded_without_a_severity_are_asked_for_by_themselves() -> None:
     there = world(healthy())
     listed = there[f"{FAULTS}/Entries"]["Members"]
-    assert [("Severity" in member, "Message" in member, "CPER" in member) for member in listed] == [(False, False, True)] * 2
+    assert [("Severity" in member, "Message" in member, "CPER" in member) for member in listed] == [
+        (False, False, True)
+    ] * 2
     found = after(None, there)
     assert (found.outcome, texts(found)) == (Outcome.PASS, [])
 
@@ -272,18 +322,24 @@ def test_the_entry_counts_and_not_the_copy_in_the_collection() -> None:
             (
                 "node01 log DGX FaultLog: Warning PCIe error - Expected: no such entry "
                 "Actual: CPER: PCIe, NVIDIA CPER Error Section, Corrected (2026-06-01T12:00:00+00:00). "
-                "Find the slot that the entry names; reseat the card or riser, check firmware; if it comes back, replace the card."
+                "Find the slot that the entry names; reseat the card or riser, check firmware; "
+                "if it comes back, replace the card."
             )
         ],
     )
 
 
-@pytest.mark.parametrize(("severity", "what"), [("Fatal", "Critical PCIe error"), ("Recoverable", "Warning PCIe error")])
+@pytest.mark.parametrize(
+    ("severity", "what"), [("Fatal", "Critical PCIe error"), ("Recoverable", "Warning PCIe error")]
+)
 def test_a_bad_record_counts_although_its_entry_is_called_ok(severity: str, what: str) -> None:
     """As NVIDIA's BMCs call the entry of every record."""
     found = after(None, with_record(severity))
     assert found.outcome is Outcome.FAIL
-    said = f"node01 log DGX FaultLog: {what} - Expected: no such entry Actual: CPER: PCIe, NVIDIA CPER Error Section, {severity} (2026-06-01T12:00:00+00:00). "
+    said = (
+        f"node01 log DGX FaultLog: {what} - Expected: no such entry Actual: CPER: PCIe, NVIDIA CPER Error Section, "
+        f"{severity} (2026-06-01T12:00:00+00:00). "
+    )
     assert [text.startswith(said) for text in texts(found)] == [True]
 
 
@@ -324,10 +380,25 @@ def full(state: dict[str, Any]) -> None:
     [
         (
             cleared,
-            "node01 log BMC SEL: log cleared since the last pass - Expected: its 3 entries of then, or newer ones on top Actual: 1 entries, the oldest of ",
+            (
+                "node01 log BMC SEL: log cleared since the last pass - Expected: its 3 entries of then, or newer ones "
+                "on top Actual: 1 entries, the oldest of "
+            ),
         ),
-        (wrapped, "node01 log BMC SEL: log wrapped - Expected: entries back to 2026-06-01 12:00:00 UTC Actual: the oldest is of "),
-        (full, "node01 log BMC SEL: log full - Expected: room for new entries (it holds 3 and overwrites none) Actual: 3 entries. Save and clear it. "),
+        (
+            wrapped,
+            (
+                "node01 log BMC SEL: log wrapped - Expected: entries back to 2026-06-01 12:00:00 UTC "
+                "Actual: the oldest is of "
+            ),
+        ),
+        (
+            full,
+            (
+                "node01 log BMC SEL: log full - Expected: room for new entries (it holds 3 and overwrites none) "
+                "Actual: 3 entries. Save and clear it. "
+            ),
+        ),
     ],
 )
 def test_what_was_lost_since_the_last_pass_is_an_error(change: Callable[[dict[str, Any]], None], begins: str) -> None:
@@ -348,7 +419,10 @@ def test_a_log_that_is_switched_off_is_an_error() -> None:
     there = world(healthy())
     there[SEL]["ServiceEnabled"] = False
     assert texts(after(None, there)) == [
-        "node01 log BMC SEL: log switched off - Expected: ServiceEnabled true Actual: false. Switch it on: what happens now is not recorded."
+        (
+            "node01 log BMC SEL: log switched off - Expected: ServiceEnabled true Actual: false. "
+            "Switch it on: what happens now is not recorded."
+        )
     ]
 
 
@@ -356,7 +430,10 @@ def test_no_log_at_all_is_an_error() -> None:
     there = world(healthy())
     del there[MANAGER]["LogServices"], there[SYSTEM]["LogServices"]
     assert texts(after(None, there)) == [
-        "node01 BMC: no event log - Expected: a log service with entries Actual: none. Update the BMC's firmware; without a log nothing past is known."
+        (
+            "node01 BMC: no event log - Expected: a log service with entries Actual: none. Update the BMC's firmware; "
+            "without a log nothing past is known."
+        )
     ]
 
 
@@ -370,9 +447,12 @@ def test_logs_of_who_did_what_are_not_asked_for() -> None:
 
 def test_many_kinds_of_entries_are_counted_not_printed() -> None:
     state = healthy()
-    state["bmc"]["log"]["entries"] += [entry(PASSED, "Critical", "System Event", f"Event {number}") for number in range(20)]
+    state["bmc"]["log"]["entries"] += [
+        entry(PASSED, "Critical", "System Event", f"Event {number}") for number in range(20)
+    ]
     found = after(None, world(state))
     assert len(found.findings) == 13
     assert texts(found)[-1] == (
-        "node01 log BMC SEL: further entries - Expected: none Actual: 8 further kinds of entries. Read the whole log in the raw output."
+        "node01 log BMC SEL: further entries - Expected: none Actual: 8 further kinds of entries. "
+        "Read the whole log in the raw output."
     )

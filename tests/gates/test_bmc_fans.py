@@ -60,8 +60,10 @@ def test_a_fan_that_the_last_pass_saw_may_not_be_gone(gone: list[int]) -> None:
     found = after(passed(there()), without(*names(gone)))
     assert [str(finding) for finding in found.findings] == [
         (
-            f"node01: fans gone since the last pass - Expected: 12 fans Actual: {12 - len(gone)}, without {', '.join(sorted(names(gone)))}. "
-            "Reseat that fan, else replace it. If it was taken out on purpose, or the BMC's firmware lists fans otherwise now, "
+            "node01: fans gone since the last pass - Expected: 12 fans "
+            f"Actual: {12 - len(gone)}, without {', '.join(sorted(names(gone)))}. "
+            "Reseat that fan, else replace it. If it was taken out on purpose, or the BMC's firmware lists fans "
+            "otherwise now, "
             "say with `rackready repair` that it was dealt with."
         )
     ]
@@ -87,7 +89,10 @@ def test_no_fan_at_all_is_no_liquid_cooling_where_the_last_pass_saw_fans() -> No
     liquid = dataclasses.replace(known, nodes={"node01": cooled})
     assert after(None, bare, liquid).outcome is Outcome.PASS
     found = after(passed(there()), bare, liquid)
-    assert (found.outcome, [finding.what for finding in found.findings]) == (Outcome.FAIL, ["fans gone since the last pass", "fans not reported"])
+    assert (found.outcome, [finding.what for finding in found.findings]) == (
+        Outcome.FAIL,
+        ["fans gone since the last pass", "fans not reported"],
+    )
 
 
 def test_as_many_fans_are_no_fewer_whatever_they_are_called() -> None:

@@ -27,9 +27,15 @@ from tests.gates.support import rack
 Change = Callable[[World], object]
 ALL = (Fans, Temperatures, Leaks, PowerLimit, BiosSettings, FirmwareBaseline, Rollup)
 FAN = "Look for what blocks it, reseat the fan tray, else replace it; do not load the node before."
-AIR = "Check the supply air of the row, blanking panels and what blocks the node's front; then its fans (bmc/cooling/sanity/fans)."
+AIR = (
+    "Check the supply air of the row, blanking panels and what blocks the node's front; "
+    "then its fans (bmc/cooling/sanity/fans)."
+)
 SENSOR = "Update or restart the BMC; if the reading stays away, the board that carries the sensor is to be replaced."
-LEAK = "Cut the power of this node and close its coolant supply, look for the leak before anything is switched on again; tell who runs the facility."
+LEAK = (
+    "Cut the power of this node and close its coolant supply, look for the leak before anything is switched on "
+    "again; tell who runs the facility."
+)
 AMBIENT = f"{CHASSIS}/Sensors/TEMP_AMBIENT"
 
 
@@ -59,12 +65,18 @@ def test_healthy_nodes_with_their_spread_pass_in_both_schemas(kind: type[Gate], 
 @pytest.mark.parametrize(
     "name",
     sorted(
-        name for name, fault in FAULTS.items() if fault.caught_by.startswith("bmc/") and fault.layer != "pcie" and name not in {"sel-cleared", "sel-wrapped"}
+        name
+        for name, fault in FAULTS.items()
+        if fault.caught_by.startswith("bmc/") and fault.layer != "pcie" and name not in {"sel-cleared", "sel-wrapped"}
     ),
 )
 def test_every_fault_of_the_bmc_is_caught_by_its_gate_and_by_no_other(name: str) -> None:
     there = world(broken(name))
-    outcomes = {gate_id: verdict(gate(gate_id), there).outcome for gate_id in all_gates() if gate_id.startswith("bmc/") and "stress" not in gate_id}
+    outcomes = {
+        gate_id: verdict(gate(gate_id), there).outcome
+        for gate_id in all_gates()
+        if gate_id.startswith("bmc/") and "stress" not in gate_id
+    }
     assert outcomes.pop(FAULTS[name].caught_by) in {Outcome.FAIL, Outcome.ERROR}
     outcomes.pop("bmc/health/sanity/rollup", None)  # it sums up: it may be bad with any part
     if name == "health-rollup-lies":  # over a supply that is bad
@@ -78,27 +90,55 @@ def test_every_fault_of_the_bmc_is_caught_by_its_gate_and_by_no_other(name: str)
         (
             "fan-failed",
             Outcome.FAIL,
-            f"node01 fan SPD_FAN_SYS4_F: fan not working - Expected: State Enabled, Health OK Actual: State Enabled, Health Critical. {FAN}",
+            (
+                "node01 fan SPD_FAN_SYS4_F: fan not working - Expected: State Enabled, Health OK "
+                f"Actual: State Enabled, Health Critical. {FAN}"
+            ),
         ),
-        ("fan-slow", Outcome.FAIL, f"node01 fan SPD_FAN_SYS4_F: fan too slow - Expected: at least 2436 RPM (the BMC's own threshold) Actual: 1800 RPM. {FAN}"),
+        (
+            "fan-slow",
+            Outcome.FAIL,
+            (
+                "node01 fan SPD_FAN_SYS4_F: fan too slow - Expected: at least 2436 RPM (the BMC's own threshold) "
+                f"Actual: 1800 RPM. {FAN}"
+            ),
+        ),
         (
             "inlet-hot",
             Outcome.FAIL,
-            f"node01 inlet TEMP_AMBIENT: inlet temperature too high - Expected: below 37 degC (caution threshold of the BMC) Actual: 39 degC. {AIR}",
+            (
+                "node01 inlet TEMP_AMBIENT: inlet temperature too high - Expected: below 37 degC (caution threshold of "
+                f"the BMC) Actual: 39 degC. {AIR}"
+            ),
         ),
         (
             "outlet-hot",
             Outcome.FAIL,
-            f"node01 outlet TEMP_MB_OUTLET: outlet temperature too high - Expected: below 72 degC (caution threshold of the BMC) Actual: 76 degC. {AIR}",
+            (
+                "node01 outlet TEMP_MB_OUTLET: outlet temperature too high - "
+                f"Expected: below 72 degC (caution threshold of the BMC) Actual: 76 degC. {AIR}"
+            ),
         ),
-        ("sensor-missing", Outcome.ERROR, f"node01 inlet TEMP_AMBIENT: inlet temperature not read - Expected: a reading Actual: none. {SENSOR}"),
-        ("leak", Outcome.FAIL, f"node01 leak detector Manifold_0: leak detected - Expected: DetectorState OK Actual: Critical (Moisture). {LEAK}"),
+        (
+            "sensor-missing",
+            Outcome.ERROR,
+            f"node01 inlet TEMP_AMBIENT: inlet temperature not read - Expected: a reading Actual: none. {SENSOR}",
+        ),
+        (
+            "leak",
+            Outcome.FAIL,
+            (
+                "node01 leak detector Manifold_0: leak detected - Expected: DetectorState OK "
+                f"Actual: Critical (Moisture). {LEAK}"
+            ),
+        ),
         (
             "bmc-power-cap-low",
             Outcome.FAIL,
             (
                 "node01 DGX: power limit below the BMC's own default - Expected: 10200 W Actual: 5000 W. "
-                "Remove or raise the limit in the BMC (PowerLimitWatts or its power capping page), or give the gate's input cap_w if the site wants it."
+                "Remove or raise the limit in the BMC (PowerLimitWatts or its power capping page), or give the "
+                "gate's input cap_w if the site wants it."
             ),
         ),
         (
@@ -114,14 +154,16 @@ def test_every_fault_of_the_bmc_is_caught_by_its_gate_and_by_no_other(name: str)
             Outcome.FAIL,
             (
                 "node01 BMC firmware: version - Expected: 25.06.27 Actual: 24.09.17. "
-                "Update it with the vendor's package of that version, or correct the baseline in the site file; mixed firmware hides faults."
+                "Update it with the vendor's package of that version, or correct the baseline in the site file; "
+                "mixed firmware hides faults."
             ),
         ),
         (
             "health-rollup-lies",
             Outcome.ERROR,
             (
-                "node01 chassis DGX: health contradicts its parts - Expected: a sum as bad as its worst part Actual: OK, and PSU0 Warning. "
+                "node01 chassis DGX: health contradicts its parts - Expected: a sum as bad as its worst part "
+                "Actual: OK, and PSU0 Warning. "
                 "Update the BMC; repair that part."
             ),
         ),
@@ -138,8 +180,14 @@ def test_faults_are_named_down_to_the_part(fault: str, outcome: Outcome, message
     [
         (
             Fans,
-            lambda there: there[f"{CHASSIS}/ThermalSubsystem/Fans"].update(Members=[], **{"Members@odata.count": 0}) or _drop(there, "SPD_FAN"),
-            "node01 BMC: fans not reported - Expected: at least one fan Actual: none. Update the BMC's firmware; a server without a fan is not known here.",
+            lambda there: (
+                there[f"{CHASSIS}/ThermalSubsystem/Fans"].update(Members=[], **{"Members@odata.count": 0})
+                or _drop(there, "SPD_FAN")
+            ),
+            (
+                "node01 BMC: fans not reported - Expected: at least one fan Actual: none. Update the BMC's firmware; "
+                "a server without a fan is not known here."
+            ),
         ),
         (
             Fans,
@@ -151,29 +199,41 @@ def test_faults_are_named_down_to_the_part(fault: str, outcome: Outcome, message
         ),
         (
             Fans,
-            lambda there: there[f"{CHASSIS}/ThermalSubsystem/Fans/SPD_FAN_SYS4_F"]["SpeedPercent"].update(DataSourceUri="/redfish/v1/none"),
+            lambda there: there[f"{CHASSIS}/ThermalSubsystem/Fans/SPD_FAN_SYS4_F"]["SpeedPercent"].update(
+                DataSourceUri="/redfish/v1/none"
+            ),
             (
-                "node01 fan SPD_FAN_SYS4_F: sensor of the fan not read - Expected: /redfish/v1/none Actual: not among the sensors of the BMC. "
+                "node01 fan SPD_FAN_SYS4_F: sensor of the fan not read - Expected: /redfish/v1/none "
+                "Actual: not among the sensors of the BMC. "
                 "Update or restart the BMC, then run the gate again."
             ),
         ),
         (
             Temperatures,
-            lambda there: _drop(there, "TEMP_AMBIENT") or there[f"{CHASSIS}/Sensors/TEMP_CPU0"].update(PhysicalContext="CPU"),
-            f"node01 BMC: inlet temperature not reported - Expected: a sensor of the air at the inlet Actual: none. {SENSOR}",
+            lambda there: (
+                _drop(there, "TEMP_AMBIENT") or there[f"{CHASSIS}/Sensors/TEMP_CPU0"].update(PhysicalContext="CPU")
+            ),
+            (
+                "node01 BMC: inlet temperature not reported - Expected: a sensor of the air at the inlet Actual: none. "
+                f"{SENSOR}"
+            ),
         ),
         (
             Temperatures,
             lambda there: there[AMBIENT].update(Thresholds={}),
             (
-                "node01 inlet TEMP_AMBIENT: inlet temperature has no threshold - Expected: an upper threshold of the BMC Actual: none. "
+                "node01 inlet TEMP_AMBIENT: inlet temperature has no threshold - "
+                "Expected: an upper threshold of the BMC Actual: none. "
                 "Set it in the BMC, or update its firmware."
             ),
         ),
         (
             Temperatures,
             lambda there: there[AMBIENT].update(Status={"State": "Disabled"}),
-            f"node01 inlet TEMP_AMBIENT: inlet temperature not read - Expected: a reading Actual: a sensor that is switched off. {SENSOR}",
+            (
+                "node01 inlet TEMP_AMBIENT: inlet temperature not read - Expected: a reading "
+                f"Actual: a sensor that is switched off. {SENSOR}"
+            ),
         ),
         (
             Temperatures,
@@ -186,13 +246,17 @@ def test_faults_are_named_down_to_the_part(fault: str, outcome: Outcome, message
         (
             PowerLimit,
             lambda there: there[f"{CHASSIS}/EnvironmentMetrics"]["PowerLimitWatts"].update(ControlMode="Eco"),
-            "node01 DGX: power limit mode unknown - Expected: one of Automatic, Disabled, Manual, Override Actual: Eco. Update the BMC's firmware.",
+            (
+                "node01 DGX: power limit mode unknown - Expected: one of Automatic, Disabled, Manual, Override "
+                "Actual: Eco. Update the BMC's firmware."
+            ),
         ),
         (
             BiosSettings,
             lambda there: there[f"{SYSTEM}/Bios"].update(Attributes={}),
             (
-                "node01 BMC: BIOS settings not reported - Expected: Attributes of the host's Bios resource Actual: none. "
+                "node01 BMC: BIOS settings not reported - Expected: Attributes of the host's Bios resource "
+                "Actual: none. "
                 "Power the node on once, or update the BMC."
             ),
         ),
@@ -215,7 +279,10 @@ def test_faults_are_named_down_to_the_part(fault: str, outcome: Outcome, message
         (
             Rollup,
             lambda there: there[SYSTEM].update(Status={"State": "Enabled", "Health": "Fine"}),
-            "node01 system DGX: health unknown - Expected: one of OK, Warning, Critical Actual: Fine. Update the BMC's firmware.",
+            (
+                "node01 system DGX: health unknown - Expected: one of OK, Warning, Critical Actual: Fine. "
+                "Update the BMC's firmware."
+            ),
         ),
     ],
 )
@@ -228,7 +295,11 @@ def test_what_nobody_can_say_is_an_error(kind: type[Gate], change: Change, messa
 def test_a_bad_part_of_a_chassis_without_a_sum_is_named(*, older: bool) -> None:
     def unsummed(there: World) -> None:
         there[CHASSIS].pop("Status")
-        listed = there[f"{CHASSIS}/Power"]["PowerSupplies"][2] if older else there[f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU2"]
+        listed = (
+            there[f"{CHASSIS}/Power"]["PowerSupplies"][2]
+            if older
+            else there[f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU2"]
+        )
         listed["Status"] = {"State": "Enabled", "Health": "Critical"}
 
     found = changed(Rollup, unsummed, older=older)
@@ -237,7 +308,8 @@ def test_a_bad_part_of_a_chassis_without_a_sum_is_named(*, older: bool) -> None:
         [
             (
                 f"node01 part {'Power Supply #2' if older else 'PSU2'}: health - Expected: OK Actual: Critical. "
-                "Repair or replace it; the gates on power, cooling and parts say more. Update the BMC: it sums this part up nowhere."
+                "Repair or replace it; the gates on power, cooling and parts say more. "
+                "Update the BMC: it sums this part up nowhere."
             )
         ],
     )
@@ -253,7 +325,9 @@ def test_parts_of_a_chassis_that_is_not_there_say_nothing() -> None:
 
 def _drop(there: World, begins: str) -> None:
     listed = there[f"{CHASSIS}/Sensors"]
-    listed["Members"] = [item for item in listed["Members"] if not item["@odata.id"].rsplit("/", 1)[-1].startswith(begins)]
+    listed["Members"] = [
+        item for item in listed["Members"] if not item["@odata.id"].rsplit("/", 1)[-1].startswith(begins)
+    ]
     listed["Members@odata.count"] = len(listed["Members"])
 
 
@@ -284,14 +358,16 @@ def test_bios_names_with_a_build_suffix_and_other_vocabularies_are_the_same_sett
         (
             BiosSettings,
             (
-                "node01: BIOS settings not judged - Expected: settings that are wanted of gb200_nvl72 Actual: none declared. "
+                "node01: BIOS settings not judged - Expected: settings that are wanted of gb200_nvl72 "
+                "Actual: none declared. "
                 "Declare baselines.gb200_nvl72.bios_settings in the site file, or the gate's skip with its reason."
             ),
         ),
         (
             FirmwareBaseline,
             (
-                "node01: firmware not judged - Expected: versions that are wanted of gb200_nvl72 Actual: none declared. "
+                "node01: firmware not judged - Expected: versions that are wanted of gb200_nvl72 "
+                "Actual: none declared. "
                 "Declare baselines.gb200_nvl72 (bmc, bios) in the site file, or the gate's skip with its reason."
             ),
         ),
@@ -299,7 +375,8 @@ def test_bios_names_with_a_build_suffix_and_other_vocabularies_are_the_same_sett
             Leaks,
             (
                 "node01 BMC: no leak detector - Expected: at least one, since liquid cools the node Actual: none. "
-                "Update the BMC's firmware, or watch for leaks by other means and declare the gate's skip with that reason."
+                "Update the BMC's firmware, or watch for leaks by other means and declare the gate's skip with that "
+                "reason."
             ),
         ),
     ],
@@ -322,7 +399,10 @@ def test_dry_detectors_pass() -> None:
 
 
 def test_air_has_nothing_to_leak() -> None:
-    assert changed(Leaks, lambda there: there).note == "air cools dgx_h100 (its profile), and its BMC has no leak detector: nothing to judge"
+    assert (
+        changed(Leaks, lambda there: there).note
+        == "air cools dgx_h100 (its profile), and its BMC has no leak detector: nothing to judge"
+    )
 
 
 def test_further_firmware_is_asked_for_only_where_it_is_wanted() -> None:
@@ -350,6 +430,18 @@ def test_a_bad_sum_is_a_fail_with_the_part_below_it() -> None:
     ]
 
 
-@pytest.mark.parametrize("link", [None, f"{CHASSIS}/Sensors/SPD_FAN_SYS4_F/", f"{CHASSIS}/Sensors/SPD_FAN_SYS4_F#/Reading"], ids=["none", "slash", "pointer"])
+@pytest.mark.parametrize(
+    "link",
+    [None, f"{CHASSIS}/Sensors/SPD_FAN_SYS4_F/", f"{CHASSIS}/Sensors/SPD_FAN_SYS4_F#/Reading"],
+    ids=["none", "slash", "pointer"],
+)
 def test_a_fan_may_name_its_sensor_in_other_ways_or_none(link: str | None) -> None:
-    assert changed(Fans, lambda there: there[f"{CHASSIS}/ThermalSubsystem/Fans/SPD_FAN_SYS4_F"]["SpeedPercent"].update(DataSourceUri=link)).findings == []
+    assert (
+        changed(
+            Fans,
+            lambda there: there[f"{CHASSIS}/ThermalSubsystem/Fans/SPD_FAN_SYS4_F"]["SpeedPercent"].update(
+                DataSourceUri=link
+            ),
+        ).findings
+        == []
+    )

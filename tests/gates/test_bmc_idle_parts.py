@@ -59,7 +59,11 @@ def test_supplies_that_are_switched_off_are_errors_and_count_for_nothing(said: s
         "node01: too few good power supplies - Expected: at least 4 for full performance Actual: 3. "
         "The server slows down or stops under load: repair its supplies before anything else."
     )
-    off = [f"node01 psu PSU{n}: power supply not in use - Expected: State Enabled, Health OK Actual: State {said}, Health OK. {ON}" for n in range(3)]
+    off = [
+        f"node01 psu PSU{n}: power supply not in use - Expected: State Enabled, Health OK "
+        f"Actual: State {said}, Health OK. {ON}"
+        for n in range(3)
+    ]
     assert (found.outcome, texts(found)) == (Outcome.FAIL, [few, *off])
     assert len(found.measured) == 3
 
@@ -68,7 +72,12 @@ def test_a_supply_that_is_switched_off_without_a_health_is_an_error() -> None:
     found = supplies(status(SUPPLIES, range(1), State="Disabled"))
     assert (found.outcome, texts(found)) == (
         Outcome.ERROR,
-        [f"node01 psu PSU0: power supply not in use - Expected: State Enabled, Health OK Actual: State Disabled, Health None. {ON}"],
+        [
+            (
+                "node01 psu PSU0: power supply not in use - Expected: State Enabled, Health OK "
+                f"Actual: State Disabled, Health None. {ON}"
+            )
+        ],
     )
 
 
@@ -96,7 +105,12 @@ def test_a_spare_that_does_not_tell_its_health_is_an_error() -> None:
     found = supplies(status(SUPPLIES, range(1), State="StandbyOffline"))
     assert (found.outcome, texts(found)) == (
         Outcome.ERROR,
-        ["node01 psu PSU0: power supply health not reported - Expected: Health OK Actual: State StandbyOffline, no Health. Update the BMC's firmware."],
+        [
+            (
+                "node01 psu PSU0: power supply health not reported - Expected: Health OK "
+                "Actual: State StandbyOffline, no Health. Update the BMC's firmware."
+            )
+        ],
     )
 
 
@@ -109,28 +123,37 @@ def test_where_nothing_is_published_spares_need_a_set_and_one_supply_must_be_at_
     one = status(SUPPLIES, range(1), State="StandbyOffline", Health="OK")
     assert supplies(one, unpublished, redundancy=A_SET).outcome is Outcome.PASS
     assert texts(supplies(one, unpublished, redundancy=NO_SET)) == [
-        f"node01 psu PSU0: power supply not in use - Expected: State Enabled, Health OK Actual: State StandbyOffline, Health OK. {ON}"
+        (
+            "node01 psu PSU0: power supply not in use - Expected: State Enabled, Health OK "
+            f"Actual: State StandbyOffline, Health OK. {ON}"
+        )
     ]
     found = supplies(status(SUPPLIES, range(6), State="StandbyOffline", Health="OK"), unpublished, redundancy=A_SET)
     assert (found.outcome, texts(found)) == (
         Outcome.ERROR,
         [
             (
-                "node01: no power supply at work - Expected: at least one that is switched on and good Actual: none of 6. "
+                "node01: no power supply at work - Expected: at least one that is switched on and good "
+                "Actual: none of 6. "
                 "Update or restart the BMC; check its supplies."
             )
         ],
     )
 
 
-@pytest.mark.parametrize("said", [{"State": "Disabled", "Health": "OK"}, {"State": "Disabled"}, {"State": "StandbyOffline", "Health": "OK"}])
+@pytest.mark.parametrize(
+    "said", [{"State": "Disabled", "Health": "OK"}, {"State": "Disabled"}, {"State": "StandbyOffline", "Health": "OK"}]
+)
 def test_fans_that_are_switched_off_are_errors(said: dict[str, str]) -> None:
     there = world(healthy())
     status(FANS, **said)(there)
     found = verdict(Fans(), there)
     assert (found.outcome, len(found.findings), found.measured) == (Outcome.ERROR, 12, [])
     actual = f"State {said['State']}, Health {said.get('Health')}"
-    assert texts(found)[0] == f"node01 fan SPD_FAN_SYS1_F: fan not in use - Expected: State Enabled, Health OK Actual: {actual}. {ON}"
+    assert (
+        texts(found)[0]
+        == f"node01 fan SPD_FAN_SYS1_F: fan not in use - Expected: State Enabled, Health OK Actual: {actual}. {ON}"
+    )
 
 
 def wet(change: Change, *, detectors: bool = True, platform: str = "gb200_nvl72") -> Verdict:
@@ -149,22 +172,36 @@ def wet(change: Change, *, detectors: bool = True, platform: str = "gb200_nvl72"
         (
             status(f"{DETECTION}/LeakDetectors/", State="Disabled"),
             Outcome.FAIL,
-            f"node01 leak detector ColdPlate_0: leak detector switched off - Expected: State Enabled Actual: State Disabled. {SEEN}",
+            (
+                "node01 leak detector ColdPlate_0: leak detector switched off - Expected: State Enabled "
+                f"Actual: State Disabled. {SEEN}"
+            ),
         ),
         (
-            lambda there: there[f"{DETECTION}/LeakDetectors/ColdPlate_0"].update(Status={"State": "Disabled"}, DetectorState=None),
+            lambda there: there[f"{DETECTION}/LeakDetectors/ColdPlate_0"].update(
+                Status={"State": "Disabled"}, DetectorState=None
+            ),
             Outcome.FAIL,
-            f"node01 leak detector ColdPlate_0: leak detector switched off - Expected: State Enabled Actual: State Disabled. {SEEN}",
+            (
+                "node01 leak detector ColdPlate_0: leak detector switched off - Expected: State Enabled "
+                f"Actual: State Disabled. {SEEN}"
+            ),
         ),
         (
             lambda there: there[DETECTION].update(Status={"State": "Disabled"}),
             Outcome.FAIL,
-            f"node01 leak detection: leak detection switched off - Expected: State Enabled Actual: State Disabled. {SEEN}",
+            (
+                "node01 leak detection: leak detection switched off - Expected: State Enabled Actual: State Disabled. "
+                f"{SEEN}"
+            ),
         ),
         (
             status(f"{DETECTION}/LeakDetectors/", State="Quiesced", Health="OK"),
             Outcome.ERROR,
-            f"node01 leak detector ColdPlate_0: leak detector not in use - Expected: State Enabled, Health OK Actual: State Quiesced, Health OK. {ON}",
+            (
+                "node01 leak detector ColdPlate_0: leak detector not in use - Expected: State Enabled, Health OK "
+                f"Actual: State Quiesced, Health OK. {ON}"
+            ),
         ),
     ],
 )
@@ -183,35 +220,81 @@ def test_leak_detection_may_be_switched_off_where_air_cools_and_no_detector_is_t
 
 
 def test_parts_of_a_cdu_that_are_switched_off_are_errors() -> None:
-    found = judged(RackCooling.id, CDU, "cdu_healthy", status("/redfish/v1/ThermalEquipment/CDUs/1/SecondaryCoolantConnectors/", State="Disabled"))
+    found = judged(
+        RackCooling.id,
+        CDU,
+        "cdu_healthy",
+        status("/redfish/v1/ThermalEquipment/CDUs/1/SecondaryCoolantConnectors/", State="Disabled"),
+    )
     assert (found.outcome, texts(found)) == (
         Outcome.ERROR,
-        [f"cdu1 loop 1: loop not in use - Expected: State Enabled, Health OK Actual: State Disabled, Health None. {ON}"],
+        [
+            (
+                "cdu1 loop 1: loop not in use - Expected: State Enabled, Health OK "
+                f"Actual: State Disabled, Health None. {ON}"
+            )
+        ],
     )
 
 
 def test_a_spare_pump_may_stand_by_and_one_must_run() -> None:
-    assert judged(RackCooling.id, CDU, "cdu_healthy", status(PUMPS, range(2, 3), State="StandbyOffline", Health="OK")).outcome is Outcome.PASS
+    assert (
+        judged(
+            RackCooling.id, CDU, "cdu_healthy", status(PUMPS, range(2, 3), State="StandbyOffline", Health="OK")
+        ).outcome
+        is Outcome.PASS
+    )
     found = judged(RackCooling.id, CDU, "cdu_healthy", status(PUMPS, State="StandbyOffline", Health="OK"))
     assert (found.outcome, texts(found)) == (
         Outcome.FAIL,
-        [f"cdu1: too few pumps at work - Expected: at least 1 (MinNeededInGroup of the device, else one) Actual: 0. {FACILITY}"],
+        [
+            (
+                "cdu1: too few pumps at work - Expected: at least 1 (MinNeededInGroup of the device, else one) "
+                f"Actual: 0. {FACILITY}"
+            )
+        ],
     )
 
 
 def test_supplies_of_a_shelf_are_held_against_what_it_needs() -> None:
-    assert judged(RackPower.id, SHELF, "power_shelf_healthy", status(SHELF_PSUS, range(6, 7), State="StandbyOffline", Health="OK")).outcome is Outcome.PASS
-    few = f"shelf1: too few psus at work - Expected: at least 5 (MinNeededInGroup of the device, else one) Actual: 4. {POWER}"
-    found = judged(RackPower.id, SHELF, "power_shelf_healthy", status(SHELF_PSUS, range(5, 7), State="StandbyOffline", Health="OK"))
+    assert (
+        judged(
+            RackPower.id,
+            SHELF,
+            "power_shelf_healthy",
+            status(SHELF_PSUS, range(6, 7), State="StandbyOffline", Health="OK"),
+        ).outcome
+        is Outcome.PASS
+    )
+    few = (
+        "shelf1: too few psus at work - Expected: at least 5 (MinNeededInGroup of the device, else one) Actual: 4. "
+        f"{POWER}"
+    )
+    found = judged(
+        RackPower.id, SHELF, "power_shelf_healthy", status(SHELF_PSUS, range(5, 7), State="StandbyOffline", Health="OK")
+    )
     assert (found.outcome, texts(found)) == (Outcome.FAIL, [few])
     found = judged(RackPower.id, SHELF, "power_shelf_healthy", status(SHELF_PSUS, range(5, 7), State="Absent"))
     assert (found.outcome, texts(found)) == (Outcome.FAIL, [few])
     found = judged(RackPower.id, SHELF, "power_shelf_healthy", status(SHELF_PSUS, range(1, 7), State="Disabled"))
-    assert f"shelf1 psu 1: psu not in use - Expected: State Enabled, Health OK Actual: State Disabled, Health None. {ON}" in texts(found)
+    assert (
+        f"shelf1 psu 1: psu not in use - Expected: State Enabled, Health OK Actual: State Disabled, Health None. {ON}"
+        in texts(found)
+    )
 
 
 def test_an_outlet_may_be_switched_off_and_a_circuit_not() -> None:
     base = "/redfish/v1/PowerEquipment/RackPDUs/1/"
-    assert judged(RackPower.id, PDU, "rack_pdu_healthy", status(f"{base}Outlets/", State="StandbyOffline", Health="OK")).outcome is Outcome.PASS
+    assert (
+        judged(
+            RackPower.id, PDU, "rack_pdu_healthy", status(f"{base}Outlets/", State="StandbyOffline", Health="OK")
+        ).outcome
+        is Outcome.PASS
+    )
     found = judged(RackPower.id, PDU, "rack_pdu_healthy", status(f"{base}Branches/", State="Disabled", Health="OK"))
-    assert texts(found) == [f"pdu-a circuit A: circuit not in use - Expected: State Enabled, Health OK Actual: State Disabled, Health OK. {ON}"]
+    assert texts(found) == [
+        (
+            "pdu-a circuit A: circuit not in use - Expected: State Enabled, Health OK "
+            f"Actual: State Disabled, Health OK. {ON}"
+        )
+    ]

@@ -29,7 +29,8 @@ ENVIRONMENT = f"{CHASSIS}/EnvironmentMetrics"
 BELOW = (
     "node01 DGX: power limit below the platform's highest draw - "
     "Expected: none, or at least 10200 W (NVIDIA DGX H100 user guide: 10.2 kW maximum) Actual: 3000 W. "
-    "Remove or raise the limit in the BMC (PowerLimitWatts or its power capping page), or give the gate's input cap_w if the site wants it."
+    "Remove or raise the limit in the BMC (PowerLimitWatts or its power capping page), or give the gate's input "
+    "cap_w if the site wants it."
 )
 
 
@@ -37,7 +38,12 @@ def _board(there: World, **links: object) -> None:
     """Beside the server's chassis stands that of its GPU board, with a limit of its own; ``links``: those of the server's chassis."""
     board = "/redfish/v1/Chassis/HGX_Chassis_0"
     system = {"ComputerSystems": [{"@odata.id": "/redfish/v1/Systems/HGX_Baseboard_0"}]}
-    there[board] = {"@odata.id": board, "ChassisType": "Zone", "Links": system, "EnvironmentMetrics": {"@odata.id": f"{board}/EnvironmentMetrics"}}
+    there[board] = {
+        "@odata.id": board,
+        "ChassisType": "Zone",
+        "Links": system,
+        "EnvironmentMetrics": {"@odata.id": f"{board}/EnvironmentMetrics"},
+    }
     limit = {"SetPoint": 5600, "DefaultSetPoint": 5600, "AllowableMax": 5600, "ControlMode": "Automatic"}
     there[f"{board}/EnvironmentMetrics"] = {"@odata.id": f"{board}/EnvironmentMetrics", "PowerLimitWatts": limit}
     there["/redfish/v1/Chassis"]["Members"].append({"@odata.id": board})
@@ -54,7 +60,9 @@ def _board(there: World, **links: object) -> None:
     ],
 )
 @pytest.mark.parametrize("board", [False, True])
-def test_a_limit_of_the_whole_server_is_held_against_the_platform_whatever_the_bmc_calls_its_default(limit: dict[str, int], *, board: bool) -> None:
+def test_a_limit_of_the_whole_server_is_held_against_the_platform_whatever_the_bmc_calls_its_default(
+    limit: dict[str, int], *, board: bool
+) -> None:
     def low(there: World) -> None:
         there[ENVIRONMENT]["PowerLimitWatts"] = {"SetPoint": 3000, "ControlMode": "Automatic", **limit}
         if board:
@@ -67,7 +75,10 @@ def test_a_limit_of_the_whole_server_is_held_against_the_platform_whatever_the_b
 def test_the_limit_of_a_gpu_board_is_not_held_against_what_the_server_draws() -> None:
     found = changed(PowerLimit, _board)
     assert (found.outcome, texts(found)) == (Outcome.PASS, [])
-    assert [(item.target, item.value) for item in found.metrics] == [("node01/DGX", 10200), ("node01/HGX_Chassis_0", 5600)]
+    assert [(item.target, item.value) for item in found.metrics] == [
+        ("node01/DGX", 10200),
+        ("node01/HGX_Chassis_0", 5600),
+    ]
 
 
 def test_a_chassis_within_another_is_a_part_of_the_server() -> None:
@@ -88,23 +99,41 @@ def test_a_limit_below_the_wanted_cap_is_a_fail_even_where_the_older_resource_sh
     there = world(healthy())
     there[ENVIRONMENT]["PowerLimitWatts"] = {"SetPoint": 3000, "AllowableMax": 3000}
     there[CHASSIS]["Power"] = {"@odata.id": f"{CHASSIS}/Power"}
-    there[f"{CHASSIS}/Power"] = {"@odata.id": f"{CHASSIS}/Power", "PowerControl": [{"PowerConsumedWatts": 900, "PowerLimit": {"LimitInWatts": 9000}}]}
+    there[f"{CHASSIS}/Power"] = {
+        "@odata.id": f"{CHASSIS}/Power",
+        "PowerControl": [{"PowerConsumedWatts": 900, "PowerLimit": {"LimitInWatts": 9000}}],
+    }
     found = verdict(PowerLimit({"cap_w": 9000}), there)
-    assert texts(found) == ["node01 DGX: power limit - Expected: 9000 W, as the site wants Actual: 3000 W. Set the limit in the BMC, or correct cap_w."]
+    assert texts(found) == [
+        (
+            "node01 DGX: power limit - Expected: 9000 W, as the site wants Actual: 3000 W. "
+            "Set the limit in the BMC, or correct cap_w."
+        )
+    ]
 
 
 def test_a_control_that_meters_nothing_limits_nothing() -> None:
     """As a DGX H100's shows 500 W beside 0 W consumed."""
     found = changed(PowerLimit, _older_limit(PowerLimit={"LimitInWatts": 500}, PowerConsumedWatts=0), older=True)
     assert found.outcome is Outcome.PASS
-    assert found.note == "node01 power control 0 shows a limit of 500 W and meters no power: it cannot limit, and is recorded only"
+    assert (
+        found.note
+        == "node01 power control 0 shows a limit of 500 W and meters no power: it cannot limit, and is recorded only"
+    )
 
 
 def test_a_bmc_that_shows_no_power_control_limits_nothing_but_one_that_shows_no_chassis_is_an_error() -> None:
     found = changed(PowerLimit, lambda there: there[CHASSIS].pop("EnvironmentMetrics"))
     assert (found.outcome, found.note) == (Outcome.PASS, "the BMC shows no power control: it limits nothing")
-    found = changed(PowerLimit, lambda there: there["/redfish/v1/Chassis"].update({"Members": [], "Members@odata.count": 0}))
-    assert texts(found) == ["node01 BMC: no chassis reported - Expected: at least one Actual: none. Update or restart the BMC, then run the gate again."]
+    found = changed(
+        PowerLimit, lambda there: there["/redfish/v1/Chassis"].update({"Members": [], "Members@odata.count": 0})
+    )
+    assert texts(found) == [
+        (
+            "node01 BMC: no chassis reported - Expected: at least one Actual: none. "
+            "Update or restart the BMC, then run the gate again."
+        )
+    ]
 
 
 @pytest.mark.parametrize(("shown", "outcome"), [(9000, Outcome.PASS), (None, Outcome.FAIL), (8000, Outcome.FAIL)])
@@ -117,12 +146,18 @@ def test_a_cap_that_the_site_wants_must_be_that_one(shown: int | None, outcome: 
 @pytest.mark.parametrize(("shown", "outcome"), [(9000, Outcome.PASS), (8000, Outcome.FAIL)])
 def test_a_cap_that_the_site_wants_may_stand_in_the_newer_schema(shown: int, outcome: Outcome) -> None:
     there = world(healthy())
-    there[f"{CHASSIS}/EnvironmentMetrics"]["PowerLimitWatts"] = {"SetPoint": shown, "DefaultSetPoint": 10200, "ControlMode": "Automatic"}
+    there[f"{CHASSIS}/EnvironmentMetrics"]["PowerLimitWatts"] = {
+        "SetPoint": shown,
+        "DefaultSetPoint": 10200,
+        "ControlMode": "Automatic",
+    }
     assert verdict(PowerLimit({"cap_w": 9000}), there).outcome is outcome
 
 
 def test_a_cap_that_nobody_can_see_is_an_error() -> None:
     found = verdict(PowerLimit({"cap_w": 9000}), world(healthy()))
     step = "Update the BMC's firmware, or take cap_w out of the gate set: nobody can see that the limit holds."
-    assert texts(found) == [f"node01 BMC: power limit not reported - Expected: 9000 W, as the site wants Actual: 10200 W. {step}"]
+    assert texts(found) == [
+        f"node01 BMC: power limit not reported - Expected: 9000 W, as the site wants Actual: 10200 W. {step}"
+    ]
     assert found.outcome is Outcome.ERROR

@@ -22,7 +22,10 @@ from tests.gates.support import Said, outputs, rack
 from tests.gates.test_bmc_rack import PDU, SHELF
 
 SANITY = sorted(gate_id for gate_id in all_gates() if gate_id.startswith("bmc/") and "/sanity/" in gate_id)
-STEP = "Give bmc.address of the server's own BMC, or correct platform of node01 in the site file; a server model without a profile needs one of its own."
+STEP = (
+    "Give bmc.address of the server's own BMC, or correct platform of node01 in the site file; "
+    "a server model without a profile needs one of its own."
+)
 BOARD, DPU = "/redfish/v1/Systems/HGX_Baseboard_0", "/redfish/v1/Systems/DPU1"
 CARD = "/redfish/v1/Chassis/Card1"
 
@@ -37,10 +40,19 @@ def link(address: str) -> dict[str, str]:
 
 def bluefield(**system: Any) -> World:
     """A BlueField's own BMC, in the shape of a BF3's (NVIDIA/bare-metal-manager-core 7778162, bmc-mock, nvidia_dpu.tar.gz): all of it healthy."""
-    text = json.dumps(world(healthy())).replace(SYSTEM, "/redfish/v1/Systems/Bluefield").replace(CHASSIS, CARD).replace(MANAGER, f"{MANAGER}_BF")
+    text = (
+        json.dumps(world(healthy()))
+        .replace(SYSTEM, "/redfish/v1/Systems/Bluefield")
+        .replace(CHASSIS, CARD)
+        .replace(MANAGER, f"{MANAGER}_BF")
+    )
     there: World = json.loads(text)
     there["/redfish/v1/Systems/Bluefield"] |= {"Id": "Bluefield", "SystemType": "Physical", **system}
-    there[CARD] |= {"Id": "Card1", "ChassisType": "Card", "Links": {"ComputerSystems": [link("/redfish/v1/Systems/Bluefield")]}}
+    there[CARD] |= {
+        "Id": "Card1",
+        "ChassisType": "Card",
+        "Links": {"ComputerSystems": [link("/redfish/v1/Systems/Bluefield")]},
+    }
     return there
 
 
@@ -54,12 +66,19 @@ def beside(there: World, address: str, **fields: Any) -> World:
     """Return it with a further system, healthy as the first one."""
     there["/redfish/v1/Systems"]["Members"].append(link(address))
     there["/redfish/v1/Systems"]["Members@odata.count"] += 1
-    there[address] = {"@odata.id": address, "@odata.type": "#ComputerSystem.v1_20_0.ComputerSystem", "Id": address.rsplit("/", 1)[-1], **fields}
+    there[address] = {
+        "@odata.id": address,
+        "@odata.type": "#ComputerSystem.v1_20_0.ComputerSystem",
+        "Id": address.rsplit("/", 1)[-1],
+        **fields,
+    }
     return there
 
 
 def without_host(there: World) -> World:
-    there["/redfish/v1/Systems"].update({"Members": there["/redfish/v1/Systems"]["Members"][1:], "Members@odata.count": 1})
+    there["/redfish/v1/Systems"].update(
+        {"Members": there["/redfish/v1/Systems"]["Members"][1:], "Members@odata.count": 1}
+    )
     del there[SYSTEM]
     return there
 
@@ -70,14 +89,18 @@ def test_the_bmc_of_a_card_is_no_servers(gate_id: str, model: str | None) -> Non
     found = verdict(gate(gate_id), bluefield(Model=model))
     assert found.outcome is Outcome.ERROR
     cards = ", chassis Card1" if "Chassis/*" in gate(gate_id).plan(rack(), ["node01"])[0].commands[0].argv else ""
-    assert texts(found) == [f"node01 BMC: another machine answers - Expected: a DGXH100 (dgx_h100) Actual: system Bluefield{cards}. {STEP}"]
+    assert texts(found) == [
+        f"node01 BMC: another machine answers - Expected: a DGXH100 (dgx_h100) Actual: system Bluefield{cards}. {STEP}"
+    ]
 
 
 @pytest.mark.parametrize("gate_id", SANITY)
 def test_the_bmc_of_another_model_is_not_this_servers(gate_id: str) -> None:
     found = verdict(gate(gate_id), of_server(Model="PowerEdge R750"))
     assert found.outcome is Outcome.ERROR
-    assert texts(found) == [f"node01 BMC: another machine answers - Expected: a DGXH100 (dgx_h100) Actual: PowerEdge R750. {STEP}"]
+    assert texts(found) == [
+        f"node01 BMC: another machine answers - Expected: a DGXH100 (dgx_h100) Actual: PowerEdge R750. {STEP}"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -134,9 +157,14 @@ def of_earlier_version(there: World, change: Callable[[dict[str, Any]], object] 
 
 def test_an_answer_of_an_earlier_version_is_judged_by_the_names_in_it() -> None:
     good = of_earlier_version(world(healthy()))
-    assert (good.outcome, good.note) == (Outcome.PASS, "of which model the server is was not asked; no pass before: every entry of the logs was judged")
+    assert (good.outcome, good.note) == (
+        Outcome.PASS,
+        "of which model the server is was not asked; no pass before: every entry of the logs was judged",
+    )
     bad = of_earlier_version(bluefield())
-    assert texts(bad) == [f"node01 BMC: another machine answers - Expected: a DGXH100 (dgx_h100) Actual: system Bluefield. {STEP}"]
+    assert texts(bad) == [
+        f"node01 BMC: another machine answers - Expected: a DGXH100 (dgx_h100) Actual: system Bluefield. {STEP}"
+    ]
 
 
 def test_an_answer_without_the_systems_that_a_gate_judges_is_not_whole() -> None:
@@ -164,6 +192,10 @@ def test_a_model_is_compared_with_the_nodes_own_profile() -> None:
 def test_a_servers_bmc_is_no_power_shelf_and_no_pdu(device: Any, there: World, actual: str) -> None:  # noqa: ANN401 - a device of the site
     known = dataclasses.replace(rack(), devices=(device,))
     run = RackPower().plan(known, ["node01"])[0]
-    found = RackPower().evaluate(known, run, outputs(run, {command.key: Said(gathered(there, command.argv[1:])) for command in run.commands}))
-    said = f"{device.name}: no power equipment - Expected: a PDU or power shelf in its Redfish service Actual: {actual}. "
+    found = RackPower().evaluate(
+        known, run, outputs(run, {command.key: Said(gathered(there, command.argv[1:])) for command in run.commands})
+    )
+    said = (
+        f"{device.name}: no power equipment - Expected: a PDU or power shelf in its Redfish service Actual: {actual}. "
+    )
     assert (found.outcome, texts(found)) == (Outcome.ERROR, [f"{said}Correct the device's kind or bmc in the site."])

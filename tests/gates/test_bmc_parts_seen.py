@@ -70,13 +70,31 @@ def test_a_gpu_that_idles_at_a_lower_speed_is_the_same() -> None:
             lambda found: found["disks"]["S1"].update(sectors="3750738264"),
             ("disk S1", "part-changed-with-cycle", "7501476528 sectors", "3750738264 sectors"),
         ),
-        (lambda found: found["disks"]["S1"].update(sectors=None), ("disk S1", "part-changed-with-cycle", "7501476528 sectors", "size not told")),
-        (lambda found: found["disks"].pop("S1"), ("disk S1", "part-gone-after-cycle", "7501476528 sectors", "not there")),
-        (lambda found: found["pci"][NIC].update(speed="16.0 GT/s PCIe"), (f"pci {NIC}", "part-speed-changed-with-cycle", FAST, "16.0 GT/s PCIe")),
-        (lambda found: found["pci"][NVME].update(speed="8.0 GT/s PCIe"), (f"pci {NVME}", "part-speed-changed-with-cycle", "16.0 GT/s PCIe", "8.0 GT/s PCIe")),
-        (lambda found: found["pci"][NIC].update(speed=None), (f"pci {NIC}", "part-speed-changed-with-cycle", FAST, "none told")),
+        (
+            lambda found: found["disks"]["S1"].update(sectors=None),
+            ("disk S1", "part-changed-with-cycle", "7501476528 sectors", "size not told"),
+        ),
+        (
+            lambda found: found["disks"].pop("S1"),
+            ("disk S1", "part-gone-after-cycle", "7501476528 sectors", "not there"),
+        ),
+        (
+            lambda found: found["pci"][NIC].update(speed="16.0 GT/s PCIe"),
+            (f"pci {NIC}", "part-speed-changed-with-cycle", FAST, "16.0 GT/s PCIe"),
+        ),
+        (
+            lambda found: found["pci"][NVME].update(speed="8.0 GT/s PCIe"),
+            (f"pci {NVME}", "part-speed-changed-with-cycle", "16.0 GT/s PCIe", "8.0 GT/s PCIe"),
+        ),
+        (
+            lambda found: found["pci"][NIC].update(speed=None),
+            (f"pci {NIC}", "part-speed-changed-with-cycle", FAST, "none told"),
+        ),
         (lambda found: found["pci"][GPU].update(width=8), (f"pci {GPU}", "part-width-changed-with-cycle", "x16", "x8")),
-        (lambda found: found["pci"][GPU].update(width=None), (f"pci {GPU}", "part-width-changed-with-cycle", "x16", "none told")),
+        (
+            lambda found: found["pci"][GPU].update(width=None),
+            (f"pci {GPU}", "part-width-changed-with-cycle", "x16", "none told"),
+        ),
         (lambda found: found["pci"].pop(NIC), (f"pci {NIC}", "part-gone-after-cycle", "0x15b3:0x1021", "not there")),
     ],
 )

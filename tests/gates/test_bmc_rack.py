@@ -24,7 +24,10 @@ CDU = Device.model_validate({"name": "cdu1", "kind": "cdu", "rack": "rack", "bmc
 MUTE = Device.model_validate({"name": "pdu-b", "kind": "pdu", "rack": "rack"})
 POWER = "Look at the supply, breaker or outlet that it names; move load or repair before further nodes are powered up."
 FACILITY = "Tell who runs the facility; do not power up further nodes of this rack before."
-LEAK = "Cut the power of this node and close its coolant supply, look for the leak before anything is switched on again; tell who runs the facility."
+LEAK = (
+    "Cut the power of this node and close its coolant supply, look for the leak before anything is switched on "
+    "again; tell who runs the facility."
+)
 Change = Callable[[World], Any]
 
 
@@ -38,7 +41,9 @@ def judged(gate_id: str, device: Device, fixture: str, change: Change = lambda t
     facts, found = known(device), gate(gate_id)
     run = found.plan(facts, list(facts.nodes))[0]
     assert [(command.node, command.via) for command in run.commands] == [(device.name, "bmc")]
-    return found.evaluate(facts, run, outputs(run, {command.key: Said(gathered(there, command.argv[1:])) for command in run.commands}))
+    return found.evaluate(
+        facts, run, outputs(run, {command.key: Said(gathered(there, command.argv[1:])) for command in run.commands})
+    )
 
 
 def _only_links(there: World) -> None:
@@ -78,35 +83,56 @@ def test_healthy_devices_pass(gate_id: str, device: Device, fixture: str, measur
             PDU,
             "rack_pdu_healthy",
             lambda there: there["/redfish/v1/Chassis/1/Sensors/CurrentMains1"].update(Reading=46.2),
-            f"pdu-a sensor CurrentMains1: out of its thresholds - Expected: below 45 A (caution threshold of the device) Actual: 46.2 A. {POWER}",
+            (
+                "pdu-a sensor CurrentMains1: out of its thresholds - Expected: below 45 A (caution threshold of the "
+                f"device) Actual: 46.2 A. {POWER}"
+            ),
         ),
         (
             RackPower.id,
             SHELF,
             "power_shelf_healthy",
-            lambda there: there["/redfish/v1/PowerEquipment/PowerShelves/1/PowerSupplies/2"].update(Status={"State": "Enabled", "Health": "Critical"}),
-            f"shelf1 psu 2: psu not working - Expected: State Enabled, Health OK Actual: State Enabled, Health Critical. {POWER}",
+            lambda there: there["/redfish/v1/PowerEquipment/PowerShelves/1/PowerSupplies/2"].update(
+                Status={"State": "Enabled", "Health": "Critical"}
+            ),
+            (
+                "shelf1 psu 2: psu not working - Expected: State Enabled, Health OK "
+                f"Actual: State Enabled, Health Critical. {POWER}"
+            ),
         ),
         (
             RackCooling.id,
             CDU,
             "cdu_healthy",
-            lambda there: there["/redfish/v1/ThermalEquipment/CDUs/1/Pumps/2"].update(Status={"State": "Enabled", "Health": "Critical"}),
-            f"cdu1 pump 2: pump not working - Expected: State Enabled, Health OK Actual: State Enabled, Health Critical. {FACILITY}",
+            lambda there: there["/redfish/v1/ThermalEquipment/CDUs/1/Pumps/2"].update(
+                Status={"State": "Enabled", "Health": "Critical"}
+            ),
+            (
+                "cdu1 pump 2: pump not working - Expected: State Enabled, Health OK "
+                f"Actual: State Enabled, Health Critical. {FACILITY}"
+            ),
         ),
         (
             RackCooling.id,
             CDU,
             "cdu_healthy",
-            lambda there: there["/redfish/v1/ThermalEquipment/CDUs/1/LeakDetection/LeakDetectors/Moisture"].update(DetectorState="Critical"),
-            f"cdu1 leak detector Moisture: leak detected - Expected: DetectorState OK Actual: Critical (Moisture). {LEAK}",
+            lambda there: there["/redfish/v1/ThermalEquipment/CDUs/1/LeakDetection/LeakDetectors/Moisture"].update(
+                DetectorState="Critical"
+            ),
+            (
+                "cdu1 leak detector Moisture: leak detected - Expected: DetectorState OK Actual: Critical (Moisture). "
+                f"{LEAK}"
+            ),
         ),
         (
             RackCooling.id,
             CDU,
             "cdu_healthy",
             lambda there: there["/redfish/v1/Chassis/1/Sensors/SecondaryFlow"].update(Reading=61),
-            f"cdu1 sensor SecondaryFlow: out of its thresholds - Expected: above 80 L/min (caution threshold of the device) Actual: 61 L/min. {FACILITY}",
+            (
+                "cdu1 sensor SecondaryFlow: out of its thresholds - Expected: above 80 L/min (caution threshold of the "
+                f"device) Actual: 61 L/min. {FACILITY}"
+            ),
         ),
     ],
 )
@@ -123,25 +149,41 @@ def test_a_bad_device_is_named(gate_id: str, device: Device, fixture: str, chang
             PDU,
             "cdu_healthy",
             _only_links,
-            "pdu-a: no power equipment - Expected: a PDU or power shelf in its Redfish service Actual: none. Correct the device's kind or bmc in the site.",
+            (
+                "pdu-a: no power equipment - Expected: a PDU or power shelf in its Redfish service Actual: none. "
+                "Correct the device's kind or bmc in the site."
+            ),
         ),
         (
             RackCooling.id,
             CDU,
             "cdu_healthy",
             lambda there: there["/redfish/v1/Chassis/1/Sensors/SecondaryFlow"].update(Reading=None),
-            "cdu1 sensor SecondaryFlow: not read - Expected: a reading Actual: none. Restart the device's controller; check the sensor's cable.",
+            (
+                "cdu1 sensor SecondaryFlow: not read - Expected: a reading Actual: none. "
+                "Restart the device's controller; check the sensor's cable."
+            ),
         ),
     ],
 )
-def test_what_nobody_can_say_is_an_error(gate_id: str, device: Device, fixture: str, change: Change, message: str) -> None:
+def test_what_nobody_can_say_is_an_error(
+    gate_id: str, device: Device, fixture: str, change: Change, message: str
+) -> None:
     found = judged(gate_id, device, fixture, change)
     assert (found.outcome, texts(found)) == (Outcome.ERROR, [message])
 
 
-CANNOT = "Set it up in the device or update its firmware; if it cannot, watch it by other means and declare the gate's skip with that reason."
-NO_FLOW = f"cdu1: coolant flow not watched - Expected: a sensor of liquid flow with a lower threshold Actual: none. {CANNOT}"
-NO_HEAT = f"cdu1: coolant temperature not watched - Expected: a sensor of temperature with an upper threshold Actual: none. {CANNOT}"
+CANNOT = (
+    "Set it up in the device or update its firmware; if it cannot, watch it by other means and declare the gate's "
+    "skip with that reason."
+)
+NO_FLOW = (
+    f"cdu1: coolant flow not watched - Expected: a sensor of liquid flow with a lower threshold Actual: none. {CANNOT}"
+)
+NO_HEAT = (
+    "cdu1: coolant temperature not watched - Expected: a sensor of temperature with an upper threshold "
+    f"Actual: none. {CANNOT}"
+)
 CHASSIS, UNIT = "/redfish/v1/Chassis/1", "/redfish/v1/ThermalEquipment/CDUs/1"
 
 
@@ -160,13 +202,28 @@ def _no_thresholds(there: World) -> None:
         pytest.param(_without((CHASSIS, "Sensors")), [NO_FLOW, NO_HEAT], id="no sensors"),
         pytest.param(_no_thresholds, [NO_FLOW, NO_HEAT], id="no thresholds"),
         pytest.param(
-            lambda there: there[f"{CHASSIS}/Sensors/SecondaryFlow"].update(Thresholds={"UpperCritical": {"Reading": 300}}), [NO_FLOW], id="no least flow"
+            lambda there: there[f"{CHASSIS}/Sensors/SecondaryFlow"].update(
+                Thresholds={"UpperCritical": {"Reading": 300}}
+            ),
+            [NO_FLOW],
+            id="no least flow",
         ),
-        pytest.param(_without((UNIT, "LeakDetection")), [f"cdu1: no leak detector - Expected: at least one Actual: none. {CANNOT}"], id="no leak detection"),
-        pytest.param(_without((UNIT, "Pumps")), [f"cdu1: no pump - Expected: at least one Actual: none. {CANNOT}"], id="no pump"),
+        pytest.param(
+            _without((UNIT, "LeakDetection")),
+            [f"cdu1: no leak detector - Expected: at least one Actual: none. {CANNOT}"],
+            id="no leak detection",
+        ),
+        pytest.param(
+            _without((UNIT, "Pumps")), [f"cdu1: no pump - Expected: at least one Actual: none. {CANNOT}"], id="no pump"
+        ),
         pytest.param(
             lambda there: there[f"{CHASSIS}/Sensors/SecondarySupplyTemp"].update(Status={"State": "Disabled"}),
-            ["cdu1 sensor SecondarySupplyTemp: not read - Expected: a reading Actual: none. Restart the device's controller; check the sensor's cable."],
+            [
+                (
+                    "cdu1 sensor SecondarySupplyTemp: not read - Expected: a reading Actual: none. "
+                    "Restart the device's controller; check the sensor's cable."
+                )
+            ],
             id="sensor off",
         ),
     ],
@@ -179,7 +236,12 @@ def test_a_cdu_that_nobody_watches_is_an_error(change: Change, messages: list[st
 @pytest.mark.parametrize("bounded", [True, False])
 def test_a_sensor_that_says_of_itself_that_it_is_bad_is_a_fail(*, bounded: bool) -> None:
     def ill(there: World) -> None:
-        sensor = {**there[f"{CHASSIS}/Sensors/SecondaryFlow"], "@odata.id": f"{CHASSIS}/Sensors/Pressure", "Id": "Pressure", "ReadingType": "PressurekPa"}
+        sensor = {
+            **there[f"{CHASSIS}/Sensors/SecondaryFlow"],
+            "@odata.id": f"{CHASSIS}/Sensors/Pressure",
+            "Id": "Pressure",
+            "ReadingType": "PressurekPa",
+        }
         there[f"{CHASSIS}/Sensors/Pressure"] = {**sensor, "Status": {"State": "Enabled", "Health": "Critical"}}
         if not bounded:
             there[f"{CHASSIS}/Sensors/Pressure"]["Thresholds"] = {}
@@ -189,7 +251,12 @@ def test_a_sensor_that_says_of_itself_that_it_is_bad_is_a_fail(*, bounded: bool)
     found = judged(RackCooling.id, CDU, "cdu_healthy", ill)
     assert (found.outcome, texts(found)) == (
         Outcome.FAIL,
-        [f"cdu1 sensor Pressure: sensor health - Expected: Health OK Actual: State Enabled, Health Critical. {FACILITY}"],
+        [
+            (
+                "cdu1 sensor Pressure: sensor health - Expected: Health OK Actual: State Enabled, Health Critical. "
+                f"{FACILITY}"
+            )
+        ],
     )
 
 
@@ -207,6 +274,10 @@ def test_a_rack_without_such_devices_has_nothing_to_judge_and_says_so() -> None:
 def test_a_device_that_does_not_answer_is_an_error_for_its_rack() -> None:
     facts, found = known(PDU, MUTE), RackPower()
     run = found.plan(facts, list(facts.nodes))[0]
-    said = found.evaluate(facts, run, outputs(run, {"redfish-pdu-a": Said(exit_code=None, failure="pdu-a BMC 192.0.2.201:443: unreachable")}))
+    said = found.evaluate(
+        facts,
+        run,
+        outputs(run, {"redfish-pdu-a": Said(exit_code=None, failure="pdu-a BMC 192.0.2.201:443: unreachable")}),
+    )
     assert said.outcome is Outcome.ERROR
     assert said.note == "not asked, since the site gives them no bmc: pdu-b"

@@ -22,12 +22,17 @@ def entries(*ids: str) -> list[GateSetEntry]:
 def test_a_bad_supply_is_that_nodes_alone(tmp_path: Path, bmcs_of_the_stage: FakeBmcs) -> None:
     bmcs_of_the_stage.states["node02"] = broken("psu-failed")
     results = stage_of(tmp_path, PRINTS, NODES, site_with(2)).run(NODES, [], entries(SUPPLIES), whole=False)
-    assert {node: result.outcome for node, result in results.items()} == {"node01": Outcome.PASS, "node02": Outcome.FAIL}
+    assert {node: result.outcome for node, result in results.items()} == {
+        "node01": Outcome.PASS,
+        "node02": Outcome.FAIL,
+    }
     assert results["node02"].message.startswith("node02 psu PSU2: power supply not working")
     assert sorted(bmcs_of_the_stage.asked) == [("node01", "GET"), ("node02", "GET")]
 
 
-def test_a_log_that_somebody_cleared_is_found_against_the_pass_before(tmp_path: Path, bmcs_of_the_stage: FakeBmcs) -> None:
+def test_a_log_that_somebody_cleared_is_found_against_the_pass_before(
+    tmp_path: Path, bmcs_of_the_stage: FakeBmcs
+) -> None:
     site = site_with(2)
     first = stage_of(tmp_path, PRINTS, NODES, site).run(NODES, [], entries(EVENTS), whole=False)
     assert {result.outcome for result in first.values()} == {Outcome.PASS}

@@ -39,8 +39,14 @@ def texts(found: Verdict) -> list[str]:
 def test_six_good_supplies_pass_in_both_schemas(*, older: bool) -> None:
     found = changed(lambda there: there, older=older)
     assert (found.outcome, texts(found), len(found.measured)) == (Outcome.PASS, [], 6)
-    carried = [] if older else [("power_supplies_capacity", 10200)]  # the older schema of the simulated BMC tells no capacity
-    assert [(item.metric, item.bound) for item in found.criteria] == [("power_supplies", 6), ("power_supplies_good", 4), *carried]
+    carried = (
+        [] if older else [("power_supplies_capacity", 10200)]
+    )  # the older schema of the simulated BMC tells no capacity
+    assert [(item.metric, item.bound) for item in found.criteria] == [
+        ("power_supplies", 6),
+        ("power_supplies_good", 4),
+        *carried,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -48,24 +54,38 @@ def test_six_good_supplies_pass_in_both_schemas(*, older: bool) -> None:
     [
         (
             "psu-failed",
-            [f"node01 psu PSU2: power supply not working - Expected: State Enabled, Health OK Actual: State UnavailableOffline, Health Critical. {REPLACE}"],
+            [
+                (
+                    "node01 psu PSU2: power supply not working - Expected: State Enabled, Health OK "
+                    f"Actual: State UnavailableOffline, Health Critical. {REPLACE}"
+                )
+            ],
         ),
         (
             "psu-input-lost",
             [
                 f"node01 psu PSU2: power supply input lost - Expected: Normal input Actual: LossOfInput. {FEED}",
-                f"node01 psu PSU2: power supply not working - Expected: State Enabled, Health OK Actual: State UnavailableOffline, Health Critical. {FEED}",
+                (
+                    "node01 psu PSU2: power supply not working - Expected: State Enabled, Health OK "
+                    f"Actual: State UnavailableOffline, Health Critical. {FEED}"
+                ),
             ],
         ),
         (
             "psu-missing",
-            ["node01: power supplies - Expected: 6 Actual: 5. Reseat or replace the supply that is missing; the evidence lists those that are there."],
+            [
+                (
+                    "node01: power supplies - Expected: 6 Actual: 5. Reseat or replace the supply that is missing; "
+                    "the evidence lists those that are there."
+                )
+            ],
         ),
         (
             "psu-redundancy-lost",
             [
                 (
-                    "node01 power redundancy group 0: redundancy not working - Expected: State Enabled, Health OK Actual: State Enabled, Health Warning. "
+                    "node01 power redundancy group 0: redundancy not working - Expected: State Enabled, Health OK "
+                    "Actual: State Enabled, Health Warning. "
                     "Repair the supply or feed that is named beside this; the loss of one more may stop the server."
                 )
             ],
@@ -79,7 +99,9 @@ def test_a_bad_supply_is_named(fault: str, messages: list[str]) -> None:
 
 def test_an_open_input_that_reads_a_few_volts_is_no_input() -> None:
     found = changed(lambda there: there[f"{CHASSIS}/Power"]["PowerSupplies"][2].update(LineInputVoltage=4), older=True)
-    assert texts(found) == [f"node01 psu Power Supply #2: power supply input lost - Expected: Normal input Actual: 4 V. {FEED}"]
+    assert texts(found) == [
+        f"node01 psu Power Supply #2: power supply input lost - Expected: Normal input Actual: 4 V. {FEED}"
+    ]
 
 
 def test_volts_that_are_none_count_more_than_a_word_that_says_normal() -> None:
@@ -99,12 +121,18 @@ def test_too_few_good_supplies_are_said_once_more() -> None:
 
 
 def _group(**group: object) -> Change:
-    return lambda there: there[f"{CHASSIS}/PowerSubsystem"].update(PowerSupplyRedundancy=[{"Status": {"State": "Enabled", "Health": "OK"}, **group}])
+    return lambda there: there[f"{CHASSIS}/PowerSubsystem"].update(
+        PowerSupplyRedundancy=[{"Status": {"State": "Enabled", "Health": "OK"}, **group}]
+    )
 
 
-DGX = "NVIDIA DGX H100/H200 user guide: 6 supplies, 4+2 redundancy; three without power: reduced performance; starts with three"
+DGX = (
+    "NVIDIA DGX H100/H200 user guide: 6 supplies, 4+2 redundancy; three without power: reduced performance; "
+    "starts with three"
+)
 BARE = (
-    f"node01 power redundancy group 0: power supplies not redundant - Expected: spares, since 4 of 6 are enough ({DGX}) Actual: NotRedundant. "
+    "node01 power redundancy group 0: power supplies not redundant - "
+    f"Expected: spares, since 4 of 6 are enough ({DGX}) Actual: NotRedundant. "
     "Set the redundancy in the BMC, and repair the supply or feed that is named beside this."
 )
 
@@ -113,7 +141,9 @@ BARE = (
     "change",
     [
         pytest.param(_group(RedundancyType="NotRedundant"), id="newer"),
-        pytest.param(_group(RedundancyType="NotRedundant", Status={"State": "Disabled", "Health": "OK"}), id="switched off"),
+        pytest.param(
+            _group(RedundancyType="NotRedundant", Status={"State": "Disabled", "Health": "OK"}), id="switched off"
+        ),
         pytest.param(_group(RedundancyType="NotRedundant", Status=None), id="without a status"),
     ],
 )
@@ -135,9 +165,11 @@ def test_a_set_that_is_not_redundant_where_nothing_is_published_is_an_error() ->
         Outcome.ERROR,
         [
             (
-                "node01 power redundancy group 0: power supplies not redundant - Expected: spares, or a profile that says that there are none "
+                "node01 power redundancy group 0: power supplies not redundant - "
+                "Expected: spares, or a profile that says that there are none "
                 "Actual: NotRedundant. "
-                "Set the redundancy in the BMC, or give the platform profile sys_521ge_l40s its psus with min_count and the source."
+                "Set the redundancy in the BMC, or give the platform profile sys_521ge_l40s its psus with min_count "
+                "and the source."
             )
         ],
     )
@@ -149,7 +181,10 @@ def _planned(platform: str, **psus: object) -> GateFacts:
     node = known.nodes["node01"]
     assert node.platform.psus is not None
     changed_psus = node.platform.psus.model_copy(update=psus)
-    return dataclasses.replace(known, nodes={"node01": dataclasses.replace(node, platform=node.platform.model_copy(update={"psus": changed_psus}))})
+    return dataclasses.replace(
+        known,
+        nodes={"node01": dataclasses.replace(node, platform=node.platform.model_copy(update={"psus": changed_psus}))},
+    )
 
 
 def test_a_server_that_needs_all_of_its_supplies_has_no_spares_and_is_right() -> None:
@@ -160,7 +195,10 @@ def test_a_server_that_needs_all_of_its_supplies_has_no_spares_and_is_right() ->
 
 
 def _capacity(watts: object) -> Change:
-    return lambda there: [there[f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU{index}"].update(PowerCapacityWatts=watts) for index in range(6)]
+    return lambda there: [
+        there[f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU{index}"].update(PowerCapacityWatts=watts)
+        for index in range(6)
+    ]
 
 
 def test_supplies_that_are_too_small_are_a_fail() -> None:
@@ -169,12 +207,16 @@ def test_supplies_that_are_too_small_are_a_fail() -> None:
         Outcome.FAIL,
         [
             (
-                "node01: power supplies too small - Expected: at least 10200 W from 4 of them (NVIDIA DGX H100 user guide: 10.2 kW maximum) Actual: 4000 W. "
+                "node01: power supplies too small - Expected: at least 10200 W from 4 of them (NVIDIA DGX H100 user "
+                "guide: 10.2 kW maximum) Actual: 4000 W. "
                 "Fit the supplies that the vendor lists for this server."
             )
         ],
     )
-    assert found.criteria[-1].source == f"derived: highest draw (NVIDIA DGX H100 user guide: 10.2 kW maximum), carried by 4 supplies ({DGX})"
+    assert (
+        found.criteria[-1].source
+        == f"derived: highest draw (NVIDIA DGX H100 user guide: 10.2 kW maximum), carried by 4 supplies ({DGX})"
+    )
 
 
 @pytest.mark.parametrize("watts", [None, 0, 2600])
@@ -199,12 +241,20 @@ def test_a_supply_without_a_status_is_judged_by_its_power_sensor() -> None:
             del there[f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU{index}"]["Status"]
             at = f"{CHASSIS}/Sensors/PWR_PSU{index}"
             reading = watts if index == 2 else 410
-            there[at] = {"@odata.id": at, "Id": f"PWR_PSU{index}", "ReadingType": "Power", "Reading": reading, "Status": {"State": "Enabled", "Health": "OK"}}
+            there[at] = {
+                "@odata.id": at,
+                "Id": f"PWR_PSU{index}",
+                "ReadingType": "Power",
+                "Reading": reading,
+                "Status": {"State": "Enabled", "Health": "OK"},
+            }
             there[f"{CHASSIS}/Sensors"]["Members"].append({"@odata.id": at})
 
     assert changed(lambda there: bare(there, 398)).outcome is Outcome.PASS
     found = changed(lambda there: bare(there, 0))
-    assert texts(found) == [f"node01 psu PSU2: power supply carries nothing - Expected: power on PWR_PSU2 Actual: 0 W. {FEED}"]
+    assert texts(found) == [
+        f"node01 psu PSU2: power supply carries nothing - Expected: power on PWR_PSU2 Actual: 0 W. {FEED}"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -213,30 +263,39 @@ def test_a_supply_without_a_status_is_judged_by_its_power_sensor() -> None:
         (
             lambda there: there[PSU].update(Status={"State": "Enabled", "Health": "Excellent"}),
             (
-                "node01 psu PSU2: power supply state unknown - Expected: a State and a Health of Redfish Actual: State Enabled, Health Excellent. "
+                "node01 psu PSU2: power supply state unknown - Expected: a State and a Health of Redfish "
+                "Actual: State Enabled, Health Excellent. "
                 "Update the BMC's firmware."
             ),
         ),
         (
             lambda there: there[PSU].update(Status={"State": "Enabled"}),
-            "node01 psu PSU2: power supply health not reported - Expected: Health OK Actual: State Enabled, no Health. Update the BMC's firmware.",
+            (
+                "node01 psu PSU2: power supply health not reported - Expected: Health OK "
+                "Actual: State Enabled, no Health. Update the BMC's firmware."
+            ),
         ),
         (
             lambda there: there[PSU].pop("Status"),
             (
-                "node01 psu PSU2: power supply state not reported - Expected: a Status, or a power sensor that names it Actual: neither. "
+                "node01 psu PSU2: power supply state not reported - Expected: a Status, or a power sensor that "
+                "names it Actual: neither. "
                 "Update the BMC's firmware."
             ),
         ),
         (
             lambda there: there[PSU].update(LineInputStatus="Fine"),
-            "node01 psu PSU2: input state unknown - Expected: one of LossOfInput, Normal, OutOfRange Actual: Fine. Update the BMC's firmware.",
+            (
+                "node01 psu PSU2: input state unknown - Expected: one of LossOfInput, Normal, OutOfRange Actual: Fine. "
+                "Update the BMC's firmware."
+            ),
         ),
         (
             lambda there: there.pop(PSU),
             (
                 f"node01 BMC: power supplies: {PSU} unread - Expected: a document, since the BMC links to it "
-                f"Actual: node01 BMC: Redfish - Expected: success Actual: HTTP 404: {PSU}. Update or restart the BMC, then run the gate again."
+                f"Actual: node01 BMC: Redfish - Expected: success Actual: HTTP 404: {PSU}. "
+                "Update or restart the BMC, then run the gate again."
             ),
         ),
     ],
@@ -251,41 +310,65 @@ def _said(stdout: str, *, code: int | None = 0, failure: str = "", timed_out: bo
     known = rack()
     gate = Supplies()
     run = gate.plan(known, ["node01"])[0]
-    return gate.evaluate(known, run, {"redfish": Output("redfish", "node01", "GET", code, stdout, seconds=120, failure=failure, timed_out=timed_out)})
+    return gate.evaluate(
+        known,
+        run,
+        {
+            "redfish": Output(
+                "redfish", "node01", "GET", code, stdout, seconds=120, failure=failure, timed_out=timed_out
+            )
+        },
+    )
 
 
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        (_said(""), f"node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told Actual: empty output. {RAW}"),
+        (
+            _said(""),
+            (
+                "node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told "
+                f"Actual: empty output. {RAW}"
+            ),
+        ),
         (
             _said('{"format": "rackready/redfish/v1", "doc'),
             (
-                f"node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told Actual: JSON cut off or damaged at line 1 column 36. "
+                "node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told "
+                "Actual: JSON cut off or damaged at line 1 column 36. "
                 f"{RAW}"
             ),
         ),
         (
             _said("{}"),
             (
-                f"node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told Actual: no document of format rackready/redfish/v1. "
+                "node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told "
+                "Actual: no document of format rackready/redfish/v1. "
                 f"{RAW}"
             ),
         ),
         (
             _said(gathered(world(healthy()), ["Chassis/*/PowerSubsystem"]), code=1),
-            f"node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told Actual: a complete document, but exit code 1. {RAW}",
+            (
+                "node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told "
+                f"Actual: a complete document, but exit code 1. {RAW}"
+            ),
         ),
         (
             _said("", code=None, failure="node01 BMC 192.0.2.111:443: unreachable"),
             (
-                "node01 BMC: power supplies not told - Expected: an answer over Redfish Actual: node01 BMC 192.0.2.111:443: unreachable. "
-                "Check that the BMC of node01 answers (bmc.address, its cable, user and password in the site file), then run the gate again."
+                "node01 BMC: power supplies not told - Expected: an answer over Redfish "
+                "Actual: node01 BMC 192.0.2.111:443: unreachable. "
+                "Check that the BMC of node01 answers (bmc.address, its cable, user and password in the site file), "
+                "then run the gate again."
             ),
         ),
         (
             _said("", code=None, timed_out=True),
-            "node01 BMC: power supplies not told - Expected: an answer in time Actual: none after 120 s. Restart the BMC, then run the gate again.",
+            (
+                "node01 BMC: power supplies not told - Expected: an answer in time Actual: none after 120 s. "
+                "Restart the BMC, then run the gate again."
+            ),
         ),
     ],
 )
@@ -298,7 +381,10 @@ def test_a_document_that_lost_a_resource_on_the_way_is_an_error() -> None:
     del cut["documents"][PSU]
     found = _said(json.dumps(sealed(cut)))
     assert texts(found) == [
-        f"node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told Actual: {PSU} was found and is not in the document. {RAW}"
+        (
+            "node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told "
+            f"Actual: {PSU} was found and is not in the document. {RAW}"
+        )
     ]
 
 
@@ -307,7 +393,11 @@ def test_a_tray_that_the_rack_feeds_has_nothing_to_judge() -> None:
     state["bmc"]["psus"] = []
     found = verdict(Supplies(), world(state), facts("gb200_nvl72"))
     assert (found.outcome, texts(found)) == (Outcome.PASS, [])
-    assert found.note == "gb200_nvl72: neither the profile nor the BMC has power supplies, the rack feeds it: nothing to judge on the node"
+    assert (
+        found.note
+        == "gb200_nvl72: neither the profile nor the BMC has power supplies, the rack feeds it: nothing to judge "
+        "on the node"
+    )
 
 
 @pytest.mark.parametrize("platform", ["dgx_h100", "sys_521ge_l40s"])
@@ -316,4 +406,7 @@ def test_a_server_of_its_own_that_shows_no_supplies_is_an_error(platform: str) -
     state["bmc"]["psus"] = []
     found = verdict(Supplies(), world(state), facts(platform))
     assert found.outcome is not Outcome.PASS
-    assert "node01 BMC: power supplies not reported - Expected: at least one Actual: none. Update or restart the BMC, then run the gate again." in texts(found)
+    assert (
+        "node01 BMC: power supplies not reported - Expected: at least one Actual: none. "
+        "Update or restart the BMC, then run the gate again." in texts(found)
+    )

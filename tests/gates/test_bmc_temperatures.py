@@ -44,13 +44,21 @@ def test_a_temperature_that_no_running_server_has_is_an_error(reading: int) -> N
     ]
     assert (found.outcome, texts(found), found.measured) == (
         Outcome.ERROR,
-        [f"node01 {where}: {what} not plausible - {NO_READING} Actual: {reading} degC. {SENSOR}" for where, what in said],
+        [
+            f"node01 {where}: {what} not plausible - {NO_READING} Actual: {reading} degC. {SENSOR}"
+            for where, what in said
+        ],
         [],
     )
 
 
 def test_a_distance_to_a_limit_is_below_zero_while_all_is_well() -> None:
-    margin = {"Name": "CPU1 Thermal Margin", "Id": "MB_SOC_THERMAL_MARGIN_C", "Reading": -30, "Thresholds": {"UpperFatal": {"Reading": 125}}}
+    margin = {
+        "Name": "CPU1 Thermal Margin",
+        "Id": "MB_SOC_THERMAL_MARGIN_C",
+        "Reading": -30,
+        "Thresholds": {"UpperFatal": {"Reading": 125}},
+    }
     found = changed(lambda there: there[f"{CHASSIS}/Sensors/TEMP_CPU1"].update(margin))
     assert (found.outcome, texts(found)) == (Outcome.PASS, [])
 
@@ -62,7 +70,12 @@ def test_a_temperature_sensor_that_calls_itself_bad_is_a_fail(thresholds: dict[s
     part = "Check the node's fans and air or liquid supply first; if they are good, reseat or replace the part."
     assert (found.outcome, texts(found)) == (
         Outcome.FAIL,
-        [f"node01 sensor TEMP_CPU1: sensor health - Expected: Health OK Actual: State Enabled, Health Critical. {part}"],
+        [
+            (
+                "node01 sensor TEMP_CPU1: sensor health - Expected: Health OK Actual: State Enabled, Health Critical. "
+                f"{part}"
+            )
+        ],
     )
 
 
@@ -83,6 +96,7 @@ def test_air_below_its_lower_threshold_is_a_fail() -> None:
     found = changed(_every(Reading=4, Thresholds={"UpperCritical": {"Reading": 45}, "LowerCritical": {"Reading": 5}}))
     cold = [item for item in found.findings if item.code == "temperature-too-low"]
     assert [(item.where, item.expected, item.actual) for item in cold] == [
-        (f"node01 {where}", "above 5 degC (critical threshold of the BMC)", "4 degC") for where in ("inlet TEMP_AMBIENT", "outlet TEMP_MB_OUTLET")
+        (f"node01 {where}", "above 5 degC (critical threshold of the BMC)", "4 degC")
+        for where in ("inlet TEMP_AMBIENT", "outlet TEMP_MB_OUTLET")
     ]
     assert found.outcome is Outcome.FAIL

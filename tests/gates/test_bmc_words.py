@@ -41,10 +41,17 @@ def older() -> World:
 @pytest.mark.parametrize("schema", ["newer", "older"])
 def test_how_supplies_are_redundant(schema: str, word: str) -> None:
     there = world(healthy()) if schema == "newer" else older()
-    group = there[f"{CHASSIS}/PowerSubsystem"]["PowerSupplyRedundancy"][0] if schema == "newer" else there[f"{CHASSIS}/Power"]["Redundancy"][0]
+    group = (
+        there[f"{CHASSIS}/PowerSubsystem"]["PowerSupplyRedundancy"][0]
+        if schema == "newer"
+        else there[f"{CHASSIS}/Power"]["Redundancy"][0]
+    )
     group["RedundancyType" if schema == "newer" else "Mode"] = word
     expected = "one of Failover, N+m, NPlusM, NotRedundant, Sharing, Sparing"
-    said = f"node01 power redundancy group 0: redundancy unknown - Expected: {expected} Actual: {word or 'nothing'}. {UPDATE}"
+    said = (
+        f"node01 power redundancy group 0: redundancy unknown - Expected: {expected} Actual: {word or 'nothing'}. "
+        f"{UPDATE}"
+    )
     assert texts(Supplies.id, there) == (Outcome.ERROR, [said])
 
 
@@ -87,7 +94,8 @@ def test_a_fan_whose_sensor_has_no_address_is_not_judged_without_its_threshold(w
     there = world(broken("fan-slow"))
     there[FAN]["SpeedPercent"]["DataSourceUri"] = word
     said = (
-        f"node01 BMC: fans: {FAN} unread - Expected: a document, since the BMC links to it Actual: DataSourceUri is {str(word)!r}, not an address. "
+        f"node01 BMC: fans: {FAN} unread - Expected: a document, since the BMC links to it "
+        f"Actual: DataSourceUri is {str(word)!r}, not an address. "
         "Update or restart the BMC, then run the gate again."
     )
     assert texts(Fans.id, there) == (Outcome.ERROR, [said])
@@ -114,8 +122,21 @@ def controlled(**fields: Any) -> World:
     there = world(healthy())
     there[CHASSIS] |= {"Controls": {"@odata.id": f"{CHASSIS}/Controls"}}
     there[f"{CHASSIS}/Controls"] = {"@odata.id": f"{CHASSIS}/Controls", "Members": [{"@odata.id": CONTROL}]}
-    limit = {"ControlType": "Power", "PhysicalContext": "Chassis", "SetPoint": 5000, "SetPointUnits": "W", "AllowableMax": 5000}
-    there[CONTROL] = {"@odata.id": CONTROL, "@odata.type": "#Control.v1_5_1.Control", "Id": "PowerLimit", "Name": "PowerLimit", **limit, **fields}
+    limit = {
+        "ControlType": "Power",
+        "PhysicalContext": "Chassis",
+        "SetPoint": 5000,
+        "SetPointUnits": "W",
+        "AllowableMax": 5000,
+    }
+    there[CONTROL] = {
+        "@odata.id": CONTROL,
+        "@odata.type": "#Control.v1_5_1.Control",
+        "Id": "PowerLimit",
+        "Name": "PowerLimit",
+        **limit,
+        **fields,
+    }
     return there
 
 
@@ -123,7 +144,10 @@ def controlled(**fields: Any) -> World:
 @pytest.mark.parametrize("key", ["ControlType", "SetPointUnits", "PhysicalContext"])
 def test_what_a_control_limits(key: str, word: str) -> None:
     assert texts(PowerLimit.id, controlled())[0] is Outcome.FAIL
-    said = f"node01 DGX PowerLimit: what the control limits is unknown - Expected: a {key} of Redfish Actual: {word}. {UPDATE}"
+    said = (
+        f"node01 DGX PowerLimit: what the control limits is unknown - Expected: a {key} of Redfish Actual: {word}. "
+        f"{UPDATE}"
+    )
     assert texts(PowerLimit.id, controlled(**{key: word})) == (Outcome.ERROR, [said])
 
 
@@ -151,7 +175,10 @@ def test_a_version_that_is_no_word_hides_behind_no_other(word: str) -> None:
     there[other] = {**there[MANAGER], "@odata.id": other}
     there[MANAGER]["FirmwareVersion"] = word
     outcome, said = texts("bmc/firmware/sanity/versions", there)
-    assert (outcome, said[0].split(" - ")[0]) in {(Outcome.FAIL, "node01 BMC firmware: version"), (Outcome.ERROR, "node01 BMC firmware: version not reported")}
+    assert (outcome, said[0].split(" - ")[0]) in {
+        (Outcome.FAIL, "node01 BMC firmware: version"),
+        (Outcome.ERROR, "node01 BMC firmware: version not reported"),
+    }
 
 
 @pytest.mark.parametrize("word", STRANGE)

@@ -24,7 +24,14 @@ CUT = "Actual: no tar archive, or one that is cut off or damaged"
 
 
 def manifest(**changed: Any) -> dict[str, Any]:
-    one = {"node": "node01", "gate": "g", "key": "k", "exit_code": 0, "file": "out.txt", "time": "2026-11-22T09:00:00+00:00"}
+    one = {
+        "node": "node01",
+        "gate": "g",
+        "key": "k",
+        "exit_code": 0,
+        "file": "out.txt",
+        "time": "2026-11-22T09:00:00+00:00",
+    }
     return {"schema": "rackready/captured/v1", "by": "field team", "outputs": [one | changed]}
 
 
@@ -57,23 +64,62 @@ def packed(folder: Path, mode: Packing = "w:gz") -> Path:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"file": "absent.json"}, f"outputs[0].file: absent.json - Expected: a file beside the manifest Actual: No such file or directory. {AGAIN}"),
-        ({"file": "../state.sqlite"}, f"outputs[0].file: ../state.sqlite - Expected: a file beside the manifest Actual: a path that leads elsewhere. {AGAIN}"),
-        ({"file": "/etc/hostname"}, f"outputs[0].file: /etc/hostname - Expected: a file beside the manifest Actual: a path that leads elsewhere. {AGAIN}"),
+        (
+            {"file": "absent.json"},
+            (
+                "outputs[0].file: absent.json - Expected: a file beside the manifest "
+                f"Actual: No such file or directory. {AGAIN}"
+            ),
+        ),
+        (
+            {"file": "../state.sqlite"},
+            (
+                "outputs[0].file: ../state.sqlite - Expected: a file beside the manifest "
+                f"Actual: a path that leads elsewhere. {AGAIN}"
+            ),
+        ),
+        (
+            {"file": "/etc/hostname"},
+            (
+                "outputs[0].file: /etc/hostname - Expected: a file beside the manifest "
+                f"Actual: a path that leads elsewhere. {AGAIN}"
+            ),
+        ),
         ({"file": "."}, f"outputs[0].file: . - Expected: a file beside the manifest Actual: Is a directory. {AGAIN}"),
-        ({"time": "2026-11-22T09:00:00"}, f'manifest.json: outputs[0].time - Expected: have timezone info Actual: "2026-11-22T09:00:00". {CORRECT}'),
+        (
+            {"time": "2026-11-22T09:00:00"},
+            f'manifest.json: outputs[0].time - Expected: have timezone info Actual: "2026-11-22T09:00:00". {CORRECT}',
+        ),
         ({"time": 5}, f"manifest.json: outputs[0].time - Expected: a valid datetime Actual: 5. {CORRECT}"),
-        ({"time": "5"}, f'manifest.json: outputs[0].time - Expected: a time since 2026-11-21, when rackready began Actual: "5". {CORRECT}'),
+        (
+            {"time": "5"},
+            (
+                'manifest.json: outputs[0].time - Expected: a time since 2026-11-21, when rackready began Actual: "5". '
+                f"{CORRECT}"
+            ),
+        ),
         (
             {"time": "0001-01-01T00:00:00+14:00"},
-            f'manifest.json: outputs[0].time - Expected: a time since 2026-11-21, when rackready began Actual: "0001-01-01T00:00:00+14:00". {CORRECT}',
+            (
+                "manifest.json: outputs[0].time - Expected: a time since 2026-11-21, when rackready began "
+                f'Actual: "0001-01-01T00:00:00+14:00". {CORRECT}'
+            ),
         ),
         ({"exit": 0}, f"manifest.json: outputs[0].exit - Expected: no key of that name Actual: 0. {CORRECT}"),
-        ({"exit_code": False}, f"manifest.json: outputs[0].exit_code - Expected: a valid integer Actual: false. {CORRECT}"),
+        (
+            {"exit_code": False},
+            f"manifest.json: outputs[0].exit_code - Expected: a valid integer Actual: false. {CORRECT}",
+        ),
         ({"exit_code": "0"}, f'manifest.json: outputs[0].exit_code - Expected: a valid integer Actual: "0". {CORRECT}'),
-        ({"exit_code": 256}, f"manifest.json: outputs[0].exit_code - Expected: less than or equal to 255 Actual: 256. {CORRECT}"),
+        (
+            {"exit_code": 256},
+            f"manifest.json: outputs[0].exit_code - Expected: less than or equal to 255 Actual: 256. {CORRECT}",
+        ),
         ({"file": ["out.txt"]}, f"manifest.json: outputs[0].file - Expected: a valid string Actual: a list. {CORRECT}"),
-        ({"seconds": -1}, f"manifest.json: outputs[0].seconds - Expected: greater than or equal to 0 Actual: -1. {CORRECT}"),
+        (
+            {"seconds": -1},
+            f"manifest.json: outputs[0].seconds - Expected: greater than or equal to 0 Actual: -1. {CORRECT}",
+        ),
     ],
 )
 def test_a_manifest_that_cannot_be_trusted_is_refused(folder: Path, change: dict[str, Any], problem: str) -> None:
@@ -88,8 +134,14 @@ def test_a_manifest_that_cannot_be_trusted_is_refused(folder: Path, change: dict
         (b"", "empty output"),
         (b"[" * 300_000, "JSON nested without end"),
         (b'{"schema": ' + b"9" * 6000 + b"}", "JSON with a number of more digits than Python reads"),
-        (json.dumps(manifest()).replace('"exit_code": 0', '"exit_code": 1, "exit_code": 0').encode(), "key 'exit_code' twice in one JSON object"),
-        (json.dumps(manifest()).replace('"exit_code": 0', '"exit_code": 0, "seconds": NaN').encode(), "NaN where JSON has a number"),
+        (
+            json.dumps(manifest()).replace('"exit_code": 0', '"exit_code": 1, "exit_code": 0').encode(),
+            "key 'exit_code' twice in one JSON object",
+        ),
+        (
+            json.dumps(manifest()).replace('"exit_code": 0', '"exit_code": 0, "seconds": NaN').encode(),
+            "NaN where JSON has a number",
+        ),
     ],
     ids=["cut", "empty", "deep", "digits", "twice", "nan"],
 )
@@ -115,7 +167,10 @@ def test_a_file_name_with_control_characters_is_refused_without_printing_them(fo
 
 def test_a_file_name_of_half_a_character_is_refused(folder: Path) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest(file="a\ud800b")), encoding="utf-8")
-    assert refused(folder) == f"manifest.json - Expected: JSON Actual: half a character (\\ud800 alone) in a JSON string. {CORRECT}"
+    assert (
+        refused(folder)
+        == f"manifest.json - Expected: JSON Actual: half a character (\\ud800 alone) in a JSON string. {CORRECT}"
+    )
 
 
 # files -------------------------------------------------------------------------------------------------------------
@@ -132,13 +187,19 @@ def test_a_link_that_leads_out_of_the_folder_is_not_followed(folder: Path, tmp_p
     (tmp_path / "secret").write_text("x", encoding="utf-8")
     (folder / "out.txt").unlink()
     (folder / "out.txt").symlink_to(tmp_path / "secret")
-    assert refused(folder) == f"outputs[0].file: out.txt - Expected: a file beside the manifest Actual: it lies elsewhere. {AGAIN}"
+    assert (
+        refused(folder)
+        == f"outputs[0].file: out.txt - Expected: a file beside the manifest Actual: it lies elsewhere. {AGAIN}"
+    )
 
 
 def test_a_link_to_itself_and_a_pipe_are_refused_at_once(folder: Path) -> None:
     (folder / "out.txt").unlink()
     (folder / "out.txt").symlink_to("out.txt")
-    assert refused(folder) == f"outputs[0].file: out.txt - Expected: a file beside the manifest Actual: Too many levels of symbolic links. {AGAIN}"
+    assert (
+        refused(folder) == "outputs[0].file: out.txt - Expected: a file beside the manifest "
+        f"Actual: Too many levels of symbolic links. {AGAIN}"
+    )
     for name in ("out.txt", "manifest.json"):
         (folder / name).unlink()
         os.mkfifo(folder / name)
@@ -150,24 +211,41 @@ def test_a_link_to_itself_and_a_pipe_are_refused_at_once(folder: Path) -> None:
 def test_a_file_that_is_larger_than_any_output_is_refused(folder: Path) -> None:
     with (folder / "out.txt").open("wb") as file:
         file.truncate(OUTPUT_LIMIT + 1)
-    assert refused(folder) == f"outputs[0].file: out.txt - Expected: a file beside the manifest Actual: larger than 32 MiB. {AGAIN}"
-    assert refused(packed(folder)) == f"outputs[0].file: out.txt - Expected: a file beside the manifest Actual: larger than 32 MiB. {AGAIN}"
+    assert (
+        refused(folder)
+        == f"outputs[0].file: out.txt - Expected: a file beside the manifest Actual: larger than 32 MiB. {AGAIN}"
+    )
+    assert (
+        refused(packed(folder))
+        == f"outputs[0].file: out.txt - Expected: a file beside the manifest Actual: larger than 32 MiB. {AGAIN}"
+    )
 
 
 def test_files_are_held_against_the_check_sums_of_the_manifest(folder: Path) -> None:
     good = hashlib.sha256(b"said").hexdigest()
 
     def written(**files: str) -> Path:
-        (folder / "manifest.json").write_text(json.dumps(manifest() | {"files": {name.replace("_", "."): digest for name, digest in files.items()}}))
+        (folder / "manifest.json").write_text(
+            json.dumps(manifest() | {"files": {name.replace("_", "."): digest for name, digest in files.items()}})
+        )
         return folder
 
     assert read(written(out_txt=good)).files == {"out.txt": "said"}
     (folder / "out.txt").write_text("sa1d", encoding="utf-8")
     found = hashlib.sha256(b"sa1d").hexdigest()
-    said = f"outputs[0].file: out.txt - Expected: SHA-256 {good} Actual: {found}. It was damaged or changed on its way. {AGAIN}"
+    said = (
+        f"outputs[0].file: out.txt - Expected: SHA-256 {good} Actual: {found}. "
+        f"It was damaged or changed on its way. {AGAIN}"
+    )
     assert refused(written(out_txt=good)) == said
-    missing = f"outputs[0].file: out.txt - Expected: its SHA-256 under files, which has those of others Actual: none. {CORRECT}"
-    assert refused(written(b_txt=good)) == f"{missing}\nfiles: b.txt - Expected: a file that an output names Actual: none names it. {CORRECT}"
+    missing = (
+        "outputs[0].file: out.txt - Expected: its SHA-256 under files, which has those of others Actual: none. "
+        f"{CORRECT}"
+    )
+    assert (
+        refused(written(b_txt=good))
+        == f"{missing}\nfiles: b.txt - Expected: a file that an output names Actual: none names it. {CORRECT}"
+    )
     assert refused(written(out_txt="abc")).startswith("manifest.json: files.out.txt - Expected: ")
 
 
@@ -177,11 +255,15 @@ def test_files_are_held_against_the_check_sums_of_the_manifest(folder: Path) -> 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
 def test_an_archive_is_read_whole_or_not_at_all(folder: Path, mode: Packing) -> None:
     """Every byte counts, up to the last of the packer's check sums; a tar by itself has none, and its files' are in the manifest."""
-    (folder / "manifest.json").write_text(json.dumps(manifest() | {"files": {"out.txt": hashlib.sha256(b"said").hexdigest()}}), encoding="utf-8")
+    (folder / "manifest.json").write_text(
+        json.dumps(manifest() | {"files": {"out.txt": hashlib.sha256(b"said").hexdigest()}}), encoding="utf-8"
+    )
     archive = packed(folder, mode)
     whole = archive.read_bytes()
     assert read(archive).files == {"out.txt": "said"}
-    steps = (1, 4, 8, 12, len(whole) // 2, len(whole) - 20) if mode != "w" else (len(whole) - 512, len(whole) // 2, 9000)
+    steps = (
+        (1, 4, 8, 12, len(whole) // 2, len(whole) - 20) if mode != "w" else (len(whole) - 512, len(whole) // 2, 9000)
+    )
     for cut in steps:
         archive.write_bytes(whole[:-cut])
         assert "Expected: " in refused(archive), f"without its last {cut} bytes"
@@ -196,7 +278,9 @@ def test_what_is_wrong_with_an_archive_is_said(folder: Path) -> None:
     expected = "manifest.json - Expected: a folder, manifest or tar archive that has it"
     assert said == f"{expected} {CUT} (Compressed file ended before the end-of-stream marker was reached). {step}"
     archive.write_bytes(whole[:-8] + b"1234" + whole[-4:])
-    assert re.fullmatch(rf"{re.escape(f'{expected} {CUT}')} \(CRC check failed 0x34333231 != 0x[0-9a-f]+\)\. {step}", refused(archive))
+    assert re.fullmatch(
+        rf"{re.escape(f'{expected} {CUT}')} \(CRC check failed 0x34333231 != 0x[0-9a-f]+\)\. {step}", refused(archive)
+    )
     archive.write_text("no archive", encoding="utf-8")
     assert CUT in refused(archive)
 
@@ -208,7 +292,10 @@ def test_a_tar_that_has_no_end_or_goes_on_behind_it_is_refused(folder: Path) -> 
     archive.write_bytes(whole[:end])
     assert "Actual: cut off: it has no end. " in refused(archive)
     archive.write_bytes(whole + whole)
-    assert f"Actual: damaged, or more than one archive: there is more behind byte {end}, where its last file ends. " in refused(archive)
+    assert (
+        f"Actual: damaged, or more than one archive: there is more behind byte {end}, where its last file ends. "
+        in refused(archive)
+    )
     archive.write_bytes(whole[:1024] + b"x" + whole[1025:])
     assert "Actual: " in refused(archive)
 
@@ -218,7 +305,10 @@ def test_two_captures_in_one_archive_are_refused_by_name(folder: Path) -> None:
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(folder, arcname="a")
         tar.add(folder, arcname="b")
-    assert refused(archive) == "manifest.json - Expected: one capture Actual: a/manifest.json, b/manifest.json. Import each of them by itself."
+    assert (
+        refused(archive) == "manifest.json - Expected: one capture Actual: a/manifest.json, b/manifest.json. "
+        "Import each of them by itself."
+    )
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(folder, arcname="a")
         tar.add(folder, arcname="./a")
@@ -226,7 +316,9 @@ def test_two_captures_in_one_archive_are_refused_by_name(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("packing", ["w:gz", "w:xz"])
-def test_an_archive_that_unpacks_without_end_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch, packing: Packing) -> None:
+def test_an_archive_that_unpacks_without_end_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, packing: Packing
+) -> None:
     monkeypatch.setattr(captured_archive, "_MOST", 1 << 20)
     archive = folder.parent / "captured.tar"
     with tarfile.open(archive, packing) as tar:

@@ -47,7 +47,9 @@ def test_a_prefix_that_every_line_carries_is_taken_off(prefix: str) -> None:
         assert found.taken
 
 
-@pytest.mark.parametrize("body", [SMI, TABLE, text("kernel/dgx_h100_noise.txt"), text("perftest/dgx_h100_rail1_healthy.txt"), ""])
+@pytest.mark.parametrize(
+    "body", [SMI, TABLE, text("kernel/dgx_h100_noise.txt"), text("perftest/dgx_h100_rail1_healthy.txt"), ""]
+)
 def test_what_has_no_prefix_stays_as_it_is(body: str) -> None:
     assert strip(body, "--input x", kernel_log=True) == strip(body, "--input x", launch=True, kernel_log=True)
     assert strip(body, "--input x", kernel_log=True).text == body
@@ -61,7 +63,9 @@ def test_a_kernel_logs_own_times_stay() -> None:
 
 
 def test_the_journals_own_lines_go_with_its_prefix() -> None:
-    journal = "-- Journal begins at Sun 2026-11-22 12:00:00 UTC, ends at Sun 2026-11-22 13:00:00 UTC. --\n" + before(TABLE, "Nov 22 12:00:00 n1 nccl[7]: ")
+    journal = "-- Journal begins at Sun 2026-11-22 12:00:00 UTC, ends at Sun 2026-11-22 13:00:00 UTC. --\n" + before(
+        TABLE, "Nov 22 12:00:00 n1 nccl[7]: "
+    )
     assert strip(journal, "--input x").text.rstrip("\n") == TABLE.rstrip("\n")
 
 
@@ -70,7 +74,10 @@ def test_the_journals_own_lines_go_with_its_prefix() -> None:
     [
         (
             before("a", POD) + before("b", "[pod/probe-9z/main] "),
-            "Expected: lines of one container Actual: 2 (pod/probe-7x/main, pod/probe-9z/main). Give the lines of each container in a file of its own.",
+            (
+                "Expected: lines of one container Actual: 2 (pod/probe-7x/main, pod/probe-9z/main). "
+                "Give the lines of each container in a file of its own."
+            ),
         ),
         (
             before("a", TAG) + before("b", "[1,1]<stdout>:"),
@@ -78,16 +85,23 @@ def test_the_journals_own_lines_go_with_its_prefix() -> None:
         ),
         (
             before("a", "Nov 22 12:00:00 n1 x[7]: ") + before("b", "Nov 22 12:00:00 n2 x[7]: "),
-            "Expected: lines of one program Actual: 2 (n1 x[7], n2 x[7]). Give the lines of each program in a file of its own.",
+            (
+                "Expected: lines of one program Actual: 2 (n1 x[7], n2 x[7]). "
+                "Give the lines of each program in a file of its own."
+            ),
         ),
         (
             before("a", POD) + "no prefix\n",
-            "Expected: kubectl's prefix on every line, or on none Actual: 1 lines without it, first line 2: 'no prefix'. Give what one program printed, whole.",
+            (
+                "Expected: kubectl's prefix on every line, or on none Actual: 1 lines without it, first line 2: 'no "
+                "prefix'. Give what one program printed, whole."
+            ),
         ),
         (
             "mpirun: a warning\n" + before("a", TAG),
             (
-                "Expected: mpirun's prefix on every line, or on none Actual: 1 lines without it, first line 1: 'mpirun: a warning'. "
+                "Expected: mpirun's prefix on every line, or on none Actual: 1 lines without it, first line 1: "
+                "'mpirun: a warning'. "
                 "Give what one program printed, whole."
             ),
         ),
@@ -103,7 +117,12 @@ def test_lines_of_several_sources_are_refused(mixed: str, said: str) -> None:
 def test_ranks_of_one_launch_share_an_output() -> None:
     """As they do without tags; mpirun's own words carry none."""
     said = "mpirun noticed that process rank 1 with PID 4711 on node n2 exited on signal 9 (Killed).\n"
-    log = before("n1:41001:1 [0] NCCL INFO a", TAG) + before("n2:41002:1 [0] NCCL INFO b", "[1,1]<stdout>:") + before(TABLE, TAG) + said
+    log = (
+        before("n1:41001:1 [0] NCCL INFO a", TAG)
+        + before("n2:41002:1 [0] NCCL INFO b", "[1,1]<stdout>:")
+        + before(TABLE, TAG)
+        + said
+    )
     found = strip(log, "--input x", launch=True)
     assert found.text == "n1:41001:1 [0] NCCL INFO a\nn2:41002:1 [0] NCCL INFO b\n" + TABLE.rstrip("\n") + "\n" + said
     assert found.taken == ("mpirun's tags of 2 ranks, [1,0], [1,1]",)
@@ -124,7 +143,8 @@ def test_ranks_of_one_launch_share_an_output() -> None:
             before(TABLE, TAG) + "# Avg bus bandwidth    : 480\n",
             (
                 "Expected: mpirun's prefix on every line, or on none Actual: 1 lines without it, first line "
-                f"{TABLE.rstrip(chr(10)).count(chr(10)) + 2}: '# Avg bus bandwidth    : 480'. Give what one program printed, whole."
+                f"{TABLE.rstrip(chr(10)).count(chr(10)) + 2}: '# Avg bus bandwidth    : 480'. "
+                "Give what one program printed, whole."
             ),
         ),
     ],

@@ -16,7 +16,10 @@ from rackready.model.outcome import Outcome, Verdict
 from tests.gates import nccl_table
 from tests.gates.support import Said, outputs, port, ports, rack
 
-SEVERAL = [kind.id for kind in GATES] + ["pair/fabric/performance/nccl-all-reduce-ring", "cluster/fabric/performance/nccl-all-reduce-ring"]
+SEVERAL = [kind.id for kind in GATES] + [
+    "pair/fabric/performance/nccl-all-reduce-ring",
+    "cluster/fabric/performance/nccl-all-reduce-ring",
+]
 ALONE = [f"node/gpu/performance/nccl-{name}" for name in ("all-reduce", "all-gather", "reduce-scatter", "alltoall")]
 BUSBW = {"all_reduce": 420.0, "all_gather": 360.0, "reduce_scatter": 361.0, "alltoall": 86.0}
 INSIDE = {"all_reduce": 478.0, "all_gather": 362.0, "reduce_scatter": 363.0, "alltoall": 340.0}
@@ -34,7 +37,9 @@ def log(site: GateFacts, nodes: tuple[str, ...]) -> str:
             lines += [f"{tag}Pattern 4, crossNic 0, nChannels 8, bw 40.000000/40.000000, type NVL/PXB, sameChannels 1"]
             lines += [f"{tag}Channel 00/0 : {rank}[{gpu}] -> {(rank + 1) % total}[{gpu}] via P2P/CUMEM"]
             if len(nodes) > 1:
-                lines += [f"{tag}Channel 00/0 : {rank}[{gpu}] -> {(rank + 8) % total}[{gpu}] [send] via NET/IB/{gpu}/GDRDMA"]
+                lines += [
+                    f"{tag}Channel 00/0 : {rank}[{gpu}] -> {(rank + 8) % total}[{gpu}] [send] via NET/IB/{gpu}/GDRDMA"
+                ]
             rank += 1
     return "\n".join(lines) + "\n"
 
@@ -48,7 +53,8 @@ def table(nodes: tuple[str, ...], collective: str, busbw: float) -> str:
         "# Using devices",
     ]
     head += [
-        f"#  Rank {rank:2d} Group  0 Pid {2000 + rank:6d} on {nodes[rank // 8]:>10} device {rank % 8:2d} [0000:1b:00] NVIDIA H100 80GB HBM3"
+        f"#  Rank {rank:2d} Group  0 Pid {2000 + rank:6d} on {nodes[rank // 8]:>10} device {rank % 8:2d} "
+        "[0000:1b:00] NVIDIA H100 80GB HBM3"
         for rank in range(8 * len(nodes))
     ]
     rows = [nccl_table.row(collective, 8 * len(nodes), size, busbw) for size in (8 << 30, 16 << 30)]
@@ -72,7 +78,10 @@ def counters(site: GateFacts, bytes_of: dict[str, float], shares: dict[str, floa
     for node, moved in bytes_of.items():
         for when in ("before", "after"):
             each = {
-                nic.rdma_device: int(5e9 + (moved / 8 * (shares or {}).get(nic.rdma_device, 1.0) if when == "after" else 0)) for nic in site.nodes[node].nics
+                nic.rdma_device: int(
+                    5e9 + (moved / 8 * (shares or {}).get(nic.rdma_device, 1.0) if when == "after" else 0)
+                )
+                for nic in site.nodes[node].nics
             }
             devices = {device: port(value) for device, value in each.items()}
             out[f"{when}-{node}"] = Said(ports(devices))
@@ -129,7 +138,13 @@ def alone(gate_id: str, drop: str = "") -> Verdict:
     assert isinstance(found, NcclGate)
     (run,) = found.plan(site, ["node01"])
     text = log(site, run.nodes) + table(run.nodes, found.collective, INSIDE[found.collective])
-    return found.evaluate(site, run, outputs(run, {"launch0": Said("\n".join(line for line in text.splitlines() if not drop or drop not in line) + "\n")}))
+    return found.evaluate(
+        site,
+        run,
+        outputs(
+            run, {"launch0": Said("\n".join(line for line in text.splitlines() if not drop or drop not in line) + "\n")}
+        ),
+    )
 
 
 @pytest.mark.parametrize("gate_id", ALONE)
@@ -147,9 +162,14 @@ def test_a_node_whose_results_are_wrong_fails_at_any_speed(gate_id: str) -> None
     found = gate(gate_id, {"launches": 1})
     assert isinstance(found, NcclGate)
     (run,) = found.plan(site, ["node01"])
-    text = log(site, run.nodes) + table(run.nodes, found.collective, INSIDE[found.collective]).replace(" 0 62818", " 3 62818").replace(": 0 OK", ": 6 FAILED")
+    text = log(site, run.nodes) + table(run.nodes, found.collective, INSIDE[found.collective]).replace(
+        " 0 62818", " 3 62818"
+    ).replace(": 0 OK", ": 6 FAILED")
     verdict = found.evaluate(site, run, outputs(run, {"launch0": Said(text, exit_code=1)}))
-    step = "Data were corrupted: take the node out of service and run DCGM's level 4: docs/runbooks/silent-data-corruption.md."
+    step = (
+        "Data were corrupted: take the node out of service and run DCGM's level 4: "
+        "docs/runbooks/silent-data-corruption.md."
+    )
     assert said(verdict) == f"node01 launch 1: wrong results - Expected: 0 wrong values Actual: 6 wrong values. {step}"
     assert verdict.outcome is Outcome.FAIL
 
@@ -158,15 +178,23 @@ def test_unequal_domains_have_no_bound_and_are_an_error() -> None:
     """Three trays of one NVLink rack and one of another: what each must carry is not computed."""
     site = rack(4)
     tray = site.nodes["node01"].platform.model_copy(update={"nvlink_domain": 72})
-    nodes = {name: dataclasses.replace(node, platform=tray, rack="a" if name != "node04" else "b") for name, node in site.nodes.items()}
+    nodes = {
+        name: dataclasses.replace(node, platform=tray, rack="a" if name != "node04" else "b")
+        for name, node in site.nodes.items()
+    }
     site = dataclasses.replace(site, nodes=nodes)
     assert domains.of_run(site, list(site.nodes)) is None
     found = gate("cluster/fabric/performance/nccl-all-gather", {"launches": 1})
     (run,) = found.plan(site, list(site.nodes))
     text = log(site, run.nodes) + table(run.nodes, "all_gather", 360.0)
-    verdict = found.evaluate(site, run, outputs(run, {"launch0": Said(text), **counters(site, dict.fromkeys(run.nodes, 1e12))}))
+    verdict = found.evaluate(
+        site, run, outputs(run, {"launch0": Said(text), **counters(site, dict.fromkeys(run.nodes, 1e12))})
+    )
     assert verdict.outcome is Outcome.ERROR
-    assert "cluster: NVLink domains are unequal - Expected: as many nodes of every domain Actual: other numbers." in said(verdict)
+    assert (
+        "cluster: NVLink domains are unequal - Expected: as many nodes of every domain Actual: other numbers."
+        in said(verdict)
+    )
 
 
 RING = "cluster/fabric/performance/nccl-all-reduce-ring"
@@ -184,7 +212,11 @@ def ring(change: dict[str, str], plugin: str = "ib") -> Verdict:
         assert old in text
         text = text.replace(old, new)
     bytes_of = dict.fromkeys(run.nodes, moved(site, found, run.nodes))
-    return found.evaluate(site, run, outputs(run, {"launch0": Said(text + table(run.nodes, "all_reduce", 365.0)), **counters(site, bytes_of)}))
+    return found.evaluate(
+        site,
+        run,
+        outputs(run, {"launch0": Said(text + table(run.nodes, "all_reduce", 365.0)), **counters(site, bytes_of)}),
+    )
 
 
 EXTERNAL = {"Using network IB": "Using network IBext_v10", "via NET/IB/": "via NET/IBext_v10/"}
@@ -194,23 +226,33 @@ def test_the_plugin_whose_name_begins_like_nccls_own_is_another_one() -> None:
     assert ring(EXTERNAL, "ibext").outcome is Outcome.PASS
     verdict = ring(EXTERNAL)
     step = "Correct fabric.nccl_net in site.yml, or NCCL_NET_PLUGIN in /etc/nccl.conf: docs/runbooks/nccl-transport.md"
-    assert said(verdict).splitlines()[0] == f"node01: NCCL transport - Expected: NET/IB Actual: IBext_v10, NET/IBext_v10. {step}"
+    assert (
+        said(verdict).splitlines()[0]
+        == f"node01: NCCL transport - Expected: NET/IB Actual: IBext_v10, NET/IBext_v10. {step}"
+    )
     assert verdict.outcome is Outcome.FAIL
 
 
 def test_the_log_of_another_run_proves_nothing() -> None:
     verdict = ring({f"node02:{2008 + gpu}:": f"node02:{9008 + gpu}:" for gpu in range(8)})
-    step = "Take table and NCCL INFO lines of one and the same launch; /etc/nccl.conf may redirect some of them (NCCL_DEBUG_FILE)."
+    step = (
+        "Take table and NCCL INFO lines of one and the same launch; "
+        "/etc/nccl.conf may redirect some of them (NCCL_DEBUG_FILE)."
+    )
     assert said(verdict) == (
-        "cluster launch 1: NCCL INFO lines of another run - Expected: those of the processes in its list of ranks (host, process id), and of all "
-        "Actual: also of node02 9008, node02 9009, node02 9010, node02 9011 ...; none of node02 2008, node02 2009, node02 2010, node02 2011 .... " + step
+        "cluster launch 1: NCCL INFO lines of another run - Expected: those of the processes in its list of ranks "
+        "(host, process id), and of all "
+        "Actual: also of node02 9008, node02 9009, node02 9010, node02 9011 ...; "
+        "none of node02 2008, node02 2009, node02 2010, node02 2011 .... " + step
     )
     assert verdict.outcome is Outcome.ERROR
 
 
 def test_a_rank_that_said_nothing_is_not_proved() -> None:
     site = rack(2)
-    mute = "".join(f"{line}\n" for line in log(site, ("node01", "node02")).splitlines() if not line.startswith("node02:2011:"))
+    mute = "".join(
+        f"{line}\n" for line in log(site, ("node01", "node02")).splitlines() if not line.startswith("node02:2011:")
+    )
     found = gate(RING, {"launches": 1})
     (run,) = found.plan(site, list(site.nodes))
     verdict = found.evaluate(site, run, outputs(run, {"launch0": Said(mute + table(run.nodes, "all_reduce", 365.0))}))
@@ -222,7 +264,10 @@ def test_a_channel_in_a_form_that_is_not_known_is_an_error() -> None:
     """It may be the one over sockets: what is not understood is not left out."""
     verdict = ring({"[1] -> 9[1] [send] via NET/IB/1/GDRDMA": "[1] -> 9[1] [send] via WIRE:IB:1"})
     step = "Read NCCL's release notes, and update rackready."
-    wanted = f"node01: NCCL channel in a form that is not known - Expected: a channel via NET, P2P or SHM Actual: via WIRE:IB:1. {step}"
+    wanted = (
+        "node01: NCCL channel in a form that is not known - Expected: a channel via NET, P2P or SHM "
+        f"Actual: via WIRE:IB:1. {step}"
+    )
     assert wanted in said(verdict)
     assert verdict.outcome is not Outcome.PASS
 
@@ -231,9 +276,14 @@ def test_one_node_is_not_measured_by_half_of_two() -> None:
     site = rack(1)
     found = gate(ALONE[0], {"launches": 1})
     (run,) = found.plan(site, ["node01"])
-    text = (log(site, ("node01",)) + table(("node01",), "all_reduce", 478.0)).replace("on     node01 device  7", "on     node02 device  7")
+    text = (log(site, ("node01",)) + table(("node01",), "all_reduce", 478.0)).replace(
+        "on     node01 device  7", "on     node02 device  7"
+    )
     verdict = found.evaluate(site, run, outputs(run, {"launch0": Said(text)}))
     step = "Check the host list of the launcher (`rackready gate show`), then run the gate again."
-    wanted = f"node01 launch 1: all_reduce_perf ran on other hosts - Expected: 8 ranks on 1 host Actual: on node01, node02. {step}"
+    wanted = (
+        "node01 launch 1: all_reduce_perf ran on other hosts - Expected: 8 ranks on 1 host "
+        f"Actual: on node01, node02. {step}"
+    )
     assert said(verdict) == wanted
     assert verdict.outcome is Outcome.ERROR

@@ -42,8 +42,12 @@ HPL_pdgesv() end time   Tue Nov  4 23:24:19 2025
 ||b||_oo . . . . . . . . . . . . . . . . . . . = 0.4999994346680141
 ================================================================================
 """
-READ = "Read its raw output in the report; check the image, and that the node's container toolkit offers the GPUs (CDI)."
-UNREADABLE = "HPL unreadable - Expected: results with their residual checks, and one summary that counts the same Actual:"
+READ = (
+    "Read its raw output in the report; check the image, and that the node's container toolkit offers the GPUs (CDI)."
+)
+UNREADABLE = (
+    "HPL unreadable - Expected: results with their residual checks, and one summary that counts the same Actual:"
+)
 NETLIB = """T/V                N    NB     P     Q               Time                 Gflops
 --------------------------------------------------------------------------------
 WR01C2L8      102144   192     4     2             514.92              1.380e+03
@@ -82,7 +86,11 @@ SERVING = "Output token throughput (tok/s):         434.40\nTotal Token throughp
 
 def program(gate_id: str, stdout: str, code: int = 0) -> Verdict:
     known = rack(1)
-    whole = {"command": ["vllm", "bench", "throughput", "--tensor-parallel-size", "8"]} if gate_id.endswith("inference") else {}
+    whole = (
+        {"command": ["vllm", "bench", "throughput", "--tensor-parallel-size", "8"]}
+        if gate_id.endswith("inference")
+        else {}
+    )
     found = gate(gate_id, IMAGE | whole)
     run = found.plan(known, list(known.nodes))[0]
     return found.evaluate(known, run, outputs(run, {"program": Said(stdout, exit_code=code)}))
@@ -94,19 +102,29 @@ def program(gate_id: str, stdout: str, code: int = 0) -> Verdict:
         ("        33.65 ", "       336.50 ", "3.653e+04 Gflops", "3.654e+05 Gflops of N 264192 in 336.50 s"),
         ("        33.65 ", "        33.68 ", "3.650e+05 Gflops", "3.654e+05 Gflops of N 264192 in 33.68 s"),
         ("264192", "  1000", "1.986e-02 Gflops", "3.654e+05 Gflops of N 1000 in 33.65 s"),
-        ("3.654e+05 ( 4.567e+04)", "3.661e+05 ( 4.576e+04)", "3.653e+05 Gflops", "3.661e+05 Gflops of N 264192 in 33.65 s"),
+        (
+            "3.654e+05 ( 4.567e+04)",
+            "3.661e+05 ( 4.576e+04)",
+            "3.653e+05 Gflops",
+            "3.661e+05 Gflops of N 264192 in 33.65 s",
+        ),
     ],
 )
 def test_hpls_size_time_and_rate_agree(old: str, new: str, expected: str, actual: str) -> None:
     assert old in HPL
     verdict = program("node/gpu/stress/hpl", HPL.replace(old, new) + finished(1))
-    message = f"node01: HPL contradicts itself - Expected: {expected} (2/3 N^3 + 3/2 N^2 over time) Actual: {actual}. {READ}"
+    message = (
+        f"node01: HPL contradicts itself - Expected: {expected} (2/3 N^3 + 3/2 N^2 over time) Actual: {actual}. {READ}"
+    )
     assert ([str(finding) for finding in verdict.findings], verdict.outcome) == ([message], Outcome.ERROR)
 
 
 def test_hpl_in_no_time_is_no_measurement() -> None:
     verdict = program("node/gpu/stress/hpl", HPL.replace("        33.65 ", "         0.00 ") + finished(1))
-    message = f"node01: HPL contradicts itself - Expected: a time above 0 s Actual: 3.654e+05 Gflops of N 264192 in 0.00 s. {READ}"
+    message = (
+        "node01: HPL contradicts itself - Expected: a time above 0 s "
+        f"Actual: 3.654e+05 Gflops of N 264192 in 0.00 s. {READ}"
+    )
     assert ([str(finding) for finding in verdict.findings], verdict.outcome) == ([message], Outcome.ERROR)
 
 
@@ -120,7 +138,8 @@ def test_hpl_in_no_time_is_no_measurement() -> None:
             0,
             Outcome.ERROR,
             (
-                "node01: HPL did not run on GPUs - Expected: a rate per GPU in brackets, as NVIDIA's HPL prints it Actual: 1.380e+03 alone. "
+                "node01: HPL did not run on GPUs - Expected: a rate per GPU in brackets, as NVIDIA's HPL prints it "
+                "Actual: 1.380e+03 alone. "
                 "Run the HPL of NVIDIA's HPC benchmarks (input image): HPL for CPUs says nothing of GPUs."
             ),
         ),
@@ -130,7 +149,8 @@ def test_hpl_in_no_time_is_no_measurement() -> None:
             0,
             Outcome.FAIL,
             (
-                "node01: HPL is slow - Expected: at least 274.2 TFLOPS (derived: 0.75 x 45.7 TFLOPS x 8 GPUs; Voltage Park, 8 x H100 SXM "
+                "node01: HPL is slow - Expected: at least 274.2 TFLOPS (derived: 0.75 x 45.7 TFLOPS x 8 GPUs; "
+                "Voltage Park, 8 x H100 SXM "
                 "(aigatech/vpbenchmarking): 365.4 TFLOPS a node) Actual: 0.034 TFLOPS."
             ),
         ),
@@ -140,7 +160,8 @@ def test_hpl_in_no_time_is_no_measurement() -> None:
             0,
             Outcome.ERROR,
             (
-                "node01: HPL is implausible - Expected: at most 535.2 TFLOPS (NVIDIA Hopper architecture white paper: H100 SXM5, peak FP64 tensor core) "
+                "node01: HPL is implausible - Expected: at most 535.2 TFLOPS (NVIDIA Hopper architecture white "
+                "paper: H100 SXM5, peak FP64 tensor core) "
                 "Actual: 3654.0 TFLOPS."
             ),
         ),
@@ -152,11 +173,41 @@ def test_hpl_in_no_time_is_no_measurement() -> None:
             "node01: HPL contradicts itself - Expected: 3.654e+05 Gflops over 8 GPUs Actual: 9.135e+04 Gflops a GPU.",
         ),
         ("node/gpu/stress/hpl", HPL, 0, Outcome.ERROR, f"{UNREADABLE} 1 results, 1 checks, 0 summaries."),
-        ("node/gpu/stress/hpl", HPL + finished(1, skipped=1), 0, Outcome.ERROR, f"{UNREADABLE} 1 results, 1 checks, and it says 2 tests."),
-        ("node/gpu/stress/hpl", HPL + finished(0, 1), 0, Outcome.ERROR, f"{UNREADABLE} 1 results, 1 checks, and it says 1 tests."),
-        ("node/gpu/stress/hpl", NO_HPL_SH, 134, Outcome.ERROR, "HPL failed - Expected: exit code 0 Actual: exit code 134: did not launch the job."),
-        ("node/gpu/stress/hpl", HPL + HPL.replace(" ...... PASSED", "") + finished(1, 1), 0, Outcome.ERROR, "2 results, 1 checks, and it says 2 tests."),
-        ("node/gpu/stress/hpl", HPL.replace("PASSED", "FAILED") + finished(0, 1), 0, Outcome.FAIL, "node01: HPL residual - Expected: PASSED Actual: FAILED."),
+        (
+            "node/gpu/stress/hpl",
+            HPL + finished(1, skipped=1),
+            0,
+            Outcome.ERROR,
+            f"{UNREADABLE} 1 results, 1 checks, and it says 2 tests.",
+        ),
+        (
+            "node/gpu/stress/hpl",
+            HPL + finished(0, 1),
+            0,
+            Outcome.ERROR,
+            f"{UNREADABLE} 1 results, 1 checks, and it says 1 tests.",
+        ),
+        (
+            "node/gpu/stress/hpl",
+            NO_HPL_SH,
+            134,
+            Outcome.ERROR,
+            "HPL failed - Expected: exit code 0 Actual: exit code 134: did not launch the job.",
+        ),
+        (
+            "node/gpu/stress/hpl",
+            HPL + HPL.replace(" ...... PASSED", "") + finished(1, 1),
+            0,
+            Outcome.ERROR,
+            "2 results, 1 checks, and it says 2 tests.",
+        ),
+        (
+            "node/gpu/stress/hpl",
+            HPL.replace("PASSED", "FAILED") + finished(0, 1),
+            0,
+            Outcome.FAIL,
+            "node01: HPL residual - Expected: PASSED Actual: FAILED.",
+        ),
         (
             "node/gpu/stress/hpl",
             HPL.replace("     4     2 ", "     2     2 ") + finished(1),
@@ -171,7 +222,13 @@ def test_hpl_in_no_time_is_no_measurement() -> None:
             Outcome.ERROR,
             "HPL unreadable",
         ),
-        ("node/gpu/stress/hpl", "", 125, Outcome.ERROR, "HPL failed - Expected: exit code 0 Actual: exit code 125: nothing said."),
+        (
+            "node/gpu/stress/hpl",
+            "",
+            125,
+            Outcome.ERROR,
+            "HPL failed - Expected: exit code 0 Actual: exit code 125: nothing said.",
+        ),
         ("node/gpu/performance/inference", VLLM, 0, Outcome.PASS, ""),
         ("node/gpu/performance/inference", TRTLLM, 0, Outcome.PASS, ""),
         ("node/gpu/performance/inference", TRTLLM_FIRST, 0, Outcome.PASS, ""),
@@ -184,8 +241,20 @@ def test_hpl_in_no_time_is_no_measurement() -> None:
             "(vLLM or TensorRT-LLM) Actual: Total Token Throughput (tokens/sec): 36,197.58.",
         ),
         ("node/gpu/performance/inference", SERVING, 0, Outcome.ERROR, "inference benchmark unreadable"),
-        ("node/gpu/performance/inference", TRTLLM.replace("36197.5808", "0.0000"), 0, Outcome.FAIL, "node01: inference - Expected: tokens Actual: 0 tokens/s."),
-        ("node/gpu/performance/inference", VLLM.replace("21103.55", "0.00"), 0, Outcome.FAIL, "node01: inference - Expected: tokens Actual: 0 tokens/s."),
+        (
+            "node/gpu/performance/inference",
+            TRTLLM.replace("36197.5808", "0.0000"),
+            0,
+            Outcome.FAIL,
+            "node01: inference - Expected: tokens Actual: 0 tokens/s.",
+        ),
+        (
+            "node/gpu/performance/inference",
+            VLLM.replace("21103.55", "0.00"),
+            0,
+            Outcome.FAIL,
+            "node01: inference - Expected: tokens Actual: 0 tokens/s.",
+        ),
         ("node/gpu/performance/inference", "done\n", 0, Outcome.ERROR, "inference benchmark unreadable"),
     ],
 )
@@ -208,7 +277,9 @@ def test_programs_in_containers(gate_id: str, stdout: str, code: int, outcome: O
     ],
     ids=["NVIDIA's HPL", "Netlib's HPL", "the best of two sizes", "vLLM", "TensorRT-LLM", "TensorRT-LLM 0.12"],
 )
-def test_the_figure_of_each_program_is_the_one_that_is_meant(gate_id: str, stdout: str, metric: str, value: float) -> None:
+def test_the_figure_of_each_program_is_the_one_that_is_meant(
+    gate_id: str, stdout: str, metric: str, value: float
+) -> None:
     assert {found.name: found.value for found in program(gate_id, stdout).metrics} == {metric: pytest.approx(value)}
     assert [found.name for found in gate(gate_id).fleet] == [metric], "only its fleet can judge it"
 

@@ -55,7 +55,12 @@ def test_what_was_seen_is_written_and_read_again(gate_id: str) -> None:
     made = gate(gate_id)
     one = Seen(made, rack(2), Run("node01", "node01", ("node01",), ()), {}, Outcome.ERROR)
     again = pickle.loads(pickle.dumps(one))  # noqa: S301 - written here
-    assert (type(again.gate), again.gate.inputs, again.facts, again.run) == (type(made), made.inputs, one.facts, one.run)
+    assert (type(again.gate), again.gate.inputs, again.facts, again.run) == (
+        type(made),
+        made.inputs,
+        one.facts,
+        one.run,
+    )
 
 
 def test_outputs_are_gathered_once_until_code_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +80,14 @@ def test_outputs_are_gathered_once_until_code_changes(tmp_path: Path, monkeypatc
         state[0] = now
         (one,) = gathered(2, whatever_code=whatever_code, say=told.append)
         assert (one.outcome, len(gathers)) == (Outcome.FAIL, count)
-    words = ("the gate tests run", "1 outputs gathered in", "are used again", "with other code are judged anew", "the gate tests run", "1 outputs gathered in")
+    words = (
+        "the gate tests run",
+        "1 outputs gathered in",
+        "are used again",
+        "with other code are judged anew",
+        "the gate tests run",
+        "1 outputs gathered in",
+    )
     assert [word in text for word, text in zip(words, told, strict=True)] == [True] * 6
 
 

@@ -18,7 +18,14 @@ def passed(*parts: str) -> Verdict:
 
 
 def test_what_a_node_is_made_of() -> None:
-    assert {kind: len(parts) for kind, parts in coverage.expected(NODE).items()} == {"node": 1, "gpu": 8, "nvlink": 144, "nic": 8, "rail": 8, "cable": 0}
+    assert {kind: len(parts) for kind, parts in coverage.expected(NODE).items()} == {
+        "node": 1,
+        "gpu": 8,
+        "nvlink": 144,
+        "nic": 8,
+        "rail": 8,
+        "cable": 0,
+    }
 
 
 def test_the_bringup_set_measures_every_kind() -> None:
@@ -38,8 +45,10 @@ def test_one_nic_that_no_gate_measured() -> None:
     verdict = coverage.verdict(coverage.of_node(NODE, {"x": [passed(*rest)]}, GATES, {}))
     assert verdict.outcome is Outcome.ERROR
     assert str(verdict.findings[0]) == (
-        "node01: not measured - Expected: every part measured by some gate Actual: 2 unmeasured: node01/mlx5_10, node01/rail7. "
-        "See which gate did not measure them in the report; run it, or declare its skip with a reason (site.yml gates.skip)."
+        "node01: not measured - Expected: every part measured by some gate "
+        "Actual: 2 unmeasured: node01/mlx5_10, node01/rail7. "
+        "See which gate did not measure them in the report; run it, or declare its skip with a reason (site.yml "
+        "gates.skip)."
     )
 
 
@@ -54,7 +63,9 @@ def test_a_declared_skip_is_shown_and_is_not_unmeasured() -> None:
 
 def test_skipping_one_of_two_gates_leaves_parts_unmeasured() -> None:
     inner = [part for part in EVERYTHING if "mlx5" not in part and "rail" not in part]
-    seen = coverage.of_node(NODE, {"x": [passed(*inner)]}, GATES, {"pair/fabric/performance/ib-write-bw": "no partner yet"})
+    seen = coverage.of_node(
+        NODE, {"x": [passed(*inner)]}, GATES, {"pair/fabric/performance/ib-write-bw": "no partner yet"}
+    )
     assert len(seen.unmeasured) == 16
 
 

@@ -24,10 +24,14 @@ def changed(name: str, change: Callable[[dict[str, Any]], object]) -> Said:
 
 
 def by_name(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {test["name"]: test for category in found["DCGM Diagnostic"]["test_categories"] for test in category["tests"]}
+    return {
+        test["name"]: test for category in found["DCGM Diagnostic"]["test_categories"] for test in category["tests"]
+    }
 
 
-def one(gate_id: str, name: str, said: Said, outcome: Outcome, *messages: str, skips: dict[str, str] | None = None) -> tuple[str, Case]:
+def one(
+    gate_id: str, name: str, said: Said, outcome: Outcome, *messages: str, skips: dict[str, str] | None = None
+) -> tuple[str, Case]:
     return gate_id, Case(name, {"dcgmi": said}, outcome, messages, {"skips": skips} if skips else {})
 
 
@@ -46,7 +50,9 @@ def with_eud(*gpus: int, status: str = "Pass", version: str = "580.95") -> Said:
         found["metadata"]["EUD Test Version"] = version
         results = [{"entity_group": "GPU", "entity_group_id": 1, "entity_id": gpu, "status": status} for gpu in gpus]
         if results:
-            found["DCGM Diagnostic"]["test_categories"][1]["tests"].append({"name": "eud", "results": results, "test_summary": {"status": status}})
+            found["DCGM Diagnostic"]["test_categories"][1]["tests"].append(
+                {"name": "eud", "results": results, "test_summary": {"status": status}}
+            )
 
     return changed("dcgm/dgx_h100_r3_dcgm4_healthy.json", change)
 
@@ -58,7 +64,12 @@ def deployment(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[di
 
 def warned(found: dict[str, Any]) -> None:
     """A test that passes, and says of one GPU that it is to be taken out of service."""
-    said = {"warning": "GPU 2 has uncorrectable memory errors", "error_id": 55, "error_category": 1, "error_severity": 2}
+    said = {
+        "warning": "GPU 2 has uncorrectable memory errors",
+        "error_id": 55,
+        "error_category": 1,
+        "error_severity": 2,
+    }
     by_name(found)["memory"]["results"][2]["warnings"] = [said]
 
 
@@ -80,9 +91,11 @@ CASES = [
         "DCGM 3, one of its software tests only",
         changed("dcgm/dgx_h100_r1_dcgm3_healthy.json", deployment(lambda tests: tests.__delitem__(slice(2, None)))),
         Outcome.ERROR,
-        "node01: DCGM test software did not run - Expected: a result for every GPU Actual: no result of cuda_main_library, permissions_and_os_blocks, "
+        "node01: DCGM test software did not run - Expected: a result for every GPU "
+        "Actual: no result of cuda_main_library, permissions_and_os_blocks, "
         "persistence_mode, environment_variables, page_retirement/row_remap, graphics_processes, inforom. "
-        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`.",
+        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input "
+        "`skips`.",
     ),
     one(
         R3,
@@ -98,8 +111,10 @@ CASES = [
         "EUD on one GPU",
         with_eud(0),
         Outcome.ERROR,
-        "node01: DCGM test eud did not run - Expected: a result for every GPU Actual: no result for gpu1, gpu2, gpu3, gpu4, gpu5, gpu6, gpu7. "
-        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`.",
+        "node01: DCGM test eud did not run - Expected: a result for every GPU "
+        "Actual: no result for gpu1, gpu2, gpu3, gpu4, gpu5, gpu6, gpu7. "
+        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input "
+        "`skips`.",
     ),
     one(
         R3,
@@ -117,7 +132,8 @@ CASES = [
         _MEMORY,
         *(
             f"node01: DCGM test {test} did not run - Expected: a result for every GPU Actual: not in the result. "
-            "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`."
+            "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's "
+            "input `skips`."
             for test in ("memtest", "pulse_test")
         ),
     ),
@@ -126,7 +142,8 @@ CASES = [
         "persistence off, DCGM 4",
         Said(text("dcgm/dgx_h100_r1_dcgm4_persistence_off.json"), exit_code=226),
         Outcome.FAIL,
-        "node01 gpu0: DCGM test software - Expected: Pass Actual: Fail: Persistence Mode: Persistence mode for GPU 0 is disabled. "
+        "node01 gpu0: DCGM test software - Expected: Pass Actual: Fail: Persistence Mode: Persistence mode for GPU "
+        "0 is disabled. "
         "Enable persistence mode by running "
         '"nvidia-smi -i 0 -pm 1 " as root. [error 29, severity config]. Correct the configuration: run install again.',
     ),
@@ -135,7 +152,8 @@ CASES = [
         "persistence off, DCGM 3 (message under 'warnings')",
         Said(text("dcgm/dgx_h100_r1_dcgm3_gpu1_persistence.json"), exit_code=226),
         Outcome.FAIL,
-        "node01 gpu1: DCGM test Persistence Mode - Expected: Pass Actual: Fail: Persistence mode for GPU 1 is disabled. [error 29, severity config]. "
+        "node01 gpu1: DCGM test Persistence Mode - Expected: Pass Actual: Fail: Persistence mode for GPU 1 is "
+        "disabled. [error 29, severity config]. "
         "Correct the configuration: run install again.",
     ),
     one(
@@ -161,7 +179,8 @@ CASES = [
         "every test declared as skipped",
         Said(text("dcgm/dgx_h100_r1_dcgm4_healthy.json")),
         Outcome.ERROR,
-        "node01: DCGM diagnostic measured nothing - Expected: at least one of software to run Actual: every one declared under the gate's input `skips`. "
+        "node01: DCGM diagnostic measured nothing - Expected: at least one of software to run "
+        "Actual: every one declared under the gate's input `skips`. "
         "Take a test out of `skips`, or declare the whole gate's skip with its reason (site.yml gates.skip).",
         skips={"software": "left out by whoever wrote this"},
     ),
@@ -170,7 +189,8 @@ CASES = [
         "engine down",
         Said(text("dcgm/dcgm4_hostengine_down.json"), exit_code=226),
         Outcome.ERROR,
-        "node01 dcgm-r1: DCGM diagnostic did not run - Expected: a result for every GPU Actual: Unable to complete diagnostic for group 2147483647. "
+        "node01 dcgm-r1: DCGM diagnostic did not run - Expected: a result for every GPU "
+        "Actual: Unable to complete diagnostic for group 2147483647. "
         "Return: (-21) : The connection is not valid (exit code 226). "
         "Check `systemctl status nvidia-dcgm` and that no job holds the GPUs, then run the gate again.",
     ),
@@ -179,7 +199,8 @@ CASES = [
         "no categories",
         Said('{"DCGM Diagnostic": {"test_categories": []}, "entity_groups": [], "metadata": {"version": "4.6.0"}}'),
         Outcome.ERROR,
-        "node01 dcgm-r1: DCGM diagnostic did not run - Expected: a result for every GPU Actual: no test categories: the diagnostic did not run (exit code 0). "
+        "node01 dcgm-r1: DCGM diagnostic did not run - Expected: a result for every GPU "
+        "Actual: no test categories: the diagnostic did not run (exit code 0). "
         "Check `systemctl status nvidia-dcgm` and that no job holds the GPUs, then run the gate again.",
     ),
     one(
@@ -196,7 +217,8 @@ CASES = [
         changed("dcgm/dgx_h100_r3_dcgm4_healthy.json", no_results_of("targeted_power")),
         Outcome.ERROR,
         "node01: DCGM test targeted_power did not run - Expected: a result for every GPU Actual: not in the result. "
-        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`.",
+        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input "
+        "`skips`.",
     ),
     one(
         R3,
@@ -205,7 +227,8 @@ CASES = [
         Outcome.ERROR,
         *(
             f"node01: DCGM test {test} did not run - Expected: a result for every GPU Actual: not in the result. "
-            "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`."
+            "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's "
+            "input `skips`."
             for test in ("memory", "pcie", "diagnostic", "targeted_stress", "targeted_power")
         ),
     ),
@@ -213,19 +236,26 @@ CASES = [
         R1,
         "one GPU was left out",
         changed(
-            "dcgm/dgx_h100_r1_dcgm4_healthy.json", lambda found: [by_name(found)["software"]["results"].pop(6), found["entity_groups"][0]["entities"].pop(6)]
+            "dcgm/dgx_h100_r1_dcgm4_healthy.json",
+            lambda found: [by_name(found)["software"]["results"].pop(6), found["entity_groups"][0]["entities"].pop(6)],
         ),
         Outcome.FAIL,
-        "node01: GPUs in the diagnostic - Expected: 8 GPUs Actual: 7. Check the inventory gate: a GPU is missing or inactive.",
+        "node01: GPUs in the diagnostic - Expected: 8 GPUs Actual: 7. "
+        "Check the inventory gate: a GPU is missing or inactive.",
         "node01: DCGM test software did not run - Expected: a result for every GPU Actual: no result for gpu6. "
-        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`.",
+        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input "
+        "`skips`.",
     ),
     one(
         R1,
         "a status that nobody knows",
-        changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", lambda found: by_name(found)["software"]["results"][2].update(status="Deferred")),
+        changed(
+            "dcgm/dgx_h100_r1_dcgm4_healthy.json",
+            lambda found: by_name(found)["software"]["results"][2].update(status="Deferred"),
+        ),
         Outcome.ERROR,
-        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x Actual: status 'Deferred' of test software is a word "
+        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x "
+        "Actual: status 'Deferred' of test software is a word "
         "that is not known (exit code 0). "
         "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
     ),
@@ -234,15 +264,20 @@ CASES = [
         "a test without a name",
         changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", lambda found: by_name(found)["software"].update(name=None)),
         Outcome.ERROR,
-        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x Actual: name None is no word (exit code 0). "
+        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x "
+        "Actual: name None is no word (exit code 0). "
         "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
     ),
     one(
         R1,
         "a GPU that is no number",
-        changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", lambda found: by_name(found)["software"]["results"][2].update(entity_id=True)),
+        changed(
+            "dcgm/dgx_h100_r1_dcgm4_healthy.json",
+            lambda found: by_name(found)["software"]["results"][2].update(entity_id=True),
+        ),
         Outcome.ERROR,
-        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x Actual: entity_id True is no number (exit code 0). "
+        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x "
+        "Actual: entity_id True is no number (exit code 0). "
         "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
     ),
     one(
@@ -250,7 +285,8 @@ CASES = [
         "not installed",
         Said("", "bash: dcgmi: command not found", 127),
         Outcome.ERROR,
-        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x Actual: empty output (exit code 127). "
+        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x "
+        "Actual: empty output (exit code 127). "
         "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
     ),
 ]
@@ -284,8 +320,15 @@ def gpus_of(found: dict[str, Any]) -> list[dict[str, Any]]:
     ],
     ids=["another model, DCGM 4", "another model, DCGM 3", "one serial number"],
 )
-def test_a_diagnostic_of_other_gpus_is_an_error(name: str, change: Callable[[dict[str, Any]], object], said: str) -> None:
-    case = Case("other", {"dcgmi": changed(f"dcgm/dgx_h100_{name}_healthy.json", change)}, Outcome.ERROR, (f"node01: {said} {OTHER}",))
+def test_a_diagnostic_of_other_gpus_is_an_error(
+    name: str, change: Callable[[dict[str, Any]], object], said: str
+) -> None:
+    case = Case(
+        "other",
+        {"dcgmi": changed(f"dcgm/dgx_h100_{name}_healthy.json", change)},
+        Outcome.ERROR,
+        (f"node01: {said} {OTHER}",),
+    )
     check(R3, case)
 
 
@@ -309,7 +352,15 @@ ABSENT = "EUD (extended utility diagnostic) did not run: not installed on this n
         (with_eud(*range(8), status="Skip"), "EUD 580.95 is installed on this node, and did not run"),
         (with_eud(*range(8), status="Skip", version=""), ABSENT),
     ],
-    ids=["absent", "a version alone", "on all GPUs", "without a version", "on two GPUs", "skipped", "skipped, no version"],
+    ids=[
+        "absent",
+        "a version alone",
+        "on all GPUs",
+        "without a version",
+        "on two GPUs",
+        "skipped",
+        "skipped, no version",
+    ],
 )
 def test_whether_the_eud_ran_is_said_from_its_results(said: Said, note: str) -> None:
     verdict = judge(R3, Case("eud", {"dcgmi": said}, Outcome.PASS, (), {"skips": {"eud": LEFT_OUT}}))
@@ -336,18 +387,25 @@ def test_an_eud_that_is_not_installed_is_a_note() -> None:
     ("said", "name", "gpus"),
     [
         (with_eud(*range(8), status="Skip"), "eud", range(8)),
-        (changed("dcgm/dgx_h100_r3_dcgm3_healthy.json", lambda found: skipped_eud(found, "Pass")), "EUD Test", range(1, 8)),
+        (
+            changed("dcgm/dgx_h100_r3_dcgm3_healthy.json", lambda found: skipped_eud(found, "Pass")),
+            "EUD Test",
+            range(1, 8),
+        ),
     ],
     ids=["its version is told", "it ran on another GPU"],
 )
 def test_an_eud_that_is_installed_and_skipped_is_an_error(said: Said, name: str, gpus: range) -> None:
     skip = "Skip. Declare the skip with a reason under the gate's input `skips`,"
-    messages = tuple(f"node01 gpu{gpu}: DCGM test {name} was skipped - Expected: Pass Actual: {skip} {_SKIP}" for gpu in gpus)
+    messages = tuple(
+        f"node01 gpu{gpu}: DCGM test {name} was skipped - Expected: Pass Actual: {skip} {_SKIP}" for gpu in gpus
+    )
     check(R3, Case("eud", {"dcgmi": said}, Outcome.ERROR, messages))
 
 
 TESTS_R1 = (
-    "cuda_main_library, denylist, environment_variables, graphics_processes, inforom, nvml_library, page_retirement/row_remap, "
+    "cuda_main_library, denylist, environment_variables, graphics_processes, inforom, nvml_library, "
+    "page_retirement/row_remap, "
     "permissions_and_os_blocks, persistence_mode, software"
 )
 
@@ -357,22 +415,36 @@ TESTS_R1 = (
     [
         (R3, {"memory": ""}, "skips.memory: String should have at least 10 characters"),
         (R3, {"memory": " " * 20}, "skips.memory: String should have at least 10 characters"),
-        (R1, {"no_such_test": "a reason that is read"}, f"skips.no_such_test.[key]: Value error, one of the tests that it runs ({TESTS_R1})"),
-        (R1, {"memory": "level 1 does not run it"}, f"skips.memory.[key]: Value error, one of the tests that it runs ({TESTS_R1})"),
+        (
+            R1,
+            {"no_such_test": "a reason that is read"},
+            f"skips.no_such_test.[key]: Value error, one of the tests that it runs ({TESTS_R1})",
+        ),
+        (
+            R1,
+            {"memory": "level 1 does not run it"},
+            f"skips.memory.[key]: Value error, one of the tests that it runs ({TESTS_R1})",
+        ),
     ],
     ids=["no reason", "blanks", "no test", "a test of another level"],
 )
 def test_a_skip_names_a_test_of_the_level_and_a_reason(name: str, skips: dict[str, str], said: str) -> None:
     with pytest.raises(GateInputsError) as refused:
         gate(name, {"skips": skips})
-    assert str(refused.value) == f"gate {name}: inputs - Expected: skips Actual: {said}. Correct the inputs in the gate set."
+    assert (
+        str(refused.value)
+        == f"gate {name}: inputs - Expected: skips Actual: {said}. Correct the inputs in the gate set."
+    )
 
 
 def test_every_declared_skip_stands_in_the_note_whatever_came_of_it() -> None:
     skips = {"pcie": "a retimer awaits its replacement", "memory": "   measured by the vendor  "}
     for said in (Said(text("dcgm/dgx_h100_r3_dcgm4_healthy.json")), Said("", exit_code=127)):
         note = judge(R2, Case("skips", {"dcgmi": said}, Outcome.PASS, (), {"skips": skips})).note
-        assert note == "declared skip of memory: measured by the vendor; declared skip of pcie: a retimer awaits its replacement"
+        assert (
+            note == "declared skip of memory: measured by the vendor; declared skip of pcie: a retimer awaits its "
+            "replacement"
+        )
 
 
 def test_a_pass_measures_every_gpu() -> None:
@@ -388,9 +460,15 @@ def test_a_gpu_that_passes_and_asks_for_a_repair_is_not_measured() -> None:
     assert judge(R3, case).measured == [f"node01/gpu{gpu}" for gpu in range(8) if gpu != 2]
 
 
-@pytest.mark.parametrize(("gate_id", "name"), [(R1, "dcgm/dgx_h100_r1_dcgm4_healthy.json"), (R3, "dcgm/dgx_h100_r3_dcgm4_healthy.json")])
+@pytest.mark.parametrize(
+    ("gate_id", "name"), [(R1, "dcgm/dgx_h100_r1_dcgm4_healthy.json"), (R3, "dcgm/dgx_h100_r3_dcgm4_healthy.json")]
+)
 def test_a_gate_whose_every_test_is_skipped_measures_no_gpu(gate_id: str, name: str) -> None:
-    tests = ("software",) if gate_id == R1 else ("software", "memory", "pcie", "diagnostic", "targeted_stress", "targeted_power")
+    tests = (
+        ("software",)
+        if gate_id == R1
+        else ("software", "memory", "pcie", "diagnostic", "targeted_stress", "targeted_power")
+    )
     skips = dict.fromkeys(tests, "left out of this test")
     verdict = judge(gate_id, Case("all skipped", {"dcgmi": Said(text(name))}, Outcome.ERROR, (), {"skips": skips}))
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])

@@ -28,7 +28,9 @@ def before_3_3(found: dict[str, Any], version: str = "") -> None:
                 item["gpu_ids"] = item.pop("gpu_id")
             item.pop("gpu_id", None)
             if "warnings" in item:
-                item["warnings"] = next(iter(warned.get("warning", warned.get("warnings")) for warned in item["warnings"]))
+                item["warnings"] = next(
+                    iter(warned.get("warning", warned.get("warnings")) for warned in item["warnings"])
+                )
 
 
 NOT_TOLD = "the serial numbers of the GPUs, the severity of its warnings"
@@ -37,7 +39,13 @@ NOT_TOLD = "the serial numbers of the GPUs, the severity of its warnings"
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        ("", f"DCGM without a version number (3.0 and earlier print none) does not tell which GPUs it found, the PCI device ids of the GPUs, {NOT_TOLD}"),
+        (
+            "",
+            (
+                "DCGM without a version number (3.0 and earlier print none) does not tell which GPUs it found, the PCI "
+                f"device ids of the GPUs, {NOT_TOLD}"
+            ),
+        ),
         ("3.2.6", f"DCGM 3.2.6 does not tell {NOT_TOLD}"),
     ],
 )
@@ -58,7 +66,10 @@ def test_a_test_that_failed_in_dcgm_before_3_3_failed() -> None:
 
     verdict = judge(R3, Case("old", {"dcgmi": changed("dcgm/dgx_h100_r3_dcgm3_healthy.json", fault)}, Outcome.FAIL))
     assert verdict.outcome is Outcome.FAIL
-    assert next((item.where, item.actual) for item in verdict.findings) == ("node01 gpu3", "Fail: GPU 3 has 1 page pending.")
+    assert next((item.where, item.actual) for item in verdict.findings) == (
+        "node01 gpu3",
+        "Fail: GPU 3 has 1 page pending.",
+    )
 
 
 @pytest.mark.parametrize("severity", [-1, None, True, 7, "2"], ids=repr)
@@ -67,18 +78,39 @@ def test_a_pass_with_a_warning_of_a_severity_that_nobody_knows_is_an_error(sever
         warned(found)
         by_name(found)["memory"]["results"][2]["warnings"][0]["error_severity"] = severity
 
-    words = "Pass: GPU 2 has uncorrectable memory errors [error 55, severity not known]. Read the diagnostic's raw output and docs/runbooks/gpu.md."
-    wanted = f"node01 gpu2: DCGM test memory contradicts itself - Expected: Pass without a warning that asks for a repair Actual: {words}"
-    check(R3, Case("severity", {"dcgmi": changed("dcgm/dgx_h100_r3_dcgm4_healthy.json", change)}, Outcome.ERROR, (wanted,)))
+    words = (
+        "Pass: GPU 2 has uncorrectable memory errors [error 55, severity not known]. "
+        "Read the diagnostic's raw output and docs/runbooks/gpu.md."
+    )
+    wanted = (
+        "node01 gpu2: DCGM test memory contradicts itself - Expected: Pass without a warning that asks for a "
+        f"repair Actual: {words}"
+    )
+    check(
+        R3,
+        Case("severity", {"dcgmi": changed("dcgm/dgx_h100_r3_dcgm4_healthy.json", change)}, Outcome.ERROR, (wanted,)),
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
-        ("r1_dcgm4", lambda found: gpus_of(found)[3].update(serial_num="165\u2212000003"), "serial number '165\u2212000003' is none"),
+        (
+            "r1_dcgm4",
+            lambda found: gpus_of(found)[3].update(serial_num="165\u2212000003"),
+            "serial number '165\u2212000003' is none",
+        ),
         ("r1_dcgm4", lambda found: gpus_of(found)[3].update(serial_num=1650), "serial number 1650 is none"),
-        ("r1_dcgm4", lambda found: gpus_of(found)[3].update(device_id="23\u221230"), "PCI device id '23\u221230', Expected: four hexadecimal digits"),
-        ("r1_dcgm4", lambda found: gpus_of(found)[3].pop("device_id"), "not the JSON of dcgmi diag 3.x or 4.x (KeyError: 'device_id')"),
+        (
+            "r1_dcgm4",
+            lambda found: gpus_of(found)[3].update(device_id="23\u221230"),
+            "PCI device id '23\u221230', Expected: four hexadecimal digits",
+        ),
+        (
+            "r1_dcgm4",
+            lambda found: gpus_of(found)[3].pop("device_id"),
+            "not the JSON of dcgmi diag 3.x or 4.x (KeyError: 'device_id')",
+        ),
         ("r1_dcgm4", lambda found: gpus_of(found)[3].update(device_id=""), "8 GPUs, and PCI device ids of 7"),
         ("r1_dcgm3", lambda found: found["GPU Device IDs"].pop(), "8 GPUs, and PCI device ids of 7"),
         (
@@ -88,12 +120,17 @@ def test_a_pass_with_a_warning_of_a_severity_that_nobody_knows_is_an_error(sever
         ),
     ],
 )
-def test_gpus_that_are_not_told_apart_by_a_damaged_document_are_an_error(name: str, change: Callable[[dict[str, Any]], object], said: str) -> None:
+def test_gpus_that_are_not_told_apart_by_a_damaged_document_are_an_error(
+    name: str, change: Callable[[dict[str, Any]], object], said: str
+) -> None:
     wanted = (
-        f"node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x Actual: {said} (exit code 0). "
+        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x "
+        f"Actual: {said} (exit code 0). "
         "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again."
     )
-    check(R1, Case("damaged", {"dcgmi": changed(f"dcgm/dgx_h100_{name}_healthy.json", change)}, Outcome.ERROR, (wanted,)))
+    check(
+        R1, Case("damaged", {"dcgmi": changed(f"dcgm/dgx_h100_{name}_healthy.json", change)}, Outcome.ERROR, (wanted,))
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,10 +141,16 @@ def test_gpus_that_are_not_told_apart_by_a_damaged_document_are_an_error(name: s
         ("r1_dcgm4", lambda found: gpus_of(found)[3].update(serial_num=""), "4.6.0"),
     ],
 )
-def test_serial_numbers_of_some_gpus_only_are_an_error(name: str, change: Callable[[dict[str, Any]], object], version: str) -> None:
+def test_serial_numbers_of_some_gpus_only_are_an_error(
+    name: str, change: Callable[[dict[str, Any]], object], version: str
+) -> None:
     verdict = judge(R1, Case("some", {"dcgmi": changed(f"dcgm/dgx_h100_{name}_healthy.json", change)}, Outcome.ERROR))
     said = f"DCGM {version} does not tell the serial numbers of all GPUs (7 of 8)"
-    assert (verdict.outcome, [item.actual for item in verdict.findings], verdict.measured) == (Outcome.ERROR, [said], [])
+    assert (verdict.outcome, [item.actual for item in verdict.findings], verdict.measured) == (
+        Outcome.ERROR,
+        [said],
+        [],
+    )
 
 
 def test_a_list_of_gpus_without_their_model_is_an_error() -> None:
@@ -115,7 +158,9 @@ def test_a_list_of_gpus_without_their_model_is_an_error() -> None:
         for gpu in gpus_of(found):
             gpu["device_id"] = ""
 
-    verdict = judge(R1, Case("no ids", {"dcgmi": changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", change)}, Outcome.ERROR))
+    verdict = judge(
+        R1, Case("no ids", {"dcgmi": changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", change)}, Outcome.ERROR)
+    )
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
     assert verdict.findings[0].actual == "DCGM 4.6.0 does not tell the PCI device ids of the GPUs"
 
@@ -130,13 +175,24 @@ def test_more_gpus_and_gpus_of_other_numbers_are_not_called_missing() -> None:
         for one in (gpus_of(found)[7], by_name(found)["software"]["results"][7]):
             one["entity_id"] = 9
 
-    step = "Correct the node's platform in site.yml: it has fewer GPUs than the node. For an output that was captured elsewhere, correct --profile or --gpus."
+    step = (
+        "Correct the node's platform in site.yml: it has fewer GPUs than the node. "
+        "For an output that was captured elsewhere, correct --profile or --gpus."
+    )
     eight = ", ".join(f"GPU {gpu}" for gpu in range(7))
     for change, said in (
         (more, f"Expected: 8 GPUs Actual: 9. {step}"),
-        (other, f"Expected: 8 ({eight}, GPU 7) Actual: 8 ({eight}, GPU 9). Run `dcgmi discovery -l`: it says how DCGM numbers the GPUs."),
+        (
+            other,
+            (
+                f"Expected: 8 ({eight}, GPU 7) Actual: 8 ({eight}, GPU 9). "
+                "Run `dcgmi discovery -l`: it says how DCGM numbers the GPUs."
+            ),
+        ),
     ):
-        verdict = judge(R1, Case("gpus", {"dcgmi": changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", change)}, Outcome.FAIL))
+        verdict = judge(
+            R1, Case("gpus", {"dcgmi": changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", change)}, Outcome.FAIL)
+        )
         assert (str(verdict.findings[0]), verdict.outcome) == (f"node01: GPUs in the diagnostic - {said}", Outcome.FAIL)
 
 
@@ -145,15 +201,24 @@ def test_dcgm_3_without_serial_numbers_tells_too_little(level: str) -> None:
     """Whatever version it says it is: 3.3 has them of every GPU that has one, as data-centre GPUs do, and earlier ones of none."""
     output = changed(f"dcgm/dgx_h100_{level}_dcgm3_healthy.json", lambda found: found.pop("GPU Device Serials"))
     actual = "DCGM 3.3.9 does not tell the serial numbers of the GPUs"
-    wanted = f"node01 dcgm-{level}: DCGM diagnostic tells too little - Expected: {OLD_EXPECTED} Actual: {actual}. {OLD_STEP}"
+    wanted = (
+        f"node01 dcgm-{level}: DCGM diagnostic tells too little - Expected: {OLD_EXPECTED} Actual: {actual}. {OLD_STEP}"
+    )
     check(R1 if level == "r1" else R3, Case("no serials", {"dcgmi": output}, Outcome.ERROR, (wanted,)))
 
 
 def test_a_result_of_a_gpu_that_is_not_listed_is_an_error() -> None:
-    output = changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", lambda found: by_name(found)["software"]["results"][7].update(entity_id=11))
+    output = changed(
+        "dcgm/dgx_h100_r1_dcgm4_healthy.json",
+        lambda found: by_name(found)["software"]["results"][7].update(entity_id=11),
+    )
     verdict = judge(R1, Case("strange", {"dcgmi": output}, Outcome.ERROR))
     said = "results of gpu11, which is none of the 8 GPUs that it lists (exit code 0)"
-    assert (verdict.outcome, [item.actual for item in verdict.findings], verdict.measured) == (Outcome.ERROR, [said], [])
+    assert (verdict.outcome, [item.actual for item in verdict.findings], verdict.measured) == (
+        Outcome.ERROR,
+        [said],
+        [],
+    )
 
 
 EUD = ("Test", "Package")
@@ -163,7 +228,11 @@ EUD = ("Test", "Package")
 def test_an_eud_that_is_installed_and_has_no_results_did_not_run() -> None:
     wanted = (
         "node01: DCGM test eud did not run - Expected: a result for every GPU Actual: not in the result. "
-        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`."
+        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input "
+        "`skips`."
     )
-    output = changed("dcgm/dgx_h100_r3_dcgm4_healthy.json", lambda found: found["metadata"].update({f"EUD {word} Version": "580.95" for word in EUD}))
+    output = changed(
+        "dcgm/dgx_h100_r3_dcgm4_healthy.json",
+        lambda found: found["metadata"].update({f"EUD {word} Version": "580.95" for word in EUD}),
+    )
     check(R3, Case("no results", {"dcgmi": output}, Outcome.ERROR, (wanted,)))

@@ -27,12 +27,25 @@ NDR = Efficiency(0.92, "46-48 of 50 GB/s per NIC, nccl-tests issue 290", measure
 
 
 def verdict(
-    domain: Domain, collective: Collective, value: float, *, algorithm: str = "default", published: float | None = None, efficiency: Efficiency | None = None
+    domain: Domain,
+    collective: Collective,
+    value: float,
+    *,
+    algorithm: str = "default",
+    published: float | None = None,
+    efficiency: Efficiency | None = None,
 ) -> Judgement:
     known = Bound(published, "published", derived=False) if published else None
     expected = reference(domain, collective, algorithm, published=known, efficiency=efficiency)  # type: ignore[arg-type]
     single = domain.count <= 2
-    return judge("busbw", value, "GB/s", upper=ceiling(domain, collective, algorithm), expected=expected, lower=floor(expected, domain, single=single))  # type: ignore[arg-type]
+    return judge(
+        "busbw",
+        value,
+        "GB/s",
+        upper=ceiling(domain, collective, algorithm),
+        expected=expected,
+        lower=floor(expected, domain, single=single),
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +85,9 @@ def test_ceiling(domain: Domain, collective: Collective, algorithm: str, value: 
         (Domain(count=2, **RACK), "alltoall", "default", 0.92 * 50.0 * 143 / 72, NDR),
     ],
 )
-def test_reference(domain: Domain, collective: Collective, algorithm: str, value: float | None, efficiency: Efficiency | None) -> None:
+def test_reference(
+    domain: Domain, collective: Collective, algorithm: str, value: float | None, efficiency: Efficiency | None
+) -> None:
     bound = reference(domain, collective, algorithm, efficiency=efficiency)  # type: ignore[arg-type]
     assert (bound.value if bound else None) == (pytest.approx(value) if value else None)
 
@@ -83,19 +98,63 @@ PUBLISHED_HEALTHY = [
     ("H100 2 nodes on EFA", Domain(count=2, **H100), "all_reduce", 487.9, {"efficiency": EFA}),
     ("H100 2 nodes on EFA", Domain(count=2, **H100), "all_gather", 338.6, {"efficiency": EFA}),
     ("H100 2 nodes on EFA", Domain(count=2, **H100), "alltoall", 79.1, {"efficiency": EFA}),
-    ("H100 2 nodes, 400 GB/s of NICs, nccl-tests issue 309", Domain(count=2, **H100), "all_reduce", 470.0, {"efficiency": NDR}),
-    ("H100 4 nodes on InfiniBand, Voltage Park", Domain(count=4, **H100), "all_reduce", 330.9, {"efficiency": NDR, "algorithm": "ring"}),
-    ("GB200 4 nodes in one NVLink domain", Domain(gpus=16, count=1, nvlink=900.0, nvls=True, link_ring=18 * 40.1), "all_reduce", 882.5, {}),
-    ("GB200 4 nodes in one NVLink domain", Domain(gpus=16, count=1, nvlink=900.0, nvls=True, link_ring=18 * 40.1), "all_gather", 609.3, {}),
-    ("GB200 4 nodes in one NVLink domain", Domain(gpus=16, count=1, nvlink=900.0, nvls=True, link_ring=18 * 40.1), "alltoall", 568.7, {}),
-    ("GB300 8 nodes in one NVLink domain", Domain(gpus=32, count=1, nvlink=900.0, nvls=True, link_ring=18 * 40.1), "all_reduce", 923.3, {}),
-    ("GB300 8 nodes in one NVLink domain", Domain(gpus=32, count=1, nvlink=900.0, nvls=True, link_ring=18 * 40.1), "alltoall", 678.6, {}),
+    (
+        "H100 2 nodes, 400 GB/s of NICs, nccl-tests issue 309",
+        Domain(count=2, **H100),
+        "all_reduce",
+        470.0,
+        {"efficiency": NDR},
+    ),
+    (
+        "H100 4 nodes on InfiniBand, Voltage Park",
+        Domain(count=4, **H100),
+        "all_reduce",
+        330.9,
+        {"efficiency": NDR, "algorithm": "ring"},
+    ),
+    (
+        "GB200 4 nodes in one NVLink domain",
+        Domain(gpus=16, count=1, nvlink=900.0, nvls=True, link_ring=18 * 40.1),
+        "all_reduce",
+        882.5,
+        {},
+    ),
+    (
+        "GB200 4 nodes in one NVLink domain",
+        Domain(gpus=16, count=1, nvlink=900.0, nvls=True, link_ring=18 * 40.1),
+        "all_gather",
+        609.3,
+        {},
+    ),
+    (
+        "GB200 4 nodes in one NVLink domain",
+        Domain(gpus=16, count=1, nvlink=900.0, nvls=True, link_ring=18 * 40.1),
+        "alltoall",
+        568.7,
+        {},
+    ),
+    (
+        "GB300 8 nodes in one NVLink domain",
+        Domain(gpus=32, count=1, nvlink=900.0, nvls=True, link_ring=18 * 40.1),
+        "all_reduce",
+        923.3,
+        {},
+    ),
+    (
+        "GB300 8 nodes in one NVLink domain",
+        Domain(gpus=32, count=1, nvlink=900.0, nvls=True, link_ring=18 * 40.1),
+        "alltoall",
+        678.6,
+        {},
+    ),
     ("A100 8 GPUs, ring", Domain(count=1, **A100), "all_reduce", 235.3, {"algorithm": "ring"}),
 ]
 
 
 @pytest.mark.parametrize(("name", "domain", "collective", "value", "known"), PUBLISHED_HEALTHY)
-def test_published_healthy_runs_pass(name: str, domain: Domain, collective: Collective, value: float, known: dict[str, object]) -> None:
+def test_published_healthy_runs_pass(
+    name: str, domain: Domain, collective: Collective, value: float, known: dict[str, object]
+) -> None:
     assert verdict(domain, collective, value, **known).outcome is Outcome.PASS, name  # type: ignore[arg-type]
 
 

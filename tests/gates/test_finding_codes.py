@@ -27,13 +27,25 @@ def told(finding: Finding) -> tuple[str, str, str, str]:
     ("gate", "change", "outcome", "found"),
     [
         ("ecc", (CHANNEL, CHANNEL.replace("No", "Yes")), "fail", ("memory-channel-repair-pending", "No", "Yes")),
-        ("ecc", (CHANNEL, CHANNEL.replace("No", "Perhaps")), "error", ("memory-repair-unknown-word", "Yes or No", "Perhaps")),
-        ("ecc", (CHANNEL, f"{CHANNEL}<unrepairable_memory>Yes</unrepairable_memory>"), "fail", ("memory-unrepairable", "No", "Yes")),
+        (
+            "ecc",
+            (CHANNEL, CHANNEL.replace("No", "Perhaps")),
+            "error",
+            ("memory-repair-unknown-word", "Yes or No", "Perhaps"),
+        ),
+        (
+            "ecc",
+            (CHANNEL, f"{CHANNEL}<unrepairable_memory>Yes</unrepairable_memory>"),
+            "fail",
+            ("memory-unrepairable", "No", "Yes"),
+        ),
         ("recovery-action", (RECOVERY, ""), "error", ("gpu-recovery-not-reported", "None", "nothing")),
     ],
     ids=["channel", "word", "memory", "recovery"],
 )
-def test_what_a_report_of_nvidia_smi_rarely_says(gate: str, change: tuple[str, str], outcome: str, found: tuple[str, str, str]) -> None:
+def test_what_a_report_of_nvidia_smi_rarely_says(
+    gate: str, change: tuple[str, str], outcome: str, found: tuple[str, str, str]
+) -> None:
     verdict = of_report(f"{S}{gate}", changed(3, change))
     assert [told(finding) for finding in verdict.findings] == [(found[0], "node01 gpu3", *found[1:])]
     assert verdict.outcome is Outcome(outcome)
@@ -47,7 +59,10 @@ def test_a_recovery_action_that_the_kernel_log_does_not_name() -> None:
 
 def test_a_gate_that_judges_nothing_and_a_node_without_a_verdict_are_errors() -> None:
     for verdict, found in (
-        (Judge().verdict("node01"), ("nothing-judged", "node01", "at least one measurement held against a bound", "none")),
+        (
+            Judge().verdict("node01"),
+            ("nothing-judged", "node01", "at least one measurement held against a bound", "none"),
+        ),
         (merged([]), ("no-verdict", "gate", "one", "none")),
     ):
         assert ([told(finding) for finding in verdict.findings], verdict.outcome) == ([found], Outcome.ERROR)
@@ -58,7 +73,10 @@ def test_a_gate_that_judges_nothing_and_a_node_without_a_verdict_are_errors() ->
     [
         ({}, ("bmc-not-asked", "an answer", "none")),
         ({"redfish": Said(exit_code=None, timed_out=True)}, ("bmc-late", "an answer in time", "none after 1 s")),
-        ({"redfish": Said(exit_code=None, failure="no route to host.")}, ("bmc-not-reached", "an answer over Redfish", "no route to host")),
+        (
+            {"redfish": Said(exit_code=None, failure="no route to host.")},
+            ("bmc-not-reached", "an answer over Redfish", "no route to host"),
+        ),
     ],
     ids=["not asked", "late", "not reached"],
 )
@@ -89,4 +107,7 @@ def test_a_bmc_that_does_not_tell_its_time_is_an_error() -> None:
     for address in (SEL, FAULTS, MANAGER):
         there[address].pop("DateTime", None)
     found = after(None, there)
-    assert ([(item.code, item.where) for item in found.findings], found.outcome) == ([("bmc-clock-not-reported", "node01 BMC")], Outcome.ERROR)
+    assert ([(item.code, item.where) for item in found.findings], found.outcome) == (
+        [("bmc-clock-not-reported", "node01 BMC")],
+        Outcome.ERROR,
+    )

@@ -29,7 +29,12 @@ def test_a_kind_makes_findings_and_their_outcome_is_its_own() -> None:
     judge.error("node01", UNTOLD, "words", "none", step="Ask.", nodes=["node02"])
     warm, untold = judge.verdict().findings
     assert warm == Finding(
-        code="test-warm", where="node01 gpu2", what="gpu2 too warm", expected="80", actual="91", next_step="Cool gpu2: docs/runbooks/gpu.md."
+        code="test-warm",
+        where="node01 gpu2",
+        what="gpu2 too warm",
+        expected="80",
+        actual="91",
+        next_step="Cool gpu2: docs/runbooks/gpu.md.",
     )
     assert (untold.code, untold.next_step, untold.nodes) == ("test-untold", "Ask.", ["node02"])
     assert judge.verdict().outcome is Outcome.FAIL
@@ -45,7 +50,11 @@ def test_a_value_that_is_missing_is_an_error_with_the_words_of_its_kind() -> Non
     judge = Judge()
     assert not judge.equal("node01", WARM, 80, None, part="gpu2")
     (found,) = judge.verdict().findings
-    assert (found.code, found.what, judge.verdict().outcome) == ("value-not-reported", "gpu2 too warm not reported", Outcome.ERROR)
+    assert (found.code, found.what, judge.verdict().outcome) == (
+        "value-not-reported",
+        "gpu2 too warm not reported",
+        Outcome.ERROR,
+    )
 
 
 def test_a_code_is_declared_once() -> None:
@@ -103,10 +112,18 @@ OPEN = {
 def test_explain_shows_what_a_gate_declares_fails_first() -> None:
     known = facts("dgx_h100", 2)
     found = explained(gate(RING), known)["findings"]
-    assert {item["code"] for item in found} == {kind.code for kind in all_gates()[RING].findings} >= {"nccl-rail-share", "nccl-wrong-results"}
-    assert [item["outcome"] for item in found] == sorted((item["outcome"] for item in found), key=lambda outcome: outcome != "fail")
+    assert (
+        {item["code"] for item in found}
+        == {kind.code for kind in all_gates()[RING].findings}
+        >= {"nccl-rail-share", "nccl-wrong-results"}
+    )
+    assert [item["outcome"] for item in found] == sorted(
+        (item["outcome"] for item in found), key=lambda outcome: outcome != "fail"
+    )
     share = next(item for item in found if item["code"] == "nccl-rail-share")
-    assert share["next_steps"] == ["Check this rail's link rate, PCIe width and switch port: docs/runbooks/rail-slow.md"]
+    assert share["next_steps"] == [
+        "Check this rail's link rate, PCIe width and switch port: docs/runbooks/rail-slow.md"
+    ]
     assert share["runbook"] == "docs/runbooks/rail-slow.md"
 
 
@@ -116,7 +133,11 @@ def test_explain_shows_what_a_gate_declares_fails_first() -> None:
         ("node/gpu/sanity/inventory", {"inventory": "nvml/dgx_h100_healthy.json"}),
         (
             "node/gpu/performance/nvbandwidth",
-            {"before": "smi/dgx_h100_healthy.xml", "copy-0": "nvbandwidth/dgx_h100_healthy.json", "after": "smi/dgx_h100_healthy.xml"},
+            {
+                "before": "smi/dgx_h100_healthy.xml",
+                "copy-0": "nvbandwidth/dgx_h100_healthy.json",
+                "after": "smi/dgx_h100_healthy.xml",
+            },
         ),
     ],
     ids=["inventory", "nvbandwidth"],
@@ -126,7 +147,9 @@ def test_bounds_that_are_foreseen_are_those_that_a_run_applies(gate_id: str, out
     known = facts("dgx_h100")
     texts = {key: Captured((FIXTURES / name).read_text(encoding="utf-8"), seconds=60) for key, name in outputs.items()}
     verdict = evaluate(made, known, made.plan(known, list(known.nodes))[0], texts)
-    applied = [item for item in verdict.criteria if item.label != "fleet" and item.metric != "gpus_reported"]  # the reading's own
+    applied = [
+        item for item in verdict.criteria if item.label != "fleet" and item.metric != "gpus_reported"
+    ]  # the reading's own
     assert list(foreseen(made, known, list(known.nodes))) == applied != []
 
 
@@ -139,7 +162,11 @@ def bounds(gate_id: str, nodes: int, platform: str = "dgx_h100") -> list[tuple[s
 def test_bounds_of_runs_over_several_nodes_are_computed_for_as_many() -> None:
     assert bounds(RING, 2) == [("ceiling", 408.0), ("reference", 368.0), ("floor", 312.8)]
     assert bounds(RING, 40) == [("ceiling", 408.0), ("reference", 368.0), ("floor", 278.1)]
-    assert bounds("pair/fabric/performance/ib-write-bw", 2) == [("ceiling", 408.0), ("reference", 391.8), ("floor", 372.2)]
+    assert bounds("pair/fabric/performance/ib-write-bw", 2) == [
+        ("ceiling", 408.0),
+        ("reference", 391.8),
+        ("floor", 372.2),
+    ]
     assert bounds("pair/fabric/performance/ib-write-bw", 2, "r760xa_l4") == [], "no NIC, no bound"
     assert bounds("node/gpu/validation/dcgm-r1", 1) == [("identity", 8.0)]
     assert bounds("node/gpu/sanity/xid", 1) == []

@@ -52,7 +52,14 @@ def test_the_slow_one_is_named_and_the_bound_can_be_computed_by_hand() -> None:
     assert found.z == pytest.approx(3.2905, abs=1e-4), "normal quantile of 1 - 0.01/20"
     assert found.bound == pytest.approx(median(values) - max(found.z * found.spread, 0.015 * median(values)))
     criterion = found.criterion()
-    assert criterion.inputs == {"M": 20, "units": 20, "median": found.centre, "spread": found.spread, "z": found.z, "d": 0.03}
+    assert criterion.inputs == {
+        "M": 20,
+        "units": 20,
+        "median": found.centre,
+        "spread": found.spread,
+        "z": found.z,
+        "d": 0.03,
+    }
     assert (criterion.op, criterion.label, criterion.derived) == ("ge", "fleet", True)
 
 
@@ -102,9 +109,17 @@ def test_a_part_stands_among_the_others_of_its_node() -> None:
     found = standing(RATE, [700.0] * 7, 32, count=3)
     assert round(found.bound, 1) == 680.8
     assert (found.holds(690.0), found.holds(640.0)) == (True, False)
-    assert found.criterion("TFLOPS").inputs == {"M": 32, "median": 700.0, "spread": found.spread, "z": found.z, "d": RATE.effect}
+    assert found.criterion("TFLOPS").inputs == {
+        "M": 32,
+        "median": 700.0,
+        "spread": found.spread,
+        "z": found.z,
+        "d": RATE.effect,
+    }
     error = standard_error(RATE, 700.0, 3)
-    assert found.spread == pytest.approx(error * 1.1066, rel=1e-4), "seven that agree to the digit are not believed to have no noise, nor is their median"
+    assert found.spread == pytest.approx(error * 1.1066, rel=1e-4), (
+        "seven that agree to the digit are not believed to have no noise, nor is their median"
+    )
 
 
 def test_lower_may_be_better_and_a_tool_may_give_its_own_error() -> None:
@@ -122,7 +137,9 @@ def test_how_often_one_figure_was_measured() -> None:
     nccl = gate("node/gpu/performance/nccl-all-reduce")
     assert repeats(nccl, known.fleet, nccl.fleet[0], 1) == launches(4) == 5
     assert repeats(gate(nccl.id, {"launches": 9}), known.fleet, nccl.fleet[0], 1) == 9
-    assert repeats(nccl, known.fleet, nccl.fleet[0], 8) == launches(32), "with eight units a node as many launches as 32 units ask for"
+    assert repeats(nccl, known.fleet, nccl.fleet[0], 8) == launches(32), (
+        "with eight units a node as many launches as 32 units ask for"
+    )
     assert repeats(gate("node/gpu/sanity/versions"), known.fleet, RATE, 8) == 1
 
 
@@ -146,7 +163,13 @@ class Speed(Gate):
         value = float(outputs["one"].stdout)
         slow = [Finding(where=node, what="slow", expected="1", actual="0", next_step="Repair.")] if value < 10 else []
         metrics = [Metric(name="rate", target=node, value=value, unit="GB/s")]
-        return Verdict(outcome=Outcome.FAIL if slow else Outcome.PASS, findings=slow, metrics=metrics, measured=[node], fleet_pending=not slow)
+        return Verdict(
+            outcome=Outcome.FAIL if slow else Outcome.PASS,
+            findings=slow,
+            metrics=metrics,
+            measured=[node],
+            fleet_pending=not slow,
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -183,8 +206,10 @@ def test_sixteen_identical_nodes_judge_each_other(tmp_path: Path) -> None:
     bad = {node: result.message for node, result in results.items() if result.outcome is not Outcome.PASS}
     assert bad == {
         "node07": (
-            "node07: rate falls behind its fleet - Expected: at least 96.71 GB/s (median of 16 identical units 100) Actual: 90 GB/s. "
-            f"Compare temperatures, clocks and firmware with a good one, repair, then run {SPEED} again: docs/runbooks/fleet-outlier.md"
+            "node07: rate falls behind its fleet - Expected: at least 96.71 GB/s (median of 16 identical units 100) "
+            "Actual: 90 GB/s. "
+            f"Compare temperatures, clocks and firmware with a good one, repair, then run {SPEED} again: "
+            "docs/runbooks/fleet-outlier.md"
         )
     }
     good = newest(stage, "node01")
@@ -203,7 +228,12 @@ def test_fifteen_stay_pending_and_do_not_satisfy_the_gate(tmp_path: Path) -> Non
 def test_stored_evidence_of_other_nodes_counts(tmp_path: Path) -> None:
     measure(tmp_path, ALL[:15], {})
     _, results = measure(tmp_path, ALL[15:], {"node18": 90.0}, "c2")
-    assert [node for node, result in results.items() if result.outcome is Outcome.PASS] == ["node16", "node17", "node19", "node20"]
+    assert [node for node, result in results.items() if result.outcome is Outcome.PASS] == [
+        "node16",
+        "node17",
+        "node19",
+        "node20",
+    ]
     assert "median of 20 identical units" in results["node18"].message
 
 
@@ -216,7 +246,9 @@ def test_a_node_of_another_firmware_is_of_another_fleet(tmp_path: Path) -> None:
 def test_evidence_under_another_desired_state_does_not_count(tmp_path: Path) -> None:
     measure(tmp_path, ALL[:15], {})
     _, results = measure(tmp_path, ALL[15:], {}, "c2", mtu=8900)
-    assert {result.outcome for result in results.values()} == {Outcome.ERROR}, "15 that were measured as something else are no fleet"
+    assert {result.outcome for result in results.values()} == {Outcome.ERROR}, (
+        "15 that were measured as something else are no fleet"
+    )
 
 
 def test_a_stored_unit_that_falls_behind_now_is_told_and_its_record_left_alone(tmp_path: Path) -> None:
@@ -225,13 +257,17 @@ def test_a_stored_unit_that_falls_behind_now_is_told_and_its_record_left_alone(t
     assert newest(stage, "node03").verdict.outcome is Outcome.PASS
     said_of = [event.text for event in stage.board.recorder.ledger.events("c2") if event.node == "node03"]
     assert len(said_of) == 1
-    assert said_of[0].startswith(f"{SPEED}: by its stored evidence it falls behind now: node03: rate falls behind its fleet")
+    assert said_of[0].startswith(
+        f"{SPEED}: by its stored evidence it falls behind now: node03: rate falls behind its fleet"
+    )
 
 
 def test_what_failed_already_is_no_measure_for_others(tmp_path: Path) -> None:
     _, results = measure(tmp_path, ALL[:16], {"node07": 5.0})
     assert results["node07"].outcome is Outcome.FAIL
-    assert {result.outcome for node, result in results.items() if node != "node07"} == {Outcome.ERROR}, "15 remain: pending"
+    assert {result.outcome for node, result in results.items() if node != "node07"} == {Outcome.ERROR}, (
+        "15 remain: pending"
+    )
 
 
 def test_what_was_measured_before_the_nodes_last_change_does_not_count(tmp_path: Path) -> None:
@@ -239,10 +275,14 @@ def test_what_was_measured_before_the_nodes_last_change_does_not_count(tmp_path:
     for node in ALL[:5]:
         stage.board.recorder.ledger.change_begins(node, "install")
     _, results = measure(tmp_path, ALL[15:], {}, "c2")
-    assert {result.outcome for result in results.values()} == {Outcome.ERROR}, "10 that count and 5 new ones are no fleet"
+    assert {result.outcome for result in results.values()} == {Outcome.ERROR}, (
+        "10 that count and 5 new ones are no fleet"
+    )
 
 
-def test_stored_outputs_that_are_judged_again_are_held_against_their_fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_outputs_that_are_judged_again_are_held_against_their_fleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The gate of this test is known in this process alone."""
     monkeypatch.setattr("rackready.evidence.parts.CHUNK", len(ALL))
     stage, _ = measure(tmp_path, ALL, {"node07": 90.0})
@@ -254,4 +294,6 @@ def test_stored_outputs_that_are_judged_again_are_held_against_their_fleet(tmp_p
     assert (slow["outcome"], slow["measured"]) == ("fail", [])
     assert slow["findings"][0]["text"].startswith("node07: rate falls behind its fleet - Expected: at least 96.")
     for now, then in zip(found["nodes"], before["nodes"], strict=True):
-        assert {name: now["gates"][0][name] for name in Verdict.model_fields} == {name: then["gates"][0][name] for name in Verdict.model_fields}
+        assert {name: now["gates"][0][name] for name in Verdict.model_fields} == {
+            name: then["gates"][0][name] for name in Verdict.model_fields
+        }

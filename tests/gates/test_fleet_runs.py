@@ -30,7 +30,9 @@ ALL = [f"node{number:02}" for number in range(1, 41)]
 def runs(values: Sequence[float], size: int = 2, first: int = 0) -> list[Unit]:
     """Units of as many runs as there are values, each over ``size`` nodes."""
     return [
-        Unit(f"node{first + size * place + member:03}", f"run{first + place}", value, "GB/s") for place, value in enumerate(values) for member in range(size)
+        Unit(f"node{first + size * place + member:03}", f"run{first + place}", value, "GB/s")
+        for place, value in enumerate(values)
+        for member in range(size)
     ]
 
 
@@ -67,10 +69,16 @@ def test_runs_of_another_size_are_of_another_fleet() -> None:
 
 
 def test_a_metric_of_runs_takes_no_figure_of_a_node_and_the_other_way_round() -> None:
-    metrics = [Metric(name="busbw", target=target, value=1.0, unit="GB/s") for target in ("node01", "node01/gpu0", "node01+node02", "rack01")]
+    metrics = [
+        Metric(name="busbw", target=target, value=1.0, unit="GB/s")
+        for target in ("node01", "node01/gpu0", "node01+node02", "rack01")
+    ]
     verdict = Verdict(outcome=Outcome.PASS, metrics=metrics)
     assert [unit.target for unit in units_of(RATE, "node01", verdict)] == ["node01+node02", "rack01"]
-    assert [unit.target for unit in units_of(FleetMetric("busbw", effect=0.03), "node01", verdict)] == ["node01", "node01/gpu0"]
+    assert [unit.target for unit in units_of(FleetMetric("busbw", effect=0.03), "node01", verdict)] == [
+        "node01",
+        "node01/gpu0",
+    ]
 
 
 @pytest.mark.parametrize("kind", GATES, ids=lambda kind: kind.id)
@@ -91,7 +99,9 @@ class Rate(Gate):
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         del facts
         pairs = zip(nodes[::2], nodes[1::2], strict=True)
-        return [Run(f"{one}+{two}", f"{one}+{two}", (one, two), (Command("one", one, ("rate",), 5),)) for one, two in pairs]
+        return [
+            Run(f"{one}+{two}", f"{one}+{two}", (one, two), (Command("one", one, ("rate",), 5),)) for one, two in pairs
+        ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         del facts
@@ -108,11 +118,15 @@ def trial() -> Iterator[None]:
     REGISTRY.update(before)
 
 
-def measure(tmp_path: Path, nodes: Sequence[str], rates: dict[str, float], campaign: str = "c1") -> tuple[Stage, dict[str, NodeResult]]:
+def measure(
+    tmp_path: Path, nodes: Sequence[str], rates: dict[str, float], campaign: str = "c1"
+) -> tuple[Stage, dict[str, NodeResult]]:
     def answer(node: str, _: Sequence[str]) -> Answer:
         return said(str(rates.get(node, 100.0)))
 
-    stage = stage_of(tmp_path, {"Prints what a node is": fingerprint_of, "rate": answer}, nodes, site_with(len(ALL)), campaign)
+    stage = stage_of(
+        tmp_path, {"Prints what a node is": fingerprint_of, "rate": answer}, nodes, site_with(len(ALL)), campaign
+    )
     return stage, stage.run(list(nodes), [], [GateSetEntry(id=PAIR, max_age_hours=24)], whole=False)
 
 
@@ -124,8 +138,10 @@ def test_sixteen_pairs_judge_each_other(tmp_path: Path) -> None:
     stage, results = measure(tmp_path, ALL[:32], {"node07": 90.0})
     bad = {node: result.message for node, result in results.items() if result.outcome is not Outcome.PASS}
     words = (
-        "node07+node08: busbw falls behind its fleet - Expected: at least 96.71 GB/s (median of 16 identical units 100) Actual: 90 GB/s. "
-        "Which of its nodes is not told by this figure: compare the rails' shares and the figures of its pairs with those of a good run, repair, "
+        "node07+node08: busbw falls behind its fleet - Expected: at least 96.71 GB/s (median of 16 identical units "
+        "100) Actual: 90 GB/s. "
+        "Which of its nodes is not told by this figure: compare the rails' shares and the figures of its pairs with "
+        "those of a good run, repair, "
         f"then run {PAIR} again: docs/runbooks/fleet-outlier.md"
     )
     assert bad == {"node07": words, "node08": words}

@@ -43,10 +43,17 @@ class Ports:
 
     def write(self, node: str, argv: Sequence[str]) -> Answer:
         rate = self.slow.get((node, argv[4]), HEALTHY)
-        return said(wrote(argv).replace("391.39", f"{rate:.2f}").replace("391.27", f"{rate:.2f}").replace("0.005830", f"{rate * 1e3 / 8 / (1 << 23):.6f}"))
+        return said(
+            wrote(argv)
+            .replace("391.39", f"{rate:.2f}")
+            .replace("391.27", f"{rate:.2f}")
+            .replace("0.005830", f"{rate * 1e3 / 8 / (1 << 23):.6f}")
+        )
 
 
-def measure(tmp_path: Path, nodes: Sequence[str], slow: dict[tuple[str, str], float], gate: str = PAIR) -> tuple[Stage, dict[str, NodeResult]]:
+def measure(
+    tmp_path: Path, nodes: Sequence[str], slow: dict[tuple[str, str], float], gate: str = PAIR
+) -> tuple[Stage, dict[str, NodeResult]]:
     ports = Ports(slow)
     replies = {"Prints what a node is": fingerprint_of, "Prints link state": ports.link, "ib_write_bw": ports.write}
     stage = stage_of(tmp_path, replies, nodes, site_with(len(nodes)))
@@ -63,14 +70,23 @@ def test_a_healthy_site_passes_and_says_what_it_was_held_against(tmp_path: Path)
     record = newest(stage, "node01")
     assert record.inputs["fleet"] == {"bw_average": 32}, "two pairs, eight rails, both directions"
     fleet = record.verdict.criteria[-1]
-    assert (fleet.label, fleet.metric, fleet.inputs["M"], fleet.inputs["median"]) == ("fleet", "bw_average", 32, HEALTHY)
+    assert (fleet.label, fleet.metric, fleet.inputs["M"], fleet.inputs["median"]) == (
+        "fleet",
+        "bw_average",
+        32,
+        HEALTHY,
+    )
 
 
 UNTOLD = (
-    "Which of its two NICs is not told by one pair: measure each with another partner (`rackready gate run`, twice `--node`), "
+    "Which of its two NICs is not told by one pair: measure each with another partner (`rackready gate run`, twice "
+    "`--node`), "
     "compare both cables, PCIe widths and the errors of both ports with those of a good rail"
 )
-ONE_END = "Its partner is right with others: compare this node's cable, PCIe width and errors of the port with those of a good rail"
+ONE_END = (
+    "Its partner is right with others: compare this node's cable, PCIe width and errors of the port with those of a "
+    "good rail"
+)
 AGAIN = f"repair, then run {PAIR} again: docs/runbooks/fleet-outlier.md"
 
 
@@ -82,8 +98,13 @@ def test_a_nic_that_is_slow_above_the_floor_is_found_and_its_partners_are_acquit
     """375 Gb/s is above the floor of 372.2, and 4.2 % below what all others give; node03 writes so to whatever partner."""
     stage, results = measure(tmp_path, NODES, {("node03", "mlx5_4"): 375.0})
     assert [node for node, result in results.items() if result.outcome is not Outcome.PASS] == ["node03"]
-    says = "bw_average falls behind its fleet - Expected: at least 377.8 Gb/s (median of 36 identical units 391.3) Actual: 375 Gb/s"
-    assert found(stage, "node03") == [f"node03 mlx5_4 -> {other} mlx5_4 (rail 3): {says}. {ONE_END}, {AGAIN}" for other in ("node01", "node04")]
+    says = (
+        "bw_average falls behind its fleet - Expected: at least 377.8 Gb/s (median of 36 identical units 391.3) "
+        "Actual: 375 Gb/s"
+    )
+    assert found(stage, "node03") == [
+        f"node03 mlx5_4 -> {other} mlx5_4 (rail 3): {says}. {ONE_END}, {AGAIN}" for other in ("node01", "node04")
+    ]
     assert newest(stage, "node03").verdict.measured == [], "a slow run proves nothing of its ends"
     assert newest(stage, "node04").verdict.criteria[-1].label == "fleet"
     assert "node04/mlx5_4" in newest(stage, "node04").verdict.measured, "it was measured with a third partner"
@@ -91,7 +112,10 @@ def test_a_nic_that_is_slow_above_the_floor_is_found_and_its_partners_are_acquit
 
 def test_of_two_nodes_none_is_told_and_the_pair_is_named(tmp_path: Path) -> None:
     stage, _ = measure(tmp_path, NODES[:2], {("node01", "mlx5_4"): 375.0})
-    says = "bw_average falls behind its fleet - Expected: at least 378.6 Gb/s (median of 16 identical units 391.3) Actual: 375 Gb/s"
+    says = (
+        "bw_average falls behind its fleet - Expected: at least 378.6 Gb/s (median of 16 identical units 391.3) "
+        "Actual: 375 Gb/s"
+    )
     for node in ("node01", "node02"):
         assert found(stage, node) == [f"node01 mlx5_4 -> node02 mlx5_4 (rail 3): {says}. {UNTOLD}, {AGAIN}"]
 
@@ -109,12 +133,22 @@ def compared(*pairs: tuple[str, str]) -> dict[str, list[str]]:
     ("pairs", "slow", "innocent"),
     [
         ([("a", "b"), ("b", "c")], {direction("a", "b")}, {(direction("a", "b"), "b")}),
-        ([("a", "b"), ("b", "c"), ("a", "d")], {direction("a", "b"), direction("d", "a")}, {(direction("a", "b"), "b")}),
+        (
+            [("a", "b"), ("b", "c"), ("a", "d")],
+            {direction("a", "b"), direction("d", "a")},
+            {(direction("a", "b"), "b")},
+        ),
         ([("a", "b"), ("b", "c"), ("a", "d")], {direction("b", "a")}, set()),
         ([("a", "b"), ("c", "d")], {direction("b", "a")}, set()),
         ([("a", "b"), ("b", "c")], {direction("a", "b"), direction("c", "b")}, set()),
     ],
-    ids=["right with another", "slow with both", "both are right with others: the path", "no third partner", "slow with two: it is the one"],
+    ids=[
+        "right with another",
+        "slow with both",
+        "both are right with others: the path",
+        "no third partner",
+        "slow with two: it is the one",
+    ],
 )
 def test_who_is_acquitted(pairs: list[tuple[str, str]], slow: set[str], innocent: set[tuple[str, str]]) -> None:
     assert acquitted(compared(*pairs), slow) == innocent
@@ -132,10 +166,14 @@ def test_what_is_within_the_noise_of_one_launch_is_not_called_slow(tmp_path: Pat
 
 def test_what_fails_below_the_floor_is_no_part_of_the_fleet(tmp_path: Path) -> None:
     stage, results = measure(tmp_path, NODES, {("node03", "mlx5_4"): 200.0})
-    assert [node for node, result in results.items() if result.outcome is not Outcome.PASS] == ["node03"], "a third partner acquits node04"
+    assert [node for node, result in results.items() if result.outcome is not Outcome.PASS] == ["node03"], (
+        "a third partner acquits node04"
+    )
     assert "RDMA write is slow" in (results["node03"].message or "")
     record = newest(stage, "node01")
-    assert record.inputs["fleet"] == {"bw_average": 18}, "node01 with node02 on eight rails, and node04 with its third partner on one"
+    assert record.inputs["fleet"] == {"bw_average": 18}, (
+        "node01 with node02 on eight rails, and node04 with its third partner on one"
+    )
     assert not any("node03" in metric.target for metric in record.verdict.metrics)
 
 

@@ -37,7 +37,9 @@ def test_a_set_names_gates_that_there_are_each_once(name: str) -> None:
 def test_a_set_names_gates_of_one_node_level_by_level(name: str) -> None:
     """They run so anyway; a file in another order would tell its reader another story."""
     alone = [found for entry in loader.gate_set(name).gates if (found := gate(entry.id)).alone]
-    assert [found.id for found in alone] == [found.id for found in sorted(alone, key=lambda found: LEVELS.index(found.level))]
+    assert [found.id for found in alone] == [
+        found.id for found in sorted(alone, key=lambda found: LEVELS.index(found.level))
+    ]
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -68,13 +70,21 @@ def test_a_gate_keeps_the_contract_that_plug_ins_keep(kind: type[Gate]) -> None:
 def test_gates_of_level_sanity_only_look_and_no_others() -> None:
     """Every deploy runs them on nodes in production: a gate that loads, or that claims a part for itself, is of another level."""
     known = rack(2)
-    runs = [run for gate_id, kind in SHIPPED.items() if kind.looks for run in gate(gate_id).plan(known, list(known.nodes))]
-    assert [run.id for run in runs if run.claims or run.launch_from or any(command.role != "step" for command in run.commands)] == []
+    runs = [
+        run for gate_id, kind in SHIPPED.items() if kind.looks for run in gate(gate_id).plan(known, list(known.nodes))
+    ]
+    assert [
+        run.id
+        for run in runs
+        if run.claims or run.launch_from or any(command.role != "step" for command in run.commands)
+    ] == []
 
 
 def test_quick_loads_nothing() -> None:
     ids = [entry.id for entry in loader.gate_set("quick").gates]
-    loading = [gate_id for gate_id in ids if gate(gate_id).level != "sanity" and gate_id != "node/gpu/validation/dcgm-r1"]
+    loading = [
+        gate_id for gate_id in ids if gate(gate_id).level != "sanity" and gate_id != "node/gpu/validation/dcgm-r1"
+    ]
     assert loading == [], "under two minutes a node: checks, and DCGM's level 1"
 
 

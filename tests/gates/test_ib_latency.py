@@ -25,10 +25,25 @@ NICS = {nic.rail: nic for nic in rack(1).nodes["node01"].nics}
 
 
 def lat(  # noqa: PLR0913 - what a result differs by
-    rail: int, typical: float = 1.99, *, gpu: bool = False, average: float | None = None, p99: float | None = None, dev: int | None = None, back: bool = False
+    rail: int,
+    typical: float = 1.99,
+    *,
+    gpu: bool = False,
+    average: float | None = None,
+    p99: float | None = None,
+    dev: int | None = None,
+    back: bool = False,
 ) -> Said:
     tail = p99 or typical + 0.2
-    times = (min(1.91, typical), max(9.1, typical + 7, tail + 1), typical, average or typical + 0.03, 0.07, tail, tail + 0.8)
+    times = (
+        min(1.91, typical),
+        max(9.1, typical + 7, tail + 1),
+        typical,
+        average or typical + 0.03,
+        0.07,
+        tail,
+        tail + 0.8,
+    )
     row = " 2       10000          " + "\t".join(f"{value:<12.2f}" for value in times)
     body = HEALTHY.replace(": mlx5_0", f": {NICS[rail].rdma_device}")
     body = "\n".join(row if line.startswith(" 2 ") else line for line in body.splitlines()) + "\n"
@@ -60,7 +75,10 @@ def said(*, gpu: bool = False, **changed: Said) -> dict[str, Said]:
     out = {"link-first": links(), "link-second": links(), "after-first": links(SENT), "after-second": links(SENT)}
     for way in ("forth", "back"):
         for rail in NICS:
-            out |= {f"server-{way}{rail}": Said(), f"{way}{rail}": lat(rail, 1.95 + 0.01 * (rail % 3), gpu=gpu, back=way == "back")}
+            out |= {
+                f"server-{way}{rail}": Said(),
+                f"{way}{rail}": lat(rail, 1.95 + 0.01 * (rail % 3), gpu=gpu, back=way == "back"),
+            }
     return {**out, **{key.replace("_", "-"): value for key, value in changed.items()}}
 
 
@@ -77,8 +95,10 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                f"{FORTH3}: latency beside the other rails - Expected: at most 2.16 us (median of the others 1.96) Actual: 3.10 us. "
-                "This NIC is late where the other rails are not: look at its PCIe link, switch port and firmware: docs/runbooks/rail-slow.md"
+                f"{FORTH3}: latency beside the other rails - Expected: at most 2.16 us (median of the others 1.96) "
+                "Actual: 3.10 us. "
+                "This NIC is late where the other rails are not: look at its PCIe link, switch port and firmware: "
+                "docs/runbooks/rail-slow.md"
             ),
         ),
         nodes=2,
@@ -90,7 +110,8 @@ CASES = [
         (
             (
                 f"{FORTH3}: latency - Expected: at most 5.0 us on average Actual: 5.40 us. "
-                "Look at the path's hops, PCIe link and power saving of the NIC (ASPM, C-states): docs/runbooks/rail-slow.md"
+                "Look at the path's hops, PCIe link and power saving of the NIC (ASPM, C-states): "
+                "docs/runbooks/rail-slow.md"
             ),
         ),
         nodes=2,
@@ -99,7 +120,12 @@ CASES = [
         "a link down",
         said(link_second=links(mlx5_4="1: DOWN")),
         Outcome.FAIL,
-        ("node02 mlx5_4 (rail 3): link down - Expected: port ACTIVE Actual: port DOWN. Check its cable and its transceivers: docs/runbooks/link-down.md",),
+        (
+            (
+                "node02 mlx5_4 (rail 3): link down - Expected: port ACTIVE Actual: port DOWN. "
+                "Check its cable and its transceivers: docs/runbooks/link-down.md"
+            ),
+        ),
         nodes=2,
     ),
     Case(
@@ -121,7 +147,8 @@ CASES = [
         (
             (
                 "node01 mlx5_4 (rail 3): symbol_error grew under load - Expected: by at most 0 Actual: 12. "
-                "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with them."
+                "Clean and reseat cable and module; then swap them with another port's, to see whether the errors "
+                "move with them."
             ),
         ),
         nodes=2,
@@ -131,7 +158,8 @@ CASES = [
         said(after_first=links(19999)),
         Outcome.FAIL,
         tuple(
-            f"node01 {nic.rdma_device} (rail {rail}): bytes sent by the port - Expected: at least 20000 bytes Actual: 19999 bytes. The data went over another "
+            f"node01 {nic.rdma_device} (rail {rail}): bytes sent by the port - Expected: at least 20000 bytes "
+            "Actual: 19999 bytes. The data went over another "
             "port: check the node's RDMA devices; a NIC that was reset loses its counters: docs/runbooks/rail-slow.md."
             for rail, nic in NICS.items()
         ),
@@ -142,7 +170,8 @@ CASES = [
         said(after_second=Said("")),
         Outcome.ERROR,
         tuple(
-            f"node02 {nic.rdma_device} (rail {rail}): byte counters unreadable - Expected: a complete document Actual: empty output. Run the gate again."
+            f"node02 {nic.rdma_device} (rail {rail}): byte counters unreadable - Expected: a complete document "
+            "Actual: empty output. Run the gate again."
             for rail, nic in NICS.items()
         ),
         nodes=2,
@@ -153,8 +182,10 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                f"{FORTH3}: ib_write_lat unreadable - Expected: one result block in microseconds Actual: no latency result block in microseconds: "
-                "not ib_write_lat's or ib_read_lat's output, or cut off (exit code 0). Run the gate again; if it stays so, read its raw output in the report."
+                f"{FORTH3}: ib_write_lat unreadable - Expected: one result block in microseconds "
+                "Actual: no latency result block in microseconds: "
+                "not ib_write_lat's or ib_read_lat's output, or cut off (exit code 0). Run the gate again; "
+                "if it stays so, read its raw output in the report."
             ),
         ),
         nodes=2,
@@ -163,14 +194,24 @@ CASES = [
         "fewer messages",
         said(forth3=Said(lat(3, 0.01).stdout.replace(" 2       10000 ", " 2       10    "))),
         Outcome.ERROR,
-        (f"{FORTH3}: ib_write_lat measured something else - Expected: 10000 messages Actual: 10 messages. Run the gate again.",),
+        (
+            (
+                f"{FORTH3}: ib_write_lat measured something else - Expected: 10000 messages Actual: 10 messages. "
+                "Run the gate again."
+            ),
+        ),
         nodes=2,
     ),
     Case(
         "another rail's addresses",
         said(forth3=Said(between(lat(3).stdout, "192.168.1.11", "192.168.1.12"))),
         Outcome.ERROR,
-        (f"{FORTH3}: ib_write_lat used other GIDs - Expected: 192.168.3.11 to 192.168.3.12 Actual: 192.168.1.11 to 192.168.1.12. {CAPTURED}",),
+        (
+            (
+                f"{FORTH3}: ib_write_lat used other GIDs - Expected: 192.168.3.11 to 192.168.3.12 "
+                f"Actual: 192.168.1.11 to 192.168.1.12. {CAPTURED}"
+            ),
+        ),
         nodes=2,
     ),
     Case(
@@ -179,17 +220,28 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                f"{FORTH3}: 99 % percentile of latency beside the other rails - Expected: at most 21.60 us (median of the others 2.16) Actual: 150.00 us. "
-                "One message of a hundred is late on this rail alone: look at errors and pauses of its port, its PCIe link and switch port: "
+                f"{FORTH3}: 99 % percentile of latency beside the other rails - "
+                "Expected: at most 21.60 us (median of the others 2.16) Actual: 150.00 us. "
+                "One message of a hundred is late on this rail alone: look at errors and pauses of its port, its "
+                "PCIe link and switch port: "
                 "docs/runbooks/rail-slow.md"
             ),
         ),
         nodes=2,
     ),
     Case("late messages as a busy host has them", said(forth3=lat(3, average=2.2, p99=20.0)), Outcome.PASS, nodes=2),
-    Case("late messages within the input", said(forth3=lat(3, average=3.9, p99=150.0)), Outcome.PASS, inputs={"tail": 100}, nodes=2),
     Case(
-        "late messages on all rails alike", {**said(), **{f"{way}{rail}": late(rail, way) for way in ("forth", "back") for rail in NICS}}, Outcome.PASS, nodes=2
+        "late messages within the input",
+        said(forth3=lat(3, average=3.9, p99=150.0)),
+        Outcome.PASS,
+        inputs={"tail": 100},
+        nodes=2,
+    ),
+    Case(
+        "late messages on all rails alike",
+        {**said(), **{f"{way}{rail}": late(rail, way) for way in ("forth", "back") for rail in NICS}},
+        Outcome.PASS,
+        nodes=2,
     ),
     Case(
         "faster than hardware is",
@@ -198,7 +250,8 @@ CASES = [
         (
             (
                 f"{FORTH3}: latency is implausible - Expected: at least 0.3 us Actual: 0.01 us. "
-                "perftest counts the processor's cycles: look for 'CPU Frequency' in its raw output, and run the gate again."
+                "perftest counts the processor's cycles: look for 'CPU Frequency' in its raw output, and run the "
+                "gate again."
             ),
         ),
         nodes=2,
@@ -215,7 +268,8 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                "node02 mlx5_4 -> node01 mlx5_4 (rail 3): ib_write_lat measured another memory at the receiver - Expected: host memory Actual: GPU memory. "
+                "node02 mlx5_4 -> node01 mlx5_4 (rail 3): ib_write_lat measured another memory at the receiver - "
+                "Expected: host memory Actual: GPU memory. "
                 "Run the gate again."
             ),
         ),
@@ -227,8 +281,10 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                f"{FORTH3}: ib_write_lat contradicts itself - Expected: exit code 0 and no word of a failure Actual: Completion with error at server. "
-                "Read the raw outputs of both ends in the report, and the errors of both ports: docs/runbooks/rail-slow.md."
+                f"{FORTH3}: ib_write_lat contradicts itself - Expected: exit code 0 and no word of a failure "
+                "Actual: Completion with error at server. "
+                "Read the raw outputs of both ends in the report, and the errors of both ports: "
+                "docs/runbooks/rail-slow.md."
             ),
         ),
         nodes=2,
@@ -239,7 +295,8 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                f"{FORTH3}: ib_write_lat failed - Expected: exit code 0 Actual: exit code 127: bash: line 1: exec: ib_write_lat: not found. "
+                f"{FORTH3}: ib_write_lat failed - Expected: exit code 0 "
+                "Actual: exit code 127: bash: line 1: exec: ib_write_lat: not found. "
                 "Read its raw output in the report; check that perftest is installed and the GPU is free."
             ),
         ),
@@ -258,7 +315,8 @@ def test_gpu_memory_is_judged_by_the_other_rails_alone() -> None:
     verdict = judge(READ, Case("host memory", said(gpu=True, forth3=lat(3)), Outcome.ERROR, nodes=2))
     assert [str(finding) for finding in verdict.findings] == [
         (
-            f"{FORTH3}: ib_read_lat measured something else - Expected: read of 2 bytes on mlx5_4, GPU memory Actual: write of 2 bytes on mlx5_4, host memory. "
+            f"{FORTH3}: ib_read_lat measured something else - Expected: read of 2 bytes on mlx5_4, GPU memory "
+            "Actual: write of 2 bytes on mlx5_4, host memory. "
             "Run the gate again."
         )
     ]
@@ -297,7 +355,10 @@ def test_a_gpu_without_a_published_mark_has_the_largest_of_any_and_it_is_said_to
 def test_memory_of_another_gpu_is_no_measurement_of_this_one() -> None:
     verdict = judge(READ, Case("another GPU", said(gpu=True, forth3=lat(3, gpu=True, dev=7)), Outcome.ERROR, nodes=2))
     assert [str(finding) for finding in verdict.findings] == [
-        f"{FORTH3}: ib_read_lat measured another GPU's memory - Expected: gpu{NICS[3].gpu} Actual: gpu7. Unset CUDA_VISIBLE_DEVICES on the node."
+        (
+            f"{FORTH3}: ib_read_lat measured another GPU's memory - Expected: gpu{NICS[3].gpu} Actual: gpu7. "
+            "Unset CUDA_VISIBLE_DEVICES on the node."
+        )
     ]
     assert verdict.outcome is Outcome.ERROR
     assert len(verdict.measured) == 28
@@ -308,21 +369,30 @@ def test_a_failed_rail_is_not_measured_and_the_others_are() -> None:
     assert len(judge(WRITE, CASES[1]).measured) == 28
 
 
-@pytest.mark.parametrize(("kind", "layer", "other"), [("roce", "RoCE (link type Ethernet)", "IB"), ("infiniband", "InfiniBand (link type IB)", "Ethernet")])
+@pytest.mark.parametrize(
+    ("kind", "layer", "other"),
+    [("roce", "RoCE (link type Ethernet)", "IB"), ("infiniband", "InfiniBand (link type IB)", "Ethernet")],
+)
 def test_the_link_type_is_the_sites(kind: str, layer: str, other: str) -> None:
     known = rack(2)
     known = replace(known, fabric=known.fabric.model_copy(update={"kind": kind}))
     found = gate(WRITE)
     run = found.plan(known, list(known.nodes))[0]
     own = "Ethernet" if kind == "roce" else "IB"
-    good = {key: Said(one.stdout.replace("Link type       : Ethernet", f"Link type       : {own}")) for key, one in said().items()}
+    good = {
+        key: Said(one.stdout.replace("Link type       : Ethernet", f"Link type       : {own}"))
+        for key, one in said().items()
+    }
     assert found.evaluate(known, run, outputs(run, good)).outcome is Outcome.PASS
-    bad = good | {"forth3": Said(good["forth3"].stdout.replace(f"Link type       : {own}", f"Link type       : {other}"))}
+    bad = good | {
+        "forth3": Said(good["forth3"].stdout.replace(f"Link type       : {own}", f"Link type       : {other}"))
+    }
     verdict = found.evaluate(known, run, outputs(run, bad))
     assert [str(finding) for finding in verdict.findings] == [
         (
             f"{FORTH3}: transport - Expected: {layer} Actual: link type {other}. "
-            f"Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1={2 if kind == 'roce' else 1}`, then reset the NIC."
+            f"Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1={2 if kind == 'roce' else 1}`, then "
+            "reset the NIC."
         )
     ]
     assert verdict.outcome is Outcome.FAIL
@@ -334,11 +404,15 @@ def test_one_output_for_both_directions_of_a_rail_measured_one() -> None:
     known = replace(known, fabric=known.fabric.model_copy(update={"kind": "infiniband"}))
     found = gate(WRITE)
     run = found.plan(known, list(known.nodes))[0]
-    good = {key: Said(one.stdout.replace("Link type       : Ethernet", "Link type       : IB")) for key, one in said().items()}
+    good = {
+        key: Said(one.stdout.replace("Link type       : Ethernet", "Link type       : IB"))
+        for key, one in said().items()
+    }
     verdict = found.evaluate(known, run, outputs(run, good | {"back3": good["forth3"]}))
     assert [str(finding) for finding in verdict.findings] == [
         (
-            "node02 mlx5_4 -> node01 mlx5_4 (rail 3): ib_write_lat has one output for both directions - Expected: one of each Actual: the same output. "
+            "node02 mlx5_4 -> node01 mlx5_4 (rail 3): ib_write_lat has one output for both directions - "
+            "Expected: one of each Actual: the same output. "
             "Give each direction its own output, or run the gate again."
         )
     ]
@@ -354,7 +428,12 @@ def test_both_ends_are_measured_with_a_third_and_the_good_one_is_acquitted() -> 
     again = found.follow_up(known, done)
     assert [run.nodes for run in again] == [("node01", "node03"), ("node02", "node04")]
     by_node = found.attribute(known, [*done, Done(again[0], bad), Done(again[1], good)])
-    assert {node: verdicts[0].outcome.value for node, verdicts in by_node.items()} == {"node01": "fail", "node02": "pass", "node03": "pass", "node04": "pass"}
+    assert {node: verdicts[0].outcome.value for node, verdicts in by_node.items()} == {
+        "node01": "fail",
+        "node02": "pass",
+        "node03": "pass",
+        "node04": "pass",
+    }
 
 
 def test_a_pair_that_failed_is_not_measured_away_by_partners_that_pass() -> None:
@@ -365,7 +444,12 @@ def test_a_pair_that_failed_is_not_measured_away_by_partners_that_pass() -> None
     bad, good = judge(WRITE, CASES[1]), Verdict(outcome=Outcome.PASS, measured=["x"])
     done = [Done(one, bad), Done(two, good)]
     by_node = found.attribute(known, [*done, *(Done(run, good) for run in found.follow_up(known, done))])
-    assert {node: verdicts[0].outcome.value for node, verdicts in by_node.items()} == {"node01": "fail", "node02": "fail", "node03": "pass", "node04": "pass"}
+    assert {node: verdicts[0].outcome.value for node, verdicts in by_node.items()} == {
+        "node01": "fail",
+        "node02": "fail",
+        "node03": "pass",
+        "node04": "pass",
+    }
     words = "[both ends pass with other partners: the path between these two is bad]"
     assert by_node["node01"][0].findings[0].where == f"{FORTH3} {words}"
     assert by_node["node02"][0].blamed == ["node02"]

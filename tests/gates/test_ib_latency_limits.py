@@ -12,10 +12,19 @@ from tests.gates.test_ib_latency import FORTH3, NICS, READ, WRITE, lat, on_gpu, 
 @pytest.mark.parametrize(
     ("server", "message"),
     [
-        (served(lat(3)), "ib_read_lat measured another memory at the receiver - Expected: GPU memory Actual: host memory. Run the gate again."),
+        (
+            served(lat(3)),
+            (
+                "ib_read_lat measured another memory at the receiver - Expected: GPU memory Actual: host memory. "
+                "Run the gate again."
+            ),
+        ),
         (
             Said(on_gpu(7) + served(lat(3)).stdout),
-            f"ib_read_lat measured another GPU's memory at the receiver - Expected: gpu{NICS[3].gpu} Actual: gpu7. Unset CUDA_VISIBLE_DEVICES on the node.",
+            (
+                f"ib_read_lat measured another GPU's memory at the receiver - Expected: gpu{NICS[3].gpu} Actual: gpu7. "
+                "Unset CUDA_VISIBLE_DEVICES on the node."
+            ),
         ),
     ],
     ids=["host memory", "another GPU"],
@@ -23,7 +32,9 @@ from tests.gates.test_ib_latency import FORTH3, NICS, READ, WRITE, lat, on_gpu, 
 def test_a_server_that_lets_other_memory_be_read_is_an_error(server: Said, message: str) -> None:
     right = {f"server_forth{rail}": Said(on_gpu(nic.gpu) + served(lat(rail)).stdout) for rail, nic in NICS.items()}
     assert judge(READ, Case("as asked for", said(gpu=True, **right), Outcome.PASS, nodes=2)).outcome is Outcome.PASS
-    verdict = judge(READ, Case("other memory", said(gpu=True, **{**right, "server_forth3": server}), Outcome.ERROR, nodes=2))
+    verdict = judge(
+        READ, Case("other memory", said(gpu=True, **{**right, "server_forth3": server}), Outcome.ERROR, nodes=2)
+    )
     assert [str(finding) for finding in verdict.findings] == [f"{FORTH3}: {message}"]
     assert verdict.outcome is Outcome.ERROR
 
@@ -38,14 +49,23 @@ def test_rails_that_are_not_believed_judge_no_others() -> None:
 
 def test_reads_are_believed_from_twice_the_time_of_writes_on() -> None:
     def fast(*, gpu: bool) -> dict[str, Said]:
-        return {f"{way}{rail}": lat(rail, 0.5, average=0.5, gpu=gpu, back=way == "back") for way in ("forth", "back") for rail in NICS}
+        return {
+            f"{way}{rail}": lat(rail, 0.5, average=0.5, gpu=gpu, back=way == "back")
+            for way in ("forth", "back")
+            for rail in NICS
+        }
 
     verdict = judge(READ, Case("fast reads", {**said(gpu=True), **fast(gpu=True)}, Outcome.ERROR, nodes=2))
-    assert {f"{finding.what}, {finding.expected}, {finding.actual}" for finding in verdict.findings} == {"latency is implausible, at least 0.6 us, 0.50 us"}
+    assert {f"{finding.what}, {finding.expected}, {finding.actual}" for finding in verdict.findings} == {
+        "latency is implausible, at least 0.6 us, 0.50 us"
+    }
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
     check(WRITE, Case("fast writes", {**said(), **fast(gpu=False)}, Outcome.PASS, nodes=2))
 
 
 def test_an_upper_bound_of_a_latency_is_called_a_ceiling() -> None:
     verdict = judge(WRITE, Case("healthy", said(), Outcome.PASS, nodes=2))
-    assert {(bound.op.value, bound.label) for bound in verdict.criteria if bound.metric == "latency_average"} == {("ge", "floor"), ("le", "ceiling")}
+    assert {(bound.op.value, bound.label) for bound in verdict.criteria if bound.metric == "latency_average"} == {
+        ("ge", "floor"),
+        ("le", "ceiling"),
+    }

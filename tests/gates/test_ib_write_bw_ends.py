@@ -10,7 +10,13 @@ from rackready.model.outcome import Finding, Outcome, Verdict
 from tests.gates.support import rack
 
 GATE = "pair/fabric/performance/ib-write-bw"
-SLOW = Finding(where="node01 mlx5_0", what="RDMA write is slow", expected="at least 372.2 Gb/s", actual="187.4 Gb/s", next_step="Check its cable.")
+SLOW = Finding(
+    where="node01 mlx5_0",
+    what="RDMA write is slow",
+    expected="at least 372.2 Gb/s",
+    actual="187.4 Gb/s",
+    next_step="Check its cable.",
+)
 
 
 def test_every_node_is_in_a_pair() -> None:
@@ -31,22 +37,34 @@ def measured(nodes: int, bad: dict[tuple[str, int], set[str]]) -> tuple[dict[str
         out = []
         for run in run_list:
             first, second, rail = run.about["first"], run.about["second"], int(run.about["rail"])
-            fails = any((node, rail) in bad and (not bad[node, rail] or other in bad[node, rail]) for node, other in ((first, second), (second, first)))
+            fails = any(
+                (node, rail) in bad and (not bad[node, rail] or other in bad[node, rail])
+                for node, other in ((first, second), (second, first))
+            )
             finding = [SLOW] if fails else []
             parts = [] if fails else [f"{first}/rail{rail}", f"{second}/rail{rail}"]
-            out.append(Done(run, Verdict(outcome=Outcome.FAIL if fails else Outcome.PASS, findings=finding, measured=parts)))
+            out.append(
+                Done(run, Verdict(outcome=Outcome.FAIL if fails else Outcome.PASS, findings=finding, measured=parts))
+            )
         return out
 
     done = play(found.plan(known, list(known.nodes)))
     again = found.follow_up(known, done)
     by_node = found.attribute(known, done + play(again))
-    return {node: sorted({verdict.outcome for verdict in verdicts}) for node, verdicts in by_node.items()}, [run.target for run in again]
+    return {node: sorted({verdict.outcome for verdict in verdicts}) for node, verdicts in by_node.items()}, [
+        run.target for run in again
+    ]
 
 
 def test_a_bad_nic_is_told_from_its_partner_by_a_third() -> None:
     outcomes, again = measured(4, {("node03", 5): set()})
     assert again == ["node03+node01/rail5", "node04+node02/rail5"]
-    assert outcomes == {"node01": [Outcome.PASS], "node02": [Outcome.PASS], "node03": [Outcome.FAIL, Outcome.PASS], "node04": [Outcome.PASS]}
+    assert outcomes == {
+        "node01": [Outcome.PASS],
+        "node02": [Outcome.PASS],
+        "node03": [Outcome.FAIL, Outcome.PASS],
+        "node04": [Outcome.PASS],
+    }
 
 
 def test_two_nodes_alone_are_both_suspects() -> None:

@@ -20,29 +20,39 @@ SERVERS = {
     "cut off before its head": (
         Said(served(HEALTHY).stdout.partition("Picking device")[0]),
         (
-            "ib_write_bw unreadable at the receiver - Expected: the head of its test and the memory it uses Actual: an output that is cut off. "
+            "ib_write_bw unreadable at the receiver - Expected: the head of its test and the memory it uses "
+            "Actual: an output that is cut off. "
             "Run the gate again; if it stays so, read its raw output in the report."
         ),
     ),
     "a GPU that cannot be read": (
         Said(served(HEALTHY).stdout.replace("[pid = 51234, dev = 0]", "[pid = 51,234, dev = 4]")),
         (
-            "ib_write_bw unreadable at the receiver - Expected: the head of its test and the memory it uses Actual: the GPU that it used: "
-            "'[pid = 51,234, dev = 4] device name = [NVIDIA H100 80GB HBM3]'. Run the gate again; if it stays so, read its raw output in the report."
+            "ib_write_bw unreadable at the receiver - Expected: the head of its test and the memory it uses "
+            "Actual: the GPU that it used: "
+            "'[pid = 51,234, dev = 4] device name = [NVIDIA H100 80GB HBM3]'. Run the gate again; "
+            "if it stays so, read its raw output in the report."
         ),
     ),
     "host memory": (
         served(Said(text("perftest/dgx_h100_rail1_host_memory.txt"))),
-        "GPU memory was not used at the receiver - Expected: GPUDirect RDMA (dma-buf) Actual: host memory. Install a perftest that is built with CUDA.",
+        (
+            "GPU memory was not used at the receiver - Expected: GPUDirect RDMA (dma-buf) Actual: host memory. "
+            "Install a perftest that is built with CUDA."
+        ),
     ),
     "another GPU": (
         served(Said(HEALTHY.stdout.replace("dev = 0]", "dev = 4]"))),
-        "ib_write_bw measured another GPU's memory at the receiver - Expected: gpu0 Actual: gpu4. Unset CUDA_VISIBLE_DEVICES on the node.",
+        (
+            "ib_write_bw measured another GPU's memory at the receiver - Expected: gpu0 Actual: gpu4. "
+            "Unset CUDA_VISIBLE_DEVICES on the node."
+        ),
     ),
     "peer memory": (
         Said("\n".join(line for line in served(HEALTHY).stdout.splitlines() if "DMA-BUF" not in line)),
         (
-            "ib_write_bw measured another memory at the receiver - Expected: GPU memory by dma-buf Actual: GPU memory by nvidia_peermem. "
+            "ib_write_bw measured another memory at the receiver - Expected: GPU memory by dma-buf "
+            "Actual: GPU memory by nvidia_peermem. "
             "Run the gate again; the gate's inputs gpu_memory and gpudirect say which way it is to be."
         ),
     ),
@@ -51,7 +61,9 @@ SERVERS = {
 
 @pytest.mark.parametrize(("server", "message"), SERVERS.values(), ids=SERVERS)
 @pytest.mark.parametrize(("key", "where"), [("server_forth", FORTH), ("server_back", BACK)], ids=["forth", "back"])
-def test_the_receivers_memory_is_the_one_asked_for_where_its_server_says_which(key: str, where: str, server: Said, message: str) -> None:
+def test_the_receivers_memory_is_the_one_asked_for_where_its_server_says_which(
+    key: str, where: str, server: Said, message: str
+) -> None:
     messages = (f"{where}: {message}",) if message else ()
     check(GATE, pair("server", Outcome.ERROR if message else Outcome.PASS, *messages, **{key: server}))
 
@@ -60,5 +72,8 @@ def test_a_server_on_gpu_memory_is_no_measurement_of_host_memory() -> None:
     said = {"client_forth": FROM_HOST, "client_back": HOST_BACK}
     check(HOST, pair("host", Outcome.PASS, **said, server_forth=served(FROM_HOST)))
     step = "Run the gate again; the gate's inputs gpu_memory and gpudirect say which way it is to be."
-    message = f"{FORTH}: ib_write_bw measured another memory at the receiver - Expected: host memory Actual: GPU memory by dma-buf. {step}"
+    message = (
+        f"{FORTH}: ib_write_bw measured another memory at the receiver - Expected: host memory "
+        f"Actual: GPU memory by dma-buf. {step}"
+    )
     check(HOST, pair("GPU", Outcome.ERROR, message, **said, server_forth=served(HEALTHY)))

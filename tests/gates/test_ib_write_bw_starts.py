@@ -37,21 +37,38 @@ def test_perftest_runs_on_the_processors_beside_its_nic(tmp_path: Path, fabric: 
     known = rack(2)
     known = replace(known, fabric=known.fabric.model_copy(update={"kind": fabric}))
     run = gate(GATE).plan(known, list(known.nodes))[0]
-    bash, option, script, _, device, *rest = next(command.argv for command in run.commands if command.key == "client-forth")
+    bash, option, script, _, device, *rest = next(
+        command.argv for command in run.commands if command.key == "client-forth"
+    )
     done = subprocess.run(
-        [bash, option, script.replace("/sys/", f"{tmp_path}/sys/"), str(program), device, *rest], capture_output=True, text=True, check=True, timeout=30
+        [bash, option, script.replace("/sys/", f"{tmp_path}/sys/"), str(program), device, *rest],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
     )
     where = [one] if told == "one" else sorted(allowed)
     gid = ["-x", "3"] if fabric == "roce" else []
-    assert done.stdout.split("] ") == [str(where)[:-1], " ".join(["-d", "mlx5_0", *gid, *rest[1 if gid else 0 :]]) + "\n"]
+    assert done.stdout.split("] ") == [
+        str(where)[:-1],
+        " ".join(["-d", "mlx5_0", *gid, *rest[1 if gid else 0 :]]) + "\n",
+    ]
 
 
 @pytest.mark.parametrize(
     ("counted", "outcome", "said"),
     [
         (1.064, Outcome.PASS, []),
-        (1.13, Outcome.FAIL, ["node01 mlx5_0 (rail 1): bytes sent by the port - Expected: 16.8 GB within 11% Actual: 19.0 GB"]),
-        (0.88, Outcome.FAIL, ["node01 mlx5_0 (rail 1): bytes sent by the port - Expected: 16.8 GB within 11% Actual: 14.8 GB"]),
+        (
+            1.13,
+            Outcome.FAIL,
+            ["node01 mlx5_0 (rail 1): bytes sent by the port - Expected: 16.8 GB within 11% Actual: 19.0 GB"],
+        ),
+        (
+            0.88,
+            Outcome.FAIL,
+            ["node01 mlx5_0 (rail 1): bytes sent by the port - Expected: 16.8 GB within 11% Actual: 14.8 GB"],
+        ),
     ],
 )
 def test_headers_of_small_packets_are_no_other_traffic(counted: float, outcome: Outcome, said: list[str]) -> None:
@@ -60,7 +77,10 @@ def test_headers_of_small_packets_are_no_other_traffic(counted: float, outcome: 
     known = replace(known, fabric=known.fabric.model_copy(update={"mtu": 1500}))
     found = gate(GATE)
     run = found.plan(known, list(known.nodes))[0]
-    small = {key: Said(one.stdout.replace(": 4096[B]", ": 1024[B]")) for key, one in {"client-forth": HEALTHY, "client-back": HEALTHY_BACK}.items()}
+    small = {
+        key: Said(one.stdout.replace(": 4096[B]", ": 1024[B]"))
+        for key, one in {"client-forth": HEALTHY, "client-back": HEALTHY_BACK}.items()
+    }
     ports_ = {"after-first": link(sent=7e9 + WROTE * counted), "after-second": link(sent=7e9 + WROTE * 1.064)}
     verdict = found.evaluate(known, run, outputs(run, {**UP, **small, **ports_}))
     assert [str(finding).split(". The data", 1)[0] for finding in verdict.findings] == said

@@ -50,7 +50,14 @@ class Carried:
         self.prints("print.json")
 
     def output(self, **changed: Any) -> dict[str, Any]:
-        one = {"node": "node01", "gate": INVENTORY, "key": "inventory", "exit_code": 0, "file": "inventory.json", "time": "2026-11-22T09:00:00+00:00"}
+        one = {
+            "node": "node01",
+            "gate": INVENTORY,
+            "key": "inventory",
+            "exit_code": 0,
+            "file": "inventory.json",
+            "time": "2026-11-22T09:00:00+00:00",
+        }
         return {**one, "fingerprint": "print.json", "fingerprint_after": "print.json", **changed}
 
     def put(self, name: str, content: str) -> None:
@@ -58,16 +65,25 @@ class Carried:
 
     def prints(self, name: str, node: str = "node01", **changed: Any) -> None:
         """What the node is; node01's GPUs are those of the healthy inventory."""
-        gpus = {"gpus": [{"index": index, "id": f"165000000000{index}", "vbios": "96.00"} for index in range(8)]} if node == "node01" else {}
+        gpus = (
+            {"gpus": [{"index": index, "id": f"165000000000{index}", "vbios": "96.00"} for index in range(8)]}
+            if node == "node01"
+            else {}
+        )
         self.put(name, fingerprint_of(node, (), **{"chassis_serial": f"S{int(node[-2:])}", **gpus, **changed}).stdout)
 
     def manifest(self, **changed: Any) -> None:
-        self.put("manifest.json", json.dumps({"schema": "rackready/captured/v1", "by": "field team", "outputs": self.outputs, **changed}))
+        self.put(
+            "manifest.json",
+            json.dumps({"schema": "rackready/captured/v1", "by": "field team", "outputs": self.outputs, **changed}),
+        )
 
     def bring(self, at: datetime = NOW, source: Path | None = None, addresses: tuple[str, ...] = ()) -> list[Imported]:
         if not (self.folder / "manifest.json").exists():
             self.manifest()
-        return Import(SITE, self.store, self.ledger, read(source or self.folder), "import-1", "ops", at, addresses=addresses).run()
+        return Import(
+            SITE, self.store, self.ledger, read(source or self.folder), "import-1", "ops", at, addresses=addresses
+        ).run()
 
     def refused(self, **more: Any) -> list[str]:
         with pytest.raises(CaptureRefusedError) as refusal:
@@ -79,7 +95,9 @@ class Carried:
         """What handover says of it, on a node that is as the fingerprint says."""
         found = self.store.valid("node01", self.desired())
         entry = GateSetEntry(id=INVENTORY, after_boot=after_boot)
-        return decide("node01", [entry], found, {}, Moment(NOW.timestamp(), boot_id, self.ledger.last_change("node01"))).refusals
+        return decide(
+            "node01", [entry], found, {}, Moment(NOW.timestamp(), boot_id, self.ledger.last_change("node01"))
+        ).refusals
 
     def desired(self) -> str:
         from rackready.design.facts import desired_digest  # noqa: PLC0415
@@ -107,10 +125,15 @@ def test_the_same_code_judges(carried: Carried) -> None:
     carried.put("inventory.json", text("nvml/dgx_h100_gpu2_link4_inactive.json"))
     (found,) = carried.bring()
     assert found.verdict.outcome is Outcome.FAIL
-    assert str(found.verdict.findings[0]).startswith("node01 gpu2: NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive).")
+    assert str(found.verdict.findings[0]).startswith(
+        "node01 gpu2: NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive)."
+    )
 
 
-@pytest.mark.parametrize(("content", "code"), [("", 0), (text("nvml/dgx_h100_healthy.json")[:400], 0), (text("nvml/dgx_h100_healthy.json"), 9)])
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [("", 0), (text("nvml/dgx_h100_healthy.json")[:400], 0), (text("nvml/dgx_h100_healthy.json"), 9)],
+)
 def test_what_is_empty_cut_off_or_contradicts_itself_is_an_error(carried: Carried, content: str, code: int) -> None:
     carried.put("inventory.json", content)
     carried.outputs[0]["exit_code"] = code
@@ -124,7 +147,9 @@ def test_without_a_fingerprint_it_satisfies_nothing_and_says_so(carried: Carried
     carried.outputs[0]["fingerprint"] = None
     (found,) = carried.bring()
     assert found.verdict.outcome is Outcome.PASS
-    assert found.lacks == ("no fingerprint with its chassis serial and GPUs proves that it is this node: it satisfies no gate",)
+    assert found.lacks == (
+        "no fingerprint with its chassis serial and GPUs proves that it is this node: it satisfies no gate",
+    )
     assert "no such evidence" in carried.decision()[0]
 
 
@@ -138,7 +163,10 @@ def test_a_fingerprint_without_a_chassis_serial_proves_no_host(carried: Carried)
 def test_what_was_captured_where_no_gpu_answers_is_taken_and_proves_nothing(carried: Carried) -> None:
     """That the driver does not answer is what the capture is to show."""
     carried.prints("print.json", gpu_error="Driver/library version mismatch", gpus=[], driver=None)
-    carried.put("inventory.json", json.dumps({"format": "rackready/nvml-inventory/v2", "error": "NVML: Driver/library version mismatch"}))
+    carried.put(
+        "inventory.json",
+        json.dumps({"format": "rackready/nvml-inventory/v2", "error": "NVML: Driver/library version mismatch"}),
+    )
     carried.outputs[0]["exit_code"] = 1
     (found,) = carried.bring()
     assert found.verdict.outcome is not Outcome.PASS
@@ -148,17 +176,23 @@ def test_what_was_captured_where_no_gpu_answers_is_taken_and_proves_nothing(carr
 
 def test_another_machines_fingerprint_is_refused_where_no_gpu_answers_too(carried: Carried) -> None:
     carried.prints("print.json", chassis_serial="S77", gpu_error="no driver", gpus=[], driver=None)
-    assert [problem.partition(" It is")[0] for problem in carried.refused()] == ["node01: print.json - Expected: chassis serial S1 Actual: S77."]
+    assert [problem.partition(" It is")[0] for problem in carried.refused()] == [
+        "node01: print.json - Expected: chassis serial S1 Actual: S77."
+    ]
 
 
 @pytest.mark.parametrize("after", [{"boot_id": "b2"}, {"driver": "570.1"}, None])
-def test_without_an_equal_fingerprint_after_it_no_boot_is_proven(carried: Carried, after: dict[str, str] | None) -> None:
+def test_without_an_equal_fingerprint_after_it_no_boot_is_proven(
+    carried: Carried, after: dict[str, str] | None
+) -> None:
     carried.outputs[0]["fingerprint_after"] = None if after is None else "after.json"
     carried.prints("after.json", **(after or {}))
     (found,) = carried.bring()
     assert found.lacks == ("no equal fingerprint after it proves the boot: it satisfies no gate that says after_boot",)
     assert carried.decision() == ()
-    assert carried.decision(after_boot=True)[0].startswith(f"node01: {INVENTORY} - Expected: measured since the node's last boot Actual: measured before it.")
+    assert carried.decision(after_boot=True)[0].startswith(
+        f"node01: {INVENTORY} - Expected: measured since the node's last boot Actual: measured before it."
+    )
 
 
 def test_another_machines_fingerprint_is_refused(carried: Carried) -> None:
@@ -197,7 +231,11 @@ def test_a_fail_on_record_stands_against_an_import_behind_a_newer_pass_too(carri
     carried.put("inventory.json", text("nvml/dgx_h100_gpu2_link4_inactive.json"))
     carried.bring()
     [failed] = carried.store.records(target="node01")
-    later = {"id": new_id(), "started": failed.started + timedelta(minutes=5), "finished": failed.finished + timedelta(minutes=5)}
+    later = {
+        "id": new_id(),
+        "started": failed.started + timedelta(minutes=5),
+        "finished": failed.finished + timedelta(minutes=5),
+    }
     carried.store.append(failed.model_copy(update={**later, "verdict": Verdict(outcome=Outcome.PASS)}))
     carried.put("inventory.json", text("nvml/dgx_h100_healthy.json"))
     carried.outputs[0]["time"] = "2026-11-22T10:00:00+00:00"
@@ -220,7 +258,10 @@ def test_what_is_older_than_the_record_is_refused(carried: Carried) -> None:
         carried.bring()
     step = "Measure again: what is older covers nothing."
     assert refusal.value.problems == [
-        f"node01: {INVENTORY} - Expected: newer than what is on record (2026-11-22 09:00 UTC) Actual: 2026-11-22 08:00 UTC. {step}"
+        (
+            f"node01: {INVENTORY} - Expected: newer than what is on record (2026-11-22 09:00 UTC) "
+            f"Actual: 2026-11-22 08:00 UTC. {step}"
+        )
     ]
 
 
@@ -234,17 +275,34 @@ def test_every_problem_is_said_at_once(carried: Carried) -> None:
     carried.prints("print.json")
     carried.outputs[-1] |= {"fingerprint": None, "fingerprint_after": None}
     found = carried.refused()
-    assert found[0] == f"{INVENTORY}, run node01: inventry on node01 - Expected: one of inventory on node01 Actual: none of them. {CORRECT}"
-    assert found[1] == f"{INVENTORY}, run node01: inventory - Expected: one output of each command Actual: another before it. {CORRECT}"
+    assert (
+        found[0] == f"{INVENTORY}, run node01: inventry on node01 - Expected: one of inventory on node01 "
+        f"Actual: none of them. {CORRECT}"
+    )
+    assert (
+        found[1]
+        == f"{INVENTORY}, run node01: inventory - Expected: one output of each command Actual: another before it. "
+        f"{CORRECT}"
+    )
     assert found[2] == f"{INVENTORY}: run node09 - Expected: one of node01, node02 Actual: none of them. {CORRECT}"
-    assert found[3] == f"gate node/gpu/sanity/nothing - Expected: an id that `rackready gate list` shows Actual: none of them. {CORRECT}"
+    assert (
+        found[3]
+        == "gate node/gpu/sanity/nothing - Expected: an id that `rackready gate list` shows Actual: none of them. "
+        f"{CORRECT}"
+    )
 
 
 def test_a_node_that_the_site_has_not_and_a_time_to_come_are_refused(carried: Carried) -> None:
-    carried.outputs = [carried.output(node="node77", fingerprint=None, fingerprint_after=None), carried.output(time="2026-11-23T09:00:00+00:00")]
+    carried.outputs = [
+        carried.output(node="node77", fingerprint=None, fingerprint_after=None),
+        carried.output(time="2026-11-23T09:00:00+00:00"),
+    ]
     assert carried.refused() == [
         f"node node77 - Expected: a node of the site Actual: none of that name. {CORRECT}",
-        f"node01: {INVENTORY} inventory - Expected: captured before now Actual: 2026-11-23T09:00:00+00:00. Correct the clock that is wrong, or the manifest.",
+        (
+            f"node01: {INVENTORY} inventory - Expected: captured before now Actual: 2026-11-23T09:00:00+00:00. "
+            "Correct the clock that is wrong, or the manifest."
+        ),
     ]
 
 
@@ -252,7 +310,8 @@ def test_what_ended_after_now_is_refused(carried: Carried) -> None:
     carried.outputs = [carried.output(seconds=1e308)]
     assert carried.refused() == [
         (
-            f"node01: {INVENTORY} inventory - Expected: captured before now Actual: 2026-11-22T09:00:00+00:00, which took 1e+308 s. "
+            f"node01: {INVENTORY} inventory - Expected: captured before now "
+            "Actual: 2026-11-22T09:00:00+00:00, which took 1e+308 s. "
             "Correct the clock that is wrong, or the manifest."
         )
     ]
@@ -260,14 +319,20 @@ def test_what_ended_after_now_is_refused(carried: Carried) -> None:
 
 def test_a_fingerprint_of_another_shape_is_refused_with_its_place(carried: Carried) -> None:
     carried.prints("print.json", nics="x")
-    said = "node01: print.json - Expected: what ondevice/fingerprint.py prints Actual: nics: Input should be a valid list. Bring what it prints on node01."
+    said = (
+        "node01: print.json - Expected: what ondevice/fingerprint.py prints "
+        "Actual: nics: Input should be a valid list. Bring what it prints on node01."
+    )
     assert carried.refused() == [said]
 
 
 @pytest.mark.parametrize("error", ["no python", None])
 def test_a_fingerprint_that_says_an_error_is_none_whatever_else_it_says(carried: Carried, error: str | None) -> None:
     carried.prints("print.json", error=error, nics=[1])
-    said = f"node01: print.json - Expected: what ondevice/fingerprint.py prints Actual: an error in its place: {error}. Bring what it prints on node01."
+    said = (
+        "node01: print.json - Expected: what ondevice/fingerprint.py prints "
+        f"Actual: an error in its place: {error}. Bring what it prints on node01."
+    )
     assert carried.refused() == [said]
 
 
@@ -289,7 +354,8 @@ def test_a_manifest_is_imported_once(carried: Carried) -> None:
         carried.bring()
     assert refusal.value.problems == [
         (
-            "manifest - Expected: one that was not imported yet Actual: imported at 2026-11-22T12:00:00+00:00 by ops, as import-1. "
+            "manifest - Expected: one that was not imported yet Actual: imported at 2026-11-22T12:00:00+00:00 by "
+            "ops, as import-1. "
             "Its records stand; after a repair, bring what was captured since."
         )
     ]
@@ -315,11 +381,20 @@ Carried(Path(sys.argv[1]), made=True).bring()
 
 
 @pytest.mark.parametrize("where", ["judging", "writing"])
-def test_an_import_that_is_killed_in_the_middle_leaves_nothing_and_is_made_again(carried: Carried, tmp_path: Path, where: str) -> None:
+def test_an_import_that_is_killed_in_the_middle_leaves_nothing_and_is_made_again(
+    carried: Carried, tmp_path: Path, where: str
+) -> None:
     carried.put("reduce.txt", text("nccl/dgx_h100_8_healthy.txt"))
     carried.outputs.append(carried.output(gate=REDUCE, key="launch0", file="reduce.txt"))
     carried.manifest()
-    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), where], cwd=ROOT, check=False, timeout=60, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path), where],
+        cwd=ROOT,
+        check=False,
+        timeout=60,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert (carried.store.records(), carried.ledger.campaigns()) == ([], [])
     assert [found.gate for found in carried.bring()] == [INVENTORY, REDUCE]

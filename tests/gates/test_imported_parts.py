@@ -19,7 +19,12 @@ from tests.gates.test_imported import INVENTORY, REDUCE, Carried
 HEALTHY = text("nvml/dgx_h100_healthy.json")
 SMI = text("smi/dgx_h100_healthy.xml")
 AFFINITY = "node/gpu/sanity/affinity"
-ECC, NVLINK, R1, BMC = "node/gpu/sanity/ecc", "node/gpu/sanity/nvlink", "node/gpu/validation/dcgm-r1", "bmc/health/sanity/rollup"
+ECC, NVLINK, R1, BMC = (
+    "node/gpu/sanity/ecc",
+    "node/gpu/sanity/nvlink",
+    "node/gpu/validation/dcgm-r1",
+    "bmc/health/sanity/rollup",
+)
 OWN = "the GPUs of its fingerprint (1650000000000, 1650000000001 and 6 more)"
 STEP = "It is another machine's, or was captured at another time: bring what was captured on {} with this fingerprint."
 
@@ -45,15 +50,35 @@ def uuids(first: str = "GPU-00000000-0000-4000-8000-00000000000") -> str:
 def redfish(serial: str) -> str:
     system = {"@odata.type": "#ComputerSystem.v1_20_0.ComputerSystem", "SerialNumber": serial}
     board = {"@odata.type": "#ComputerSystem.v1_20_0.ComputerSystem", "SerialNumber": "HGX-1"}
-    return json.dumps({"format": "rackready/redfish/v1", "documents": {"/a": system, "/b": board, "/c": {"SerialNumber": "S9"}}})
+    return json.dumps(
+        {"format": "rackready/redfish/v1", "documents": {"/a": system, "/b": board, "/c": {"SerialNumber": "S9"}}}
+    )
 
 
 SAID: list[tuple[str, str, Named]] = [
-    ("inventory", HEALTHY, Named({Gpu(f"165000000000{at}", f"GPU-00000000-0000-4000-8000-00000000000{at}") for at in range(8)}, {"580.173.02"})),
-    ("report", SMI, Named({Gpu(f"165000000000{at + 1}", f"GPU-0000000{at}-0000-0000-0000-000000000000") for at in range(8)}, {"580.173.02"})),
+    (
+        "inventory",
+        HEALTHY,
+        Named(
+            {Gpu(f"165000000000{at}", f"GPU-00000000-0000-4000-8000-00000000000{at}") for at in range(8)},
+            {"580.173.02"},
+        ),
+    ),
+    (
+        "report",
+        SMI,
+        Named(
+            {Gpu(f"165000000000{at + 1}", f"GPU-0000000{at}-0000-0000-0000-000000000000") for at in range(8)},
+            {"580.173.02"},
+        ),
+    ),
     ("links", uuids("GPU-a"), Named({Gpu(uuid=f"GPU-a{at}") for at in range(8)})),
     ("query", "0, GPU-a0\n1, GPU-a1\n", Named({Gpu(uuid="GPU-a0"), Gpu(uuid="GPU-a1")})),
-    ("discovery", "| 0      | Name: X     |\n|        | Device UUID: GPU-a0    |\n+--------+", Named({Gpu(uuid="GPU-a0")})),
+    (
+        "discovery",
+        "| 0      | Name: X     |\n|        | Device UUID: GPU-a0    |\n+--------+",
+        Named({Gpu(uuid="GPU-a0")}),
+    ),
     (
         "containers",
         json.dumps({"format": "rackready/containers/v1", "gpus": {"rc": 0, "out": "0, GPU-a0\n1, GPU-a1\n"}}),
@@ -97,26 +122,57 @@ def test_a_number_without_end_names_no_launch() -> None:
 
 
 REFUSED: list[tuple[str, str, str, str, str, str]] = [
-    ("serials", INVENTORY, "inventory", inventory({"1650000": "1659999"}), OWN, "1659999000000, 1659999000001 and 6 more"),
+    (
+        "serials",
+        INVENTORY,
+        "inventory",
+        inventory({"1650000": "1659999"}),
+        OWN,
+        "1659999000000, 1659999000001 and 6 more",
+    ),
     ("one serial", INVENTORY, "inventory", inventory({"1650000000003": "1659999000003"}), OWN, "1659999000003"),
-    ("driver", INVENTORY, "inventory", inventory({"580.173.02": "570.1"}), "driver 580.173.02, as in its fingerprint", "570.1"),
+    (
+        "driver",
+        INVENTORY,
+        "inventory",
+        inventory({"580.173.02": "570.1"}),
+        "driver 580.173.02, as in its fingerprint",
+        "570.1",
+    ),
     ("report", ECC, "smi", SMI, OWN, "1650000000008"),
-    ("diagnostic", R1, "dcgmi", text("dcgm/dgx_h100_r1_dcgm3_healthy.json"), "driver 580.173.02, as in its fingerprint", "535.309.01"),
+    (
+        "diagnostic",
+        R1,
+        "dcgmi",
+        text("dcgm/dgx_h100_r1_dcgm3_healthy.json"),
+        "driver 580.173.02, as in its fingerprint",
+        "535.309.01",
+    ),
     ("machine", BMC, "redfish", redfish("S7"), "the machine of its fingerprint, serial S1", "HGX-1, S7"),
 ]
 
 
-@pytest.mark.parametrize(("gate", "key", "output", "expected", "actual"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_what_contradicts_its_fingerprint_is_refused(carried: Carried, gate: str, key: str, output: str, expected: str, actual: str) -> None:
+@pytest.mark.parametrize(
+    ("gate", "key", "output", "expected", "actual"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+)
+def test_what_contradicts_its_fingerprint_is_refused(
+    carried: Carried, gate: str, key: str, output: str, expected: str, actual: str
+) -> None:
     carried.put("other.txt", output)
     carried.outputs = [carried.output(gate=gate, key=key, file="other.txt")]
-    assert carried.refused() == [f"node01: {gate} {key}, other.txt - Expected: {expected} Actual: {actual}. {STEP.format('node01')}"]
+    assert carried.refused() == [
+        f"node01: {gate} {key}, other.txt - Expected: {expected} Actual: {actual}. {STEP.format('node01')}"
+    ]
 
 
 @pytest.mark.parametrize(
-    ("links", "refused"), [(uuids(), False), (uuids("GPU-a"), True), (uuids() + "GPU 8: X (UUID: GPU-b)\n", True)], ids=["own", "others", "one more"]
+    ("links", "refused"),
+    [(uuids(), False), (uuids("GPU-a"), True), (uuids() + "GPU 8: X (UUID: GPU-b)\n", True)],
+    ids=["own", "others", "one more"],
 )
-def test_uuids_are_held_against_those_that_the_nodes_own_outputs_give_to_its_serials(carried: Carried, links: str, *, refused: bool) -> None:
+def test_uuids_are_held_against_those_that_the_nodes_own_outputs_give_to_its_serials(
+    carried: Carried, links: str, *, refused: bool
+) -> None:
     carried.put("links.txt", links)
     carried.outputs.append(carried.output(gate=NVLINK, key="status", file="links.txt"))
     if refused:
@@ -132,7 +188,10 @@ def test_uuids_alone_are_held_against_a_fingerprint_of_uuids_and_tell_nothing_be
     carried.prints("print.json", gpus=[{"index": at, "id": f"GPU-c{at}", "vbios": "96.00"} for at in range(8)])
     expected = "the GPUs of its fingerprint (GPU-c0, GPU-c1 and 6 more)"
     [problem] = carried.refused()
-    assert problem == f"node01: {NVLINK} status, links.txt - Expected: {expected} Actual: GPU-a0, GPU-a1 and 6 more. {STEP.format('node01')}"
+    assert (
+        problem == f"node01: {NVLINK} status, links.txt - Expected: {expected} Actual: GPU-a0, GPU-a1 and 6 more. "
+        f"{STEP.format('node01')}"
+    )
     carried.prints("print.json", gpus=[{"index": at, "id": f"GPU-a{at}", "vbios": "96.00"} for at in range(8)])
     assert [one.gate for one in carried.bring()] == [NVLINK]
 
@@ -152,13 +211,16 @@ def four(carried: Carried, **changed: Any) -> None:
     for number in range(1, 5):
         name = f"node{number:02}"
         carried.prints(f"{name}.json", name)
-        carried.outputs.append(carried.output(node=name, fingerprint=f"{name}.json", fingerprint_after=f"{name}.json", **changed))
+        carried.outputs.append(
+            carried.output(node=name, fingerprint=f"{name}.json", fingerprint_after=f"{name}.json", **changed)
+        )
 
 
 def test_one_inventory_for_four_nodes_is_refused(carried: Carried) -> None:
     four(carried)
     assert carried.refused() == [
-        f"{name}: {INVENTORY} inventory, inventory.json - Expected: the GPUs of its fingerprint ({name}-0, {name}-1 and 6 more) "
+        f"{name}: {INVENTORY} inventory, inventory.json - Expected: the GPUs of its fingerprint ({name}-0, {name}-1 "
+        "and 6 more) "
         f"Actual: 1650000000000, 1650000000001 and 6 more. {STEP.format(name)}"
         for name in ("node02", "node03", "node04")
     ]
@@ -167,7 +229,10 @@ def test_one_inventory_for_four_nodes_is_refused(carried: Carried) -> None:
 def test_one_file_for_several_nodes_is_refused_whatever_it_says(carried: Carried) -> None:
     carried.put("topo.txt", text("topo/dgx_h100_healthy.txt"))
     four(carried, gate=AFFINITY, key="topo", file="topo.txt")
-    said = f"{AFFINITY} topo, topo.txt - Expected: a file of its own Actual: it is listed for node01, too. Bring what was captured on"
+    said = (
+        f"{AFFINITY} topo, topo.txt - Expected: a file of its own Actual: it is listed for node01, too. "
+        "Bring what was captured on"
+    )
     assert carried.refused() == [f"{name}: {said} {name}." for name in ("node02", "node03", "node04")]
 
 
@@ -179,28 +244,46 @@ def test_one_file_for_several_nodes_is_refused_whatever_it_says(carried: Carried
     ],
     ids=["GPUs", "a launch"],
 )
-def test_what_only_one_node_can_have_is_refused_of_two(carried: Carried, gate: str, key: str, output: str, first: str) -> None:
+def test_what_only_one_node_can_have_is_refused_of_two(
+    carried: Carried, gate: str, key: str, output: str, first: str
+) -> None:
     none = {"fingerprint": None, "fingerprint_after": None}
     for name in ("a.txt", "b.txt"):
         carried.put(name, output)
-    carried.outputs = [carried.output(node=node, gate=gate, key=key, file=name, **none) for node, name in (("node01", "a.txt"), ("node02", "b.txt"))]
+    carried.outputs = [
+        carried.output(node=node, gate=gate, key=key, file=name, **none)
+        for node, name in (("node01", "a.txt"), ("node02", "b.txt"))
+    ]
     assert carried.refused() == [
-        f"node02: {gate} {key}, b.txt - Expected: parts that no other node has Actual: {first}, as a.txt of node01 has. Bring what was captured on node02."
+        (
+            f"node02: {gate} {key}, b.txt - Expected: parts that no other node has "
+            f"Actual: {first}, as a.txt of node01 has. Bring what was captured on node02."
+        )
     ]
 
 
 def test_nodes_with_outputs_of_their_own_are_taken(carried: Carried) -> None:
-    carried.put("other.json", inventory({f"165000000000{at}": f"node02-{at}" for at in range(8)} | {"-8000-": "-8001-"}))
+    carried.put(
+        "other.json", inventory({f"165000000000{at}": f"node02-{at}" for at in range(8)} | {"-8000-": "-8001-"})
+    )
     carried.put("a.txt", launched(text("nccl/dgx_h100_8_healthy.txt"), 1))
     carried.put("b.txt", launched(text("nccl/dgx_h100_8_healthy.txt"), 2))
     carried.prints("node02.json", "node02")
     second = {"node": "node02", "fingerprint": "node02.json", "fingerprint_after": "node02.json"}
     carried.outputs += [carried.output(file="other.json", **second)]
-    carried.outputs += [carried.output(gate=REDUCE, key="launch0", file="a.txt"), carried.output(gate=REDUCE, key="launch0", file="b.txt", **second)]
-    assert {(one.node, one.gate): one.lacks for one in carried.bring()} == {(node, gate): () for node in ("node01", "node02") for gate in (INVENTORY, REDUCE)}
+    carried.outputs += [
+        carried.output(gate=REDUCE, key="launch0", file="a.txt"),
+        carried.output(gate=REDUCE, key="launch0", file="b.txt", **second),
+    ]
+    assert {(one.node, one.gate): one.lacks for one in carried.bring()} == {
+        (node, gate): () for node in ("node01", "node02") for gate in (INVENTORY, REDUCE)
+    }
 
 
-MOVED = "If parts were moved, run `rackready repair {} --reason '...'` and bring what was captured since; else one of the two is wrong."
+MOVED = (
+    "If parts were moved, run `rackready repair {} --reason '...'` and bring what was captured since; "
+    "else one of the two is wrong."
+)
 
 
 def as_node02(carried: Carried) -> None:
@@ -208,13 +291,22 @@ def as_node02(carried: Carried) -> None:
     gpus = [{"index": at, "id": f"node02-{at}" if at != 3 else "1650000000003", "vbios": "96.00"} for at in range(8)]
     carried.prints("node02.json", "node02", gpus=gpus)
     carried.put("topo.txt", text("topo/dgx_h100_healthy.txt"))
-    one = {"gate": AFFINITY, "key": "topo", "file": "topo.txt", "fingerprint": "node02.json", "fingerprint_after": "node02.json"}
+    one = {
+        "gate": AFFINITY,
+        "key": "topo",
+        "file": "topo.txt",
+        "fingerprint": "node02.json",
+        "fingerprint_after": "node02.json",
+    }
     carried.outputs.append(carried.output(node="node02", **one))
 
 
 def test_a_gpu_in_the_fingerprints_of_two_nodes_is_refused(carried: Carried) -> None:
     as_node02(carried)
-    said = "node02: fingerprint - Expected: GPUs of its own Actual: 1 of 8 (first 1650000000003) are node01's in this import. "
+    said = (
+        "node02: fingerprint - Expected: GPUs of its own Actual: 1 of 8 (first 1650000000003) are node01's in this "
+        "import. "
+    )
     assert carried.refused() == [said + MOVED.format("node01")]
 
 
@@ -225,7 +317,9 @@ def test_a_gpu_that_is_on_record_as_another_nodes_is_refused_until_that_node_is_
     carried.manifest()
     with pytest.raises(CaptureRefusedError) as refusal:
         carried.bring()
-    said = "node02: fingerprint - Expected: GPUs of its own Actual: 1 of 8 (first 1650000000003) are node01's on record. "
+    said = (
+        "node02: fingerprint - Expected: GPUs of its own Actual: 1 of 8 (first 1650000000003) are node01's on record. "
+    )
     assert refusal.value.problems == [said + MOVED.format("node01")]
     carried.ledger.done(carried.ledger.change_begins("node01", "repair"), {})
     found: list[Imported] = carried.bring()

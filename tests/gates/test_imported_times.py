@@ -71,11 +71,41 @@ def refused(found: Carried) -> list[str]:
 
 
 OLD = [
-    (ECC, "smi", smi("Fri Oct 30 08:15:00 2026"), "the timestamp of nvidia-smi", "2026-10-30T08:15:00, in whatever time zone"),
-    (ECC, "smi", smi("Sat Nov 21 20:07:00 2026"), "the timestamp of nvidia-smi", "2026-11-21T20:07:00, in whatever time zone"),
-    (ECC, "smi", smi("Sun Nov 22 06:52:30 2026"), "the timestamp of nvidia-smi", "2026-11-22T06:52:30, in whatever time zone"),
-    (ECC, "smi", under_load("Fri Oct 30 08:15:00 2026"), "the timestamp of nvidia-smi", "2026-10-30T08:15:00, in whatever time zone"),
-    (ECC, "smi", "Fri Oct 30 08:15:00 2026       \n+----+\n", "the first line of nvidia-smi", "2026-10-30T08:15:00, in whatever time zone"),
+    (
+        ECC,
+        "smi",
+        smi("Fri Oct 30 08:15:00 2026"),
+        "the timestamp of nvidia-smi",
+        "2026-10-30T08:15:00, in whatever time zone",
+    ),
+    (
+        ECC,
+        "smi",
+        smi("Sat Nov 21 20:07:00 2026"),
+        "the timestamp of nvidia-smi",
+        "2026-11-21T20:07:00, in whatever time zone",
+    ),
+    (
+        ECC,
+        "smi",
+        smi("Sun Nov 22 06:52:30 2026"),
+        "the timestamp of nvidia-smi",
+        "2026-11-22T06:52:30, in whatever time zone",
+    ),
+    (
+        ECC,
+        "smi",
+        under_load("Fri Oct 30 08:15:00 2026"),
+        "the timestamp of nvidia-smi",
+        "2026-10-30T08:15:00, in whatever time zone",
+    ),
+    (
+        ECC,
+        "smi",
+        "Fri Oct 30 08:15:00 2026       \n+----+\n",
+        "the first line of nvidia-smi",
+        "2026-10-30T08:15:00, in whatever time zone",
+    ),
     (
         ECC,
         "smi",
@@ -83,8 +113,20 @@ OLD = [
         "the timestamp of nvidia-smi",
         "2026-10-30T08:15:00, in whatever time zone",
     ),
-    (DISKS, "read", readings(fio='{"fio version": "fio-3.33", "timestamp": 1793347200}'), "the timestamp of fio", "2026-10-30T08:00:00+00:00"),
-    (DISKS, "read", readings(smartctl='{"smartctl": {}, "local_time": {"time_t": 1793347200}}'), "the local time of smartctl", "2026-10-30T08:00:00+00:00"),
+    (
+        DISKS,
+        "read",
+        readings(fio='{"fio version": "fio-3.33", "timestamp": 1793347200}'),
+        "the timestamp of fio",
+        "2026-10-30T08:00:00+00:00",
+    ),
+    (
+        DISKS,
+        "read",
+        readings(smartctl='{"smartctl": {}, "local_time": {"time_t": 1793347200}}'),
+        "the local time of smartctl",
+        "2026-10-30T08:00:00+00:00",
+    ),
     (
         CLOCK,
         "read",
@@ -92,9 +134,27 @@ OLD = [
         "the reference time of chronyd",
         "2026-10-30T08:00:00.250000+00:00",
     ),
-    (EVENTS, "redfish", gathered("Manager", "2026-10-30T08:00:00+00:00"), "the clock of the BMC", "2026-10-30T08:00:00+00:00"),
-    (EVENTS, "redfish", gathered("LogService", "2026-10-30T08:00:00"), "the clock of the BMC", "2026-10-30T08:00:00+00:00"),
-    (XID, "kernel", journal("2026-11-22T08:00:00+0000", "2026-11-22T11:30:00+0000"), "the newest line of the kernel's log", "2026-11-22T11:30:00+00:00"),
+    (
+        EVENTS,
+        "redfish",
+        gathered("Manager", "2026-10-30T08:00:00+00:00"),
+        "the clock of the BMC",
+        "2026-10-30T08:00:00+00:00",
+    ),
+    (
+        EVENTS,
+        "redfish",
+        gathered("LogService", "2026-10-30T08:00:00"),
+        "the clock of the BMC",
+        "2026-10-30T08:00:00+00:00",
+    ),
+    (
+        XID,
+        "kernel",
+        journal("2026-11-22T08:00:00+0000", "2026-11-22T11:30:00+0000"),
+        "the newest line of the kernel's log",
+        "2026-11-22T11:30:00+00:00",
+    ),
     (
         "node/gpu/performance/nccl-all-reduce",
         "launch0",
@@ -102,11 +162,19 @@ OLD = [
         "the start time of nccl-tests",
         "2026-10-30T08:00:00+00:00",
     ),
-    ("node/gpu/stress/hpl", "hpl", "HPL_pdgesv() start time Fri Oct 30 08:15:00 2026\n", "the start time of HPL", "2026-10-30T08:15:00, in whatever time zone"),
+    (
+        "node/gpu/stress/hpl",
+        "hpl",
+        "HPL_pdgesv() start time Fri Oct 30 08:15:00 2026\n",
+        "the start time of HPL",
+        "2026-10-30T08:15:00, in whatever time zone",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("gate", "key", "said", "what", "when"), OLD, ids=lambda value: str(value)[:30].replace("\n", " "))
+@pytest.mark.parametrize(
+    ("gate", "key", "said", "what", "when"), OLD, ids=lambda value: str(value)[:30].replace("\n", " ")
+)
 def test_an_output_that_says_that_it_was_made_at_another_time_is_refused_with_both_times(
     tmp_path: Path, gate: str, key: str, said: str, what: str, when: str
 ) -> None:
@@ -118,7 +186,9 @@ def test_an_output_that_says_that_it_was_made_at_another_time_is_refused_with_bo
 
 def test_how_long_it_took_may_be_left_out(tmp_path: Path) -> None:
     old = brought(tmp_path, ECC, "smi", smi("Fri Oct 30 08:15:00 2026"))
-    assert [problem.split(" Actual: ")[0] for problem in refused(old)] == [f"node01: {ECC} smi, said.txt - Expected: made when the manifest says, at {STAMP}"]
+    assert [problem.split(" Actual: ")[0] for problem in refused(old)] == [
+        f"node01: {ECC} smi, said.txt - Expected: made when the manifest says, at {STAMP}"
+    ]
 
 
 @pytest.mark.parametrize(

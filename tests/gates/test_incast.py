@@ -25,14 +25,25 @@ def site() -> GateFacts:
     """Three nodes, every rail cabled to a leaf: rail R of node N to port swp(8 (N-1) + R)."""
     known = rack(3)
     nodes = {
-        name: dataclasses.replace(node, nics=tuple(dataclasses.replace(nic, switch="leaf01", port=f"swp{8 * place + nic.rail}") for nic in node.nics))
+        name: dataclasses.replace(
+            node,
+            nics=tuple(
+                dataclasses.replace(nic, switch="leaf01", port=f"swp{8 * place + nic.rail}") for nic in node.nics
+            ),
+        )
         for place, (name, node) in enumerate(known.nodes.items())
     }
     return dataclasses.replace(known, nodes=nodes)
 
 
 def nic(*, hardware: Mapping[str, int] | None = None, interface: Mapping[str, int] | None = None) -> Said:
-    zero = {"np_ecn_marked_roce_packets": 5, "np_cnp_sent": 5, "packet_seq_err": 2, "local_ack_timeout_err": 0, "lifespan": 10}
+    zero = {
+        "np_ecn_marked_roce_packets": 5,
+        "np_cnp_sent": 5,
+        "packet_seq_err": 2,
+        "local_ack_timeout_err": 0,
+        "lifespan": 10,
+    }
     names = (
         "rx_discards_phy",
         "tx_discards_phy",
@@ -48,7 +59,13 @@ def nic(*, hardware: Mapping[str, int] | None = None, interface: Mapping[str, in
         "rx_prio0_discards",
         "rx_prio3_buf_discard",
     )
-    ports = {"mlx5_0": {"hardware": {**zero, **(hardware or {})}, "port": {}, "interface": {**dict.fromkeys(names, 7), **(interface or {})}}}
+    ports = {
+        "mlx5_0": {
+            "hardware": {**zero, **(hardware or {})},
+            "port": {},
+            "interface": {**dict.fromkeys(names, 7), **(interface or {})},
+        }
+    }
     return Said(json.dumps({"format": "rackready/nic-counters/v1", "ports": ports, "complete": True}))
 
 
@@ -58,9 +75,18 @@ def leaf(**changed: Mapping[str, Mapping[str, int]]) -> Said:
     for port in ("swp9", "swp17", "swp1"):
         qos = {
             "egress-queue-stats": {
-                str(n): {"tx-frames": 9, "tx-bytes": 9, "tx-uc-buffer-discards": 0, "ecn-marked-frames": 0, "wred-discards": 0} for n in range(8)
+                str(n): {
+                    "tx-frames": 9,
+                    "tx-bytes": 9,
+                    "tx-uc-buffer-discards": 0,
+                    "ecn-marked-frames": 0,
+                    "wred-discards": 0,
+                }
+                for n in range(8)
             },
-            "ingress-buffer-stats": {str(n): {"rx-frames": 9, "rx-buffer-discards": 1, "rx-shared-buffer-discards": 0} for n in range(8)},
+            "ingress-buffer-stats": {
+                str(n): {"rx-frames": 9, "rx-buffer-discards": 1, "rx-shared-buffer-discards": 0} for n in range(8)
+            },
             "pfc-stats": {str(n): {"rx-pause-frames": 0, "tx-pause-frames": 0} for n in range(8)},
         }
         stats = {"in-errors": 3, "in-drops": 0, "out-errors": 0, "out-drops": 0}
@@ -75,19 +101,25 @@ def client(average: float = 195.6, node: str = "node03", *, size: int = 1048576,
     """What a sender says that wrote for 10 s, of which perftest counts 6."""
     row = f" {size}    {int(average * seconds * 1e9 / 8 / size)}             0.00             {average:.2f}"
     whole = " 8388608    2000             391.39             391.27 \t\t   0.005830"
-    body = text("perftest/dgx_h100_rail1_host_memory.txt").replace(whole, f"{row} \t\t   {average * 1e3 / 8 / size:.6f}")
+    body = text("perftest/dgx_h100_rail1_host_memory.txt").replace(
+        whole, f"{row} \t\t   {average * 1e3 / 8 / size:.6f}"
+    )
     return Said(between(body, f"192.168.1.{10 + int(node[-2:])}", "192.168.1.12"))
 
 
 def received(**interface: int) -> Said:
     """The receiver's NIC after a healthy run; ``interface``: counters of the driver that differ."""
     hardware = {"np_ecn_marked_roce_packets": 900_005, "np_cnp_sent": 18_005}
-    return nic(hardware=hardware, interface={"rx_prio3_bytes": 480_000_000_000, "tx_prio6_packets": 18_007, **interface})
+    return nic(
+        hardware=hardware, interface={"rx_prio3_bytes": 480_000_000_000, "tx_prio6_packets": 18_007, **interface}
+    )
 
 
 RECEIVED = received()
 SENT = nic(interface={"tx_prio3_bytes": 240_000_000_000, "rx_prio3_pause": 120})
-LEAF = leaf(swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}}, swp17={"pfc-stats/3": {"tx-pause-frames": 60}})
+LEAF = leaf(
+    swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}}, swp17={"pfc-stats/3": {"tx-pause-frames": 60}}
+)
 HEALTHY = {
     **{f"before-{node}": nic() for node in NODES},
     "before-leaf01": leaf(),
@@ -95,7 +127,11 @@ HEALTHY = {
     "after-node02": RECEIVED,
     "after-node03": SENT,
     "after-node01": SENT,
-    **{f"{kind}-{node}": Said() if kind == "server" else client(node=node) for kind in ("server", "client") for node in ("node01", "node03")},
+    **{
+        f"{kind}-{node}": Said() if kind == "server" else client(node=node)
+        for kind in ("server", "client")
+        for node in ("node01", "node03")
+    },
 }
 
 
@@ -106,7 +142,9 @@ def planned() -> tuple[GateFacts, Run]:
 
 def judged(**changed: Said) -> Verdict:
     known, run = planned()
-    return gate(GATE).evaluate(known, run, outputs(run, {**HEALTHY, **{key.replace("_", "-"): value for key, value in changed.items()}}))
+    return gate(GATE).evaluate(
+        known, run, outputs(run, {**HEALTHY, **{key.replace("_", "-"): value for key, value in changed.items()}})
+    )
 
 
 def said(verdict: Verdict) -> list[str]:
@@ -117,7 +155,12 @@ def test_the_plan_fills_one_port_and_reads_both_ends_of_every_cable() -> None:
     known, run = planned()
     assert run.target == "rail1 into node02"
     assert run.nodes == NODES
-    assert [command.key for command in run.commands if command.stage == 0] == ["before-node02", "before-node03", "before-node01", "before-leaf01"]
+    assert [command.key for command in run.commands if command.stage == 0] == [
+        "before-node02",
+        "before-node03",
+        "before-node01",
+        "before-leaf01",
+    ]
     assert "for p in swp9 swp17 swp1;" in run.commands[3].argv[2]
     assert run.commands[3].node == "leaf01"
     runs = gate(GATE).plan(known, list(known.nodes))
@@ -140,7 +183,9 @@ def test_a_lossless_fabric_passes_and_its_cables_are_measured() -> None:
     assert said(verdict) == []
     assert verdict.outcome is Outcome.PASS
     assert "node02/rail1/cable" in verdict.measured
-    assert verdict.measured == ["node02/mlx5_0", "node02/rail1", "node02/rail1/cable"], "senders are measured where they receive"
+    assert verdict.measured == ["node02/mlx5_0", "node02/rail1", "node02/rail1/cable"], (
+        "senders are measured where they receive"
+    )
 
 
 def test_packets_of_another_class_that_a_nic_throws_away_are_no_loss_of_the_lossless_one() -> None:
@@ -152,12 +197,15 @@ FAILS = [
         "a port drops out of the shared buffer",
         {
             "after_leaf01": leaf(
-                swp17={"ingress-buffer-stats/3": {"rx-shared-buffer-discards": 9000}}, swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}}
+                swp17={"ingress-buffer-stats/3": {"rx-shared-buffer-discards": 9000}},
+                swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}},
             )
         },
         (
-            "leaf01 swp17 (to node03 rail 1): frames dropped for want of buffer - Expected: 0 Actual: 9000 in priority 3. "
-            "Check PFC on this port (`nv show interface swp17 qos roce status`): run fabric again: docs/runbooks/incast.md"
+            "leaf01 swp17 (to node03 rail 1): frames dropped for want of buffer - Expected: 0 "
+            "Actual: 9000 in priority 3. "
+            "Check PFC on this port (`nv show interface swp17 qos roce status`): run fabric again: "
+            "docs/runbooks/incast.md"
         ),
     ),
     *(
@@ -174,17 +222,30 @@ FAILS = [
     ),
     (
         "a port drops for want of pauses",
-        {"after_leaf01": leaf(swp17={"ingress-buffer-stats/3": {"rx-buffer-discards": 4001}}, swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}})},
+        {
+            "after_leaf01": leaf(
+                swp17={"ingress-buffer-stats/3": {"rx-buffer-discards": 4001}},
+                swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}},
+            )
+        },
         (
-            "leaf01 swp17 (to node03 rail 1): frames dropped for want of buffer - Expected: 0 Actual: 4000 in priority 3. "
-            "Check PFC on this port (`nv show interface swp17 qos roce status`): run fabric again: docs/runbooks/incast.md"
+            "leaf01 swp17 (to node03 rail 1): frames dropped for want of buffer - Expected: 0 "
+            "Actual: 4000 in priority 3. "
+            "Check PFC on this port (`nv show interface swp17 qos roce status`): run fabric again: "
+            "docs/runbooks/incast.md"
         ),
     ),
     (
         "packets lost on the way from a sender",
-        {"after_node03": nic(hardware={"packet_seq_err": 4002, "local_ack_timeout_err": 40}, interface={"tx_prio3_bytes": 240_000_000_000})},
+        {
+            "after_node03": nic(
+                hardware={"packet_seq_err": 4002, "local_ack_timeout_err": 40},
+                interface={"tx_prio3_bytes": 240_000_000_000},
+            )
+        },
         (
-            "node03 mlx5_0 (rail 1): packets lost in incast - Expected: 0 Actual: local_ack_timeout_err 40, packet_seq_err 4000. "
+            "node03 mlx5_0 (rail 1): packets lost in incast - Expected: 0 "
+            "Actual: local_ack_timeout_err 40, packet_seq_err 4000. "
             "Packets were dropped on the way from or to it: see the findings on its switch port, "
             "PFC on both ends (`mlnx_qos -i enp24s0np0`): docs/runbooks/incast.md"
         ),
@@ -194,12 +255,17 @@ FAILS = [
         {"after_node03": nic(interface={"tx_prio0_bytes": 240_000_000_000, "tx_prio3_bytes": 7})},
         (
             "node03 mlx5_0 (rail 1): class of RoCE data - Expected: priority 3 (DSCP 26) Actual: 100% in priority 0. "
-            "Check the traffic class (cat /sys/class/infiniband/mlx5_0/tc/1/traffic_class) and trust: run fabric again: docs/runbooks/incast.md"
+            "Check the traffic class (cat /sys/class/infiniband/mlx5_0/tc/1/traffic_class) and trust: run fabric "
+            "again: docs/runbooks/incast.md"
         ),
     ),
     (
         "pauses outside of the RoCE class",
-        {"after_node03": nic(interface={"tx_prio3_bytes": 240_000_000_000, "rx_prio0_pause": 90, "rx_global_pause": 12})},
+        {
+            "after_node03": nic(
+                interface={"tx_prio3_bytes": 240_000_000_000, "rx_prio0_pause": 90, "rx_global_pause": 12}
+            )
+        },
         (
             "node03 mlx5_0 (rail 1): pause frames - Expected: in priority 3 only Actual: 83 in priority 0, 5 for all. "
             "Turn global pause off (`ethtool -A`), run fabric again: docs/runbooks/incast.md"
@@ -215,24 +281,38 @@ FAILS = [
     ),
     (
         "a NIC that tells nobody",
-        {"after_node02": nic(hardware={"np_ecn_marked_roce_packets": 900_005}, interface={"rx_prio3_bytes": 480_000_000_000})},
+        {
+            "after_node02": nic(
+                hardware={"np_ecn_marked_roce_packets": 900_005}, interface={"rx_prio3_bytes": 480_000_000_000}
+            )
+        },
         (
             "node02 mlx5_0 (rail 1): congestion notifications - Expected: sent for 900000 marked packets Actual: none. "
-            "Turn ECN on at the NIC (roce_np for priority 3, /sys/class/net/enp24s0np0/ecn): run fabric again: docs/runbooks/incast.md"
+            "Turn ECN on at the NIC (roce_np for priority 3, /sys/class/net/enp24s0np0/ecn): run fabric again: "
+            "docs/runbooks/incast.md"
         ),
     ),
     (
         "notifications in another class",
         {"after_node02": Said(RECEIVED.stdout.replace('"tx_prio6_packets": 18007', '"tx_prio6_packets": 7'))},
         (
-            "node02 mlx5_0 (rail 1): class of congestion notifications - Expected: 18000 packets in priority 6 Actual: 0. "
-            "Set the class of notifications (/sys/class/net/enp24s0np0/ecn/roce_np/cnp_dscp) and trust: run fabric again: docs/runbooks/incast.md"
+            "node02 mlx5_0 (rail 1): class of congestion notifications - Expected: 18000 packets in priority 6 "
+            "Actual: 0. "
+            "Set the class of notifications (/sys/class/net/enp24s0np0/ecn/roce_np/cnp_dscp) and trust: run fabric "
+            "again: docs/runbooks/incast.md"
         ),
     ),
     (
         "errors of a port",
-        {"after_leaf01": leaf(swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}}, swp1={"stats": {"in-errors": 120}})},
-        "leaf01 swp1 (to node01 rail 1): errors and drops of the port - Expected: 0 Actual: 117. Check its cable and transceivers: docs/runbooks/link-down.md",
+        {
+            "after_leaf01": leaf(
+                swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}}, swp1={"stats": {"in-errors": 120}}
+            )
+        },
+        (
+            "leaf01 swp1 (to node01 rail 1): errors and drops of the port - Expected: 0 Actual: 117. "
+            "Check its cable and transceivers: docs/runbooks/link-down.md"
+        ),
     ),
     (
         "pauses of a switch port in another class",
@@ -248,11 +328,16 @@ FAILS = [
 def test_pauses_that_are_not_counted_are_an_error() -> None:
     said_ = {
         f"{when}_{node}": Said(one.stdout.replace('"rx_prio3_pause"', '"rx_prio5_pause"'))
-        for when, node, one in (("before", "node03", nic()), ("after", "node03", nic(interface={"tx_prio3_bytes": 240_000_000_000})))
+        for when, node, one in (
+            ("before", "node03", nic()),
+            ("after", "node03", nic(interface={"tx_prio3_bytes": 240_000_000_000})),
+        )
     }
     verdict = judged(**said_)
     step = "mlx5 counts them where PFC is on: see `mlnx_qos -i enp24s0np0`; run fabric again: docs/runbooks/incast.md"
-    assert said(verdict) == [f"node03 mlx5_0 (rail 1): pause frames by priority - Expected: rx_prio3_pause Actual: not there. {step}"]
+    assert said(verdict) == [
+        f"node03 mlx5_0 (rail 1): pause frames by priority - Expected: rx_prio3_pause Actual: not there. {step}"
+    ]
     assert verdict.outcome is Outcome.ERROR
 
 
@@ -270,7 +355,8 @@ ERRORS = [
         "a counter of losses that is not there any more",
         {"after_node03": Said(SENT.stdout.replace('"packet_seq_err": 2, ', ""))},
         (
-            "node03 mlx5_0 (rail 1): NIC counters - Expected: packet_seq_err, local_ack_timeout_err, rx_discards_phy, tx_discards_phy before and after "
+            "node03 mlx5_0 (rail 1): NIC counters - Expected: packet_seq_err, local_ack_timeout_err, "
+            "rx_discards_phy, tx_discards_phy before and after "
             "Actual: no packet_seq_err. Install ethtool; check that the mlx5 driver is loaded and counts them."
         ),
     ),
@@ -278,7 +364,8 @@ ERRORS = [
         "a counter that is no number",
         {"after_node03": Said(SENT.stdout.replace('"packet_seq_err": 2', '"packet_seq_err": null'))},
         (
-            "node03 mlx5_0 (rail 1): NIC counters unreadable - Expected: a complete document Actual: mlx5_0: hardware holds something that is no number. "
+            "node03 mlx5_0 (rail 1): NIC counters unreadable - Expected: a complete document "
+            "Actual: mlx5_0: hardware holds something that is no number. "
             "Run the gate again."
         ),
     ),
@@ -286,7 +373,8 @@ ERRORS = [
         "a switch whose command was killed",
         {"after_leaf01": Said(LEAF.stdout, exit_code=137)},
         (
-            f"leaf01: switch counters unreadable - Expected: NVUE's JSON of every port Actual: exit code 137: {LEAF_END}. "
+            "leaf01: switch counters unreadable - Expected: NVUE's JSON of every port "
+            f"Actual: exit code 137: {LEAF_END}. "
             "Check that `nv show interface PORT counters qos -o json` answers on the switch."
         ),
     ),
@@ -303,22 +391,26 @@ ERRORS = [
         {"client_node01": client(1.0, "node01"), "client_node03": client(1.0)},
         (
             "node02 mlx5_0 (rail 1): no incast - Expected: senders together at least 200 Gb/s Actual: 2 Gb/s. "
-            "The port was not filled, so nothing was tried: see the senders' rates (gate pair/fabric/performance/ib-write-bw): docs/runbooks/incast.md"
+            "The port was not filled, so nothing was tried: see the senders' rates (gate "
+            "pair/fabric/performance/ib-write-bw): docs/runbooks/incast.md"
         ),
     ),
     (
         "one sender alone",
         {"client_node01": client(0.5, "node01"), "client_node03": client(390.0)},
         (
-            "node02 mlx5_0 (rail 1): no incast - Expected: at least 19.5 Gb/s from every sender (0.1 of an even part) Actual: 0.5 Gb/s from node01. "
-            "They did not all write: look at the slow sender's rail (gate pair/fabric/performance/ib-write-bw), run the gate again: docs/runbooks/incast.md"
+            "node02 mlx5_0 (rail 1): no incast - Expected: at least 19.5 Gb/s from every sender (0.1 of an even "
+            "part) Actual: 0.5 Gb/s from node01. "
+            "They did not all write: look at the slow sender's rail (gate pair/fabric/performance/ib-write-bw), run "
+            "the gate again: docs/runbooks/incast.md"
         ),
     ),
     (
         "messages that did not arrive, and exit code 0",
         {"server_node01": Said("", " Completion with error at server\n")},
         (
-            "node01 mlx5_0 -> node02 mlx5_0 (rail 1): ib_write_bw contradicts itself - Expected: exit code 0 and no word of a failure "
+            "node01 mlx5_0 -> node02 mlx5_0 (rail 1): ib_write_bw contradicts itself - "
+            "Expected: exit code 0 and no word of a failure "
             "Actual: Completion with error at server. "
             "Read the raw outputs of both ends in the report, and the errors of both ports: docs/runbooks/rail-slow.md."
         ),
@@ -327,7 +419,8 @@ ERRORS = [
         "a switch that does not answer",
         {"after_leaf01": Said(exit_code=None, failure="leaf01 (192.0.2.21:22): no SSH session")},
         (
-            "leaf01: reading of switch counters could not run - Expected: a result Actual: leaf01 (192.0.2.21:22): no SSH session. "
+            "leaf01: reading of switch counters could not run - Expected: a result "
+            "Actual: leaf01 (192.0.2.21:22): no SSH session. "
             "Check that leaf01 answers on SSH, then run the gate again."
         ),
     ),
@@ -335,7 +428,8 @@ ERRORS = [
         "a switch of another kind",
         {"after_leaf01": Said("== swp9 qos\nsh: 1: nv: not found\n")},
         (
-            "leaf01: switch counters unreadable - Expected: NVUE's JSON of every port Actual: swp9 qos: no JSON, but 'sh: 1: nv: not found'. "
+            "leaf01: switch counters unreadable - Expected: NVUE's JSON of every port "
+            "Actual: swp9 qos: no JSON, but 'sh: 1: nv: not found'. "
             "Check that `nv show interface PORT counters qos -o json` answers on the switch."
         ),
     ),
@@ -343,7 +437,8 @@ ERRORS = [
         "counters that went back",
         {"after_leaf01": leaf(swp9={"stats": {"in-errors": 0}})},
         (
-            "leaf01: switch counters - Expected: numbers that grow Actual: a counter that went back: the switch was booted or its counters cleared. "
+            "leaf01: switch counters - Expected: numbers that grow Actual: a counter that went back: the switch was "
+            "booted or its counters cleared. "
             "Run the gate again."
         ),
     ),
@@ -371,7 +466,10 @@ def test_what_cannot_be_judged_is_an_error(name: str, changed: dict[str, Said], 
         ("", "no counters"),
         (LEAF.stdout.replace('"ecn-marked-frames"', '"ecn-marked"'), "egress-queue-stats/0/ecn-marked-frames is None"),
         (LEAF.stdout.replace("== swp9 stats", "== swp9 other"), "damaged at line"),
-        (LEAF.stdout.replace('"rx-buffer-discards": 1', '"rx-buffer-discards": "1 Bytes"'), "is '1 Bytes', Expected: a number"),
+        (
+            LEAF.stdout.replace('"rx-buffer-discards": 1', '"rx-buffer-discards": "1 Bytes"'),
+            "is '1 Bytes', Expected: a number",
+        ),
     ],
 )
 def test_damaged_counters_are_refused(damaged: str, words: str) -> None:

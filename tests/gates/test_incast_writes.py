@@ -15,8 +15,10 @@ BYTES = [
         "a receiver that got next to nothing",
         {"after_node02": received(rx_prio3_bytes=5_000_000)},
         (
-            "node02 mlx5_0 (rail 1): bytes received by the port - Expected: at least 293.4 GB, as the senders say Actual: 0.0 GB. "
-            "The data went over another port, or not at all: check the node's RDMA devices, and the raw outputs of the senders in the report: "
+            "node02 mlx5_0 (rail 1): bytes received by the port - Expected: at least 293.4 GB, as the senders say "
+            "Actual: 0.0 GB. "
+            "The data went over another port, or not at all: check the node's RDMA devices, and the raw outputs of "
+            "the senders in the report: "
             "docs/runbooks/incast.md"
         ),
     ),
@@ -24,8 +26,10 @@ BYTES = [
         "a sender whose port sent less than it says that it wrote",
         {"after_node03": nic(interface={"tx_prio3_bytes": 140_000_000_000})},
         (
-            "node03 mlx5_0 (rail 1): bytes sent by the port - Expected: at least 146.7 GB, as the senders say Actual: 140.0 GB. "
-            "The data went over another port, or not at all: check the node's RDMA devices, and the raw outputs of the senders in the report: "
+            "node03 mlx5_0 (rail 1): bytes sent by the port - Expected: at least 146.7 GB, as the senders say "
+            "Actual: 140.0 GB. "
+            "The data went over another port, or not at all: check the node's RDMA devices, and the raw outputs of "
+            "the senders in the report: "
             "docs/runbooks/incast.md"
         ),
     ),
@@ -35,15 +39,18 @@ OTHER = [
         "a sender at another address",
         {"client_node03": client(node="node04")},
         (
-            f"{FROM03}: ib_write_bw used other GIDs - Expected: 192.168.1.13 to 192.168.1.12 Actual: 192.168.1.14 to 192.168.1.12. "
-            "Run the gate again; for an output that was captured elsewhere, check that it is this rail's, and give its addresses (--address NODE:HCA=ADDRESS)."
+            f"{FROM03}: ib_write_bw used other GIDs - Expected: 192.168.1.13 to 192.168.1.12 "
+            "Actual: 192.168.1.14 to 192.168.1.12. "
+            "Run the gate again; for an output that was captured elsewhere, check that it is this rail's, and give "
+            "its addresses (--address NODE:HCA=ADDRESS)."
         ),
     ),
     (
         "messages of another size",
         {"client_node03": client(size=65536)},
         (
-            f"{FROM03}: ib_write_bw measured something else - Expected: mlx5_0, link type Ethernet, 1048576 bytes a message, GPU memory by none "
+            f"{FROM03}: ib_write_bw measured something else - Expected: mlx5_0, link type Ethernet, 1048576 bytes a "
+            "message, GPU memory by none "
             "Actual: mlx5_0, link type Ethernet, 65536 bytes a message, GPU memory by none. Run the gate again."
         ),
     ),
@@ -51,14 +58,18 @@ OTHER = [
         "another device",
         {"client_node03": Said(client().stdout.replace(": mlx5_0", ": mlx5_3"))},
         (
-            f"{FROM03}: ib_write_bw measured something else - Expected: mlx5_0, link type Ethernet, 1048576 bytes a message, GPU memory by none "
+            f"{FROM03}: ib_write_bw measured something else - Expected: mlx5_0, link type Ethernet, 1048576 bytes a "
+            "message, GPU memory by none "
             "Actual: mlx5_3, link type Ethernet, 1048576 bytes a message, GPU memory by none. Run the gate again."
         ),
     ),
     (
         "a sender that wrote for a moment",
         {"client_node03": client(seconds=0.1)},
-        (f"{FROM03}: ib_write_bw wrote for another time - Expected: 6 to 10 s Actual: 0.1 s: 2331 x 1048576 bytes at 195.6 Gb/s. Run the gate again."),
+        (
+            f"{FROM03}: ib_write_bw wrote for another time - Expected: 6 to 10 s "
+            "Actual: 0.1 s: 2331 x 1048576 bytes at 195.6 Gb/s. Run the gate again."
+        ),
     ),
 ]
 
@@ -79,7 +90,14 @@ def test_something_else_than_was_asked_for_is_an_error(name: str, changed: dict[
 
 @pytest.mark.parametrize("lasted", [5.5, 6.0, 10.0, 10.9])
 def test_a_sender_may_count_the_whole_time_or_what_its_margins_leave(lasted: float) -> None:
-    assert judged(client_node03=client(seconds=lasted), after_node02=received(rx_prio3_bytes=900_000_000_000), after_node03=MUCH).outcome is Outcome.PASS
+    assert (
+        judged(
+            client_node03=client(seconds=lasted),
+            after_node02=received(rx_prio3_bytes=900_000_000_000),
+            after_node03=MUCH,
+        ).outcome
+        is Outcome.PASS
+    )
 
 
 def test_bytes_that_are_just_those_that_were_written_are_enough() -> None:

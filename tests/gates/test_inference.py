@@ -10,11 +10,20 @@ from tests.gates.support import Said, outputs, rack
 
 GATE = "node/gpu/performance/inference"
 FIGURE = "Throughput: 41.22 requests/s, 21103.55 total tokens/s, 5275.89 output tokens/s\n"
-ENGINE = "INFO 11-01 10:00:00 [core.py:70] Initializing a V1 LLM engine: model='/m', tensor_parallel_size={}, pipeline_parallel_size={}, quantization=None\n"
-REPORT = "TP Size:                {}\nPP Size:                {}\nMax Runtime Batch Size: 4096\nTotal Token Throughput (tokens/sec):              36197.5808\n"
+ENGINE = (
+    "INFO 11-01 10:00:00 [core.py:70] Initializing a V1 LLM engine: model='/m', tensor_parallel_size={}, "
+    "pipeline_parallel_size={}, quantization=None\n"
+)
+REPORT = (
+    "TP Size:                {}\nPP Size:                {}\nMax Runtime Batch Size: 4096\nTotal Token Throughput "
+    "(tokens/sec):              36197.5808\n"
+)
 VLLM, TRTLLM = "vllm bench throughput --model /m", "trtllm-bench --model m throughput"
 UNTOLD = "which GPUs it used is not told: none counts as measured (name --tensor-parallel-size or --tp in `command`)"
-STEP = "Correct the sizes in the gate's input `command` (--tensor-parallel-size, --pipeline-parallel-size; --tp, --pp), then run the gate again."
+STEP = (
+    "Correct the sizes in the gate's input `command` (--tensor-parallel-size, --pipeline-parallel-size; "
+    "--tp, --pp), then run the gate again."
+)
 
 
 def judge(command: str, said: str) -> Verdict:
@@ -44,7 +53,11 @@ def judge(command: str, said: str) -> Verdict:
 )
 def test_gpus_that_the_model_was_spread_over_are_measured(command: str, said: str, gpus: int) -> None:
     verdict = judge(command, said)
-    assert (verdict.outcome, verdict.findings, verdict.measured) == (Outcome.PASS, [], [f"node01/gpu{index}" for index in range(gpus)])
+    assert (verdict.outcome, verdict.findings, verdict.measured) == (
+        Outcome.PASS,
+        [],
+        [f"node01/gpu{index}" for index in range(gpus)],
+    )
     part = f"the model ran on {gpus} of 8 GPUs: the others are not measured by it"
     assert (verdict.fleet_pending, verdict.note) == (True, None if gpus == 8 else part if gpus else UNTOLD)
 
@@ -55,12 +68,18 @@ def test_gpus_that_the_model_was_spread_over_are_measured(command: str, said: st
         (
             f"{VLLM} --tensor-parallel-size 8",
             ENGINE.format(1, 1) + FIGURE,
-            "inference benchmark contradicts itself - Expected: one size above 0 in its command and its output Actual: tensor parallel size 1 and 8.",
+            (
+                "inference benchmark contradicts itself - Expected: one size above 0 in its command and its output "
+                "Actual: tensor parallel size 1 and 8."
+            ),
         ),
         (
             f"{TRTLLM} --pp 0",
             REPORT.format(8, 0),
-            "inference benchmark contradicts itself - Expected: one size above 0 in its command and its output Actual: pipeline parallel size 0.",
+            (
+                "inference benchmark contradicts itself - Expected: one size above 0 in its command and its output "
+                "Actual: pipeline parallel size 0."
+            ),
         ),
         (f"{VLLM} -tp 16", FIGURE, "inference ran on other GPUs - Expected: at most the 8 of the node Actual: 16."),
     ],

@@ -46,7 +46,8 @@ CASES = [
         Said(text("nvml/dgx_h100_gpu2_link4_inactive.json")),
         Outcome.FAIL,
         "node01 gpu2: NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive). "
-        "Power the node off and on once; if the link stays down, reseat the GPU, then replace it: docs/runbooks/nvlink-down.md",
+        "Power the node off and on once; if the link stays down, reseat the GPU, then replace it: "
+        "docs/runbooks/nvlink-down.md",
     ),
     one(
         "GPU lost",
@@ -66,13 +67,15 @@ CASES = [
         behind_a_gap(lambda gpus: gpus[3].update(pcie_width=8)),
         Outcome.FAIL,
         MISSING,
-        "node01 gpu4: PCIe width - Expected: 16 Actual: 8. Reseat the GPU board; check the riser: docs/runbooks/gpu.md.",
+        "node01 gpu4: PCIe width - Expected: 16 Actual: 8. Reseat the GPU board; "
+        "check the riser: docs/runbooks/gpu.md.",
     ),
     one(
         "GPU missing, and another lost: which one cannot be told",
         behind_a_gap(lambda gpus: gpus.__setitem__(5, {"index": 5, "lost": "GPU is lost"})),
         Outcome.FAIL,
-        "node01: GPUs missing - Expected: 8 GPUs Actual: 7 (none at 0000:61:00.0, the place of gpu3; 0000:d1:00.0, the place of gpu6). "
+        "node01: GPUs missing - Expected: 8 GPUs Actual: 7 (none at 0000:61:00.0, the place of gpu3; "
+        "0000:d1:00.0, the place of gpu6). "
         "Power the node off and on; if it stays so, reseat the GPU: docs/runbooks/gpu.md.",
         "node01 GPU 5 of NVML: GPU lost - Expected: a GPU that answers Actual: GPU is lost. "
         "Power the node off and on; if it comes back, replace the GPU: docs/runbooks/gpu.md.",
@@ -81,11 +84,17 @@ CASES = [
         "a GPU without its address",
         changed(lambda found: found["gpus"][3].update(pci=None, unread={"pci": "Unknown Error"})),
         Outcome.ERROR,
-        "node01 gpu3: PCI address not reported - Expected: a value Actual: Unknown Error. Update the driver; without it the evidence cannot name the part.",
+        "node01 gpu3: PCI address not reported - Expected: a value Actual: Unknown Error. Update the driver; "
+        "without it the evidence cannot name the part.",
     ),
     one(
         "more GPUs than the platform has",
-        changed(lambda found: found.update(count=9, gpus=[*found["gpus"], {**found["gpus"][0], "index": 8, "serial": "1650000000008", "uuid": "GPU-8"}])),
+        changed(
+            lambda found: found.update(
+                count=9,
+                gpus=[*found["gpus"], {**found["gpus"][0], "index": 8, "serial": "1650000000008", "uuid": "GPU-8"}],
+            )
+        ),
         Outcome.FAIL,
         "node01: more GPUs than the platform has - Expected: 8 GPUs Actual: 9. "
         "Correct the node's platform in the site file (dgx_h100); alone on this machine (`--local`), give `--gpus 9`.",
@@ -101,13 +110,15 @@ CASES = [
         "wrong model",
         changed(lambda found: found["gpus"][0].update(name="NVIDIA H200")),
         Outcome.FAIL,
-        "node01 gpu0: model - Expected: NVIDIA H100 80GB HBM3 Actual: NVIDIA H200. Correct the node's platform in the site file, or replace the GPU.",
+        "node01 gpu0: model - Expected: NVIDIA H100 80GB HBM3 Actual: NVIDIA H200. "
+        "Correct the node's platform in the site file, or replace the GPU.",
     ),
     one(
         "another chip behind the same name",
         changed(lambda found: found["gpus"][0].update(device_id="2336")),
         Outcome.FAIL,
-        "node01 gpu0: PCI device id - Expected: 2330 Actual: 2336. Correct the node's platform in the site file, or replace the GPU.",
+        "node01 gpu0: PCI device id - Expected: 2330 Actual: 2336. Correct the node's platform in the site file, or "
+        "replace the GPU.",
     ),
     one(
         "device id not reported",
@@ -120,20 +131,23 @@ CASES = [
         "PCIe width",
         changed(lambda found: found["gpus"][7].update(pcie_width=8)),
         Outcome.FAIL,
-        "node01 gpu7: PCIe width - Expected: 16 Actual: 8. Reseat the GPU board; check the riser: docs/runbooks/gpu.md.",
+        "node01 gpu7: PCIe width - Expected: 16 Actual: 8. Reseat the GPU board; "
+        "check the riser: docs/runbooks/gpu.md.",
     ),
     one(
         "PCIe generation trained down",
         changed(lambda found: found["gpus"][1].update(pcie_gen=3)),
         Outcome.FAIL,
-        "node01 gpu1: PCIe generation - Expected: 5 Actual: 3. Reseat the GPU board; check the riser and the BIOS link speed: docs/runbooks/gpu.md.",
+        "node01 gpu1: PCIe generation - Expected: 5 Actual: 3. Reseat the GPU board; "
+        "check the riser and the BIOS link speed: docs/runbooks/gpu.md.",
     ),
     one(
         "memory short",
         changed(lambda found: found["gpus"][4].update(memory_mib=73728)),
         Outcome.FAIL,
         "node01 gpu4: memory - Expected: 81559 MiB Actual: 73728 MiB. "
-        "Look for retired or remapped memory (`nvidia-smi -q -d ROW_REMAPPER`), then replace the GPU: docs/runbooks/gpu.md.",
+        "Look for retired or remapped memory (`nvidia-smi -q -d ROW_REMAPPER`), then replace the GPU: "
+        "docs/runbooks/gpu.md.",
     ),
     one(
         "two GPUs with one serial",
@@ -160,13 +174,15 @@ CASES = [
         "count contradicts the list",
         changed(lambda found: found.update(count=9)),
         Outcome.ERROR,
-        "node01: GPU inventory contradicts itself - Expected: as many GPUs as it counts Actual: count 9. Run the gate again.",
+        "node01: GPU inventory contradicts itself - Expected: as many GPUs as it counts Actual: count 9. "
+        "Run the gate again.",
     ),
     one(
         "cut off",
         Said(text("nvml/dgx_h100_healthy.json")[:900]),
         Outcome.ERROR,
-        "node01: GPU inventory unreadable - Expected: a complete inventory document Actual: JSON cut off or damaged at line 47 column 12. "
+        "node01: GPU inventory unreadable - Expected: a complete inventory document "
+        "Actual: JSON cut off or damaged at line 47 column 12. "
         "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`).",
     ),
     one(
@@ -180,21 +196,24 @@ CASES = [
         "exit code contradicts the document",
         Said(text("nvml/dgx_h100_healthy.json"), exit_code=1),
         Outcome.ERROR,
-        "node01: GPU inventory unreadable - Expected: a complete inventory document Actual: a complete document, but exit code 1. "
+        "node01: GPU inventory unreadable - Expected: a complete inventory document "
+        "Actual: a complete document, but exit code 1. "
         "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`).",
     ),
     one(
         "hangs",
         Said(exit_code=None, timed_out=True),
         Outcome.ERROR,
-        "node01: GPU inventory did not end - Expected: an end within its time limit Actual: still running after 1 s, killed. "
+        "node01: GPU inventory did not end - Expected: an end within its time limit "
+        "Actual: still running after 1 s, killed. "
         "Look for Xid errors in the kernel log (`journalctl -k -g Xid`), then run the gate again.",
     ),
     one(
         "unreachable",
         Said(exit_code=None, failure="node01: SSH to 192.0.2.11:22 failed (timed out)"),
         Outcome.ERROR,
-        "node01: GPU inventory could not run - Expected: a result Actual: node01: SSH to 192.0.2.11:22 failed (timed out). "
+        "node01: GPU inventory could not run - Expected: a result Actual: node01: SSH to 192.0.2.11:22 failed "
+        "(timed out). "
         "Check that node01 answers on SSH, then run the gate again.",
     ),
 ]
@@ -238,8 +257,17 @@ def test_a_card_in_a_slot_may_train_down_while_idle_and_it_is_said() -> None:
         "pcie_gen_max": 4,
         "nvlinks": {},
     }
-    gpus = [gpu | {"index": index, "serial": f"{index}", "uuid": f"GPU-{index}", "pci": f"00000000:{index:02X}:00.0"} for index in range(8)]
-    found = {"format": "rackready/nvml-inventory/v2", "complete": True, "driver": "580.173.02", "count": 8, "gpus": gpus}
+    gpus = [
+        gpu | {"index": index, "serial": f"{index}", "uuid": f"GPU-{index}", "pci": f"00000000:{index:02X}:00.0"}
+        for index in range(8)
+    ]
+    found = {
+        "format": "rackready/nvml-inventory/v2",
+        "complete": True,
+        "driver": "580.173.02",
+        "count": 8,
+        "gpus": gpus,
+    }
     made = gate(GATE)
     verdict = evaluate(made, known, made.plan(known, ["node01"])[0], {"inventory": json.dumps(found)}, 0)
     assert [str(finding) for finding in verdict.findings if "PCIe" in finding.what] == []
@@ -253,7 +281,10 @@ def test_a_card_in_a_slot_may_train_down_while_idle_and_it_is_said() -> None:
         (lambda gpus: gpus[3].update(index=True), "gpus[3].index: Input should be a valid integer"),
         (lambda gpus: gpus[0].update(pcie_gen_max="5"), "gpus[0].pcie_gen_max: Input should be a valid integer"),
         (lambda gpus: gpus[1].update(unread=None), "gpus[1].unread: Input should be a valid dictionary"),
-        (lambda gpus: gpus[2].update(nvlinks={"one": True}), "gpus[2].nvlinks.one.[key]: String should match pattern '^[0-9]{1,3}$'"),
+        (
+            lambda gpus: gpus[2].update(nvlinks={"one": True}),
+            "gpus[2].nvlinks.one.[key]: String should match pattern '^[0-9]{1,3}$'",
+        ),
         (lambda gpus: gpus.insert(0, "GPU"), "gpus[0]: Input should be a valid dictionary or instance of _Gpu"),
     ],
     ids=["no index", "true as index", "a word as a number", "no reasons", "a link without a number", "no GPU"],
@@ -312,31 +343,48 @@ ASK = "Ask who delivered it; where the site bought several, name them all in the
 @pytest.mark.parametrize(
     ("parts", "outcome", "said", "note"),
     [
-        ([BOUGHT] * 8, Outcome.PASS, "", f"board part number {BOUGHT}: not held against what was bought (input board_parts)"),
-        ([None] * 8, Outcome.PASS, "", "no GPU tells its board part number: boards are not judged"),
         (
-            [BOUGHT] * 3 + ["965-2G520-A800-000"] + [BOUGHT] * 4,  # a GPU that was replaced, as captured on a healthy node
+            [BOUGHT] * 8,
             Outcome.PASS,
             "",
-            f"board part number {BOUGHT}, 965-2G520-A800-000 on gpu3: not held against what was bought (input board_parts)",
+            f"board part number {BOUGHT}: not held against what was bought (input board_parts)",
+        ),
+        ([None] * 8, Outcome.PASS, "", "no GPU tells its board part number: boards are not judged"),
+        (
+            [BOUGHT] * 3
+            + ["965-2G520-A800-000"]
+            + [BOUGHT] * 4,  # a GPU that was replaced, as captured on a healthy node
+            Outcome.PASS,
+            "",
+            (
+                f"board part number {BOUGHT}, 965-2G520-A800-000 on gpu3: not held against what was bought (input "
+                "board_parts)"
+            ),
         ),
         (
             [BOUGHT] * 4 + [OTHER] * 4,
             Outcome.FAIL,
-            f"node01: board part numbers differ - Expected: one for all GPUs Actual: {BOUGHT} on 4, {OTHER} on 4. {ASK}",
+            (
+                f"node01: board part numbers differ - Expected: one for all GPUs Actual: {BOUGHT} on 4, {OTHER} on 4. "
+                f"{ASK}"
+            ),
             None,
         ),
         (
             [f"900-2G500-000{gpu}-000" for gpu in range(8)],
             Outcome.FAIL,
-            f"node01: board part numbers differ - Expected: one for all GPUs Actual: {', '.join(f'900-2G500-000{gpu}-000 on 1' for gpu in range(8))}. {ASK}",
+            (
+                "node01: board part numbers differ - Expected: one for all GPUs "
+                f"Actual: {', '.join(f'900-2G500-000{gpu}-000 on 1' for gpu in range(8))}. {ASK}"
+            ),
             None,
         ),
         (
             [BOUGHT] * 7 + [None],
             Outcome.ERROR,
             (
-                f"node01 gpu7: board part number not reported - Expected: {BOUGHT}, as its siblings Actual: Not Supported. "
+                f"node01 gpu7: board part number not reported - Expected: {BOUGHT}, as its siblings "
+                "Actual: Not Supported. "
                 "Update the driver; if it stays so, replace the GPU."
             ),
             f"board part number {BOUGHT}: not held against what was bought (input board_parts)",
@@ -344,7 +392,9 @@ ASK = "Ask who delivered it; where the site bought several, name them all in the
     ],
     ids=["one for all", "none tells it", "a spare part", "two halves", "eight of them", "one does not tell it"],
 )
-def test_boards_of_a_node_are_of_one_part_number(parts: list[str | None], outcome: Outcome, said: str, note: str | None) -> None:
+def test_boards_of_a_node_are_of_one_part_number(
+    parts: list[str | None], outcome: Outcome, said: str, note: str | None
+) -> None:
     found = document("nvml/dgx_h100_healthy.json")
     for gpu, part in zip(found["gpus"], parts, strict=True):
         gpu.update({"board_part": part} if part else {"board_part": None, "unread": {"board_part": "Not Supported"}})

@@ -35,7 +35,9 @@ def line(launcher: str, **inputs: object) -> tuple[str, ...]:
 
 def test_openmpi_over_ssh() -> None:
     words = " ".join(line("openmpi"))
-    assert words.startswith("mpirun --allow-run-as-root -np 16 -H 198.19.0.1:8,198.19.0.2:8 --bind-to none --mca mpi_yield_when_idle 1")
+    assert words.startswith(
+        "mpirun --allow-run-as-root -np 16 -H 198.19.0.1:8,198.19.0.2:8 --bind-to none --mca mpi_yield_when_idle 1"
+    )
     assert "-x NCCL_DEBUG=INFO -x NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH" in words
     assert words.endswith("all_reduce_perf -b 8589934592 -e 17179869184 -f 2 -g 1 -w 10 -n 50 -c 1")
 
@@ -43,7 +45,10 @@ def test_openmpi_over_ssh() -> None:
 def test_srun_in_our_reservation() -> None:
     words = " ".join(line("srun"))
     assert words.startswith("env NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH ")
-    assert " OMPI_MCA_btl_tcp_if_include=198.19.0.0/30 srun --mpi=pmix --reservation=rackready-node01 --nodes=2 --nodelist=node01,node02 " in words
+    assert (
+        " OMPI_MCA_btl_tcp_if_include=198.19.0.0/30 srun --mpi=pmix --reservation=rackready-node01 --nodes=2 "
+        "--nodelist=node01,node02 " in words
+    )
     assert "--ntasks-per-node=8" in words
     assert "srun --mpi=pmi2 " in " ".join(line("srun", mpi="pmi2"))
 
@@ -58,14 +63,20 @@ def test_an_mpijob_is_shown_whole_and_names_its_nodes() -> None:
     (container,) = worker["template"]["spec"]["containers"]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": 8}
     assert {"name": "NCCL_DEBUG", "value": "INFO"} in container["env"]
-    terms = worker["template"]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert terms == [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node01", "node02"]}]}]
+    terms = worker["template"]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
+    assert terms == [
+        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node01", "node02"]}]}
+    ]
     command = manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"]
     assert command[command.index("-np") + 1] == "16"
 
 
 def test_workers_of_an_mpijob_reach_the_rails_and_leave_port_22_to_their_node() -> None:
-    job = mpijob.job(["node01", "node02"], ["all_reduce_perf"], {}, 8, "image:1").model_dump()["spec"]["mpiReplicaSpecs"]
+    job = mpijob.job(["node01", "node02"], ["all_reduce_perf"], {}, 8, "image:1").model_dump()["spec"][
+        "mpiReplicaSpecs"
+    ]
     workers = job["Worker"]["template"]["spec"]
     (container,) = workers["containers"]
     assert (workers["hostNetwork"], workers["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
@@ -86,7 +97,10 @@ def test_workers_of_an_mpijob_reach_the_rails_and_leave_port_22_to_their_node() 
         (lambda job: job["spec"]["mpiReplicaSpecs"].pop("Launcher"), "Launcher"),
         (lambda job: job["spec"]["mpiReplicaSpecs"]["Worker"].update(replicas=0), "greater than or equal to 1"),
         (lambda job: job["metadata"].update(name="Rack_1"), "string_pattern_mismatch"),
-        (lambda job: job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0].update(image=""), "at least 1 character"),
+        (
+            lambda job: job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0].update(image=""),
+            "at least 1 character",
+        ),
     ],
 )
 def test_the_schema_refuses_what_the_api_would(change: Callable[[dict], object], words: str) -> None:  # type: ignore[type-arg]
@@ -108,7 +122,9 @@ esac
 
 
 @pytest.mark.parametrize(("conditions", "code"), [("Created Running Succeeded", 0), ("Created Failed", 1)])
-def test_an_mpijob_is_waited_for_until_it_succeeds_or_fails_and_taken_away(tmp_path: Path, conditions: str, code: int) -> None:
+def test_an_mpijob_is_waited_for_until_it_succeeds_or_fails_and_taken_away(
+    tmp_path: Path, conditions: str, code: int
+) -> None:
     (tmp_path / "kubectl").write_text(KUBECTL, encoding="ascii")
     (tmp_path / "kubectl").chmod(0o755)
     (tmp_path / "conditions").write_text(conditions, encoding="ascii")
@@ -129,7 +145,9 @@ def test_groups_that_are_measured_side_by_side_have_jobs_of_their_own() -> None:
 
 
 def test_an_mpijob_without_an_image_is_refused() -> None:
-    with pytest.raises(RackreadyError, match=r"gates.launcher: mpijob - Expected: a container image in the gate's input image"):
+    with pytest.raises(
+        RackreadyError, match=r"gates.launcher: mpijob - Expected: a container image in the gate's input image"
+    ):
         line("mpijob")
 
 
@@ -167,7 +185,10 @@ def test_held_nodes_are_usable_inside_the_reservation_only_and_held_again_after_
         assert cluster.drained == {}
     assert [command.split(" ", 1)[1] for command in cluster.said] == [
         "delete ReservationName=rackready-node01",
-        "create reservation ReservationName=rackready-node01 Users=root StartTime=now Duration=UNLIMITED Flags=MAINT,IGNORE_JOBS Nodes=node01,node02",
+        (
+            "create reservation ReservationName=rackready-node01 Users=root StartTime=now Duration=UNLIMITED "
+            "Flags=MAINT,IGNORE_JOBS Nodes=node01,node02"
+        ),
         "update NodeName=node01 State=RESUME",
         "update NodeName=node02 State=RESUME",
         "update NodeName=node01 State=DRAIN Reason='rackready: held'",
@@ -186,7 +207,10 @@ def test_they_are_held_again_when_the_measurement_breaks_off() -> None:
 
 def test_a_node_that_somebody_else_drained_is_left_alone() -> None:
     cluster = Cluster(node01="rackready: held", node02="disk swap, ask Ann")
-    with pytest.raises(NotOursError, match=r"node02: drained in Slurm by somebody else - Expected: a reason that begins with 'rackready:'"):
+    with pytest.raises(
+        NotOursError,
+        match=r"node02: drained in Slurm by somebody else - Expected: a reason that begins with 'rackready:'",
+    ):
         reserved(SlurmAdapter(cluster.run, "here"), ["node01", "node02"]).__enter__()
     assert cluster.said == []
 
@@ -197,6 +221,9 @@ def test_a_reservation_that_slurm_refuses_starts_nothing() -> None:
     def refuse(command: str) -> tuple[int, str, str]:
         return (1, "", "Access/permission denied") if command.startswith("scontrol create") else cluster.run(command)
 
-    with pytest.raises(SchedulerError, match="Access/permission denied"), reserved(SlurmAdapter(refuse, "here"), ["node01"]):
+    with (
+        pytest.raises(SchedulerError, match="Access/permission denied"),
+        reserved(SlurmAdapter(refuse, "here"), ["node01"]),
+    ):
         pass
     assert cluster.drained == {"node01": "rackready: held"}

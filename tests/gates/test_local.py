@@ -41,7 +41,10 @@ def test_a_long_script_that_nobody_reads_hangs_nothing() -> None:
 
 
 def test_environment_reaches_the_command() -> None:
-    assert Local().run("here", ("sh", "-c", "echo $NCCL_DEBUG"), env={"NCCL_DEBUG": "INFO"}, timeout_s=10).stdout == "INFO\n"
+    assert (
+        Local().run("here", ("sh", "-c", "echo $NCCL_DEBUG"), env={"NCCL_DEBUG": "INFO"}, timeout_s=10).stdout
+        == "INFO\n"
+    )
 
 
 def test_at_the_time_limit_it_is_ended_with_what_it_started() -> None:
@@ -53,7 +56,11 @@ def test_at_the_time_limit_it_is_ended_with_what_it_started() -> None:
 
 def test_a_program_that_is_not_there_answers_as_a_shell_does() -> None:
     answer = Local().run("here", ("no-such-program", "-x"), timeout_s=5)
-    assert (answer.exit_code, answer.stderr, answer.failure) == (127, "no-such-program: command not found (No such file or directory)", "")
+    assert (answer.exit_code, answer.stderr, answer.failure) == (
+        127,
+        "no-such-program: command not found (No such file or directory)",
+        "",
+    )
     with pytest.raises(UnreachableError, match="no-such-program"):
         Local().start("here", ("no-such-program",), timeout_s=5)
 
@@ -89,7 +96,12 @@ def test_the_operator_can_stop_it() -> None:
 
 
 def machine(inventory: Answer, fingerprint: Answer | None = None) -> FakeConnection:
-    return FakeConnection({"Prints what a node is": lambda node, argv: fingerprint or fingerprint_of(node, argv), "Prints what NVML says": inventory})
+    return FakeConnection(
+        {
+            "Prints what a node is": lambda node, argv: fingerprint or fingerprint_of(node, argv),
+            "Prints what NVML says": inventory,
+        }
+    )
 
 
 HEALTHY = said(text("nvml/dgx_h100_healthy.json"))
@@ -98,7 +110,9 @@ HEALTHY = said(text("nvml/dgx_h100_healthy.json"))
 def gpus(names: Sequence[str]) -> Answer:
     one = document("nvml/dgx_h100_healthy.json")["gpus"][0]
     found = [{**one, "name": name, "index": index} for index, name in enumerate(names)]
-    return said(json.dumps({"format": "rackready/nvml-inventory/v2", "count": len(found), "gpus": found, "complete": True}))
+    return said(
+        json.dumps({"format": "rackready/nvml-inventory/v2", "count": len(found), "gpus": found, "complete": True})
+    )
 
 
 def test_a_machine_is_recognised_by_its_gpus() -> None:
@@ -113,22 +127,30 @@ def test_a_part_of_a_server_is_named_by_its_count() -> None:
 
 REFUSED = [
     (
-        said(json.dumps({"format": "rackready/nvml-inventory/v2", "error": "NVML: NVML Shared Library Not Found"}), code=1),
+        said(
+            json.dumps({"format": "rackready/nvml-inventory/v2", "error": "NVML: NVML Shared Library Not Found"}),
+            code=1,
+        ),
         (
-            "this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: NVML: NVML Shared Library Not Found. "
+            "this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver "
+            "Actual: NVML: NVML Shared Library Not Found. "
             "Nothing was measured; install the driver."
         ),
     ),
     (
         said("", "python3: command not found", 127),
         (
-            "this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: empty output; python3: command not found. "
+            "this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: empty output; "
+            "python3: command not found. "
             "Nothing was measured; install the driver."
         ),
     ),
     (
         gpus([]),
-        "this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: NVML finds none. Nothing was measured; install the driver.",
+        (
+            "this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: NVML finds none. "
+            "Nothing was measured; install the driver."
+        ),
     ),
     (
         gpus(["NVIDIA Unheard Of"]),
@@ -162,7 +184,10 @@ def test_what_cannot_be_recognised_is_refused(inventory: Answer, message: str) -
 
 
 def test_an_unknown_profile_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(RackreadyError, match=r"profile 'h100' does not exist - Expected: a server \(dgx_a100, .* or a GPU \(a100_40_pcie, "):
+    with pytest.raises(
+        RackreadyError,
+        match=r"profile 'h100' does not exist - Expected: a server \(dgx_a100, .* or a GPU \(a100_40_pcie, ",
+    ):
         here("h100", None)
     with pytest.raises(RackreadyError, match=r"9 GPUs of dgx_h100 - Expected: 1 to 8\. Correct --gpus"):
         here("dgx_h100", 9)
@@ -174,7 +199,9 @@ def test_an_unknown_profile_is_refused_with_those_that_there_are() -> None:
 PLACE = Here("here", platform_of("dgx_h100"))
 
 
-def run(tmp_path: Path, connection: FakeConnection, gate_id: str = INVENTORY, place: Here = PLACE) -> tuple[Outcome, str, EvidenceStore]:
+def run(
+    tmp_path: Path, connection: FakeConnection, gate_id: str = INVENTORY, place: Here = PLACE
+) -> tuple[Outcome, str, EvidenceStore]:
     paths = EnvPaths(tmp_path, "local")
     result = run_here(place, paths, [GateSetEntry(id=gate_id)], "gate-1", connection)
     return result.outcome, result.message, EvidenceStore.read_only(Ledger.read_only(paths.database), paths.raw)
@@ -207,15 +234,23 @@ def test_a_machine_without_a_gpu_passes_nothing(tmp_path: Path) -> None:
     none = {"driver": None, "gpus": [], "gpu_error": "NVML Shared Library Not Found"}
     outcome, message, store = run(tmp_path, machine(HEALTHY, fingerprint=fingerprint_of("here", (), **none)))
     assert outcome is Outcome.ERROR
-    assert message.startswith("here: fingerprint unreadable - Expected: serials, firmware, kernel and driver Actual: NVML Shared Library Not Found.")
+    assert message.startswith(
+        "here: fingerprint unreadable - Expected: serials, firmware, kernel and driver "
+        "Actual: NVML Shared Library Not Found."
+    )
     assert store.records() == []
 
 
-@pytest.mark.parametrize("gate_id", ["pair/fabric/performance/ib-write-bw", "cluster/fabric/performance/nccl-all-reduce-ring"])
+@pytest.mark.parametrize(
+    "gate_id", ["pair/fabric/performance/ib-write-bw", "cluster/fabric/performance/nccl-all-reduce-ring"]
+)
 def test_a_gate_of_several_nodes_is_refused(tmp_path: Path, gate_id: str) -> None:
     with pytest.raises(RackreadyError) as refused:
         run(tmp_path, machine(HEALTHY), gate_id)
-    assert str(refused.value) == f"gate run --local: {gate_id} - Expected: gates of one node (node/...). Run them with a site file, without --local."
+    assert (
+        str(refused.value) == f"gate run --local: {gate_id} - Expected: gates of one node (node/...). "
+        "Run them with a site file, without --local."
+    )
 
 
 def test_evidence_lies_in_the_checkout_else_with_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

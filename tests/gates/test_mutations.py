@@ -15,7 +15,11 @@ from tests.gates.test_nccl_ring import BASE
 
 INVENTORY, VERSIONS = "node/gpu/sanity/inventory", "node/gpu/sanity/versions"
 R1, R3 = "node/gpu/validation/dcgm-r1", "node/gpu/validation/dcgm-r3"
-NODE, RING, WRITE = "node/gpu/performance/nccl-all-reduce", "cluster/fabric/performance/nccl-all-reduce-ring", "pair/fabric/performance/ib-write-bw"
+NODE, RING, WRITE = (
+    "node/gpu/performance/nccl-all-reduce",
+    "cluster/fabric/performance/nccl-all-reduce-ring",
+    "pair/fabric/performance/ib-write-bw",
+)
 ONCE: Mapping[str, object] = {"launches": 1}
 BACK = Said(between(text("perftest/dgx_h100_rail1_healthy.txt"), "192.168.1.12", "192.168.1.11"))
 
@@ -54,14 +58,18 @@ Row = tuple[str, str, str, Mapping[str, Said], Mapping[str, object], int, int]
 
 def outcome(row: Row, damaged: str) -> Outcome:
     gate_id, key, name, rest, inputs, nodes, code = row
-    return judge(gate_id, Case(name, {**rest, key: Said(damaged, exit_code=code)}, Outcome.ERROR, (), inputs, nodes)).outcome
+    return judge(
+        gate_id, Case(name, {**rest, key: Said(damaged, exit_code=code)}, Outcome.ERROR, (), inputs, nodes)
+    ).outcome
 
 
 def name_of(row: Row) -> str:
     return row[2]
 
 
-CALM = settings(max_examples=40, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+CALM = settings(
+    max_examples=40, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.mark.parametrize("row", BAD, ids=name_of)
@@ -91,6 +99,8 @@ def test_a_truncated_document_never_passes(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", [*BAD, *GOOD], ids=name_of)
-@pytest.mark.parametrize("garbage", ["", " \n", "null", "[]", "{}", '{"a": 1}', "0", '"text"', "\x00\x01", "nan", "{" * 50], ids=repr)
+@pytest.mark.parametrize(
+    "garbage", ["", " \n", "null", "[]", "{}", '{"a": 1}', "0", '"text"', "\x00\x01", "nan", "{" * 50], ids=repr
+)
 def test_garbage_is_an_error(row: Row, garbage: str) -> None:
     assert outcome(row, garbage) is Outcome.ERROR

@@ -22,20 +22,31 @@ TABLE = text("nccl/dgx_h100_8_healthy.txt")
 LARGEST = next(line for line in TABLE.splitlines() if line.startswith(" 17179869184"))
 STARTING = "# Collective test starting: all_reduce_perf"
 HEALTHY = Said(TABLE)
-LOGS = "Read its raw output in the report and the nodes' kernel logs (`journalctl -k -g 'Xid|mlx5'`), then run the gate again."
-MODEL = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
+LOGS = (
+    "Read its raw output in the report and the nodes' kernel logs (`journalctl -k -g 'Xid|mlx5'`), then run the "
+    "gate again."
+)
+MODEL = (
+    "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; "
+    "MIG instances are parts of GPUs: switch MIG off."
+)
 READ = "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free."
 
 CONTRADICTS = "Take the output as the program printed it, or run the gate again."
 ROWS = "Read the table in the report: compare its rows, and look for throttling and jobs beside it."
 OF_MAIN = "Expected: at least 0.9 x 478.6 GB/s, the busbw of the largest message out of place"
 OWN = "a launch of its own: other processes (host, process id), another communicator"
-OWN_STEP = "Give every launch its own output, or run the gate again: one launch that is counted several times makes no median."
+OWN_STEP = (
+    "Give every launch its own output, or run the gate again: one launch that is counted several times makes no median."
+)
 
 
 def of_communicator(number: str) -> str:
     """The healthy launch, with the line in which NCCL names its communicator."""
-    line = f"node01:41000:41060 [0] NCCL INFO ncclCommInitRankConfig comm 0x55f0 rank 0 nranks 8 cudaDev 0 busId 1b000 commId {number} - Init START\n"
+    line = (
+        "node01:41000:41060 [0] NCCL INFO ncclCommInitRankConfig comm 0x55f0 rank 0 nranks 8 cudaDev 0 busId 1b000 "
+        f"commId {number} - Init START\n"
+    )
     return TABLE.replace("node01:41000:41060 [0]", f"{line}node01:41000:41060 [0]", 1)
 
 
@@ -49,14 +60,16 @@ CASES = [
         "healthy, JSON, which says nothing of the transport",
         Said(text("nccl/dgx_h100_8_healthy.json")),
         Outcome.ERROR,
-        "node01: NCCL did not say which transport it used - Expected: NCCL INFO lines of every node Actual: none of this node. "
+        "node01: NCCL did not say which transport it used - Expected: NCCL INFO lines of every node "
+        "Actual: none of this node. "
         "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE).",
     ),
     one(
         "JSON of a rank that is no number",
         Said(text("nccl/dgx_h100_8_healthy.json").replace('"rank": 3', '"rank": ""')),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: JSON with a value of another kind: "
+        "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table "
+        "Actual: JSON with a value of another kind: "
         "invalid literal for int() with base 10: '' (exit code 0). "
         "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
     ),
@@ -66,16 +79,20 @@ CASES = [
         Outcome.FAIL,
         "node01: NVLS (reduction in the NVSwitches) - Expected: available on 8 GPUs Actual: on 0. "
         "Check the fabric manager and its log, and NCCL_NVLS_ENABLE in /etc/nccl.conf: docs/runbooks/nccl-transport.md",
-        "node01: all-reduce of 8 GPUs is slow - Expected: at least 452.2 GB/s (floor) Actual: 371.6 GB/s (median of 1: 371.6). "
+        "node01: all-reduce of 8 GPUs is slow - Expected: at least 452.2 GB/s (floor) "
+        "Actual: 371.6 GB/s (median of 1: 371.6). "
         "Look for throttling (`nvidia-smi -q -d PERFORMANCE`), "
-        "NVLink errors (`nvidia-smi nvlink -e`) and jobs on the node; then compare the GPUs: docs/runbooks/nccl-slow.md.",
+        "NVLink errors (`nvidia-smi nvlink -e`) and jobs on the node; "
+        "then compare the GPUs: docs/runbooks/nccl-slow.md.",
     ),
     one(
         "NVLink not used",
         Said(at(text("nccl/dgx_h100_8_shm.txt"), 477.9)),
         Outcome.FAIL,
-        "node01: NVLink between its GPUs - Expected: P2P channels over paths of type NVL Actual: SHM/direct/direct, SYS. "
-        "Check NVLinks (`nvidia-smi nvlink -s`), fabric manager and NCCL_P2P_DISABLE, NCCL_P2P_LEVEL in /etc/nccl.conf: docs/runbooks/nccl-transport.md",
+        "node01: NVLink between its GPUs - Expected: P2P channels over paths of type NVL "
+        "Actual: SHM/direct/direct, SYS. "
+        "Check NVLinks (`nvidia-smi nvlink -s`), fabric manager and NCCL_P2P_DISABLE, NCCL_P2P_LEVEL in "
+        "/etc/nccl.conf: docs/runbooks/nccl-transport.md",
         "node01: NVLS (reduction in the NVSwitches) - Expected: available on 8 GPUs Actual: on 0. "
         "Check the fabric manager and its log, and NCCL_NVLS_ENABLE in /etc/nccl.conf: docs/runbooks/nccl-transport.md",
     ),
@@ -83,12 +100,17 @@ CASES = [
         "channels of all GPUs but one",
         Said("\n".join(line for line in TABLE.splitlines() if "[5] NCCL INFO Channel" not in line)),
         Outcome.ERROR,
-        "node01: NCCL did not say how all its GPUs talk - Expected: channels to another GPU from 8 GPUs Actual: from 7. "
+        "node01: NCCL did not say how all its GPUs talk - Expected: channels to another GPU from 8 GPUs "
+        "Actual: from 7. "
         "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE).",
     ),
     Case(
         "one dip of three launches",
-        {"launch0": HEALTHY, "launch1": Said(launched(text("nccl/dgx_h100_8_slow.txt"), 1)), "launch2": Said(launched(TABLE, 2))},
+        {
+            "launch0": HEALTHY,
+            "launch1": Said(launched(text("nccl/dgx_h100_8_slow.txt"), 1)),
+            "launch2": Said(launched(TABLE, 2)),
+        },
         Outcome.PASS,
         (),
         {"launches": 3},
@@ -97,16 +119,19 @@ CASES = [
         "slow",
         Said(text("nccl/dgx_h100_8_slow.txt")),
         Outcome.FAIL,
-        "node01: all-reduce of 8 GPUs is slow - Expected: at least 452.2 GB/s (floor) Actual: 402.3 GB/s (median of 1: 402.3). "
+        "node01: all-reduce of 8 GPUs is slow - Expected: at least 452.2 GB/s (floor) "
+        "Actual: 402.3 GB/s (median of 1: 402.3). "
         "Look for throttling (`nvidia-smi -q -d PERFORMANCE`), "
-        "NVLink errors (`nvidia-smi nvlink -e`) and jobs on the node; then compare the GPUs: docs/runbooks/nccl-slow.md.",
+        "NVLink errors (`nvidia-smi nvlink -e`) and jobs on the node; "
+        "then compare the GPUs: docs/runbooks/nccl-slow.md.",
     ),
     one(
         "wrong values",
         Said(text("nccl/dgx_h100_8_wrong_values.txt"), exit_code=1),
         Outcome.FAIL,
         "node01 launch 1: wrong results - Expected: 0 wrong values Actual: 48 wrong values. "
-        "Data were corrupted: take the node out of service and run DCGM's level 4: docs/runbooks/silent-data-corruption.md.",
+        "Data were corrupted: take the node out of service and run DCGM's level 4: "
+        "docs/runbooks/silent-data-corruption.md.",
     ),
     one(
         "not checked",
@@ -118,19 +143,24 @@ CASES = [
         "implausible",
         Said(at(TABLE, 878.6)),
         Outcome.ERROR,
-        "node01: all-reduce of 8 GPUs is implausible - Expected: at most 700.0 GB/s (ceiling) Actual: 878.6 GB/s (median of 1: 878.6). "
+        "node01: all-reduce of 8 GPUs is implausible - Expected: at most 700.0 GB/s (ceiling) "
+        "Actual: 878.6 GB/s (median of 1: 878.6). "
         "Check the platform profile: topology, file or units are not what they seem.",
     ),
     one(
         "exit code contradicts the table",
         Said(text("nccl/dgx_h100_8_healthy.txt"), exit_code=1),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf contradicts itself - Expected: exit code 0 with a whole table Actual: exit code 1. "
+        "node01 launch 1: all_reduce_perf contradicts itself - Expected: exit code 0 with a whole table "
+        "Actual: exit code 1. "
         "Read its raw output; unset NCCL_TESTS_MIN_BW.",
     ),
     one(
         "a GPU failed, and the table is whole",
-        Said(f"{TABLE}node01: Test CUDA failure common.cu:303 'unspecified launch failure'\n .. node01 pid 41000: Test failure common.cu:488\n"),
+        Said(
+            f"{TABLE}node01: Test CUDA failure common.cu:303 'unspecified launch failure'\n .. "
+            "node01 pid 41000: Test failure common.cu:488\n"
+        ),
         Outcome.ERROR,
         "node01 launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure "
         f"Actual: Test CUDA failure common.cu:303 'unspecified launch failure'. {LOGS}",
@@ -139,7 +169,8 @@ CASES = [
         "another model of GPU",
         Said(TABLE.replace("H100 80GB HBM3", "A100-SXM4-80GB")),
         Outcome.ERROR,
-        f"node01 launch 1: all_reduce_perf ran on GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: NVIDIA A100-SXM4-80GB (8 on node01). {MODEL}",
+        "node01 launch 1: all_reduce_perf ran on GPUs of another model - Expected: NVIDIA H100 80GB HBM3 "
+        f"Actual: NVIDIA A100-SXM4-80GB (8 on node01). {MODEL}",
     ),
     one(
         "a part of a GPU",
@@ -170,55 +201,81 @@ CASES = [
         "a size with two results, the good one first",
         Said(TABLE.replace(LARGEST, f"{LARGEST}\n{LARGEST.replace('478.60', '300.60')}")),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: 2 rows of size 17179869184, Expected: one (exit code 0). " + READ,
+        "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table "
+        "Actual: 2 rows of size 17179869184, Expected: one (exit code 0). " + READ,
     ),
     one(
         "one of two sizes",
         Said("\n".join(line for line in TABLE.splitlines() if not line.startswith("  8589934592"))),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf ran something else - Expected: 8 ranks, sizes [8589934592, 17179869184] Actual: 8 ranks, sizes [17179869184]. "
-        "Run the gate again on GPUs that nothing else uses (`nvidia-smi`): sizes whose buffers do not fit into memory are left out.",
+        "node01 launch 1: all_reduce_perf ran something else - Expected: 8 ranks, sizes [8589934592, 17179869184] "
+        "Actual: 8 ranks, sizes [17179869184]. "
+        "Run the gate again on GPUs that nothing else uses (`nvidia-smi`): sizes whose buffers do not fit into "
+        "memory are left out.",
     ),
     one(
         "cut off before the footer",
         Said(text("nccl/dgx_h100_8_healthy.txt").split("# Out of bounds")[0]),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: no footer (out of bounds values, average): the output is "
+        "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table "
+        "Actual: no footer (out of bounds values, average): the output is "
         f"cut off (exit code 0). {READ}",
     ),
     one(
         "NCCL fails",
-        Said("", "node01: Test NCCL failure all_reduce.cu:44 'unhandled cuda error (run with NCCL_DEBUG=INFO for details) / '", 3),
+        Said(
+            "",
+            "node01: Test NCCL failure all_reduce.cu:44 'unhandled cuda error (run with NCCL_DEBUG=INFO for "
+            "details) / '",
+            3,
+        ),
         Outcome.ERROR,
         "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: empty output (exit code 3); "
-        f"it said: Test NCCL failure all_reduce.cu:44 'unhandled cuda error (run with NCCL_DEBUG=INFO for details) / '. {READ}",
+        "it said: Test NCCL failure all_reduce.cu:44 'unhandled cuda error (run with NCCL_DEBUG=INFO for details) "
+        f"/ '. {READ}",
     ),
     one(
         "hangs",
         Said(text("nccl/dgx_h100_8_healthy.txt")[:600], exit_code=None, timed_out=True),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf did not end - Expected: an end within its time limit Actual: still running after 1 s, killed. "
+        "node01 launch 1: all_reduce_perf did not end - Expected: an end within its time limit "
+        "Actual: still running after 1 s, killed. "
         "Look for Xid errors in the kernel log (`journalctl -k -g Xid`), then run the gate again.",
     ),
     Case(
         "one output given as two launches",
         {"launch0": HEALTHY, "launch1": Said(launched(TABLE, 1)), "launch2": Said(f"{TABLE}\n")},
         Outcome.ERROR,
-        (f"node01 launch 3: all_reduce_perf is launch 1 once more - Expected: {OWN} Actual: the same output. {OWN_STEP}",),
+        (
+            (
+                f"node01 launch 3: all_reduce_perf is launch 1 once more - Expected: {OWN} Actual: the same output. "
+                f"{OWN_STEP}"
+            ),
+        ),
         {"launches": 3},
     ),
     Case(
         "one launch given twice with another figure",
         {"launch0": HEALTHY, "launch1": Said(at(TABLE, 478.7))},
         Outcome.ERROR,
-        (f"node01 launch 2: all_reduce_perf is launch 1 once more - Expected: {OWN} Actual: the same processes (node01 41000). {OWN_STEP}",),
+        (
+            (
+                f"node01 launch 2: all_reduce_perf is launch 1 once more - Expected: {OWN} "
+                f"Actual: the same processes (node01 41000). {OWN_STEP}"
+            ),
+        ),
         {"launches": 2},
     ),
     Case(
         "one communicator in two launches",
         {"launch0": Said(of_communicator("0x7e1")), "launch1": Said(launched(of_communicator("0x7e1"), 1))},
         Outcome.ERROR,
-        (f"node01 launch 2: all_reduce_perf is launch 1 once more - Expected: {OWN} Actual: the same communicator (commId 0x7e1). {OWN_STEP}",),
+        (
+            (
+                f"node01 launch 2: all_reduce_perf is launch 1 once more - Expected: {OWN} "
+                f"Actual: the same communicator (commId 0x7e1). {OWN_STEP}"
+            ),
+        ),
         {"launches": 2},
     ),
     Case(
@@ -232,40 +289,51 @@ CASES = [
         "busbw that is no multiple of algbw",
         Said(TABLE.replace("478.60", "488.60")),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf contradicts itself at 17179869184 bytes out of place - Expected: algbw 273.49 (size / time) and busbw 1.75 x algbw "
+        "node01 launch 1: all_reduce_perf contradicts itself at 17179869184 bytes out of place - "
+        "Expected: algbw 273.49 (size / time) and busbw 1.75 x algbw "
         f"Actual: time 62818.2 us, algbw 273.49, busbw 488.6 GB/s. {CONTRADICTS}",
     ),
     one(
         "a time that is not that of its algbw",
         Said(TABLE.replace("62818.2", "72818.2")),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf contradicts itself at 17179869184 bytes out of place - Expected: algbw 235.93 (size / time) and busbw 1.75 x algbw "
+        "node01 launch 1: all_reduce_perf contradicts itself at 17179869184 bytes out of place - "
+        "Expected: algbw 235.93 (size / time) and busbw 1.75 x algbw "
         f"Actual: time 72818.2 us, algbw 273.49, busbw 478.6 GB/s. {CONTRADICTS}",
     ),
     one(
         "slow at the other large size",
         Said(at(TABLE, 90.0, only=8589934592)),
         Outcome.FAIL,
-        f"node01: all-reduce of 8 GPUs is slow at 8589934592 bytes out of place - {OF_MAIN} Actual: 90.0 GB/s (median of 1). {ROWS}",
-        f"node01: all-reduce of 8 GPUs is slow at 8589934592 bytes in place - {OF_MAIN} Actual: 90.0 GB/s (median of 1). {ROWS}",
+        f"node01: all-reduce of 8 GPUs is slow at 8589934592 bytes out of place - {OF_MAIN} "
+        f"Actual: 90.0 GB/s (median of 1). {ROWS}",
+        f"node01: all-reduce of 8 GPUs is slow at 8589934592 bytes in place - {OF_MAIN} "
+        f"Actual: 90.0 GB/s (median of 1). {ROWS}",
     ),
     one(
         "slow in place",
         Said(at(TABLE, 478.6, in_place=200.0, only=17179869184)),
         Outcome.FAIL,
-        f"node01: all-reduce of 8 GPUs is slow at 17179869184 bytes in place - {OF_MAIN} Actual: 200.0 GB/s (median of 1). {ROWS}",
+        f"node01: all-reduce of 8 GPUs is slow at 17179869184 bytes in place - {OF_MAIN} "
+        f"Actual: 200.0 GB/s (median of 1). {ROWS}",
     ),
     one("a little slower in place", Said(at(TABLE, 478.6, in_place=440.0)), Outcome.PASS),
     one(
         "fewer iterations than asked for",
         Said(TABLE.replace("iters: 50", "iters: 5").replace("validation: 1 graph: 0", "validation: 1 graph: 3")),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf ran with other settings - Expected: iters 50, graph 0 Actual: iters 5, graph 3. "
+        "node01 launch 1: all_reduce_perf ran with other settings - Expected: iters 50, graph 0 "
+        "Actual: iters 5, graph 3. "
         "Run it with the command that `rackready gate show` prints.",
     ),
     one(
         "a barrier after each iteration",
-        Said(TABLE.replace("# Using devices", "# Blocking Enabled: wait and barrier after each inner iteration (-m) \n# Using devices")),
+        Said(
+            TABLE.replace(
+                "# Using devices",
+                "# Blocking Enabled: wait and barrier after each inner iteration (-m) \n# Using devices",
+            )
+        ),
         Outcome.ERROR,
         "node01 launch 1: all_reduce_perf ran with other settings - Expected: blocking 0 Actual: blocking 1. "
         "Run it with the command that `rackready gate show` prints.",
@@ -274,7 +342,8 @@ CASES = [
         "settings that are not told",
         Said("\n".join(line for line in TABLE.splitlines() if not line.startswith("# nThread"))),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf does not say its settings - Expected: the line '# nThread ... warmup iters: ... iters: ...' "
+        "node01 launch 1: all_reduce_perf does not say its settings - Expected: the line '# nThread ... "
+        "warmup iters: ... iters: ...' "
         "Actual: not all of them stand in its output. Capture its output from the first line on.",
     ),
     one("settings as newer versions tell them", Said(re.sub("(?m)^# nThread.*$", settings(8), TABLE)), Outcome.PASS),
@@ -288,7 +357,12 @@ CASES = [
         "one launch of two is missing",
         {"launch0": HEALTHY},
         Outcome.ERROR,
-        ("node01 launch 2: all_reduce_perf was not run - Expected: an output Actual: none. Run the gate again; if it stays so, report a bug.",),
+        (
+            (
+                "node01 launch 2: all_reduce_perf was not run - Expected: an output Actual: none. Run the gate again; "
+                "if it stays so, report a bug."
+            ),
+        ),
         {"launches": 2},
     ),
 ]
@@ -301,7 +375,11 @@ def test_verdict(case: Case) -> None:
 
 def test_every_bound_has_its_source() -> None:
     verdict = judge(GATE, CASES[0])
-    assert {criterion.label: round(criterion.bound, 1) for criterion in verdict.criteria} == {"ceiling": 714.0, "reference": 476.0, "floor": 452.2}
+    assert {criterion.label: round(criterion.bound, 1) for criterion in verdict.criteria} == {
+        "ceiling": 714.0,
+        "reference": 476.0,
+        "floor": 452.2,
+    }
     assert all(criterion.source for criterion in verdict.criteria)
     assert verdict.metrics[0].value == 478.6
 
@@ -315,7 +393,9 @@ def test_a_published_mark_raises_the_floor() -> None:
 def test_a_mark_that_nobody_published_is_refused(source: str) -> None:
     with pytest.raises(GateInputsError) as refused:
         gate(GATE, {"published_floor": 0.001, "published_source": source})
-    assert "Value error, published_floor without published_source: a mark that nobody published proves nothing" in str(refused.value)
+    assert "Value error, published_floor without published_source: a mark that nobody published proves nothing" in str(
+        refused.value
+    )
 
 
 @pytest.mark.parametrize(("nodes", "launches"), [(1, 4), (4, 5), (200, 7)])
@@ -328,18 +408,40 @@ def test_the_size_of_the_fleet_sets_the_launches(nodes: int, launches: int) -> N
 
 def test_the_command_checks_results_and_uses_every_gpu() -> None:
     argv = gate(GATE).plan(rack(), ["node01"])[0].commands[0].argv
-    assert argv == ("all_reduce_perf", "-b", "8589934592", "-e", "17179869184", "-f", "2", "-g", "8", "-w", "10", "-n", "50", "-c", "1")
+    assert argv == (
+        "all_reduce_perf",
+        "-b",
+        "8589934592",
+        "-e",
+        "17179869184",
+        "-f",
+        "2",
+        "-g",
+        "8",
+        "-w",
+        "10",
+        "-n",
+        "50",
+        "-c",
+        "1",
+    )
 
 
 def test_blanks_behind_a_line_of_the_log_belong_to_no_name() -> None:
-    said = nccl_log.parse("node01:1:1 [0] NCCL INFO Using network IB \t\r\n\n  node01:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P/CUMEM  \n")
+    said = nccl_log.parse(
+        "node01:1:1 [0] NCCL INFO Using network IB \t\r\n\n  node01:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via "
+        "P2P/CUMEM  \n"
+    )
     assert (said["node01"].networks, said["node01"].inside) == ({"IB"}, set())
     said = nccl_log.parse("node01:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P/CUMEM  \n")
     assert said["node01"].inside == {"P2P/CUMEM"}
 
 
 def test_sizes_too_small_for_the_ranks_all_print_as_nothing() -> None:
-    empty = "           0             0     float     sum      -1    35.20    0.00    0.00    N/A    34.05    0.00    0.00    N/A"
+    empty = (
+        "           0             0     float     sum      -1    35.20    0.00    0.00    N/A    34.05    0.00    "
+        "0.00    N/A"
+    )
     said = nccl_tests.parse(TABLE.replace(LARGEST, f"{empty}\n{empty}\n{LARGEST}"))
     assert [row.size for row in said.rows] == [8 << 30, 0, 0, 16 << 30]
 
@@ -362,9 +464,18 @@ def test_three_nodes_gather_whole_shares_of_the_size() -> None:
 HARMLESS = (
     "node01:41000:41050 [0] transport/nvls.cc:254 NCCL WARN Cuda failure 1 'invalid argument'",
     "node01:41000:41050 [0] misc/ibvwrap.cc:94 NCCL WARN Failed to open libibverbs.so[.1]",
-    "node01:41000:41050 [0] transport/net_ib.cc:253 NCCL WARN NET/IB : mlx5_1:1 Got non-fatal async event: GID table change(18)",
-    'node01:41000:41050 [0] NCCL WARN Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!',
-    "node01:41000:41050 [0] NCCL INFO Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0:1, retrying 1/35 after 100 msec of sleep",
+    (
+        "node01:41000:41050 [0] transport/net_ib.cc:253 NCCL WARN NET/IB : mlx5_1:1 Got non-fatal async event: GID "
+        "table change(18)"
+    ),
+    (
+        'node01:41000:41050 [0] NCCL WARN Missing "iommu=pt" from kernel command line which can lead to system '
+        "instablity or hang!"
+    ),
+    (
+        "node01:41000:41050 [0] NCCL INFO Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0:1, "
+        "retrying 1/35 after 100 msec of sleep"
+    ),
     "[node01:00493] plm:rsh: Warning: setpgid(499,499) failed in parent with errno=Permission denied(13)",
     "slurmstepd: error: task_p_pre_launch: Using sched_affinity for tasks",
 )

@@ -36,7 +36,12 @@ def counters(
     return Said(ports(devices))
 
 
-BASE = {"before-node01": counters(), "before-node02": counters(), "after-node01": counters(MUST), "after-node02": counters(MUST * 1.02)}
+BASE = {
+    "before-node01": counters(),
+    "before-node02": counters(),
+    "after-node01": counters(MUST),
+    "after-node02": counters(MUST * 1.02),
+}
 HEALTHY = Said(text("nccl/2x_dgx_h100_ring_healthy.txt"))
 
 
@@ -44,7 +49,10 @@ TRYING = HEALTHY.stdout.split("#                                                
 """What NCCL says before it connects its ranks."""
 WARNED = "node02:41003:41103 [3] NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1"
 
-LOGS = "Read its raw output in the report and the nodes' kernel logs (`journalctl -k -g 'Xid|mlx5'`), then run the gate again."
+LOGS = (
+    "Read its raw output in the report and the nodes' kernel logs (`journalctl -k -g 'Xid|mlx5'`), then run the "
+    "gate again."
+)
 
 
 def gave_up(stdout: str, stderr: str = "") -> Said:
@@ -52,7 +60,14 @@ def gave_up(stdout: str, stderr: str = "") -> Said:
 
 
 def ring(name: str, outcome: Outcome, *messages: str, launch: Said = HEALTHY, **outputs: Said) -> Case:
-    return Case(name, {**BASE, "launch0": launch, **{key.replace("_", "-"): value for key, value in outputs.items()}}, outcome, messages, {"launches": 1}, 2)
+    return Case(
+        name,
+        {**BASE, "launch0": launch, **{key.replace("_", "-"): value for key, value in outputs.items()}},
+        outcome,
+        messages,
+        {"launches": 1},
+        2,
+    )
 
 
 def both(message: str) -> tuple[str, str]:
@@ -61,9 +76,21 @@ def both(message: str) -> tuple[str, str]:
 
 CASES = [
     ring("healthy", Outcome.PASS),
-    ring("HCAs with their rails (NCCL 2.30)", Outcome.PASS, launch=Said(re.sub(r"\[(\d)\](mlx5_\d+):1/", r"[\1]\2:1:\1/", HEALTHY.stdout))),
-    ring("HCAs with rails and planes (NCCL 2.30)", Outcome.PASS, launch=Said(re.sub(r"\[(\d)\](mlx5_\d+):1/", r"[\1]\2:1:\1:0/", HEALTHY.stdout))),
-    ring("HCAs with their planes alone (NCCL 2.30)", Outcome.PASS, launch=Said(re.sub(r"\[(\d)\](mlx5_\d+):1/", r"[\1]\2:1::0/", HEALTHY.stdout))),
+    ring(
+        "HCAs with their rails (NCCL 2.30)",
+        Outcome.PASS,
+        launch=Said(re.sub(r"\[(\d)\](mlx5_\d+):1/", r"[\1]\2:1:\1/", HEALTHY.stdout)),
+    ),
+    ring(
+        "HCAs with rails and planes (NCCL 2.30)",
+        Outcome.PASS,
+        launch=Said(re.sub(r"\[(\d)\](mlx5_\d+):1/", r"[\1]\2:1:\1:0/", HEALTHY.stdout)),
+    ),
+    ring(
+        "HCAs with their planes alone (NCCL 2.30)",
+        Outcome.PASS,
+        launch=Said(re.sub(r"\[(\d)\](mlx5_\d+):1/", r"[\1]\2:1::0/", HEALTHY.stdout)),
+    ),
     ring(
         "sockets",
         Outcome.FAIL,
@@ -72,10 +99,13 @@ CASES = [
             "RDMA was not used: check that the HCAs are ACTIVE and have RoCE v2 GIDs: docs/runbooks/nccl-transport.md"
         ),
         *both(
-            "{node}: bytes sent over its rails - Expected: traffic on every rail Actual: 0 bytes. NCCL did not use the rails: docs/runbooks/nccl-transport.md"
+            "{node}: bytes sent over its rails - Expected: traffic on every rail Actual: 0 bytes. "
+            "NCCL did not use the rails: docs/runbooks/nccl-transport.md"
         ),
-        "cluster: all-reduce of 16 GPUs on 2 nodes is slow - Expected: at least 312.8 GB/s (floor) Actual: 9.8 GB/s (median of 1: 9.8). "
-        "Which node is not told by this gate: look at the rails' shares and the pair gate's figures: docs/runbooks/nccl-slow.md",
+        "cluster: all-reduce of 16 GPUs on 2 nodes is slow - Expected: at least 312.8 GB/s (floor) "
+        "Actual: 9.8 GB/s (median of 1: 9.8). "
+        "Which node is not told by this gate: look at the rails' shares and the pair gate's figures: "
+        "docs/runbooks/nccl-slow.md",
         launch=Said(text("nccl/2x_dgx_h100_ring_socket.txt")),
         after_node01=counters(),
         after_node02=counters(),
@@ -93,7 +123,8 @@ CASES = [
         "a rail that NCCL leaves out",
         Outcome.FAIL,
         *both(
-            "{node}: HCAs used by NCCL - Expected: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9 Actual: mlx5_0, mlx5_10, mlx5_11, "
+            "{node}: HCAs used by NCCL - Expected: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9 "
+            "Actual: mlx5_0, mlx5_10, mlx5_11, "
             "mlx5_3, mlx5_5, mlx5_6, mlx5_9. "
             "Check the state of the missing HCAs and NCCL_IB_HCA in /etc/nccl.conf."
         ),
@@ -103,8 +134,10 @@ CASES = [
         "HCAs of another link layer",
         Outcome.FAIL,
         *both(
-            "{node}: link layer of its HCAs - Expected: RoCE (RoCE) Actual: mlx5_0/IB, mlx5_10/IB, mlx5_11/IB, mlx5_3/IB, mlx5_4/IB, mlx5_5/IB, mlx5_6/IB, "
-            "mlx5_9/IB. Set the ports' link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NICs; or correct fabric.kind in site.yml."
+            "{node}: link layer of its HCAs - Expected: RoCE (RoCE) Actual: mlx5_0/IB, mlx5_10/IB, mlx5_11/IB, "
+            "mlx5_3/IB, mlx5_4/IB, mlx5_5/IB, mlx5_6/IB, "
+            "mlx5_9/IB. Set the ports' link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NICs; "
+            "or correct fabric.kind in site.yml."
         ),
         launch=Said(HEALTHY.stdout.replace(":1/RoCE", ":1/IB")),
     ),
@@ -112,15 +145,28 @@ CASES = [
         "one HCA of another link layer",
         Outcome.FAIL,
         "node02: link layer of its HCAs - Expected: RoCE (RoCE) Actual: mlx5_9/IB. "
-        "Set the ports' link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NICs; or correct fabric.kind in site.yml.",
-        launch=Said("\n".join(line.replace("mlx5_9:1/RoCE", "mlx5_9:1/IB") if line.startswith("node02") else line for line in HEALTHY.stdout.splitlines())),
+        "Set the ports' link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NICs; "
+        "or correct fabric.kind in site.yml.",
+        launch=Said(
+            "\n".join(
+                line.replace("mlx5_9:1/RoCE", "mlx5_9:1/IB") if line.startswith("node02") else line
+                for line in HEALTHY.stdout.splitlines()
+            )
+        ),
     ),
     ring(
         "channels of one GPU alone between the GPUs of a node",
         Outcome.ERROR,
-        "node01: NCCL did not say how all its GPUs talk - Expected: channels to another GPU from 8 (but one) GPUs Actual: from 1. "
+        "node01: NCCL did not say how all its GPUs talk - Expected: channels to another GPU from 8 (but one) GPUs "
+        "Actual: from 1. "
         "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE).",
-        launch=Said("\n".join(line for line in HEALTHY.stdout.splitlines() if not line.startswith("node01") or "[0] NCCL" in line or "via P2P" not in line)),
+        launch=Said(
+            "\n".join(
+                line
+                for line in HEALTHY.stdout.splitlines()
+                if not line.startswith("node01") or "[0] NCCL" in line or "via P2P" not in line
+            )
+        ),
     ),
     ring(
         "one rail carries far less",
@@ -133,14 +179,16 @@ CASES = [
         "half of the bytes went another way",
         Outcome.FAIL,
         f"node01: bytes sent over its rails - Expected: {MUST / 1e9:.0f} GB within 5% Actual: {MUST / 2e9:.0f} GB. "
-        "The data went another way than over the rails, or something else used them: check the transport and that no job runs.",
+        "The data went another way than over the rails, or something else used them: check the transport and that "
+        "no job runs.",
         after_node01=counters(MUST / 2),
     ),
     ring(
         "a port that counts errors while it is loaded",
         Outcome.FAIL,
         "node02 mlx5_4 (rail 3): port_xmit_discards grew under load - Expected: by at most 0 Actual: 3120. "
-        "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with them.",
+        "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with "
+        "them.",
         after_node02=counters(MUST, errors={"mlx5_4": {"port_xmit_discards": 3120}}),
     ),
     ring(
@@ -175,7 +223,8 @@ CASES = [
     ring(
         "a NIC that was reset",
         Outcome.ERROR,
-        f"node02 mlx5_0: byte counter - Expected: a number that grows Actual: {int(7e9 + MUST)} then {int(7e9 + MUST / 8)}. "
+        "node02 mlx5_0: byte counter - Expected: a number that grows "
+        f"Actual: {int(7e9 + MUST)} then {int(7e9 + MUST / 8)}. "
         "Check /sys/class/infiniband on the node; a NIC that was reset loses its counters.",
         before_node02=counters(MUST * 8),
         after_node02=counters(MUST),
@@ -183,7 +232,8 @@ CASES = [
     ring(
         "implausible",
         Outcome.ERROR,
-        "cluster: all-reduce of 16 GPUs on 2 nodes is implausible - Expected: at most 400.0 GB/s (ceiling) Actual: 462.4 GB/s (median of 1: 462.4). "
+        "cluster: all-reduce of 16 GPUs on 2 nodes is implausible - Expected: at most 400.0 GB/s (ceiling) "
+        "Actual: 462.4 GB/s (median of 1: 462.4). "
         "Check the platform profile: topology, file or units are not what they seem.",
         launch=Said(at(text("nccl/2x_dgx_h100_ring_healthy.txt"), 462.4)),
     ),
@@ -191,7 +241,8 @@ CASES = [
         "NCCL says nothing",
         Outcome.ERROR,
         *both(
-            "{node}: NCCL did not say which transport it used - Expected: NCCL INFO lines of every node Actual: none of this node. "
+            "{node}: NCCL did not say which transport it used - Expected: NCCL INFO lines of every node "
+            "Actual: none of this node. "
             "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE)."
         ),
         launch=Said("\n".join(line for line in HEALTHY.stdout.splitlines() if "NCCL INFO" not in line)),
@@ -202,20 +253,30 @@ CASES = [
         "node01: HCAs found by NCCL - Expected: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9 "
         "Actual: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6. "
         "Check the state of mlx5_9 (ibv_devinfo) and NCCL_IB_HCA in /etc/nccl.conf: docs/runbooks/nccl-transport.md",
-        "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: no list of ranks and table header: not nccl-tests' output, "
+        "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table "
+        "Actual: no list of ranks and table header: not nccl-tests' output, "
         "or cut off before its table (exit code 3); it said: "
         "NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1. "
         "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
-        launch=gave_up("".join(line.replace(" [5]mlx5_9:1/RoCE", "") if line.startswith("node01:") else line for line in TRYING.splitlines(keepends=True))),
+        launch=gave_up(
+            "".join(
+                line.replace(" [5]mlx5_9:1/RoCE", "") if line.startswith("node01:") else line
+                for line in TRYING.splitlines(keepends=True)
+            )
+        ),
     ),
     ring(
         "a launch that gave up with every HCA found",
         Outcome.ERROR,
-        "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: no list of ranks and table header: not nccl-tests' output, "
+        "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table "
+        "Actual: no list of ranks and table header: not nccl-tests' output, "
         "or cut off before its table (exit code 3); it said: "
         "NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1. "
         "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
-        launch=gave_up(TRYING, "[node01:00493] plm:rsh: Warning: setpgid(499,499) failed in parent with errno=Permission denied(13)"),
+        launch=gave_up(
+            TRYING,
+            "[node01:00493] plm:rsh: Warning: setpgid(499,499) failed in parent with errno=Permission denied(13)",
+        ),
     ),
     ring(
         "a queue pair that failed, and the table is whole",
@@ -227,7 +288,8 @@ CASES = [
     ring(
         "a completion with an error, and the table is whole",
         Outcome.ERROR,
-        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure Actual: NCCL WARN NET/IB: Got completion "
+        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure "
+        "Actual: NCCL WARN NET/IB: Got completion "
         f"from peer 192.168.4.12<40000> with status=IBV_WC_RETRY_EXC_ERR(12). {LOGS}",
         launch=Said(
             f"{HEALTHY.stdout}node02:41003:41103 [3] transport/net_ib.cc:2262 NCCL WARN NET/IB: Got completion "
@@ -237,9 +299,14 @@ CASES = [
     ring(
         "a process that was killed, and the table is whole",
         Outcome.ERROR,
-        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure Actual: mpirun noticed that process rank 3 "
+        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure "
+        "Actual: mpirun noticed that process rank 3 "
         f"with PID 41003 on node node01 exited on signal 9 (Killed). {LOGS}",
-        launch=Said(HEALTHY.stdout, f"{'-' * 74}\nmpirun noticed that process rank 3 with PID 41003 on node node01 exited on signal 9 (Killed).\n{'-' * 74}\n"),
+        launch=Said(
+            HEALTHY.stdout,
+            f"{'-' * 74}\nmpirun noticed that process rank 3 with PID 41003 on node node01 exited on signal 9 "
+            f"(Killed).\n{'-' * 74}\n",
+        ),
     ),
     ring(
         "a task that srun says was killed, and the table is whole",
@@ -251,14 +318,22 @@ CASES = [
     ring(
         "a node with other GPUs",
         Outcome.ERROR,
-        "cluster launch 1: all_reduce_perf ran on GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: NVIDIA A100-SXM4-80GB (8 on node02). "
-        "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off.",
-        launch=Said("\n".join(line.replace("H100 80GB HBM3", "A100-SXM4-80GB") if "on     node02" in line else line for line in HEALTHY.stdout.splitlines())),
+        "cluster launch 1: all_reduce_perf ran on GPUs of another model - Expected: NVIDIA H100 80GB HBM3 "
+        "Actual: NVIDIA A100-SXM4-80GB (8 on node02). "
+        "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; "
+        "MIG instances are parts of GPUs: switch MIG off.",
+        launch=Said(
+            "\n".join(
+                line.replace("H100 80GB HBM3", "A100-SXM4-80GB") if "on     node02" in line else line
+                for line in HEALTHY.stdout.splitlines()
+            )
+        ),
     ),
     ring(
         "mpirun cannot log in",
         Outcome.ERROR,
-        "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: empty output (exit code 255); it said: root@192.0.2.12: "
+        "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table "
+        "Actual: empty output (exit code 255); it said: root@192.0.2.12: "
         "Permission denied (publickey). "
         "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
         launch=Said("", "root@192.0.2.12: Permission denied (publickey)", 255),
@@ -295,7 +370,12 @@ def test_the_launch_is_forced_onto_rings_and_onto_the_platforms_nics() -> None:
 
 
 @pytest.mark.parametrize(
-    ("addresses", "network"), [(["10.0.0.11"], "10.0.0.11/32"), (["10.0.0.11", "10.0.0.14"], "10.0.0.8/29"), (["10.0.0.11", "10.0.1.11"], "10.0.0.0/23")]
+    ("addresses", "network"),
+    [
+        (["10.0.0.11"], "10.0.0.11/32"),
+        (["10.0.0.11", "10.0.0.14"], "10.0.0.8/29"),
+        (["10.0.0.11", "10.0.1.11"], "10.0.0.0/23"),
+    ],
 )
 def test_common_network(addresses: list[str], network: str) -> None:
     assert common_network(addresses) == network

@@ -29,7 +29,10 @@ def table(collective: str, ranks: int = 8) -> str:
     head = [
         settings(),
         "# Using devices",
-        *(f"#  Rank {rank} Group 0 Pid {900 + rank} on h device {rank} [0000:1b:00] NVIDIA H100 80GB HBM3" for rank in range(ranks)),
+        *(
+            f"#  Rank {rank} Group 0 Pid {900 + rank} on h device {rank} [0000:1b:00] NVIDIA H100 80GB HBM3"
+            for rank in range(ranks)
+        ),
     ]
     rows = [row(collective, ranks, size, busbw, busbw + 1.5) for size, busbw in ((8 * GIB, 350.25), (16 * GIB, 361.5))]
     foot = ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 1 ", "#", ""]
@@ -68,7 +71,9 @@ CHANGES: dict[str, tuple[str, Callable[[str], str], str]] = {
 
 
 @pytest.mark.parametrize(("collective", "change", "message"), CHANGES.values(), ids=CHANGES)
-def test_rows_that_are_not_of_the_data_asked_for_are_an_error(collective: str, change: Callable[[str], str], message: str) -> None:
+def test_rows_that_are_not_of_the_data_asked_for_are_an_error(
+    collective: str, change: Callable[[str], str], message: str
+) -> None:
     changed = change(table(collective))
     assert changed != table(collective)
     assert said(collective, changed) == [f"node01 launch 1: {collective}_perf {message}"]

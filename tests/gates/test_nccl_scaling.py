@@ -24,7 +24,10 @@ def trays(names: Mapping[str, str]) -> GateFacts:
     """Nodes of one NVLink domain a rack, as many GPUs and NICs as the others have here. ``names``: node -> rack."""
     site = rack(len(names))
     tray = site.nodes["node01"].platform.model_copy(update={"nvlink_domain": 72})
-    return dataclasses.replace(site, nodes={name: dataclasses.replace(node, platform=tray, rack=names[name]) for name, node in site.nodes.items()})
+    return dataclasses.replace(
+        site,
+        nodes={name: dataclasses.replace(node, platform=tray, rack=names[name]) for name, node in site.nodes.items()},
+    )
 
 
 def lines(site: GateFacts, step: Step) -> str:
@@ -34,12 +37,19 @@ def lines(site: GateFacts, step: Step) -> str:
     if boards > 1:
         text = text.replace("P2P/CUMEM", "P2P/MNNVL")
         clique = f"MNNVL 1 cliqueId 7ffd cliqueSize {8 * boards} cliqueRank 0"
-        text += "".join(f"{node}:{2000 + 8 * place}:3000 [0] NCCL INFO {clique}\n" for place, node in enumerate(step.nodes))
+        text += "".join(
+            f"{node}:{2000 + 8 * place}:3000 [0] NCCL INFO {clique}\n" for place, node in enumerate(step.nodes)
+        )
     return text if step.way == "network" else "".join(f"{line}\n" for line in text.splitlines() if "[send]" not in line)
 
 
 def scaled(
-    site: GateFacts, figures: Mapping[int, float], *, sent: float | None = None, factor: float = 1.0, inputs: Mapping[str, object] | None = None
+    site: GateFacts,
+    figures: Mapping[int, float],
+    *,
+    sent: float | None = None,
+    factor: float = 1.0,
+    inputs: Mapping[str, object] | None = None,
 ) -> Verdict:
     """Judge a run whose sizes give these figures. ``sent``: bytes of each node where not those that it must send; ``factor``: of what node03 must send."""
     found = gate(SCALING, {"launches": 1, **(inputs or {})})
@@ -51,7 +61,9 @@ def scaled(
         if size in figures:
             texts[f"n{size}-launch0"] = Said(lines(site, step) + table(step.nodes, "all_reduce", figures[size]))
         for node in step.nodes if step.way == "network" else ():
-            bytes_of[node] += moved(site, found, step.nodes) / step.domain.boards * (factor if node == "node03" else 1.0)
+            bytes_of[node] += (
+                moved(site, found, step.nodes) / step.domain.boards * (factor if node == "node03" else 1.0)
+            )
     bytes_of = bytes_of if sent is None else dict.fromkeys(run.nodes, sent)
     return found.evaluate(site, run, outputs(run, {**texts, **counters(site, bytes_of)}))
 
@@ -75,7 +87,13 @@ def racks_of(trays_each: int, racks: int) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("trays_each", "racks", "sizes"),
-    [(2, 1, [1, 2]), (3, 1, [1, 2, 3]), (2, 2, [1, 2, 4]), (3, 5, [1, 2, 3, 6, 12, 15]), (18, 4, [1, 2, 4, 8, 16, 18, 36, 72])],
+    [
+        (2, 1, [1, 2]),
+        (3, 1, [1, 2, 3]),
+        (2, 2, [1, 2, 4]),
+        (3, 5, [1, 2, 3, 6, 12, 15]),
+        (18, 4, [1, 2, 4, 8, 16, 18, 36, 72]),
+    ],
     ids=lambda value: str(value) if isinstance(value, int) else None,
 )
 def test_sizes_beyond_one_domain_are_whole_domains(trays_each: int, racks: int, sizes: list[int]) -> None:
@@ -91,14 +109,23 @@ def test_sizes_beyond_one_domain_are_whole_domains(trays_each: int, racks: int, 
 
 def test_where_a_domain_is_one_node_every_size_beyond_it_goes_over_the_network() -> None:
     site = rack(6)
-    assert [(len(step.nodes), step.way) for step in steps(site, list(site.nodes))] == [(1, "nvlink"), (2, "network"), (4, "network"), (6, "network")]
+    assert [(len(step.nodes), step.way) for step in steps(site, list(site.nodes))] == [
+        (1, "nvlink"),
+        (2, "network"),
+        (4, "network"),
+        (6, "network"),
+    ]
 
 
 def test_commands_follow_the_sizes_and_start_on_the_first_node() -> None:
     site = trays({"node01": "a", "node02": "b", "node03": "a", "node04": "b"})
     (run,) = gate(SCALING, {"launches": 1}).plan(site, list(site.nodes))
     assert run.nodes == ("node01", "node03", "node02", "node04")
-    hosts = {command.key: command.argv[command.argv.index("-H") + 1].count(":") for command in run.commands if "launch" in command.key}
+    hosts = {
+        command.key: command.argv[command.argv.index("-H") + 1].count(":")
+        for command in run.commands
+        if "launch" in command.key
+    }
     assert hosts == {"n1-launch0": 1, "n2-launch0": 2, "n4-launch0": 4}
     assert run.launch_from == "node01"
 
@@ -113,12 +140,17 @@ def test_scaling_is_judged_size_by_size() -> None:
     assert good.note == RECORDED
     bad = scaled(rack(4), {1: 370.0, 2: 366.0, 4: 250.0})
     assert bad.outcome is Outcome.FAIL
-    assert said(bad).startswith("4 nodes: all-reduce of 32 GPUs is slow - Expected: at least 312.8 GB/s (floor) Actual: 250.0 GB/s")
+    assert said(bad).startswith(
+        "4 nodes: all-reduce of 32 GPUs is slow - Expected: at least 312.8 GB/s (floor) Actual: 250.0 GB/s"
+    )
 
 
 def test_an_efficiency_compares_figures_that_went_the_same_way() -> None:
     """A figure over the network is never divided by one over NVLink."""
-    assert efficiencies(scaled(rack(4), {1: 371.0, 2: 366.0, 4: 348.0})) == {"nvlink": {"1 node": 1.0}, "network": {"2 nodes": 1.0, "4 nodes": 0.951}}
+    assert efficiencies(scaled(rack(4), {1: 371.0, 2: 366.0, 4: 348.0})) == {
+        "nvlink": {"1 node": 1.0},
+        "network": {"2 nodes": 1.0, "4 nodes": 0.951},
+    }
     found = efficiencies(scaled(trays(FOUR), {1: 371.0, 2: 334.0, 4: 366.0}))
     assert found == {"nvlink": {"1 node": 1.0, "2 nodes": 0.9}, "network": {"4 nodes": 1.0}}
 
@@ -138,12 +170,21 @@ def test_a_declared_efficiency_is_a_floor_of_every_size_after_the_first() -> Non
     assert held.note is None
     (mark,) = [found for found in held.criteria if "min_efficiency" in found.source]
     assert (mark.label, round(mark.bound, 2), mark.derived) == ("floor", 336.72, False)
-    assert mark.source == "declared in the gate set: min_efficiency 0.92 x busbw of the smallest size that goes the same way"
+    assert (
+        mark.source
+        == "declared in the gate set: min_efficiency 0.92 x busbw of the smallest size that goes the same way"
+    )
     verdict = scaled(rack(4), figures, inputs={"min_efficiency": 0.95})
-    step = "It is slow from this number of nodes on: run the pair gate over the nodes that were added, and look at the spine's ports: "
+    step = (
+        "It is slow from this number of nodes on: run the pair gate over the nodes that were added, and look at the "
+        "spine's ports: "
+    )
     step += "docs/runbooks/nccl-slow.md"
     actual = "340.0 GB/s (median of 1: 340.0)"
-    assert said(verdict) == f"4 nodes: all-reduce of 32 GPUs is slow - Expected: at least 347.7 GB/s (floor) Actual: {actual}. {step}"
+    assert (
+        said(verdict)
+        == f"4 nodes: all-reduce of 32 GPUs is slow - Expected: at least 347.7 GB/s (floor) Actual: {actual}. {step}"
+    )
     assert verdict.outcome is Outcome.FAIL
 
 
@@ -159,15 +200,22 @@ def test_a_mark_judges_what_no_bound_can() -> None:
     good = scaled(site, {1: 370.0, 2: 350.0}, sent=1e6, inputs={"min_efficiency": 0.9})
     assert (said(good), good.note) == ("", None)
     bad = scaled(site, {1: 370.0, 2: 300.0}, sent=1e6, inputs={"min_efficiency": 0.9})
-    assert said(bad).startswith("2 nodes: all-reduce of 16 GPUs is slow - Expected: at least 333.0 GB/s (floor) Actual: 300.0 GB/s")
+    assert said(bad).startswith(
+        "2 nodes: all-reduce of 16 GPUs is slow - Expected: at least 333.0 GB/s (floor) Actual: 300.0 GB/s"
+    )
 
 
-@pytest.mark.parametrize(("share", "why"), [(0.0, "Input should be greater than 0"), (1.5, "Input should be less than or equal to 1")])
+@pytest.mark.parametrize(
+    ("share", "why"), [(0.0, "Input should be greater than 0"), (1.5, "Input should be less than or equal to 1")]
+)
 def test_an_efficiency_that_is_none_is_refused(share: float, why: str) -> None:
     with pytest.raises(GateInputsError) as refused:
         gate(SCALING, {"min_efficiency": share})
     accepted = "binary, bytes_tolerance, image, launches, min_efficiency, mpi, share_tolerance, size"
-    wanted = f"gate {SCALING}: inputs - Expected: {accepted} Actual: min_efficiency: {why}. Correct the inputs in the gate set."
+    wanted = (
+        f"gate {SCALING}: inputs - Expected: {accepted} Actual: min_efficiency: {why}. "
+        "Correct the inputs in the gate set."
+    )
     assert str(refused.value) == wanted
 
 
@@ -193,8 +241,13 @@ def test_several_domains_are_held_to_what_each_must_have_sent() -> None:
     assert good.remarks == f"fleet pending; {RECORDED}"
     bad = scaled(site, {1: 370.0, 2: 370.0, 4: 366.0}, factor=0.5)
     assert bad.outcome is Outcome.FAIL
-    step = "The data went another way than over the rails, or something else used them: check the transport and that no job runs."
-    assert f"node03+node04: bytes sent over its rails - Expected: 5692 GB within 5% Actual: 4269 GB. {step}" in said(bad)
+    step = (
+        "The data went another way than over the rails, or something else used them: check the transport and that "
+        "no job runs."
+    )
+    assert f"node03+node04: bytes sent over its rails - Expected: 5692 GB within 5% Actual: 4269 GB. {step}" in said(
+        bad
+    )
 
 
 def test_a_domain_that_joined_later_sends_less() -> None:

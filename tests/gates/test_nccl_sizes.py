@@ -10,7 +10,11 @@ from rackready.gates.registry import gate
 from rackready.profiles import loader
 
 GATE = "node/gpu/performance/nccl-all-reduce"
-SIZES = {"dgx_h100": ("8589934592", "17179869184"), "dgx_a100_320": ("4294967296", "8589934592"), "r760xa_l4": ("2147483648", "4294967296")}
+SIZES = {
+    "dgx_h100": ("8589934592", "17179869184"),
+    "dgx_a100_320": ("4294967296", "8589934592"),
+    "r760xa_l4": ("2147483648", "4294967296"),
+}
 
 
 @pytest.mark.parametrize("platform", sorted(SIZES))
@@ -24,9 +28,15 @@ def test_the_size_is_what_fits_into_the_memory(platform: str) -> None:
 @pytest.mark.parametrize("gpu", loader.known("gpu"))
 def test_what_cuda_counts_less_than_nvml_changes_no_size(gpu: str) -> None:
     memory = loader.gpu(gpu).memory.value
-    assert fitting(memory) == fitting(0.97 * memory) == ("16G" if memory > 79 * 1024 else "4G" if memory < 24 * 1024 else "8G")
+    assert (
+        fitting(memory)
+        == fitting(0.97 * memory)
+        == ("16G" if memory > 79 * 1024 else "4G" if memory < 24 * 1024 else "8G")
+    )
 
 
-@pytest.mark.parametrize(("memory_mib", "size"), [(1024 * 53, "16G"), (1024 * 53 - 1, "8G"), (4096, "512M"), (2050, "512K"), (1, "1K")])
+@pytest.mark.parametrize(
+    ("memory_mib", "size"), [(1024 * 53, "16G"), (1024 * 53 - 1, "8G"), (4096, "512M"), (2050, "512K"), (1, "1K")]
+)
 def test_three_buffers_and_the_reserve_fit(memory_mib: int, size: str) -> None:
     assert fitting(memory_mib) == size

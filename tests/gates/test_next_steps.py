@@ -13,7 +13,10 @@ from rackready.model.outcome import Outcome
 from tests.gates.support import Case, Said, judge, text
 
 SMI = text("smi/dgx_h100_healthy.xml")
-GIVE_WHOLE = "Give the whole output of the gate's command (`rackready gate show` lists it); if it stays so, attach the file to a bug report."
+GIVE_WHOLE = (
+    "Give the whole output of the gate's command (`rackready gate show` lists it); "
+    "if it stays so, attach the file to a bug report."
+)
 
 
 @pytest.mark.parametrize(
@@ -23,15 +26,29 @@ GIVE_WHOLE = "Give the whole output of the gate's command (`rackready gate show`
             "node/gpu/sanity/inventory",
             "inventory",
             SMI,
-            "node01: GPU inventory unreadable - Expected: a complete inventory document Actual: XML (nvidia_smi_log), not JSON.",
+            (
+                "node01: GPU inventory unreadable - Expected: a complete inventory document "
+                "Actual: XML (nvidia_smi_log), not JSON."
+            ),
         ),
         (
             "node/gpu/sanity/inventory",
             "inventory",
             text("nvml/dgx_h100_healthy.json")[:200],
-            "node01: GPU inventory unreadable - Expected: a complete inventory document Actual: JSON cut off or damaged at line 9 column 13.",
+            (
+                "node01: GPU inventory unreadable - Expected: a complete inventory document "
+                "Actual: JSON cut off or damaged at line 9 column 13."
+            ),
         ),
-        ("node/host/sanity/clock", "read", SMI, "node01: clock unreadable - Expected: a complete document of readings Actual: XML (nvidia_smi_log), not JSON."),
+        (
+            "node/host/sanity/clock",
+            "read",
+            SMI,
+            (
+                "node01: clock unreadable - Expected: a complete document of readings "
+                "Actual: XML (nvidia_smi_log), not JSON."
+            ),
+        ),
     ],
 )
 def test_an_output_that_was_handed_in_has_no_hash(gate_id: str, key: str, given: str, says: str) -> None:
@@ -51,10 +68,15 @@ def test_nccl_that_tells_no_kinds_of_paths_is_run_with_the_subsystem_that_does()
     table = text("nccl/dgx_h100_8_healthy.txt")
     silent = "\n".join(line for line in table.splitlines() if not re.search(r"NCCL INFO (?:Pattern |.*type )", line))
     assert silent != table.rstrip("\n")
-    verdict = judge("node/gpu/performance/nccl-all-reduce", Case("no GRAPH", {"launch0": Said(silent)}, Outcome.ERROR, (), {"launches": 1}))
+    verdict = judge(
+        "node/gpu/performance/nccl-all-reduce",
+        Case("no GRAPH", {"launch0": Said(silent)}, Outcome.ERROR, (), {"launches": 1}),
+    )
     wanted = (
-        "node01: NCCL did not say how its GPUs talk - Expected: channels between GPUs and the kind of their path Actual: no kind of path (subsystem GRAPH). "
-        "Run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH: of P2P are the channels between GPUs, of GRAPH the kinds of their paths."
+        "node01: NCCL did not say how its GPUs talk - Expected: channels between GPUs and the kind of their path "
+        "Actual: no kind of path (subsystem GRAPH). "
+        "Run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH: of P2P are the channels between "
+        "GPUs, of GRAPH the kinds of their paths."
     )
     assert wanted in [str(finding) for finding in verdict.findings]
     assert verdict.outcome is Outcome.ERROR

@@ -31,7 +31,11 @@ def test_servers_without_compute_nics_have_nothing_to_judge(gate_id: str) -> Non
     (run,) = found.plan(known, list(known.nodes))
     assert (run.commands, run.nodes) == ((), ("node01", "node02", "node03"))
     verdict = found.evaluate(known, run, {})
-    assert (verdict.outcome, verdict.note, verdict.measured) == (Outcome.PASS, "the platform has no compute NICs: nothing to judge", [])
+    assert (verdict.outcome, verdict.note, verdict.measured) == (
+        Outcome.PASS,
+        "the platform has no compute NICs: nothing to judge",
+        [],
+    )
     done = [Done(run, verdict)]
     assert found.follow_up(known, done) == []
     assert found.attribute(known, done) == {node: [verdict] for node in known.nodes}
@@ -77,9 +81,14 @@ def test_a_node_with_nics_that_has_too_few_others_is_said_to_be_not_measured(gat
 
 def test_incast_is_tried_on_rails_that_enough_nodes_have() -> None:
     known = rack(4)
-    fewer = {name: replace(node, nics=node.nics[:4]) if name in {"node03", "node04"} else node for name, node in known.nodes.items()}
+    fewer = {
+        name: replace(node, nics=node.nics[:4]) if name in {"node03", "node04"} else node
+        for name, node in known.nodes.items()
+    }
     runs = gate("cluster/fabric/stress/incast").plan(replace(known, nodes=fewer), list(known.nodes))
-    assert {run.about["rail"] for run in runs} == {"1", "2", "3", "4"}, "two nodes have the others: one sender is no incast"
+    assert {run.about["rail"] for run in runs} == {"1", "2", "3", "4"}, (
+        "two nodes have the others: one sender is no incast"
+    )
     fewer["node03"] = known.nodes["node03"]
     runs = gate("cluster/fabric/stress/incast").plan(replace(known, nodes=fewer), list(known.nodes))
     assert {node for run in runs if run.about["rail"] == "8" for node in run.nodes} == {"node01", "node02", "node03"}
@@ -92,7 +101,11 @@ def test_a_node_without_compute_nics_is_no_partner() -> None:
     runs = found.plan(known, list(known.nodes))
     assert [run.nodes for run in runs] == [("node01", "node03"), ("node01", "node04"), ("node02",)]
     nothing = found.evaluate(known, runs[2], {})
-    done = [Done(runs[0], judge(WRITE, CASES[1])), Done(runs[1], Verdict(outcome=Outcome.ERROR)), Done(runs[2], nothing)]
+    done = [
+        Done(runs[0], judge(WRITE, CASES[1])),
+        Done(runs[1], Verdict(outcome=Outcome.ERROR)),
+        Done(runs[2], nothing),
+    ]
     assert found.follow_up(known, done) == [], "the one that passed has no NIC"
 
 
@@ -100,7 +113,9 @@ def test_a_node_without_compute_nics_is_not_said_to_lack_partners() -> None:
     found = gate("cluster/fabric/performance/nccl-all-reduce-ring")
     bare, whole = facts("r760xa_l4", 2), rack(2)
     assert found.attribute(bare, []) == {}
-    assert list(found.attribute(replace(whole, nodes={**whole.nodes, "node02": bare.nodes["node02"]}), [])) == ["node01"]
+    assert list(found.attribute(replace(whole, nodes={**whole.nodes, "node02": bare.nodes["node02"]}), [])) == [
+        "node01"
+    ]
 
 
 def test_a_pair_of_nccl_is_tried_again_with_a_partner_that_has_nics() -> None:

@@ -22,7 +22,10 @@ from rackready.paths import EnvPaths
 
 PARTS = {
     "BIOS": {"BIOS": "American Megatrends International, LLC. 1.06.07 09/02/2025"},
-    "memory modules": {"memory module DIMM_P0_A0": "64 GB MTC40F2046S1RC48BA1 80CE1111", "memory module DIMM_P0_A1": "64 GB MTC40F2046S1RC48BA1 80CE2222"},
+    "memory modules": {
+        "memory module DIMM_P0_A0": "64 GB MTC40F2046S1RC48BA1 80CE1111",
+        "memory module DIMM_P0_A1": "64 GB MTC40F2046S1RC48BA1 80CE2222",
+    },
     "module of mlx5_0": {"module of mlx5_0": "NVIDIA MMA4Z00-NS400 MT2421FT0001"},
     "programs": {"program all_reduce_perf": "/usr/bin/all_reduce_perf 0123456789abcdef"},
     "drives": {"drive S6EYNA0T01": "SAMSUNG MZQL23T8HCLS-00A07"},
@@ -45,7 +48,9 @@ class Rack:
     def run(self, _node: str, argv: Sequence[str], **_more: Any) -> Answer:
         self.asked += 1
         assert json.loads(argv[-1])["modules"][0] == "mlx5_0"
-        text = json.dumps({"format": script.FORMAT, "boot_id": "b", "parts": self.parts, "unread": self.unread, "complete": True})
+        text = json.dumps(
+            {"format": script.FORMAT, "boot_id": "b", "parts": self.parts, "unread": self.unread, "complete": True}
+        )
         return Answer(0, text, "", 0.1)
 
     def see(self, campaign: str = "c1", within_s: float = 900) -> Seen | Finding:
@@ -97,7 +102,9 @@ def test_one_run_reads_once(rack: Rack) -> None:
         ),
     ],
 )  # fmt: skip
-def test_another_part_is_a_change_that_voids_what_was_measured_and_is_named(rack: Rack, kind: str, part: str, now: str, words: str) -> None:
+def test_another_part_is_a_change_that_voids_what_was_measured_and_is_named(
+    rack: Rack, kind: str, part: str, now: str, words: str
+) -> None:
     rack.see()
     rack.parts[kind][part] = now
     before = time.time()
@@ -135,7 +142,9 @@ def test_a_list_that_is_not_stored_any_more_is_taken_for_another_one(rack: Rack,
     for path in EnvPaths(tmp_path, "sim").raw.rglob("*.z"):
         path.unlink()
     rack.parts["BIOS"]["BIOS"] = "another"
-    assert rack.see("c2").changed == (f"the list of parts is another one than {first.digest[:12]}, which is not stored here any more",)  # type: ignore[union-attr]
+    assert rack.see("c2").changed == (
+        f"the list of parts is another one than {first.digest[:12]}, which is not stored here any more",
+    )  # type: ignore[union-attr]
 
 
 def test_what_is_gone_and_new_is_named_and_kinds_that_were_not_read_are_left_out() -> None:
@@ -147,7 +156,8 @@ def test_what_is_gone_and_new_is_named_and_kinds_that_were_not_read_are_left_out
 def test_the_script_reads_what_dmidecode_says(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (
         "# dmidecode 3.4\nGetting SMBIOS data from sysfs.\nSMBIOS 3.5.0 present.\n\n"
-        "Handle 0x1100, DMI type 17, 92 bytes\nMemory Device\n\tSize: 64 GB\n\tLocator: DIMM_A1\n\tBank Locator: NODE 1\n\tSerial Number: 80CE01\n"
+        "Handle 0x1100, DMI type 17, 92 bytes\nMemory Device\n\tSize: 64 GB\n\tLocator: DIMM_A1\n\tBank Locator: "
+        "NODE 1\n\tSerial Number: 80CE01\n"
         "\tPart Number: MTC40F2046S1RC48BA1   \n\n"
         "Handle 0x1101, DMI type 17, 92 bytes\nMemory Device\n\tSize: No Module Installed\n\tLocator: DIMM_A2\n\n"
     )

@@ -18,10 +18,14 @@ EVERYTHING = {(gate, outcome) for gate in all_gates() for outcome in OUTCOMES}
 EVERY_FINDING = product_kinds().keys() - NO_TEST_SHOWS.keys()
 
 
-def finished(seen: set[Any], ran: set[str], keyword: str = "", codes: Collection[str] = EVERY_FINDING) -> tuple[EveryOutcome, Any]:
+def finished(
+    seen: set[Any], ran: set[str], keyword: str = "", codes: Collection[str] = EVERY_FINDING
+) -> tuple[EveryOutcome, Any]:
     plugin = EveryOutcome()
     for file in ran:
-        plugin.pytest_runtest_logreport(cast("Any", SimpleNamespace(nodeid=f"{file}::test", user_properties=told(seen, codes))))
+        plugin.pytest_runtest_logreport(
+            cast("Any", SimpleNamespace(nodeid=f"{file}::test", user_properties=told(seen, codes)))
+        )
     config = SimpleNamespace(getoption=lambda _name: keyword)
     session = SimpleNamespace(config=config, exitstatus=pytest.ExitCode.OK)
     plugin.pytest_sessionfinish(cast("Any", session))

@@ -27,7 +27,11 @@ def test_a_node_whose_only_partner_is_bad_was_not_measured() -> None:
         )
     ]
     assert (other.outcome, other.blamed, len(other.measured)) == (Outcome.ERROR, [], 28)
-    both = verdict.model_copy(update={"findings": [*verdict.findings, *(one.model_copy(update={"where": FORTH3}) for one in verdict.findings)]})
+    both = verdict.model_copy(
+        update={
+            "findings": [*verdict.findings, *(one.model_copy(update={"where": FORTH3}) for one in verdict.findings)]
+        }
+    )
     [own] = found.attribute(known, [Done(run, both)])["node01"]
     assert (own.outcome, [finding.where for finding in own.findings]) == (Outcome.FAIL, [FORTH3])
 
@@ -59,17 +63,23 @@ def test_incast_fails_the_nodes_that_it_names_and_not_all_that_took_part() -> No
     alone = finding("node02 mlx5_0 (rail 1)", "incast-no-notifications")
     assert outcomes(incast(node02=[alone])) == {"node01": "pass", "node02": "fail", "node03": "pass"}
     by_node = incast(node01=[finding("leaf01 swp2 (to node03 rail 1)"), finding("node03 mlx5_0 (rail 1)")])
-    assert outcomes(by_node) == {"node01": "error", "node02": "pass", "node03": "fail"}, "node01 received with a bad sender"
+    assert outcomes(by_node) == {"node01": "error", "node02": "pass", "node03": "fail"}, (
+        "node01 received with a bad sender"
+    )
     assert [str(found) for said in by_node["node01"] for found in said.findings] == [
         (
-            "node01 rail 1: not measured - Expected: a partner with a good link Actual: its only partner node03 is bad. "
+            "node01 rail 1: not measured - Expected: a partner with a good link "
+            "Actual: its only partner node03 is bad. "
             "Repair node03, or run the gate with another partner."
         )
     ]
 
 
 def test_incast_whose_findings_name_nobody_is_everybodys() -> None:
-    for found in (finding("leaf01", "incast-switch-counters-unreadable"), finding("node01 mlx5_0 (rail 1)", "incast-not-filled")):
+    for found in (
+        finding("leaf01", "incast-switch-counters-unreadable"),
+        finding("node01 mlx5_0 (rail 1)", "incast-not-filled"),
+    ):
         assert outcomes(incast(node01=[found])) == {"node01": "fail", "node02": "fail", "node03": "fail"}, found
     slow = finding("node01 mlx5_0 (rail 1)", "incast-not-all-wrote", "node02")
     assert outcomes(incast(node01=[slow])) == {"node01": "fail", "node02": "fail", "node03": "pass"}
@@ -79,5 +89,7 @@ def test_a_sender_that_received_nowhere_was_not_measured_beside_one_that_is_name
     known = rack(3)
     made = gate(INCAST)
     run = next(run for run in made.plan(known, list(known.nodes)) if run.target == "rail1 into node01")
-    by_node = made.attribute(known, [Done(run, Verdict(outcome=Outcome.FAIL, findings=[finding("node01 mlx5_0 (rail 1)")]))])
+    by_node = made.attribute(
+        known, [Done(run, Verdict(outcome=Outcome.FAIL, findings=[finding("node01 mlx5_0 (rail 1)")]))]
+    )
     assert outcomes(by_node) == {"node01": "fail", "node02": "error", "node03": "error"}

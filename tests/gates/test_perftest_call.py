@@ -22,7 +22,10 @@ CALLS = [
 IDS = [row[2] for row in CALLS]
 AS_ASKED = "connection RC, qps 1, dual-port OFF, rdma_cm OFF"
 AGAIN = "Run the gate again; if it stays so, read its raw output in the report."
-OTHER = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
+OTHER = (
+    "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; "
+    "MIG instances are parts of GPUs: switch MIG off."
+)
 
 
 def changed(said: Said, old: str, new: str) -> Said:
@@ -73,15 +76,22 @@ ROWS = [
 @pytest.mark.parametrize(("old", "new", "reason"), ROWS)
 def test_a_row_or_head_that_contradicts_itself_is_no_measurement(old: str, new: str, reason: str) -> None:
     verdict = judge(GATE, pair("row", Outcome.ERROR, client_back=changed(HEALTHY_BACK, old, new)))
-    message = f"{BACK}: ib_write_bw unreadable - Expected: one result block in Gb/sec Actual: {reason} (exit code 0). {AGAIN}"
+    message = (
+        f"{BACK}: ib_write_bw unreadable - Expected: one result block in Gb/sec Actual: {reason} (exit code 0). {AGAIN}"
+    )
     assert (says(verdict), verdict.outcome) == ([message], Outcome.ERROR)
 
 
 def test_a_latency_with_two_heads_is_no_measurement() -> None:
-    two = changed(lat(3), "RDMA_Write Latency Test", "RDMA_Write Latency Test\n                    RDMA_Read Latency Test")
+    two = changed(
+        lat(3), "RDMA_Write Latency Test", "RDMA_Write Latency Test\n                    RDMA_Read Latency Test"
+    )
     verdict = judge(WRITE, Case("heads", latencies(forth3=two), Outcome.ERROR, nodes=2))
     reason = "2 heads of results (RDMA_Write Latency Test, RDMA_Read Latency Test), Expected: one"
-    message = f"{FORTH3}: ib_write_lat unreadable - Expected: one result block in microseconds Actual: {reason} (exit code 0). {AGAIN}"
+    message = (
+        f"{FORTH3}: ib_write_lat unreadable - Expected: one result block in microseconds "
+        f"Actual: {reason} (exit code 0). {AGAIN}"
+    )
     assert (says(verdict), verdict.outcome) == ([message], Outcome.ERROR)
 
 
@@ -89,22 +99,41 @@ def test_a_peak_of_zero_is_right_only_where_perftest_measures_none() -> None:
     none = changed(HEALTHY, "391.39 ", "0.00   ")
     verdict = judge(GATE, pair("peak", Outcome.ERROR, client_forth=none))
     expected = "a peak of at least the average, 391.27 Gb/s"
-    message = f"{FORTH}: ib_write_bw measured no peak - Expected: {expected} Actual: 0.00 Gb/s. Run the gate again, without --noPeak."
+    message = (
+        f"{FORTH}: ib_write_bw measured no peak - Expected: {expected} Actual: 0.00 Gb/s. "
+        "Run the gate again, without --noPeak."
+    )
     assert (says(verdict), verdict.outcome) == ([message], Outcome.ERROR)
     many, known = gate(GATE, {"iterations": 20001, "bytes_tolerance": 0.99}), rack(2)
     forth = changed(none, " 2000 ", " 20001")
     back = Said(between(forth.stdout, "192.168.1.12", "192.168.1.11"))
     run = many.plan(known, list(known.nodes))[0]
-    assert says(many.evaluate(known, run, outputs(run, {**UP, "client-forth": forth, "client-back": back, "after-first": AFTER}))) == []
+    assert (
+        says(
+            many.evaluate(
+                known, run, outputs(run, {**UP, "client-forth": forth, "client-back": back, "after-first": AFTER})
+            )
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("end", ["client_forth", "server_forth"])
 def test_bandwidth_to_a_gpu_of_another_model_is_an_error(end: str) -> None:
     said = changed(HEALTHY, "NVIDIA H100 80GB HBM3", "NVIDIA L4")
-    said = Said("".join(line for line in said.stdout.splitlines(keepends=True) if end != "server_forth" or not line.startswith(" 8388608 ")))
+    said = Said(
+        "".join(
+            line
+            for line in said.stdout.splitlines(keepends=True)
+            if end != "server_forth" or not line.startswith(" 8388608 ")
+        )
+    )
     verdict = judge(GATE, pair("model", Outcome.ERROR, **{end: said}))
     node = "node01" if end == "client_forth" else "node02"
-    message = f"{FORTH}: ib_write_bw used GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: NVIDIA L4 (1 on {node}). {OTHER}"
+    message = (
+        f"{FORTH}: ib_write_bw used GPUs of another model - Expected: NVIDIA H100 80GB HBM3 "
+        f"Actual: NVIDIA L4 (1 on {node}). {OTHER}"
+    )
     assert (says(verdict), verdict.outcome) == ([message], Outcome.ERROR)
 
 
@@ -112,5 +141,8 @@ def test_latency_to_a_gpu_of_another_model_is_an_error() -> None:
     said = latencies(gpu=True)
     said["forth3"] = changed(said["forth3"], "NVIDIA H100 80GB HBM3", "NVIDIA L4")
     verdict = judge(READ, Case("model", said, Outcome.ERROR, nodes=2))
-    message = f"{FORTH3}: ib_read_lat used GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: NVIDIA L4 (1 on node01). {OTHER}"
+    message = (
+        f"{FORTH3}: ib_read_lat used GPUs of another model - Expected: NVIDIA H100 80GB HBM3 "
+        f"Actual: NVIDIA L4 (1 on node01). {OTHER}"
+    )
     assert (says(verdict), verdict.outcome) == ([message], Outcome.ERROR)

@@ -27,7 +27,14 @@ def test_a_healthy_rack_passes_with_everything_measured(tmp_path: Path) -> None:
     played = play(tmp_path, Rack())
     assert {node: result.message for node, result in played.results.items()} == dict.fromkeys(NODES, "")
     assert set(outcomes(played).values()) == {Outcome.PASS}
-    assert played.results["node01"].data["coverage"] == {"node": [1, 1], "gpu": [8, 8], "nvlink": [144, 144], "nic": [8, 8], "rail": [8, 8], "cable": [8, 8]}
+    assert played.results["node01"].data["coverage"] == {
+        "node": [1, 1],
+        "gpu": [8, 8],
+        "nvlink": [144, 144],
+        "nic": [8, 8],
+        "rail": [8, 8],
+        "cable": [8, 8],
+    }
     conclusions = played.store.records(target="node02")
     assert {record.gate for record in conclusions} == {*ANSWERED, COVERAGE}
     assert all(record.fingerprints[0].gpus[0] == "node02-0" for record in conclusions)
@@ -39,19 +46,29 @@ def test_a_healthy_rack_passes_with_everything_measured(tmp_path: Path) -> None:
 def test_one_bad_node_is_named_and_holds_back_no_other(tmp_path: Path) -> None:
     link = {"node03": {"inventory": said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))}}
     played = play(tmp_path, Rack(link, ring=("node01", "node02", "node04")))
-    assert {node: outcome for node, outcome in outcomes(played).items() if outcome is not Outcome.PASS} == {"node03": Outcome.FAIL}
+    assert {node: outcome for node, outcome in outcomes(played).items() if outcome is not Outcome.PASS} == {
+        "node03": Outcome.FAIL
+    }
     bad = played.results["node03"]
     assert bad.message.startswith("node03 gpu2: NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive).")
-    assert bad.data["gates"]["node/gpu/sanity/versions"] == "pass", "a failing check lets the other checks of its level run"
-    assert bad.data["gates"]["node/gpu/validation/dcgm-r3"] == "pass", "one visit to the rack repairs all: it is measured on"
+    assert bad.data["gates"]["node/gpu/sanity/versions"] == "pass", (
+        "a failing check lets the other checks of its level run"
+    )
+    assert bad.data["gates"]["node/gpu/validation/dcgm-r3"] == "pass", (
+        "one visit to the rack repairs all: it is measured on"
+    )
     assert bad.data["gates"][PAIR] == "pass", "with a good node as its partner"
     assert bad.data["gates"][RING] == "not_run", "a bad node would spoil the run of all"
 
 
 def test_faults_of_two_layers_are_told_in_one_run(tmp_path: Path) -> None:
     link = {"node03": {"inventory": said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))}}
-    played = play(tmp_path, Rack(link, ring=("node01", "node02", "node04"), bad_links=frozenset({("node03", "mlx5_5")})))
-    assert {node: outcome for node, outcome in outcomes(played).items() if outcome is not Outcome.PASS} == {"node03": Outcome.FAIL}
+    played = play(
+        tmp_path, Rack(link, ring=("node01", "node02", "node04"), bad_links=frozenset({("node03", "mlx5_5")}))
+    )
+    assert {node: outcome for node, outcome in outcomes(played).items() if outcome is not Outcome.PASS} == {
+        "node03": Outcome.FAIL
+    }
     found = played.results["node03"].data["findings"]
     assert any(item.startswith("node03 gpu2: NVLink down") for item in found)
     assert any(item.startswith("node03 mlx5_5 (rail 4): link down") for item in found)
@@ -61,13 +78,22 @@ def test_a_node_with_wrong_software_is_put_under_no_load(tmp_path: Path) -> None
     wrong = {"node03": {"versions": said(text("versions/dgx_h100_healthy.json").replace("580.173.02", "580.65.06"))}}
     played = play(tmp_path, Rack(wrong, ring=("node01", "node02", "node04")))
     gates = played.results["node03"].data["gates"]
-    assert {gates[name] for name in ("node/gpu/validation/dcgm-r3", "node/gpu/performance/nccl-all-reduce", PAIR, RING)} == {"not_run"}
+    assert {
+        gates[name] for name in ("node/gpu/validation/dcgm-r3", "node/gpu/performance/nccl-all-reduce", PAIR, RING)
+    } == {"not_run"}
 
 
 def test_a_good_node_whose_partners_failed_is_measured_with_them(tmp_path: Path) -> None:
     inactive = said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))
-    played = play(tmp_path, Rack({node: {"inventory": inactive} for node in NODES[1:]}), only=["node/gpu/sanity/inventory", PAIR])
-    assert outcomes(played) == {"node01": Outcome.PASS, "node02": Outcome.FAIL, "node03": Outcome.FAIL, "node04": Outcome.FAIL}
+    played = play(
+        tmp_path, Rack({node: {"inventory": inactive} for node in NODES[1:]}), only=["node/gpu/sanity/inventory", PAIR]
+    )
+    assert outcomes(played) == {
+        "node01": Outcome.PASS,
+        "node02": Outcome.FAIL,
+        "node03": Outcome.FAIL,
+        "node04": Outcome.FAIL,
+    }
     assert {result.data["gates"][PAIR] for result in played.results.values()} == {"pass"}
 
 
@@ -77,13 +103,16 @@ def test_a_good_node_gains_by_bad_partners_only(tmp_path: Path) -> None:
     played = play(tmp_path, Rack({node: {"inventory": inactive} for node in NODES[1:]}, bad_links=down))
     told = played.results["node01"]
     assert told.message == (
-        f"node01: {PAIR} was not run - Expected: a measurement Actual: it needs 2 nodes, 1 of 4 can take part: node02 did not pass "
-        "node/gpu/sanity/inventory, node03 did not pass node/gpu/sanity/inventory, node04 did not pass node/gpu/sanity/inventory. "
+        f"node01: {PAIR} was not run - Expected: a measurement Actual: it needs 2 nodes, 1 of 4 can take part: "
+        "node02 did not pass "
+        "node/gpu/sanity/inventory, node03 did not pass node/gpu/sanity/inventory, node04 did not pass "
+        "node/gpu/sanity/inventory. "
         "Repair node02, node03, node04, then run the same command again."
     )
-    assert any(item.endswith(f"They are measured by {PAIR}, {RING}, which did not run: see there why.") for item in told.data["findings"]), (
-        "no skip is advised where partners failed"
-    )
+    assert any(
+        item.endswith(f"They are measured by {PAIR}, {RING}, which did not run: see there why.")
+        for item in told.data["findings"]
+    ), "no skip is advised where partners failed"
 
 
 def test_a_gpu_that_fell_off_the_bus_is_found_by_the_checks_and_nothing_passes_beside_it(tmp_path: Path) -> None:
@@ -95,8 +124,12 @@ def test_a_gpu_that_fell_off_the_bus_is_found_by_the_checks_and_nothing_passes_b
     rack.broken = {"node03": {"fingerprint": said(json.dumps(found)), "inventory": said(json.dumps(inventory))}}
     rack.ring = ("node01", "node02", "node04")
     played = play(tmp_path, rack)
-    assert {node: outcome for node, outcome in outcomes(played).items() if outcome is not Outcome.PASS} == {"node03": Outcome.FAIL}
-    assert played.results["node03"].message.startswith("node03 gpu2: GPU lost - Expected: a GPU that answers Actual: GPU is lost.")
+    assert {node: outcome for node, outcome in outcomes(played).items() if outcome is not Outcome.PASS} == {
+        "node03": Outcome.FAIL
+    }
+    assert played.results["node03"].message.startswith(
+        "node03 gpu2: GPU lost - Expected: a GPU that answers Actual: GPU is lost."
+    )
     assert played.results["node03"].data["gates"]["node/gpu/validation/dcgm-r3"] == "not_run"
     only_versions = play(tmp_path / "again", rack, only=["node/gpu/sanity/versions"])
     assert str(only_versions.results["node03"].message) == (
@@ -107,14 +140,28 @@ def test_a_gpu_that_fell_off_the_bus_is_found_by_the_checks_and_nothing_passes_b
 
 
 def test_a_slow_nic_is_told_from_its_partners(tmp_path: Path) -> None:
-    played = play(tmp_path, Rack(bad_writes=frozenset({("node02", "mlx5_9")}), ring=("node01", "node02")), only=["node/gpu/sanity/inventory", PAIR])
-    assert outcomes(played) == {"node01": Outcome.PASS, "node02": Outcome.FAIL, "node03": Outcome.PASS, "node04": Outcome.PASS}
+    played = play(
+        tmp_path,
+        Rack(bad_writes=frozenset({("node02", "mlx5_9")}), ring=("node01", "node02")),
+        only=["node/gpu/sanity/inventory", PAIR],
+    )
+    assert outcomes(played) == {
+        "node01": Outcome.PASS,
+        "node02": Outcome.FAIL,
+        "node03": Outcome.PASS,
+        "node04": Outcome.PASS,
+    }
     assert "node02's end of rail 6 is bad" in played.results["node02"].message
 
 
 def test_a_pulled_cable_is_its_own_nodes_fault(tmp_path: Path) -> None:
     played = play(tmp_path, Rack(bad_links=frozenset({("node04", "mlx5_5")})), only=[PAIR])
-    assert outcomes(played) == {"node01": Outcome.PASS, "node02": Outcome.PASS, "node03": Outcome.PASS, "node04": Outcome.FAIL}
+    assert outcomes(played) == {
+        "node01": Outcome.PASS,
+        "node02": Outcome.PASS,
+        "node03": Outcome.PASS,
+        "node04": Outcome.FAIL,
+    }
     assert played.results["node04"].message == (
         "node04 mlx5_5 (rail 4): link down - Expected: port ACTIVE Actual: port DOWN. "
         "Check the cable to leaf01 swp16 and its transceivers: docs/runbooks/link-down.md"
@@ -131,7 +178,8 @@ def test_a_node_that_does_not_say_its_boot_has_no_fingerprint(tmp_path: Path) ->
     silent = {
         "node01": {
             "fingerprint": said(
-                '{"format": "rackready/fingerprint/v1", "kernel": "6.1", "driver": "580", "nics": [], "gpus": [{"index": 0, "id": "a"}], "complete": true}'
+                '{"format": "rackready/fingerprint/v1", "kernel": "6.1", "driver": "580", "nics": [], "gpus": '
+                '[{"index": 0, "id": "a"}], "complete": true}'
             )
         }
     }
@@ -140,7 +188,9 @@ def test_a_node_that_does_not_say_its_boot_has_no_fingerprint(tmp_path: Path) ->
 
 
 def test_an_unreachable_node_is_an_error_of_that_node(tmp_path: Path) -> None:
-    played = play(tmp_path, Rack(dead=frozenset({"node02"}), ring=("node01", "node02")), only=["node/gpu/sanity/inventory"])
+    played = play(
+        tmp_path, Rack(dead=frozenset({"node02"}), ring=("node01", "node02")), only=["node/gpu/sanity/inventory"]
+    )
     assert outcomes(played)["node02"] is Outcome.ERROR
     assert "Check that node02 answers on SSH" in played.results["node02"].message
     assert outcomes(played)["node01"] is Outcome.PASS
@@ -175,7 +225,13 @@ def test_a_gate_that_is_switched_off_is_a_skip_everywhere_and_its_parts_are_left
 
 
 def test_a_kill_switch_that_is_past_lets_the_gate_run_and_is_told(tmp_path: Path) -> None:
-    played = play(tmp_path, Rack(), nodes=["node01"], only=["node/gpu/sanity/inventory"], disabled=[off("node/gpu/sanity/inventory", date(2026, 1, 31))])
+    played = play(
+        tmp_path,
+        Rack(),
+        nodes=["node01"],
+        only=["node/gpu/sanity/inventory"],
+        disabled=[off("node/gpu/sanity/inventory", date(2026, 1, 31))],
+    )
     assert played.results["node01"].data["gates"] == {"node/gpu/sanity/inventory": "pass"}
     warning = (
         "gates.disabled[0]: the kill switch of node/gpu/sanity/inventory ended on 2026-01-31: the gate runs again. "
@@ -200,7 +256,9 @@ def test_partners_help_and_are_not_judged(tmp_path: Path) -> None:
 
 
 def test_a_bad_node_takes_nothing_from_its_partner(tmp_path: Path) -> None:
-    played = play(tmp_path, Rack(bad_writes=frozenset({("node01", "mlx5_9")})), nodes=["node01"], partners=["node02"], only=[PAIR])
+    played = play(
+        tmp_path, Rack(bad_writes=frozenset({("node01", "mlx5_9")})), nodes=["node01"], partners=["node02"], only=[PAIR]
+    )
     assert outcomes(played) == {"node01": Outcome.FAIL}
     assert played.store.records(target="node02") == []
 
@@ -208,21 +266,42 @@ def test_a_bad_node_takes_nothing_from_its_partner(tmp_path: Path) -> None:
 def test_only_what_is_due_is_run_and_coverage_is_over_both(tmp_path: Path) -> None:
     """After a boot of node01, say: its pair gate is due, the others count; node02, in the same run, lacks its inventory alone."""
     first = play(tmp_path, Rack(ring=("node01", "node02")), nodes=["node01", "node02"])
-    records = {node: {record.gate: record.verdict for record in first.store.records(target=node)} for node in ("node01", "node02")}
+    records = {
+        node: {record.gate: record.verdict for record in first.store.records(target=node)}
+        for node in ("node01", "node02")
+    }
     kept = {"node01": {gate: verdict for gate, verdict in records["node01"].items() if gate != PAIR}}
-    kept["node02"] = {gate: verdict for gate, verdict in records["node02"].items() if gate != "node/gpu/sanity/inventory"}
+    kept["node02"] = {
+        gate: verdict for gate, verdict in records["node02"].items() if gate != "node/gpu/sanity/inventory"
+    }
     before = len(first.store.records())
     again = play(tmp_path, Rack(ring=("node01", "node02")), nodes=["node01", "node02"], kept=kept)
     assert outcomes(again) == {"node01": Outcome.PASS, "node02": Outcome.PASS}
-    fresh = [(record.target, record.gate) for record in again.store.records()[before:] if record.target in {"node01", "node02"}]
-    written = [("node01", COVERAGE), ("node01", PAIR), ("node01", PAIR), ("node02", COVERAGE), ("node02", "node/gpu/sanity/inventory")]
+    fresh = [
+        (record.target, record.gate)
+        for record in again.store.records()[before:]
+        if record.target in {"node01", "node02"}
+    ]
+    written = [
+        ("node01", COVERAGE),
+        ("node01", PAIR),
+        ("node01", PAIR),
+        ("node02", COVERAGE),
+        ("node02", "node/gpu/sanity/inventory"),
+    ]
     assert sorted(fresh) == written, "what the pair gate measured, and again with what its fleet adds"
     assert again.results["node01"].data["coverage"] == first.results["node01"].data["coverage"]
 
 
 def test_a_fault_that_shows_now_is_not_covered_by_what_was_kept(tmp_path: Path) -> None:
     first = play(tmp_path, Rack(ring=("node01", "node02")), nodes=["node01", "node02"])
-    kept = {"node01": {record.gate: record.verdict for record in first.store.records(target="node01") if record.gate != "node/gpu/sanity/inventory"}}
+    kept = {
+        "node01": {
+            record.gate: record.verdict
+            for record in first.store.records(target="node01")
+            if record.gate != "node/gpu/sanity/inventory"
+        }
+    }
     link = {"node01": {"inventory": said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))}}
     again = play(tmp_path, Rack(link), nodes=["node01"], kept=kept)
     assert outcomes(again) == {"node01": Outcome.FAIL}
@@ -244,7 +323,14 @@ def test_evidence_and_progress_name_every_attempt(tmp_path: Path) -> None:
 @pytest.fixture
 def reported(tmp_path: Path) -> dict[str, Any]:
     rack = Rack(
-        {"node03": {"inventory": said(text("nvml/dgx_h100_gpu2_link4_inactive.json").replace("H100 80GB HBM3", "H100 <b>80GB</b>"))}}, ring=("node01", "node02")
+        {
+            "node03": {
+                "inventory": said(
+                    text("nvml/dgx_h100_gpu2_link4_inactive.json").replace("H100 80GB HBM3", "H100 <b>80GB</b>")
+                )
+            }
+        },
+        ring=("node01", "node02"),
     )
     skips = [DeclaredSkip(gate=RING, nodes=["node04"], reason="switch <port> of it is being replaced")]  # type: ignore[list-item]
     played = play(tmp_path, rack, skips=skips, only=["node/gpu/sanity/inventory", PAIR, RING])
@@ -270,7 +356,15 @@ def test_the_report_loads_nothing_and_escapes_everything(reported: dict[str, Any
 
 
 def test_the_report_names_raw_output_by_hash(reported: dict[str, Any], tmp_path: Path) -> None:
-    gate = next(gate for node in reported["nodes"] if node["name"] == "node01" for gate in node["gates"] if gate["gate"] == "node/gpu/sanity/inventory")
+    gate = next(
+        gate
+        for node in reported["nodes"]
+        if node["name"] == "node01"
+        for gate in node["gates"]
+        if gate["gate"] == "node/gpu/sanity/inventory"
+    )
     digest = gate["raw"][0]["stdout_sha256"]
     paths = EnvPaths(tmp_path, "sim")
-    assert EvidenceStore.read_only(Ledger.read_only(paths.database), paths.raw).raw(digest) == text("nvml/dgx_h100_healthy.json")
+    assert EvidenceStore.read_only(Ledger.read_only(paths.database), paths.raw).raw(digest) == text(
+        "nvml/dgx_h100_healthy.json"
+    )

@@ -23,11 +23,17 @@ TWICE = "key 'status' twice in one JSON object"
         ('{"tests": [{"name": "memory", "status": "FAIL", "gpu": 1, "status": "PASS"}]}', TWICE),
         ('{"' + "k" * 200 + '": 1, "' + "k" * 200 + '": 2}', f"key '{'k' * 80}' twice in one JSON object"),
         ('{"status": NaN}', "NaN where JSON has a number"),
-        ('<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">\n<nvidia_smi_log>\n', "XML (nvidia_smi_log), not JSON"),
+        (
+            '<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">\n<nvidia_smi_log>\n',
+            "XML (nvidia_smi_log), not JSON",
+        ),
         ("<html><body>401</body></html>", "XML (html), not JSON"),
         ("<<<", "XML (without a root element), not JSON"),
         ("bash: dcgmi: command not found\n", "no JSON, but 'bash: dcgmi: command not found'"),
-        ('{"status": "PASS"}\n{"status": "FAIL"}\n', "two JSON documents, the second at line 2: the output of one command is wanted"),
+        (
+            '{"status": "PASS"}\n{"status": "FAIL"}\n',
+            "two JSON documents, the second at line 2: the output of one command is wanted",
+        ),
         ('{"status": "PASS"}[]', "two JSON documents, the second at line 1: the output of one command is wanted"),
         ('{"status": "PASS"}\n}', "JSON cut off or damaged at line 2 column 1"),
         ("true\n{}", "no JSON, but 'true'"),
@@ -61,13 +67,19 @@ def test_what_is_no_clear_document_is_refused(printed: str, says: str) -> None:
 
 
 def test_a_key_may_stand_in_several_objects() -> None:
-    assert printed_json.load('{"a": {"id": 1}, "b": {"id": 2}, "id": [{"id": 3}]}') == {"a": {"id": 1}, "b": {"id": 2}, "id": [{"id": 3}]}
+    assert printed_json.load('{"a": {"id": 1}, "b": {"id": 2}, "id": [{"id": 3}]}') == {
+        "a": {"id": 1},
+        "b": {"id": 2},
+        "id": [{"id": 3}],
+    }
 
 
 def test_a_second_answer_in_a_diagnostic_never_makes_it_pass() -> None:
     """DCGM's own document with the failing GPU's status said a second time, as what a damaged file could have."""
     bad = text("dcgm/dgx_h100_r3_dcgm4_gpu3_memory.json")
-    both = bad.replace('"status": "Fail"', '"status": "Fail", "status": "Pass"').replace('"status" : "Fail"', '"status" : "Fail", "status" : "Pass"')
+    both = bad.replace('"status": "Fail"', '"status": "Fail", "status": "Pass"').replace(
+        '"status" : "Fail"', '"status" : "Fail", "status" : "Pass"'
+    )
     assert both != bad
     made = gate("node/gpu/validation/dcgm-r3")
     known = facts("dgx_h100", 1)

@@ -1,8 +1,9 @@
 """Published healthy runs come out as they must: they pass, just under their bound they fail and name it, and without their transport they fail.
 
-Figures: NVIDIA/cluster-readiness-engine docs, validation-results (16 GB messages, busbw GB/s of all_reduce, all_gather, alltoall). What NCCL said
-and what the rails carried was not published: it is generated here as these runs must have had it. AWS calls its H100 server p5: its EFA devices
-are stood for by the eight 400 Gb/s NICs of dgx_h100, the same rate a node.
+Figures: NVIDIA/cluster-readiness-engine docs, validation-results (16 GB messages, busbw GB/s of all_reduce, all_gather,
+alltoall). What NCCL said and what the rails carried was not published: it is generated here as these runs must have had
+it. AWS calls its H100 server p5: its EFA devices are stood for by the eight 400 Gb/s NICs of dgx_h100, the same rate a
+node.
 """
 
 from __future__ import annotations
@@ -79,7 +80,12 @@ def known(run: Published) -> GateFacts:
     """Facts of the run's nodes, with device names where the profile has none published."""
     found = facts(run.platform, run.nodes)
     nodes = {
-        name: dataclasses.replace(node, nics=tuple(dataclasses.replace(nic, rdma_device=nic.rdma_device or f"rdmap{nic.rail}") for nic in node.nics))
+        name: dataclasses.replace(
+            node,
+            nics=tuple(
+                dataclasses.replace(nic, rdma_device=nic.rdma_device or f"rdmap{nic.rail}") for nic in node.nics
+            ),
+        )
         for name, node in found.nodes.items()
     }
     return dataclasses.replace(found, nodes=nodes, fabric=found.fabric.model_copy(update={"nccl_net": run.plugin}))
@@ -93,7 +99,10 @@ def log(run: Published, site: GateFacts, evidence: Evidence) -> str:
     for node, of_node in site.nodes.items():
         for gpu in range(of_node.platform.gpus):
             tag = f"{node}:{2000 + rank}:{3000 + rank} [{gpu}] NCCL INFO "
-            lines += [f"{tag}NET/OFI Selected provider is efa, fabric is efa (found 8 nics)", f"{tag}Using network {evidence.network}"]
+            lines += [
+                f"{tag}NET/OFI Selected provider is efa, fabric is efa (found 8 nics)",
+                f"{tag}Using network {evidence.network}",
+            ]
             lines += [f"{tag}NVLS multicast support is available on dev {gpu} (NVLS_NCHANNELS 16)"]
             lines += [f"{tag}Pattern 4, crossNic 0, nChannels 8, bw 40.000000/40.000000, type NVL/PXB, sameChannels 1"]
             if run.platform != "dgx_h100" and evidence.mnnvl:
@@ -101,7 +110,12 @@ def log(run: Published, site: GateFacts, evidence: Evidence) -> str:
             way = "MNNVL" if run.platform != "dgx_h100" and evidence.mnnvl else "CUMEM"
             lines += [f"{tag}Channel 00/0 : {rank}[{gpu}] -> {(rank + 1) % total}[{gpu}] via P2P/{way}"]
             if network:
-                lines += [f"{tag}Channel 00/0 : {rank}[{gpu}] -> {(rank + 8) % total}[{gpu}] [send] via NET/{evidence.network}/{gpu}/GDRDMA"]
+                lines += [
+                    (
+                        f"{tag}Channel 00/0 : {rank}[{gpu}] -> {(rank + 8) % total}[{gpu}] [send] via "
+                        f"NET/{evidence.network}/{gpu}/GDRDMA"
+                    )
+                ]
             rank += 1
     return "\n".join(lines) + "\n"
 
@@ -110,15 +124,24 @@ def table(run: Published, site: GateFacts, busbw: float) -> str:
     """The tool's own report around the figure."""
     count = domains.ranks(site, list(site.nodes))
     per = count // run.nodes
-    head = ["# nccl-tests version 2.17.6 nccl-headers=22809 nccl-library=22809", f"# Collective test starting: {run.collective}_perf"]
+    head = [
+        "# nccl-tests version 2.17.6 nccl-headers=22809 nccl-library=22809",
+        f"# Collective test starting: {run.collective}_perf",
+    ]
     head += [nccl_table.settings(), "#", "# Using devices"]
     names = list(site.nodes)
     model = site.nodes[names[0]].gpu.product_name
     head += [
-        f"#  Rank {rank:2d} Group  0 Pid {2000 + rank:6d} on {names[rank // per]:>10} device {rank % per:2d} [0000:1b:00] {model}" for rank in range(count)
+        f"#  Rank {rank:2d} Group  0 Pid {2000 + rank:6d} on {names[rank // per]:>10} device {rank % per:2d} "
+        f"[0000:1b:00] {model}"
+        for rank in range(count)
     ]
     rows = [nccl_table.row(run.collective, count, size, busbw) for size in (8 * _GIB, 16 * _GIB)]
-    foot = ["# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {busbw:.3f}", f"# Collective test concluded: {run.collective}_perf"]
+    foot = [
+        "# Out of bounds values : 0 OK",
+        f"# Avg bus bandwidth    : {busbw:.3f}",
+        f"# Collective test concluded: {run.collective}_perf",
+    ]
     return "\n".join([*head, nccl_table.COLUMNS, *rows, *foot]) + "\n"
 
 
@@ -133,7 +156,12 @@ def counters(run: Published, site: GateFacts, evidence: Evidence) -> dict[str, S
     out = {}
     for node, of_node in site.nodes.items():
         for when, amount in (("before", 0.0), ("after", moved)):
-            each = {nic.rdma_device: int(5e9 + amount / len(of_node.nics) * evidence.shares.get((node, nic.rdma_device), 1.0)) for nic in of_node.nics}
+            each = {
+                nic.rdma_device: int(
+                    5e9 + amount / len(of_node.nics) * evidence.shares.get((node, nic.rdma_device), 1.0)
+                )
+                for nic in of_node.nics
+            }
             devices = {device: port(value) for device, value in each.items()}
             out[f"{when}-{node}"] = Said(ports(devices))
     return out
@@ -143,7 +171,10 @@ def judged(run: Published, evidence: Evidence) -> Verdict:
     site = known(run)
     found = gate(f"cluster/fabric/performance/nccl-{_NAMES[run.collective]}", {"launches": 1})
     planned: Run = found.plan(site, list(site.nodes))[0]
-    said = {"launch0": Said(log(run, site, evidence) + table(run, site, evidence.busbw)), **counters(run, site, evidence)}
+    said = {
+        "launch0": Said(log(run, site, evidence) + table(run, site, evidence.busbw)),
+        **counters(run, site, evidence),
+    }
     return found.evaluate(site, planned, outputs(planned, said))
 
 
@@ -170,7 +201,10 @@ def test_just_under_its_bound_it_fails_and_the_bound_is_named_with_inputs_and_so
     assert verdict.outcome is Outcome.FAIL
     (finding,) = verdict.findings
     count = 16 if run.nodes < 8 else 32
-    wanted = f"cluster: {_NAMES[run.collective]} of {count} GPUs on {run.nodes} nodes is slow - Expected: at least {run.bound:.1f} GB/s (floor) Actual: "
+    wanted = (
+        f"cluster: {_NAMES[run.collective]} of {count} GPUs on {run.nodes} nodes is slow - "
+        f"Expected: at least {run.bound:.1f} GB/s (floor) Actual: "
+    )
     assert str(finding).startswith(wanted)
     floor = next(item for item in verdict.criteria if item.label == "floor")
     assert floor.bound == pytest.approx(run.bound)
@@ -200,13 +234,21 @@ def test_the_h100_run_with_one_nics_share_missing_fails_its_transport_proof(run:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda run: Evidence(run.busbw, network="Socket"), "NCCL transport - Expected: NET/OFI Actual: NET/Socket, Socket."),
+        (
+            lambda run: Evidence(run.busbw, network="Socket"),
+            "NCCL transport - Expected: NET/OFI Actual: NET/Socket, Socket.",
+        ),
         (lambda run: Evidence(run.busbw, network="IB"), "NCCL transport - Expected: NET/OFI Actual: IB, NET/IB."),
-        (lambda run: Evidence(run.busbw, rails=0.0), "bytes sent over its rails - Expected: traffic on every rail Actual: 0 bytes."),
+        (
+            lambda run: Evidence(run.busbw, rails=0.0),
+            "bytes sent over its rails - Expected: traffic on every rail Actual: 0 bytes.",
+        ),
     ],
     ids=["sockets", "another plugin than declared", "nothing over the rails"],
 )
-def test_the_h100_run_over_another_transport_fails(run: Published, change: Callable[[Published], Evidence], words: str) -> None:
+def test_the_h100_run_over_another_transport_fails(
+    run: Published, change: Callable[[Published], Evidence], words: str
+) -> None:
     verdict = judged(run, change(run))
     assert verdict.outcome is Outcome.FAIL
     assert words in " ".join(str(finding) for finding in verdict.findings)
@@ -220,7 +262,10 @@ def test_an_nvlink_domain_run_fails_when_nvlink_was_not_used_whatever_its_figure
     text = " ".join(str(finding) for finding in verdict.findings)
     count = 16 if run.nodes < 8 else 32
     assert "node01: NVLink domain - Expected: all channels over NVLink Actual: NET/AWS Libfabric." in text
-    assert f"node01: NVLink across nodes - Expected: P2P/MNNVL channels, a clique of {count} GPUs Actual: no such channel, clique of 0." in text
+    assert (
+        f"node01: NVLink across nodes - Expected: P2P/MNNVL channels, a clique of {count} GPUs "
+        "Actual: no such channel, clique of 0." in text
+    )
     assert "node01: bytes sent over its rails - Expected: less than" in text
 
 

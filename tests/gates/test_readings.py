@@ -34,13 +34,19 @@ class Reader(Gate):
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         del facts
         commands = [Command(key, "", ("report",), 5, stage=stage) for stage, key in enumerate(self.asks)]
-        return [Run(node, node, (node,), tuple(_on(node, one) for one in commands), claims=self.claims) for node in nodes]
+        return [
+            Run(node, node, (node,), tuple(_on(node, one) for one in commands), claims=self.claims) for node in nodes
+        ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         del facts
         words = [outputs[key].stdout for key in self.asks]
         outcome = Outcome.ERROR if "broken" in words else Outcome.PASS
-        found = [Finding(where=run.target, what="report", expected="words", actual="broken", next_step="Look.")] if outcome is Outcome.ERROR else []
+        found = (
+            [Finding(where=run.target, what="report", expected="words", actual="broken", next_step="Look.")]
+            if outcome is Outcome.ERROR
+            else []
+        )
         return Verdict(outcome=outcome, findings=found, measured=[run.target], note=" ".join(words))
 
 
@@ -89,7 +95,9 @@ def test_a_command_of_several_gates_is_run_once_and_each_records_its_output(tmp_
     reports = Reports()
     made = stage(tmp_path, reports, READERS)
     assert (reports.asked, notes(made)) == (["node01"], {name: ["report 1"] for name in READERS})
-    raw = {output.stdout_sha256 for record in made.board.recorder.store.records(target="node01") for output in record.raw}
+    raw = {
+        output.stdout_sha256 for record in made.board.recorder.store.records(target="node01") for output in record.raw
+    }
     assert [made.board.recorder.store.raw(digest) for digest in raw] == ["report 1"]
 
 

@@ -31,7 +31,9 @@ def remote(server: Server) -> Iterator[Remote]:
     found.close()
 
 
-def connect(server: Server, *, known_hosts: Path | None = None, key: Path | None = None, port: int | None = None) -> Remote:
+def connect(
+    server: Server, *, known_hosts: Path | None = None, key: Path | None = None, port: int | None = None
+) -> Remote:
     host = Host("node01", "127.0.0.1", port or server.port, "tester", key or server.client_key)
     return Remote({"node01": host}, known_hosts or server.known_hosts)
 
@@ -49,8 +51,20 @@ def gone(pid: int) -> bool:
 
 
 def test_output_exit_code_input_and_environment(remote: Remote) -> None:
-    answer = remote.run("node01", ("sh", "-c", 'cat; echo "$GREETING" >&2; exit 7'), stdin="a 'quoted' line\n", env={"GREETING": "hello world"}, timeout_s=20)
-    assert (answer.exit_code, answer.stdout, answer.stderr, answer.timed_out, answer.failure) == (7, "a 'quoted' line\n", "hello world\n", False, "")
+    answer = remote.run(
+        "node01",
+        ("sh", "-c", 'cat; echo "$GREETING" >&2; exit 7'),
+        stdin="a 'quoted' line\n",
+        env={"GREETING": "hello world"},
+        timeout_s=20,
+    )
+    assert (answer.exit_code, answer.stdout, answer.stderr, answer.timed_out, answer.failure) == (
+        7,
+        "a 'quoted' line\n",
+        "hello world\n",
+        False,
+        "",
+    )
 
 
 def test_large_output_comes_whole(remote: Remote) -> None:
@@ -93,12 +107,18 @@ def test_stop_ends_the_command_too(remote: Remote) -> None:
 
 def test_more_sessions_than_one_connection_may_carry(remote: Remote, server: Server) -> None:
     with ThreadPoolExecutor(20) as pool:
-        answers = list(pool.map(lambda number: remote.run("node01", ("sh", "-c", f"sleep 1; echo {number}"), timeout_s=60), range(20)))
+        answers = list(
+            pool.map(
+                lambda number: remote.run("node01", ("sh", "-c", f"sleep 1; echo {number}"), timeout_s=60), range(20)
+            )
+        )
     assert [answer.stdout.strip() for answer in answers] == [str(number) for number in range(20)]
     assert 3 <= server.connections <= 20
 
 
-def test_a_session_that_a_busy_server_refuses_is_asked_for_again(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_a_busy_server_refuses_is_asked_for_again(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refusals = [paramiko.ChannelException(2, "Connect failed")] * 3
     really = paramiko.Transport.open_session
 
@@ -112,7 +132,9 @@ def test_a_session_that_a_busy_server_refuses_is_asked_for_again(remote: Remote,
     assert refusals == []
 
 
-def test_a_server_that_opens_no_session_any_more_is_said(remote: Remote, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_opens_no_session_any_more_is_said(
+    remote: Remote, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise paramiko.ChannelException(2, "Connect failed")
 
@@ -128,18 +150,30 @@ def test_a_host_key_that_was_not_pinned_is_refused(server: Server, tmp_path: Pat
     wrong.write_text(f"[127.0.0.1]:{server.port} {other.get_name()} {other.get_base64()}\n", encoding="ascii")
     answer = connect(server, known_hosts=wrong).run("node01", ("true",), timeout_s=10)
     assert answer.exit_code is None
-    step = "If it was installed anew, or the pinned key was lost, `rackready hostkey accept node01` shows both keys and pins the new one"
+    step = (
+        "If it was installed anew, or the pinned key was lost, `rackready hostkey accept node01` shows both keys "
+        "and pins the new one"
+    )
     pinned, shown = fingerprint(other), fingerprint(server.host_key)
-    text = f"node01: SSH host key changed, no login was tried - Expected: {pinned} Actual: {shown}. {step}; if not, find out who answers there"
+    text = (
+        f"node01: SSH host key changed, no login was tried - Expected: {pinned} Actual: {shown}. {step}; "
+        "if not, find out who answers there"
+    )
     assert answer.failure == text
     unknown = connect(server, known_hosts=tmp_path / "none").run("node01", ("true",), timeout_s=10)
-    text = f"node01: SSH host key, no login was tried - Expected: one pinned in {tmp_path / 'none'} Actual: none. {step}; if not, find out who answers there"
+    text = (
+        f"node01: SSH host key, no login was tried - Expected: one pinned in {tmp_path / 'none'} Actual: none. "
+        f"{step}; if not, find out who answers there"
+    )
     assert unknown.failure == text
 
 
 def test_a_key_that_is_refused_is_said(server: Server, tmp_path: Path) -> None:
     paramiko.RSAKey.generate(2048).write_private_key_file(str(tmp_path / "other"))
-    assert connect(server, key=tmp_path / "other").run("node01", ("true",), timeout_s=10).failure == "node01: SSH refuses our key for user tester"
+    assert (
+        connect(server, key=tmp_path / "other").run("node01", ("true",), timeout_s=10).failure
+        == "node01: SSH refuses our key for user tester"
+    )
 
 
 def test_a_node_that_does_not_answer_is_said(server: Server) -> None:
@@ -157,7 +191,9 @@ def test_nothing_is_left_on_the_node(remote: Remote) -> None:
     assert set(Path("/tmp").glob(".rackready-*")) <= before  # noqa: S108
 
 
-def test_a_launch_key_lives_as_long_as_the_launch(remote: Remote, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_key_lives_as_long_as_the_launch(
+    remote: Remote, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)
     admitted = home / ".ssh/authorized_keys"
@@ -166,7 +202,9 @@ def test_a_launch_key_lives_as_long_as_the_launch(remote: Remote, server: Server
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     with launch_key(remote, "node01", "192.0.2.11", ["node01"], server.known_hosts) as key:
         assert oct((Path(key.folder) / "id").stat().st_mode)[-3:] == "600"
-        assert (Path(key.folder) / "known_hosts").read_text(encoding="ascii") == server.known_hosts.read_text(encoding="ascii")
+        assert (Path(key.folder) / "known_hosts").read_text(encoding="ascii") == server.known_hosts.read_text(
+            encoding="ascii"
+        )
         assert 'restrict,from="192.0.2.11" ssh-ed25519' in admitted.read_text(encoding="ascii")
         assert "StrictHostKeyChecking=yes" in key.ssh_options
     assert admitted.read_text(encoding="ascii") == "ssh-ed25519 AAAA somebody else's\n"
@@ -182,7 +220,9 @@ def started(remote: Remote) -> tuple[Job, int]:
     raise AssertionError(job.so_far())
 
 
-def test_what_a_killed_run_left_is_swept_and_our_own_work_is_not(remote: Remote, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_killed_run_left_is_swept_and_our_own_work_is_not(
+    remote: Remote, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)
     admitted = home / ".ssh/authorized_keys"
@@ -204,7 +244,9 @@ def test_what_a_killed_run_left_is_swept_and_our_own_work_is_not(remote: Remote,
     assert admitted.read_text(encoding="ascii") == "ssh-ed25519 AAAA somebody else's\n"
 
 
-def test_stop_takes_the_launch_key_back(remote: Remote, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_takes_the_launch_key_back(
+    remote: Remote, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))

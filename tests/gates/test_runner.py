@@ -53,7 +53,10 @@ def test_a_fail_is_never_measured_again() -> None:
 def test_an_error_is_measured_again_once_and_both_are_kept() -> None:
     run, attempts = runner(FakeConnection({ASK: said("")}))
     assert [done.verdict.outcome for done in run.gate(gate(INVENTORY), ["node01"])] == [Outcome.ERROR]
-    assert [(attempt.number, attempt.verdict.outcome) for attempt in attempts] == [(1, Outcome.ERROR), (2, Outcome.ERROR)]
+    assert [(attempt.number, attempt.verdict.outcome) for attempt in attempts] == [
+        (1, Outcome.ERROR),
+        (2, Outcome.ERROR),
+    ]
 
 
 def test_an_error_of_the_moment_is_got_over() -> None:
@@ -65,7 +68,11 @@ def test_an_error_of_the_moment_is_got_over() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [said(code=None, timed_out=True), said(code=None, failure="the connection was lost before the command ended"), said("Segmentation fault", code=139)],
+    [
+        said(code=None, timed_out=True),
+        said(code=None, failure="the connection was lost before the command ended"),
+        said("Segmentation fault", code=139),
+    ],
 )
 def test_what_never_answers_is_an_error(answer: Answer) -> None:
     run, _ = runner(FakeConnection({ASK: answer}))
@@ -74,7 +81,9 @@ def test_what_never_answers_is_an_error(answer: Answer) -> None:
 
 def test_a_missing_host_harms_no_other() -> None:
     run, _ = runner(FakeConnection({ASK: HEALTHY}, dead=frozenset({"node02"})), 3)
-    outcomes = {done.run.target: done.verdict.outcome for done in run.gate(gate(INVENTORY), ["node01", "node02", "node03"])}
+    outcomes = {
+        done.run.target: done.verdict.outcome for done in run.gate(gate(INVENTORY), ["node01", "node02", "node03"])
+    }
     assert outcomes == {"node01": Outcome.PASS, "node02": Outcome.ERROR, "node03": Outcome.PASS}
 
 
@@ -111,13 +120,19 @@ def test_pairs_start_their_servers_first_and_end_them() -> None:
 
 
 def test_a_server_that_never_listens_is_an_error_and_is_ended() -> None:
-    connection = FakeConnection({"Prints link state": links, "ib_write_bw": perftest}, listening=False, server=said(stderr="Couldn't allocate MR\n", code=None))
+    connection = FakeConnection(
+        {"Prints link state": links, "ib_write_bw": perftest},
+        listening=False,
+        server=said(stderr="Couldn't allocate MR\n", code=None),
+    )
     run, attempts = runner(connection, 2)
     done = run.gate(gate(WRITE), ["node01", "node02"])
     assert {item.verdict.outcome for item in done} == {Outcome.ERROR}
     said_of_rail_1 = [str(attempt.verdict.findings[0]) for attempt in attempts if attempt.run.about["rail"] == "1"]
     assert len(said_of_rail_1) == 2
-    assert all("nothing listened on port 18516 within 0 s; it said: Couldn't allocate MR" in text_ for text_ in said_of_rail_1)
+    assert all(
+        "nothing listened on port 18516 within 0 s; it said: Couldn't allocate MR" in text_ for text_ in said_of_rail_1
+    )
     assert all(not job.running for job in connection.jobs)
 
 
@@ -182,7 +197,9 @@ def test_a_request_goes_to_the_bmc_and_a_node_is_waited_for() -> None:
     connection = FakeConnection({"sh back": lambda *_: said(code=next(codes)), "look": said()})
     bmc = FakeBmc(said("{}"))
     attempts: list[Attempt] = []
-    done = Runner(connection, rack(), lambda _, attempt: attempts.append(attempt), bmc=bmc, wait_s=0.0).gate(BmcGate(), ["node01"])
+    done = Runner(connection, rack(), lambda _, attempt: attempts.append(attempt), bmc=bmc, wait_s=0.0).gate(
+        BmcGate(), ["node01"]
+    )
     assert done[0].verdict.note == "ask=0, back=0, look=0"
     assert bmc.asked == [("node01", ("GET", "Systems/*"))]
     assert [words.strip() for _, words in connection.calls] == ["sh back", "sh back", "sh back", "look"]

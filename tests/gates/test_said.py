@@ -31,7 +31,11 @@ def named(name: str) -> str:
 
 def test_what_the_runner_hands_on_is_clean() -> None:
     attempts: list[Attempt] = []
-    runner = Runner(fake.FakeConnection({"Prints what NVML says": fake.said(named(NAME))}), rack(1), lambda _, attempt: attempts.append(attempt))
+    runner = Runner(
+        fake.FakeConnection({"Prints what NVML says": fake.said(named(NAME))}),
+        rack(1),
+        lambda _, attempt: attempts.append(attempt),
+    )
     done = runner.gate(gate(INVENTORY), ["node01"])
     assert [finding.actual for finding in done[0].verdict.findings] == [SHOWN]
     assert attempts[0].verdict == done[0].verdict
@@ -40,7 +44,22 @@ def test_what_the_runner_hands_on_is_clean() -> None:
 @pytest.mark.parametrize("output", ["text", "json"])
 def test_what_is_evaluated_is_shown_clean(output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "out.json").write_text(named(NAME))
-    assert run(["gate", "evaluate", INVENTORY, "--input", str(tmp_path / "out.json"), "--profile", "dgx_h100", "--output", output]).code == 1
+    assert (
+        run(
+            [
+                "gate",
+                "evaluate",
+                INVENTORY,
+                "--input",
+                str(tmp_path / "out.json"),
+                "--profile",
+                "dgx_h100",
+                "--output",
+                output,
+            ]
+        ).code
+        == 1
+    )
     shown = capsys.readouterr().out
     assert "TOPSECRET" not in shown
     assert visible(shown) == shown
@@ -49,7 +68,9 @@ def test_what_is_evaluated_is_shown_clean(output: str, tmp_path: Path, capsys: p
 
 def test_half_a_character_in_a_document_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "out.json").write_text(named("a\ud800b"))
-    assert run(["gate", "evaluate", INVENTORY, "--input", str(tmp_path / "out.json"), "--profile", "dgx_h100"]).code == 2
+    assert (
+        run(["gate", "evaluate", INVENTORY, "--input", str(tmp_path / "out.json"), "--profile", "dgx_h100"]).code == 2
+    )
     assert "half a character (\\ud800 alone) in a JSON string" in capsys.readouterr().out
 
 
@@ -63,7 +84,16 @@ def test_every_text_of_a_verdict_is_looked_at() -> None:
     clean = "password=[scrubbed]"
     finding = Finding(where=bad, what=bad, expected=bad, actual=bad, next_step=bad)
     metric = Metric(name="m\x00", target="t", value=1, unit="1")
-    found = said(Verdict(outcome=Outcome.FAIL, findings=[finding], metrics=[metric], measured=["node01/gpu0", "\x07"], blamed=["node01"], note=bad))
+    found = said(
+        Verdict(
+            outcome=Outcome.FAIL,
+            findings=[finding],
+            metrics=[metric],
+            measured=["node01/gpu0", "\x07"],
+            blamed=["node01"],
+            note=bad,
+        )
+    )
     assert found == Verdict(
         outcome=Outcome.FAIL,
         findings=[Finding(where=clean, what=clean, expected=clean, actual=clean, next_step=clean)],

@@ -40,7 +40,11 @@ class Trial(Gate):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         del facts
-        bad = [] if outputs["one"].stdout == "good" else [Finding(where=run.target, what="load", expected="good", actual="bad", next_step="Repair.")]
+        bad = (
+            []
+            if outputs["one"].stdout == "good"
+            else [Finding(where=run.target, what="load", expected="good", actual="bad", next_step="Repair.")]
+        )
         return Verdict(outcome=Outcome.FAIL if bad else Outcome.PASS, findings=bad, measured=[run.target])
 
 
@@ -55,7 +59,9 @@ def trials() -> Iterator[None]:
 
 
 def trial_set(**more: Any) -> GateSet:
-    return GateSet.model_validate({"id": "trial", "description": "A trial.", "gates": [{"id": LOOKS}, {"id": LOADS}], **more})
+    return GateSet.model_validate(
+        {"id": "trial", "description": "A trial.", "gates": [{"id": LOOKS}, {"id": LOADS}], **more}
+    )
 
 
 class Rack:
@@ -74,7 +80,9 @@ class Rack:
 
     def begin(self, nodes: Sequence[str]) -> Stage:
         self.rounds.append(list(nodes))
-        self.stages.append(stage_of(self.tmp_path, {"Prints what a node is": fingerprint_of, "node/trial": self.answer}, nodes))
+        self.stages.append(
+            stage_of(self.tmp_path, {"Prints what a node is": fingerprint_of, "node/trial": self.answer}, nodes)
+        )
         return self.stages[-1]
 
     def clock(self) -> float:
@@ -86,7 +94,10 @@ class Rack:
 
 def burn_ins(rack: Rack) -> dict[str, tuple[Outcome, dict[str, float]]]:
     records = rack.stages[-1].board.recorder.store.records(gate=BURN_IN)
-    return {record.target: (record.verdict.outcome, {metric.name: metric.value for metric in record.verdict.metrics}) for record in records}
+    return {
+        record.target: (record.verdict.outcome, {metric.name: metric.value for metric in record.verdict.metrics})
+        for record in records
+    }
 
 
 def test_a_set_without_hours_is_run_once(tmp_path: Path) -> None:
@@ -109,11 +120,18 @@ def test_a_node_that_fails_a_round_leaves_and_is_measured_no_more(tmp_path: Path
     rack = Rack(tmp_path, {"node02": 3})
     results = rack.run(trial_set(repeat_hours=24))
     assert rack.rounds == [NODES] * 4 + [["node01"]] * 4
-    assert {node: result.outcome for node, result in results.items()} == {"node01": Outcome.PASS, "node02": Outcome.FAIL}
-    assert burn_ins(rack) == {"node01": (Outcome.PASS, {"hours": 24.0, "rounds": 8.0}), "node02": (Outcome.FAIL, {"hours": 12.0, "rounds": 4.0})}
+    assert {node: result.outcome for node, result in results.items()} == {
+        "node01": Outcome.PASS,
+        "node02": Outcome.FAIL,
+    }
+    assert burn_ins(rack) == {
+        "node01": (Outcome.PASS, {"hours": 24.0, "rounds": 8.0}),
+        "node02": (Outcome.FAIL, {"hours": 12.0, "rounds": 4.0}),
+    }
     (bad,) = rack.stages[-1].board.recorder.store.records(gate=BURN_IN, target="node02")
     assert str(bad.verdict.findings[0]) == (
-        "node02: round 4 of the burn-in - Expected: pass Actual: fail: node02: load - Expected: good Actual: bad. Repair.. "
+        "node02: round 4 of the burn-in - Expected: pass Actual: fail: node02: load - Expected: good Actual: bad. "
+        "Repair.. "
         "Repair, then run the burn-in again from its beginning."
     )
 
@@ -145,7 +163,11 @@ def test_a_staged_set_loads_all_nodes_at_once_in_the_end(tmp_path: Path) -> None
 def test_a_set_is_run_with_what_the_site_says_of_its_gates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     torch, image = "node/gpu/performance/gemm-torch", {"image": "registry.example/pytorch:25.10"}
     document = read_yaml(ROOT / "inventories/sim/site.yml")
-    site = parse_site({**document, "gates": {"set": "bringup", "also": [{"id": torch, "inputs": image}]}}, source="site.yml", base=ROOT)
+    site = parse_site(
+        {**document, "gates": {"set": "bringup", "also": [{"id": torch, "inputs": image}]}},
+        source="site.yml",
+        base=ROOT,
+    )
     ran: list[GateSet] = []
 
     def run(self: SetRun, _nodes: Sequence[str]) -> dict[str, NodeResult]:
@@ -167,9 +189,17 @@ def powered(usable_kw: float = 2000, **power_on: object) -> Site:
     document = read_yaml(ROOT / "inventories/sim/site.yml")
     nodes = document["racks"][0]["nodes"]
     feed = {"name": "a", "from": "busway-1", "rating_kw": 100}
-    racks = [{"name": f"rack0{number + 1}", "feeds": [feed], "nodes": nodes[2 * number : 2 * number + 2]} for number in range(2)]
-    power = [{"name": "grid", "kind": "utility", "rating_kw": 9000}, {"name": "busway-1", "kind": "busway", "fed_by": ["grid"], "rating_kw": usable_kw}]
-    return parse_site({**document, "racks": racks, "facility": {"power": power, "power_on": power_on}}, source="site.yml", base=ROOT)
+    racks = [
+        {"name": f"rack0{number + 1}", "feeds": [feed], "nodes": nodes[2 * number : 2 * number + 2]}
+        for number in range(2)
+    ]
+    power = [
+        {"name": "grid", "kind": "utility", "rating_kw": 9000},
+        {"name": "busway-1", "kind": "busway", "fed_by": ["grid"], "rating_kw": usable_kw},
+    ]
+    return parse_site(
+        {**document, "racks": racks, "facility": {"power": power, "power_on": power_on}}, source="site.yml", base=ROOT
+    )
 
 
 ALL = ["node01", "node02", "node03", "node04"]
@@ -180,16 +210,22 @@ def test_waves_are_those_of_the_capacity_plan() -> None:
     found = waves(powered(max_racks=1), ALL)
     assert found.order == (("node01", "node02"), ("node03", "node04"))
     assert found.load_after(60) == {"node01": 0, "node02": 0, "node03": 60, "node04": 60}
-    assert waves(powered(max_racks=1), ["node04"]).order == (("node04",),), "nobody waits for racks that are not in the run"
+    assert waves(powered(max_racks=1), ["node04"]).order == (("node04",),), (
+        "nobody waits for racks that are not in the run"
+    )
 
 
 def test_what_no_wave_can_carry_is_not_loaded() -> None:
     found = waves(powered(usable_kw=25), ALL)
     assert found.order == (("node01", "node02"),)
     assert set(found.refused) == {"node03", "node04"}
-    assert found.refused["node03"].startswith("the capacity plan has no wave for its rack - Expected: load within every rating Actual: ")
+    assert found.refused["node03"].startswith(
+        "the capacity plan has no wave for its rack - Expected: load within every rating Actual: "
+    )
 
 
 def test_without_a_power_graph_nothing_is_staged_and_that_is_said() -> None:
     site = parse_site(read_yaml(ROOT / "inventories/sim/site.yml"), source="site.yml", base=ROOT)
-    assert waves(site, ALL) == Waves((tuple(ALL),), note="the site file has no facility.power: load comes on on all nodes at once")
+    assert waves(site, ALL) == Waves(
+        (tuple(ALL),), note="the site file has no facility.power: load comes on on all nodes at once"
+    )

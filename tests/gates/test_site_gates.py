@@ -37,7 +37,10 @@ def refusals(*also: dict[str, Any]) -> list[str]:
 
 def test_a_gate_that_does_not_exist_is_refused() -> None:
     assert refusals({"id": "node/gpu/x"}) == [
-        "gates.also[0].id: gate node/gpu/x does not exist - Expected: an id that `rackready gate list` shows. Correct it."
+        (
+            "gates.also[0].id: gate node/gpu/x does not exist - Expected: an id that `rackready gate list` shows. "
+            "Correct it."
+        )
     ]
 
 
@@ -58,8 +61,14 @@ def test_inputs_that_a_gate_does_not_take_are_refused_each_at_its_place() -> Non
 def test_a_skip_of_a_test_that_the_gate_does_not_run_is_refused_at_its_place() -> None:
     burn = "node/gpu/stress/burn"
     [found] = refusals({"id": burn, "inputs": {"skips": {"memory": "measured by the vendor"}}})
-    assert found.startswith(f"gates.also[0].inputs.skips.memory.[key]: gate {burn} - Expected: one of the tests that it runs (cuda_main_library, denylist,")
-    assert found.endswith(f"targeted_power, targeted_stress) Actual: memory. Correct it; `rackready gate show {burn}` describes the inputs.")
+    assert found.startswith(
+        f"gates.also[0].inputs.skips.memory.[key]: gate {burn} - Expected: one of the tests that it runs "
+        "(cuda_main_library, denylist,"
+    )
+    assert found.endswith(
+        "targeted_power, targeted_stress) Actual: memory. Correct it; "
+        f"`rackready gate show {burn}` describes the inputs."
+    )
 
 
 CLOCK, INVENTORY = "node/host/sanity/clock", "node/gpu/sanity/inventory"
@@ -81,14 +90,19 @@ CLOCK, INVENTORY = "node/host/sanity/clock", "node/gpu/sanity/inventory"
 )
 def test_what_is_no_number_or_beyond_all_reason_is_refused(gate: str, name: str, value: object, said: str) -> None:
     assert refusals({"id": gate, "inputs": {name: value}}) == [
-        f"gates.also[0].inputs.{name}: gate {gate} - Expected: {said}. Correct it; `rackready gate show {gate}` describes the inputs."
+        (
+            f"gates.also[0].inputs.{name}: gate {gate} - Expected: {said}. Correct it; "
+            f"`rackready gate show {gate}` describes the inputs."
+        )
     ]
 
 
 def test_an_age_that_is_no_number_is_refused() -> None:
     with pytest.raises(SiteInvalidError) as refused:
         site_of(also=[{"id": CLOCK, "max_age_hours": True}])
-    assert [str(problem) for problem in refused.value.problems] == ["gates.also[0].max_age_hours: Expected: a number Actual: true. Write the number."]
+    assert [str(problem) for problem in refused.value.problems] == [
+        "gates.also[0].max_age_hours: Expected: a number Actual: true. Write the number."
+    ]
 
 
 def test_inputs_are_taken_as_yaml_and_a_record_have_them() -> None:
@@ -116,9 +130,15 @@ def test_gates_that_are_right_and_a_site_that_adds_none_are_taken(monkeypatch: p
 
 def test_every_gate_of_the_set_is_found_that_kubernetes_could_not_start() -> None:
     site = site_of(launcher="mpijob")
-    several = [entry.id for entry in gates_of(site.gates) if issubclass(all_gates()[entry.id], NcclGate) and not entry.id.startswith("node/")]
+    several = [
+        entry.id
+        for entry in gates_of(site.gates)
+        if issubclass(all_gates()[entry.id], NcclGate) and not entry.id.startswith("node/")
+    ]
     assert without_image(site) == several != []
-    assert without_image(site_of(launcher="mpijob", also=[{"id": "node/gpu/performance/gemm-torch"}])) == several, "its own python3 runs it without one"
+    assert without_image(site_of(launcher="mpijob", also=[{"id": "node/gpu/performance/gemm-torch"}])) == several, (
+        "its own python3 runs it without one"
+    )
     assert without_image(site_of()) == []
     named = [{"id": wanted, "inputs": {"image": "registry.example/nccl:13"}} for wanted in several]
     assert without_image(site_of(launcher="mpijob", also=named)) == []

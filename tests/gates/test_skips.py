@@ -69,7 +69,13 @@ def test_a_skipped_gate_is_shown_with_its_reason_everywhere(played: Skipped, gat
     assert played.result.data["gates"][gate] == "skip"
     [record] = played.store.records(gate=gate)
     assert (record.verdict.outcome, record.verdict.note, record.raw) == (Outcome.SKIP, reason(gate), [])
-    entry = next(entry for node in played.report["nodes"] if node["name"] == NODE for entry in node["gates"] if entry["gate"] == gate)
+    entry = next(
+        entry
+        for node in played.report["nodes"]
+        if node["name"] == NODE
+        for entry in node["gates"]
+        if entry["gate"] == gate
+    )
     assert (entry["outcome"], entry["note"]) == ("skip", reason(gate))
     assert {"gate": gate, "nodes": [NODE], "reason": reason(gate)}.items() <= next(
         one for one in played.report["declared_skips"] if one["gate"] == gate
@@ -82,7 +88,10 @@ def test_a_skipped_gate_is_shown_with_its_reason_everywhere(played: Skipped, gat
 
 
 def test_a_node_on_which_everything_is_skipped_is_not_good(played: Skipped) -> None:
-    words = "node01: nothing was run - Expected: at least one gate Actual: none. Check the gate set and what the site skips."
+    words = (
+        "node01: nothing was run - Expected: at least one gate Actual: none. "
+        "Check the gate set and what the site skips."
+    )
     assert (played.result.outcome, played.result.message) == (Outcome.ERROR, words)
     assert [words for _, words in played.connection.calls if "Prints what a node is" not in words] == []
 
@@ -99,6 +108,10 @@ def test_a_skip_without_a_reason_is_refused(gate: str) -> None:
 @pytest.mark.parametrize("gate", EVERY)
 def test_a_gate_that_is_switched_off_runs_again_after_its_day(gate: str) -> None:
     last = today()
-    gates = site_of(disabled=[{"gate": gate, "until": str(last), "by": "storage team", "reason": "false alarms with DCGM 4.6.1"}]).gates
-    assert gates.skipped(NODE, last) == {gate: f"switched off until {last} by storage team: false alarms with DCGM 4.6.1"}
+    gates = site_of(
+        disabled=[{"gate": gate, "until": str(last), "by": "storage team", "reason": "false alarms with DCGM 4.6.1"}]
+    ).gates
+    assert gates.skipped(NODE, last) == {
+        gate: f"switched off until {last} by storage team: false alarms with DCGM 4.6.1"
+    }
     assert gates.skipped(NODE, last + timedelta(days=1)) == {}

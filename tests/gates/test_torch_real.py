@@ -1,6 +1,7 @@
 """The programs for PyTorch run by a real PyTorch: the training step by torchrun over gloo, as the gate starts it; matrix multiplication on the CPU.
 
-What a machine without GPUs cannot give is put in by the tests and said there: NCCL's log, the word nccl, and CUDA's events.
+What a machine without GPUs cannot give is put in by the tests and said there: NCCL's log, the word nccl, and CUDA's
+events.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from tests.gates.support import Said, outputs, text
 PATH = "/usr/bin:/bin"
 """Where Debian's PyTorch has its torchrun, and the Python that can import it."""
 TORCHRUN = shutil.which("torchrun", path=PATH)
-pytestmark = pytest.mark.skipif(TORCHRUN is None, reason="Debian's python3-torch is not installed: `make setup-test` as root installs it")
+pytestmark = pytest.mark.skipif(
+    TORCHRUN is None, reason="Debian's python3-torch is not installed: `make setup-test` as root installs it"
+)
 
 DDP = "cluster/fabric/stress/ddp-step"
 GEMM = "node/gpu/performance/gemm-torch"
@@ -57,7 +60,10 @@ def command_line(argv: tuple[str, ...], port: int, patch: str, *more: str) -> li
     """Return what the gate starts inside the container, meeting at this machine, with small sizes."""
     inside = list(argv[argv.index(IMAGE) + 1 :])
     assert inside.pop(0) == "torchrun"
-    words = [re.sub(r"(?<=^--master_addr=).*", "127.0.0.1", re.sub(r"(?<=^--master_port=).*", str(port), word)) for word in inside]
+    words = [
+        re.sub(r"(?<=^--master_addr=).*", "127.0.0.1", re.sub(r"(?<=^--master_port=).*", str(port), word))
+        for word in inside
+    ]
     program = words.index("-c") + 1
     words[program] = words[program].replace(MAIN, f"{patch}\n{MAIN}")
     return [str(TORCHRUN), *NEVER_READ, *words, *SMALL, *more]
@@ -73,7 +79,9 @@ def start(gpus: int, *more: str, patch: str = "", path: str = PATH) -> Started:
     environment = {"PATH": path, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "LC_ALL": "C.UTF-8"}
     lines = {command.node: command_line(command.argv, port, patch, *more) for command in run.commands}
     return {
-        node: subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        node: subprocess.Popen(
+            line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
         for node, line in lines.items()
     }
 
@@ -116,7 +124,10 @@ def as_on_gpus(gpus: int, said: Mapping[str, Said]) -> dict[str, Said]:
     first = said["train-node01"]
     hosts = json.dumps(["node01"] * gpus + ["node02"] * gpus)
     named = re.sub(r'"hosts": \[[^]]*\]', f'"hosts": {hosts}', first.stdout)
-    return {**said, "train-node01": replace(first, stdout=log + named.replace('"backend": "gloo"', '"backend": "nccl"'))}
+    return {
+        **said,
+        "train-node01": replace(first, stdout=log + named.replace('"backend": "gloo"', '"backend": "nccl"')),
+    }
 
 
 @pytest.mark.parametrize("gpus", [1, 2], ids=["2 ranks", "4 ranks"])
@@ -125,7 +136,10 @@ def test_a_step_that_was_really_trained_passes_but_never_as_what_gloo_says(gpus:
     refused = judged(gpus, said)
     step = "Run the gate as it is planned: a step on CPUs says nothing of GPUs and of the fabric."
     assert refused.outcome is Outcome.ERROR
-    assert str(refused.findings[0]) == f"cluster: training ran without GPUs - Expected: backend nccl Actual: backend gloo. {step}"
+    assert (
+        str(refused.findings[0])
+        == f"cluster: training ran without GPUs - Expected: backend nccl Actual: backend gloo. {step}"
+    )
     assert not refused.measured
     assert not refused.metrics
     verdict = judged(gpus, as_on_gpus(gpus, said))
@@ -140,7 +154,10 @@ def test_a_step_that_was_really_trained_passes_but_never_as_what_gloo_says(gpus:
     assert re.match(r"\d+\.\d+", tools["torch"])
 
 
-CORRUPT = "Gradients were corrupted on the way or a GPU computes wrong: run DCGM's level 4 on these nodes: docs/runbooks/silent-data-corruption.md"
+CORRUPT = (
+    "Gradients were corrupted on the way or a GPU computes wrong: run DCGM's level 4 on these nodes: "
+    "docs/runbooks/silent-data-corruption.md"
+)
 AFTER_EIGHT = """
 def changed(self, step=Torch.step, done=[]):
     done.append(step(self))
@@ -155,7 +172,11 @@ def test_a_loss_that_does_not_fall_fails() -> None:
     verdict = judged(1, as_on_gpus(1, trained(1, "--backend", "gloo", "--rate", "0")))
     assert verdict.outcome is Outcome.FAIL
     [finding] = map(str, verdict.findings)
-    assert re.fullmatch(rf"cluster: training loss - Expected: below (10\.3\d) after 15 steps on one batch Actual: \1\. {re.escape(CORRUPT)}", finding)
+    assert re.fullmatch(
+        r"cluster: training loss - Expected: below (10\.3\d) after 15 steps on one batch Actual: \1\. "
+        rf"{re.escape(CORRUPT)}",
+        finding,
+    )
 
 
 def test_a_rank_whose_parameters_differ_fails() -> None:
@@ -167,7 +188,10 @@ def test_a_rank_whose_parameters_differ_fails() -> None:
     assert str(verdict.findings[0]) == f"node01: {wrong} {CORRUPT}"
 
 
-READ = "Read its raw output; check that the image has PyTorch and torchrun, and that the nodes' container toolkit offers the GPUs (CDI)."
+READ = (
+    "Read its raw output; check that the image has PyTorch and torchrun, and that the nodes' container toolkit "
+    "offers the GPUs (CDI)."
+)
 
 
 def test_a_rank_that_is_killed_ends_the_step_and_is_named() -> None:
@@ -175,9 +199,15 @@ def test_a_rank_that_is_killed_ends_the_step_and_is_named() -> None:
     verdict = judged(1, said)
     assert verdict.outcome is Outcome.ERROR
     other, dead = map(str, verdict.findings)
-    assert re.match(r"node01: training step failed - Expected: exit code 0 Actual: exit code 1: rank 0 ended with 1: RuntimeError: .*Connection", other)
+    assert re.match(
+        r"node01: training step failed - Expected: exit code 0 Actual: exit code 1: rank 0 ended with 1: "
+        r"RuntimeError: .*Connection",
+        other,
+    )
     signal9 = r"exit code 1: rank 1 ended with -9: Signal 9 \(SIGKILL\) received by PID \d+"
-    assert re.fullmatch(rf"node02: training step failed - Expected: exit code 0 Actual: {signal9}\. {re.escape(READ)}", dead)
+    assert re.fullmatch(
+        rf"node02: training step failed - Expected: exit code 0 Actual: {signal9}\. {re.escape(READ)}", dead
+    )
 
 
 def test_ranks_do_not_wait_for_one_that_hangs() -> None:
@@ -204,7 +234,10 @@ def test_a_python_without_pytorch_says_so(tmp_path: Path) -> None:
     (tmp_path / "python3").chmod(0o755)
     verdict = judged(1, trained(1, "--backend", "gloo", path=f"{tmp_path}:{PATH}"))
     assert verdict.outcome is Outcome.ERROR
-    says = "exit code 1: rank 0 ended with 1: ModuleNotFoundError: PyTorch cannot be used by /usr/bin/python3: No module named 'torch'"
+    says = (
+        "exit code 1: rank 0 ended with 1: ModuleNotFoundError: PyTorch cannot be used by /usr/bin/python3: No "
+        "module named 'torch'"
+    )
     assert str(verdict.findings[0]) == f"node01: training step failed - Expected: exit code 0 Actual: {says}. {READ}"
 
 
@@ -237,15 +270,21 @@ def multiplied(argv: tuple[str, ...], program: str) -> Output:
     """Run the program as its command does, by Debian's Python."""
     assert argv[:2] == ("python3", "-")
     environment = {"PATH": PATH, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(argv, input=program, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    done = subprocess.run(
+        argv, input=program, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
     return Output("gemm-0", "node01", " ".join(argv), done.returncode, done.stdout, done.stderr, 1.0)
 
 
 def gemm(patch: str = "") -> tuple[Output, Verdict]:
     known = offline.facts(offline.platform_of("dgx_h100", 2), 1)
     node = known.nodes["node01"]
-    known = replace(known, nodes={"node01": replace(node, gpu=node.gpu.model_copy(update={"matmul": {}}))})  # no CPU is as fast as a GPU must be
-    made = gate(GEMM, {"launches": 1, "precisions": ["bf16", "tf32"], "dimension": 256, "duration_s": 5, "warm_up_s": 0})
+    known = replace(
+        known, nodes={"node01": replace(node, gpu=node.gpu.model_copy(update={"matmul": {}}))}
+    )  # no CPU is as fast as a GPU must be
+    made = gate(
+        GEMM, {"launches": 1, "precisions": ["bf16", "tf32"], "dimension": 256, "duration_s": 5, "warm_up_s": 0}
+    )
     run = made.plan(known, ["node01"])[0]
     [command] = run.commands
     output = multiplied(command.argv, command.stdin.replace(MAIN, f"{patch}\n{MAIN}"))
@@ -262,7 +301,9 @@ def test_matrices_are_really_multiplied_and_compared() -> None:
     assert gate(GEMM).tools({"gemm-0": output})["cuda"] == "None"
 
 
-WRONG = ON_CPU.replace("document =", "product, right = (lambda *words, made=product: noisy(made(*words))), 0\ndocument =").replace(
+WRONG = ON_CPU.replace(
+    "document =", "product, right = (lambda *words, made=product: noisy(made(*words))), 0\ndocument ="
+).replace(
     "import types", "import types\ndef noisy(one):\n    return lambda: one() + (torch.rand(1) * 3).to(one().dtype)"
 )
 
@@ -270,20 +311,30 @@ WRONG = ON_CPU.replace("document =", "product, right = (lambda *words, made=prod
 def test_products_that_differ_from_run_to_run_fail() -> None:
     _, verdict = gemm(WRONG)
     assert verdict.outcome is Outcome.FAIL
-    assert re.match(r"node01 gpu0: bf16 products differ from run to run - Expected: the same result each time Actual: \d+ of its", str(verdict.findings[0]))
+    assert re.match(
+        r"node01 gpu0: bf16 products differ from run to run - Expected: the same result each time Actual: \d+ of its",
+        str(verdict.findings[0]),
+    )
 
 
 def test_without_cuda_there_is_no_measurement() -> None:
     output, verdict = gemm()
     assert output.exit_code == 1
-    assert "node01: GEMM by PyTorch did not run - Expected: a measurement Actual: PyTorch finds no CUDA device." in str(verdict.findings[0])
+    assert "node01: GEMM by PyTorch did not run - Expected: a measurement Actual: PyTorch finds no CUDA device." in str(
+        verdict.findings[0]
+    )
     assert verdict.outcome is Outcome.ERROR
 
 
 def test_a_number_format_that_this_pytorch_has_not_is_told() -> None:
     """Debian's PyTorch 1.13 has no FP8; what it raises is the reason, not a traceback."""
-    patch = ON_CPU.replace('["bf16", "tf32"]', '["fp8"]').replace("document =", "torch.cuda.is_available, torch.cuda.device_count = lambda: True, lambda: 0\n#")
-    patch = patch[: patch.index("#")] + "measure = lambda torch, *rest, made=measure: made(torch, ['cpu'], 1.0, 256, ['fp8'])\n"
+    patch = ON_CPU.replace('["bf16", "tf32"]', '["fp8"]').replace(
+        "document =", "torch.cuda.is_available, torch.cuda.device_count = lambda: True, lambda: 0\n#"
+    )
+    patch = (
+        patch[: patch.index("#")]
+        + "measure = lambda torch, *rest, made=measure: made(torch, ['cpu'], 1.0, 256, ['fp8'])\n"
+    )
     output, verdict = gemm(patch)
     if output.exit_code == 0:
         pytest.skip("this PyTorch multiplies FP8 on CPUs")

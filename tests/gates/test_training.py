@@ -24,7 +24,9 @@ GATE = "cluster/fabric/stress/ddp-step"
 IMAGE = {"image": "registry.example/pytorch:25.10"}
 INFO = "\n".join(line for line in text("nccl/2x_dgx_h100_ring_healthy.txt").splitlines() if "NCCL INFO" in line)
 NVLS = "\n".join(
-    f"node0{node}:1:1 [{gpu}] NCCL INFO NVLS multicast support is available on dev {gpu} (NVLS_NCHANNELS 16)" for node in (1, 2) for gpu in range(8)
+    f"node0{node}:1:1 [{gpu}] NCCL INFO NVLS multicast support is available on dev {gpu} (NVLS_NCHANNELS 16)"
+    for node in (1, 2)
+    for gpu in range(8)
 )
 
 
@@ -103,7 +105,10 @@ def test_it_runs_torchrun_on_every_node() -> None:
     run = gate(GATE, IMAGE).plan(known, list(known.nodes))[0]
     words = [" ".join(word for word in command.argv if len(word) < 200) for command in run.commands]
     assert "podman run --rm --device nvidia.com/gpu=all --network=host" in words[0]
-    assert "registry.example/pytorch:25.10 torchrun --nnodes=2 --nproc_per_node=8 --node_rank=0 --master_addr=198.19.0.1" in words[0]
+    assert (
+        "registry.example/pytorch:25.10 torchrun --nnodes=2 --nproc_per_node=8 --node_rank=0 --master_addr=198.19.0.1"
+        in words[0]
+    )
     assert "--node_rank=1 --master_addr=198.19.0.1" in words[1]
     assert "--env NCCL_DEBUG=INFO" in words[0]
     assert run.commands[0].argv[-2:] == ("--wait", "900")
@@ -116,27 +121,49 @@ def test_a_good_step_passes_and_its_speed_is_for_the_fleet_to_judge() -> None:
     assert {metric.name for metric in verdict.metrics} >= {"tokens_per_second", "loss_first", "loss_last"}
 
 
-CORRUPT = "Gradients were corrupted on the way or a GPU computes wrong: run DCGM's level 4 on these nodes: docs/runbooks/silent-data-corruption.md"
+CORRUPT = (
+    "Gradients were corrupted on the way or a GPU computes wrong: run DCGM's level 4 on these nodes: "
+    "docs/runbooks/silent-data-corruption.md"
+)
 BAD: list[tuple[Mapping[str, object], str]] = [
-    ({"losses": [*losses(10.37, 9.0, 54), None]}, f"cluster: training loss - Expected: a number at every step Actual: not a number. {CORRUPT}"),
-    ({"losses": losses(10.37, 10.39)}, f"cluster: training loss - Expected: below 10.37 after 55 steps on one batch Actual: 10.39. {CORRUPT}"),
+    (
+        {"losses": [*losses(10.37, 9.0, 54), None]},
+        f"cluster: training loss - Expected: a number at every step Actual: not a number. {CORRUPT}",
+    ),
+    (
+        {"losses": losses(10.37, 10.39)},
+        f"cluster: training loss - Expected: below 10.37 after 55 steps on one batch Actual: 10.39. {CORRUPT}",
+    ),
     (
         {"losses": [10.37] * 54 + [10.3699]},
         f"cluster: training loss - Expected: another at every one of 55 steps Actual: 2 different. {CORRUPT}",
     ),
-    ({"losses": losses(3.1, 2.0)}, f"cluster: first training loss - Expected: 10.37 within 10% Actual: 3.10. {CORRUPT}"),
+    (
+        {"losses": losses(3.1, 2.0)},
+        f"cluster: first training loss - Expected: 10.37 within 10% Actual: 3.10. {CORRUPT}",
+    ),
     (
         {"checksums": ["ab"] * 12 + ["cd"] + ["ab"] * 3},
-        f"node02: parameters after training - Expected: the same on every rank, bit for bit Actual: 2 different. {CORRUPT}",
+        (
+            "node02: parameters after training - Expected: the same on every rank, bit for bit Actual: 2 different. "
+            f"{CORRUPT}"
+        ),
     ),
     (
         {"checksums": ["ab"] * 8 + ["cd"] * 8},
-        f"node01, node02: parameters after training - Expected: the same on every rank, bit for bit Actual: 2 different, none of them on most ranks. {CORRUPT}",
+        (
+            "node01, node02: parameters after training - Expected: the same on every rank, bit for bit "
+            f"Actual: 2 different, none of them on most ranks. {CORRUPT}"
+        ),
     ),
 ]
 
 
-@pytest.mark.parametrize(("changed", "message"), BAD, ids=["nan", "does not fall", "stands still", "begins elsewhere", "ranks disagree", "nodes disagree"])
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    BAD,
+    ids=["nan", "does not fall", "stands still", "begins elsewhere", "ranks disagree", "nodes disagree"],
+)
 def test_what_training_shows_to_be_wrong_fails(changed: Mapping[str, object], message: str) -> None:
     verdict = judged(report(**changed))
     assert [str(finding) for finding in verdict.findings] == [message]
@@ -155,15 +182,24 @@ def test_hosts_may_give_their_names_with_a_domain() -> None:
     [
         (
             {"losses": [10.37, 10.3699]},
-            "cluster: training ran another number of steps - Expected: 55 losses Actual: 2. Read the raw output in the report; run the gate again.",
+            (
+                "cluster: training ran another number of steps - Expected: 55 losses Actual: 2. "
+                "Read the raw output in the report; run the gate again."
+            ),
         ),
         (
             {"hosts": ["node01"] * 16},
-            f"cluster: training ran on other hosts - Expected: ranks: 8 on node01, 8 on node02 Actual: 16 on node01, 0 on node02. {HOSTS}",
+            (
+                "cluster: training ran on other hosts - Expected: ranks: 8 on node01, 8 on node02 "
+                f"Actual: 16 on node01, 0 on node02. {HOSTS}"
+            ),
         ),
         (
             {"hosts": ["node01"] * 8 + ["node07"] * 8},
-            f"cluster: training ran on other hosts - Expected: ranks: 8 on node02, 0 on node07 Actual: 0 on node02, 8 on node07. {HOSTS}",
+            (
+                "cluster: training ran on other hosts - Expected: ranks: 8 on node02, 0 on node07 "
+                f"Actual: 0 on node02, 8 on node07. {HOSTS}"
+            ),
         ),
     ],
     ids=["fewer steps", "all on one host", "a host of another run"],
@@ -184,7 +220,9 @@ def test_what_cannot_be_judged_is_an_error() -> None:
     assert judged(report(world=8)).outcome is Outcome.ERROR
     assert judged("").outcome is Outcome.ERROR
     assert judged(report()[:80]).outcome is Outcome.ERROR
-    assert "ModuleNotFoundError" in str(judged(report(), code=1, stderr="ModuleNotFoundError: No module named 'torch'").findings[0])
+    assert "ModuleNotFoundError" in str(
+        judged(report(), code=1, stderr="ModuleNotFoundError: No module named 'torch'").findings[0]
+    )
     for changed in ({"tokens_per_second": None}, {"versions": "2.9"}):
         with pytest.raises(FormatError, match="no whole report"):
             training.read(report(**changed))
@@ -193,23 +231,43 @@ def test_what_cannot_be_judged_is_an_error() -> None:
 def test_a_step_on_cpus_is_no_evidence() -> None:
     verdict = judged(report(versions={"torch": "2.9", "backend": "gloo"}))
     step = "Run the gate as it is planned: a step on CPUs says nothing of GPUs and of the fabric."
-    assert [str(finding) for finding in verdict.findings] == [f"cluster: training ran without GPUs - Expected: backend nccl Actual: backend gloo. {step}"]
+    assert [str(finding) for finding in verdict.findings] == [
+        f"cluster: training ran without GPUs - Expected: backend nccl Actual: backend gloo. {step}"
+    ]
     assert verdict.outcome is Outcome.ERROR
     assert not verdict.measured
     assert not verdict.metrics
 
 
-READ = "Read its raw output; check that the image has PyTorch and torchrun, and that the nodes' container toolkit offers the GPUs (CDI)."
-LOST = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:544] Connection closed by peer [127.0.0.1]:1936"
+READ = (
+    "Read its raw output; check that the image has PyTorch and torchrun, and that the nodes' container toolkit "
+    "offers the GPUs (CDI)."
+)
+LOST = (
+    "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:544] Connection closed by peer "
+    "[127.0.0.1]:1936"
+)
 
 
 @pytest.mark.parametrize(
     ("stderr", "code", "says"),
     [
-        (text("torch/torchrun_2.8_rank_killed.txt"), 1, "rank 1 ended with -9: Signal 9 (SIGKILL) received by PID 13905"),
+        (
+            text("torch/torchrun_2.8_rank_killed.txt"),
+            1,
+            "rank 1 ended with -9: Signal 9 (SIGKILL) received by PID 13905",
+        ),
         (text("torch/torchrun_2.8_peer_lost.txt"), 1, f"rank 0 ended with 1: {LOST}"),
-        ("Error: executable file `torchrun` not found in $PATH\n", 127, "executable file `torchrun` not found in $PATH"),
-        ("docker: Error response from daemon: no such image: x.\n\nRun 'docker run --help' for more information\n", 125, "no such image: x"),
+        (
+            "Error: executable file `torchrun` not found in $PATH\n",
+            127,
+            "executable file `torchrun` not found in $PATH",
+        ),
+        (
+            "docker: Error response from daemon: no such image: x.\n\nRun 'docker run --help' for more information\n",
+            125,
+            "no such image: x",
+        ),
         ("Error: a training program's own\nit ended\n", 1, "it ended"),
         ("=====\n", 125, "nothing said"),
     ],
@@ -217,7 +275,9 @@ LOST = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:544]
 )
 def test_a_failed_step_is_told_in_the_words_of_the_rank_that_failed(stderr: str, code: int, says: str) -> None:
     [finding] = judged("", log="", code=code, stderr=stderr).findings
-    assert str(finding) == f"node01: training step failed - Expected: exit code 0 Actual: exit code {code}: {says}. {READ}"
+    assert (
+        str(finding) == f"node01: training step failed - Expected: exit code 0 Actual: exit code {code}: {says}. {READ}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -233,7 +293,9 @@ def test_a_failed_step_is_told_in_the_words_of_the_rank_that_failed(stderr: str,
 def test_a_report_without_real_numbers_is_an_error(changed: Mapping[str, object], words: str) -> None:
     verdict = judged(report(**changed))
     step = "Read the raw output in the report; run the gate again."
-    assert [str(finding) for finding in verdict.findings] == [f"node01: training report unreadable - Expected: one JSON document Actual: {words}. {step}"]
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node01: training report unreadable - Expected: one JSON document Actual: {words}. {step}"
+    ]
     assert verdict.outcome is Outcome.ERROR
 
 
@@ -243,7 +305,10 @@ def test_without_an_image_nothing_is_measured_and_nobody_declared_a_skip(gate_id
     found = gate(gate_id)
     assert found.plan(known, list(known.nodes)) == []
     verdict = found.attribute(known, [])["node02"][0]
-    step = "Name one in the gate set (inputs: {image: ...}), or declare the gate's skip with its reason (site.yml gates.skip)."
+    step = (
+        "Name one in the gate set (inputs: {image: ...}), or declare the gate's skip with its reason (site.yml "
+        "gates.skip)."
+    )
     assert [str(finding) for finding in verdict.findings] == [
         f"node02: {gate_id} has no container image - Expected: an image in its input image Actual: none. {step}"
     ]

@@ -6,7 +6,18 @@ from collections.abc import Callable
 
 import pytest
 
-from rackready.gates.formats import dcgm_diag, dcgm_health, dmidecode, imex, kernel_log, lspci, proftester, smi_nvlink, smi_topo, smi_xml
+from rackready.gates.formats import (
+    dcgm_diag,
+    dcgm_health,
+    dmidecode,
+    imex,
+    kernel_log,
+    lspci,
+    proftester,
+    smi_nvlink,
+    smi_topo,
+    smi_xml,
+)
 from rackready.gates.formats.error import FormatError
 from tests.gates.gpu.test_dcgm_health import HEALTH, seen_by_dcgm
 from tests.gates.gpu.test_dcgm_health import judge as health
@@ -27,10 +38,18 @@ JSON = '{"status": "UP", "nodes": {}}\n'
     ("parse", "printed", "says"),
     [
         (smi_xml.parse, SMI + TRAY, f"2 reports of nvidia-smi -q -x: {WANTED}"),
-        (smi_xml.parse, SMI.split("</nvidia_smi_log>", maxsplit=1)[0] + TRAY, f"2 reports of nvidia-smi -q -x: {WANTED}"),
+        (
+            smi_xml.parse,
+            SMI.split("</nvidia_smi_log>", maxsplit=1)[0] + TRAY,
+            f"2 reports of nvidia-smi -q -x: {WANTED}",
+        ),
         (smi_topo.parse, TOPO + TOPO, f"2 matrices: {WANTED}"),
         (smi_topo.parse, TOPO.replace("NIC0\t", "GPU0\tX\nNIC0\t", 2), None),
-        (smi_nvlink.status, links(8, lambda *_: "26.562 GB/s") * 2, "GPU 0 is there twice: the output of two commands?"),
+        (
+            smi_nvlink.status,
+            links(8, lambda *_: "26.562 GB/s") * 2,
+            "GPU 0 is there twice: the output of two commands?",
+        ),
         (
             smi_nvlink.status,
             links(1, lambda *_: "26.562 GB/s") + links(1, lambda *_: "26.562 GB/s", H100).replace("GPU 0:", "GPU 1:"),

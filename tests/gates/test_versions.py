@@ -35,15 +35,18 @@ CASES = [
         "older fabric manager",
         Said(text("versions/dgx_h100_fabric_manager_older.json")),
         Outcome.FAIL,
-        "node01: fabric manager - Expected: 580.173.02 Actual: 580.126.09. The fabric manager must be exactly the driver's version. "
+        "node01: fabric manager - Expected: 580.173.02 Actual: 580.126.09. "
+        "The fabric manager must be exactly the driver's version. "
         "Run install again; it pins this version.",
-        "node01: package nvidia-fabricmanager - Expected: 580.173.02-1 Actual: 580.126.09-1. Run install again; it pins this version.",
+        "node01: package nvidia-fabricmanager - Expected: 580.173.02-1 Actual: 580.126.09-1. Run install again; "
+        "it pins this version.",
     ),
     one(
         "old module still loaded",
         changed(lambda found: found.update(driver_module="570.133.20")),
         Outcome.FAIL,
-        "node01: loaded kernel module - Expected: 580.173.02 Actual: 570.133.20. Reboot the node: a module of another version is loaded.",
+        "node01: loaded kernel module - Expected: 580.173.02 Actual: 570.133.20. "
+        "Reboot the node: a module of another version is loaded.",
     ),
     one(
         "NVML says no",
@@ -64,7 +67,8 @@ CASES = [
         "package missing",
         changed(lambda found: found["packages"].update(libnccl2=None)),
         Outcome.FAIL,
-        "node01: package libnccl2 - Expected: 2.28.9-1+cuda13.0 Actual: not installed. Run install again; it pins this version.",
+        "node01: package libnccl2 - Expected: 2.28.9-1+cuda13.0 Actual: not installed. Run install again; "
+        "it pins this version.",
     ),
     one(
         "package not asked for",
@@ -77,7 +81,8 @@ CASES = [
         changed(lambda found: found["services"].update({"nvidia-fabricmanager.service": "failed"})),
         Outcome.FAIL,
         "node01: nvidia-fabricmanager.service - Expected: active Actual: failed. "
-        "`systemctl status nvidia-fabricmanager.service` and `journalctl -u nvidia-fabricmanager.service` on the node say why.",
+        "`systemctl status nvidia-fabricmanager.service` and `journalctl -u nvidia-fabricmanager.service` on the "
+        "node say why.",
     ),
     one(
         "module not reported",
@@ -90,13 +95,15 @@ CASES = [
         "cut off",
         Said('{"format": "rackready/versions/v1"}'),
         Outcome.ERROR,
-        "node01: versions unreadable - Expected: a complete versions document Actual: the document is not complete. Run the gate again.",
+        "node01: versions unreadable - Expected: a complete versions document Actual: the document is not complete. "
+        "Run the gate again.",
     ),
     one(
         "services that are no list of them",
         changed(lambda found: found.update(services="active")),
         Outcome.ERROR,
-        "node01: versions unreadable - Expected: a complete versions document Actual: services: Input should be a valid dictionary. Run the gate again.",
+        "node01: versions unreadable - Expected: a complete versions document "
+        "Actual: services: Input should be a valid dictionary. Run the gate again.",
     ),
     one(
         "no word of NVML",
@@ -109,7 +116,8 @@ CASES = [
         "another format",
         Said('{"format": "rackready/versions/v9", "complete": true}'),
         Outcome.ERROR,
-        "node01: versions unreadable - Expected: a complete versions document Actual: no document of format rackready/versions/v1. Run the gate again.",
+        "node01: versions unreadable - Expected: a complete versions document "
+        "Actual: no document of format rackready/versions/v1. Run the gate again.",
     ),
 ]
 
@@ -121,7 +129,11 @@ def test_verdict(case: Case) -> None:
 
 @pytest.mark.parametrize(
     ("platform", "wanting"),
-    [("gb200_nvl72", []), ("gb300_nvl72", []), ("dgx_h100", ["fabric manager not reported", "package nvidia-fabricmanager", "nvidia-fabricmanager.service"])],
+    [
+        ("gb200_nvl72", []),
+        ("gb300_nvl72", []),
+        ("dgx_h100", ["fabric manager not reported", "package nvidia-fabricmanager", "nvidia-fabricmanager.service"]),
+    ],
 )
 def test_a_fabric_manager_is_asked_for_where_install_puts_one(platform: str, wanting: list[str]) -> None:
     """Trays of an NVL72 have NVSwitches, and none runs their fabric manager: the switch trays do."""

@@ -37,6 +37,8 @@ def test_cables_are_as_reviewed() -> None:
 
 def test_bill_of_materials_is_as_reviewed() -> None:
     file = io.StringIO()
-    lines = bill_of_materials(plan().cables, catalogue(), 5, {"switch": {"sn5600": 2, "sn2201": 1}, "node": {"dgx_h100": 4}})
+    lines = bill_of_materials(
+        plan().cables, catalogue(), 5, {"switch": {"sn5600": 2, "sn2201": 1}, "node": {"dgx_h100": 4}}
+    )
     write_csv(Table("bom", BOM_COLUMNS, lambda: bom_rows(lines)), file)
     compare("lab-4-nodes-bom.csv", file.getvalue())

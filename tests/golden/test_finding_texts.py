@@ -28,11 +28,17 @@ def page() -> str:
         for found in kind.findings:
             by_code.setdefault(found.code, []).append(gate)
     common = {found.code for found in every_gate.FINDINGS}
-    return HEAD + "".join("\n" + "\n".join(lines(found, common, by_code.get(code, []))) + "\n" for code, found in product_kinds().items())
+    return HEAD + "".join(
+        "\n" + "\n".join(lines(found, common, by_code.get(code, []))) + "\n" for code, found in product_kinds().items()
+    )
 
 
 def lines(found: FindingKind, common: set[str], gates: list[str]) -> Iterator[str]:
-    by = "every gate" if found.code in common else ", ".join(f"`{gate}`" for gate in gates) or "what runs gates and concludes from them"
+    by = (
+        "every gate"
+        if found.code in common
+        else ", ".join(f"`{gate}`" for gate in gates) or "what runs gates and concludes from them"
+    )
     yield f"## {found.code}\n"
     yield f"{found.title}\n"
     yield f"{found.meaning}\n"

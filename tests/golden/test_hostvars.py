@@ -47,7 +47,11 @@ def test_no_secret_and_no_place_of_a_secret_is_among_them(site: Site) -> None:
 
 def test_every_role_variable_of_the_site_is_a_role_s_option(site: Site) -> None:
     """A variable that no role knows would be set in vain, and nobody would see it."""
-    known = {line.split(":")[0] for path in (ROOT / "roles").glob("*/defaults/main.yml") for line in path.read_text().splitlines()}
+    known = {
+        line.split(":")[0]
+        for path in (ROOT / "roles").glob("*/defaults/main.yml")
+        for line in path.read_text().splitlines()
+    }
     roles = sorted({path.name for path in (ROOT / "roles").iterdir()}, key=len, reverse=True)
     given = {key for group in hostvars.groups(site).values() for key in group["vars"]}
     of_roles = {key for key in given if any(key.startswith(f"{role}_") for role in roles)}

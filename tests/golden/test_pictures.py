@@ -18,13 +18,20 @@ DGX = DeviceModel("dgx_h100", 8, 10200.0, psus=6, psu_min=4)
 SWITCH = DeviceModel("sn5600", 2, None)
 RACK = RackInput(
     "rack01",
-    (*(Device(f"node{n:02d}", DGX, 8 * n - 7) for n in range(1, 5)), *(Device(f"leaf{n:02d}", SWITCH, 38 + 2 * n, "switch") for n in (1, 2))),
+    (
+        *(Device(f"node{n:02d}", DGX, 8 * n - 7) for n in range(1, 5)),
+        *(Device(f"leaf{n:02d}", SWITCH, 38 + 2 * n, "switch") for n in (1, 2)),
+    ),
     tuple(Feed(name=name, source=f"rpp-{name}", breaker_a=60, volts=415) for name in "abc"),
 )
 FACILITY = Facility(power=[PowerNode(name=f"rpp-{name}", kind="rpp", rating_kw=100) for name in "abc"])
 FABRIC = FabricPlan(
     switches=tuple(TopoSwitch(f"leaf{n:02d}", "leaf", 1, 1, n, "sn5600", 64) for n in (1, 2)),
-    endpoints=tuple(EndpointLink(f"node{n:02d}", rail, 1, f"leaf{1 + rail // 5:02d}", 8 * n + rail) for n in range(1, 5) for rail in range(1, 9)),
+    endpoints=tuple(
+        EndpointLink(f"node{n:02d}", rail, 1, f"leaf{1 + rail // 5:02d}", 8 * n + rail)
+        for n in range(1, 5)
+        for rail in range(1, 9)
+    ),
     counts={"leaf": 2, "endpoint_cables": 32},
 )
 PICTURES = {

@@ -61,12 +61,30 @@ def test_a_description_cannot_run_a_command(site: Site) -> None:
 @pytest.mark.parametrize(
     ("qos", "text"),
     [
-        ({"priority": 4}, "fabric.qos.priority: the lossless RoCE preset of NVUE does not do this - Expected: 3 Actual: 4. Use 3."),
-        ({"cnp_priority": 7}, "fabric.qos.cnp_priority: the lossless RoCE preset of NVUE does not do this - Expected: 6 Actual: 7. Use 6."),
-        ({"dscp": 34}, "fabric.qos.dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 24 to 31 Actual: 34. Choose one of them."),
+        (
+            {"priority": 4},
+            "fabric.qos.priority: the lossless RoCE preset of NVUE does not do this - Expected: 3 Actual: 4. Use 3.",
+        ),
+        (
+            {"cnp_priority": 7},
+            (
+                "fabric.qos.cnp_priority: the lossless RoCE preset of NVUE does not do this - Expected: 6 Actual: 7. "
+                "Use 6."
+            ),
+        ),
+        (
+            {"dscp": 34},
+            (
+                "fabric.qos.dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 24 to 31 "
+                "Actual: 34. Choose one of them."
+            ),
+        ),
         (
             {"cnp_dscp": 4},
-            "fabric.qos.cnp_dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 48 to 55 Actual: 4. Choose one of them.",
+            (
+                "fabric.qos.cnp_dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 48 to 55 "
+                "Actual: 4. Choose one of them."
+            ),
         ),
     ],
 )
@@ -81,5 +99,6 @@ def test_an_unknown_operating_system_lists_those_known() -> None:
     with pytest.raises(SwitchError) as caught:
         driver_for("leaf01", "junos")
     assert str(caught.value) == (
-        "leaf01: switch operating system 'junos' is not known - Expected: one of cumulus_nvue. Correct switches[].os in the site file."
+        "leaf01: switch operating system 'junos' is not known - Expected: one of cumulus_nvue. "
+        "Correct switches[].os in the site file."
     )

@@ -30,10 +30,17 @@ def problems(project: Project) -> list[str]:
     out += ledger_problems(project)
     out += [f"left running on the controller: {text}" for text in orphans(project).values()]
     for node in NODES:
-        out += [f"{node}: {package} was installed {times} times" for package, times in installed_twice(project.ssh(node, "cat /var/log/dpkg.log")).items()]
+        out += [
+            f"{node}: {package} was installed {times} times"
+            for package, times in installed_twice(project.ssh(node, "cat /var/log/dpkg.log")).items()
+        ]
         out += [f"{node}: left behind: {text}" for text in left_on(project, node)]
     offered = project.sinfo()
-    return out + [f"Slurm says {offered.get(node, 'nothing')} of {node}, not idle" for node in NODES if offered.get(node) != "idle"]
+    return out + [
+        f"Slurm says {offered.get(node, 'nothing')} of {node}, not idle"
+        for node in NODES
+        if offered.get(node) != "idle"
+    ]
 
 
 def power_problems(log: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -79,7 +86,8 @@ def orphans(project: Project) -> dict[int, str]:
 def left_on(project: Project, node: str) -> list[str]:
     """Return what a run of ours left on a node: commands at work, files of sessions, launch keys."""
     look = (
-        f"pgrep -af '{AT_WORK}' | grep -v pgrep; ls -d /tmp/.rackready-* /run/rackready-launch.* /tmp/rackready-launch.* 2>/dev/null; "
+        f"pgrep -af '{AT_WORK}' | grep -v pgrep; ls -d /tmp/.rackready-* /run/rackready-launch.* "
+        "/tmp/rackready-launch.* 2>/dev/null; "  # noqa: S108 - where the launch leaves them
         "grep -o 'rackready-launch-[^ ]*' /root/.ssh/authorized_keys; true"
     )
     return [line for line in project.ssh(node, look).splitlines() if line.strip() and "pgrep -af" not in line]

@@ -1,7 +1,7 @@
 """Killing the controller at points drawn from a seed: one deploy on a fresh simulated rack, killed again and again, must still end well.
 
-``python -m tests.integration.chaos --rounds N --seed S`` (``make chaos``) plays rounds; tests/integration/test_kill.py plays one
-with a fixed seed. Each kill is printed, and the seed alone draws the same points again.
+``python -m tests.integration.chaos --rounds N --seed S`` (``make chaos``) plays rounds; tests/integration/test_kill.py
+plays one with a fixed seed. Each kill is printed, and the seed alone draws the same points again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,16 @@ LENGTHS_S: Mapping[str, float] = {
 }
 """Length of each phase on a fresh simulated rack, in seconds on 2 cores: measured beside other work and scaled to a deploy of 270 s."""
 
-EVENTS: Mapping[str, int] = {"provision": 20, "install": 132, "fabric": 32, "validate": 360, "optimize": 20, "revalidate": 360, "certify": 8, "handover": 24}
+EVENTS: Mapping[str, int] = {
+    "provision": 20,
+    "install": 132,
+    "fabric": 32,
+    "validate": 360,
+    "optimize": 20,
+    "revalidate": 360,
+    "certify": 8,
+    "handover": 24,
+}
 """Lines of progress in each phase of the same deploy."""
 
 
@@ -91,18 +100,26 @@ class Record:
 
     def hits(self) -> Counter[str]:
         """Return how often each phase was hit with SIGKILL."""
-        return Counter(strike.landed for strike in self.strikes if strike.landed and strike.point.number == signal.SIGKILL)
+        return Counter(
+            strike.landed for strike in self.strikes if strike.landed and strike.point.number == signal.SIGKILL
+        )
 
     def spared(self) -> list[str]:
         """Return the phases that were never hit, in order."""
         return [phase for phase in DEPLOY if not self.hits()[phase]]
 
 
-def draw(seed: int, counts: Mapping[str, int], *, lengths: Mapping[str, float] = LENGTHS_S, events: Mapping[str, int] = EVENTS) -> list[Point]:
+def draw(
+    seed: int,
+    counts: Mapping[str, int],
+    *,
+    lengths: Mapping[str, float] = LENGTHS_S,
+    events: Mapping[str, int] = EVENTS,
+) -> list[Point]:
     """Return points in the order of phases, ``counts[phase]`` each.
 
-    The first of a phase is a line of progress in its first quarter, so that it surely lands there. A killed phase begins anew
-    with less left to do: delays of later points are drawn from a length that is halved each time.
+    The first of a phase is a line of progress in its first quarter, so that it surely lands there. A killed phase
+    begins anew with less left to do: delays of later points are drawn from a length that is halved each time.
     """
     dice = random.Random(seed)  # noqa: S311 - repeatable, not secret
     out = []
@@ -123,7 +140,9 @@ def under_way(seen: Sequence[Seen]) -> str:
 
 def count_in(seen: Sequence[Seen], phase: str) -> int:
     """Return how many lines of progress came since a phase began (lines of measurements carry another phase's name)."""
-    begun = next((index for index, event in enumerate(seen) if event.phase == phase and event.text == "begins"), len(seen))
+    begun = next(
+        (index for index, event in enumerate(seen) if event.phase == phase and event.text == "begins"), len(seen)
+    )
     return len(seen) - begun
 
 
@@ -152,7 +171,10 @@ class Watch:
             return []
         connection = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, timeout=30)
         try:
-            return [Seen(*row) for row in connection.execute("SELECT id, phase, text FROM events WHERE id > ? ORDER BY id", (after,))]
+            return [
+                Seen(*row)
+                for row in connection.execute("SELECT id, phase, text FROM events WHERE id > ? ORDER BY id", (after,))
+            ]
         finally:
             connection.close()
 
@@ -160,7 +182,12 @@ class Watch:
 class Round:
     """One deploy on a rack, struck at each point in turn and started again each time."""
 
-    def __init__(self, project: Project, say: Callable[[str], None], before: Callable[[Point, subprocess.Popen[str]], None] | None = None) -> None:
+    def __init__(
+        self,
+        project: Project,
+        say: Callable[[str], None],
+        before: Callable[[Point, subprocess.Popen[str]], None] | None = None,
+    ) -> None:
         self.project = project
         self.say = say
         self.before = before
@@ -236,7 +263,12 @@ def main() -> int:
     """Play rounds on racks of their own; returns 1 when anything did not hold in one of them."""
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=1, help="racks that are deployed and struck, one after the other")
-    parser.add_argument("--seed", type=int, default=None, help="seed of the first round (each next one: one more); default: drawn, and said")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=None,
+        help="seed of the first round (each next one: one more); default: drawn, and said",
+    )
     parser.add_argument("--points", type=int, default=3, help="kills in each phase")
     wanted = parser.parse_args()
     if reason := cannot_run():
@@ -258,7 +290,9 @@ def _round(folder: Path, seed: int, each: int) -> list[str]:
             return _told(seed, [f"the simulated rack did not come up: {text}{project.progress()}"])
         record = Round(project, say).play(draw(seed, dict.fromkeys(DEPLOY, each)))
         say(f"chaos: kills by phase: {dict(record.hits())}; missed: {'; '.join(map(str, record.missed)) or 'none'}")
-        wrong = [f"the last deploy ended with {record.code}"] * bool(record.code) + [f"{phase} was never hit" for phase in record.spared()]
+        wrong = [f"the last deploy ended with {record.code}"] * bool(record.code) + [
+            f"{phase} was never hit" for phase in record.spared()
+        ]
         return _told(seed, wrong + aftermath.problems(project))
     finally:
         project.close()

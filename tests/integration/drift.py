@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 FAULTS = {
-    "node02": (("nvlink-down", "--gpu", "2"), ("ecc-uncorrectable", "--gpu", "5", "--severity", "7"), ("clock-offset", "--severity", "2.5")),
-    "node03": (("bios-version",), ("dimm-other",), ("module-other",), ("program-replaced",), ("nccl-conf",), ("hosts-poisoned",), ("dns-broken",)),
+    "node02": (
+        ("nvlink-down", "--gpu", "2"),
+        ("ecc-uncorrectable", "--gpu", "5", "--severity", "7"),
+        ("clock-offset", "--severity", "2.5"),
+    ),
+    "node03": (
+        ("bios-version",),
+        ("dimm-other",),
+        ("module-other",),
+        ("program-replaced",),
+        ("nccl-conf",),
+        ("hosts-poisoned",),
+        ("dns-broken",),
+    ),
 }
 """Node -> what goes wrong on it; on node02 nothing that changes the list of its parts, so that a look finds it on a node in production."""
 
@@ -23,7 +35,10 @@ NAMED = {
         "module of mlx5_0 was ",
         "program all_reduce_perf was /usr/bin/all_reduce_perf ",
         "node03 /usr/bin/all_reduce_perf: all_reduce_perf is not the file of its package - Expected: MD5 ",
-        "node03 /etc/nccl.conf line 1: NCCL_NET is set - Expected: not set: it changes what is measured Actual: NCCL_NET=Socket",
+        (
+            "node03 /etc/nccl.conf line 1: NCCL_NET is set - Expected: not set: it changes what is measured "
+            "Actual: NCCL_NET=Socket"
+        ),
         "node03 /etc/hosts: name node02 - Expected: ",
         "node03: no name server answers - Expected: an answer of one of them Actual: 192.0.2.53: no answer",
     ),

@@ -1,9 +1,10 @@
 """The fault matrix: every fault of the simulated rack that names a gate is put into a node's hardware, and the gate is really run there.
 
-``python -m tests.integration.fault_matrix`` (``make fault-matrix``) plays all of them on one rack and prints the table; with
-``--write FILE`` the table is written as Markdown. ``--healthy N`` then has every gate judge N healthy nodes that differ in what healthy
-nodes differ in: none may raise a false alarm. Faults that a check of one node sees are played four at a time, one a node, and all checks
-run; faults that need a measurement are played gate by gate. ``--racks N`` racks take the work from one queue (default: one for each core).
+``python -m tests.integration.fault_matrix`` (``make fault-matrix``) plays all of them on one rack and prints the table;
+with ``--write FILE`` the table is written as Markdown. ``--healthy N`` then has every gate judge N healthy nodes that
+differ in what healthy nodes differ in: none may raise a false alarm. Faults that a check of one node sees are played
+four at a time, one a node, and all checks run; faults that need a measurement are played gate by gate. ``--racks N``
+racks take the work from one queue (default: one for each core).
 """
 
 from __future__ import annotations
@@ -72,7 +73,11 @@ class Trial:
         if "gpu" in self.params:
             return (f"{self.node} gpu{self.params['gpu']}", f"gpu{self.params['gpu']}")
         if "nic" in self.params:
-            return (f"rail {self.params['nic']}", f"rail{self.params['nic']}", *_devices(self.node, int(self.params["nic"])))
+            return (
+                f"rail {self.params['nic']}",
+                f"rail{self.params['nic']}",
+                *_devices(self.node, int(self.params["nic"])),
+            )
         if "port" in self.params:
             rail = int(str(self.params["port"]).removeprefix("swp"))
             return (f"{SWITCH} {self.params['port']}", f"{self.node} rail{rail}", *_devices(self.node, rail))
@@ -123,14 +128,17 @@ class Table:
 def trials(wanted: Iterable[str] | None = None) -> list[list[Trial]]:
     """Return rounds of trials that are played together; of all faults that name a gate, or of those ``wanted``.
 
-    Checks of one node: four faults a round, those that need a boot by themselves. A gate over several nodes: one fault a round.
+    Checks of one node: four faults a round, those that need a boot by themselves. A gate over several nodes: one fault
+    a round.
     """
     chosen = set(wanted) if wanted is not None else set(FAULTS)
     queues: dict[tuple[str, bool], list[Trial]] = {}
     for place, fault in enumerate(fault for fault in FAULTS.values() if fault.caught_by and fault.name in chosen):
         params = {key: _spread(key, value, place) for key, value in fault.params.items()}
         here = queues.setdefault(("" if is_check(fault.caught_by) else fault.caught_by, fault.at_boot), [])
-        here.append(Trial(fault, NODES[len(here) % len(NODES)] if make_gate(fault.caught_by).alone else NODES[0], params))
+        here.append(
+            Trial(fault, NODES[len(here) % len(NODES)] if make_gate(fault.caught_by).alone else NODES[0], params)
+        )
     return [list(chunk) for _, here in sorted(queues.items()) for chunk in _together(here)]
 
 
@@ -157,7 +165,12 @@ def _spread(key: str, value: Any, place: int) -> Any:  # noqa: ANN401 - a parame
 
 
 def _devices(node: str, rail: int) -> tuple[str, ...]:
-    return tuple(name for nic in node_facts(load_site("sim"), node).nics if nic.rail == rail for name in (nic.rdma_device, nic.netdev))
+    return tuple(
+        name
+        for nic in node_facts(load_site("sim"), node).nics
+        if nic.rail == rail
+        for name in (nic.rdma_device, nic.netdev)
+    )
 
 
 class Player:
@@ -179,7 +192,9 @@ class Player:
     def _must(self, *arguments: str) -> None:
         code, text = self.project.run(*arguments)
         if code != 0:
-            raise RuntimeError(f"{' '.join(arguments)} ended with {code}: {text[-2000:]}{self.project.progress()[-2000:]}")
+            raise RuntimeError(
+                f"{' '.join(arguments)} ended with {code}: {text[-2000:]}{self.project.progress()[-2000:]}"
+            )
 
     def take(self, work: deque[Work]) -> None:
         """Do work as long as there is any."""
@@ -223,13 +238,18 @@ class Player:
             self._judge(trial, found.get((trial.fault.caught_by, trial.node)))
 
     def _judge(self, trial: Trial, said: Said | None) -> None:
-        result = Result(trial, said.outcome if said else "not_run", said.findings if said else [self.project.progress()[-300:]])
+        result = Result(
+            trial, said.outcome if said else "not_run", said.findings if said else [self.project.progress()[-300:]]
+        )
         if result.outcome not in CAUGHT:
             result.wrong = f"not caught: {result.outcome}"
         elif not any(map(trial.is_named, result.findings)):
             result.wrong = f"the part is not named: expected one of {', '.join(trial.names)}"
         self.table.results.append(result)
-        say(f"{'WRONG ' if result.wrong else ''}{trial.fault.name} on {trial.target}: {result.outcome}: {result.named} {result.wrong}")
+        say(
+            f"{'WRONG ' if result.wrong else ''}{trial.fault.name} on {trial.target}: {result.outcome}: "
+            f"{result.named} {result.wrong}"
+        )
 
     def _healthy(self, gates: Sequence[str], which: str) -> None:
         """Have all nodes pass; whatever else a gate says of one is a false alarm."""
@@ -245,13 +265,18 @@ class Player:
     def _run(self, gates: Sequence[str], nodes: Sequence[str]) -> dict[tuple[str, str], Said]:
         """Run gates and return (gate, node) -> what the evidence says, or why the node was not measured at all. A gate over several nodes needs all of them."""
         members = nodes if all(make_gate(gate).alone for gate in gates) else NODES
-        _, text = self.project.run("gate", "run", *gates, *(word for node in members for word in ("--node", node)), "--output", "json")
+        _, text = self.project.run(
+            "gate", "run", *gates, *(word for node in members for word in ("--node", node)), "--output", "json"
+        )
         if not text.strip():
             say(f"no answer: {self.project.progress()[-1000:]}")
             return {}
         document = json.loads(text)
         refused = {
-            (gate, node): Said(said["outcome"], [said["message"]]) for gate in gates for node, said in document["nodes"].items() if not said.get("gates")
+            (gate, node): Said(said["outcome"], [said["message"]])
+            for gate in gates
+            for node, said in document["nodes"].items()
+            if not said.get("gates")
         }
         return refused | said_of(self.project.evidence(document["campaign"]))
 
@@ -265,7 +290,10 @@ class Player:
             self.rack.store.write_state(node, healthy_state(self.rack.store.state(node), first + place))
         self._healthy(judging(first // len(NODES)), f"healthy node {first} and the next three,")
         self.table.healthy += len(NODES)
-        say(f"healthy nodes {first} to {first + len(NODES) - 1} judged, {len(self.table.alarms)} false alarms on this rack")
+        say(
+            f"healthy nodes {first} to {first + len(NODES) - 1} judged, {len(self.table.alarms)} false alarms on "
+            "this rack"
+        )
         for node in NODES:
             self.rack.clear(node)
 
@@ -289,7 +317,9 @@ def jobs(rounds: Sequence[Sequence[Trial]]) -> list[list[Sequence[Trial]]]:
 def judging(number: int) -> list[str]:
     """Return the gates that judge the healthy nodes of the ``number``-th rack: all that a fault is for."""
     wanted = {fault.caught_by for fault in FAULTS.values()}
-    return [gate for gate in all_gates() if gate in wanted and gate not in LEFT_OUT and number % SELDOM.get(gate, 1) == 0]
+    return [
+        gate for gate in all_gates() if gate in wanted and gate not in LEFT_OUT and number % SELDOM.get(gate, 1) == 0
+    ]
 
 
 def said_of(records: Sequence[EvidenceRecord]) -> dict[tuple[str, str], Said]:
@@ -300,7 +330,10 @@ def said_of(records: Sequence[EvidenceRecord]) -> dict[tuple[str, str], Said]:
             before = out.get((record.gate, node))
             outcomes = [Outcome(before.outcome)] if before else []
             findings = list(before.findings) if before else []
-            out[record.gate, node] = Said(worst([*outcomes, record.verdict.outcome]).value, findings + [str(item) for item in record.verdict.findings])
+            out[record.gate, node] = Said(
+                worst([*outcomes, record.verdict.outcome]).value,
+                findings + [str(item) for item in record.verdict.findings],
+            )
     return out
 
 
@@ -309,7 +342,10 @@ def markdown(table: Table) -> str:
     lines = [
         "# Fault matrix",
         "",
-        "Made by `make fault-matrix`: each fault was put into the hardware state of a node of the simulated rack, and the gate was run there.",
+        (
+            "Made by `make fault-matrix`: each fault was put into the hardware state of a node of the simulated rack, "
+            "and the gate was run there."
+        ),
         "The last column quotes the gate's finding.",
         "",
         "| layer | fault | gate | outcome | finding |",
@@ -318,10 +354,17 @@ def markdown(table: Table) -> str:
     for item in sorted(table.results, key=lambda item: (item.trial.fault.layer, item.trial.fault.name)):
         fault, words = item.trial.fault, item.named.replace("|", "\\|").replace("\n", " ")
         lines.append(
-            f"| {fault.layer} | {fault.name}: {fault.description} | `{fault.caught_by}` | {item.outcome}{f' ({item.wrong})' if item.wrong else ''} | {words} |"
+            f"| {fault.layer} | {fault.name}: {fault.description} | `{fault.caught_by}` | "
+            f"{item.outcome}{f' ({item.wrong})' if item.wrong else ''} | {words} |"
         )
     caught = len(table.results) - len(table.wrong())
-    lines += ["", f"{caught} of {len(table.results)} faults caught and named; {table.healthy} healthy nodes judged, {len(table.alarms)} false alarms."]
+    lines += [
+        "",
+        (
+            f"{caught} of {len(table.results)} faults caught and named; {table.healthy} healthy nodes judged, "
+            f"{len(table.alarms)} false alarms."
+        ),
+    ]
     return "\n".join(lines) + "\n"
 
 

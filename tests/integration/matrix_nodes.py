@@ -53,7 +53,8 @@ def _answers(project: Project, name: str) -> None:
 def healthy_state(state: dict[str, Any], seed: int) -> dict[str, Any]:
     """Return a state of another healthy node: temperatures, idle power, a few corrected errors and a percent of speed differ.
 
-    Speed: what differs from node to node is put on top of what the simulated silicon of each GPU differs by anyway (0.3 %).
+    Speed: what differs from node to node is put on top of what the simulated silicon of each GPU differs by anyway (0.3
+    %).
 
     The identity of the node stays, so that it is still the one that the site names.
     """

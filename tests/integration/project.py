@@ -84,7 +84,15 @@ class Project:
         """Start a rackready command; its progress goes to a file in the root."""
         progress = (self.root / "progress.log").open("a", encoding="utf-8")
         command = [sys.executable, "-m", "rackready", *arguments]
-        child = subprocess.Popen(command, cwd=self.root, env=self.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=progress, text=True)
+        child = subprocess.Popen(
+            command,
+            cwd=self.root,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=progress,
+            text=True,
+        )
         self._children.append(child)
         return child
 
@@ -140,7 +148,9 @@ class Project:
         finally:
             ledger.close()
 
-    def until(self, child: subprocess.Popen[str], seen: Callable[[EventRow], bool], *, within_s: float = 300) -> EventRow | None:
+    def until(
+        self, child: subprocess.Popen[str], seen: Callable[[EventRow], bool], *, within_s: float = 300
+    ) -> EventRow | None:
         """Wait until an event is seen, or the child has ended (None)."""
         after = max((event.id for event in self.events()), default=0)
         deadline = time.monotonic() + within_s
@@ -175,13 +185,30 @@ class Project:
         if name == "slurmctl":
             assert site.handover.kind == "slurm"
             return str(site.handover.controller)
-        hosts = {node.name: str(node.address) for node in site.nodes()} | {switch.name: str(switch.address) for switch in site.switches}
+        hosts = {node.name: str(node.address) for node in site.nodes()} | {
+            switch.name: str(switch.address) for switch in site.switches
+        }
         return hosts[name]
 
     def ssh(self, name: str, command: str) -> str:
         """Run a command as root on a node or the Slurm controller, outside rackready."""
         key = self.paths.base / "sim" / "keys" / "id_ed25519"
-        options = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=10"]
-        done = subprocess.run(["ssh", "-i", str(key), *options, f"root@{self.address(name)}", command], capture_output=True, text=True, timeout=60, check=False)
+        options = [
+            "-o",
+            "StrictHostKeyChecking=no",
+            "-o",
+            "UserKnownHostsFile=/dev/null",
+            "-o",
+            "LogLevel=ERROR",
+            "-o",
+            "ConnectTimeout=10",
+        ]
+        done = subprocess.run(
+            ["ssh", "-i", str(key), *options, f"root@{self.address(name)}", command],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         assert done.returncode == 0, f"{name}: {command}: {done.stderr}"
         return done.stdout

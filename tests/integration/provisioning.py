@@ -73,7 +73,11 @@ class Bench:
         """The recorded outputs of each node."""
         path = self.paths.pulumi / ".pulumi/stacks/rackready-metal" / f"{ENV}-rack01.json"
         resources = json.loads(path.read_text())["checkpoint"]["latest"].get("resources", [])
-        return {item["urn"].split("::")[-1]: item.get("outputs", {}) for item in resources if item["type"] == "rackready:metal:Node"}
+        return {
+            item["urn"].split("::")[-1]: item.get("outputs", {})
+            for item in resources
+            if item["type"] == "rackready:metal:Node"
+        }
 
     def ledger(self) -> Ledger:
         return Ledger.open(self.paths.database)

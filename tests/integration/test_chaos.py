@@ -21,7 +21,20 @@ from rackready.campaign.request import DEPLOY
 from rackready.drivers.marks import VARIABLE, child_mark, project_mark
 from tests.integration import chaos
 from tests.integration.aftermath import installed_twice, left_on, orphans, power_problems
-from tests.integration.chaos import EVENTS, LENGTHS_S, Point, Record, Round, Seen, Strike, count_in, draw, has_come, is_past, under_way
+from tests.integration.chaos import (
+    EVENTS,
+    LENGTHS_S,
+    Point,
+    Record,
+    Round,
+    Seen,
+    Strike,
+    count_in,
+    draw,
+    has_come,
+    is_past,
+    under_way,
+)
 
 EVERY = dict.fromkeys(DEPLOY, 3)
 
@@ -39,7 +52,9 @@ def test_points_come_in_the_order_of_phases_and_lie_within_them(seed: int) -> No
         assert 0 <= point.delay_s <= LENGTHS_S[point.phase] / 2
         assert 0 <= point.event <= max(4, EVENTS[point.phase] // 4)
         assert bool(point.event) != bool(point.delay_s), "one or the other"
-    assert all(point.event for point in points[::3]), "the first of a phase waits for a line of progress, not for a clock"
+    assert all(point.event for point in points[::3]), (
+        "the first of a phase waits for a line of progress, not for a clock"
+    )
 
 
 def test_both_kinds_of_points_are_drawn() -> None:
@@ -56,7 +71,12 @@ def test_a_point_says_where_it_is() -> None:
     assert str(Point("install", event=3, number=signal.SIGINT)) == "install at event 3, SIGINT"
 
 
-SEEN = [Seen(1, "provision", "begins"), Seen(2, "provision", "unchanged"), Seen(3, "revalidate", "begins"), Seen(4, "validate", "node/gpu/... passed")]
+SEEN = [
+    Seen(1, "provision", "begins"),
+    Seen(2, "provision", "unchanged"),
+    Seen(3, "revalidate", "begins"),
+    Seen(4, "validate", "node/gpu/... passed"),
+]
 
 
 def test_phase_under_way_is_the_one_that_began_last() -> None:
@@ -71,7 +91,13 @@ def test_lines_are_counted_from_the_beginning_of_the_phase() -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "now", "past"), [("provision", "install", True), ("install", "install", False), ("fabric", "install", False), ("install", "", False)]
+    ("phase", "now", "past"),
+    [
+        ("provision", "install", True),
+        ("install", "install", False),
+        ("fabric", "install", False),
+        ("install", "", False),
+    ],
 )
 def test_phase_is_past_when_a_later_one_is_under_way(phase: str, now: str, past: bool) -> None:  # noqa: FBT001 - an expected value
     assert is_past(phase, now) is past
@@ -86,7 +112,14 @@ def test_a_point_has_come_at_its_line_or_after_its_delay() -> None:
 
 def test_only_kills_that_landed_count_as_hits() -> None:
     kill, stop = Point("install", event=1), Point("fabric", event=1, number=signal.SIGINT)
-    record = Record([Strike(kill, "install", -9, 0.1), Strike(kill, "", 0, 0.1), Strike(kill, "fabric", -9, 0.1), Strike(stop, "validate", 130, 3.0)])
+    record = Record(
+        [
+            Strike(kill, "install", -9, 0.1),
+            Strike(kill, "", 0, 0.1),
+            Strike(kill, "fabric", -9, 0.1),
+            Strike(stop, "validate", 130, 3.0),
+        ]
+    )
     assert record.hits() == {"install": 1, "fabric": 1}
     assert record.spared() == ["provision", "validate", "optimize", "revalidate", "certify", "handover"]
 
@@ -118,7 +151,9 @@ def renamed(pid: int, title: bytes, within_s: float = 60) -> None:
 
 
 def test_command_left_at_work_on_a_node_is_found_and_the_search_itself_is_not() -> None:
-    here = SimpleNamespace(ssh=lambda _, command: subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False).stdout)
+    here = SimpleNamespace(
+        ssh=lambda _, command: subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False).stdout
+    )
     left = subprocess.Popen(["bash", "-c", "exec -a '/usr/bin/apt-get install nothing' sleep 60"])
     try:
         renamed(left.pid, b"/usr/bin/apt-get")
@@ -131,8 +166,14 @@ def test_command_left_at_work_on_a_node_is_found_and_the_search_itself_is_not() 
 
 
 @pytest.mark.parametrize(("marked", "root"), [(True, False), (False, True)])
-def test_process_left_on_the_controller_is_found_by_its_mark_and_by_its_root(tmp_path: Path, marked: bool, root: bool) -> None:  # noqa: FBT001 - table
-    project = SimpleNamespace(root=tmp_path, paths=SimpleNamespace(database=SimpleNamespace(file=tmp_path / "state.sqlite")))
+def test_process_left_on_the_controller_is_found_by_its_mark_and_by_its_root(
+    tmp_path: Path,
+    marked: bool,  # noqa: FBT001 - table
+    root: bool,  # noqa: FBT001 - table
+) -> None:
+    project = SimpleNamespace(
+        root=tmp_path, paths=SimpleNamespace(database=SimpleNamespace(file=tmp_path / "state.sqlite"))
+    )
     env = (
         {**os.environ}
         | ({VARIABLE: child_mark(project_mark(tmp_path / "state.sqlite"))} if marked else {})
@@ -180,7 +221,9 @@ class Rehearsal:
         ledger.close()
 
     def start(self, *_: str) -> subprocess.Popen[str]:
-        return subprocess.Popen([sys.executable, "-c", DEPLOYS, str(self.root), self.turns, *DEPLOY], stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            [sys.executable, "-c", DEPLOYS, str(self.root), self.turns, *DEPLOY], stdout=subprocess.PIPE, text=True
+        )
 
     def json(self, *_: str) -> tuple[int, Any]:
         child = self.start()
@@ -209,7 +252,11 @@ def test_every_point_is_struck_and_then_the_deploy_ends(tmp_path: Path) -> None:
 def test_point_that_never_comes_is_missed_and_its_phase_hit_in_another_campaign(tmp_path: Path) -> None:
     never = [Point("fabric", event=99), Point("handover", delay_s=99.0)]
     struck = [Point(phase, event=1) for phase in DEPLOY if phase not in {"fabric", "handover"}]
-    record, _ = play(tmp_path, [*struck[:2], never[0], *struck[2:], never[1]], {phase: [0] for phase in DEPLOY} | {"fabric": [1], "handover": [1]})
+    record, _ = play(
+        tmp_path,
+        [*struck[:2], never[0], *struck[2:], never[1]],
+        {phase: [0] for phase in DEPLOY} | {"fabric": [1], "handover": [1]},
+    )
     assert record.missed == never
     assert record.spared() == []
     assert [strike.landed for strike in record.strikes][-2:] == ["fabric", "handover"]
@@ -225,7 +272,9 @@ def test_hook_comes_before_the_blow_while_the_deploy_lives(tmp_path: Path) -> No
     assert lived == [("install at event 1", None)]
 
 
-@pytest.mark.parametrize(("wrong", "code", "last"), [([], 0, "everything holds"), (["node01 is lost"], 1, "1 things do not hold")])
+@pytest.mark.parametrize(
+    ("wrong", "code", "last"), [([], 0, "everything holds"), (["node01 is lost"], 1, "1 things do not hold")]
+)
 def test_rounds_say_their_seed_every_blow_and_what_does_not_hold(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wrong: list[str], code: int, last: str
 ) -> None:
@@ -246,7 +295,9 @@ def test_rounds_say_their_seed_every_blow_and_what_does_not_hold(
     monkeypatch.setattr(chaos, "Project", Rack)
     monkeypatch.setattr(chaos, "cannot_run", lambda: "")
     monkeypatch.setattr(chaos, "held_image", lambda _: nullcontext())
-    monkeypatch.setattr(chaos, "draw", lambda seed, counts: [Point(phase, event=1) for phase in counts] if seed in {5, 6} else [])
+    monkeypatch.setattr(
+        chaos, "draw", lambda seed, counts: [Point(phase, event=1) for phase in counts] if seed in {5, 6} else []
+    )
     monkeypatch.setattr(chaos.aftermath, "problems", lambda _: wrong)
     monkeypatch.setattr(sys, "argv", ["chaos", "--rounds", "2", "--seed", "5", "--points", "1"])
     assert chaos.main() == code
@@ -257,7 +308,9 @@ def test_rounds_say_their_seed_every_blow_and_what_does_not_hold(
     assert closed == ["seed-5", "seed-6"]
 
 
-def test_without_root_or_tools_it_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_root_or_tools_it_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(chaos, "cannot_run", lambda: "podman not installed: run `make setup-sim`")
     monkeypatch.setattr(sys, "argv", ["chaos"])
     assert chaos.main() == 2

@@ -38,7 +38,13 @@ print(run_switches(PhaseContext("sim", Path(sys.argv[1]), "killed"), ["leaf01"])
 
 def on_switch(project: Project, *argv: str) -> str:
     """Run a command on leaf01 as root: somebody who works on the switch by hand."""
-    done = subprocess.run(["podman", "exec", f"rr-{clone_id(project.root)}-leaf01", *argv], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["podman", "exec", f"rr-{clone_id(project.root)}-leaf01", *argv],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
     return done.stdout
 
@@ -61,7 +67,12 @@ def drift(project: Project) -> None:
 
 def killed(project: Project, method: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _DIES, str(project.root), method], env=project.environment(), capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", _DIES, str(project.root), method],
+        env=project.environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
 
@@ -102,7 +113,9 @@ def test_drift_is_repaired(project: Project) -> None:
         ("save", 0, "kept from an interrupted run"),
     ],
 )
-def test_killed_anywhere_it_goes_on_without_a_blind_repeat(project: Project, dies_in: str, applies: int, note: str) -> None:
+def test_killed_anywhere_it_goes_on_without_a_blind_repeat(
+    project: Project, dies_in: str, applies: int, note: str
+) -> None:
     run(project, "leaf01")
     drift(project)
     killed(project, dies_in)
@@ -138,7 +151,9 @@ def test_a_node_that_is_off_is_an_error_never_a_pass(project: Project) -> None:
     run(project)
     result = verify_fabric(PhaseContext("sim", project.root, "test"), ["node01"])["node01"]
     assert result.outcome is Outcome.ERROR
-    assert result.message.startswith("node01: reading of its compute interfaces - Expected: a whole document of roce.py Actual: node01: SSH to ")
+    assert result.message.startswith(
+        "node01: reading of its compute interfaces - Expected: a whole document of roce.py Actual: node01: SSH to "
+    )
 
 
 def test_another_host_key_is_refused(project: Project) -> None:
@@ -147,11 +162,18 @@ def test_another_host_key_is_refused(project: Project) -> None:
     before = pins.read_text(encoding="utf-8")
     address = project.address("leaf02")
     other = next(line.split(" ", 1)[1] for line in before.splitlines() if not line.startswith(address))
-    pins.write_text("".join(f"{address} {other}\n" if line.startswith(f"{address} ") else f"{line}\n" for line in before.splitlines()), encoding="utf-8")
+    pins.write_text(
+        "".join(
+            f"{address} {other}\n" if line.startswith(f"{address} ") else f"{line}\n" for line in before.splitlines()
+        ),
+        encoding="utf-8",
+    )
     try:
         result = run(project, "leaf02")["leaf02"]
         assert result.outcome is Outcome.ERROR
-        assert f"leaf02 ({address}:22): host key - Expected: the one pinned in {pins} Actual: another." in result.message
+        assert (
+            f"leaf02 ({address}:22): host key - Expected: the one pinned in {pins} Actual: another." in result.message
+        )
         assert "`rackready hostkey accept leaf02` shows both keys and pins the new one" in result.message
     finally:
         pins.write_text(before, encoding="utf-8")
@@ -190,7 +212,9 @@ def test_ports_of_a_node_that_left_the_site_are_unset_and_somebody_elses_stay(pr
         result = run(project, "leaf01")["leaf01"]
         assert (result.outcome, result.changed) == (Outcome.PASS, True), result
         left = expand_commands(on_switch(project, "nv", "config", "show", "-o", "commands"))
-        assert {words[3] for words in left if words[2] == "interface"} == {f"swp{number}" for number in (*range(1, 13), 60)}
+        assert {words[3] for words in left if words[2] == "interface"} == {
+            f"swp{number}" for number in (*range(1, 13), 60)
+        }
         assert ("nv", "set", "bridge", "domain", "br_default", "vlan", "1200") in left
         assert not run(project, "leaf01")["leaf01"].changed
     finally:

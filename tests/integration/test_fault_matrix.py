@@ -75,7 +75,9 @@ def test_faults_of_switches_go_to_a_switch_and_name_its_port() -> None:
 
 
 def record(outcome: Outcome, target: str, *nodes: str) -> EvidenceRecord:
-    findings = [] if outcome is Outcome.PASS else [Finding(where=target, what="x", expected="y", actual="z", next_step="n.")]
+    findings = (
+        [] if outcome is Outcome.PASS else [Finding(where=target, what="x", expected="y", actual="z", next_step="n.")]
+    )
     now = datetime(2026, 1, 1, tzinfo=UTC)
     return EvidenceRecord(
         id=f"{target}-{outcome}",
@@ -93,7 +95,15 @@ def record(outcome: Outcome, target: str, *nodes: str) -> EvidenceRecord:
 
 def test_the_worst_that_was_said_of_a_node_counts() -> None:
     found = said_of(
-        [record(Outcome.FAIL, "node01+node02/rail1", "node01", "node02"), record(Outcome.PASS, "node01", "node01"), record(Outcome.PASS, "n3", "n3")]
+        [
+            record(Outcome.FAIL, "node01+node02/rail1", "node01", "node02"),
+            record(Outcome.PASS, "node01", "node01"),
+            record(Outcome.PASS, "n3", "n3"),
+        ]
     )
-    assert {node: said.outcome for (_, node), said in found.items()} == {"node01": "fail", "node02": "fail", "n3": "pass"}
+    assert {node: said.outcome for (_, node), said in found.items()} == {
+        "node01": "fail",
+        "node02": "fail",
+        "n3": "pass",
+    }
     assert found[next(iter(all_gates())), "node01"].findings == ["node01+node02/rail1: x - Expected: y Actual: z. n."]

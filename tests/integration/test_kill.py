@@ -15,7 +15,16 @@ from tests.integration.project import Project
 pytestmark = pytest.mark.integration
 
 SEED = 224
-COUNTS = {"provision": 2, "install": 2, "fabric": 2, "validate": 2, "optimize": 2, "revalidate": 2, "certify": 2, "handover": 2}
+COUNTS = {
+    "provision": 2,
+    "install": 2,
+    "fabric": 2,
+    "validate": 2,
+    "optimize": 2,
+    "revalidate": 2,
+    "certify": 2,
+    "handover": 2,
+}
 CTRL_C = Point("install", event=6, number=signal.SIGINT)
 """Strikes while Ansible is at work; the kills in the phase come before it."""
 
@@ -48,14 +57,18 @@ def test_every_phase_was_hit(record: Record) -> None:
 
 
 def test_every_kill_ended_a_living_controller(record: Record) -> None:
-    assert {strike.code for strike in record.strikes if strike.landed and strike.point is not CTRL_C} == {-signal.SIGKILL}
+    assert {strike.code for strike in record.strikes if strike.landed and strike.point is not CTRL_C} == {
+        -signal.SIGKILL
+    }
 
 
 def test_it_ends_with_four_ready_nodes_and_nothing_done_twice_or_left_behind(project: Project, record: Record) -> None:
     assert record.code == 0, project.progress()[-5000:]
     assert set(record.nodes.values()) == {"ready"}
     assert aftermath.problems(project) == []
-    assert "nvidia-fabricmanager" in project.ssh("node01", "cat /var/log/dpkg.log"), "the count of installations is void without any"
+    assert "nvidia-fabricmanager" in project.ssh("node01", "cat /var/log/dpkg.log"), (
+        "the count of installations is void without any"
+    )
 
 
 def test_what_killed_runs_left_was_ended_and_said(project: Project, record: Record) -> None:
@@ -73,7 +86,9 @@ def test_ctrl_c_stops_within_30_s_and_says_how_to_go_on(project: Project, record
     assert "stopped. Nothing is lost: `make deploy ENV=sim` goes on where it stopped." in project.progress()
 
 
-def test_second_controller_is_refused_while_the_first_lives(record: Record, refused: list[tuple[int, dict[str, str], int]]) -> None:
+def test_second_controller_is_refused_while_the_first_lives(
+    record: Record, refused: list[tuple[int, dict[str, str], int]]
+) -> None:
     assert record.strikes
     [(code, document, pid)] = refused
     assert code == 2

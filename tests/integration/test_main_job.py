@@ -33,9 +33,12 @@ def test_one_bad_node_is_quarantined_and_three_become_ready(project: Project) ->
     code, document = project.json("deploy")
     assert code == 1, project.progress()[-4000:]
     rows = {row["name"]: row for row in document["nodes"]}
-    assert {name: row["state"] for name, row in rows.items()} == {"node01": "ready", "node02": "ready", "node03": "quarantined", "node04": "ready"}, (
-        project.progress()[-4000:]
-    )
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "node01": "ready",
+        "node02": "ready",
+        "node03": "quarantined",
+        "node04": "ready",
+    }, project.progress()[-4000:]
     reason = rows["node03"]["reason"]
     assert reason.startswith("node03 gpu2: NVLink down - Expected: 18 links active Actual: 17")
     assert "docs/runbooks" in reason, "the next step is named"
@@ -50,7 +53,10 @@ def test_slurm_offers_three_nodes(project: Project) -> None:
 
 
 def test_reports_tell_the_same(project: Project) -> None:
-    html, document = max(project.paths.reports.rglob("*.html")), json.loads(max(project.paths.reports.rglob("*.json")).read_text(encoding="utf-8"))
+    html, document = (
+        max(project.paths.reports.rglob("*.html")),
+        json.loads(max(project.paths.reports.rglob("*.json")).read_text(encoding="utf-8")),
+    )
     text = html.read_text(encoding="utf-8")
     assert "NVLink down" in text
     assert "node03" in json.dumps(document)
@@ -74,13 +80,22 @@ def test_quarantined_node_that_was_resumed_by_hand_is_an_alarm_and_is_drained_ag
     assert not sinfo(project)["node03"].startswith("drain")
     _, shown = project.json("status")
     (alarm,) = shown["alarms"]
-    assert alarm.startswith("node03: quarantined, and the scheduler offers it to jobs - Expected: drained Actual: "), alarm
-    assert {node["name"]: node["offered"] for node in shown["nodes"]} == {"node01": None, "node02": None, "node03": True, "node04": None}
+    assert alarm.startswith("node03: quarantined, and the scheduler offers it to jobs - Expected: drained Actual: "), (
+        alarm
+    )
+    assert {node["name"]: node["offered"] for node in shown["nodes"]} == {
+        "node01": None,
+        "node02": None,
+        "node03": True,
+        "node04": None,
+    }
     assert not sinfo(project)["node03"].startswith("drain"), "status touches nothing"
     code, document = project.json("deploy", "--limit", "node03")
     assert (code, document["drained"], document["changed"]) == (1, ["node03"], [])
     assert sinfo(project)["node03"].startswith("drain")
-    assert "node03 rackready: quarantined: node03 gpu2: NVLink down" in project.ssh("slurmctl", "sinfo -R -h -N -o '%N %E'")
+    assert "node03 rackready: quarantined: node03 gpu2: NVLink down" in project.ssh(
+        "slurmctl", "sinfo -R -h -N -o '%N %E'"
+    )
     assert project.json("status")[1]["alarms"] == []
 
 
@@ -131,7 +146,9 @@ def test_a_certificate_is_verified_against_the_node_as_it_is_now(project: Projec
     code, document = project.json("certificate", "verify", "--limit", "node04")
     assert code == 1
     reason = document["nodes"][0]["reason"]
-    assert reason.startswith("node04: certificate - Expected: made for the parts that it has now Actual: memory module DIMM_P0_C1 was "), reason
+    assert reason.startswith(
+        "node04: certificate - Expected: made for the parts that it has now Actual: memory module DIMM_P0_C1 was "
+    ), reason
     assert sinfo(project)["node04"].startswith("drain"), "it is offered no more"
     assert project.run("sim", "clear", "node04")[0] == 0
 
@@ -143,13 +160,18 @@ def test_no_drift_hides_behind_evidence(project: Project) -> None:
             assert code == 0, text + project.progress()[-1000:]
     code, document = project.json("deploy", "--limit", "node02,node03")
     assert code == 1, project.progress()[-4000:]
-    assert {row["name"]: row["state"] for row in document["nodes"]} == {"node02": "quarantined", "node03": "quarantined"}
+    assert {row["name"]: row["state"] for row in document["nodes"]} == {
+        "node02": "quarantined",
+        "node03": "quarantined",
+    }
     told: dict[str, str] = {}
     for event in project.events():
         if event.campaign == document["campaign"]:
             told[event.node] = f"{told.get(event.node, '')}\n{event.text}"
     for record in project.evidence(document["campaign"]):
-        told[record.target] = "\n".join([told.get(record.target, ""), *(str(finding) for finding in record.verdict.findings)])
+        told[record.target] = "\n".join(
+            [told.get(record.target, ""), *(str(finding) for finding in record.verdict.findings)]
+        )
     unsaid = [words for node, those in NAMED.items() for words in those if words not in told[node]]
     assert unsaid == [], told
     assert all(state.startswith("drain") for name, state in sinfo(project).items() if name in NAMED)
@@ -160,7 +182,9 @@ def test_no_drift_hides_behind_evidence(project: Project) -> None:
 def test_faults_are_caught_and_named_in_production_and_repaired_nodes_pass(project: Project) -> None:
     player = Player(project)
     player.play(trials(FAULTS))
-    assert sorted((result.trial.fault.name, result.wrong) for result in player.table.results) == sorted((name, "") for name in FAULTS)
+    assert sorted((result.trial.fault.name, result.wrong) for result in player.table.results) == sorted(
+        (name, "") for name in FAULTS
+    )
     assert player.table.alarms == []
 
 
@@ -177,7 +201,10 @@ def test_srun_starts_what_open_mpi_started_and_the_nodes_are_as_before(project: 
     commands = [output.command for record in project.evidence(document["campaign"]) for output in record.raw]
     assert any("srun --mpi=pmix --reservation=rackready-node01 --nodes=2" in command for command in commands), commands
     assert project.ssh("slurmctl", "scontrol show reservation").strip() == "No reservations in the system"
-    assert {name: state.rstrip("*") for name, state in sinfo(project).items() if name in {"node01", "node02"}} == {"node01": "drained", "node02": "drained"}
+    assert {name: state.rstrip("*") for name, state in sinfo(project).items() if name in {"node01", "node02"}} == {
+        "node01": "drained",
+        "node02": "drained",
+    }
     assert "rackready: trial of srun" in project.ssh("slurmctl", "sinfo -R -h -o '%E'")
 
 
@@ -188,5 +215,10 @@ def test_the_next_install_mends_and_names_what_it_manages(project: Project) -> N
     assert (code, document["changed"]) == (0, ["node01"]), project.progress()[-4000:]
     told = [event.text for event in project.events() if event.campaign == document["campaign"]]
     assert any(text.startswith("changed: base : limits | Put the kernel settings in force") for text in told), told
-    assert any(text.startswith("changed: base : limits | Open /tmp and /var/tmp to all users, each to its own files (mode 1777)") for text in told), told
+    assert any(
+        text.startswith(
+            "changed: base : limits | Open /tmp and /var/tmp to all users, each to its own files (mode 1777)"
+        )
+        for text in told
+    ), told
     assert project.ssh("node01", "sysctl -n kernel.numa_balancing; stat -c %a /tmp").split() == ["0", "1777"]

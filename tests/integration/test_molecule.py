@@ -18,7 +18,12 @@ _HOME = ROOT / ".rackready" / "molecule"
 def test_two_roles_pass_their_scenarios_and_nothing_is_left(image: None) -> None:
     del image
     done = subprocess.run(
-        [sys.executable, ROOT / "scripts/molecule", "base", "cuda_toolkit"], capture_output=True, text=True, timeout=900, check=False, stdin=subprocess.DEVNULL
+        [sys.executable, ROOT / "scripts/molecule", "base", "cuda_toolkit"],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+        stdin=subprocess.DEVNULL,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert done.stdout.splitlines()[-1] == "molecule: 2 of 2 roles passed"

@@ -21,7 +21,9 @@ from tests.integration.project import Project
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 LIMIT = ("--limit", "node01,node02")
-CHANGE = re.compile(r"GPU 0 at [\d.]+ W and \d+ MHz, wanted \d+ W and at least \d+ MHz; GPU 1 at .*; GPU 2 at .* and 5 more")
+CHANGE = re.compile(
+    r"GPU 0 at [\d.]+ W and \d+ MHz, wanted \d+ W and at least \d+ MHz; GPU 1 at .*; GPU 2 at .* and 5 more"
+)
 """A reason names three of the eight GPUs."""
 SETTINGS = "nvidia-smi --query-gpu=power.limit,clocks.sm --format=csv,noheader"
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
@@ -118,7 +120,8 @@ def test_node_that_a_job_keeps_is_named_drained_and_not_touched(rack: Project, j
     assert code == 1, rack.progress()[-4000:]
     assert document["nodes"][0]["reason"] == (
         f"node01: jobs run on it - Expected: none within 0 s of draining it Actual: {job} (root, train). "
-        f"Nothing was touched, and it stays drained so that it empties: wait and run again, or end them with `scancel {job}`."
+        "Nothing was touched, and it stays drained so that it empties: wait and run again, or end them with "
+        f"`scancel {job}`."
     )
     assert document["nodes"][0]["state"] == "certified"
     assert document["changed"] == []
@@ -133,7 +136,10 @@ def test_deploy_waits_for_the_job_and_then_repairs_and_releases_the_node(rack: P
     child = rack.start("deploy", *LIMIT, "--output", "json")
     event = rack.until(child, lambda event: event.phase == "hold" and event.text.startswith("drained; "), within_s=600)
     assert event is not None, rack.progress()[-4000:]
-    assert (event.node, event.text) == ("node01", f"drained; waits, at most 3600 s in all, for the end of {job} (root, gpu)")
+    assert (event.node, event.text) == (
+        "node01",
+        f"drained; waits, at most 3600 s in all, for the end of {job} (root, gpu)",
+    )
     assert job_state(rack, job) == "RUNNING"
     assert settings(rack, "node01") == reset
     rack.ssh("slurmctl", f"scancel {job}")
@@ -160,14 +166,21 @@ def test_reboot_behind_our_back_is_noticed_and_what_it_could_touch_measured_agai
     assert code == 0, rack.progress()[-4000:]
     assert document["changed"] == []
     found = [event for event in since(rack, last) if event.phase == "validate"]
-    why = "to be measured: node02: node/gpu/validation/dcgm-r1 - Expected: measured since the node's last boot Actual: measured before it. "
+    why = (
+        "to be measured: node02: node/gpu/validation/dcgm-r1 - Expected: measured since the node's last boot "
+        "Actual: measured before it. "
+    )
     assert [event.node for event in found if event.text == f"{why}Run `rackready validate`."] == ["node02"]
     begun = {(event.node, event.text.split()[0]) for event in found if " begins: " in event.text}
     assert ("node02", "node/gpu/performance/nccl-all-reduce") in begun
     assert ("node02", "node/gpu/validation/dcgm-r3") not in begun, "a boot does not wear hardware"
     assert rack.states()["node01"] == "ready", "a partner is given back"
     assert rack.states()["node02"] == "certified", "a node that was measured waits for its handover"
-    helped = {"pair/fabric/performance/ib-write-bw", "pair/fabric/performance/ib-write-lat", "group/host/validation/firmware"}
+    helped = {
+        "pair/fabric/performance/ib-write-bw",
+        "pair/fabric/performance/ib-write-lat",
+        "group/host/validation/firmware",
+    }
     assert {gate for name, gate in begun if name == "node01"} == helped, "node01 helps, and what it has stands"
 
 

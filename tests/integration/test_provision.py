@@ -32,7 +32,9 @@ def test_from_off_to_reached_and_back(bench: Bench) -> None:
     bench.rack.set_power(bench.rack.node("node04"), "On")  # by somebody else, before us
 
     planned = bench.provision(check=True)
-    assert [result.message for result in planned.values()] == ["would create: power on, wait for SSH, pin its host key"] * 4
+    assert [result.message for result in planned.values()] == [
+        "would create: power on, wait for SSH, pin its host key"
+    ] * 4
     assert [node.asked for node in bench.rack.nodes] == [[]] * 4
 
     first = bench.provision()
@@ -68,8 +70,14 @@ def test_one_bad_node_holds_back_no_other_and_each_is_named(bench: Bench) -> Non
     bench.rack.node("node03").boot_s = -1
     found = bench.provision()
     assert outcomes(found) == {"node01": "error", "node02": "error", "node03": "error", "node04": "pass"}
-    assert "Redfish refused the login of user admin - Expected: HTTP 200 Actual: 401. Check the password in file " in found["node01"].message
-    assert "answers for another machine, nothing was done to it - Expected: serial FAKE-0002 Actual: SOMEBODY-ELSE" in found["node02"].message
+    assert (
+        "Redfish refused the login of user admin - Expected: HTTP 200 Actual: 401. Check the password in file "
+        in found["node01"].message
+    )
+    assert (
+        "answers for another machine, nothing was done to it - Expected: serial FAKE-0002 Actual: SOMEBODY-ELSE"
+        in found["node02"].message
+    )
     assert found["node03"].message.startswith("node03 127.90.2.3:")
     assert "SSH - Expected: an answer within 5 s" in found["node03"].message
     assert all(found[node].message.startswith(f"{node} ") for node in NODES[:3])
@@ -120,7 +128,10 @@ def test_no_secret_stands_anywhere(bench: Bench) -> None:
     leaks = [
         path
         for path in (bench.root / ".rackready").rglob("*")
-        if path.is_file() and "tools" not in path.parts and path.parent.name != "secrets" and any(secret in path.read_bytes() for secret in wanted)
+        if path.is_file()
+        and "tools" not in path.parts
+        and path.parent.name != "secrets"
+        and any(secret in path.read_bytes() for secret in wanted)
     ]
     assert leaks == []
     assert (bench.paths.state / "secrets" / "pulumi").stat().st_mode & 0o777 == 0o600
@@ -134,7 +145,15 @@ def test_plain_pulumi_in_the_stacks_folder_shows_what_would_change(bench: Bench)
     shutil.copytree(ROOT / "stacks" / "metal", folder)
 
     def pulumi(*words: str) -> str:
-        done = subprocess.run(["pulumi", *words, "--non-interactive"], cwd=folder, env=env, capture_output=True, text=True, timeout=180, check=False)
+        done = subprocess.run(
+            ["pulumi", *words, "--non-interactive"],
+            cwd=folder,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -92,7 +92,9 @@ def goes_on(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("moment", [any_asked, one_recorded])
-def test_controller_killed_the_next_run_ends_what_is_left_and_goes_on(bench: Bench, moment: Callable[[Bench], bool]) -> None:
+def test_controller_killed_the_next_run_ends_what_is_left_and_goes_on(
+    bench: Bench, moment: Callable[[Bench], bool]
+) -> None:
     for node, boot_s in zip(bench.rack.nodes, (0.5, 6, 6, 6), strict=True):
         node.power_lag_s, node.boot_s = 1.5, boot_s
     controller = start(bench)

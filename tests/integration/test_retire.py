@@ -31,9 +31,18 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 def rackready(bench: Bench, *words: str) -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}:{ROOT}/.rackready/tools/bin:{os.environ['PATH']}"
-    environment = {**os.environ, "RACKREADY_ROOT": str(bench.root), "ENV": ENV, "PATH": path, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "200"}
+    environment = {
+        **os.environ,
+        "RACKREADY_ROOT": str(bench.root),
+        "ENV": ENV,
+        "PATH": path,
+        "PYTHONPATH": str(ROOT / "src"),
+        "COLUMNS": "200",
+    }
     argv = [sys.executable, "-m", "rackready", *words]
-    return subprocess.run(argv, capture_output=True, text=True, env=environment, cwd=bench.root, timeout=300, check=False)
+    return subprocess.run(
+        argv, capture_output=True, text=True, env=environment, cwd=bench.root, timeout=300, check=False
+    )
 
 
 def test_a_node_leaves_for_good_and_the_others_stay(bench: Bench) -> None:
@@ -55,7 +64,12 @@ def test_a_node_leaves_for_good_and_the_others_stay(bench: Bench) -> None:
 
     done = rackready(bench, "retire", "node02", "--reason", "sold", "--yes", "--output", "json")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout) == {"name": "node02", "done": True, "changed": True, "message": "node02: retired: powered off"}
+    assert json.loads(done.stdout) == {
+        "name": "node02",
+        "done": True,
+        "changed": True,
+        "message": "node02: retired: powered off",
+    }
     assert [node.power for node in bench.rack.nodes] == ["On", "Off", "On", "On"]
     assert "# node02: rackready: retired: sold" in (bench.root / "ready.txt").read_text(encoding="utf-8")
     assert set(bench.state()) == {"node01", "node03", "node04"}

@@ -67,7 +67,9 @@ def podman(*args: str) -> str:
 
 def created(project: Project) -> dict[str, str]:
     """Container name -> id of this root's containers."""
-    out = podman("ps", "-a", "--filter", f"label=rackready.clone={clone_id(project.root)}", "--format", "{{.Names}} {{.ID}}")
+    out = podman(
+        "ps", "-a", "--filter", f"label=rackready.clone={clone_id(project.root)}", "--format", "{{.Names}} {{.ID}}"
+    )
     return dict(line.split() for line in out.splitlines())
 
 
@@ -131,7 +133,9 @@ def test_a_reset_boots_anew_and_keeps_the_disk(project: Project, node01: str) ->
         controller.power(PowerAction.RESET)
     assert within(60, lambda: project.ssh(node01, BOOT_ID) != before)
     assert project.ssh(node01, "ls /root/on-disk /run/in-memory 2>/dev/null || true").split() == ["/root/on-disk"]
-    assert [(row["node"], row["action"], row["by"]) for row in project.power_log()[log:]] == [("node01", "reset", "bmc")]
+    assert [(row["node"], row["action"], row["by"]) for row in project.power_log()[log:]] == [
+        ("node01", "reset", "bmc")
+    ]
 
 
 def test_a_reboot_of_the_system_comes_back_without_the_bmc(project: Project, node01: str) -> None:
@@ -175,7 +179,9 @@ def test_a_cable_that_is_pulled_is_missed_at_both_ends_until_it_is_back(project:
     assert "swp2" not in ports()
     assert project.ssh(node01, "cat /sys/class/net/enp64s0np0/carrier").strip() == "0"
     _, status = project.json("sim", "status")
-    assert [fault["name"] for row in status["machines"] if row["name"] == "node01" for fault in row["faults"]] == ["nic-down"]
+    assert [fault["name"] for row in status["machines"] if row["name"] == "node01" for fault in row["faults"]] == [
+        "nic-down"
+    ]
     _, document = project.json("sim", "up")
     assert "swp2" not in ports(), f"`sim up` repaired an injected fault: {document}"
     assert project.run("sim", "clear", "node01", "nic-down")[0] == 0
@@ -193,7 +199,14 @@ def leaf(project: Project, command: str) -> str:
     client = paramiko.SSHClient()
     client.set_missing_host_key_policy(paramiko.AutoAddPolicy())  # noqa: S507 - a rack of this test
     password = (project.paths.base / "sim/secrets/leaf01").read_text().strip()
-    client.connect(project.address("leaf01"), username="cumulus", password=password, allow_agent=False, look_for_keys=False, timeout=10)
+    client.connect(
+        project.address("leaf01"),
+        username="cumulus",
+        password=password,
+        allow_agent=False,
+        look_for_keys=False,
+        timeout=10,
+    )
     try:
         _, out, _ = client.exec_command(command, timeout=30)
         return out.read().decode()
@@ -206,7 +219,14 @@ def test_a_switch_lets_in_only_who_knows_its_password(project: Project) -> None:
     client = paramiko.SSHClient()
     client.set_missing_host_key_policy(paramiko.AutoAddPolicy())  # noqa: S507 - a rack of this test
     with pytest.raises(paramiko.AuthenticationException):
-        client.connect(project.address("leaf01"), username="cumulus", password="wrong", allow_agent=False, look_for_keys=False, timeout=10)
+        client.connect(
+            project.address("leaf01"),
+            username="cumulus",
+            password="wrong",
+            allow_agent=False,
+            look_for_keys=False,
+            timeout=10,
+        )
 
 
 def test_a_node_lets_in_nobody_by_password(project: Project, node01: str) -> None:
@@ -225,19 +245,25 @@ def test_the_mirror_serves_a_signed_repository(project: Project) -> None:
     assert site_of(project).software.mirror.key.read_text().startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----")
 
 
-def test_the_scheduler_knows_four_drained_nodes_and_runs_a_job_where_a_node_was_handed_over(project: Project, node01: str) -> None:
+def test_the_scheduler_knows_four_drained_nodes_and_runs_a_job_where_a_node_was_handed_over(
+    project: Project, node01: str
+) -> None:
     assert within(60, lambda: project.ssh("slurmctl", "sinfo --noheader --format '%D %T'").split()[:1] == ["4"])
     assert "drain" in project.ssh("slurmctl", "sinfo --noheader --format %T")
     project.ssh(
         node01,
-        f"echo {(project.paths.base / 'sim/secrets/munge').read_text().strip()} | base64 -d > /etc/munge/munge.key && chown munge: /etc/munge/munge.key "
+        f"echo {(project.paths.base / 'sim/secrets/munge').read_text().strip()} | base64 -d > /etc/munge/munge.key "
+        "&& chown munge: /etc/munge/munge.key "
         "&& chmod 400 /etc/munge/munge.key && systemctl restart munge "
         "&& for i in 0 1 2 3 4 5 6 7; do test -e /dev/nvidia$i || mknod /dev/nvidia$i c 195 $i; done "
         f"&& slurmd --conf-server {project.address('slurmctl')}:6817",
     )
     assert within(60, lambda: "*" not in project.ssh("slurmctl", "sinfo --noheader --nodes node01 --format %t"))
     project.ssh("slurmctl", "scontrol update nodename=node01 state=resume")
-    assert project.ssh("slurmctl", "timeout 90 srun --nodelist node01 --gres=gpu:8 hostname").strip().splitlines()[-1] == "node01"
+    assert (
+        project.ssh("slurmctl", "timeout 90 srun --nodelist node01 --gres=gpu:8 hostname").strip().splitlines()[-1]
+        == "node01"
+    )
     project.ssh("slurmctl", "scontrol update nodename=node01 state=drain reason=test")
     project.ssh(node01, "pkill slurmd")
 
@@ -261,7 +287,9 @@ def test_a_switch_that_died_comes_back_with_its_cables(project: Project, node01:
     podman("kill", f"rr-{clone_id(project.root)}-leaf01")
     assert project.run("sim", "up")[0] == 0
     assert {"swp1", "swp2", "swp3", "swp4"} <= set(leaf(project, "ls /sys/class/net").split())
-    assert len([name for name in project.ssh(node01, "ls /proc/sys/net/ipv4/conf").split() if name.startswith("enp")]) == 8
+    assert (
+        len([name for name in project.ssh(node01, "ls /proc/sys/net/ipv4/conf").split() if name.startswith("enp")]) == 8
+    )
 
 
 def test_no_password_stands_in_a_process_list_or_a_log(project: Project, node01: str) -> None:
@@ -283,7 +311,9 @@ def test_down_is_refused_while_a_deploy_holds_the_rack(project: Project) -> None
     assert "Stop it (Ctrl-C), then run `rackready sim down` again." in project.progress()
 
 
-def test_another_clone_comes_up_killed_or_not_and_goes_down_alone(project: Project, node01: str, tmp_path: Path) -> None:
+def test_another_clone_comes_up_killed_or_not_and_goes_down_alone(
+    project: Project, node01: str, tmp_path: Path
+) -> None:
     """The second clone's `up` is killed at several moments; then it is made, and removed, beside the first."""
     if reason := cannot_run():
         pytest.skip(reason)
@@ -297,7 +327,10 @@ def test_another_clone_comes_up_killed_or_not_and_goes_down_alone(project: Proje
             child.communicate()
         code, _ = other.json("sim", "up")
         assert code == 0, other.progress()
-        assert {path["subnet"] for path in map(_record, (project, other))} == {_record(project)["subnet"], _record(other)["subnet"]}
+        assert {path["subnet"] for path in map(_record, (project, other))} == {
+            _record(project)["subnet"],
+            _record(other)["subnet"],
+        }
         assert _record(project)["subnet"] != _record(other)["subnet"]
         power_on(other, "node01")
         killed = other.start("sim", "down")

@@ -25,7 +25,9 @@ def test_wrong_bmc_password_and_unreachable_node_hold_back_no_other(project: Pro
     secret = project.paths.base / "wrong"
     secret.write_text("not the password\n", encoding="utf-8")
     overlay = project.paths.overlay.read_text(encoding="utf-8")
-    changed = overlay.replace(str(project.paths.base / "sim/secrets/node02-bmc"), str(secret)).replace(".rackready/sim/secrets/node02-bmc", str(secret))
+    changed = overlay.replace(str(project.paths.base / "sim/secrets/node02-bmc"), str(secret)).replace(
+        ".rackready/sim/secrets/node02-bmc", str(secret)
+    )
     assert changed != overlay
     project.paths.overlay.write_text(changed + "campaign: {provision_timeout_s: 25}\n", encoding="utf-8")
     assert project.run("sim", "inject", "node04", "host-unreachable")[0] == 0
@@ -33,7 +35,12 @@ def test_wrong_bmc_password_and_unreachable_node_hold_back_no_other(project: Pro
     project.paths.overlay.write_text(overlay, encoding="utf-8")
     found = rows(document)
     assert code == 1
-    assert {name: row["outcome"] for name, row in found.items()} == {"node01": "pass", "node02": "error", "node03": "pass", "node04": "error"}
+    assert {name: row["outcome"] for name, row in found.items()} == {
+        "node01": "pass",
+        "node02": "error",
+        "node03": "pass",
+        "node04": "error",
+    }
     assert found["node02"]["reason"].startswith("node02 BMC "), found["node02"]["reason"]
     assert "401" in found["node02"]["reason"]
     assert str(secret) in found["node02"]["reason"], "the next step: which password to correct"
@@ -53,16 +60,27 @@ def test_both_are_taken_up_again_once_mended(project: Project) -> None:
 def test_a_new_host_key_is_refused_and_accepted_by_one_command(project: Project) -> None:
     """node04 is installed anew by its owner: its host key is another one."""
     old = pinned(project.paths.known_hosts, project.address("node04"))
-    project.ssh("node04", "rm /etc/ssh/ssh_host_*; ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key; systemctl restart ssh")
+    project.ssh(
+        "node04",
+        "rm /etc/ssh/ssh_host_*; ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key; "
+        "systemctl restart ssh",
+    )
     code, document = project.json("install", "--limit", "node04", "--check")
     assert code == 1
-    assert "`rackready hostkey accept node04` shows both keys and pins the new one" in rows(document)["node04"]["reason"], document
+    assert (
+        "`rackready hostkey accept node04` shows both keys and pins the new one" in rows(document)["node04"]["reason"]
+    ), document
     code, refused = project.json("hostkey", "accept", "node04")
     assert (code, refused["error"].partition(" - ")[0]) == (2, "hostkey accept node04")
     code, document = project.json("hostkey", "accept", "node04", "--yes")
     (row,) = document["hosts"]
     new = project.ssh("node04", "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub").split()[1]
-    assert (code, row["outcome"], row["pinned"], row["shown"]) == (0, "accepted", fingerprint(old), f"ssh-ed25519 {new}")
+    assert (code, row["outcome"], row["pinned"], row["shown"]) == (
+        0,
+        "accepted",
+        fingerprint(old),
+        f"ssh-ed25519 {new}",
+    )
     assert row["serial"] == {"expected": "SIM-DGXH100-0004", "actual": "SIM-DGXH100-0004"}
 
 
@@ -77,7 +95,8 @@ def test_lost_pins_are_rebuilt_for_the_whole_site(project: Project) -> None:
 
 
 HOLD = (
-    "python3 -c \"import fcntl, time; f = open('/var/lib/dpkg/lock-frontend', 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep(600)\" >/dev/null 2>&1 & echo $!"
+    "python3 -c \"import fcntl, time; f = open('/var/lib/dpkg/lock-frontend', 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); "
+    'time.sleep(600)" >/dev/null 2>&1 & echo $!'
 )
 """Does on a node what an administrator's own apt does: holds the lock for longer than anybody waits."""
 
@@ -101,7 +120,9 @@ def foreign_lock(project: Project) -> Iterator[str]:
 def full_disks(project: Project) -> Iterator[None]:
     for node, folder in FILLED.items():
         project.ssh(
-            node, f"mount -t tmpfs -o size=2m tmpfs {folder} && mkdir -p {folder}/partial {folder}/archives/partial; cat /dev/zero >{folder}/ballast; true"
+            node,
+            f"mount -t tmpfs -o size=2m tmpfs {folder} && mkdir -p {folder}/partial {folder}/archives/partial; "
+            f"cat /dev/zero >{folder}/ballast; true",
         )
     yield
     for node, folder in FILLED.items():
@@ -117,7 +138,10 @@ def test_full_disks_and_a_foreign_apt_stop_their_nodes_and_no_other(project: Pro
     assert {found[name]["outcome"] for name in ("node01", "node02", "node03")} == {"fail"}, found
     held = found["node01"]["reason"]
     assert held.startswith('node01: install: task "base : '), held
-    assert f"Expected: /var/lib/dpkg/lock-frontend is free within 4 s Actual: held by process {foreign_lock} (python3" in held
+    assert (
+        f"Expected: /var/lib/dpkg/lock-frontend is free within 4 s Actual: held by process {foreign_lock} (python3"
+        in held
+    )
     assert held.endswith("). Wait until that process has ended, or end it on the node; then run again.")
     for name, folder in FILLED.items():
         full = found[name]["reason"]

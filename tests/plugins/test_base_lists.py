@@ -35,7 +35,9 @@ def fetched(*texts: str) -> dict[str, Any]:
         ({"skipped": True}, fetched(), False),
     ],
 )
-def test_lists_are_old_when_the_mirror_serves_another_release(answer: dict[str, Any], files: dict[str, Any], *, old: bool) -> None:
+def test_lists_are_old_when_the_mirror_serves_another_release(
+    answer: dict[str, Any], files: dict[str, Any], *, old: bool
+) -> None:
     assert said("__base_lists_old", __base_release=answer, __base_fetched=files) is old
 
 
@@ -43,8 +45,16 @@ def test_lists_are_old_when_the_mirror_serves_another_release(answer: dict[str, 
     ("url", "suite", "release"),
     [
         ("http://192.0.2.2:8080", "./", "http://192.0.2.2:8080/InRelease"),
-        ("https://mirror.example.com/cuda/debian12/x86_64", "/", "https://mirror.example.com/cuda/debian12/x86_64/InRelease"),
-        ("https://mirror.example.com/debian/", "bookworm", "https://mirror.example.com/debian/dists/bookworm/InRelease"),
+        (
+            "https://mirror.example.com/cuda/debian12/x86_64",
+            "/",
+            "https://mirror.example.com/cuda/debian12/x86_64/InRelease",
+        ),
+        (
+            "https://mirror.example.com/debian/",
+            "bookworm",
+            "https://mirror.example.com/debian/dists/bookworm/InRelease",
+        ),
     ],
 )
 def test_where_the_mirror_says_what_it_carries(url: str, suite: str, release: str) -> None:
@@ -55,6 +65,11 @@ def test_where_the_mirror_says_what_it_carries(url: str, suite: str, release: st
 def test_note_of_a_mirror_that_cannot_be_asked_holds_no_password(user: str) -> None:
     url = f"https://{user}mirror.example.com:8080/a@b"
     answer = {"status": -1, "msg": f"Request failed: {url}/InRelease"}
-    note = "https://mirror.example.com:8080/a@b/InRelease: Request failed: https://mirror.example.com:8080/a@b/InRelease"
+    note = (
+        "https://mirror.example.com:8080/a@b/InRelease: Request failed: https://mirror.example.com:8080/a@b/InRelease"
+    )
     words = "the package lists on the node may be older than the mirror"
-    assert said("__base_release_unasked", base_mirror_url=url, base_mirror_suite="/", __base_release=answer) == f"{note}: {words}"
+    assert (
+        said("__base_release_unasked", base_mirror_url=url, base_mirror_suite="/", __base_release=answer)
+        == f"{note}: {words}"
+    )

@@ -23,35 +23,59 @@ def load(path: str) -> ModuleType:
 
 filters = load("plugins/filter/rackready_fabric.py")
 IFACES = {
-    name: {"host_roce_interfaces": [{"rail": rail, "netdev": f"e{rail}", "address": f"192.168.{rail}.{10 + k}/24"} for rail in (1, 2)]}
+    name: {
+        "host_roce_interfaces": [
+            {"rail": rail, "netdev": f"e{rail}", "address": f"192.168.{rail}.{10 + k}/24"} for rail in (1, 2)
+        ]
+    }
     for k, name in enumerate("abcd", 1)
 }
 
 
 @pytest.mark.parametrize(
     ("node", "hosts", "count", "peers"),
-    [("a", ["d", "b", "a", "c"], 8, "bcd"), ("c", ["a", "b", "c", "d"], 2, "da"), ("d", ["a", "d"], 8, "a"), ("a", ["a"], 8, "")],
+    [
+        ("a", ["d", "b", "a", "c"], 8, "bcd"),
+        ("c", ["a", "b", "c", "d"], 2, "da"),
+        ("d", ["a", "d"], 8, "a"),
+        ("a", ["a"], 8, ""),
+    ],
 )
 def test_peers_are_the_next_hosts_in_a_ring(node: str, hosts: list[str], count: int, peers: str) -> None:
-    request = filters.rail_request(IFACES[node]["host_roce_interfaces"], node, {"hosts": hosts, "known": []}, IFACES, 9000, count)
+    request = filters.rail_request(
+        IFACES[node]["host_roce_interfaces"], node, {"hosts": hosts, "known": []}, IFACES, 9000, count
+    )
     assert [[peer["node"] for peer in rail["peers"]] for rail in request["rails"]] == [list(peers)] * 2
     assert request["mtu"] == 9000
     if peers:
-        assert request["rails"][1]["peers"][0]["address"] == IFACES[peers[0]]["host_roce_interfaces"][1]["address"].removesuffix("/24")
+        assert request["rails"][1]["peers"][0]["address"] == IFACES[peers[0]]["host_roce_interfaces"][1][
+            "address"
+        ].removesuffix("/24")
 
 
 @pytest.mark.parametrize(
     ("hosts", "known", "peers"),
     [(["a"], ["c", "b"], "bc"), (["a"], ["a", "gone"], ""), (["a", "d"], ["b"], "d")],
 )
-def test_a_node_alone_in_the_play_is_proven_against_nodes_known_to_be_up(hosts: list[str], known: list[str], peers: str) -> None:
-    request = filters.rail_request(IFACES["a"]["host_roce_interfaces"], "a", {"hosts": hosts, "known": known}, IFACES, 9000, 8)
+def test_a_node_alone_in_the_play_is_proven_against_nodes_known_to_be_up(
+    hosts: list[str], known: list[str], peers: str
+) -> None:
+    request = filters.rail_request(
+        IFACES["a"]["host_roce_interfaces"], "a", {"hosts": hosts, "known": known}, IFACES, 9000, 8
+    )
     assert [[peer["node"] for peer in rail["peers"]] for rail in request["rails"]] == [list(peers)] * 2
 
 
 def test_known_nodes_stand_in_on_the_rails_that_the_play_lacks() -> None:
     narrow = {"host_roce_interfaces": [{"rail": 1, "netdev": "e1", "address": "192.168.1.99/24"}]}
-    request = filters.rail_request(IFACES["a"]["host_roce_interfaces"], "a", {"hosts": ["a", "n"], "known": ["b"]}, {**IFACES, "n": narrow}, 9000, 8)
+    request = filters.rail_request(
+        IFACES["a"]["host_roce_interfaces"],
+        "a",
+        {"hosts": ["a", "n"], "known": ["b"]},
+        {**IFACES, "n": narrow},
+        9000,
+        8,
+    )
     assert [[peer["node"] for peer in rail["peers"]] for rail in request["rails"]] == [["n"], ["b"]]
 
 
@@ -86,14 +110,23 @@ def test_unmeasured_rails_come_from_the_document() -> None:
 def test_words_name_interface_part_and_both_sides() -> None:
     problem = {"what": "PFC priorities", "expected": "3", "actual": "none"}
     result = {
-        "stdout": json.dumps({"interfaces": [{"netdev": "enp24s0np0", "problems": [problem], "state": {}}, {"netdev": "x", "problems": [], "state": {}}]})
+        "stdout": json.dumps(
+            {
+                "interfaces": [
+                    {"netdev": "enp24s0np0", "problems": [problem], "state": {}},
+                    {"netdev": "x", "problems": [], "state": {}},
+                ]
+            }
+        )
     }
     assert filters.roce_words(result, "expected") == "enp24s0np0 PFC priorities 3"
     assert filters.roce_words(result, "actual") == "enp24s0np0 PFC priorities none"
     assert filters.roce_bad(result) == ["enp24s0np0"]
 
 
-@pytest.mark.parametrize("result", [{"stdout": "", "stderr": "python3: not found\n"}, {"stdout": "{cut", "stderr": "python3: not found\n"}])
+@pytest.mark.parametrize(
+    "result", [{"stdout": "", "stderr": "python3: not found\n"}, {"stdout": "{cut", "stderr": "python3: not found\n"}]
+)
 def test_an_unreadable_answer_is_said_and_never_good(result: dict[str, str]) -> None:
     assert filters.roce_words(result, "expected") == "a reading of the interfaces"
     assert filters.roce_words(result, "actual") == "python3: not found"
@@ -103,9 +136,18 @@ def test_an_unreadable_answer_is_said_and_never_good(result: dict[str, str]) -> 
 def test_what_differs_is_said_a_setting_each() -> None:
     document = {
         "interfaces": [
-            {"netdev": "e1", "problems": [{"what": "MTU", "expected": 9000, "actual": 1500}, {"what": "trust", "expected": "dscp", "actual": "pcp"}]},
+            {
+                "netdev": "e1",
+                "problems": [
+                    {"what": "MTU", "expected": 9000, "actual": 1500},
+                    {"what": "trust", "expected": "dscp", "actual": "pcp"},
+                ],
+            },
             {"netdev": "e2", "problems": []},
         ]
     }
-    assert filters.roce_differs({"stdout": json.dumps(document)}) == ["e1 MTU 1500, wanted 9000", "e1 trust pcp, wanted dscp"]
+    assert filters.roce_differs({"stdout": json.dumps(document)}) == [
+        "e1 MTU 1500, wanted 9000",
+        "e1 trust pcp, wanted dscp",
+    ]
     assert filters.roce_differs({"stdout": "Traceback"}) == []

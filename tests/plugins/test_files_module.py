@@ -95,4 +95,7 @@ def test_a_dry_run_says_it_and_touches_nothing(run: Callable[..., dict[str, Any]
 def test_a_folder_in_the_place_of_a_file_is_refused(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     said = run(one="1\n")
-    assert said == {"msg": f"Expected: {tmp_path}/one is a file Actual: it is a folder. Remove it on the node, then run again.", "failed": True}
+    assert said == {
+        "msg": f"Expected: {tmp_path}/one is a file Actual: it is a folder. Remove it on the node, then run again.",
+        "failed": True,
+    }

@@ -28,14 +28,31 @@ def checkout(tmp_path: Path) -> Path:
 
 def ansible_inventory(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
     program = Path(sys.executable).parent / "ansible-inventory"
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "ANSIBLE_CONFIG": str(checkout / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
-    return subprocess.run([program, "-i", "inventories/example", *words], cwd=checkout, env=env, capture_output=True, text=True, check=False, timeout=60)
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "src"),
+        "ANSIBLE_CONFIG": str(checkout / "ansible.cfg"),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    return subprocess.run(
+        [program, "-i", "inventories/example", *words],
+        cwd=checkout,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - JSON
     """Take Ansible's mark off strings that are never templated."""
     if isinstance(value, dict):
-        return value["__ansible_unsafe"] if set(value) == {"__ansible_unsafe"} else {key: plain(item) for key, item in value.items()}
+        return (
+            value["__ansible_unsafe"]
+            if set(value) == {"__ansible_unsafe"}
+            else {key: plain(item) for key, item in value.items()}
+        )
     return [plain(item) for item in value] if isinstance(value, list) else value
 
 
@@ -48,7 +65,9 @@ def test_groups_and_connection_come_from_the_site(checkout: Path) -> None:
     host = found["_meta"]["hostvars"]["node02"]
     assert (host["ansible_host"], host["ansible_user"], host["ansible_port"]) == ("192.0.2.12", "root", 22)
     assert "StrictHostKeyChecking=yes" in host["ansible_ssh_common_args"]
-    assert f'UserKnownHostsFile="{checkout.resolve()}/.rackready/example/known_hosts"' in host["ansible_ssh_common_args"]
+    assert (
+        f'UserKnownHostsFile="{checkout.resolve()}/.rackready/example/known_hosts"' in host["ansible_ssh_common_args"]
+    )
     assert host["nvidia_driver_version"] == "580.173.02"
     assert [nic["address"] for nic in host["rackready_nics"]][:2] == ["192.168.1.12", "192.168.2.12"]
 
@@ -83,7 +102,11 @@ def test_overlay_is_merged(checkout: Path) -> None:
 
 def test_bad_site_lists_every_problem_and_does_not_end_with_0(checkout: Path) -> None:
     site = checkout / "inventories/example/site.yml"
-    site.write_text(site.read_text().replace("address: 192.0.2.12", "address: 192.0.2.11").replace("name: sim\n", "name: sim\nnmae: typo\n"))
+    site.write_text(
+        site.read_text()
+        .replace("address: 192.0.2.12", "address: 192.0.2.11")
+        .replace("name: sim\n", "name: sim\nnmae: typo\n")
+    )
     done = ansible_inventory(checkout, "--list")
     assert done.returncode != 0
     words = " ".join(done.stderr.split())

@@ -48,20 +48,32 @@ def test_what_runs_on_nodes_imports_the_standard_library_alone(path: Path) -> No
 
 
 def test_host_keys_are_those_of_the_site_sorted() -> None:
-    text = "10.0.0.2 ssh-ed25519 BBBB\n# note\n[10.0.0.1]:2222 ssh-ed25519 AAAA\n10.0.0.9,leaf01 ssh-rsa CCCC\n10.0.0.2 ssh-ed25519 BBBB\n"
+    text = (
+        "10.0.0.2 ssh-ed25519 BBBB\n# note\n[10.0.0.1]:2222 ssh-ed25519 AAAA\n10.0.0.9,leaf01 ssh-rsa "
+        "CCCC\n10.0.0.2 ssh-ed25519 BBBB\n"
+    )
     keys = load("filter/rackready.py").host_keys(text, ["10.0.0.1", "10.0.0.2"])
     assert keys == "10.0.0.2 ssh-ed25519 BBBB\n[10.0.0.1]:2222 ssh-ed25519 AAAA\n"
 
 
 @pytest.mark.parametrize(
     ("row", "good"),
-    [("0,700.00,1980", True), ("0,700.00,1410", True), ("0,700.00,1409", False), ("0,650.00,1980", False), ("0,[N/A],1980", False), ("nothing", False)],
+    [
+        ("0,700.00,1980", True),
+        ("0,700.00,1410", True),
+        ("0,700.00,1409", False),
+        ("0,650.00,1980", False),
+        ("0,[N/A],1980", False),
+        ("nothing", False),
+    ],
 )
 def test_tuned_rows(row: str, *, good: bool) -> None:
     assert load("filter/rackready.py").tuned([row], 700, 1410) == ([row] if good else [])
 
 
-@pytest.mark.parametrize(("row", "outside"), [("200.00, 700.00", False), ("200.00, 650.00", True), ("[N/A], [N/A]", True)])
+@pytest.mark.parametrize(
+    ("row", "outside"), [("200.00, 700.00", False), ("200.00, 650.00", True), ("[N/A], [N/A]", True)]
+)
 def test_power_limits_that_a_gpu_does_not_take(row: str, *, outside: bool) -> None:
     assert load("filter/rackready.py").outside([row], 700) == ([row] if outside else [])
 

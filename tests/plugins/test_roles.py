@@ -60,13 +60,19 @@ def test_task_names_start_with_the_file_stem(path: Path) -> None:
 def test_no_task_ignores_errors_and_every_command_says_what_it_changes(path: Path) -> None:
     commands = ("ansible.builtin.command", "ansible.builtin.shell", "ansible.builtin.raw")
     assert [task["name"] for task in tasks(path) if "ignore_errors" in task] == []
-    assert [task["name"] for task in tasks(path) if any(name in task for name in commands) and "changed_when" not in task] == []
+    assert [
+        task["name"] for task in tasks(path) if any(name in task for name in commands) and "changed_when" not in task
+    ] == []
 
 
 @pytest.mark.parametrize("path", TASK_FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_refusals_say_what_was_expected_and_what_is(path: Path) -> None:
     messages = [task["ansible.builtin.assert"]["fail_msg"] for task in tasks(path) if "ansible.builtin.assert" in task]
-    assert [text for text in messages if not text.startswith("Expected: ") or " Actual: " not in text or not text.rstrip().endswith(".")] == []
+    assert [
+        text
+        for text in messages
+        if not text.startswith("Expected: ") or " Actual: " not in text or not text.rstrip().endswith(".")
+    ] == []
 
 
 @pytest.mark.parametrize("path", TASK_FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -76,7 +82,9 @@ def test_task_files_stay_short(path: Path) -> None:
 
 FENCED = ("rackready_apt", "rackready_driver")
 """Modules that act under the node's fence: without the controller's token an older controller would not be refused."""
-PLAYS = [(path.name, play) for path in sorted((ROOT / "playbooks").glob("*.yml")) for play in read(path) if play.get("roles")]
+PLAYS = [
+    (path.name, play) for path in sorted((ROOT / "playbooks").glob("*.yml")) for play in read(path) if play.get("roles")
+]
 
 
 @pytest.mark.parametrize(("name", "play"), PLAYS, ids=lambda value: value if isinstance(value, str) else None)
@@ -97,7 +105,11 @@ def test_nodes_of_slurm_get_the_pmix_that_srun_asks_for_before_slurmd_starts() -
     """Debian's plugin mpi/pmix loads libpmix.so when slurmd starts; the name comes from libpmix-dev alone (libpmix2 has libpmix.so.2)."""
     packages = read(ROOT / "roles/slurm_node/defaults/main.yml")["slurm_node_packages"]
     assert packages == {"slurmd": "", "munge": "", "libpmix-dev": ""}
-    assert set(packages) <= set(image.PACKAGES), "a node of the simulated rack has them from its image: its mirror has none of Debian's packages"
+    assert set(packages) <= set(image.PACKAGES), (
+        "a node of the simulated rack has them from its image: its mirror has none of Debian's packages"
+    )
     [install] = tasks(ROOT / "roles/slurm_node/tasks/install.yml")
-    [start] = [task for task in tasks(ROOT / "roles/slurm_node/tasks/service.yml") if task["name"] == "service | Run slurmd"]
+    [start] = [
+        task for task in tasks(ROOT / "roles/slurm_node/tasks/service.yml") if task["name"] == "service | Run slurmd"
+    ]
     assert f"{install['register']} is changed" in start["ansible.builtin.systemd_service"]["state"]

@@ -32,7 +32,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[s
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "SYSCTL", tmp_path / "sys")
 
-    def call(*, check: bool = False, kernel: dict[str, int] | None = None, shared: tuple[str, ...] = ()) -> dict[str, Any]:
+    def call(
+        *, check: bool = False, kernel: dict[str, int] | None = None, shared: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
         params = {"kernel": kernel or {}, "shared": [str(tmp_path / name) for name in shared]}
         monkeypatch.setattr(module, "AnsibleModule", lambda **_: Sticky(params, tmp_path, check_mode=check))
         with pytest.raises(Ended) as ended:

@@ -15,7 +15,9 @@ NOT_THERE_BY_DESIGN = {"tests/gates/test_<topic>.py", "molecule/default"}
 
 def rows() -> list[list[str]]:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| a")]
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| a")
+    ]
 
 
 def places(cell: str) -> list[str]:

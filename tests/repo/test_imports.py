@@ -75,7 +75,11 @@ def allowed(importer: str, target: str) -> bool:
 
 
 def test_every_part_of_the_package_has_its_layer() -> None:
-    parts = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if (path.is_dir() and any(path.rglob("*.py"))) or path.suffix == ".py"}
+    parts = {
+        path.name.removesuffix(".py")
+        for path in PACKAGE.iterdir()
+        if (path.is_dir() and any(path.rglob("*.py"))) or path.suffix == ".py"
+    }
     assert parts - set(LEVEL) == set()
 
 
@@ -118,13 +122,25 @@ def test_the_rule_itself(importer: str, target: str, expected: bool) -> None:  #
 
 
 def test_relative_and_inner_imports_are_seen() -> None:
-    source = "from .. import gates\nfrom ..cli.main import app\ndef f():\n    import rackready.stacks.phase\n    from rackready import design\n"
-    assert imported(ast.parse(source), ["rackready", "drivers"]) == {"rackready.gates", "rackready.cli.main", "rackready.stacks.phase", "rackready.design"}
+    source = (
+        "from .. import gates\nfrom ..cli.main import app\ndef f():\n    import rackready.stacks.phase\n    from "
+        "rackready import design\n"
+    )
+    assert imported(ast.parse(source), ["rackready", "drivers"]) == {
+        "rackready.gates",
+        "rackready.cli.main",
+        "rackready.stacks.phase",
+        "rackready.design",
+    }
 
 
 def test_what_is_not_for_the_simulated_rack_would_be_found() -> None:
     names = imported(
-        ast.parse("from rackready.cli.output import Env\nfrom rackready import gates\nfrom rackready.design.site import load_site\n"), ["rackready_sim"]
+        ast.parse(
+            "from rackready.cli.output import Env\nfrom rackready import gates\nfrom rackready.design.site import "
+            "load_site\n"
+        ),
+        ["rackready_sim"],
     )
     assert not_for_the_simulated_rack(names, "commands.py") == ["gates"]
     assert not_for_the_simulated_rack(names, "rack.py") == ["cli", "gates"]
@@ -135,12 +151,18 @@ def outside(path: Path) -> set[str]:
 
 
 def test_package_itself_imports_no_third_party() -> None:
-    assert outside(PACKAGE / "__init__.py") == set(), "Ansible ships this file to nodes: a third-party import breaks every module there"
+    assert outside(PACKAGE / "__init__.py") == set(), (
+        "Ansible ships this file to nodes: a third-party import breaks every module there"
+    )
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "ondevice").glob("*.py")), ids=lambda path: path.name)
 def test_code_for_nodes_needs_only_the_standard_library(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    absolute = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").startswith("rackready")}
+    absolute = {
+        node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").startswith("rackready")
+    }
     assert absolute == set(), "relative imports only: on a node the package is called ansible.module_utils.rackready"
     assert outside(path) <= {"pynvml"}, "pynvml alone may be asked for, where the node has it"

@@ -22,19 +22,30 @@ def targets() -> set[str]:
 
 def make(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if key not in {"ENV", "MAKEFLAGS", "MAKELEVEL"}}
-    return subprocess.run(["make", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        ["make", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def test_first_two_commands_of_the_readme_exist() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    commands = [line for block in re.findall(r"```(?:sh|bash|console)?\n(.*?)```", readme, re.DOTALL) for line in block.splitlines() if line.strip()]
+    commands = [
+        line
+        for block in re.findall(r"```(?:sh|bash|console)?\n(.*?)```", readme, re.DOTALL)
+        for line in block.splitlines()
+        if line.strip()
+    ]
     assert [line.split("#")[0].strip() for line in commands[:2]] == ["make deploy ENV=sim", "make test"]
     assert {"deploy", "test"} <= targets()
 
 
 def test_every_make_target_that_documents_name_exists() -> None:
     documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    named = {(name, path.name) for path in documents for name in re.findall(r"`(?:sudo )?make ([a-z][a-z-]*)", path.read_text(encoding="utf-8"))}
+    named = {
+        (name, path.name)
+        for path in documents
+        for name in re.findall(r"`(?:sudo )?make ([a-z][a-z-]*)", path.read_text(encoding="utf-8"))
+    }
     assert named
     assert [pair for pair in sorted(named) if pair[0] not in targets()] == []
 
@@ -78,7 +89,10 @@ def elsewhere(tmp_path: Path) -> Path:
 def test_an_environment_says_what_must_be_up_before_its_deploy(elsewhere: Path) -> None:
     assert make("deploy", "ENV=lab", folder=elsewhere).stdout.splitlines() == ["rackready deploy --env lab"]
     (elsewhere / "inventories/lab/prepare.mk").write_text("prepare:\n\t@echo prepares $(ENV)\n", encoding="utf-8")
-    assert make("deploy", "ENV=lab", folder=elsewhere).stdout.splitlines() == ["prepares lab", "rackready deploy --env lab"]
+    assert make("deploy", "ENV=lab", folder=elsewhere).stdout.splitlines() == [
+        "prepares lab",
+        "rackready deploy --env lab",
+    ]
 
 
 def test_a_preparation_that_fails_holds_the_deploy_back(elsewhere: Path) -> None:
@@ -89,7 +103,10 @@ def test_a_preparation_that_fails_holds_the_deploy_back(elsewhere: Path) -> None
 
 def test_the_simulated_rack_comes_up_before_its_deploy_and_no_other_environment_knows_it(elsewhere: Path) -> None:
     shutil.copytree(ROOT / "inventories/sim", elsewhere / "inventories/sim")
-    assert make("deploy", "ENV=sim", folder=elsewhere).stdout.splitlines() == ["rackready sim up --env sim", "rackready deploy --env sim"]
+    assert make("deploy", "ENV=sim", folder=elsewhere).stdout.splitlines() == [
+        "rackready sim up --env sim",
+        "rackready deploy --env sim",
+    ]
     assert "sim" not in make("deploy", "ENV=lab", folder=elsewhere).stdout
 
 
@@ -100,12 +117,20 @@ def test_sim_down_takes_down_the_rack_of_this_clone(elsewhere: Path) -> None:
 
 
 def test_continuous_integration_calls_exactly_make_test() -> None:
-    lines = [line for line in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    lines = [
+        line
+        for line in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
+    ]
     assert lines == ['cd "$(dirname "$0")/.." || exit 2', "exec make test </dev/null"]
 
 
 def test_nothing_phones_home() -> None:
-    for setting in ("PULUMI_SKIP_UPDATE_CHECK := true", "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION := true", "DO_NOT_TRACK := 1"):
+    for setting in (
+        "PULUMI_SKIP_UPDATE_CHECK := true",
+        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION := true",
+        "DO_NOT_TRACK := 1",
+    ):
         assert f"export {setting}\n" in MAKEFILE
 
 

@@ -15,7 +15,9 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
 ORDER: list[str] = runpy.run_path(str(ROOT / "scripts/molecule"))["in_order"]()
-NEEDS: dict[str, list[str]] = yaml.safe_load((ROOT / ".config/molecule/needs.yml").read_text(encoding="utf-8"))["molecule_needs"]
+NEEDS: dict[str, list[str]] = yaml.safe_load((ROOT / ".config/molecule/needs.yml").read_text(encoding="utf-8"))[
+    "molecule_needs"
+]
 
 
 def verify(role: str) -> list[dict[str, Any]]:
@@ -25,7 +27,11 @@ def verify(role: str) -> list[dict[str, Any]]:
 
 def test_all_roles_run_in_the_order_of_the_playbooks() -> None:
     assert sorted(ORDER) == ROLES
-    install = [role["role"] for play in yaml.safe_load((ROOT / "playbooks/install.yml").read_text(encoding="utf-8")) for role in play["roles"]]
+    install = [
+        role["role"]
+        for play in yaml.safe_load((ROOT / "playbooks/install.yml").read_text(encoding="utf-8"))
+        for role in play["roles"]
+    ]
     assert ORDER[: len(install)] == install
 
 
@@ -42,10 +48,16 @@ def test_every_scenario_asks_the_node_and_judges_the_answer(role: str) -> None:
     tasks = verify(role)
     checks = [task["ansible.builtin.assert"] for task in tasks if "ansible.builtin.assert" in task]
     assert checks
-    assert [check["fail_msg"] for check in checks if not check["fail_msg"].startswith("Expected: ") or " Actual: " not in check["fail_msg"]] == []
+    assert [
+        check["fail_msg"]
+        for check in checks
+        if not check["fail_msg"].startswith("Expected: ") or " Actual: " not in check["fail_msg"]
+    ] == []
     asked = {task["register"] for task in tasks if "register" in task}
     assert asked
-    assert [name for name in asked if not any(name in str(check["that"]) for check in checks)] == [], "what is asked is judged"
+    assert [name for name in asked if not any(name in str(check["that"]) for check in checks)] == [], (
+        "what is asked is judged"
+    )
 
 
 def test_needs_name_roles_alone() -> None:
@@ -59,14 +71,21 @@ def test_the_whole_sequence_runs() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gets as far as the names")
 def test_an_unknown_role_is_refused() -> None:
-    done = subprocess.run([sys.executable, ROOT / "scripts/molecule", "nonsense"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts/molecule", "nonsense"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2
     assert done.stderr == f"nonsense - Expected: roles with a scenario: {', '.join(ORDER)}. Correct ROLE.\n"
 
 
 @pytest.mark.parametrize(("code", "passed"), [(0, True), (2, False), (None, False)])
 def test_a_scenario_passes_only_by_its_exit_code(
-    code: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, passed: bool
+    code: int | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    passed: bool,
 ) -> None:
     script = runpy.run_path(str(ROOT / "scripts/molecule"))
     known = script["scenario"].__globals__

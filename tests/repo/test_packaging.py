@@ -20,10 +20,22 @@ PROJECT = PYPROJECT["project"]
 SIM_PROJECT = tomllib.loads((SIM / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OURS = {"rackready", "rackready_sim"}
 
-PACKAGE_OF = {"yaml": "pyyaml", "ansible": "ansible-core", "ansible_runner": "ansible-runner", "pynvml": "nvidia-ml-py", "sushy_tools": "sushy-tools"}
+PACKAGE_OF = {
+    "yaml": "pyyaml",
+    "ansible": "ansible-core",
+    "ansible_runner": "ansible-runner",
+    "pynvml": "nvidia-ml-py",
+    "sushy_tools": "sushy-tools",
+}
 """Import name -> distribution, where they differ."""
 
-COME_WITH = {"click": "typer", "google": "pulumi", "grpc": "pulumi", "apt": "the node's own python3-apt", "apt_pkg": "the node's own python3-apt"}
+COME_WITH = {
+    "click": "typer",
+    "google": "pulumi",
+    "grpc": "pulumi",
+    "apt": "the node's own python3-apt",
+    "apt_pkg": "the node's own python3-apt",
+}
 """Imported where another dependency's interface makes it necessary."""
 
 STARTED_NOT_IMPORTED = {
@@ -93,7 +105,9 @@ def test_both_packages_are_of_one_release_and_want_each_other_in_it() -> None:
 def test_lock_pins_every_package_by_hash(lock: str) -> None:
     entries = re.split(r"\n(?=[a-z0-9])", (ROOT / lock).read_text(encoding="utf-8").strip())
     assert len(entries) > 20
-    assert [entry.splitlines()[0] for entry in entries if "==" not in entry.splitlines()[0] or "--hash=sha256:" not in entry] == []
+    assert [
+        entry.splitlines()[0] for entry in entries if "==" not in entry.splitlines()[0] or "--hash=sha256:" not in entry
+    ] == []
 
 
 def test_locks_hold_what_is_declared_and_agree() -> None:
@@ -102,13 +116,17 @@ def test_locks_hold_what_is_declared_and_agree() -> None:
     extras = PROJECT["optional-dependencies"]
     assert (RUNTIME | SIM_RUNTIME | names(extras["checkout"])) - {"rackready"} <= set(deploy)
     assert names(extras["dev"]) <= set(develop)
-    assert not {"rackready", "rackready-sim"} & set(develop), "the checkout's own packages are installed in place, not from an index"
+    assert not {"rackready", "rackready-sim"} & set(develop), (
+        "the checkout's own packages are installed in place, not from an index"
+    )
 
 
 def test_the_sites_lock_agrees_with_what_it_is_added_to() -> None:
     develop, site = pins("requirements-dev.lock"), pins("requirements-docs.lock")
     assert names(PYPROJECT["dependency-groups"]["docs"]) <= set(site)
-    assert {name: (version, develop[name]) for name, version in site.items() if develop.get(name, version) != version} == {}
+    assert {
+        name: (version, develop[name]) for name, version in site.items() if develop.get(name, version) != version
+    } == {}
 
 
 def pins(lock: str) -> dict[str, str]:
@@ -129,7 +147,9 @@ def test_entry_points_are_there() -> None:
         module, name = target.split(":")
         tree = ast.parse((ROOT / "src" / (module.replace(".", "/") + ".py")).read_text(encoding="utf-8"))
         defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-        assigned = {ast.unparse(target) for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}
+        assigned = {
+            ast.unparse(target) for node in tree.body if isinstance(node, ast.Assign) for target in node.targets
+        }
         assert name in defined | assigned, script
 
 
@@ -143,7 +163,10 @@ def wheel(project: Path, out: Path) -> zipfile.ZipFile:
 def test_wheel_carries_profiles_templates_documents_and_types(tmp_path: Path) -> None:
     inside = set(wheel(ROOT, tmp_path).namelist())
     profiles = {path.relative_to(ROOT / "src").as_posix() for path in (PACKAGE / "profiles").rglob("*.yml")}
-    templates = {f"rackready/templates/{path.relative_to(ROOT / 'templates').as_posix()}" for path in (ROOT / "templates").rglob("*.j2")}
+    templates = {
+        f"rackready/templates/{path.relative_to(ROOT / 'templates').as_posix()}"
+        for path in (ROOT / "templates").rglob("*.j2")
+    }
     assert profiles
     assert templates
     documents = {"concepts.md", "reference/glossary.md", "reference/gates/README.md"}
@@ -158,9 +181,14 @@ def test_wheel_of_the_simulated_rack_carries_all_of_it_and_nothing_else(tmp_path
     inside = {name for name in archive.namelist() if ".dist-info/" not in name}
     beside = {"pyproject.toml", "LICENSE"}
     here = [path for path in SIM.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    assert inside == {f"rackready_sim/{path.relative_to(SIM).as_posix()}" for path in here} - {f"rackready_sim/{name}" for name in beside}
+    assert inside == {f"rackready_sim/{path.relative_to(SIM).as_posix()}" for path in here} - {
+        f"rackready_sim/{name}" for name in beside
+    }
     described = {name.rpartition("/")[2]: name for name in archive.namelist() if ".dist-info/" in name}
-    assert archive.read(described["entry_points.txt"]).decode() == "[rackready.commands]\nsim = rackready_sim.commands:app\n"
+    assert (
+        archive.read(described["entry_points.txt"]).decode()
+        == "[rackready.commands]\nsim = rackready_sim.commands:app\n"
+    )
     assert "LICENSE" in described
 
 

@@ -21,7 +21,9 @@ def test_site_files_name_the_schema_that_exists() -> None:
         assert (path.parent / first.partition("$schema=")[2]).resolve().is_file(), path
 
 
-@pytest.mark.parametrize("path", [*ROOT.glob("inventories/*/site.yml"), *ROOT.glob("inventories/examples/*.yml")], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [*ROOT.glob("inventories/*/site.yml"), *ROOT.glob("inventories/examples/*.yml")], ids=lambda path: path.stem
+)
 def test_editors_find_nothing_wrong_in_site_files_that_are_valid(path: Path) -> None:
     document = json.loads(json.dumps(yaml.safe_load(path.read_text(encoding="utf-8")), default=str))
     found = jsonschema.Draft202012Validator(json_schema()).iter_errors(document)

@@ -30,7 +30,11 @@ def scripts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[st
     modules = {name: importlib.import_module(name) for name in NAMES}
     monkeypatch.setattr(modules["console"], "PRIVATE", tmp_path)
     monkeypatch.setattr(modules["console"].time, "sleep", lambda _seconds: None)
-    for name, value in (("TOOLS", tmp_path / "tools"), ("BIN", tmp_path / "tools/bin"), ("STAMP", tmp_path / "tools/pulumi.json")):
+    for name, value in (
+        ("TOOLS", tmp_path / "tools"),
+        ("BIN", tmp_path / "tools/bin"),
+        ("STAMP", tmp_path / "tools/pulumi.json"),
+    ):
         monkeypatch.setattr(modules["pulumi_engine"], name, value)
     yield modules
     for name in NAMES:
@@ -53,7 +57,9 @@ def publish(folder: Path, version: str = VERSION, *, spoil: bool = False) -> str
             member.size = len(program(version))
             out.addfile(member, io.BytesIO(program(version)))
     checksum = hashlib.sha256(archive.read_bytes()).hexdigest()
-    (folder / f"pulumi-{version}-checksums.txt").write_text(f"{'0' * 64}  other.tar.gz\n{checksum}  {archive.name}\n", encoding="utf-8")
+    (folder / f"pulumi-{version}-checksums.txt").write_text(
+        f"{'0' * 64}  other.tar.gz\n{checksum}  {archive.name}\n", encoding="utf-8"
+    )
     if spoil:
         archive.write_bytes(archive.read_bytes() + b"x")
     return folder.as_uri()
@@ -87,42 +93,63 @@ def test_engine_on_the_path_is_taken_first(
     assert capsys.readouterr().out.endswith(f"Pulumi engine {VERSION}: up to date\n")
 
 
-def test_release_is_fetched_and_verified(scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_release_is_fetched_and_verified(
+    scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     put(tmp_path / "usr", "3.1.0")
     monkeypatch.setenv("PATH", f"{tmp_path / 'usr'}:/bin:/usr/bin")
     monkeypatch.setenv("RACKREADY_PULUMI_RELEASES", publish(tmp_path / "releases"))
     scripts["pulumi_engine"].ensure()
     assert stamp(scripts)["way"] == "official release archive"
-    assert sorted(path.name for path in (tmp_path / "tools/bin").iterdir()) == ["pulumi", "pulumi-language-python", "pulumi-language-python-exec"]
+    assert sorted(path.name for path in (tmp_path / "tools/bin").iterdir()) == [
+        "pulumi",
+        "pulumi-language-python",
+        "pulumi-language-python-exec",
+    ]
 
 
-def test_archive_with_another_checksum_is_refused(scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_archive_with_another_checksum_is_refused(
+    scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("RACKREADY_PULUMI_RELEASES", publish(tmp_path / "releases", spoil=True))
     (tmp_path / "tools/bin").mkdir(parents=True)
-    with pytest.raises(scripts["console"].SetupError, match=r"Expected: sha256 [0-9a-f]{64} Actual: [0-9a-f]{64}; it was thrown away"):
+    with pytest.raises(
+        scripts["console"].SetupError, match=r"Expected: sha256 [0-9a-f]{64} Actual: [0-9a-f]{64}; it was thrown away"
+    ):
         scripts["pulumi_release"].install(VERSION, tmp_path / "tools/bin")
     assert list((tmp_path / "tools/bin").iterdir()) == []
 
 
-def test_release_host_without_tls_is_refused(scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_release_host_without_tls_is_refused(
+    scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("RACKREADY_PULUMI_RELEASES", "http://mirror.example.com")
     with pytest.raises(scripts["console"].SetupError, match="is not https"):
         scripts["pulumi_release"].install(VERSION, tmp_path)
 
 
-def test_no_way_at_all_says_what_was_tried_and_what_still_works(scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_way_at_all_says_what_was_tried_and_what_still_works(
+    scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("RACKREADY_PULUMI_RELEASES", (tmp_path / "nothing").as_uri())
     with pytest.raises(scripts["console"].SetupError) as caught:
         scripts["pulumi_engine"].ensure()
     text = str(caught.value)
-    assert [way in text for way in ("found on the PATH: there is no pulumi", "official release archive: file://", "built from Go modules: there is no Go")] == [
-        True
-    ] * 3
+    assert [
+        way in text
+        for way in (
+            "found on the PATH: there is no pulumi",
+            "official release archive: file://",
+            "built from Go modules: there is no Go",
+        )
+    ] == [True] * 3
     assert "every other command works" in caught.value.what_to_do
 
 
-def test_engine_of_another_version_is_replaced(scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_engine_of_another_version_is_replaced(
+    scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     put(tmp_path / "usr")
     monkeypatch.setenv("PATH", f"{tmp_path / 'usr'}:/bin:/usr/bin")
     scripts["pulumi_engine"].ensure()
@@ -133,11 +160,15 @@ def test_engine_of_another_version_is_replaced(scripts: dict[str, ModuleType], m
     assert scripts["pulumi_engine"].version_of(tmp_path / "tools/bin/pulumi") == VERSION
 
 
-def test_missing_host_packages_without_root_name_them_and_why(scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_host_packages_without_root_name_them_and_why(
+    scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
     apt = scripts["apt"]
     monkeypatch.setattr(apt, "missing", lambda names: names[:2])
     monkeypatch.setattr(apt.os, "geteuid", lambda: 1000)
-    with pytest.raises(scripts["console"].SetupError, match=r"missing host packages \(the simulated rack\): aardvark-dns apt-utils") as caught:
+    with pytest.raises(
+        scripts["console"].SetupError, match=r"missing host packages \(the simulated rack\): aardvark-dns apt-utils"
+    ) as caught:
         apt.simulated_rack()
     assert "needs root" in caught.value.what_to_do
 
@@ -156,12 +187,18 @@ def test_what_tests_need_of_the_host_is_installed_with_its_reason(
     assert "python3-torch: PyTorch for CPUs: runs the programs that nodes run on GPUs" in capsys.readouterr().out
 
 
-def test_database_server_of_tests_is_installed_without_one_that_runs(scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_database_server_of_tests_is_installed_without_one_that_runs(
+    scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     apt, seen = scripts["apt"], []
     monkeypatch.setattr(apt, "missing", lambda names: [name for name in names if name == "postgresql"])
     monkeypatch.setattr(apt, "_CLUSTERS", tmp_path / "createcluster.d")
     monkeypatch.setattr(apt.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(apt, "install", lambda names, _why: seen.append((names, (tmp_path / "createcluster.d/rackready.conf").read_text())))
+    monkeypatch.setattr(
+        apt,
+        "install",
+        lambda names, _why: seen.append((names, (tmp_path / "createcluster.d/rackready.conf").read_text())),
+    )
     apt.of_tests()
     assert seen == [(["postgresql"], "create_main_cluster = false\n")]
     assert list((tmp_path / "createcluster.d").iterdir()) == [], "what somebody installs later is as they want it"
@@ -189,7 +226,9 @@ def test_passing_failures_are_retried_and_lasting_ones_raised(scripts: dict[str,
     assert len(calls) == 3
 
 
-def test_failing_command_shows_the_end_of_its_output(scripts: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_command_shows_the_end_of_its_output(
+    scripts: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     console = scripts["console"]
     monkeypatch.setattr(console, "ROOT", tmp_path)
     with pytest.raises(console.SetupError) as caught:
@@ -198,8 +237,15 @@ def test_failing_command_shows_the_end_of_its_output(scripts: dict[str, ModuleTy
     assert caught.value.what_to_do == "Do this. The whole output is in setup.log."
 
 
-@pytest.mark.parametrize(("version", "refused"), [("go1.19.8", True), ("go1.21.0", False), ("go1.26.8", False), ("devel", True)])
-def test_old_go_is_refused_in_words_that_help(scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, version: str, refused: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize(
+    ("version", "refused"), [("go1.19.8", True), ("go1.21.0", False), ("go1.26.8", False), ("devel", True)]
+)
+def test_old_go_is_refused_in_words_that_help(
+    scripts: dict[str, ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    refused: bool,  # noqa: FBT001
+) -> None:
     modules = scripts["pulumi_modules"]
     monkeypatch.setattr(modules, "_go", lambda *_arguments, **_options: f"go version {version} linux/amd64")
     if not refused:
@@ -215,4 +261,6 @@ def test_full_disk_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / ".rackready").touch()
     done = subprocess.run([sys.executable, tmp_path / "scripts/setup"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"set-up failed: {tmp_path / '.rackready'}: File exists\n  What to do: Free disk space or correct permissions")
+    assert done.stderr.startswith(
+        f"set-up failed: {tmp_path / '.rackready'}: File exists\n  What to do: Free disk space or correct permissions"
+    )

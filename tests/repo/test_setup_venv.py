@@ -23,7 +23,13 @@ def venv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Modu
     before = {name: sys.modules.pop(name) for name in NAMES if name in sys.modules}
     module: Any = importlib.import_module("python_venv")
     ran: list[list[str]] = []
-    for name in ("requirements.lock", "requirements-dev.lock", "requirements-docs.lock", "pyproject.toml", "src/rackready_sim/pyproject.toml"):
+    for name in (
+        "requirements.lock",
+        "requirements-dev.lock",
+        "requirements-docs.lock",
+        "pyproject.toml",
+        "src/rackready_sim/pyproject.toml",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     for name, value in {
@@ -44,7 +50,9 @@ def venv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Modu
     sys.modules.update(before)
 
 
-def test_both_packages_are_installed_in_place_without_a_network(venv: tuple[Any, list[list[str]]], tmp_path: Path) -> None:
+def test_both_packages_are_installed_in_place_without_a_network(
+    venv: tuple[Any, list[list[str]]], tmp_path: Path
+) -> None:
     module, ran = venv
     module.ensure("runtime")
     locked, in_place = ran
@@ -54,7 +62,9 @@ def test_both_packages_are_installed_in_place_without_a_network(venv: tuple[Any,
 
 
 @pytest.mark.parametrize("changed", ["pyproject.toml", "src/rackready_sim/pyproject.toml", "requirements.lock"])
-def test_a_second_run_does_nothing_until_something_changes(venv: tuple[Any, list[list[str]]], tmp_path: Path, changed: str) -> None:
+def test_a_second_run_does_nothing_until_something_changes(
+    venv: tuple[Any, list[list[str]]], tmp_path: Path, changed: str
+) -> None:
     module, ran = venv
     module.ensure("runtime")
     module.ensure("runtime")

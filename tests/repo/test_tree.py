@@ -21,7 +21,11 @@ def lines(text: str) -> int:
 
 
 def test_files_stay_small(texts: dict[str, str]) -> None:
-    large = {name: lines(text) for name, text in texts.items() if name.endswith((".py", ".j2", ".c")) and lines(text) > LARGEST_FILE}
+    large = {
+        name: lines(text)
+        for name, text in texts.items()
+        if name.endswith((".py", ".j2", ".c")) and lines(text) > LARGEST_FILE
+    }
     assert large == {}, f"more than {LARGEST_FILE} lines: split by what changes together"
 
 
@@ -29,7 +33,9 @@ ADAPTERS = re.compile(r"plugins/.*\.py|stacks/[^/]+/__main__\.py")
 
 
 def test_adapters_stay_thin(texts: dict[str, str]) -> None:
-    large = {name: lines(text) for name, text in texts.items() if ADAPTERS.fullmatch(name) and lines(text) > LARGEST_ADAPTER}
+    large = {
+        name: lines(text) for name, text in texts.items() if ADAPTERS.fullmatch(name) and lines(text) > LARGEST_ADAPTER
+    }
     assert large == {}, "plugins and stack programs are adapters: the work belongs to the package"
 
 
@@ -43,12 +49,18 @@ def test_no_exception_is_swallowed(texts: dict[str, str]) -> None:
     found = []
     for name, text in texts.items():
         if name.endswith(".py") and not name.startswith("tests/"):
-            found += [f"{name}:{node.lineno}" for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ExceptHandler) and swallows(node)]
+            found += [
+                f"{name}:{node.lineno}"
+                for node in ast.walk(ast.parse(text))
+                if isinstance(node, ast.ExceptHandler) and swallows(node)
+            ]
     assert found == []
 
 
 def swallows(handler: ast.ExceptHandler) -> bool:
-    everything = handler.type is None or (isinstance(handler.type, ast.Name) and handler.type.id in {"Exception", "BaseException"})
+    everything = handler.type is None or (
+        isinstance(handler.type, ast.Name) and handler.type.id in {"Exception", "BaseException"}
+    )
     return everything and all(isinstance(item, ast.Pass) for item in handler.body)
 
 
@@ -61,17 +73,29 @@ HOSTS = re.compile(r"pypi\.org|pythonhosted\.org|proxy\.golang\.org|registry\.np
 SECRETS = re.compile("-----BEGIN [A-Z ]*PRIVATE " + "KEY-----\n[A-Za-z0-9+/=]{20}")
 
 
-@pytest.mark.parametrize(("what", "pattern"), [("a path of one machine", MACHINE_PATHS), ("the host of a package registry", HOSTS), ("a private key", SECRETS)])
+@pytest.mark.parametrize(
+    ("what", "pattern"),
+    [("a path of one machine", MACHINE_PATHS), ("the host of a package registry", HOSTS), ("a private key", SECRETS)],
+)
 def test_tree_is_free_of(texts: dict[str, str], what: str, pattern: re.Pattern[str]) -> None:
     this = Path(__file__).relative_to(ROOT).as_posix()
-    found = [f"{name}: {match[0]}" for name, text in texts.items() if name != this and not name.endswith("go.sum") for match in pattern.finditer(text)]
+    found = [
+        f"{name}: {match[0]}"
+        for name, text in texts.items()
+        if name != this and not name.endswith("go.sum")
+        for match in pattern.finditer(text)
+    ]
     assert found == [], what
 
 
 def test_profiles_are_called_what_they_are() -> None:
     profiles = sorted((PACKAGE / "profiles").rglob("*.yml"))
     assert profiles
-    wrong = {path.name: data.get("id") for path in profiles if (data := yaml.safe_load(path.read_text(encoding="utf-8"))).get("id") != path.stem}
+    wrong = {
+        path.name: data.get("id")
+        for path in profiles
+        if (data := yaml.safe_load(path.read_text(encoding="utf-8"))).get("id") != path.stem
+    }
     assert wrong == {}, "a profile's stem is its id"
 
 
@@ -112,5 +136,7 @@ ONE_CODE_FOR_ALL = ("roles/", "playbooks/", "plugins/", "templates/", "stacks/")
 
 def test_roles_and_playbooks_do_not_ask_either(texts: dict[str, str]) -> None:
     asking = re.compile(r"rackready[_-]sim|is_simulated|simulat", re.IGNORECASE)
-    shared = {name: text for name, text in texts.items() if name.startswith(ONE_CODE_FOR_ALL) and "/molecule/" not in name}
+    shared = {
+        name: text for name, text in texts.items() if name.startswith(ONE_CODE_FOR_ALL) and "/molecule/" not in name
+    }
     assert [name for name, text in shared.items() if asking.search(text)] == []

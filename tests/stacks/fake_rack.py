@@ -1,6 +1,7 @@
 """A rack for tests of provisioning: BMCs that speak the Redfish that we use, over TLS, and hosts whose sshd lives while the power is on.
 
-Sockets and threads of this process, so the code under test may run in any other process. Every BMC writes down what it was asked.
+Sockets and threads of this process, so the code under test may run in any other process. Every BMC writes down what it
+was asked.
 """
 
 from __future__ import annotations
@@ -133,7 +134,10 @@ class FakeRack:
 
     def __init__(self, folder: Path, count: int, *, net: int = 77) -> None:
         self.folder = folder
-        self.nodes = [FakeNode(f"node{k:02}", f"127.{net}.1.{k}", f"127.{net}.2.{k}", f"FAKE-{k:04}", f"secret-of-{k}") for k in range(1, count + 1)]
+        self.nodes = [
+            FakeNode(f"node{k:02}", f"127.{net}.1.{k}", f"127.{net}.2.{k}", f"FAKE-{k:04}", f"secret-of-{k}")
+            for k in range(1, count + 1)
+        ]
         self.bmc_port = free_port(self.nodes[0].bmc)
         self.ssh_port = free_port(self.nodes[0].address)
         self._lock = threading.Lock()
@@ -186,10 +190,20 @@ class FakeRack:
             password = self.folder / f"{node.name}-bmc"
             if not password.exists():
                 password.write_text(node.password)
-            bmc = {"address": node.bmc, "port": self.bmc_port, "username": "admin", "password": {"file": str(password)}, "ca": str(self.folder / "ca.pem")}
+            bmc = {
+                "address": node.bmc,
+                "port": self.bmc_port,
+                "username": "admin",
+                "password": {"file": str(password)},
+                "ca": str(self.folder / "ca.pem"),
+            }
             nodes.append({"name": node.name, "serial": node.serial, "address": node.address, "bmc": bmc})
         access = {"user": "root", "port": self.ssh_port, "private_key": str(self.folder / "id_ed25519")}
-        return {"access": access, "racks": [{"name": "rack01", "nodes": nodes}], "campaign": {"provision_timeout_s": 20, **timeouts}}
+        return {
+            "access": access,
+            "racks": [{"name": "rack01", "nodes": nodes}],
+            "campaign": {"provision_timeout_s": 20, **timeouts},
+        }
 
     def reset(self, node: FakeNode, kind: str) -> None:
         node.asked.append(kind)
@@ -248,10 +262,16 @@ class Redfish(BaseHTTPRequestHandler):
             self._answer(200, self._service_root())
         elif self._may():
             body = self._documents().get(self.path)
-            self._answer(200 if body else 404, body or {"error": {"code": "Base.1.0.ResourceMissing", "message": self.path}})
+            self._answer(
+                200 if body else 404, body or {"error": {"code": "Base.1.0.ResourceMissing", "message": self.path}}
+            )
 
     def _documents(self) -> dict[str, dict[str, Any]]:
-        return {"/redfish/v1/Systems": _systems(), "/redfish/v1/Systems/1": self._system(), "/redfish/v1/Chassis/1": self._chassis()} | self.machine.more()
+        return {
+            "/redfish/v1/Systems": _systems(),
+            "/redfish/v1/Systems/1": self._system(),
+            "/redfish/v1/Chassis/1": self._chassis(),
+        } | self.machine.more()
 
     def do_POST(self) -> None:
         body = self._body()
@@ -281,7 +301,9 @@ class Redfish(BaseHTTPRequestHandler):
             self._answer(self.machine.faults.pop(0), {"error": {"code": "Base.1.0.GeneralError", "message": "busy"}})
             return False
         basic = "Basic " + base64.b64encode(f"admin:{self.machine.password}".encode()).decode()
-        if self.headers.get("X-Auth-Token", "") in self.machine.sessions or (not self.machine.has_sessions and self.headers.get("Authorization") == basic):
+        if self.headers.get("X-Auth-Token", "") in self.machine.sessions or (
+            not self.machine.has_sessions and self.headers.get("Authorization") == basic
+        ):
             return True
         if not self.machine.has_sessions:
             self.machine.logins += 1
@@ -303,7 +325,11 @@ class Redfish(BaseHTTPRequestHandler):
     def _answer(self, status: int, body: dict[str, Any] | None, headers: dict[str, str] | None = None) -> None:
         data = b"" if body is None else json.dumps(body).encode()
         self.send_response(status)
-        for key, value in {"Content-Type": "application/json", "Content-Length": str(len(data)), **(headers or {})}.items():
+        for key, value in {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(data)),
+            **(headers or {}),
+        }.items():
             self.send_header(key, value)
         self.end_headers()
         self.wfile.write(data)
@@ -335,12 +361,23 @@ class Redfish(BaseHTTPRequestHandler):
                 "BootSourceOverrideTarget": "None",
                 "BootSourceOverrideTarget@Redfish.AllowableValues": ["Pxe", "Hdd", "UefiHttp"],
             },
-            "Actions": {"#ComputerSystem.Reset": {"target": _RESET, "ResetType@Redfish.AllowableValues": list(self.machine.resets)}},
+            "Actions": {
+                "#ComputerSystem.Reset": {
+                    "target": _RESET,
+                    "ResetType@Redfish.AllowableValues": list(self.machine.resets),
+                }
+            },
             "Links": {"Chassis": [{"@odata.id": "/redfish/v1/Chassis/1"}]},
         }
 
     def _chassis(self) -> dict[str, Any]:
-        return {"@odata.id": "/redfish/v1/Chassis/1", "Id": "1", "Name": "chassis", "ChassisType": "RackMount", "SerialNumber": self.machine.serial}
+        return {
+            "@odata.id": "/redfish/v1/Chassis/1",
+            "Id": "1",
+            "Name": "chassis",
+            "ChassisType": "RackMount",
+            "SerialNumber": self.machine.serial,
+        }
 
 
 def _systems() -> dict[str, Any]:
@@ -350,7 +387,9 @@ def _systems() -> dict[str, Any]:
 
 def _client_key(path: Path) -> str:
     key = ed25519.Ed25519PrivateKey.generate()
-    data = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
+    data = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
     path.write_bytes(data)
     path.chmod(0o600)
     return str(paramiko.Ed25519Key.from_private_key_file(str(path)).get_base64())
@@ -373,11 +412,17 @@ class Authority:
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, address)])
         san = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
         cert = self._sign(name, key.public_key(), x509.BasicConstraints(ca=False, path_length=None), san)
-        private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
         return private + cert.public_bytes(serialization.Encoding.PEM)
 
     def _sign(
-        self, name: x509.Name, public: ec.EllipticCurvePublicKey, basic: x509.BasicConstraints, san: x509.SubjectAlternativeName | None
+        self,
+        name: x509.Name,
+        public: ec.EllipticCurvePublicKey,
+        basic: x509.BasicConstraints,
+        san: x509.SubjectAlternativeName | None,
     ) -> x509.Certificate:
         now = dt.datetime.now(dt.UTC)
         builder = (

@@ -16,7 +16,15 @@ COMPONENT, NODE = urns("sim-rack01", "rackready-metal", ["node01"])
 
 
 def step(op: str, urn: str = NODE, **state: Any) -> dict[str, Any]:
-    return {"metadata": {"op": op, "urn": urn, "type": urn.split("::")[2].rsplit("$", maxsplit=1)[-1], "provider": "p", **state}}
+    return {
+        "metadata": {
+            "op": op,
+            "urn": urn,
+            "type": urn.split("::")[2].rsplit("$", maxsplit=1)[-1],
+            "provider": "p",
+            **state,
+        }
+    }
 
 
 def results(*events: dict[str, Any], check: bool = False) -> NodeResult:
@@ -28,20 +36,28 @@ def results(*events: dict[str, Any], check: bool = False) -> NodeResult:
 
 def test_of_a_created_node_the_outputs_are_kept() -> None:
     outputs = {"power": "On", "made": True, "boot_id": "b", "serial": "s", "host_key": "k"}
-    found = results({"resourcePreEvent": step("create")}, {"resOutputsEvent": step("create", new={"type": NODE_TYPE, "outputs": outputs})})
+    found = results(
+        {"resourcePreEvent": step("create")},
+        {"resOutputsEvent": step("create", new={"type": NODE_TYPE, "outputs": outputs})},
+    )
     assert (found.outcome, found.changed, found.message) == (Outcome.PASS, True, "powered on, SSH answers")
     assert found.data == {"power": "On", "made": True, "boot_id": "b", "serial": "s"}
 
 
 def test_an_unchanged_node_is_a_pass_without_a_change() -> None:
-    found = results({"resOutputsEvent": step("refresh")}, {"resOutputsEvent": step("same", new={"outputs": {"power": "On", "made": False}})})
+    found = results(
+        {"resOutputsEvent": step("refresh")},
+        {"resOutputsEvent": step("same", new={"outputs": {"power": "On", "made": False}})},
+    )
     assert (found.outcome, found.changed, found.message) == (Outcome.PASS, False, "as it should be")
 
 
 def test_silence_about_a_node_is_an_error() -> None:
     found = results()
     assert found.outcome is Outcome.ERROR
-    assert found.message.startswith("node01: not provisioned - Expected: a result Actual: the engine reported nothing about it.")
+    assert found.message.startswith(
+        "node01: not provisioned - Expected: a result Actual: the engine reported nothing about it."
+    )
 
 
 def test_a_refresh_alone_is_not_a_result() -> None:
@@ -66,20 +82,30 @@ def test_what_stopped_the_stack_is_said_of_each_silent_node() -> None:
 def test_an_error_of_the_node_is_its_message(urn: str) -> None:
     found = results(
         {"resourcePreEvent": step("create")},
-        {"diagnosticEvent": {"message": "node01 BMC 192.0.2.1:443: refused", "color": "never", "severity": "error", "urn": urn}},
+        {
+            "diagnosticEvent": {
+                "message": "node01 BMC 192.0.2.1:443: refused",
+                "color": "never",
+                "severity": "error",
+                "urn": urn,
+            }
+        },
         {"resOpFailedEvent": {**step("create"), "status": 0, "steps": 0}},
     )
     assert (found.outcome, found.message) == (Outcome.ERROR, "node01 BMC 192.0.2.1:443: refused")
 
 
 def test_a_failure_without_a_word_is_still_an_error() -> None:
-    found = results({"resourcePreEvent": step("create")}, {"resOpFailedEvent": {**step("create"), "status": 0, "steps": 0}})
+    found = results(
+        {"resourcePreEvent": step("create")}, {"resOpFailedEvent": {**step("create"), "status": 0, "steps": 0}}
+    )
     assert found.outcome is Outcome.ERROR
 
 
 def test_warnings_are_no_errors() -> None:
     found = results(
-        {"resOutputsEvent": step("same", new={"outputs": {}})}, {"diagnosticEvent": {"message": "m", "color": "never", "severity": "warning", "urn": NODE}}
+        {"resOutputsEvent": step("same", new={"outputs": {}})},
+        {"diagnosticEvent": {"message": "m", "color": "never", "severity": "warning", "urn": NODE}},
     )
     assert found.outcome is Outcome.PASS
 
@@ -90,13 +116,18 @@ def test_a_preview_says_what_would_be_brought_back() -> None:
 
 
 def test_a_preview_of_a_node_whose_bmc_cannot_tell_is_an_error() -> None:
-    found = results({"resourcePreEvent": step("update", diffs=["power"], old={"outputs": {"problem": "node01 BMC: refused"}})}, check=True)
+    found = results(
+        {"resourcePreEvent": step("update", diffs=["power"], old={"outputs": {"problem": "node01 BMC: refused"}})},
+        check=True,
+    )
     assert (found.outcome, found.message) == (Outcome.ERROR, "node01 BMC: refused")
 
 
 @pytest.mark.parametrize(("made", "words"), [(True, "powered off"), (False, "was on before us, left on")])
 def test_a_deleted_node(made: bool, words: str) -> None:  # noqa: FBT001 - a parameter of the table
-    found = results({"resourcePreEvent": step("delete")}, {"resOutputsEvent": step("delete", new={"outputs": {"made": made}})})
+    found = results(
+        {"resourcePreEvent": step("delete")}, {"resOutputsEvent": step("delete", new={"outputs": {"made": made}})}
+    )
     assert (found.message, found.changed, found.data) == (words, True, {})
 
 

@@ -51,12 +51,24 @@ def node_args(rack: FakeRack, **changes: Any) -> NodeArgs:
     site = rack.site()
     node = site["racks"][0]["nodes"][0]
     ssh = {**site["access"], "address": node["address"]}
-    return NodeArgs.model_validate({"env": "t", "node": "node01", "serial": node["serial"], "bmc": node["bmc"], "ssh": ssh, "timeout_s": 10, **changes})
+    return NodeArgs.model_validate(
+        {
+            "env": "t",
+            "node": "node01",
+            "serial": node["serial"],
+            "bmc": node["bmc"],
+            "ssh": ssh,
+            "timeout_s": 10,
+            **changes,
+        }
+    )
 
 
 def machine(rack: FakeRack, ledger: Ledger, said: list[str] | None = None, **changes: Any) -> Machine:
     args = node_args(rack, **changes)
-    return Machine(args, ledger, rack.folder / "known_hosts", proceed=lambda: None, say=(said if said is not None else []).append)
+    return Machine(
+        args, ledger, rack.folder / "known_hosts", proceed=lambda: None, say=(said if said is not None else []).append
+    )
 
 
 def test_powers_on_waits_and_pins(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:
@@ -98,7 +110,10 @@ def test_one_installation_excuses_one_new_key_and_no_later_one(rack: FakeRack, n
     machine(rack, ledger, boot="Pxe").ensure(made=False)
     fresh(rack, node)
     rack.set_power(node, "On")
-    with pytest.raises(MachineIncompleteError, match=r"SSH host key changed, no login was tried - .*`rackready hostkey accept node01` shows both keys"):
+    with pytest.raises(
+        MachineIncompleteError,
+        match=r"SSH host key changed, no login was tried - .*`rackready hostkey accept node01` shows both keys",
+    ):
         machine(rack, ledger, boot="Pxe").ensure(made=True)
 
 
@@ -123,10 +138,17 @@ def test_on_off_on_in_a_row_is_three_effects(rack: FakeRack, node: FakeNode, led
     machine(rack, ledger).remove(made=True)
     assert machine(rack, ledger).ensure(made=False).made
     machine(rack, ledger).remove(made=True)
-    assert [item for item in node.asked if not item.startswith("boot")] == ["On", "GracefulShutdown", "On", "GracefulShutdown"]
+    assert [item for item in node.asked if not item.startswith("boot")] == [
+        "On",
+        "GracefulShutdown",
+        "On",
+        "GracefulShutdown",
+    ]
 
 
-def test_a_machine_that_was_powered_on_by_hand_after_our_power_off_is_adopted(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+def test_a_machine_that_was_powered_on_by_hand_after_our_power_off_is_adopted(
+    rack: FakeRack, node: FakeNode, ledger: Ledger
+) -> None:
     machine(rack, ledger).ensure(made=False)
     machine(rack, ledger).remove(made=True)
     rack.set_power(node, "On")
@@ -161,10 +183,14 @@ def test_killed_in_the_middle_it_is_powered_on_exactly_once(
     state = machine(rack, ledger).ensure(made=False)
     assert node.boots() == 1
     assert state.made
-    assert [item.status for item in ledger.entries("node01")] == (["done"] if where == "after power" else ["failed", "done"])
+    assert [item.status for item in ledger.entries("node01")] == (
+        ["done"] if where == "after power" else ["failed", "done"]
+    )
 
 
-def test_killed_after_a_request_that_the_bmc_shows_late(rack: FakeRack, node: FakeNode, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_after_a_request_that_the_bmc_shows_late(
+    rack: FakeRack, node: FakeNode, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node.power_lag_s = 2.0
     with monkeypatch.context() as patch:
         patch.setattr(Bmc, "_wait_power", killed)
@@ -175,7 +201,9 @@ def test_killed_after_a_request_that_the_bmc_shows_late(rack: FakeRack, node: Fa
     assert node.boots() == 1
 
 
-def test_killed_while_it_waited_for_ssh(rack: FakeRack, node: FakeNode, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_while_it_waited_for_ssh(
+    rack: FakeRack, node: FakeNode, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(module.ssh, "wait_and_pin", killed)
         with pytest.raises(Killed):
@@ -193,7 +221,9 @@ def test_another_epoch_forgets_who_powered_it_on(rack: FakeRack, node: FakeNode,
 
 def test_ssh_that_never_comes_leaves_what_was_made_on_record(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:
     node.boot_s = -1
-    with pytest.raises(MachineIncompleteError, match=r"node01 127\.81\.2\.1:\d+: SSH - Expected: an answer within 1 s") as caught:
+    with pytest.raises(
+        MachineIncompleteError, match=r"node01 127\.81\.2\.1:\d+: SSH - Expected: an answer within 1 s"
+    ) as caught:
         machine(rack, ledger, timeout_s=1).ensure(made=False)
     assert (caught.value.state.power, caught.value.state.made) == ("On", True)
     assert node.boots() == 1

@@ -34,7 +34,9 @@ class Mocks(pulumi.runtime.Mocks):
 @pytest.fixture
 def declared() -> Iterator[Mocks]:
     mocks = Mocks()
-    loop = asyncio.new_event_loop()  # Pulumi takes the thread's own, and a test that called asyncio.run before leaves none
+    loop = (
+        asyncio.new_event_loop()
+    )  # Pulumi takes the thread's own, and a test that called asyncio.run before leaves none
     asyncio.set_event_loop(loop)
     pulumi.runtime.set_mocks(mocks, project="rackready-metal", stack="sim-rack01", preview=False)
     yield mocks
@@ -54,7 +56,9 @@ def test_every_node_of_the_rack_is_declared(declared: Mocks, args: RackArgs) -> 
     @pulumi.runtime.test
     def program() -> pulumi.Output[None]:
         components = [metal.MetalNode(node) for node in args.nodes]
-        return pulumi.Output.all(*[component.made for component in components]).apply(lambda made: seen.update(made=made))
+        return pulumi.Output.all(*[component.made for component in components]).apply(
+            lambda made: seen.update(made=made)
+        )
 
     program()
     nodes = [item for item in declared.made if item.typ == metal.NODE_TYPE]
@@ -67,7 +71,11 @@ def test_no_secret_enters_the_stack(declared: Mocks, args: RackArgs, tmp_path: P
     secret = tmp_path / "bmc"
     secret.write_text("do-not-leak")
     node = args.nodes[0].model_copy(
-        update={"bmc": args.nodes[0].bmc.model_copy(update={"password": args.nodes[0].bmc.password.model_copy(update={"file": secret})})}
+        update={
+            "bmc": args.nodes[0].bmc.model_copy(
+                update={"password": args.nodes[0].bmc.password.model_copy(update={"file": secret})}
+            )
+        }
     )
 
     @pulumi.runtime.test

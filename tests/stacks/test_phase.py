@@ -51,15 +51,23 @@ def test_results_come_back_as_they_were_written(context: PhaseContext, monkeypat
 
     def answer(request: dict[str, Any]) -> None:
         asked.append(request)
-        Path(request["result"]).write_text(json.dumps({"node01": {"outcome": "pass", "message": "m", "changed": True, "data": {"power": "On"}}}))
+        Path(request["result"]).write_text(
+            json.dumps({"node01": {"outcome": "pass", "message": "m", "changed": True, "data": {"power": "On"}}})
+        )
 
     child(monkeypatch, answer)
     found = phase.run_provision(context, ["node01", "node02"])
-    assert (found["node01"].outcome, found["node01"].changed, found["node01"].data) == (Outcome.PASS, True, {"power": "On"})
+    assert (found["node01"].outcome, found["node01"].changed, found["node01"].data) == (
+        Outcome.PASS,
+        True,
+        {"power": "On"},
+    )
     assert asked[0]["racks"] == {"rack01": ["node01", "node02"]}
     assert (asked[0]["action"], asked[0]["campaign"]) == ("up", "c1")
     assert found["node02"].outcome is Outcome.ERROR
-    assert found["node02"].message.startswith("node02: not provisioned - Expected: a result of the provisioning worker Actual: none (exit status 1). Look at ")
+    assert found["node02"].message.startswith(
+        "node02: not provisioned - Expected: a result of the provisioning worker Actual: none (exit status 1). Look at "
+    )
 
 
 def test_only_a_power_effect_touches_a_node(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +97,9 @@ def test_check_only_previews(context: PhaseContext, monkeypatch: pytest.MonkeyPa
 def test_a_worker_that_was_stopped_for_its_time_says_so(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
     child(monkeypatch, lambda _request: None, timed_out=True)
     found = phase.run_provision(context, ["node01"])["node01"]
-    assert "none (stopped after 1500 s: 1 round of 1500 s (campaign.provision_timeout_s + 600)). Look at " in found.message
+    assert (
+        "none (stopped after 1500 s: 1 round of 1500 s (campaign.provision_timeout_s + 600)). Look at " in found.message
+    )
 
 
 def site_of_racks(context: PhaseContext, racks: int, nodes: int) -> list[str]:
@@ -106,10 +116,15 @@ def site_of_racks(context: PhaseContext, racks: int, nodes: int) -> list[str]:
             name = f"n{number:03}"
             names.append(name)
             bmc = {"address": f"10.0.3.{number}", "username": "admin", "password": {"file": "p"}}
-            here.append({**template, "name": name, "serial": name, "unit": 1 + 8 * k, "address": f"10.0.4.{number}", "bmc": bmc})
+            here.append(
+                {**template, "name": name, "serial": name, "unit": 1 + 8 * k, "address": f"10.0.4.{number}", "bmc": bmc}
+            )
             first = [next(ports) for _ in range(4)]
             span = f"swp{first[0]}-swp{first[-1]}"
-            raw["links"] += [{"node": name, "rails": rails, "switch": switch, "ports": span} for rails, switch in (("1-4", "leaf01"), ("5-8", "leaf02"))]
+            raw["links"] += [
+                {"node": name, "rails": rails, "switch": switch, "ports": span}
+                for rails, switch in (("1-4", "leaf01"), ("5-8", "leaf02"))
+            ]
         raw["racks"].append({"name": f"rack{rack + 1:02}", "nodes": here})
     path.write_text(yaml.safe_dump(raw), encoding="utf-8")
     return names
@@ -126,12 +141,25 @@ def test_the_time_limit_counts_the_rounds_of_many_racks(context: PhaseContext, m
     monkeypatch.setattr(phase, "run_child", run)
     found = phase.run_provision(context, names)
     assert limits == [3 * 1500.0], "ten racks, four at once: three rounds"
-    assert "none (stopped after 4500 s: 3 rounds of 1500 s (campaign.provision_timeout_s + 600)). Look at " in found["n010"].message
+    assert (
+        "none (stopped after 4500 s: 3 rounds of 1500 s (campaign.provision_timeout_s + 600)). Look at "
+        in found["n010"].message
+    )
 
 
 @pytest.mark.parametrize(
     ("sizes", "count"),
-    [([1], 1), ([1, 1, 1, 1], 1), ([1] * 5, 2), ([4], 2), ([32], 2), ([33], 3), ([64] * 4, 3), ([64] * 5, 6), ([64, 1, 1, 1, 1], 3)],
+    [
+        ([1], 1),
+        ([1, 1, 1, 1], 1),
+        ([1] * 5, 2),
+        ([4], 2),
+        ([32], 2),
+        ([33], 3),
+        ([64] * 4, 3),
+        ([64] * 5, 6),
+        ([64, 1, 1, 1, 1], 3),
+    ],
 )
 def test_rounds(sizes: list[int], count: int) -> None:
     assert worker.rounds({f"r{at}": [f"n{at}-{k}" for k in range(size)] for at, size in enumerate(sizes)}) == count
@@ -143,13 +171,17 @@ def test_a_full_disk_is_named(context: PhaseContext, monkeypatch: pytest.MonkeyP
     assert "none (no space left on the disk of " in phase.run_provision(context, ["node01"])["node01"].message
 
 
-def test_a_disk_that_is_full_from_the_start_is_one_clear_error(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_from_the_start_is_one_clear_error(
+    context: PhaseContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(_request: dict[str, Any]) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     child(monkeypatch, full)
     with pytest.raises(
-        RackreadyError, match=r"provisioning cannot write its files - Expected: a writable folder Actual: No space left on device\. Free disk space"
+        RackreadyError,
+        match=r"provisioning cannot write its files - Expected: a writable folder Actual: No space left on device\. "
+        r"Free disk space",
     ):
         phase.run_provision(context, ["node01"])
 

@@ -82,14 +82,20 @@ def test_a_preview_touches_nothing(rack: FakeRack, inputs: dict[str, Any]) -> No
     assert (rack.nodes[0].logins, rack.nodes[0].asked) == (0, [])
 
 
-def test_create_gives_what_is_known_and_tells_of_progress(rack: FakeRack, inputs: dict[str, Any], tmp_path: Path) -> None:
+def test_create_gives_what_is_known_and_tells_of_progress(
+    rack: FakeRack, inputs: dict[str, Any], tmp_path: Path
+) -> None:
     state = create(inputs)
     assert state["made"] is True
     assert state["power"] == "On"
     assert state["bmc"] == inputs["bmc"]
     assert not any(rack.nodes[0].password in str(value) for value in state.values())
     ledger = Ledger.open(tmp_path / "state.sqlite")
-    assert [event.text for event in ledger.events("c7")] == ["boot override Hdd once, power on", "powered on, waiting for SSH", "SSH answers, host key pinned"]
+    assert [event.text for event in ledger.events("c7")] == [
+        "boot override Hdd once, power on",
+        "powered on, waiting for SSH",
+        "SSH answers, host key pinned",
+    ]
     ledger.close()
 
 
@@ -125,7 +131,9 @@ def test_a_cancel_ends_the_waiting(rack: FakeRack, inputs: dict[str, Any]) -> No
     provider = MetalProvider()
 
     async def cancelled() -> None:
-        task = asyncio.ensure_future(provider.create(api.CreateRequest(URN, props({**inputs, "timeout_s": 60}), 0, preview=False)))
+        task = asyncio.ensure_future(
+            provider.create(api.CreateRequest(URN, props({**inputs, "timeout_s": 60}), 0, preview=False))
+        )
         await asyncio.to_thread(rack.nodes[0].asked_something.wait, 20)
         await provider.cancel()
         await task

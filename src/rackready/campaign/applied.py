@@ -17,15 +17,24 @@ from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 
 
-def record_applied(paths: EnvPaths, site: Site, request: Request, finished: Finished, rows: Sequence[NodeSummary]) -> list[str]:
+def record_applied(
+    paths: EnvPaths, site: Site, request: Request, finished: Finished, rows: Sequence[NodeSummary]
+) -> list[str]:
     """Record what this campaign applied, and return its keys. Only a deploy applies everything that a plan says: other kinds and checks record nothing."""
     if request.kind != "deploy" or request.check:
         return []
-    # Nodes that the campaign never came to (quarantine, a wave that was stopped) still show the phase of an earlier one.
+    # Nodes that the campaign never came to (quarantine, a wave that was stopped) still show the phase of an earlier
+    # one.
     done = applied_keys(site, [row for row in rows if row.name in finished.results])
     if done:
         # Only what was and is applied is compared; nothing of capacity or of what is to be ordered is planned for it.
-        record(paths.state, device_facts(lay(site), {*done, *read(paths.state).facts}), done, finished.campaign, site=site.name)
+        record(
+            paths.state,
+            device_facts(lay(site), {*done, *read(paths.state).facts}),
+            done,
+            finished.campaign,
+            site=site.name,
+        )
     return done
 
 

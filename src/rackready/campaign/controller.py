@@ -49,11 +49,14 @@ class Finished:
     """Nodes in quarantine that the scheduler offered when it began: they are drained again."""
 
 
-def run_campaign(paths: EnvPaths, wanted: Request, *, command: str, say: Say, show: Show, verbose: bool = False) -> Finished:
+def run_campaign(
+    paths: EnvPaths, wanted: Request, *, command: str, say: Say, show: Show, verbose: bool = False
+) -> Finished:
     """Run a campaign to its end, going on with an unfinished one of the same shape. Raises ControllerBusyError.
 
-    ``command``: what the operator called, with its options; it is what a second controller is told, and what goes on after a stop.
-    ``verbose``: say also what goes to the log of the campaign at level INFO. When the operator stops it, the process ends here with 130.
+    ``command``: what the operator called, with its options; it is what a second controller is told, and what goes on
+    after a stop. ``verbose``: say also what goes to the log of the campaign at level INFO. When the operator stops it,
+    the process ends here with 130.
     """
     with ControllerLock(paths.lock, command, paths.database), Ledger.open(paths.database) as ledger:
         for line in reap(ledger):
@@ -66,7 +69,9 @@ def run_campaign(paths: EnvPaths, wanted: Request, *, command: str, say: Say, sh
         return replace(finished, drained=kept.drained)
 
 
-def keep_off_alone(paths: EnvPaths, wanted: Request, *, command: str, say: Say, show: Show, verbose: bool = False) -> Finished:
+def keep_off_alone(
+    paths: EnvPaths, wanted: Request, *, command: str, say: Say, show: Show, verbose: bool = False
+) -> Finished:
     """Do what a campaign does first, where none of the chosen nodes can be taken up. Raises ControllerBusyError."""
     del show, verbose  # there is no progress
     if wanted.check:
@@ -103,9 +108,18 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: Request, say: Say) -> tuple
         if same and row["abi"] == CAMPAIGN_ABI and paths.workflows.exists():
             say(f"going on with campaign {row['id']}, which was cut off")
             return Request.load(row["summary"]["request"]), True
-        why = "it was made by another version of rackready" if row["abi"] != CAMPAIGN_ABI else "the site or what was asked for has changed since"
-        why = "how far it was is known only on the machine that began it" if same and row["abi"] == CAMPAIGN_ABI else why
-        say(f"campaign {row['id']} was cut off and is not resumed ({why}): a new one goes on from what the ledger recorded")
+        why = (
+            "it was made by another version of rackready"
+            if row["abi"] != CAMPAIGN_ABI
+            else "the site or what was asked for has changed since"
+        )
+        why = (
+            "how far it was is known only on the machine that began it" if same and row["abi"] == CAMPAIGN_ABI else why
+        )
+        say(
+            f"campaign {row['id']} was cut off and is not resumed ({why}): a new one goes on from what the ledger "
+            "recorded"
+        )
         ledger.put_campaign(row["id"], status="superseded", ended=time.time())
     _forget(paths.workflows)
     summary = {"request": wanted.plain(), "check": wanted.check}
@@ -128,10 +142,16 @@ def _forget(database: Path) -> None:
         database.with_name(database.name + suffix).unlink(missing_ok=True)
 
 
-def _drive(paths: EnvPaths, ledger: Ledger, request: Request, *, resumed: bool, command: str, say: Say, show: Show) -> Finished:  # noqa: PLR0913 - its campaign, and whom it tells
+def _drive(  # noqa: PLR0913 - its campaign, and whom it tells
+    paths: EnvPaths, ledger: Ledger, request: Request, *, resumed: bool, command: str, say: Say, show: Show
+) -> Finished:
     after = max((event.id for event in ledger.events(request.campaign)), default=0)
     box: dict[str, Any] = {}
-    record, workflows = (_nothing, paths.dry_workflows) if request.check else (partial(ledger.put_campaign, request.campaign), paths.workflows)
+    record, workflows = (
+        (_nothing, paths.dry_workflows)
+        if request.check
+        else (partial(ledger.put_campaign, request.campaign), paths.workflows)
+    )
     record(status="running")
     with _engine(workflows, say), _signals(say):
         waiter = threading.Thread(target=_wait, args=(request, resumed, box), daemon=True)
@@ -150,7 +170,11 @@ def _drive(paths: EnvPaths, ledger: Ledger, request: Request, *, resumed: bool, 
         if "error" in box:
             record(status="superseded", ended=time.time())
             raise box["error"]
-    record(status="finished", ended=time.time(), summary={"request": request.plain(), "check": request.check, "results": box["results"]})
+    record(
+        status="finished",
+        ended=time.time(),
+        summary={"request": request.plain(), "check": request.check, "results": box["results"]},
+    )
     return Finished(request.campaign, box["results"], resumed=resumed)
 
 
@@ -161,7 +185,8 @@ def _nothing(**_values: object) -> None:
 def _leave_now(record: Callable[..., None], request: Request, command: str, say: Say) -> NoReturn:
     """Record the stop and end the process at once, the lock still held.
 
-    The engine's threads cannot be ended: left alive they would take up the resumed campaign's work, and refuse it because of STOP.
+    The engine's threads cannot be ended: left alive they would take up the resumed campaign's work, and refuse it
+    because of STOP.
     """
     kill_all_children()
     record(status="interrupted")
@@ -192,8 +217,8 @@ def _show_new(ledger: Ledger, campaign: str, after: int, show: Show) -> int:
 def _engine(database: Path, say: Say) -> Iterator[None]:
     """Run dbos on its own SQLite file. Its telemetry is off; it connects to nothing.
 
-    Left by an error (ours, or of one batch while another works), it ends what is under way first: the lock is given back after it.
-    The engine's own threads then wait for ever: the command line leaves without them.
+    Left by an error (ours, or of one batch while another works), it ends what is under way first: the lock is given
+    back after it. The engine's own threads then wait for ever: the command line leaves without them.
     """
     from dbos import DBOS, DBOSConfig  # noqa: PLC0415 - a second of import that `status` need not pay
 
@@ -231,7 +256,10 @@ def _end_work(error: BaseException, say: Say) -> None:
     kill_all_children()
     if busy():
         try:
-            say(f"{error}: stopped, with work under way that did not end. Run the same command again: it goes on from what is recorded.")
+            say(
+                f"{error}: stopped, with work under way that did not end. "
+                "Run the same command again: it goes on from what is recorded."
+            )
         finally:
             os._exit(_FAILED)
 
@@ -267,7 +295,11 @@ def _signals(say: Say) -> Iterator[None]:
         STOP.set()
         say("stopping: what runs is asked to end, at most 30 s (Ctrl-C again kills it)")
 
-    heeded = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else [])]
+    heeded = [
+        signal.SIGINT,
+        signal.SIGTERM,
+        *([signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []),
+    ]
     before = {number: signal.signal(number, handler) for number in heeded}
     try:
         yield

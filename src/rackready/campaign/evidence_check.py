@@ -59,8 +59,9 @@ class Standing:
 def run_where_needed(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     """Look at all nodes anew, and run the gates that load on those whose evidence is missing, void or too old.
 
-    A node that failed as it is now is not measured again: measuring until it passes would launder a fault. One in production is
-    taken out of it before it is loaded, and so is a partner; a node that keeps its jobs is left alone. What a look finds decides at once.
+    A node that failed as it is now is not measured again: measuring until it passes would launder a fault. One in
+    production is taken out of it before it is loaded, and so is a partner; a node that keeps its jobs is left alone.
+    What a look finds decides at once.
     """
     site = site_of(ctx)
     standings, out = _standings(ctx, site, nodes)
@@ -85,7 +86,9 @@ def _look(ctx: PhaseContext, whole: Sequence[Standing]) -> dict[str, NodeResult]
     return out | look(ctx, {item.node: item.kept for item in whole if item.unseen})
 
 
-def _measure(ctx: PhaseContext, site: Site, lacking: list[Standing], fit: list[str], lent: list[str]) -> dict[str, NodeResult]:
+def _measure(
+    ctx: PhaseContext, site: Site, lacking: list[Standing], fit: list[str], lent: list[str]
+) -> dict[str, NodeResult]:
     """Run the gates that are due. What is taken out of production as a partner, from among ``fit``, is added to ``lent`` first."""
     out = _out_of_production(ctx, [item.node for item in lacking], "is measured again")
     able = [item for item in lacking if item.node not in out]
@@ -97,7 +100,9 @@ def _measure(ctx: PhaseContext, site: Site, lacking: list[Standing], fit: list[s
     absent |= take_out(ctx, dict.fromkeys(busy, f"{_PARTNER} {', '.join(item.node for item in able)}"))
     _tell(ctx, {node: f"it does not serve as a partner: {result.message}" for node, result in absent.items()}, "warn")
     helping = [node for node in partners if node not in absent]
-    return out | run_gates(ctx, [item.node for item in able], partners=helping, kept={item.node: item.kept for item in able})
+    return out | run_gates(
+        ctx, [item.node for item in able], partners=helping, kept={item.node: item.kept for item in able}
+    )
 
 
 def _lent_before(ctx: PhaseContext, site: Site, nodes: list[str]) -> list[str]:
@@ -107,7 +112,14 @@ def _lent_before(ctx: PhaseContext, site: Site, nodes: list[str]) -> list[str]:
     """
     paths = EnvPaths(ctx.root, ctx.env)
     with Ledger.open(paths.database) as ledger:
-        last = {node: [entry.operation for entry in ledger.entries(node) if entry.operation in {DRAIN, RELEASE} and entry.status != "failed"] for node in nodes}
+        last = {
+            node: [
+                entry.operation
+                for entry in ledger.entries(node)
+                if entry.operation in {DRAIN, RELEASE} and entry.status != "failed"
+            ]
+            for node in nodes
+        }
     asked = [node for node in nodes if last[node][-1:] == [DRAIN]]
     if not asked:
         return []
@@ -115,7 +127,9 @@ def _lent_before(ctx: PhaseContext, site: Site, nodes: list[str]) -> list[str]:
         with adapter_for(site, paths) as adapter:
             shown = {node: adapter.show(node) for node in asked}
     except RackreadyError as error:
-        _tell(ctx, dict.fromkeys(asked, f"whether it is drained as a partner still could not be asked: {error}"), "warn")
+        _tell(
+            ctx, dict.fromkeys(asked, f"whether it is drained as a partner still could not be asked: {error}"), "warn"
+        )
         return []
     return [node for node, now in shown.items() if now.drained and now.reason.startswith(f"{PREFIX} {_PARTNER}")]
 
@@ -141,17 +155,29 @@ def _give_back(ctx: PhaseContext, lent: list[str]) -> None:
             if result.outcome is Outcome.PASS:
                 ledger.set_state(node, NodeState.READY, phase="validate", campaign=ctx.campaign)
             else:
-                ledger.event(ctx.campaign, node, "validate", f"it helped to measure and could not be handed over again: {result.message}", "error")
+                ledger.event(
+                    ctx.campaign,
+                    node,
+                    "validate",
+                    f"it helped to measure and could not be handed over again: {result.message}",
+                    "error",
+                )
 
 
 def _standings(ctx: PhaseContext, site: Site, nodes: list[str]) -> tuple[list[Standing], dict[str, NodeResult]]:
     """Return how each node stands, saying of each that must be measured why; and an error for each whose parts cannot be seen any more."""
     paths = EnvPaths(ctx.root, ctx.env)
     prints, parts = (fingerprints(site, paths, nodes), {}) if ctx.check else seen_now(ctx, site, nodes)
-    unsaid = {node: NodeResult(Outcome.ERROR, str(found)) for node, found in parts.items() if isinstance(found, Finding)}
+    unsaid = {
+        node: NodeResult(Outcome.ERROR, str(found)) for node, found in parts.items() if isinstance(found, Finding)
+    }
     with Ledger.open(paths.database) as ledger:
         store = EvidenceStore.read_only(ledger, paths.raw)
-        out = [standing(site, store, ledger, node, prints[node], campaign=ctx.campaign, again=ctx.again) for node in nodes if node not in unsaid]
+        out = [
+            standing(site, store, ledger, node, prints[node], campaign=ctx.campaign, again=ctx.again)
+            for node in nodes
+            if node not in unsaid
+        ]
         if not ctx.check:
             set_aside(store, ledger, ctx.campaign, "validate")
         for item in out:
@@ -161,11 +187,19 @@ def _standings(ctx: PhaseContext, site: Site, nodes: list[str]) -> tuple[list[St
 
 
 def standing(  # noqa: PLR0913 - what is on record, and of what
-    site: Site, store: EvidenceStore, ledger: Ledger, node: str, found: Fingerprint | Finding, *, campaign: str = "", again: bool = False
+    site: Site,
+    store: EvidenceStore,
+    ledger: Ledger,
+    node: str,
+    found: Fingerprint | Finding,
+    *,
+    campaign: str = "",
+    again: bool = False,
 ) -> Standing:
     """Return how a node stands: its evidence is read once, and judged as handover judges it.
 
-    ``campaign``: by which gates that only look must have been run. With ``again`` nothing is kept, but a fail on record stays one.
+    ``campaign``: by which gates that only look must have been run. With ``again`` nothing is kept, but a fail on record
+    stays one.
     """
     if isinstance(found, Finding):
         return Standing(node, f"what it is could not be read ({found})", {})
@@ -183,13 +217,21 @@ def _failed(site: Site, node: str, records: Mapping[str, EvidenceRecord], since:
     """Return the fail that is on record for this very node, as it is now, since it was last changed or repaired."""
     for entry in entries(site):
         record = records.get(entry.id)
-        if entry.required and record is not None and record.verdict.outcome is Outcome.FAIL and record.started.timestamp() >= since:
+        if (
+            entry.required
+            and record is not None
+            and record.verdict.outcome is Outcome.FAIL
+            and record.started.timestamp() >= since
+        ):
             return str(record.verdict.findings[0]) if record.verdict.findings else f"{node}: {entry.id} failed"
     return ""
 
 
 def _recorded(item: Standing) -> str:
-    return f"{item.failed} (measured before and not again: when it is repaired, `rackready repair {item.node} --reason '...'`)"
+    return (
+        f"{item.failed} (measured before and not again: when it is repaired, `rackready repair {item.node} --reason "
+        "'...'`)"
+    )
 
 
 def _partners(ctx: PhaseContext, site: Site, nodes: Sequence[str], lacking: Sequence[Standing]) -> list[str]:

@@ -30,8 +30,8 @@ PLAYBOOK = "fabric.yml"
 def run_fabric(ctx: PhaseContext, nodes: list[str], same: Results | None = None) -> Results:
     """Configure the switches that these nodes are cabled to, then the nodes' NICs, then hold both ends of every cable against each other.
 
-    A bad switch spoils only the nodes behind it. ``same``: results of nodes on which, and on whose ports, nothing is to change:
-    their NICs are not done again.
+    A bad switch spoils only the nodes behind it. ``same``: results of nodes on which, and on whose ports, nothing is to
+    change: their NICs are not done again.
     """
     same = same or {}
     site = site_of(ctx)
@@ -44,7 +44,10 @@ def run_fabric(ctx: PhaseContext, nodes: list[str], same: Results | None = None)
         if bad:
             out[name] = NodeResult(Outcome.ERROR, bad[0].message)
     hosts = _play(ctx, site, [name for name in nodes if name not in out and name not in same], set(out))
-    out |= {name: replace(result, changed=result.changed or any(switches[switch].changed for switch in behind[name])) for name, result in hosts.items()}
+    out |= {
+        name: replace(result, changed=result.changed or any(switches[switch].changed for switch in behind[name]))
+        for name, result in hosts.items()
+    }
     out |= {name: result for name, result in same.items() if name in nodes and name not in out}
     if ctx.check:
         return out
@@ -60,7 +63,10 @@ def _play(ctx: PhaseContext, site: Site, nodes: list[str], bad: Iterable[str] = 
 
 def _agreement(ctx: PhaseContext, done: Results) -> Results:
     verified = verify_fabric(ctx, list(done)) if done else {}
-    return {name: proven(replace(found, changed=done[name].changed), done[name].data.get("unmeasured", [])) for name, found in verified.items()}
+    return {
+        name: proven(replace(found, changed=done[name].changed), done[name].data.get("unmeasured", []))
+        for name, found in verified.items()
+    }
 
 
 def cables(site: Site, nodes: Iterable[str]) -> dict[str, list[str]]:
@@ -94,7 +100,16 @@ def _seen(ctx: PhaseContext, site: Site, nodes: list[str], behind: Cables, busy:
     switches = sorted({switch for name in nodes for switch in behind[name]})
     previews = run_switches(dry, switches)
     nics = _play(dry, site, [name for name in nodes if name in busy])
-    return Seen(tuple(nodes), frozenset(_campaign_nodes(ctx) | set(nodes)), behind, tuple(busy), unknown, previews, _touched(ctx, site, previews), nics)
+    return Seen(
+        tuple(nodes),
+        frozenset(_campaign_nodes(ctx) | set(nodes)),
+        behind,
+        tuple(busy),
+        unknown,
+        previews,
+        _touched(ctx, site, previews),
+        nics,
+    )
 
 
 def _run_marked(ctx: PhaseContext, work: Work) -> Results:
@@ -117,7 +132,11 @@ def _touched(ctx: PhaseContext, site: Site, previews: Results) -> dict[str, list
         for switch in sorted(previews):
             last = ledger.latest(switch, OPERATION)
             ports = {port.name: port.node for port in switch_config(site, switch).ports}
-            names = set(ports) if last is not None and last.status == "intent" else ports_changed(str(previews[switch].data.get("diff", "")), set(ports))
+            names = (
+                set(ports)
+                if last is not None and last.status == "intent"
+                else ports_changed(str(previews[switch].data.get("diff", "")), set(ports))
+            )
             for name in {ports[port] for port in names}:
                 out.setdefault(name, []).append(switch)
     return out
@@ -126,8 +145,8 @@ def _touched(ctx: PhaseContext, site: Site, previews: Results) -> dict[str, list
 def ports_changed(diff: str, ports: set[str]) -> set[str]:
     """Return the site's ports that a switch's difference is about.
 
-    A line that names none of them (QoS, VLANs of the bridge) is about all; one that clears an interface which the site no longer
-    names is about none.
+    A line that names none of them (QoS, VLANs of the bridge) is about all; one that clears an interface which the site
+    no longer names is about none.
     """
     out: set[str] = set()
     for line in diff.splitlines():

@@ -69,14 +69,24 @@ class FabricPlan:
         reachable = [node for node in seen.asked if not self.unseen.keys() & set(seen.behind[node])]
         keeping = {node for node in seen.ports if node in kept or node in seen.unknown or node in self.barred}
         blocked = {switch for node in keeping for switch in seen.ports[node]}
-        left = {node: self.unseen[next(switch for switch in seen.behind[node] if switch in self.unseen)] for node in seen.asked if node not in reachable}
-        left |= {node: seen.unknown[node] for node in seen.asked if node in seen.unknown} | {node: kept[node] for node in seen.asked if node in kept}
+        left = {
+            node: self.unseen[next(switch for switch in seen.behind[node] if switch in self.unseen)]
+            for node in seen.asked
+            if node not in reachable
+        }
+        left |= {node: seen.unknown[node] for node in seen.asked if node in seen.unknown} | {
+            node: kept[node] for node in seen.asked if node in kept
+        }
         left |= {node: result for node, result in self.same.items() if result.outcome not in CONTINUES}
         waiting = [node for node in reachable if node not in left and blocked & set(seen.behind[node])]
         left |= {node: _blocked(blocked & set(seen.behind[node]), keeping, seen.ours) for node in waiting}
         run = [node for node in reachable if node not in left]
         changed = {switch for node in run for switch in seen.behind[node]}
-        left |= {node: _changed_after_all(left[node]) for node in left if node not in kept and changed & set(seen.ports.get(node, []))}
+        left |= {
+            node: _changed_after_all(left[node])
+            for node in left
+            if node not in kept and changed & set(seen.ports.get(node, []))
+        }
         elsewhere = [node for node in self.drain if node not in seen.asked and node not in kept]
         return Work(run, self.same, left, elsewhere if run else [])
 
@@ -102,19 +112,31 @@ def plan(seen: Seen) -> FabricPlan:
 def told(plan: FabricPlan, dry: Results) -> Results:
     """Return the results of a dry run with what the plan says beside them: who would be drained first, and who would be left alone."""
     out = dry | plan.after({}).left
-    return {node: replace(found, message=f"would be drained first: {plan.drain[node]}") if node in plan.drain else found for node, found in out.items()}
+    return {
+        node: replace(found, message=f"would be drained first: {plan.drain[node]}") if node in plan.drain else found
+        for node, found in out.items()
+    }
 
 
 def _unseen(seen: Seen) -> Results:
     in_use = {switch for node in (*seen.busy, *seen.unknown) for switch in seen.behind[node]}
-    bad = {switch: found.message for switch, found in seen.switches.items() if found.outcome is not Outcome.PASS and switch in in_use}
-    return {switch: NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False) for switch, text in bad.items()}
+    bad = {
+        switch: found.message
+        for switch, found in seen.switches.items()
+        if found.outcome is not Outcome.PASS and switch in in_use
+    }
+    return {
+        switch: NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False) for switch, text in bad.items()
+    }
 
 
 def _why(switches: list[str], looked: NodeResult | None) -> str:
     if not switches and looked is not None:
         return reason("fabric", looked)
-    return changes_words("fabric", [f"its ports on {switch}" for switch in switches] + list(looked.data.get("changes", []) if looked else []))
+    return changes_words(
+        "fabric",
+        [f"its ports on {switch}" for switch in switches] + list(looked.data.get("changes", []) if looked else []),
+    )
 
 
 def _changed_after_all(result: NodeResult) -> NodeResult:
@@ -128,5 +150,8 @@ def _blocked(switches: set[str], keeping: set[str], ours: frozenset[str]) -> Nod
     step = "Nothing was touched: run again when their jobs have ended."
     if not keeping <= ours:
         step = "Nothing was touched: run it for them too (--limit), or for the whole site."
-    text = f"{where}: its ports would change - Expected: all nodes in production behind it drained Actual: not drained: {names}. {step}"
+    text = (
+        f"{where}: its ports would change - Expected: all nodes in production behind it drained "
+        f"Actual: not drained: {names}. {step}"
+    )
     return NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)

@@ -16,8 +16,9 @@ Runner = Callable[[PhaseContext, list[str]], Results]
 def run_held(ctx: PhaseContext, phase: str, run: Runner, nodes: list[str]) -> Results:
     """Run a phase that does each node by itself.
 
-    Nodes out of production are done at once. Those in production are looked at by a dry run: where it finds nothing to change,
-    its result stands and nothing runs twice; the others are taken out of production, and done when no job runs on them any more.
+    Nodes out of production are done at once. Those in production are looked at by a dry run: where it finds nothing to
+    change, its result stands and nothing runs twice; the others are taken out of production, and done when no job runs
+    on them any more.
     """
     if ctx.check:
         return run(ctx, nodes)
@@ -34,7 +35,9 @@ def run_held(ctx: PhaseContext, phase: str, run: Runner, nodes: list[str]) -> Re
 def settled(looked: Results) -> Results:
     """Return the results of a dry run that stand as they are: nothing to change, or the node could not be looked at."""
     same = {node: result for node, result in looked.items() if result.outcome in CONTINUES and not result.changed}
-    unseen = {node: replace(result, touched=False) for node, result in looked.items() if result.outcome is Outcome.ERROR}
+    unseen = {
+        node: replace(result, touched=False) for node, result in looked.items() if result.outcome is Outcome.ERROR
+    }
     return same | unseen
 
 

@@ -46,7 +46,8 @@ def log_path(paths: EnvPaths, campaign: str) -> Path:
 def logged(paths: EnvPaths, campaign: str, tell: Callable[[str], None] | None = None) -> Iterator[Path]:
     """Write the log of a campaign, readable by its owner alone, for as long as the context lasts. A resumed campaign goes on in the same file.
 
-    ``tell``: takes what happens between us and machines, beside the progress (`-v`). Raises OSError when the file cannot be made.
+    ``tell``: takes what happens between us and machines, beside the progress (`-v`). Raises OSError when the file
+    cannot be made.
     """
     path = log_path(paths, campaign)
     private_dir(path.parent)

@@ -20,14 +20,20 @@ def proven(result: NodeResult, unmeasured: list[str]) -> NodeResult:
         return result
     data = {**result.data, "unmeasured": unmeasured}
     outcome = Outcome.SKIP if result.outcome is Outcome.PASS else result.outcome
-    return replace(result, outcome=outcome, message=f"{result.message}; not measured: {'; '.join(unmeasured)}", data=data)
+    return replace(
+        result, outcome=outcome, message=f"{result.message}; not measured: {'; '.join(unmeasured)}", data=data
+    )
 
 
 def known_up(ctx: PhaseContext, names: list[str], without: list[str]) -> list[str]:
     """Return the site's nodes, without those that are played themselves, whose fabric was proven before: a lone node's rails are proven against them."""
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         states = {row.name: row.state for row in ledger.states()}
-    return [name for name in names if name not in without and at_least(states.get(name, NodeState.DECLARED), NodeState.CONNECTED)]
+    return [
+        name
+        for name in names
+        if name not in without and at_least(states.get(name, NodeState.DECLARED), NodeState.CONNECTED)
+    ]
 
 
 def clear_idle(ctx: PhaseContext, site: Site) -> None:
@@ -36,6 +42,16 @@ def clear_idle(ctx: PhaseContext, site: Site) -> None:
         return
     cabled = {link.switch for link in site.links}
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
-        idle = [switch.name for switch in site.switches if switch.name not in cabled and ledger.latest(switch.name, OPERATION) is not None]
+        idle = [
+            switch.name
+            for switch in site.switches
+            if switch.name not in cabled and ledger.latest(switch.name, OPERATION) is not None
+        ]
         for name, result in run_switches(ctx, idle).items() if idle else ():
-            ledger.event(ctx.campaign, name, "fabric", f"no cable ends on it any more: {result.message}", "ok" if result.outcome is Outcome.PASS else "error")
+            ledger.event(
+                ctx.campaign,
+                name,
+                "fabric",
+                f"no cable ends on it any more: {result.message}",
+                "ok" if result.outcome is Outcome.PASS else "error",
+            )

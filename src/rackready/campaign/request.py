@@ -64,7 +64,15 @@ def _cut(nodes: tuple[str, ...], size: int) -> list[tuple[str, ...]]:
 
 
 def new_request(  # noqa: PLR0913 - what is asked for
-    site: Site, *, env: str, root: Path, kind: str, phases: tuple[str, ...], nodes: tuple[str, ...], check: bool, again: bool = False
+    site: Site,
+    *,
+    env: str,
+    root: Path,
+    kind: str,
+    phases: tuple[str, ...],
+    nodes: tuple[str, ...],
+    check: bool,
+    again: bool = False,
 ) -> Request:
     """Return a request under a new id that sorts by time; its campaign works on the site as it is now, which is stored. Raises OSError."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())

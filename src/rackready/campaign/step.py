@@ -38,7 +38,10 @@ def run_phase(request: Request, phase: str, nodes: list[str]) -> dict[str, dict[
             _settle_change(ledger, touched[node], results[node])
             _record(ledger, request, phase, node, results[node])
         _hold(ledger, request, phase, [node for node in nodes if _falls_out(results[node])])
-    return {node: {"outcome": result.outcome.value, "message": result.message, "changed": result.changed} for node, result in results.items()}
+    return {
+        node: {"outcome": result.outcome.value, "message": result.message, "changed": result.changed}
+        for node, result in results.items()
+    }
 
 
 def _falls_out(result: NodeResult) -> bool:
@@ -73,7 +76,11 @@ def _not_yet_visible(ledger: Ledger, request: Request, phase: str, nodes: list[s
         return {}
     states = {row.name: row.state for row in ledger.states()}
     words = f"what {phase} would change can be seen once the node is provisioned"
-    return {node: NodeResult(Outcome.SKIP, words) for node in nodes if not at_least(states.get(node, NodeState.DECLARED), NodeState.PROVISIONED)}
+    return {
+        node: NodeResult(Outcome.SKIP, words)
+        for node in nodes
+        if not at_least(states.get(node, NodeState.DECLARED), NodeState.PROVISIONED)
+    }
 
 
 def _results(request: Request, phase: str, nodes: list[str], paths: EnvPaths) -> dict[str, NodeResult]:
@@ -84,9 +91,15 @@ def _results(request: Request, phase: str, nodes: list[str], paths: EnvPaths) ->
     except Exception as error:  # noqa: BLE001 - a defect of ours in one phase must not be recorded as the engine's result; it is shown as an error of every node
         _log.exception("%s: defect in rackready", phase)
         log = log_path(paths, request.campaign)
-        text = f"{phase}: defect in rackready - Expected: a result Actual: {error.__class__.__name__}: {error}. See {log} and report it."
+        text = (
+            f"{phase}: defect in rackready - Expected: a result Actual: {error.__class__.__name__}: {error}. "
+            f"See {log} and report it."
+        )
         got = dict.fromkeys(nodes, NodeResult(Outcome.ERROR, text))
-    missing = NodeResult(Outcome.ERROR, f"{phase}: no result - Expected: one for every node Actual: none. See the logs of campaign {request.campaign}.")
+    missing = NodeResult(
+        Outcome.ERROR,
+        f"{phase}: no result - Expected: one for every node Actual: none. See the logs of campaign {request.campaign}.",
+    )
     return {node: got.get(node, missing) for node in nodes}
 
 
@@ -121,7 +134,9 @@ def _hold(ledger: Ledger, request: Request, phase: str, nodes: list[str]) -> Non
         held = dict.fromkeys(fallen, NodeResult(Outcome.ERROR, str(error)))
     for node, result in held.items():
         if result.outcome is not Outcome.PASS:
-            ledger.event(request.campaign, node, phase, f"could not be held in the scheduler: {result.message}", "error")
+            ledger.event(
+                request.campaign, node, phase, f"could not be held in the scheduler: {result.message}", "error"
+            )
 
 
 def _changed(result: NodeResult, *, check: bool) -> str:
@@ -137,6 +152,8 @@ def _advance(ledger: Ledger, request: Request, phase: str, node: str, result: No
     spec = PHASES[phase]
     for state, note in spec.reaches:
         row = ledger.state(node)
-        told = row is not None and row.state is state is NodeState.READY and row.reason != note  # why it was left alone earlier is over
+        told = (
+            row is not None and row.state is state is NodeState.READY and row.reason != note
+        )  # why it was left alone earlier is over
         if row is None or told or not at_least(row.state, state) or (spec.touches and result.changed):
             ledger.set_state(node, state, note, phase=phase, campaign=request.campaign)

@@ -29,10 +29,19 @@ def summarise(ledger: Ledger, nodes: list[str], results: dict[str, dict[str, Any
     out = []
     for node in nodes:
         row = states.get(node)
-        result = results.get(node) or {"outcome": "not_run", "message": _not_come_to(row), "changed": False, "phase": ""}
+        result = results.get(node) or {
+            "outcome": "not_run",
+            "message": _not_come_to(row),
+            "changed": False,
+            "phase": "",
+        }
         state = row.state if row else NodeState.DECLARED
         good = result["outcome"] in CONTINUES
-        reason = "" if good else (row.reason if row and row.reason and row.state is NodeState.QUARANTINED else result["message"])
+        reason = (
+            ""
+            if good
+            else (row.reason if row and row.reason and row.state is NodeState.QUARANTINED else result["message"])
+        )
         out.append(NodeSummary(node, state.value, result["phase"], result["outcome"], bool(result["changed"]), reason))
     return out
 
@@ -48,7 +57,9 @@ def exit_code(rows: list[NodeSummary]) -> int:
     return 0 if rows and all(row.outcome in CONTINUES for row in rows) else 1
 
 
-def document(campaign: str, rows: list[NodeSummary], *, seconds: float, resumed: bool, drained: tuple[str, ...] = ()) -> dict[str, Any]:
+def document(
+    campaign: str, rows: list[NodeSummary], *, seconds: float, resumed: bool, drained: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Return the JSON document of a finished campaign. ``drained``: nodes in quarantine that the scheduler offered when it began."""
     return {
         "campaign": campaign,

@@ -30,7 +30,17 @@ from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 
 
-def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool, output: Format, again: bool = False, verbose: bool = False) -> None:  # noqa: PLR0913 - what is asked for
+def run(  # noqa: PLR0913 - what is asked for
+    kind: str,
+    phases: tuple[str, ...],
+    *,
+    env: str,
+    limit: str,
+    check: bool,
+    output: Format,
+    again: bool = False,
+    verbose: bool = False,
+) -> None:
     """Run phases on the site's nodes and leave with the honest exit code."""
     paths = env_paths(env)
     site = load_site(env, root=paths.root)
@@ -41,14 +51,20 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     read_private_key("this controller", site.access.private_key)
     begun = time.monotonic()
     able, held = _without_those_out(paths, nodes)
-    request = new_request(site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check, again=again)
+    request = new_request(
+        site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check, again=again
+    )
     command = command_words(kind, env=env, limit=limit, check=check, again=again)
     with _shown(request, verbose=verbose) as show:
-        finished = (run_campaign if able else keep_off_alone)(paths, request, command=command, say=_say, show=show, verbose=verbose)
+        finished = (run_campaign if able else keep_off_alone)(
+            paths, request, command=command, say=_say, show=show, verbose=verbose
+        )
     with Ledger.open(paths.database) as ledger:
         rows = summarise(ledger, able, finished.results) + held
     rows.sort(key=lambda row: nodes.index(row.name))
-    result = document(finished.campaign, rows, seconds=time.monotonic() - begun, resumed=finished.resumed, drained=finished.drained)
+    result = document(
+        finished.campaign, rows, seconds=time.monotonic() - begun, resumed=finished.resumed, drained=finished.drained
+    )
     result |= _reports(paths, site, finished.campaign) | {"log": str(log_path(paths, finished.campaign))}
     result["site_edited"] = edited(request.context())
     if output is Format.JSON:
@@ -74,7 +90,11 @@ def _shown(request: Request, *, verbose: bool) -> Iterator[Show]:
 
 def command_words(kind: str, *, env: str, limit: str, check: bool, again: bool) -> str:
     """Return the command as it has to be given to do the same again."""
-    options = [*(["--limit", shlex.quote(limit)] if limit else []), *(["--check"] if check else []), *(["--again"] if again else [])]
+    options = [
+        *(["--limit", shlex.quote(limit)] if limit else []),
+        *(["--check"] if check else []),
+        *(["--again"] if again else []),
+    ]
     return " ".join(["rackready", kind, "--env", env, *options])
 
 
@@ -90,7 +110,10 @@ def choose(site: Site, limit: str) -> list[str]:
     wanted = [name.strip() for name in limit.split(",") if name.strip()]
     unknown = [name for name in wanted if name not in known]
     if unknown or not wanted:
-        message = f"--limit {limit} - Expected: some of {', '.join(known)} Actual: {', '.join(unknown) or 'nothing'}. Correct it."
+        message = (
+            f"--limit {limit} - Expected: some of {', '.join(known)} Actual: {', '.join(unknown) or 'nothing'}. "
+            "Correct it."
+        )
         raise RackreadyError(message)
     return [name for name in known if name in wanted]
 
@@ -102,7 +125,14 @@ def _without_those_out(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], li
     with Ledger.open(paths.database) as ledger:
         rows = {row.name: row for row in ledger.states()}
     held = [
-        NodeSummary(name, rows[name].state.value, rows[name].phase, _OUT[rows[name].state], changed=False, reason=rows[name].reason)
+        NodeSummary(
+            name,
+            rows[name].state.value,
+            rows[name].phase,
+            _OUT[rows[name].state],
+            changed=False,
+            reason=rows[name].reason,
+        )
         for name in nodes
         if name in rows and rows[name].state in _OUT
     ]

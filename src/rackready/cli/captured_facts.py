@@ -37,7 +37,9 @@ class About:
 
         self._agree()
         found, inputs = self._of_site() if self.env or self.site else (self._of_profile(least), {})
-        said = {name: value for name, value in (("kind", self.fabric), ("nccl_net", self.nccl_net)) if value is not None}
+        said = {
+            name: value for name, value in (("kind", self.fabric), ("nccl_net", self.nccl_net)) if value is not None
+        }
         found = replace(found, fabric=found.fabric.model_copy(update=said))
         return with_addresses(with_hcas(found, self.hcas), self.addresses), inputs
 
@@ -45,13 +47,23 @@ class About:
         """Refuse options that say one thing twice, or nothing."""
         if bool(self.profile) == bool(self.env or self.site):
             actual = "both" if self.profile else "neither"
-            raise RackreadyError(f"gate evaluate - Expected: --profile, or a site by --env or --site Actual: {actual}. Give one of them.")
+            raise RackreadyError(
+                f"gate evaluate - Expected: --profile, or a site by --env or --site Actual: {actual}. Give one of them."
+            )
         if not self.profile and not self.named:
-            raise RackreadyError("gate evaluate - Expected: --node for each node whose outputs these are Actual: none. Name the nodes of the site.")
+            raise RackreadyError(
+                "gate evaluate - Expected: --node for each node whose outputs these are Actual: none. "
+                "Name the nodes of the site."
+            )
         if not self.profile and self.gpus is not None:
-            raise RackreadyError("gate evaluate --gpus - Expected: with --profile. Nodes of a site are what the site file says.")
+            raise RackreadyError(
+                "gate evaluate --gpus - Expected: with --profile. Nodes of a site are what the site file says."
+            )
         if self.named and self.nodes not in {None, len(self.named)}:
-            raise RackreadyError(f"--nodes {self.nodes} - Expected: {len(self.named)}, as many as --node names. Leave one of the two out.")
+            raise RackreadyError(
+                f"--nodes {self.nodes} - Expected: {len(self.named)}, as many as --node names. "
+                "Leave one of the two out."
+            )
         if len(set(self.named)) != len(self.named):
             raise RackreadyError(f"--node - Expected: each node once Actual: {', '.join(self.named)}. Correct it.")
 
@@ -82,13 +94,19 @@ def given_inputs(gate_id: str, given: Sequence[str]) -> dict[str, object]:
     for item in given:
         name, sign, value = item.partition("=")
         if not sign or not name:
-            raise RackreadyError(f"--set {item} - Expected: NAME=VALUE, e.g. size=8G. `rackready gate show {gate_id}` lists the inputs.")
+            raise RackreadyError(
+                f"--set {item} - Expected: NAME=VALUE, e.g. size=8G. `rackready gate show {gate_id}` lists the inputs."
+            )
         if name in out:
-            raise RackreadyError(f"--set {item} - Expected: one value for {name} Actual: {out[name]} before it. Give each once.")
+            raise RackreadyError(
+                f"--set {item} - Expected: one value for {name} Actual: {out[name]} before it. Give each once."
+            )
         try:
             out[name] = read_value(value)
         except ValueError as error:
-            raise RackreadyError(f"--set {item} - Expected: a value as YAML has it Actual: {error}. Correct it.") from error
+            raise RackreadyError(
+                f"--set {item} - Expected: a value as YAML has it Actual: {error}. Correct it."
+            ) from error
     if problems := list(input_problems("--set ", gate_id, out)):
         raise RackreadyError("\n".join(str(problem) for problem in problems))
     return out

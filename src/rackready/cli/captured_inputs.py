@@ -48,7 +48,9 @@ def split(item: str, every: Collection[str]) -> tuple[str, str]:
 
 def command_keys(plan: Run) -> tuple[list[str], list[str]]:
     """Return the keys that files without one are for, in the order of the commands, and all keys: what a server printed is given by name only."""
-    return [command.key for command in plan.commands if command.role != "server"], [command.key for command in plan.commands]
+    return [command.key for command in plan.commands if command.role != "server"], [
+        command.key for command in plan.commands
+    ]
 
 
 def texts(captured: Sequence[str], facts: GateFacts, plan: Run) -> Texts:
@@ -68,9 +70,16 @@ def texts(captured: Sequence[str], facts: GateFacts, plan: Run) -> Texts:
             raise RackreadyError(f"--input {item} - Expected: {_expected(keys, every, found)}. Correct it.")
         if wanted in files and not (slot and slot.source.several):
             name = key or (slot.source.key if slot else wanted)
-            raise RackreadyError(f"--input {item} - Expected: one file for {name} Actual: {files[wanted]} and {path}. Give each output once.")
+            raise RackreadyError(
+                f"--input {item} - Expected: one file for {name} Actual: {files[wanted]} and {path}. "
+                "Give each output once."
+            )
         if slot is None:
-            _ours(f"--input {item}", text, [other.source for name, other in found.items() if ":" in name and other.command == wanted])
+            _ours(
+                f"--input {item}",
+                text,
+                [other.source for name, other in found.items() if ":" in name and other.command == wanted],
+            )
         files[wanted] = path
         _put(out, plan, slot, (key or (slot.source.key if slot else wanted), wanted), f"--input {item}", text)
     _one_kind(out)
@@ -81,10 +90,16 @@ def _ours(where: str, text: str, sources: Sequence[Source]) -> None:
     """Refuse what is neither the document of a script of ours nor known to be the output of a tool that may stand in its place."""
     if not sources or not text.strip() or text.lstrip().startswith("{"):
         return
-    known = ", ".join(f"{source.key} (`{source.gives[:_SHOWN]}{' ...' if len(source.gives) > _SHOWN else ''}`)" for source in sources if "/" not in source.key)
+    known = ", ".join(
+        f"{source.key} (`{source.gives[:_SHOWN]}{' ...' if len(source.gives) > _SHOWN else ''}`)"
+        for source in sources
+        if "/" not in source.key
+    )
     first = next(line.strip() for line in text.splitlines() if line.strip())
     step = "Give what one of them prints; KEY=FILE says which it is."
-    raise RackreadyError(f"{where} - Expected: the output of the gate's command, or of {known} Actual: {first[:_SHOWN]!r}. {step}")
+    raise RackreadyError(
+        f"{where} - Expected: the output of the gate's command, or of {known} Actual: {first[:_SHOWN]!r}. {step}"
+    )
 
 
 def _expected(keys: Sequence[str], every: Sequence[str], found: Mapping[str, Slot]) -> str:
@@ -96,7 +111,10 @@ def _expected(keys: Sequence[str], every: Sequence[str], found: Mapping[str, Slo
 def _one_standard(items: Sequence[tuple[str, str]]) -> None:
     standard = [key or "a file without a key" for key, path in items if path == "-"]
     if len(standard) > 1:
-        raise RackreadyError(f"--input - - Expected: one output from standard input Actual: {', '.join(standard)}. Give files for the others.")
+        raise RackreadyError(
+            f"--input - - Expected: one output from standard input Actual: {', '.join(standard)}. "
+            "Give files for the others."
+        )
 
 
 def _put(out: Texts, plan: Run, slot: Slot | None, keys: tuple[str, str], where: str, text: str) -> None:
@@ -125,7 +143,9 @@ def _one_kind(out: Texts) -> None:
     for key in out.commands:
         if key in out.plain:
             other = ", ".join(out.plain[key])
-            raise RackreadyError(f"--input {key}={other} - Expected: the output of {key}, or of {other} Actual: both. Give one of them.")
+            raise RackreadyError(
+                f"--input {key}={other} - Expected: the output of {key}, or of {other} Actual: both. Give one of them."
+            )
 
 
 class Option(NamedTuple):
@@ -146,9 +166,15 @@ def numbers(option: Option, given: Sequence[str], keys: Sequence[str]) -> dict[s
     for item in given:
         key, sign, number = item.rpartition("=")
         if not option.value.fullmatch(number) or (sign and key not in keys):
-            raise RackreadyError(f"{option.name} {item} - Expected: {option.kind}, or KEY=NUMBER with KEY one of {', '.join(keys)}. Correct it.")
+            raise RackreadyError(
+                f"{option.name} {item} - Expected: {option.kind}, or KEY=NUMBER with KEY one of {', '.join(keys)}. "
+                "Correct it."
+            )
         if key in told:
-            raise RackreadyError(f"{option.name} {item} - Expected: one number for {key or 'all commands'} Actual: another before it. Give each once.")
+            raise RackreadyError(
+                f"{option.name} {item} - Expected: one number for {key or 'all commands'} "
+                "Actual: another before it. Give each once."
+            )
         told[key] = float(number)
     return dict.fromkeys(keys, told.pop("", 0.0)) | told
 
@@ -170,7 +196,9 @@ def read(path: str) -> str:
             with Path(path).open("rb") as file:
                 return _text(path, file)
         if sys.stdin is None:
-            raise RackreadyError("--input - - Expected: standard input that is open Actual: closed. Give a file, or pipe the output in.")
+            raise RackreadyError(
+                "--input - - Expected: standard input that is open Actual: closed. Give a file, or pipe the output in."
+            )
         return _text(path, sys.stdin.buffer)
     except OSError as error:
         message = f"--input {path} - Expected: a readable file Actual: {error.strerror}. Correct the path."
@@ -187,6 +215,8 @@ def _text(path: str, file: IO[bytes]) -> str:
         size += len(block)
         if size > MOST:
             what = f"Expected: at most {MOST >> 20} MiB Actual: more"
-            raise RackreadyError(f"--input {path} - {what}. Give what one command of the gate printed: `rackready gate show` lists them.")
+            raise RackreadyError(
+                f"--input {path} - {what}. Give what one command of the gate printed: `rackready gate show` lists them."
+            )
         parts.append(decoder.decode(block))
     return "".join([*parts, decoder.decode(b"", final=True)])

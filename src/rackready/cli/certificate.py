@@ -24,7 +24,8 @@ def _group() -> None:
 def verify(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> None:
     """Look at nodes anew (checks and list of parts, nothing is loaded) and say whether their certificates count. Exit: 0 all do, 1 some do not, 2 refused.
 
-    A node that fails a check is quarantined and drained; one whose certificate counts no longer is drained until it is deployed again.
+    A node that fails a check is quarantined and drained; one whose certificate counts no longer is drained until it is
+    deployed again.
     """
     from rackready.cli.campaign_run import run  # noqa: PLC0415
 

@@ -1,6 +1,7 @@
 """What the shell offers when Tab is pressed: gate ids, environments, nodes and topics. It asks no machine, loads no gate and says no error.
 
-An error in here would be printed into the line that somebody types: where a file cannot be read, nothing is offered, and the command itself says why.
+An error in here would be printed into the line that somebody types: where a file cannot be read, nothing is offered,
+and the command itself says why.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def nodes(ctx: typer.Context, incomplete: str) -> list[str]:
     """Offer the nodes that the site file of the environment names."""
     env = ctx.params.get("env") or os.environ.get("ENV") or "sim"
     try:
-        return [name for name in _nodes(project_root() / "inventories" / env / "site.yml") if name.startswith(incomplete)]
+        return [
+            name for name in _nodes(project_root() / "inventories" / env / "site.yml") if name.startswith(incomplete)
+        ]
     except (OSError, ValueError):
         return []
 
@@ -107,7 +110,9 @@ def _written(document: Any) -> Iterator[str]:  # noqa: ANN401 - whatever the fil
     for rack in map(_mapping, _list(document.get("racks"))):
         whole = {**_mapping(templates.get(str(rack.get("template")))), **rack}
         for name in expand_names(str(whole.get("name", ""))):
-            yield from (str(_mapping(node).get("name", "")).replace("{rack}", name) for node in _list(whole.get("nodes")))
+            yield from (
+                str(_mapping(node).get("name", "")).replace("{rack}", name) for node in _list(whole.get("nodes"))
+            )
 
 
 def _list(value: Any) -> list[Any]:  # noqa: ANN401 - whatever the file holds

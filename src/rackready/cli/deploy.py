@@ -9,12 +9,25 @@ import typer
 from rackready.cli import complete
 from rackready.cli.output import Env, Format, Output
 
-Limit = Annotated[str, typer.Option("--limit", help="Only these nodes, comma separated.", autocompletion=complete.node_list)]
+Limit = Annotated[
+    str, typer.Option("--limit", help="Only these nodes, comma separated.", autocompletion=complete.node_list)
+]
 Check = Annotated[bool, typer.Option("--check", help="Show what would change and change nothing.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print every step: each role, change and gate. The report lists them all either way.")]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", "-v", help="Print every step: each role, change and gate. The report lists them all either way."
+    ),
+]
 
 
-def deploy(env: Env = "sim", limit: Limit = "", check: Check = False, verbose: Verbose = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002 - command line flags
+def deploy(
+    env: Env = "sim",
+    limit: Limit = "",
+    check: Check = False,  # noqa: FBT002 - command line flags
+    verbose: Verbose = False,  # noqa: FBT002 - as above
+    output: Output = Format.TEXT,
+) -> None:
     """Take the site's nodes through every phase, each from where it stands. Exit: 0 all ready, 1 some are not, 2 refused, 130 stopped."""
     from rackready.campaign.request import DEPLOY, DRY  # noqa: PLC0415
     from rackready.cli.campaign_run import run  # noqa: PLC0415

@@ -104,7 +104,10 @@ def python(_scene: Scene) -> Answer:
     """The Python that runs us."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     if sys.version_info[:2] < MIN_PYTHON:
-        return Outcome.FAIL, f"Expected: Python 3.11 or newer Actual: {version}. Install one, then: make setup PYTHON=/path/to/python3"
+        return (
+            Outcome.FAIL,
+            f"Expected: Python 3.11 or newer Actual: {version}. Install one, then: make setup PYTHON=/path/to/python3",
+        )
     return Outcome.PASS, f"{version} ({sys.executable})"
 
 
@@ -113,9 +116,19 @@ def packages(scene: Scene) -> Answer:
     lock = scene.paths.root / "requirements.lock"
     if not lock.exists():
         return Outcome.SKIP, "no requirements.lock here: this is an installed package, not a checkout"
-    differing = [f"{name} {wanted} (installed: {have or 'none'})" for name, wanted in _locked(lock) if (have := _installed(name)) != wanted]
+    differing = [
+        f"{name} {wanted} (installed: {have or 'none'})"
+        for name, wanted in _locked(lock)
+        if (have := _installed(name)) != wanted
+    ]
     if differing:
-        return Outcome.FAIL, f"Expected: what requirements.lock says Actual: {len(differing)} differ: {', '.join(differing[:5])}. Run: make setup"
+        return (
+            Outcome.FAIL,
+            (
+                f"Expected: what requirements.lock says Actual: {len(differing)} differ: {', '.join(differing[:5])}. "
+                "Run: make setup"
+            ),
+        )
     return Outcome.PASS, "as in requirements.lock"
 
 
@@ -141,12 +154,27 @@ def engine(scene: Scene) -> Answer:
     path = os.pathsep.join([str(folder), os.environ.get("PATH", "")])
     program = shutil.which("pulumi", path=path)
     if program is None:
-        return Outcome.FAIL, f"Expected: Pulumi {wanted} in .rackready/tools/bin or on the PATH Actual: none. Run: make setup (only provisioning needs it)"
+        return (
+            Outcome.FAIL,
+            (
+                f"Expected: Pulumi {wanted} in .rackready/tools/bin or on the PATH Actual: none. "
+                "Run: make setup (only provisioning needs it)"
+            ),
+        )
     seen = _output([program, "version"]).strip().removeprefix("v")
     if seen != wanted:
-        return Outcome.FAIL, f"Expected: Pulumi {wanted}, as the SDK Actual: {seen or 'it does not run'} ({program}). Run: make setup"
+        return (
+            Outcome.FAIL,
+            f"Expected: Pulumi {wanted}, as the SDK Actual: {seen or 'it does not run'} ({program}). Run: make setup",
+        )
     if shutil.which("pulumi-language-python", path=path) is None:
-        return Outcome.FAIL, f"Expected: pulumi-language-python beside {program} Actual: none. Run: make setup (`pulumi preview` in a stack's folder needs it)"
+        return (
+            Outcome.FAIL,
+            (
+                f"Expected: pulumi-language-python beside {program} Actual: none. "
+                "Run: make setup (`pulumi preview` in a stack's folder needs it)"
+            ),
+        )
     return Outcome.PASS, f"{seen} ({_way(scene) or program})"
 
 
@@ -159,7 +187,9 @@ def _way(scene: Scene) -> str:
 
 def _output(argv: list[str], stdin: bytes = b"") -> str:
     environment = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true", "LC_ALL": "C.UTF-8"}
-    return subprocess.run(argv, input=stdin, env=environment, capture_output=True, timeout=60, check=False).stdout.decode("utf-8", "replace")
+    return subprocess.run(
+        argv, input=stdin, env=environment, capture_output=True, timeout=60, check=False
+    ).stdout.decode("utf-8", "replace")
 
 
 def ssh_client(_scene: Scene) -> Answer:
@@ -175,7 +205,10 @@ def simulator(_scene: Scene) -> Answer:
     search = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
     absent = [name for name in SIMULATOR_PROGRAMS if shutil.which(name, path=search) is None]
     if absent:
-        return Outcome.SKIP, f"not installed: {', '.join(absent)}. Only the simulated rack needs them: make setup-sim (as root)"
+        return (
+            Outcome.SKIP,
+            f"not installed: {', '.join(absent)}. Only the simulated rack needs them: make setup-sim (as root)",
+        )
     return Outcome.PASS, "podman, runc and what builds images and packages are there"
 
 
@@ -195,9 +228,18 @@ def private_state(scene: Scene) -> Answer:
         return Outcome.PASS, ".rackready is not made yet"
     status = scene.private.stat()
     if status.st_mode & 0o077:
-        return Outcome.FAIL, f".rackready - Expected: mode 0700 Actual: {status.st_mode & 0o7777:04o}. Run: chmod 700 {scene.private}"
+        return (
+            Outcome.FAIL,
+            f".rackready - Expected: mode 0700 Actual: {status.st_mode & 0o7777:04o}. Run: chmod 700 {scene.private}",
+        )
     if not os.access(scene.private, os.W_OK | os.X_OK):
-        return Outcome.FAIL, f".rackready - Expected: writable by user {os.geteuid()} Actual: owned by user {status.st_uid}. Run as its owner"
+        return (
+            Outcome.FAIL,
+            (
+                f".rackready - Expected: writable by user {os.geteuid()} Actual: owned by user {status.st_uid}. "
+                "Run as its owner"
+            ),
+        )
     return Outcome.PASS, "mode 0700"
 
 
@@ -219,7 +261,12 @@ def secrets(scene: Scene) -> Answer:
 def _made_later(scene: Scene) -> list[str]:
     """An environment may have a preparation of its own, which makes what is missing here."""
     if (scene.paths.inventory / "prepare.mk").exists():
-        return [f"`make deploy ENV={scene.paths.env}` runs inventories/{scene.paths.env}/prepare.mk first, which may make what is missing."]
+        return [
+            (
+                f"`make deploy ENV={scene.paths.env}` runs inventories/{scene.paths.env}/prepare.mk first, which may "
+                "make what is missing."
+            )
+        ]
     return []
 
 
@@ -254,7 +301,10 @@ def _secret_problem(ref: SecretRef) -> str:
 
 def _file_problem(what: str, path: Path) -> str:
     if not os.access(path, os.R_OK):
-        return f"{what} in {path} - Expected: a readable file Actual: {'not readable' if path.exists() else 'none'}. Put it there (mode 0600)."
+        return (
+            f"{what} in {path} - Expected: a readable file Actual: {'not readable' if path.exists() else 'none'}. "
+            "Put it there (mode 0600)."
+        )
     mode = path.stat().st_mode & 0o777
     return f"{what} in {path} - Expected: mode 0600 Actual: {mode:04o}. Run: chmod 600 {path}." if mode & 0o077 else ""
 
@@ -268,7 +318,10 @@ def mirror_key(scene: Scene) -> Answer:
         text = f"{key} - Expected: the mirror's public key Actual: none. Put it there (ASCII armoured)."
         return Outcome.FAIL, "\n".join([text, *_made_later(scene)])
     if shutil.which("gpg") is None:
-        return Outcome.SKIP, "gpg is not installed, so the key's expiry cannot be read (apt: gnupg); nodes check it themselves"
+        return (
+            Outcome.SKIP,
+            "gpg is not installed, so the key's expiry cannot be read (apt: gnupg); nodes check it themselves",
+        )
     with tempfile.TemporaryDirectory() as home:  # gpg insists on a home folder; the user's own is left alone
         listing = _output(["gpg", "--homedir", home, "--batch", "--show-keys", "--with-colons"], key.read_bytes())
     return judge_key(str(key), listing, time.time())
@@ -279,10 +332,19 @@ def judge_key(name: str, listing: str, now: float) -> Answer:
     rows = [line.split(":") for line in listing.splitlines() if line.startswith(("pub:", "sub:"))]
     signing = [row for row in rows if row[0] == "pub" or "s" in row[11]]
     if not any(row[0] == "pub" for row in signing):
-        return Outcome.FAIL, f"{name} - Expected: an OpenPGP public key Actual: something else. Export it with: gpg --armor --export"
+        return (
+            Outcome.FAIL,
+            f"{name} - Expected: an OpenPGP public key Actual: something else. Export it with: gpg --armor --export",
+        )
     if signing[0][1] in {"r", "e"} or _expired(signing[0], now):
         word = "revoked" if signing[0][1] == "r" else f"expired on {_day(signing[0][6])}"
-        return Outcome.FAIL, f"{name} - Expected: a valid key Actual: {word}. Fetch the mirror's current key; apt on every node would refuse this one"
+        return (
+            Outcome.FAIL,
+            (
+                f"{name} - Expected: a valid key Actual: {word}. Fetch the mirror's current key; "
+                "apt on every node would refuse this one"
+            ),
+        )
     ends = [row[6] for row in signing if row[6] and not _expired(row, now)]
     return Outcome.PASS, f"valid until {_day(min(ends))}" if ends else "valid, without expiry"
 
@@ -315,7 +377,10 @@ def gate_images(scene: Scene) -> Answer:
         step = "Name it (site.yml gates.also, inputs: {image: ...}), or declare the skips."
         return (
             Outcome.FAIL,
-            f"launcher {scene.site.gates.launcher} - Expected: a container image in the input image of {', '.join(missing)} Actual: none. {step}",
+            (
+                f"launcher {scene.site.gates.launcher} - Expected: a container image in the input image of "
+                f"{', '.join(missing)} Actual: none. {step}"
+            ),
         )
     return Outcome.PASS, f"launcher {scene.site.gates.launcher}: no gate lacks one"
 
@@ -325,7 +390,10 @@ def controller_lock(scene: Scene) -> Answer:
     lock = scene.private / scene.paths.env / "controller.lock"
     if is_held(lock, scene.database):
         holder = backend_of(scene.database).holder() or _holder(lock.read_bytes())
-        return Outcome.FAIL, f"Expected: free Actual: held by {holder}. Wait for it (`rackready status`), or stop it with Ctrl-C"
+        return (
+            Outcome.FAIL,
+            f"Expected: free Actual: held by {holder}. Wait for it (`rackready status`), or stop it with Ctrl-C",
+        )
     return Outcome.PASS, "free" if lock.exists() else "free: nothing was deployed yet"
 
 
@@ -345,13 +413,22 @@ def ledger(scene: Scene) -> Answer:
     server = read_server(scene.database.settings) if scene.database.settings.exists() else None
     found = "" if server else damage(path)
     if found:
-        step = f"Restore {path} from a backup. Without one, move it away: every node is then taken up from the beginning, and quarantines and evidence are lost"
+        step = (
+            f"Restore {path} from a backup. Without one, move it away: every node is then taken up from the "
+            "beginning, and quarantines and evidence are lost"
+        )
         return Outcome.FAIL, f"Expected: a ledger that is whole Actual: {found}. {step}"
     with Ledger.read_only(scene.database) as record:
         gone = EvidenceStore.read_only(record, path.parent / "raw").unguarded()
     if gone:
-        step = "Find out who lifted them and what they changed since: what was measured before counts no longer. Then begin with an empty database"
-        return Outcome.FAIL, f"Expected: evidence that the database keeps from being changed Actual: without {', '.join(gone)}. {step}"
+        step = (
+            "Find out who lifted them and what they changed since: what was measured before counts no longer. "
+            "Then begin with an empty database"
+        )
+        return (
+            Outcome.FAIL,
+            f"Expected: evidence that the database keeps from being changed Actual: without {', '.join(gone)}. {step}",
+        )
     if not server and (locked := not_writable(path)):
         return Outcome.FAIL, locked
     return Outcome.PASS, str(server or path)

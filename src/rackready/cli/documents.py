@@ -44,13 +44,18 @@ def root() -> Path:
     for folder in (here.parents[1] / "docs", here.parents[3] / "docs"):
         if (folder / GLOSSARY).is_file():
             return folder
-    raise DocumentsMissingError(f"docs/ - Expected: beside the package {here.parents[1]} Actual: not there. Install rackready again.")
+    raise DocumentsMissingError(
+        f"docs/ - Expected: beside the package {here.parents[1]} Actual: not there. Install rackready again."
+    )
 
 
 @cache
 def terms() -> list[Term]:
     """Return the glossary's entries, in its order."""
-    return [Term(tuple(re.findall(r"\*\*(.+?)\*\*", found["names"])), " ".join(_plain(found["text"]).split())) for found in _TERM.finditer(_read(GLOSSARY))]
+    return [
+        Term(tuple(re.findall(r"\*\*(.+?)\*\*", found["names"])), " ".join(_plain(found["text"]).split()))
+        for found in _TERM.finditer(_read(GLOSSARY))
+    ]
 
 
 @cache

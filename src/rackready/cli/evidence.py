@@ -15,7 +15,10 @@ from rackready.cli import complete, evidence_aside
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
 from rackready.model.outcome import Outcome
 
-app = typer.Typer(help="Evidence: import outputs that were captured elsewhere, and show what was set aside as damaged.", no_args_is_help=True)
+app = typer.Typer(
+    help="Evidence: import outputs that were captured elsewhere, and show what was set aside as damaged.",
+    no_args_is_help=True,
+)
 app.command("set-aside")(evidence_aside.show)
 _PASSED = frozenset({Outcome.PASS, Outcome.SKIP})
 
@@ -27,12 +30,18 @@ def register(parent: typer.Typer) -> None:
 
 @app.command("import")
 def import_evidence(
-    source: Annotated[Path, typer.Argument(help="Folder with manifest.json, that file, or a tar archive of the folder.")],
+    source: Annotated[
+        Path, typer.Argument(help="Folder with manifest.json, that file, or a tar archive of the folder.")
+    ],
     env: Env = "sim",
     by: Annotated[str, typer.Option("--by", help="Who imports it; the user of this machine when left out.")] = "",
     address: Annotated[
         list[str] | None,
-        typer.Option("--address", help="NODE:HCA=ADDRESS: IPv4 address that a compute NIC had when it was captured; the site's when left out."),
+        typer.Option(
+            "--address",
+            help="NODE:HCA=ADDRESS: IPv4 address that a compute NIC had when it was captured; "
+            "the site's when left out.",
+        ),
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -54,8 +63,21 @@ def import_evidence(
     require_gates(site, str(paths.site_file))
     capture = read(source)
     campaign = f"import-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(3)}"
-    with ControllerLock(paths.lock, f"rackready evidence import {source} --env {env}", paths.database), Ledger.open(paths.database) as ledger:
-        found = Import(site, EvidenceStore.open(ledger, paths.raw), ledger, capture, campaign, who, datetime.now(UTC), env, tuple(address or ())).run()
+    with (
+        ControllerLock(paths.lock, f"rackready evidence import {source} --env {env}", paths.database),
+        Ledger.open(paths.database) as ledger,
+    ):
+        found = Import(
+            site,
+            EvidenceStore.open(ledger, paths.raw),
+            ledger,
+            capture,
+            campaign,
+            who,
+            datetime.now(UTC),
+            env,
+            tuple(address or ()),
+        ).run()
     rows = [
         {
             "node": item.node,
@@ -84,13 +106,18 @@ def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError) as error:
-        raise RackreadyError("--by - Expected: who imports it Actual: nothing, and the user of this machine has no name. Give --by NAME.") from error
+        raise RackreadyError(
+            "--by - Expected: who imports it Actual: nothing, and the user of this machine has no name. Give --by NAME."
+        ) from error
 
 
 @app.command("export-kit")
 def export_kit(
     out: Annotated[Path, typer.Option("--out", help="Folder; a folder for each node is made in it.")],
-    node: Annotated[list[str], typer.Option("--node", help="Node of the site; may be given several times.", autocompletion=complete.nodes)],
+    node: Annotated[
+        list[str],
+        typer.Option("--node", help="Node of the site; may be given several times.", autocompletion=complete.nodes),
+    ],
     env: Env = "sim",
     gate_set: Annotated[str, typer.Option("--set", help="Gate set; the site's when left out.")] = "",
     output: Output = Format.TEXT,
@@ -111,9 +138,14 @@ def export_kit(
     entries = loader.set_of(site.gates, gate_set).gates if gate_set else loader.gates_of(site.gates)
     kits = [write_kit(site, name, entries, out) for name in node]
     if output is Format.JSON:
-        print_json({"kits": [{"folder": str(kit.folder), "gates": list(kit.gates), "left_out": kit.left_out} for kit in kits]})
+        print_json(
+            {"kits": [{"folder": str(kit.folder), "gates": list(kit.gates), "left_out": kit.left_out} for kit in kits]}
+        )
         return
     for kit in kits:
-        console.print(f"{kit.folder}: {len(kit.gates)} gates. There: python3 collect.py --by NAME; here: rackready evidence import ARCHIVE")
+        console.print(
+            f"{kit.folder}: {len(kit.gates)} gates. There: python3 collect.py --by NAME; "
+            "here: rackready evidence import ARCHIVE"
+        )
         for name, why in kit.left_out.items():
             console.print(f"  not in it: {name}: {why}")

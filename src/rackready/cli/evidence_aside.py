@@ -12,7 +12,12 @@ from rackready.model.problems import RackreadyError
 
 
 def show(
-    proof: Annotated[str, typer.Option("--proof", help="Write the bytes that were found in the place of this one (its id) to standard output.")] = "",
+    proof: Annotated[
+        str,
+        typer.Option(
+            "--proof", help="Write the bytes that were found in the place of this one (its id) to standard output."
+        ),
+    ] = "",
     env: Env = "sim",
     output: Output = Format.TEXT,
 ) -> None:
@@ -23,19 +28,26 @@ def show(
 
     paths = env_paths(env)
     if not Ledger.exists(paths.database):
-        raise RackreadyError(f"evidence set-aside --env {env} - Expected: a ledger Actual: none. Nothing was deployed yet.")
+        raise RackreadyError(
+            f"evidence set-aside --env {env} - Expected: a ledger Actual: none. Nothing was deployed yet."
+        )
     with Ledger.read_only(paths.database) as ledger:
         found, rows = (bytes_of(ledger, proof), []) if proof else (None, set_aside(ledger))
     if proof:
         if found is None:
-            raise RackreadyError(f"--proof {proof} - Expected: an id of `rackready evidence set-aside` Actual: none of that name. Correct it.")
+            raise RackreadyError(
+                f"--proof {proof} - Expected: an id of `rackready evidence set-aside` Actual: none of that name. "
+                "Correct it."
+            )
         sys.stdout.buffer.write(found)
         return
     if output is Format.JSON:
         print_json({"set_aside": rows})
         return
     for row in rows:
-        where = f"file {row['file']}" if row["file"] else f"`--proof {row['id']}`" if row["sha256"] else "nothing was left"
+        where = (
+            f"file {row['file']}" if row["file"] else f"`--proof {row['id']}`" if row["sha256"] else "nothing was left"
+        )
         console.print(f"{row['at']} {row['why']}\n  found: SHA-256 {row['sha256'] or 'of nothing'}, {where}")
     if not rows:
         console.print("nothing was set aside")

@@ -8,4 +8,6 @@ EXIT_CODES = {
     2: "invalid input, refused, or the controller itself could not do it",
     130: "stopped with Ctrl-C; the same command continues",
 }
-OTHER_MEANINGS = "`plan`: 1 means that the site differs from what was applied. A command with other meanings says so in its --help."
+OTHER_MEANINGS = (
+    "`plan`: 1 means that the site differs from what was applied. A command with other meanings says so in its --help."
+)

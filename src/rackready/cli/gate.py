@@ -10,7 +10,10 @@ from rackready.cli import gate_evaluate, gate_run, gate_show
 from rackready.cli.gate_show import inputs_of
 from rackready.cli.output import Env, Format, Output, print_json, print_table, progress
 
-app = typer.Typer(help="Gates: list and explain them, run one or a set alone, or judge an output that was captured elsewhere.", no_args_is_help=True)
+app = typer.Typer(
+    help="Gates: list and explain them, run one or a set alone, or judge an output that was captured elsewhere.",
+    no_args_is_help=True,
+)
 
 
 def register(parent: typer.Typer) -> None:
@@ -47,7 +50,10 @@ def list_gates(ctx: typer.Context, env: Env = "sim", output: Output = Format.TEX
 def _print(rows: list[dict[str, Any]], env: str) -> None:
     """Print the gates as a table. Ids stay whole: people type them."""
     headers = ("gate", "what a pass says", "measures", "sets", f"in {env}'s set")
-    lines = [(row["id"], row["title"], ", ".join(row["covers"]), ", ".join(row["sets"]), "yes" if row["in_set"] else "") for row in rows]
+    lines = [
+        (row["id"], row["title"], ", ".join(row["covers"]), ", ".join(row["sets"]), "yes" if row["in_set"] else "")
+        for row in rows
+    ]
     print_table(headers, lines, words=set(headers[1:4]))
 
 

@@ -15,13 +15,22 @@ if TYPE_CHECKING:
     from rackready.gates.plain.every import Judged
 
 
-def evaluate_all(facts: GateFacts, inputs: Mapping[str, Mapping[str, Any]], captured: Sequence[str], codes: Sequence[str], output: Format) -> int:
+def evaluate_all(
+    facts: GateFacts,
+    inputs: Mapping[str, Mapping[str, Any]],
+    captured: Sequence[str],
+    codes: Sequence[str],
+    output: Format,
+) -> int:
     """Judge, print, and return the exit code: 1 where a gate fails, else 2 where one errs or none was judged, else 0."""
     from rackready.gates.offline import Captured  # noqa: PLC0415
     from rackready.gates.plain.every import judge_all  # noqa: PLC0415
 
     if len(facts.nodes) != 1:
-        raise RackreadyError(f"gate evaluate --all - Expected: outputs of one node Actual: {len(facts.nodes)} nodes. Judge each node by itself.")
+        raise RackreadyError(
+            f"gate evaluate --all - Expected: outputs of one node Actual: {len(facts.nodes)} nodes. "
+            "Judge each node by itself."
+        )
     texts = _texts(captured)
     ended = numbers(EXIT_CODE, codes, list(texts))
     found = judge_all(facts, inputs, {key: Captured(text, int(ended[key])) for key, text in texts.items()})
@@ -48,20 +57,31 @@ def _texts(captured: Sequence[str]) -> dict[str, str]:
             step = "Give others to their gate by its id."
             raise RackreadyError(f"--input {path} - Expected: the output of {unknown()} Actual: {first[:60]!r}. {step}")
         if kind.key in out:
-            raise RackreadyError(f"--input {path} - Expected: one output of `{kind.gives}` Actual: {files[kind.key]} and {path}. Give each output once.")
+            raise RackreadyError(
+                f"--input {path} - Expected: one output of `{kind.gives}` Actual: {files[kind.key]} and {path}. "
+                "Give each output once."
+            )
         out[kind.key], files[kind.key] = text, path
     return out
 
 
 def _document(found: Sequence[Judged]) -> dict[str, Any]:
     return {
-        "gates": [{"gate": item.gate, "lacks": list(item.lacks), **item.verdict.model_dump(mode="json")} for item in found if item.verdict is not None],
+        "gates": [
+            {"gate": item.gate, "lacks": list(item.lacks), **item.verdict.model_dump(mode="json")}
+            for item in found
+            if item.verdict is not None
+        ],
         "not_judged": [{"gate": item.gate, "lacks": list(item.lacks)} for item in found if item.verdict is None],
     }
 
 
 def _print(found: Sequence[Judged]) -> None:
-    rows = [(item.gate, item.verdict.outcome.value, str(len(item.verdict.findings))) for item in found if item.verdict is not None]
+    rows = [
+        (item.gate, item.verdict.outcome.value, str(len(item.verdict.findings)))
+        for item in found
+        if item.verdict is not None
+    ]
     if rows:
         print_table(("gate", "outcome", "findings"), rows)
     for item in found:

@@ -30,39 +30,80 @@ def evaluate(  # noqa: PLR0913, PLR0917 - what an output that was captured elsew
         list[str],
         typer.Option(
             "--input",
-            help="File with an output ('-' for standard input), or KEY=FILE: KEY is a command of the gate, or a tool whose own output it takes "
+            help="File with an output ('-' for standard input), or KEY=FILE: KEY is a command of the gate, or a tool "
+            "whose own output it takes "
             "(docs/howto/gates.md). May be given several times.",
         ),
     ],
-    gate_id: Annotated[str, typer.Argument(help="Gate id, e.g. node/gpu/validation/dcgm-r1; left out with --all.", autocompletion=complete.gates)] = "",
-    every: Annotated[bool, typer.Option("--all", help="Judge by every gate of a node that reads these files, e.g. one nvidia-smi -q -x.")] = False,  # noqa: FBT002
+    gate_id: Annotated[
+        str,
+        typer.Argument(
+            help="Gate id, e.g. node/gpu/validation/dcgm-r1; left out with --all.", autocompletion=complete.gates
+        ),
+    ] = "",
+    every: Annotated[  # noqa: FBT002
+        bool,
+        typer.Option("--all", help="Judge by every gate of a node that reads these files, e.g. one nvidia-smi -q -x."),
+    ] = False,
     profile: Annotated[str, typer.Option("--profile", help="Server or GPU profile, e.g. dgx_h100 or h100_sxm.")] = "",
-    env: Annotated[str, typer.Option("--env", help="Instead of a profile: environment whose site file has the nodes, with --node.")] = "",
-    site: Annotated[Path | None, typer.Option("--site", help="Instead of a profile: this site file has the nodes, with --node.", dir_okay=False)] = None,
-    node: Annotated[list[str] | None, typer.Option("--node", help="Name of a node, in the gate's order; may be given several times.")] = None,
-    address: Annotated[
-        list[str] | None, typer.Option("--address", help="NODE:HCA=ADDRESS: IPv4 address of a compute NIC; the site's, else 192.168.RAIL.11 and on.")
+    env: Annotated[
+        str, typer.Option("--env", help="Instead of a profile: environment whose site file has the nodes, with --node.")
+    ] = "",
+    site: Annotated[
+        Path | None,
+        typer.Option("--site", help="Instead of a profile: this site file has the nodes, with --node.", dir_okay=False),
     ] = None,
-    hca: Annotated[list[str] | None, typer.Option("--hca", help="RAIL=NAME or NODE:RAIL=NAME: name of an RDMA device; the profile's when left out.")] = None,
-    inputs: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE: an input of the gate, e.g. size=8G; `gate show` lists them.")] = None,
-    exit_code: Annotated[list[str] | None, typer.Option("--exit-code", help="Exit code of all commands, or KEY=CODE; 0 when left out.")] = None,
+    node: Annotated[
+        list[str] | None,
+        typer.Option("--node", help="Name of a node, in the gate's order; may be given several times."),
+    ] = None,
+    address: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--address",
+            help="NODE:HCA=ADDRESS: IPv4 address of a compute NIC; the site's, else 192.168.RAIL.11 and on.",
+        ),
+    ] = None,
+    hca: Annotated[
+        list[str] | None,
+        typer.Option("--hca", help="RAIL=NAME or NODE:RAIL=NAME: name of an RDMA device; the profile's when left out."),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="NAME=VALUE: an input of the gate, e.g. size=8G; `gate show` lists them."),
+    ] = None,
+    exit_code: Annotated[
+        list[str] | None, typer.Option("--exit-code", help="Exit code of all commands, or KEY=CODE; 0 when left out.")
+    ] = None,
     seconds: Annotated[
-        list[str] | None, typer.Option("--seconds", help="How long all commands ran, s, or KEY=SECONDS; what is rated by time needs it.")
+        list[str] | None,
+        typer.Option("--seconds", help="How long all commands ran, s, or KEY=SECONDS; what is rated by time needs it."),
     ] = None,
     nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="Nodes that took part.")] = None,
     gpus: Gpus = None,
-    fabric: Annotated[FabricKind | None, typer.Option("--fabric", help="Link layer of the compute fabric; the site's, else roce.")] = None,
-    nccl_net: Annotated[
-        NcclNet | None, typer.Option("--nccl-net", help="Network plugin that NCCL must be seen to use; ofi: aws-ofi-nccl (EFA). The site's, else ib.")
+    fabric: Annotated[
+        FabricKind | None, typer.Option("--fabric", help="Link layer of the compute fabric; the site's, else roce.")
     ] = None,
-    run: Annotated[str, typer.Option("--run", help="Which of the gate's runs it was; `gate show` lists them. The first when left out.")] = "",
+    nccl_net: Annotated[
+        NcclNet | None,
+        typer.Option(
+            "--nccl-net",
+            help="Network plugin that NCCL must be seen to use; ofi: aws-ofi-nccl (EFA). The site's, else ib.",
+        ),
+    ] = None,
+    run: Annotated[
+        str,
+        typer.Option("--run", help="Which of the gate's runs it was; `gate show` lists them. The first when left out."),
+    ] = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Judge outputs that were captured elsewhere. Exit codes: 0 pass, 1 fail, 2 error, not run or a skip that nobody declared.
 
     With --all: 1 where a gate fails, else 2 where one errs.
     """
-    about = About(profile, env, site, nodes, tuple(node or ()), gpus, fabric, nccl_net, tuple(hca or ()), tuple(address or ()))
+    about = About(
+        profile, env, site, nodes, tuple(node or ()), gpus, fabric, nccl_net, tuple(hca or ()), tuple(address or ())
+    )
     if every:
         _alone(gate_id, {"--set": inputs, "--run": run, "--seconds": seconds})
         known, of_site = about.known(1)
@@ -79,27 +120,55 @@ def _alone(gate_id: str, options: Mapping[str, object]) -> None:
     """Refuse what is about one gate, or about one command of it."""
     given = [gate_id] * bool(gate_id) + [name for name, value in options.items() if value]
     if given:
-        raise RackreadyError(f"gate evaluate --all - Expected: files alone Actual: {', '.join(given)} too. Leave them out, or judge by one gate.")
+        raise RackreadyError(
+            f"gate evaluate --all - Expected: files alone Actual: {', '.join(given)} too. "
+            "Leave them out, or judge by one gate."
+        )
 
 
-def _judged(gate_id: str, about: About, captured: Sequence[str], choice: tuple[Sequence[str], str], said: tuple[Sequence[str], Sequence[str]]) -> Verdict:
+def _judged(
+    gate_id: str,
+    about: About,
+    captured: Sequence[str],
+    choice: tuple[Sequence[str], str],
+    said: tuple[Sequence[str], Sequence[str]],
+) -> Verdict:
     """Return the verdict of one gate. ``choice``: its inputs and its run; ``said``: exit codes and seconds, as given."""
     from rackready.gates.registry import gate  # noqa: PLC0415
 
     if not gate_id:
-        raise RackreadyError("gate evaluate - Expected: a gate id, or --all Actual: neither. `rackready gate list` shows the ids.")
+        raise RackreadyError(
+            "gate evaluate - Expected: a gate id, or --all Actual: neither. `rackready gate list` shows the ids."
+        )
     known, of_site = about.known(gate(gate_id).min_nodes)
     given = given_inputs(gate_id, choice[0])
-    found, plan = _fitting(gate_id, known, captured, choice[1], ({k: v for k, v in of_site.get(gate_id, {}).items() if k != "launches"}, given))
+    found, plan = _fitting(
+        gate_id,
+        known,
+        captured,
+        choice[1],
+        ({k: v for k, v in of_site.get(gate_id, {}).items() if k != "launches"}, given),
+    )
     if not plan.commands:
         where = about.profile or ", ".join(known.nodes)
-        message = f"gate {gate_id} - Expected: a gate with commands on {where} Actual: none: what it asks stands in a site file. Use `rackready gate run`."
+        message = (
+            f"gate {gate_id} - Expected: a gate with commands on {where} "
+            "Actual: none: what it asks stands in a site file. Use `rackready gate run`."
+        )
         raise RackreadyError(message)
     outputs = texts(captured, known, plan)
-    return _verdict(found, known, plan, outputs, (numbers(EXIT_CODE, said[0], outputs.keys()), numbers(SECONDS, said[1], outputs.keys())))
+    return _verdict(
+        found,
+        known,
+        plan,
+        outputs,
+        (numbers(EXIT_CODE, said[0], outputs.keys()), numbers(SECONDS, said[1], outputs.keys())),
+    )
 
 
-def _verdict(found: Gate, known: GateFacts, plan: Run, given: Texts, told: tuple[Mapping[str, float], Mapping[str, float]]) -> Verdict:
+def _verdict(
+    found: Gate, known: GateFacts, plan: Run, given: Texts, told: tuple[Mapping[str, float], Mapping[str, float]]
+) -> Verdict:
     """Judge outputs, after documents were made of what tools printed; what these lack is an error. ``told``: exit codes and seconds by key."""
     from rackready.gates.offline import Captured, evaluate  # noqa: PLC0415
     from rackready.gates.plain.makers import made  # noqa: PLC0415
@@ -107,12 +176,21 @@ def _verdict(found: Gate, known: GateFacts, plan: Run, given: Texts, told: tuple
     def captured(key: str, text: str) -> Captured:
         return Captured(text, int(told[0][key]), seconds=told[1][key])
 
-    plain = {command: {source: [captured(key, text) for key, text in items] for source, items in sources.items()} for command, sources in given.plain.items()}
+    plain = {
+        command: {source: [captured(key, text) for key, text in items] for source, items in sources.items()}
+        for command, sources in given.plain.items()
+    }
     documents, lacks = made(known, plan, plain)
     if lacks:
         return Verdict(outcome=Outcome.ERROR, findings=lacks)
-    verdict = evaluate(found, known, plan, {**{key: captured(key, text) for key, text in given.commands.items()}, **documents})
-    missing = [command.key for command in plan.commands if command.role == "step" and command.key not in {*given.commands, *documents}]
+    verdict = evaluate(
+        found, known, plan, {**{key: captured(key, text) for key, text in given.commands.items()}, **documents}
+    )
+    missing = [
+        command.key
+        for command in plan.commands
+        if command.role == "step" and command.key not in {*given.commands, *documents}
+    ]
     return _asking(verdict, missing)
 
 
@@ -120,7 +198,9 @@ def _run(runs: list[Run], wanted: str) -> Run:
     for run in runs:
         if wanted in {run.id, ""}:
             return run
-    raise RackreadyError(f"--run {wanted} - Expected: one of {', '.join(run.id for run in runs) or 'none for so few nodes'}. Correct it.")
+    raise RackreadyError(
+        f"--run {wanted} - Expected: one of {', '.join(run.id for run in runs) or 'none for so few nodes'}. Correct it."
+    )
 
 
 _Inputs = tuple[Mapping[str, object], Mapping[str, object]]
@@ -160,7 +240,9 @@ def _inputs(gate_id: str, captured: Sequence[str], inputs: _Inputs) -> Iterator[
     if launches is None or inputs[1].get("launches") is not None:
         yield fixed
         return
-    named = [int(found[0]) + 1 for item in captured if (found := _NUMBER.search(item.partition("=")[0])) and "=" in item]
+    named = [
+        int(found[0]) + 1 for item in captured if (found := _NUMBER.search(item.partition("=")[0])) and "=" in item
+    ]
     most = min(limit.le for limit in launches.metadata if hasattr(limit, "le"))
     for count in range(1, min(max([len(captured), *named]), most) + 1):
         yield {**fixed, "launches": count}
@@ -178,7 +260,10 @@ def _asking(verdict: Verdict, missing: list[str]) -> Verdict:
     from rackready.gates.base import not_asked  # noqa: PLC0415
 
     step = f"Give its output with --input KEY=FILE; without one: {', '.join(missing)}."
-    findings = [item.model_copy(update={"next_step": step}) if missing and not_asked(item) else item for item in verdict.findings]
+    findings = [
+        item.model_copy(update={"next_step": step}) if missing and not_asked(item) else item
+        for item in verdict.findings
+    ]
     return verdict.model_copy(update={"findings": findings})
 
 
@@ -189,7 +274,10 @@ def _print(gate_id: str, verdict: Verdict) -> None:
     for metric in verdict.metrics:
         console.print(f"  {metric.name} on {metric.target}: {metric.value:g} {_unit(metric.unit)}".rstrip())
     for bound in verdict.criteria:
-        console.print(f"  {bound.label}: {bound.metric} {bound.op.value} {bound.bound:g} {_unit(bound.unit)}".rstrip() + f" ({bound.source})")
+        console.print(
+            f"  {bound.label}: {bound.metric} {bound.op.value} {bound.bound:g} {_unit(bound.unit)}".rstrip()
+            + f" ({bound.source})"
+        )
 
 
 def _unit(unit: str) -> str:

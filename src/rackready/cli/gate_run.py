@@ -24,16 +24,25 @@ _PASSED = frozenset({Outcome.PASS, Outcome.SKIP})
 
 def run(  # noqa: PLR0913, PLR0917 - nodes of a site and this machine are told apart by options
     gate_ids: Annotated[
-        list[str] | None, typer.Argument(help="Gate ids, e.g. node/gpu/validation/dcgm-r1; left out with --set.", autocompletion=complete.gates)
+        list[str] | None,
+        typer.Argument(
+            help="Gate ids, e.g. node/gpu/validation/dcgm-r1; left out with --set.", autocompletion=complete.gates
+        ),
     ] = None,
     node: Annotated[
         list[str] | None,
-        typer.Option("--node", help="Node; may be given several times. All nodes of the site when left out.", autocompletion=complete.nodes),
+        typer.Option(
+            "--node",
+            help="Node; may be given several times. All nodes of the site when left out.",
+            autocompletion=complete.nodes,
+        ),
     ] = None,
     env: Env = "sim",
     gate_set: Annotated[str, typer.Option("--set", help="Run this gate set, e.g. quick.")] = "",
     local: Annotated[bool, typer.Option("--local", help="Run it on this machine, without a site file.")] = False,  # noqa: FBT002 - a flag of the command line
-    profile: Annotated[str, typer.Option("--profile", help="With --local: what this machine is; recognised by its GPUs when left out.")] = "",
+    profile: Annotated[
+        str, typer.Option("--profile", help="With --local: what this machine is; recognised by its GPUs when left out.")
+    ] = "",
     gpus: Gpus = None,
     store: Annotated[Path | None, typer.Option("--store", help="With --local: folder of the evidence.")] = None,
     output: Output = Format.TEXT,
@@ -46,13 +55,24 @@ def run(  # noqa: PLR0913, PLR0917 - nodes of a site and this machine are told a
     """
     ids = list(dict.fromkeys(gate_ids or []))
     if bool(ids) == bool(gate_set):
-        raise RackreadyError("gate run - Expected: gate ids, or --set NAME Actual: " + ("both" if ids else "neither") + ". Give one of them.")
+        raise RackreadyError(
+            "gate run - Expected: gate ids, or --set NAME Actual: "
+            + ("both" if ids else "neither")
+            + ". Give one of them."
+        )
     if not local and (profile or gpus is not None or store is not None):
-        raise RackreadyError("gate run: --profile, --gpus and --store - Expected: with --local. Nodes of a site are what the site file says.")
+        raise RackreadyError(
+            "gate run: --profile, --gpus and --store - Expected: with --local. "
+            "Nodes of a site are what the site file says."
+        )
     if local and node:
-        raise RackreadyError("gate run --local --node - Expected: no --node: --local is this machine. Leave one of the two out.")
+        raise RackreadyError(
+            "gate run --local --node - Expected: no --node: --local is this machine. Leave one of the two out."
+        )
     campaign = f"gate-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    results = _here(ids, gate_set, campaign, (profile, gpus, store)) if local else _nodes(ids, gate_set, campaign, env, node)
+    results = (
+        _here(ids, gate_set, campaign, (profile, gpus, store)) if local else _nodes(ids, gate_set, campaign, env, node)
+    )
     _show(" ".join(ids) or gate_set, campaign, results, output)
     raise typer.Exit(_code([result.outcome for result in results.values()]))
 
@@ -61,7 +81,10 @@ def _show(what: str, campaign: str, results: dict[str, NodeResult], output: Form
     document = {
         "gate": what,
         "campaign": campaign,
-        "nodes": {name: {"outcome": result.outcome.value, "message": result.message, **result.data} for name, result in results.items()},
+        "nodes": {
+            name: {"outcome": result.outcome.value, "message": result.message, **result.data}
+            for name, result in results.items()
+        },
     }
     if output is Format.JSON:
         print_json(document)
@@ -70,7 +93,9 @@ def _show(what: str, campaign: str, results: dict[str, NodeResult], output: Form
         console.print(f"{name}: {result.outcome.value}" + (f"\n  {result.message}" if result.message else ""))
 
 
-def _here(ids: list[str], gate_set: str, campaign: str, about: tuple[str, int | None, Path | None]) -> dict[str, NodeResult]:
+def _here(
+    ids: list[str], gate_set: str, campaign: str, about: tuple[str, int | None, Path | None]
+) -> dict[str, NodeResult]:
     """Run on this machine. Raises RackreadyError when nobody can say what it is: then nothing was measured."""
     from rackready.gates import local as this_machine  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
@@ -82,7 +107,9 @@ def _here(ids: list[str], gate_set: str, campaign: str, about: tuple[str, int | 
         progress.print(f"of set {gate_set}: the {len(entries)} gates of one node")
     place = this_machine.here(profile or None, gpus)
     paths = this_machine.store_paths(store)
-    progress.print(f"{what} on this machine, as {place.platform.id} with {place.platform.gpus} GPUs; evidence in {paths.state} ...")
+    progress.print(
+        f"{what} on this machine, as {place.platform.id} with {place.platform.gpus} GPUs; evidence in {paths.state} ..."
+    )
     with ControllerLock(paths.lock, f"rackready gate run {what} --local", paths.database):
         return {place.name: this_machine.run_here(place, paths, entries, campaign)}
 
@@ -139,8 +166,10 @@ def _refuse_in_production(ctx: PhaseContext, what: str, ids: list[str], names: l
     if busy:
         limit = ",".join(busy)
         message = (
-            f"gate run {what}: it loads nodes - Expected: none in production Actual: {', '.join(busy)}. Nothing was run: drain them, "
-            f"or `rackready validate --again --limit {limit} --env {ctx.env}`, which waits for their jobs; or name other nodes with --node."
+            f"gate run {what}: it loads nodes - Expected: none in production Actual: {', '.join(busy)}. "
+            "Nothing was run: drain them, "
+            f"or `rackready validate --again --limit {limit} --env {ctx.env}`, which waits for their jobs; "
+            "or name other nodes with --node."
         )
         raise RackreadyError(message)
     if unknown:

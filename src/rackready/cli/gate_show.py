@@ -17,10 +17,17 @@ from rackready.model.problems import RackreadyError
 if TYPE_CHECKING:
     from rackready.gates.base import GateFacts
 
-GateId = Annotated[str, typer.Argument(help="Gate id, e.g. node/gpu/validation/dcgm-r1.", autocompletion=complete.gates)]
-Profile = Annotated[str, typer.Option("--profile", help="Server or GPU profile, e.g. dgx_h100 or h100_sxm; the site's when left out.")]
+GateId = Annotated[
+    str, typer.Argument(help="Gate id, e.g. node/gpu/validation/dcgm-r1.", autocompletion=complete.gates)
+]
+Profile = Annotated[
+    str, typer.Option("--profile", help="Server or GPU profile, e.g. dgx_h100 or h100_sxm; the site's when left out.")
+]
 Nodes = Annotated[int, typer.Option("--nodes", min=1, help="Nodes that take part.")]
-Gpus = Annotated[int | None, typer.Option("--gpus", min=1, help="As many GPUs of the server, where a machine holds only a part of it.")]
+Gpus = Annotated[
+    int | None,
+    typer.Option("--gpus", min=1, help="As many GPUs of the server, where a machine holds only a part of it."),
+]
 
 
 def show(
@@ -46,7 +53,10 @@ def show(
     if document["nothing"]:
         _say(f"it runs nothing: {document['nothing']}")
         return
-    _say(f"runs: {len(runs)} ({', '.join(runs[:8])}{', ...' if len(runs) > len(runs[:8]) else ''}); commands of {runs[0]}:")
+    _say(
+        f"runs: {len(runs)} ({', '.join(runs[:8])}{', ...' if len(runs) > len(runs[:8]) else ''}); "
+        f"commands of {runs[0]}:"
+    )
     _commands(document["commands"])
     if document["takes"]:
         _say("`gate evaluate` also takes what these print:")
@@ -62,12 +72,17 @@ def _commands(commands: list[dict[str, Any]]) -> None:
     """Print every command in full; the same one again and again (launches) once, with how many there are and in which stages."""
     alike: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
     for item in commands:
-        stem = _NUMBERS.sub("", item["key"])  # a reading before and one after are two things, though the same command makes them
+        stem = _NUMBERS.sub(
+            "", item["key"]
+        )  # a reading before and one after are two things, though the same command makes them
         alike.setdefault((item["node"], item["role"], item["line"], stem), []).append(item)
     for (node, role, line, _), same in alike.items():
         place = f"{node} (its BMC)" if same[0]["via"] == "bmc" else node
         kind = f" ({role})" if role != "step" else ""
-        _say(f"  {_stages([item['stage'] for item in same])} {place}{kind} [{_times(same)}, at most {same[0]['timeout_s']:g} s]:\n    {line}")
+        _say(
+            f"  {_stages([item['stage'] for item in same])} {place}{kind} [{_times(same)}, at most "
+            f"{same[0]['timeout_s']:g} s]:\n    {line}"
+        )
 
 
 _NUMBERS = re.compile(r"[0-9]+")
@@ -78,7 +93,9 @@ def _stages(stages: list[int]) -> str:
     if len(set(stages)) == 1:
         return f"stage {stages[0]}"
     steps = {after - before for before, after in pairwise(stages)}
-    return f"stages {stages[0]} to {stages[-1]}" if steps == {1} else f"stages {', '.join(str(stage) for stage in stages)}"
+    return (
+        f"stages {stages[0]} to {stages[-1]}" if steps == {1} else f"stages {', '.join(str(stage) for stage in stages)}"
+    )
 
 
 def _times(same: list[dict[str, Any]]) -> str:
@@ -111,14 +128,23 @@ def explain(
         _say(f"\n{text}")
     _say(f"\nbounds on {document['of']}: {document['no_bounds'] or 'as far as they are known before a run:'}")
     for item in document["bounds"]:
-        inputs = ", ".join(f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}" for name, value in item["inputs"].items())
+        inputs = ", ".join(
+            f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
+            for name, value in item["inputs"].items()
+        )
         unit = "" if item["unit"] == "1" else f" {item['unit']}"
         value = f"{item['bound']:.6g}{unit}{' (derived)' if item['derived'] else ''}"
-        _say(f"  {item['label']}: {item['metric']} {item['op']} {value}: {item['source']}{f' [{inputs}]' if inputs else ''}")
+        _say(
+            f"  {item['label']}: {item['metric']} {item['op']} {value}: "
+            f"{item['source']}{f' [{inputs}]' if inputs else ''}"
+        )
     _applied(env, gate_id)
     for item in document["fleet"]:
         worse = "below" if item["better"] == "higher" else "above"
-        _say(f"  fleet: {item['metric']} not {worse} that of at least 16 identical units; smallest effect to be found {item['effect']:.0%} of their median")
+        _say(
+            f"  fleet: {item['metric']} not {worse} that of at least 16 identical units; "
+            f"smallest effect to be found {item['effect']:.0%} of their median"
+        )
     for outcome in ("fail", "error"):
         _say(f"\n{outcome}, where it finds:")
         for item in (item for item in document["findings"] if item["outcome"] == outcome):
@@ -150,7 +176,10 @@ def _applied(env: str, gate_id: str) -> None:
         _say(f"bounds as they were applied last ({last.target}, {last.started:%Y-%m-%d %H:%M} UTC, record {last.id}):")
         for bound in last.verdict.criteria:
             inputs = ", ".join(f"{name}={value}" for name, value in bound.inputs.items())
-            _say(f"  {bound.label}: {bound.metric} {bound.op.value} {bound.bound:g} {bound.unit} ({bound.source}){f' [{inputs}]' if inputs else ''}")
+            _say(
+                f"  {bound.label}: {bound.metric} {bound.op.value} {bound.bound:g} {bound.unit} "
+                f"({bound.source}){f' [{inputs}]' if inputs else ''}"
+            )
 
 
 def _sets(document: dict[str, Any]) -> None:
@@ -162,7 +191,10 @@ def _sets(document: dict[str, Any]) -> None:
 
 
 def _head(document: dict[str, Any]) -> None:
-    _say(f"{document['id']}\n{document['title']}\nmeasures: {', '.join(document['measures']) or 'nothing that coverage counts'}")
+    _say(
+        f"{document['id']}\n{document['title']}\nmeasures: "
+        f"{', '.join(document['measures']) or 'nothing that coverage counts'}"
+    )
     for name, item in document["inputs"].items():
         _say(f"  input {name} = {item['value']}: {item['description']}")
 

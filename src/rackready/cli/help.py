@@ -36,7 +36,9 @@ def _explain(wanted: str, output: Format) -> None:
 
     found = find(wanted)
     if output is Format.JSON:
-        print_json({"topic": wanted, "found": [{"kind": item.kind, "name": item.name, "text": item.text()} for item in found]})
+        print_json(
+            {"topic": wanted, "found": [{"kind": item.kind, "name": item.name, "text": item.text()} for item in found]}
+        )
         return
     if len(found) > _MOST:
         console.print(f"{wanted} stands for {len(found)} topics; ask for one of them:")
@@ -46,7 +48,11 @@ def _explain(wanted: str, output: Format) -> None:
     for place, item in enumerate(found):
         console.print(f"{chr(10) if place else ''}{item.name} ({item.kind})")
         for line in item.text().splitlines():
-            console.print(textwrap.fill(line, _WIDTH, subsequent_indent="  ", break_on_hyphens=False) if len(line) > _WIDTH else line)
+            console.print(
+                textwrap.fill(line, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+                if len(line) > _WIDTH
+                else line
+            )
 
 
 def _list(output: Format) -> None:
@@ -61,9 +67,18 @@ def _list(output: Format) -> None:
     heads = {"page": "pages", "term": "terms", "runbook": "runbooks", "gate": "gates", "key": "keys of the site file"}
     for kind, names in kinds.items():
         listed = [name for name in names if kind != "key" or "." not in name]
-        more = f" (and {len(names) - len(listed)} keys inside them, e.g. racks.nodes.bmc)" if len(listed) < len(names) else ""
+        more = (
+            f" (and {len(names) - len(listed)} keys inside them, e.g. racks.nodes.bmc)"
+            if len(listed) < len(names)
+            else ""
+        )
         console.print(f"{heads[kind]}:")
-        console.print(textwrap.fill(", ".join(listed), _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False) + more)
+        console.print(
+            textwrap.fill(
+                ", ".join(listed), _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+            )
+            + more
+        )
 
 
 def register(app: typer.Typer) -> None:

@@ -31,10 +31,16 @@ class Topic:
 @cache
 def topics() -> list[Topic]:
     """Return every topic, those that explain first."""
-    found = [Topic("page", "concepts", lambda: documents.page(documents.CONCEPTS).text), Topic("page", "exit-codes", _exit_codes)]
+    found = [
+        Topic("page", "concepts", lambda: documents.page(documents.CONCEPTS).text),
+        Topic("page", "exit-codes", _exit_codes),
+    ]
     found += [Topic("term", name, _constant(term.text)) for term in documents.terms() for name in term.names]
     found += [Topic("runbook", name, _runbook(name)) for name in documents.runbooks()]
-    found += [Topic("gate", gate_id, _gate(gate_id, title), gate_id.rpartition("/")[2]) for gate_id, title in documents.gate_titles().items()]
+    found += [
+        Topic("gate", gate_id, _gate(gate_id, title), gate_id.rpartition("/")[2])
+        for gate_id, title in documents.gate_titles().items()
+    ]
     return [*found, *_keys()]
 
 
@@ -51,7 +57,9 @@ def find(wanted: str) -> list[Topic]:
     names = {plain(word): word for topic in topics() for word in (topic.short, topic.name) if word}
     near = [names[match] for match in get_close_matches(name, names, n=_NEAR, cutoff=0.5)]
     said = f"Near it: {', '.join(near)}. " if near else ""
-    raise RackreadyError(f"help {wanted} - Expected: a topic Actual: {wanted!r}. {said}`rackready help` lists all topics.")
+    raise RackreadyError(
+        f"help {wanted} - Expected: a topic Actual: {wanted!r}. {said}`rackready help` lists all topics."
+    )
 
 
 def plain(name: str) -> str:
@@ -82,8 +90,15 @@ def _gate(gate_id: str, title: str) -> Callable[[], str]:
         found = gate(gate_id)
         fields: dict[str, Any] = type(found.inputs).model_fields
         lines = [title, f"measures: {', '.join(sorted(found.covers)) or 'nothing that coverage counts'}"]
-        lines += [f"input {name} = {getattr(found.inputs, name)}: {field.description}" for name, field in fields.items()]
-        return "\n".join([*lines, f"`rackready gate explain {gate_id}` says how it judges, `rackready gate show {gate_id}` what it runs."])
+        lines += [
+            f"input {name} = {getattr(found.inputs, name)}: {field.description}" for name, field in fields.items()
+        ]
+        return "\n".join(
+            [
+                *lines,
+                f"`rackready gate explain {gate_id}` says how it judges, `rackready gate show {gate_id}` what it runs.",
+            ]
+        )
 
     return text
 
@@ -93,6 +108,10 @@ def _keys() -> Iterator[Topic]:
     for section in sections.values():
         for key in section.keys:
             bounds = f"; {key.bounds}" if key.bounds else ""
-            inner = [f"  {item.name}: {item.kind}; default: {item.default}" for title in key.inside for item in sections[title].keys]
+            inner = [
+                f"  {item.name}: {item.kind}; default: {item.default}"
+                for title in key.inside
+                for item in sections[title].keys
+            ]
             lines = [f"{key.kind}{bounds}; default: {key.default}", key.text, *inner]
             yield Topic("key", key.path, _constant("\n".join(line for line in lines if line)), key.name)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="SSH host keys of nodes, switches and the scheduler's controller.", no_args_is_help=True)
 
 _EVIDENCE = (
-    "A new host key can mean that the node was installed anew: its fingerprint decides what of its evidence still counts. `rackready deploy` reads it first."
+    "A new host key can mean that the node was installed anew: its fingerprint decides what of its evidence still "
+    "counts. `rackready deploy` reads it first."
 )
 _ACCEPTED, _SAME, _LEFT, _ERROR = "accepted", "unchanged", "left", "error"
 
@@ -37,22 +38,36 @@ def _group() -> None:
 @app.command("accept")
 def accept(
     host: Annotated[
-        list[str] | None, typer.Argument(help="Node or switch of the site, or `scheduler`; several may be named.", autocompletion=complete.nodes)
+        list[str] | None,
+        typer.Argument(
+            help="Node or switch of the site, or `scheduler`; several may be named.", autocompletion=complete.nodes
+        ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every host of the site, e.g. where known_hosts was lost.")] = False,  # noqa: FBT002 - a flag
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. A node's key is then accepted only where its BMC answers with the site's serial.")] = False,  # noqa: FBT002
+    every: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--all", help="Every host of the site, e.g. where known_hosts was lost.")
+    ] = False,
+    yes: Annotated[  # noqa: FBT002
+        bool,
+        typer.Option(
+            "--yes", help="Do not ask. A node's key is then accepted only where its BMC answers with the site's serial."
+        ),
+    ] = False,
     env: Env = "sim",
     output: Output = Format.TEXT,
 ) -> None:
     """Show the pinned host key, the one that the host shows now, and the serial that the node's BMC answers; pin the new key when that is confirmed.
 
-    Nobody logs in for it. A BMC that answers for another machine stops it. Exit: 0 every key is pinned, 1 some is not, 2 refused.
+    Nobody logs in for it. A BMC that answers for another machine stops it. Exit: 0 every key is pinned, 1 some is not,
+    2 refused.
     """
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.drivers.hostkey_accept import look, places  # noqa: PLC0415
 
     if bool(host) == every:
-        raise RackreadyError(f"hostkey accept - Expected: names of hosts, or --all Actual: {'both' if host else 'neither'}. Give one of them.")
+        raise RackreadyError(
+            f"hostkey accept - Expected: names of hosts, or --all Actual: {'both' if host else 'neither'}. "
+            "Give one of them."
+        )
     paths = env_paths(env)
     found = look(paths, places(load_site(env, root=paths.root), host or [], leave_out=_retired(paths)))
     if output is Format.TEXT:
@@ -79,7 +94,11 @@ def _show(found: list[Shown]) -> None:
     from rackready.drivers.hostkey_accept import named  # noqa: PLC0415
 
     for item in (item for item in found if item.differs):
-        lines = [f"{item.place.name} {item.place.address}:{item.place.port}", f"  pinned: {named(item.pinned)}", f"  shown:  {named(item.shown)}"]
+        lines = [
+            f"{item.place.name} {item.place.address}:{item.place.port}",
+            f"  pinned: {named(item.pinned)}",
+            f"  shown:  {named(item.shown)}",
+        ]
         for line in [*lines, f"  BMC:    {_bmc(item)}"]:
             console.print(line)
 
@@ -98,7 +117,8 @@ def _confirmed(found: list[Shown], *, yes: bool) -> bool:
     if not sys.stdin.isatty():
         expected = "an answer at a terminal, or --yes"
         raise RackreadyError(
-            f"hostkey accept {' '.join(names)} - Expected: {expected} Actual: no terminal. Nothing was pinned: compare the keys, then add --yes."
+            f"hostkey accept {' '.join(names)} - Expected: {expected} Actual: no terminal. "
+            "Nothing was pinned: compare the keys, then add --yes."
         )
     what = f"the key that {names[0]} shows" if len(names) == 1 else f"the {len(names)} keys of {', '.join(names)}"
     progress.print(f"Pin {what}? [y/N] ", end="")
@@ -115,7 +135,10 @@ def _pinned(paths: EnvPaths, found: list[Shown], wanted: bool, *, yes: bool, env
     told: dict[str, str] = {}
     if able:
         campaign = f"hostkey-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-        with ControllerLock(paths.lock, f"rackready hostkey accept --env {env}", paths.database), Ledger.open(paths.database) as ledger:
+        with (
+            ControllerLock(paths.lock, f"rackready hostkey accept --env {env}", paths.database),
+            Ledger.open(paths.database) as ledger,
+        ):
             for item in able:
                 told[item.place.name] = pin(paths, ledger, item)
                 ledger.event(campaign, item.place.name, "hostkey", told[item.place.name], "warn")

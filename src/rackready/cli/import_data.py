@@ -34,18 +34,22 @@ def manifest(
 ) -> None:
     """Take in a vendor's manifest: serial numbers, MAC addresses and factory passwords of BMCs, by place in the rack.
 
-    Writes inventories/ENV/machines.yml and the passwords below inventories/ENV/secrets. Exit codes: 0 written, 2 refused and nothing written.
+    Writes inventories/ENV/machines.yml and the passwords below inventories/ENV/secrets. Exit codes: 0 written, 2
+    refused and nothing written.
     """
     paths = env_paths(env)
     target = paths.inventory / MACHINES
     # What an earlier manifest said is left out: a machine that was exchanged comes with another serial.
     alone = [read_overlay(path) for path in overlay_files(paths) if path != target]
     written = read_yaml(paths.site_file)
-    machines = read_manifest(_text(file), parse_site(written, source=str(paths.site_file), base=paths.root, overlays=alone), str(file))
+    machines = read_manifest(
+        _text(file), parse_site(written, source=str(paths.site_file), base=paths.root, overlays=alone), str(file)
+    )
     secrets = paths.inventory / "secrets"
     before = read_overlay(target) if target.exists() else None
     document = overlay(machines, before, secrets.relative_to(paths.root).as_posix())
-    # The site as it will be is checked before anything is written; then passwords; then, as the last step and at once, what refers to them.
+    # The site as it will be is checked before anything is written; then passwords; then, as the last step and at once,
+    # what refers to them.
     over = [document if path == target else read_overlay(path) for path in overlay_files(paths, with_machines=True)]
     parse_site(written, source=f"{paths.site_file} with {file}", base=paths.root, overlays=over)
     _keep(secrets, machines)

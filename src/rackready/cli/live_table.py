@@ -82,14 +82,23 @@ class Standing:
     def counts(self) -> Counter[Mark]:
         """Return how many nodes wait, run, passed their last phase, or did not."""
         last = len(self.phases) - 1
-        whole = Counter(place.mark if place.mark is not Mark.DONE or place.phase == last else Mark.RUNNING for place in self.places.values())
+        whole = Counter(
+            place.mark if place.mark is not Mark.DONE or place.phase == last else Mark.RUNNING
+            for place in self.places.values()
+        )
         return Counter({mark: whole[mark] for mark in Mark})
 
 
 class LiveTable:
     """Shows a campaign on a terminal while it runs; what is no mere step is printed above the table, and stays."""
 
-    def __init__(self, console: Console, nodes: Sequence[str], phases: Sequence[str], lines: Callable[[EventRow, Sequence[str]], None]) -> None:
+    def __init__(
+        self,
+        console: Console,
+        nodes: Sequence[str],
+        phases: Sequence[str],
+        lines: Callable[[EventRow, Sequence[str]], None],
+    ) -> None:
         self._standing, self._console, self._lines = Standing(nodes, phases), console, lines
         self._begun = time.time()
         self._live = Live(console=console, get_renderable=self.table, refresh_per_second=_PER_SECOND, transient=True)
@@ -114,14 +123,21 @@ class LiveTable:
         """Return what is shown now: a row a node where that fits, else a row a phase."""
         fits = len(self._standing.places) + _BESIDE_ROWS <= self._console.height
         body = self._by_node() if fits else self._by_phase()
-        return Group(body, self._counted(), Text(visible(self._standing.latest), style="dim", no_wrap=True, overflow="ellipsis"))
+        return Group(
+            body, self._counted(), Text(visible(self._standing.latest), style="dim", no_wrap=True, overflow="ellipsis")
+        )
 
     def _by_node(self) -> Table:
         table = _headed("node", *self._standing.phases, "for", "now")
         for node, place in self._standing.places.items():
             marks = [self._standing.mark(place, phase) for phase in range(len(self._standing.phases))]
             cells = [Text(mark.value, style=_STYLES[mark], justify="center") for mark in marks]
-            table.add_row(node, *cells, _span(time.time() - place.since) if place.since else "", Text(visible(place.step), no_wrap=True, overflow="ellipsis"))
+            table.add_row(
+                node,
+                *cells,
+                _span(time.time() - place.since) if place.since else "",
+                Text(visible(place.step), no_wrap=True, overflow="ellipsis"),
+            )
         return table
 
     def _by_phase(self) -> RenderableType:
@@ -131,7 +147,10 @@ class LiveTable:
             table.add_row(phase, *(Text(str(found[mark] or ""), style=_STYLES[mark], justify="right") for mark in Mark))
         bad = [f"{node}: {place.step}" for node, place in self._standing.places.items() if place.mark is Mark.BAD]
         more = [f"and {len(bad) - _NAMED} more"] if len(bad) > _NAMED else []
-        return Group(table, *(Text(visible(line), style="red", no_wrap=True, overflow="ellipsis") for line in [*bad[:_NAMED], *more]))
+        return Group(
+            table,
+            *(Text(visible(line), style="red", no_wrap=True, overflow="ellipsis") for line in [*bad[:_NAMED], *more]),
+        )
 
     def _counted(self) -> Text:
         found, all_ = self._standing.counts(), len(self._standing.places)

@@ -59,7 +59,8 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 def build(arguments: list[str]) -> typer.Typer:
     """Register the command that is called (every command, when none is) and return the application. Raises PlugInError.
 
-    The shell's completion calls without arguments: there, the words that were typed say which command; while it is still being typed, names are enough.
+    The shell's completion calls without arguments: there, the words that were typed say which command; while it is
+    still being typed, names are enough.
     """
     app = typer.Typer(
         name="rackready",
@@ -93,7 +94,10 @@ def main() -> NoReturn:
     """Entry point: calls ``run`` and ends the process."""
     if not open_streams():
         with tolerant(sys.stderr):
-            sys.stderr.write(f"{OUT} - Expected: open Actual: closed. Nothing was done: send it to a file or to {os.devnull}, then run again.\n")
+            sys.stderr.write(
+                f"{OUT} - Expected: open Actual: closed. Nothing was done: send it to a file or to {os.devnull}, "
+                "then run again.\n"
+            )
         sys.exit(2)
     code, by_error = run(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
@@ -121,7 +125,9 @@ def run(arguments: list[str]) -> Ended:
         with tolerant(sys.stderr):
             sys.stderr.write("stopped. Nothing is lost: the same command goes on from what is recorded.\n")
         return Ended(130, by_error=True)
-    except BrokenPipeError:  # nobody reads what we write: the exit code alone is left to say that it did not come to its end
+    except (
+        BrokenPipeError
+    ):  # nobody reads what we write: the exit code alone is left to say that it did not come to its end
         for stream in (sys.stdout, sys.stderr):
             to_nowhere(stream)
         return Ended(2, by_error=True)
@@ -169,7 +175,9 @@ def _refuse(error: Exception, *, json_wanted: bool) -> None:
         return
     document: dict[str, object] = {"error": str(told)}
     if isinstance(told, SiteInvalidError):
-        document["problems"] = [{"path": item.path, "message": item.message, "hint": item.hint} for item in told.problems]
+        document["problems"] = [
+            {"path": item.path, "message": item.message, "hint": item.hint} for item in told.problems
+        ]
     with tolerant(sys.stdout):
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
 

@@ -22,7 +22,12 @@ from rackready.model.problems import RackreadyError
 app = typer.Typer(help="Give the plan of a site to others.", no_args_is_help=True)
 
 Url = Annotated[str, typer.Option("--url", envvar="NETBOX_URL", help="Address of NetBox, https://...")]
-TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File that holds nothing but the API token; else the variable NETBOX_TOKEN is read.")]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file", help="File that holds nothing but the API token; else the variable NETBOX_TOKEN is read."
+    ),
+]
 
 _SHOWN = 50
 _TOKEN = re.compile(r"[!-~]+")
@@ -41,15 +46,22 @@ def token(file: Path | None) -> str:
             found = file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8"
-            raise RackreadyError(f"--token-file {file} - Expected: a file that holds the API token Actual: {reason}. Correct the path.") from error
+            raise RackreadyError(
+                f"--token-file {file} - Expected: a file that holds the API token Actual: {reason}. Correct the path."
+            ) from error
         where = f"--token-file {file}"
     else:
         found, where = os.environ.get("NETBOX_TOKEN", ""), "environment variable NETBOX_TOKEN"
     if not found:
-        raise RackreadyError(f"{where} - Expected: an API token of NetBox Actual: nothing. Give --token-file FILE, or set NETBOX_TOKEN.")
+        raise RackreadyError(
+            f"{where} - Expected: an API token of NetBox Actual: nothing. Give --token-file FILE, or set NETBOX_TOKEN."
+        )
     if _TOKEN.fullmatch(found) is None:
         # What it holds is not shown: it may be another secret.
-        raise RackreadyError(f"{where} - Expected: an API token of NetBox and nothing else Actual: several words, or signs that no token has. Correct it.")
+        raise RackreadyError(
+            f"{where} - Expected: an API token of NetBox and nothing else "
+            "Actual: several words, or signs that no token has. Correct it."
+        )
     return found
 
 
@@ -65,16 +77,28 @@ def import_netbox(
     from rackready.drivers.netbox import Netbox  # noqa: PLC0415 - only who talks to NetBox pays for its client
 
     if into.exists():
-        raise RackreadyError(f"--into {into} - Expected: a new file Actual: it is there. Name another one, and compare the two.")
+        raise RackreadyError(
+            f"--into {into} - Expected: a new file Actual: it is there. Name another one, and compare the two."
+        )
     found = Netbox(url, token(token_file)).read(site, ("dcim.racks", "dcim.devices", "dcim.cables"))
     if not found["dcim.racks"]:
-        raise RackreadyError(f"site {site} in {url} - Expected: racks Actual: none. Correct the slug, or the token's permissions.")
+        raise RackreadyError(
+            f"site {site} in {url} - Expected: racks Actual: none. Correct the slug, or the token's permissions."
+        )
     made = site_of(site, found, node_role)
     with into.open("x", encoding="utf-8") as file:
         file.write(_text(made))
     nodes = sum(len(rack["nodes"]) for rack in made.document["racks"])
     if output is Format.JSON:
-        print_json({"file": str(into), "nodes": nodes, "links": len(made.document["links"]), "missing": made.missing, "left_out": made.left_out})
+        print_json(
+            {
+                "file": str(into),
+                "nodes": nodes,
+                "links": len(made.document["links"]),
+                "missing": made.missing,
+                "left_out": made.left_out,
+            }
+        )
         return
     console.print(f"{nodes} nodes and {len(made.document['links'])} links written to {into}")
     for title, lines in (("to be filled in", made.missing), ("left out", made.left_out)):
@@ -82,7 +106,10 @@ def import_netbox(
 
 
 def _text(made: Imported) -> str:
-    head = ["# Taken from NetBox. To be filled in, since NetBox does not know it:", *(f"#   {line}" for line in made.missing)]
+    head = [
+        "# Taken from NetBox. To be filled in, since NetBox does not know it:",
+        *(f"#   {line}" for line in made.missing),
+    ]
     return "\n".join(head) + "\n" + dump_yaml(made.document)
 
 
@@ -96,7 +123,9 @@ def export_netbox(
     url: Url,
     env: Env = "sim",
     token_file: TokenFile = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Write it; without, the difference is shown and nothing is written.")] = False,  # noqa: FBT002 - a flag
+    yes: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--yes", help="Write it; without, the difference is shown and nothing is written.")
+    ] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Show what NetBox lacks of the plan, and with --yes write it. Never deletes. Exit: 0 nothing to do or written, 1 differences shown, 2 refused."""
@@ -104,14 +133,21 @@ def export_netbox(
 
     plan = plan_site(load_site(env, root=env_paths(env).root))
     if plan.problems:
-        lines = [f"site {plan.site.name} cannot be exported: its plan has problems; nothing was written.", *(f"  {item}" for item in plan.problems)]
+        lines = [
+            f"site {plan.site.name} cannot be exported: its plan has problems; nothing was written.",
+            *(f"  {item}" for item in plan.problems),
+        ]
         raise RackreadyError("\n".join(lines))
     netbox = Netbox(url, token(token_file))
     known = netbox.known(slug(plan.site.name))
     wanted = items(plan)
     clashes = taken(wanted, known)
     if clashes:
-        raise RackreadyError("\n".join([f"site {plan.site.name} cannot be exported; nothing was written.", *(f"  {text}" for text in clashes)]))
+        raise RackreadyError(
+            "\n".join(
+                [f"site {plan.site.name} cannot be exported; nothing was written.", *(f"  {text}" for text in clashes)]
+            )
+        )
     todo = steps(wanted, known)
     if yes:
         netbox.write(todo, known)

@@ -22,7 +22,9 @@ from rackready.paths import EnvPaths, project_root
 
 Env = Annotated[
     str,
-    typer.Option("--env", envvar="ENV", help="Environment: reads inventories/ENV/site.yml.", autocompletion=complete.environments),
+    typer.Option(
+        "--env", envvar="ENV", help="Environment: reads inventories/ENV/site.yml.", autocompletion=complete.environments
+    ),
 ]
 
 
@@ -33,14 +35,16 @@ class Format(StrEnum):
     JSON = "json"
 
 
-Output = Annotated[Format, typer.Option("--output", help="text for people, json for one JSON document on standard output.")]
+Output = Annotated[
+    Format, typer.Option("--output", help="text for people, json for one JSON document on standard output.")
+]
 
 
 class _Terminal(Console):
     """A console that prints values as they are, and ends nothing by itself: rich would leave with 1, which means that a node is bad.
 
-    Markup and emoji codes are off: `[/x]` in a reason would raise an error, `[error 52]` in one would vanish, and `:a:` in an IPv6 address
-    would become a picture. Colour is given as ``style``.
+    Markup and emoji codes are off: `[/x]` in a reason would raise an error, `[error 52]` in one would vanish, and `:a:`
+    in an IPv6 address would become a picture. Colour is given as ``style``.
     """
 
     def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
@@ -73,8 +77,9 @@ def print_table(
 ) -> None:
     """Print a table on standard output.
 
-    A terminal wraps the columns in ``words`` alone; where the others do not fit, it wraps whole lines. What is not a terminal has no width: there
-    the table is as wide as its texts. ``style``: colour of a cell, from its header and its text.
+    A terminal wraps the columns in ``words`` alone; where the others do not fit, it wraps whole lines. What is not a
+    terminal has no width: there the table is as wide as its texts. ``style``: colour of a cell, from its header and its
+    text.
     """
     table = Table(title=title)
     lines = [[str(cell) for cell in row] for row in rows]

@@ -11,7 +11,10 @@ from rackready.cli.deploy import Check, Limit, Verbose
 from rackready.cli.output import Env, Format, Output
 
 _PHASES: dict[str, tuple[tuple[str, ...], str]] = {
-    "provision": (("provision",), "Power nodes on through their BMCs; pin the host keys of those that are new to it (Pulumi)."),
+    "provision": (
+        ("provision",),
+        "Power nodes on through their BMCs; pin the host keys of those that are new to it (Pulumi).",
+    ),
     "install": (("install",), "Install and pin driver, fabric manager, CUDA, container toolkit, DCGM (Ansible)."),
     "fabric": (("fabric",), "Configure switches and the nodes' RoCE settings, and read them back."),
     "validate": (("validate",), "Run the gates of the site's set whose evidence is missing, void or too old."),
@@ -27,7 +30,13 @@ def register(app: typer.Typer) -> None:
 
 
 def _command(kind: str, phases: tuple[str, ...]) -> Callable[..., None]:
-    def command(env: Env = "sim", limit: Limit = "", check: Check = False, verbose: Verbose = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002
+    def command(
+        env: Env = "sim",
+        limit: Limit = "",
+        check: Check = False,  # noqa: FBT002
+        verbose: Verbose = False,  # noqa: FBT002 - as above
+        output: Output = Format.TEXT,
+    ) -> None:
         from rackready.cli.campaign_run import run  # noqa: PLC0415
 
         run(kind, phases, env=env, limit=limit, check=check, output=output, verbose=verbose)
@@ -39,10 +48,24 @@ def validate(  # noqa: D103 - its help stands in the table
     env: Env = "sim",
     limit: Limit = "",
     check: Check = False,  # noqa: FBT002 - a command line flag
-    again: Annotated[bool, typer.Option("--again", help="Measure also what valid evidence spares. A fail on record stays one: `rackready repair`.")] = False,  # noqa: FBT002
+    again: Annotated[  # noqa: FBT002
+        bool,
+        typer.Option(
+            "--again", help="Measure also what valid evidence spares. A fail on record stays one: `rackready repair`."
+        ),
+    ] = False,
     verbose: Verbose = False,  # noqa: FBT002
     output: Output = Format.TEXT,
 ) -> None:
     from rackready.cli.campaign_run import run  # noqa: PLC0415
 
-    run("validate", _PHASES["validate"][0], env=env, limit=limit, check=check, output=output, again=again, verbose=verbose)
+    run(
+        "validate",
+        _PHASES["validate"][0],
+        env=env,
+        limit=limit,
+        check=check,
+        output=output,
+        again=again,
+        verbose=verbose,
+    )

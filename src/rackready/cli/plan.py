@@ -36,10 +36,19 @@ class PlanFormat(StrEnum):
     MARKDOWN = "markdown"
 
 
-Site = Annotated[Path | None, typer.Option("--site", help="Plan this site file instead of the environment's own.", dir_okay=False)]
-Output = Annotated[PlanFormat, typer.Option("--output", help="text for people, json for programs, markdown for a comment on a pull request.")]
+Site = Annotated[
+    Path | None, typer.Option("--site", help="Plan this site file instead of the environment's own.", dir_okay=False)
+]
+Output = Annotated[
+    PlanFormat,
+    typer.Option("--output", help="text for people, json for programs, markdown for a comment on a pull request."),
+]
 Write = Annotated[
-    Path | None, typer.Option("--write", help="Folder for plan.html, plan.json, lists as CSV (cables, cords, bom, addresses) and a cable page a rack.")
+    Path | None,
+    typer.Option(
+        "--write",
+        help="Folder for plan.html, plan.json, lists as CSV (cables, cords, bom, addresses) and a cable page a rack.",
+    ),
 ]
 Slack = Annotated[float, typer.Option("--slack-m", min=0, help="Spare length at each end of a cable, m.")]
 Spares = Annotated[float, typer.Option("--spares-pct", min=0, help="Spares of each cable part, per cent.")]
@@ -60,7 +69,9 @@ def plan(
         _plan(env_paths(env), env, _there(site), (slack_m, spares_pct), output, write)
 
 
-def _plan(paths: EnvPaths, env: str, site: Path | None, inputs: tuple[float, float], output: PlanFormat, write: Path | None) -> None:
+def _plan(
+    paths: EnvPaths, env: str, site: Path | None, inputs: tuple[float, float], output: PlanFormat, write: Path | None
+) -> None:
     """Plan, compare, print and exit. ``inputs``: slack, m, and spares, per cent."""
     wanted = _loaded(paths, env, site)
     if wanted.gates.also or loader.owner("gate_sets", wanted.gates.set) is not None:
@@ -110,7 +121,11 @@ def _name_in(file: Path) -> str:
 
 def _finite(*options: tuple[str, float]) -> None:
     """Raise RackreadyError for numbers that no cable list can hold, all of them at once."""
-    wrong = [f"{option} {value:g}: Expected: a finite number Actual: {value:g}. Correct it." for option, value in options if not math.isfinite(value)]
+    wrong = [
+        f"{option} {value:g}: Expected: a finite number Actual: {value:g}. Correct it."
+        for option, value in options
+        if not math.isfinite(value)
+    ]
     if wrong:
         raise RackreadyError("\n".join(wrong))
 

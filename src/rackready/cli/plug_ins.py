@@ -1,7 +1,7 @@
 """Commands that other packages bring: an entry point of group ``rackready.commands``, named as its command.
 
-It names a ``typer.Typer`` (a group of commands) or a function (one command). It is put under its own name alone, so that it cannot
-take another's place.
+It names a ``typer.Typer`` (a group of commands) or a function (one command). It is put under its own name alone, so
+that it cannot take another's place.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def find(name: str, *, ours: bool) -> PlugIn | None:
     found = entry_points.named(COMMANDS, name, ours)
     if found is None and not ours and name in BROUGHT:
         step = f"Run: pip install '{BROUGHT[name]}' (in a checkout: make setup)."
-        raise PlugInError(f"rackready {name} - Expected: a command of {BROUGHT[name]} Actual: that is not installed. {step}")
+        raise PlugInError(
+            f"rackready {name} - Expected: a command of {BROUGHT[name]} Actual: that is not installed. {step}"
+        )
     return found
 
 
@@ -38,7 +40,9 @@ def add(app: typer.Typer, plug_in: PlugIn) -> None:
     trial = typer.Typer()
     try:
         _put(trial, plug_in.name, command)
-        typer.main.get_command(trial)  # typer looks at parameters here: what it does not understand must not break the other commands
+        typer.main.get_command(
+            trial
+        )  # typer looks at parameters here: what it does not understand must not break the other commands
     except Exception as error:  # noqa: BLE001 - typer's and click's refusals have no common class
         plug_in.refuse("a command that typer understands", f"{type(error).__name__}: {error}", error)
     _put(app, plug_in.name, command)
@@ -52,7 +56,11 @@ def add_every(app: typer.Typer, ours: Collection[str]) -> None:
             if found is not None:
                 add(app, found)
         except PlugInError as error:
-            app.command(name, help=f"Cannot be used: {error}", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_raises(error))
+            app.command(
+                name,
+                help=f"Cannot be used: {error}",
+                context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+            )(_raises(error))
 
 
 def _put(app: typer.Typer, name: str, command: Any) -> None:  # noqa: ANN401 - a Typer or any function

@@ -25,8 +25,8 @@ def repair(
 ) -> None:
     """Begin a new epoch of a node: what was recorded before counts no longer, and it comes back at reachable.
 
-    One that the scheduler offers, whatever its state, is held there first. A campaign that was cut off is not resumed: its next run would
-    leave out, on this node too, what it had done before the repair.
+    One that the scheduler offers, whatever its state, is held there first. A campaign that was cut off is not resumed:
+    its next run would leave out, on this node too, what it had done before the repair.
     """
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
@@ -39,7 +39,10 @@ def repair(
         message = f"{node} - Expected: one of {', '.join(known)} Actual: no such node. Correct the name."
         raise RackreadyError(message)
     if not Ledger.exists(paths.database) or Ledger.read_only(paths.database).state(node) is None:
-        message = f"{node} - Expected: a deployment record Actual: none. Run `rackready deploy --env {env} --limit {node}` first."
+        message = (
+            f"{node} - Expected: a deployment record Actual: none. Run `rackready deploy --env {env} --limit "
+            f"{node}` first."
+        )
         raise RackreadyError(message)
     with ControllerLock(paths.lock, f"rackready repair {node}", paths.database):
         epoch = _repaired(paths, node, f"repaired: {reason}")
@@ -62,7 +65,10 @@ def _repaired(paths: EnvPaths, node: str, reason: str) -> int:
             progress.print(f"ended what an earlier run left behind: {line}", style="yellow")
         _hold(PhaseContext(paths.env, paths.root, ""), ledger, node, reason)
         for campaign in ledger.supersede(node):
-            progress.print(f"campaign {campaign} was cut off and is not resumed: {node} goes through every phase again", style="yellow")
+            progress.print(
+                f"campaign {campaign} was cut off and is not resumed: {node} goes through every phase again",
+                style="yellow",
+            )
         epoch = ledger.raise_epoch(node, reason)
         ledger.done(ledger.change_begins(node, "repair"), {"reason": reason})
         ledger.set_state(node, NodeState.REACHABLE, reason)
@@ -72,8 +78,8 @@ def _repaired(paths: EnvPaths, node: str, reason: str) -> int:
 def _hold(ctx: PhaseContext, ledger: Ledger, node: str, reason: str) -> None:
     """Keep jobs off a node that the scheduler offers. Raises RackreadyError, with nothing recorded, when one that is on offer cannot be held.
 
-    A node that is ready is held by our own record; of any other the scheduler is asked. Where it does not answer, that is said: the next
-    deploy asks again before it touches the node.
+    A node that is ready is held by our own record; of any other the scheduler is asked. Where it does not answer, that
+    is said: the next deploy asks again before it touches the node.
     """
     from rackready.design.pinned import site_of  # noqa: PLC0415
     from rackready.handover.offer import ASK_S, keep_off, not_asked, offers  # noqa: PLC0415
@@ -89,10 +95,20 @@ def _hold(ctx: PhaseContext, ledger: Ledger, node: str, reason: str) -> None:
         _warn(not_asked(found.unknown))
         if node not in found.offered:
             return
-        _warn([f"{node} is {state.value}, and the scheduler offered it to jobs ({found.offered[node].state}): it is drained until it is handed over again"])
+        _warn(
+            [
+                (
+                    f"{node} is {state.value}, and the scheduler offered it to jobs ({found.offered[node].state}): it "
+                    "is drained until it is handed over again"
+                )
+            ]
+        )
     held = hold_nodes(ctx, [node], {node: reason})[node]
     if held.outcome is not Outcome.PASS:
-        message = f"{held.message} {node} is {state.value} and on offer: nothing was recorded. Run again once the scheduler can hold it."
+        message = (
+            f"{held.message} {node} is {state.value} and on offer: nothing was recorded. "
+            "Run again once the scheduler can hold it."
+        )
         raise RackreadyError(message)
 
 

@@ -18,13 +18,22 @@ def report(
     campaign: Annotated[str, typer.Argument(help="Campaign; the latest when left out.")] = "",
     env: Env = "sim",
     output: Output = Format.TEXT,
-    raw: Annotated[str, typer.Option("--raw", help="Print the raw output of this SHA-256 instead; it goes with no campaign.")] = "",
-    junit: Annotated[Path | None, typer.Option("--junit", help="Also write the JUnit XML to this file; it always lies beside the HTML.")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Judge the stored outputs again, by today's gates; records stay as they are.")] = False,  # noqa: FBT002 - a flag
+    raw: Annotated[
+        str, typer.Option("--raw", help="Print the raw output of this SHA-256 instead; it goes with no campaign.")
+    ] = "",
+    junit: Annotated[
+        Path | None,
+        typer.Option("--junit", help="Also write the JUnit XML to this file; it always lies beside the HTML."),
+    ] = None,
+    again: Annotated[  # noqa: FBT002 - a flag
+        bool,
+        typer.Option("--again", help="Judge the stored outputs again, by today's gates; records stay as they are."),
+    ] = False,
 ) -> None:
     """Write the HTML, JSON and JUnit report of a campaign. Reads records only; needs no root and no connection.
 
-    With `--output json` the report itself is printed, a node a line. Exit code 1 when some node's gates or coverage are no pass.
+    With `--output json` the report itself is printed, a node a line. Exit code 1 when some node's gates or coverage are
+    no pass.
     """
     from rackready.evidence.report import write_reports  # noqa: PLC0415
     from rackready.gates.again import Again  # noqa: PLC0415
@@ -38,9 +47,15 @@ def report(
     known = [row["id"] for row in Ledger.read_only(paths.database).campaigns()]
     wanted = campaign or next(iter(known), "")
     if not known:
-        raise RackreadyError(f"report --env {env} - Expected: a campaign on record Actual: none yet. Run `rackready deploy`, then report again.")
+        raise RackreadyError(
+            f"report --env {env} - Expected: a campaign on record Actual: none yet. "
+            "Run `rackready deploy`, then report again."
+        )
     if wanted not in known:
-        raise RackreadyError(f"campaign {wanted} - Expected: one of {', '.join(known[:10])} Actual: none of them. Leave it out for the latest.")
+        raise RackreadyError(
+            f"campaign {wanted} - Expected: one of {', '.join(known[:10])} Actual: none of them. "
+            "Leave it out for the latest."
+        )
     written = write_reports(paths.root, env, wanted, judging=Again() if again else None)
     if junit is not None:
         _copy(written.junit, junit)
@@ -60,7 +75,8 @@ def _print_raw(paths: EnvPaths, digest: str, beside: list[str], output: Format) 
 
     if beside:
         raise RackreadyError(
-            f"--raw {digest} - Expected: nothing but --env and --output beside it Actual: {', '.join(beside)}. Its hash says all: leave it out."
+            f"--raw {digest} - Expected: nothing but --env and --output beside it Actual: {', '.join(beside)}. "
+            "Its hash says all: leave it out."
         )
     text = EvidenceStore.read_only(Ledger.read_only(paths.database), paths.raw).raw(digest)
     if output is Format.JSON:
@@ -75,9 +91,18 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
     except OSError as error:
         same = isinstance(error, shutil.SameFileError)
-        what = "the report's own" if same else "a named pipe" if isinstance(error, shutil.SpecialFileError) else error.strerror
+        what = (
+            "the report's own"
+            if same
+            else "a named pipe"
+            if isinstance(error, shutil.SpecialFileError)
+            else error.strerror
+        )
         step = "Leave --junit out" if same else f"Name another, or take {source}"
-        raise RackreadyError(f"--junit {target} - Expected: another file, that can be written Actual: {what}. {step}: the report is written.") from error
+        raise RackreadyError(
+            f"--junit {target} - Expected: another file, that can be written Actual: {what}. "
+            f"{step}: the report is written."
+        ) from error
 
 
 def register(app: typer.Typer) -> None:

@@ -58,7 +58,10 @@ def _do(ctx: Any, node: str, reason: str, output: Format) -> None:  # noqa: ANN4
     else:
         console.print(result.message)
         if good:
-            console.print(f"`rackready deploy` leaves it out. Take it out of the site file: `rackready fabric --env {ctx.env}` then clears its switch ports.")
+            console.print(
+                "`rackready deploy` leaves it out. Take it out of the site file: `rackready fabric --env "
+                f"{ctx.env}` then clears its switch ports."
+            )
     raise typer.Exit(0 if good else 1)
 
 

@@ -19,7 +19,9 @@ class Written(StrEnum):
     DATABASE = "database"
 
 
-def schema(of: Annotated[Written, typer.Option("--of", help="site.yml, or database.yml beside it.")] = Written.SITE) -> None:
+def schema(
+    of: Annotated[Written, typer.Option("--of", help="site.yml, or database.yml beside it.")] = Written.SITE,
+) -> None:
     """Print the JSON schema of the site file, compact forms included; or that of database.yml."""
     print_json(json_schema() if of is Written.SITE else Server.model_json_schema(by_alias=True))
 

@@ -13,13 +13,24 @@ from rackready.cli.size_cost import Money, prices
 from rackready.cli.size_model import Asked, model_of
 from rackready.design.sizing.cost import Virtual
 
-app = typer.Typer(help="Size a language model: memory, servers that fit, bounds of speed, cost of a result.", no_args_is_help=True)
+app = typer.Typer(
+    help="Size a language model: memory, servers that fit, bounds of speed, cost of a result.", no_args_is_help=True
+)
 
-On = Annotated[list[str], typer.Option("--on", help="Server or GPU profile to consider; may be repeated. Left out: all.")]
+On = Annotated[
+    list[str], typer.Option("--on", help="Server or GPU profile to consider; may be repeated. Left out: all.")
+]
 Tp = Annotated[int, typer.Option("--tp", min=0, help="Tensor parallelism; 0: searched for the least cost.")]
 Pp = Annotated[int, typer.Option("--pp", min=0, help="Pipeline stages; 0: searched, the fewest that do.")]
 Ep = Annotated[int, typer.Option("--ep", min=1, help="Expert parallelism, over data-parallel ranks.")]
-Reserve = Annotated[float, typer.Option("--reserve-gib", min=-1, help="Memory of each GPU that context, communication and fragmentation take, GiB; -1: 2.")]
+Reserve = Annotated[
+    float,
+    typer.Option(
+        "--reserve-gib",
+        min=-1,
+        help="Memory of each GPU that context, communication and fragmentation take, GiB; -1: 2.",
+    ),
+]
 
 # The name of an option is its documentation: commands take all of theirs as parameters.
 
@@ -53,13 +64,33 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     vocabulary: size_model.Vocabulary = 0,
     weights: size_model.WeightsOption = "",
     context: Annotated[
-        int, typer.Option("--context", min=0, help="Tokens of one sequence, prompt and answer; 0: 8,192, or the most that the model takes.")
+        int,
+        typer.Option(
+            "--context",
+            min=0,
+            help="Tokens of one sequence, prompt and answer; 0: 8,192, or the most that the model takes.",
+        ),
     ] = 0,
-    sequences: Annotated[int, typer.Option("--sequences", min=0, help="Sequences at a time, over as many replicas as they need; 0: as many as one holds.")] = 0,
-    least_rate: Annotated[float, typer.Option("--least-rate", min=0, help="Tokens a second that each sequence must get at least; 0: any.")] = 0.0,
+    sequences: Annotated[
+        int,
+        typer.Option(
+            "--sequences",
+            min=0,
+            help="Sequences at a time, over as many replicas as they need; 0: as many as one holds.",
+        ),
+    ] = 0,
+    least_rate: Annotated[
+        float, typer.Option("--least-rate", min=0, help="Tokens a second that each sequence must get at least; 0: any.")
+    ] = 0.0,
     kv: Annotated[str, typer.Option("--kv", help="Number format of the cache: bf16, fp16, fp8 or int8.")] = "",
-    utilization: Annotated[float, typer.Option("--utilization", help="Share of GPU memory that the engine may use; 0: 0.9, vLLM's default.")] = 0.0,
-    efficiency: Annotated[float, typer.Option("--efficiency", help="Share of the bound that you measured, for costs; 0: the bound itself.")] = 0.0,
+    utilization: Annotated[
+        float,
+        typer.Option("--utilization", help="Share of GPU memory that the engine may use; 0: 0.9, vLLM's default."),
+    ] = 0.0,
+    efficiency: Annotated[
+        float,
+        typer.Option("--efficiency", help="Share of the bound that you measured, for costs; 0: the bound itself."),
+    ] = 0.0,
     reserve: Reserve = -1.0,
     tp: Tp = 0,
     pp: Pp = 0,
@@ -80,7 +111,17 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     """Serve a model: the cheapest layout, sequences that fit, bounds of prefill and decode, cost of a million tokens."""
     asked = Asked(config, params, layers, hidden, heads, kv_heads, vocabulary, weights)
     virtual = Virtual(overhead, virtual_used, virtual_fee)
-    money = Money(prices("--price-hour", price_hour), prices("--price-gpu", price_gpu), life, kwh, pue, load, used, virtual, currency)
+    money = Money(
+        prices("--price-hour", price_hour),
+        prices("--price-gpu", price_gpu),
+        life,
+        kwh,
+        pue,
+        load,
+        used,
+        virtual,
+        currency,
+    )
     document = serving_answer(
         *model_of(asked),
         {
@@ -109,16 +150,35 @@ def train(  # noqa: PLR0913, PLR0917 - each is an option of the command
     heads: size_model.Heads = 0,
     kv_heads: size_model.KvHeads = 0,
     vocabulary: size_model.Vocabulary = 0,
-    sequence: Annotated[int, typer.Option("--sequence", min=0, help="Tokens of one sequence; 0: 4,096, or the most that the model takes.")] = 0,
+    sequence: Annotated[
+        int,
+        typer.Option("--sequence", min=0, help="Tokens of one sequence; 0: 4,096, or the most that the model takes."),
+    ] = 0,
     micro_batch: Annotated[int, typer.Option("--micro-batch", min=0, help="Sequences of one micro-batch; 0: 1.")] = 0,
-    micro_batches: Annotated[int, typer.Option("--micro-batches", min=0, help="Micro-batches of one step and data-parallel rank; 0: the fastest.")] = 0,
-    tokens: Annotated[str, typer.Option("--tokens", help="Tokens of the whole run, e.g. 15T: how long it takes and what it costs.")] = "",
-    gpus: Annotated[int, typer.Option("--gpus", min=0, help="GPUs in all; what tp x pp leaves is data parallelism. 0: one replica.")] = 0,
+    micro_batches: Annotated[
+        int,
+        typer.Option(
+            "--micro-batches", min=0, help="Micro-batches of one step and data-parallel rank; 0: the fastest."
+        ),
+    ] = 0,
+    tokens: Annotated[
+        str, typer.Option("--tokens", help="Tokens of the whole run, e.g. 15T: how long it takes and what it costs.")
+    ] = "",
+    gpus: Annotated[
+        int, typer.Option("--gpus", min=0, help="GPUs in all; what tp x pp leaves is data parallelism. 0: one replica.")
+    ] = 0,
     zero: Annotated[int, typer.Option("--zero", min=-1, max=3, help="ZeRO stage; -1: 1.")] = -1,
     optimizer: Annotated[str, typer.Option("--optimizer", help="adam, adam_no_master, adam8bit or sgd.")] = "",
-    recompute: Annotated[str, typer.Option("--recompute", help="Activations that are computed again: none, selective or full.")] = "",
-    gradient_bytes: Annotated[int, typer.Option("--gradient-bytes", min=0, max=4, help="Bytes of one gradient, 2 or 4; 0: 4.")] = 0,
-    mfu: Annotated[float, typer.Option("--mfu", help="Model FLOPs utilization: share of the dense peak that the run reaches; 0: 0.4.")] = 0.0,
+    recompute: Annotated[
+        str, typer.Option("--recompute", help="Activations that are computed again: none, selective or full.")
+    ] = "",
+    gradient_bytes: Annotated[
+        int, typer.Option("--gradient-bytes", min=0, max=4, help="Bytes of one gradient, 2 or 4; 0: 4.")
+    ] = 0,
+    mfu: Annotated[
+        float,
+        typer.Option("--mfu", help="Model FLOPs utilization: share of the dense peak that the run reaches; 0: 0.4."),
+    ] = 0.0,
     mfu_source: Annotated[str, typer.Option("--mfu-source", help="Where that figure comes from, for the report.")] = "",
     reserve: Reserve = -1.0,
     tp: Tp = 0,
@@ -141,7 +201,17 @@ def train(  # noqa: PLR0913, PLR0917 - each is an option of the command
     """Train a model: the fastest layout that fits, memory of its fullest GPU, days and cost of a run."""
     asked = Asked(config, params, layers, hidden, heads, kv_heads, vocabulary)
     virtual = Virtual(overhead, virtual_used, virtual_fee)
-    money = Money(prices("--price-hour", price_hour), prices("--price-gpu", price_gpu), life, kwh, pue, load, used, virtual, currency)
+    money = Money(
+        prices("--price-hour", price_hour),
+        prices("--price-gpu", price_gpu),
+        life,
+        kwh,
+        pue,
+        load,
+        used,
+        virtual,
+        currency,
+    )
     wanted: dict[str, Any] = {
         "sequence": sequence,
         "micro_batch": micro_batch,

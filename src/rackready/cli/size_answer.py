@@ -45,14 +45,20 @@ class Wanted:
         default = default if most is None else min(default, most)
         value = int(self.of(name, default, f"{default:,} tokens a sequence{why} (--{name})"))
         if most is not None and value > most:
-            raise RackreadyError(f"--{name} {value}: {model.name} was made for less - Expected: at most {most} Actual: {value}. Lower it.")
+            raise RackreadyError(
+                f"--{name} {value}: {model.name} was made for less - Expected: at most {most} Actual: {value}. "
+                "Lower it."
+            )
         return value
 
     def choice(self, name: str, known: tuple[str, ...], text: str) -> str:
         """Return one of the known words (the first is the default). Raises RackreadyError for any other."""
         value = str(self.of(name, known[0], text))
         if value not in known:
-            raise RackreadyError(f"--{name.replace('_', '-')} {value}: Expected: one of {', '.join(known)} Actual: {value}. Choose one of them.")
+            raise RackreadyError(
+                f"--{name.replace('_', '-')} {value}: Expected: one of {', '.join(known)} Actual: {value}. "
+                "Choose one of them."
+            )
         return value
 
     def share(self, name: str, default: float, text: str) -> float:
@@ -64,10 +70,14 @@ class Wanted:
 
     def reserve(self) -> float:
         """Return the bytes set aside on every GPU. Raises RackreadyError for what would add memory."""
-        text = "2 GiB of every GPU for context, communication and fragmentation (--reserve-gib): judgement, measure yours"
+        text = (
+            "2 GiB of every GPU for context, communication and fragmentation (--reserve-gib): judgement, measure yours"
+        )
         value = float(self.of("reserve_gib", 2.0, text, -1.0))
         if not (math.isfinite(value) and value >= 0):
-            raise RackreadyError(f"--reserve-gib {value:g}: Expected: at least 0, or -1 for 2 Actual: {value:g}. Correct it.")
+            raise RackreadyError(
+                f"--reserve-gib {value:g}: Expected: at least 0, or -1 for 2 Actual: {value:g}. Correct it."
+            )
         return value * GIB
 
 
@@ -102,8 +112,13 @@ def serving_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str,
     )
     sequences = int(wanted.of("sequences", 0, "as many sequences at a time as one replica holds (--sequences)"))
     load = Load(sequences, float(raw["least_rate"]))
-    efficiency = wanted.share("efficiency", 1.0, "speeds are upper bounds, and costs therefore lower bounds: measure, then give --efficiency")
-    rows = [_serving_row(serve_on(*pair, model, job, Layout(raw["tp"], raw["pp"]), load), model, money, efficiency) for pair in pairs]
+    efficiency = wanted.share(
+        "efficiency", 1.0, "speeds are upper bounds, and costs therefore lower bounds: measure, then give --efficiency"
+    )
+    rows = [
+        _serving_row(serve_on(*pair, model, job, Layout(raw["tp"], raw["pp"]), load), model, money, efficiency)
+        for pair in pairs
+    ]
     wanted.assumed += money.assumed()
     return {
         "model": described(model),
@@ -133,7 +148,10 @@ def _place(found: Serving | Training) -> Document:
     notes = []
     joined = links.between(server, loader.gpu(found.gpu), layout.gpus)
     if layout.gpus > 1 and joined.rate is None:
-        notes.append(f"the rate of the {joined.carrier} between its GPUs is not published in the profile: interconnect is not judged, and may bind first")
+        notes.append(
+            f"the rate of the {joined.carrier} between its GPUs is not published in the profile: interconnect is "
+            "not judged, and may bind first"
+        )
     return {
         "platform": found.platform,
         "gpu": found.gpu,
@@ -157,23 +175,32 @@ def _serving_row(found: Serving, model: Llm, money: Money, efficiency: float) ->
     row["memory"] = asdict(found.memory)
     row["sequences"], row["replicas"] = found.sequences, found.replicas
     row["best_rate"] = found.best_rate
-    row["smallest"] = {"tp": found.smallest.tp, "pp": found.smallest.pp, "gpus": found.smallest.gpus} if found.smallest else None
+    row["smallest"] = (
+        {"tp": found.smallest.tp, "pp": found.smallest.pp, "gpus": found.smallest.gpus} if found.smallest else None
+    )
     if found.decode is not None and found.prefill is not None:
         row["decode"], row["prefill"] = asdict(found.decode), asdict(found.prefill)
         row["cost"] = money.tokens(found.platform, found.layout.gpus, found.decode.tokens_per_second * efficiency)
     return row
 
 
-_MICRO_BATCHES = f"as many micro-batches a step as make the run fastest, at most {MOST_STEP_TOKENS:,} tokens a step, as Llama 3 405B had (--micro-batches)"
+_MICRO_BATCHES = (
+    f"as many micro-batches a step as make the run fastest, at most {MOST_STEP_TOKENS:,} tokens a step, as Llama 3 "
+    "405B had (--micro-batches)"
+)
 
 
 def _training_job(wanted: Wanted, model: Llm) -> TrainingJob:
     size = int(wanted.of("gradient_bytes", 4, "gradients of 4 bytes (--gradient-bytes)"))
     if size not in {2, 4}:
         raise RackreadyError(f"--gradient-bytes {size}: Expected: 2 or 4 Actual: {size}. Choose one of them.")
-    optimizer: Any = wanted.choice("optimizer", get_args(Optimizer), "Adam with an fp32 master copy, 12 bytes a parameter (--optimizer)")
+    optimizer: Any = wanted.choice(
+        "optimizer", get_args(Optimizer), "Adam with an fp32 master copy, 12 bytes a parameter (--optimizer)"
+    )
     recompute: Any = wanted.choice(
-        "recompute", ("selective", *(name for name in get_args(Recompute) if name != "selective")), "FlashAttention or selective recomputation (--recompute)"
+        "recompute",
+        ("selective", *(name for name in get_args(Recompute) if name != "selective")),
+        "FlashAttention or selective recomputation (--recompute)",
     )
     return TrainingJob(
         wanted.length("sequence", 4096, model),
@@ -194,10 +221,17 @@ def training_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str
     job = _training_job(wanted, model)
     zero = int(wanted.of("zero", 1, "ZeRO stage 1: optimizer states spread over data-parallel ranks (--zero)", -1))
     wanted.of("gpus", 0, "one replica, no data parallelism (--gpus)")
-    wanted.assumed.append("tensor parallelism with sequence parallelism; 1F1B pipeline schedule; bf16 weights and arithmetic")
+    wanted.assumed.append(
+        "tensor parallelism with sequence parallelism; 1F1B pipeline schedule; bf16 weights and arithmetic"
+    )
     tokens = amount(raw["tokens"], "--tokens") if raw["tokens"] else 0.0
-    mfu = wanted.share("mfu", 0.4, "MFU 0.4 (--mfu): assumed, no measurement was given; 0.35 to 0.5 is commonly reported")
-    found = [train_on(*pair, model, job, Layout(raw["tp"], raw["pp"], 1, raw["ep"], zero), raw["gpus"], mfu) for pair in pairs]
+    mfu = wanted.share(
+        "mfu", 0.4, "MFU 0.4 (--mfu): assumed, no measurement was given; 0.35 to 0.5 is commonly reported"
+    )
+    found = [
+        train_on(*pair, model, job, Layout(raw["tp"], raw["pp"], 1, raw["ep"], zero), raw["gpus"], mfu)
+        for pair in pairs
+    ]
     rows = [_training_row(item, model, tokens, mfu, money) for item in found]
     wanted.assumed += money.assumed()
     return {
@@ -220,7 +254,9 @@ def _training_row(found: Training, model: Llm, tokens: float, mfu: float, money:
     row["zero"] = found.layout.zero
     row["memory"] = {**asdict(found.memory), "total": found.memory.total, "available": found.available}
     if found.fits:
-        time = training_time(model, found.layout, found.job, loader.gpu(found.gpu), loader.platform(found.platform), tokens, mfu)
+        time = training_time(
+            model, found.layout, found.job, loader.gpu(found.gpu), loader.platform(found.platform), tokens, mfu
+        )
         row["limit"] = time.limit
         row["step"] = {"seconds": time.seconds, "tokens": time.step_tokens, "micro_batches": found.job.micro_batches}
         if tokens:

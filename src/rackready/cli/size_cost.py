@@ -13,21 +13,39 @@ from rackready.design.sizing.cost import Price, Virtual, gpu_hour, on_virtual, p
 from rackready.model.problems import RackreadyError
 from rackready.profiles import loader
 
-PriceHour = Annotated[list[str], typer.Option("--price-hour", help="Price of one GPU hour, or ID=PRICE of one server or GPU profile; may be repeated.")]
+PriceHour = Annotated[
+    list[str],
+    typer.Option(
+        "--price-hour", help="Price of one GPU hour, or ID=PRICE of one server or GPU profile; may be repeated."
+    ),
+]
 PriceGpu = Annotated[
     list[str],
-    typer.Option("--price-gpu", help="Purchase price of one GPU with its share of server and network, or ID=PRICE, instead of --price-hour; may be repeated."),
+    typer.Option(
+        "--price-gpu",
+        help="Purchase price of one GPU with its share of server and network, or ID=PRICE, instead of --price-hour; "
+        "may be repeated.",
+    ),
 ]
 Life = Annotated[float, typer.Option("--life-years", help="Years over which the purchase is spread.")]
 Kwh = Annotated[float, typer.Option("--price-kwh", min=0, help="Price of one kWh.")]
 Pue = Annotated[float, typer.Option("--pue", help="Facility power over IT power: what cooling and distribution add.")]
 Load = Annotated[float, typer.Option("--load", help="Average draw as a share of the server's highest, 0 to 1.")]
-Used = Annotated[float, typer.Option("--used", help="Share of its life, or of rented hours, in which a GPU works on results, 0 to 1.")]
+Used = Annotated[
+    float,
+    typer.Option("--used", help="Share of its life, or of rented hours, in which a GPU works on results, 0 to 1."),
+]
 Overhead = Annotated[
-    float, typer.Option("--virtual-overhead", help="Share by which virtual machines are slower, as you measured it, e.g. 0.03. No figure is built in.")
+    float,
+    typer.Option(
+        "--virtual-overhead",
+        help="Share by which virtual machines are slower, as you measured it, e.g. 0.03. No figure is built in.",
+    ),
 ]
 VirtualUsed = Annotated[float, typer.Option("--virtual-used", help="As --used, under virtual machines; 0: as --used.")]
-VirtualFee = Annotated[float, typer.Option("--virtual-fee", help="What licences of virtual machines add to every hour of one GPU.")]
+VirtualFee = Annotated[
+    float, typer.Option("--virtual-fee", help="What licences of virtual machines add to every hour of one GPU.")
+]
 Currency = Annotated[str, typer.Option("--currency", help="Name of the money that prices are in; it is only printed.")]
 
 
@@ -40,7 +58,11 @@ Prices = Mapping[str, float]
 
 def prices(option: str, given: Sequence[str]) -> Prices:
     """Read PRICE and ID=PRICE. Raises RackreadyError with everything that is wrong."""
-    servers_known = {name: loader.platform(name).gpu for name in loader.known("platform")} if any("=" in item for item in given) else {}
+    servers_known = (
+        {name: loader.platform(name).gpu for name in loader.known("platform")}
+        if any("=" in item for item in given)
+        else {}
+    )
     known = {*servers_known, *servers_known.values()}
     out: dict[str, float] = {}
     wrong = []
@@ -54,7 +76,10 @@ def prices(option: str, given: Sequence[str]) -> Prices:
         elif name and name not in known:
             wrong.append(f"{option} {item}: Expected: one of {', '.join(sorted(known))} Actual: {name}. Correct it.")
         elif name in out:
-            wrong.append(f"{option} {item}: Expected: one price for {name or 'all servers'} Actual: {out[name]:g} before it. Give it once.")
+            wrong.append(
+                f"{option} {item}: Expected: one price for {name or 'all servers'} Actual: {out[name]:g} before it. "
+                "Give it once."
+            )
         else:
             out[name] = value
     if wrong:
@@ -97,7 +122,8 @@ class Money:
     def check(self, looked_at: Sequence[str], *, result: bool = True) -> None:
         """Raise RackreadyError for what cannot be, and for what would change nothing.
 
-        ``looked_at``: server models that are asked about; ``result``: whether there is something to price (a run of so many tokens).
+        ``looked_at``: server models that are asked about; ``result``: whether there is something to price (a run of so
+        many tokens).
         """
         self._finite()
         self._needs_price((("--price-kwh", self.kwh), ("--pue", self.pue)), "energy and cooling")
@@ -111,32 +137,58 @@ class Money:
     def _needs_price(self, options: Sequence[tuple[str, float]], what: str) -> None:
         unused = [option for option, value in options if value and not self.purchase]
         if unused:
-            raise RackreadyError(f"{', '.join(unused)}: Expected: --price-gpu beside it Actual: none. A price per hour has {what} in it: leave it out.")
+            raise RackreadyError(
+                f"{', '.join(unused)}: Expected: --price-gpu beside it Actual: none. "
+                f"A price per hour has {what} in it: leave it out."
+            )
 
     def _ranges(self) -> None:
-        for option, value in (("--load", self.load), ("--used", self.used), ("--virtual-used", self.virtual.used or 1.0)):
+        for option, value in (
+            ("--load", self.load),
+            ("--used", self.used),
+            ("--virtual-used", self.virtual.used or 1.0),
+        ):
             if not 0 < value <= 1:
-                raise RackreadyError(f"{option} {value:g}: Expected: above 0 and at most 1 Actual: {value:g}. Correct it.")
+                raise RackreadyError(
+                    f"{option} {value:g}: Expected: above 0 and at most 1 Actual: {value:g}. Correct it."
+                )
         overhead = self.virtual.overhead
         if not 0 <= overhead < 1:
-            raise RackreadyError(f"--virtual-overhead {overhead:g}: Expected: at least 0 and below 1 Actual: {overhead:g}. Give a share, e.g. 0.03 for 3 %.")
+            raise RackreadyError(
+                f"--virtual-overhead {overhead:g}: Expected: at least 0 and below 1 Actual: {overhead:g}. "
+                "Give a share, e.g. 0.03 for 3 %."
+            )
         if self.virtual.fee < 0:
-            raise RackreadyError(f"--virtual-fee {self.virtual.fee:g}: Expected: at least 0 Actual: {self.virtual.fee:g}. Correct it.")
+            raise RackreadyError(
+                f"--virtual-fee {self.virtual.fee:g}: Expected: at least 0 Actual: {self.virtual.fee:g}. Correct it."
+            )
         if self.life <= 0:
             raise RackreadyError(f"--life-years {self.life:g}: Expected: above 0 Actual: {self.life:g}. Correct it.")
         if self.pue and self.pue < 1:
-            raise RackreadyError(f"--pue {self.pue:g}: Expected: at least 1, since what IT draws is part of it Actual: {self.pue:g}. Correct it.")
+            raise RackreadyError(
+                f"--pue {self.pue:g}: Expected: at least 1, since what IT draws is part of it Actual: {self.pue:g}. "
+                "Correct it."
+            )
 
     def _used_at_all(self, *, result: bool) -> None:
         terms = self.virtual
-        options = (("--used", self.used != 1), ("--virtual-overhead", terms.overhead), ("--virtual-used", terms.used), ("--virtual-fee", terms.fee))
+        options = (
+            ("--used", self.used != 1),
+            ("--virtual-overhead", terms.overhead),
+            ("--virtual-used", terms.used),
+            ("--virtual-fee", terms.fee),
+        )
         unused = [option for option, value in options if value]
         if unused and not (self.hour or self.purchase):
-            raise RackreadyError(f"{', '.join(unused)}: Expected: --price-hour or --price-gpu beside it Actual: none. Give a price, or leave it out.")
+            raise RackreadyError(
+                f"{', '.join(unused)}: Expected: --price-hour or --price-gpu beside it Actual: none. "
+                "Give a price, or leave it out."
+            )
         if (self.hour or self.purchase) and not result:
             option = "--price-hour" if self.hour else "--price-gpu"
             raise RackreadyError(
-                f"{option}: Expected: --tokens beside it, since a run is priced Actual: none. Say how many tokens the run has, or leave the price out."
+                f"{option}: Expected: --tokens beside it, since a run is priced Actual: none. "
+                "Say how many tokens the run has, or leave the price out."
             )
 
     def _used_by(self, looked_at: Sequence[str]) -> None:
@@ -148,17 +200,35 @@ class Money:
         for name, value in of.items():
             if name and name not in names:
                 known = f"one of {', '.join(names)}, which are looked at (--on)"
-                wrong.append(f"{option} {name}={value:g}: Expected: {known} Actual: {name}. Name it with --on too, or leave its price out.")
+                wrong.append(
+                    f"{option} {name}={value:g}: Expected: {known} Actual: {name}. "
+                    "Name it with --on too, or leave its price out."
+                )
             elif name not in used:
                 said = f"{name}={value:g}" if name else f"{value:g}"
-                wrong.append(f"{option} {said}: Expected: a server without a price of its own Actual: all that are looked at have one. Leave it out.")
+                wrong.append(
+                    f"{option} {said}: Expected: a server without a price of its own "
+                    "Actual: all that are looked at have one. Leave it out."
+                )
         if wrong:
             raise RackreadyError("\n".join(wrong))
 
     def _finite(self) -> None:
-        said = [("--price-hour", value) for value in self.hour.values()] + [("--price-gpu", value) for value in self.purchase.values()]
-        options = [*said, ("--life-years", self.life), ("--price-kwh", self.kwh), ("--pue", self.pue), ("--virtual-fee", self.virtual.fee)]
-        wrong = [f"{option} {value:g}: Expected: a number Actual: {value:g}. Correct it." for option, value in options if not math.isfinite(value)]
+        said = [("--price-hour", value) for value in self.hour.values()] + [
+            ("--price-gpu", value) for value in self.purchase.values()
+        ]
+        options = [
+            *said,
+            ("--life-years", self.life),
+            ("--price-kwh", self.kwh),
+            ("--pue", self.pue),
+            ("--virtual-fee", self.virtual.fee),
+        ]
+        wrong = [
+            f"{option} {value:g}: Expected: a number Actual: {value:g}. Correct it."
+            for option, value in options
+            if not math.isfinite(value)
+        ]
         if wrong:
             raise RackreadyError("\n".join(wrong))
 
@@ -194,7 +264,16 @@ class Money:
         """Return costs by name; ``result``: from the cost of a GPU hour. None without any price."""
         server = loader.platform(platform)
         watts = server.max_power.value / server.gpus
-        price = Price(_price(self.hour, platform), _price(self.purchase, platform), self.life, watts, self.load, self.pue or 1.0, self.kwh, self.used)
+        price = Price(
+            _price(self.hour, platform),
+            _price(self.purchase, platform),
+            self.life,
+            watts,
+            self.load,
+            self.pue or 1.0,
+            self.kwh,
+            self.used,
+        )
         metal, guest = gpu_hour(price), gpu_hour(on_virtual(price, self.virtual))
         if metal is None or guest is None:
             return None

@@ -17,14 +17,23 @@ from rackready.model.llm import Llm, Weights
 from rackready.model.problems import RackreadyError
 
 Config = Annotated[Path | None, typer.Option("--config", help="config.json of a Hugging Face model.")]
-Params = Annotated[str, typer.Option("--params", help="Parameters in all, e.g. 70B or 1.3T; instead of --config, together with the shape.")]
+Params = Annotated[
+    str,
+    typer.Option("--params", help="Parameters in all, e.g. 70B or 1.3T; instead of --config, together with the shape."),
+]
 Layers = Annotated[int, typer.Option("--layers", help="Layers.")]
 Hidden = Annotated[int, typer.Option("--hidden", help="Hidden size.")]
 Heads = Annotated[int, typer.Option("--heads", help="Attention heads.")]
 KvHeads = Annotated[int, typer.Option("--kv-heads", help="Key and value heads; left out: as many as heads.")]
-Vocabulary = Annotated[int, typer.Option("--vocabulary", help="Tokens of the vocabulary; left out: embeddings are not counted apart.")]
+Vocabulary = Annotated[
+    int, typer.Option("--vocabulary", help="Tokens of the vocabulary; left out: embeddings are not counted apart.")
+]
 WeightsOption = Annotated[
-    str, typer.Option("--weights", help=f"How weights are stored: {', '.join(get_args(Weights))}; left out: what the model says, else bf16.")
+    str,
+    typer.Option(
+        "--weights",
+        help=f"How weights are stored: {', '.join(get_args(Weights))}; left out: what the model says, else bf16.",
+    ),
 ]
 
 _AMOUNT = re.compile(r"^(\d+(?:\.\d+)?)([KMBT]?)$")
@@ -51,7 +60,10 @@ def amount(text: str, option: str) -> float:
     match = _AMOUNT.match(text.upper())
     value = float(match[1]) * _SCALE[match[2]] if match else 0.0
     if not value:
-        raise RackreadyError(f"{option} {text}: Expected: a number above 0 such as 70B, 8.03B or 15T (K, M, B, T: 10^3 to 10^12) Actual: {text!r}. Correct it.")
+        raise RackreadyError(
+            f"{option} {text}: Expected: a number above 0 such as 70B, 8.03B or 15T (K, M, B, T: 10^3 to 10^12) "
+            f"Actual: {text!r}. Correct it."
+        )
     return value
 
 
@@ -60,10 +72,14 @@ def model_of(asked: Asked) -> tuple[Llm, list[str]]:
     if (asked.config is None) == (not asked.params):
         said = "both" if asked.params else "neither"
         raise RackreadyError(
-            f"--config, --params: Expected: exactly one of them Actual: {said}. Name the model by its config.json, or by its parameters and shape."
+            f"--config, --params: Expected: exactly one of them Actual: {said}. "
+            "Name the model by its config.json, or by its parameters and shape."
         )
     if asked.weights and asked.weights not in get_args(Weights):
-        raise RackreadyError(f"--weights {asked.weights}: Expected: one of {', '.join(get_args(Weights))} Actual: {asked.weights}. Choose one of them.")
+        raise RackreadyError(
+            f"--weights {asked.weights}: Expected: one of {', '.join(get_args(Weights))} Actual: {asked.weights}. "
+            "Choose one of them."
+        )
     weights: Any = asked.weights or None
     return _from_config(asked.config, weights) if asked.config is not None else _from_shape(asked)
 
@@ -72,7 +88,9 @@ def _from_config(path: Path, weights: Weights | None) -> tuple[Llm, list[str]]:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except RecursionError as error:
-        raise RackreadyError(f"{path}: Expected: a JSON file Actual: nested too deep to be read. Give a model's config.json.") from error
+        raise RackreadyError(
+            f"{path}: Expected: a JSON file Actual: nested too deep to be read. Give a model's config.json."
+        ) from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise RackreadyError(f"{path}: Expected: a JSON file Actual: {error}. Give a model's config.json.") from error
     return read_config(raw, str(path), weights)
@@ -82,24 +100,45 @@ def _from_shape(asked: Asked) -> tuple[Llm, list[str]]:
     missing = [f"--{name}" for name in ("layers", "hidden", "heads") if getattr(asked, name) <= 0]
     if missing:
         raise RackreadyError(
-            f"{', '.join(missing)}: Expected: the shape beside --params, since cache and activations follow from it Actual: not given. Give them, or --config."
+            f"{', '.join(missing)}: Expected: the shape beside --params, since cache and activations follow from it "
+            "Actual: not given. Give them, or --config."
         )
-    assumed = [] if asked.kv_heads else ["every head has its own keys and values (--kv-heads): a model with grouped queries caches less"]
-    assumed += [] if asked.vocabulary else ["embeddings are spread like layers (--vocabulary): the fullest GPU may hold more"]
+    assumed = (
+        []
+        if asked.kv_heads
+        else ["every head has its own keys and values (--kv-heads): a model with grouped queries caches less"]
+    )
+    assumed += (
+        [] if asked.vocabulary else ["embeddings are spread like layers (--vocabulary): the fullest GPU may hold more"]
+    )
     assumed += [] if asked.weights else ["weights are bf16 (--weights)"]
     if asked.hidden % asked.heads:
-        raise RackreadyError(f"--hidden {asked.hidden}: Expected: a multiple of --heads {asked.heads} Actual: {asked.hidden}. Correct one of them.")
+        raise RackreadyError(
+            f"--hidden {asked.hidden}: Expected: a multiple of --heads {asked.heads} Actual: {asked.hidden}. "
+            "Correct one of them."
+        )
     if asked.vocabulary < 0:
-        raise RackreadyError(f"--vocabulary {asked.vocabulary}: Expected: at least 0 Actual: {asked.vocabulary}. Correct it.")
+        raise RackreadyError(
+            f"--vocabulary {asked.vocabulary}: Expected: at least 0 Actual: {asked.vocabulary}. Correct it."
+        )
     if round(amount(asked.params, "--params")) < 1:
-        raise RackreadyError(f"--params {asked.params}: Expected: at least 1 parameter Actual: {asked.params}. Give a number such as 70B.")
+        raise RackreadyError(
+            f"--params {asked.params}: Expected: at least 1 parameter Actual: {asked.params}. "
+            "Give a number such as 70B."
+        )
     try:
         model = _shape(asked)
     except ValidationError as error:
-        raise RackreadyError(f"--kv-heads {asked.kv_heads}: Expected: a divisor of --heads {asked.heads} Actual: {asked.kv_heads}. Correct it.") from error
+        raise RackreadyError(
+            f"--kv-heads {asked.kv_heads}: Expected: a divisor of --heads {asked.heads} Actual: {asked.kv_heads}. "
+            "Correct it."
+        ) from error
     outside = parameters.least(model) if asked.vocabulary else 0
     if parameters.total(model) < outside:
-        raise RackreadyError(f"--params {asked.params}: Expected: at least {outside:,}, which its embeddings have Actual: {asked.params}. Correct one of them.")
+        raise RackreadyError(
+            f"--params {asked.params}: Expected: at least {outside:,}, which its embeddings have "
+            f"Actual: {asked.params}. Correct one of them."
+        )
     return model, assumed
 
 

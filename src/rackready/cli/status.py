@@ -22,13 +22,18 @@ CUT_OFF = "cut off"
 
 def status(
     env: Env = "sim",
-    scheduler: Annotated[bool, typer.Option("--scheduler/--no-scheduler", help="Ask the scheduler, at most 5 s, whether it offers nodes that are out.")] = True,  # noqa: FBT002
+    scheduler: Annotated[  # noqa: FBT002
+        bool,
+        typer.Option(
+            "--scheduler/--no-scheduler", help="Ask the scheduler, at most 5 s, whether it offers nodes that are out."
+        ),
+    ] = True,
     output: Output = Format.TEXT,
 ) -> None:
     """Show every node's state, why it is there, and what runs on it now. Reads only; needs no root and no lock.
 
-    While a node is in quarantine or retired, the scheduler is asked whether it offers that node to jobs: this is an alarm. One that does
-    not answer within 5 s is said, and changes no exit code.
+    While a node is in quarantine or retired, the scheduler is asked whether it offers that node to jobs: this is an
+    alarm. One that does not answer within 5 s is said, and changes no exit code.
     """
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
@@ -57,22 +62,33 @@ def status(
                 "phase": row.phase if row else "",
                 "since": _utc(row.since) if row else None,
                 "offered": found.offered.get(node.name),
-                "now": {"at": _utc(now.at), "phase": now.phase, "text": now.text} if (now := doing.get(node.name)) else None,
+                "now": {"at": _utc(now.at), "phase": now.phase, "text": now.text}
+                if (now := doing.get(node.name))
+                else None,
             }
         )
     latest = campaigns[0] if campaigns else None
-    document: dict[str, Any] = {"env": env, "nodes": nodes, "campaign": {key: latest[key] for key in ("id", "kind", "status")} if latest else None}
+    document: dict[str, Any] = {
+        "env": env,
+        "nodes": nodes,
+        "campaign": {key: latest[key] for key in ("id", "kind", "status")} if latest else None,
+    }
     document |= {"alarms": found.alarms, "not_asked": found.not_asked}
     if output is Format.JSON:
         print_json(document)
         return
-    _print(nodes, f"{env}: campaign {latest['id']} {latest['status']}" if latest else f"{env}: nothing was deployed yet")
+    _print(
+        nodes, f"{env}: campaign {latest['id']} {latest['status']}" if latest else f"{env}: nothing was deployed yet"
+    )
     for alarm in found.alarms:
         console.print(f"ALARM {alarm}", style="bold red")
     for text in found.not_asked:
         console.print(text, style="yellow")
     if latest and latest["status"] in {CUT_OFF, "interrupted"}:
-        console.print(f"campaign {latest['id']} was {latest['status']}: the same command ({latest['kind']}) goes on where it stopped")
+        console.print(
+            f"campaign {latest['id']} was {latest['status']}: the same command ({latest['kind']}) goes on where it "
+            "stopped"
+        )
 
 
 def _print(nodes: list[dict[str, Any]], title: str) -> None:

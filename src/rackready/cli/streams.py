@@ -27,7 +27,8 @@ class _StandardOutput(io.FileIO):
 def open_streams() -> bool:
     """Make the standard streams fit for use, and say whether there is a standard output: without one, no result can be told.
 
-    Something stands in for those that the caller closed: the next file that is opened, a database too, would take their number, and get what programs print.
+    Something stands in for those that the caller closed: the next file that is opened, a database too, would take their
+    number, and get what programs print.
     """
     for number in range(3):
         try:

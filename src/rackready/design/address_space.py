@@ -15,7 +15,16 @@ _LOOPBACK = {IPv4Network("127.0.0.0/8"): "loopback (RFC 1122, 3.2.1.3): it never
 
 SITES_OWN = tuple(
     IPv4Network(text)
-    for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.18.0.0/15", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")
+    for text in (
+        "10.0.0.0/8",
+        "172.16.0.0/12",
+        "192.168.0.0/16",
+        "100.64.0.0/10",
+        "198.18.0.0/15",
+        "192.0.2.0/24",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+    )
 )
 """Private (RFC 1918), shared (RFC 6598), for benchmarks (RFC 2544) and for documentation (RFC 5737): nobody on the internet has an address of it."""
 
@@ -40,7 +49,9 @@ def unusable(space: Span, *, loopback: bool) -> str:
     A single address of 127/8 may be where a tunnel or a simulated rack leads; a pool may not.
     """
     first, last = space
-    return next((why for low, high, why in (*_UNUSABLE, *(_LOOP if loopback else ())) if first <= high and low <= last), "")
+    return next(
+        (why for low, high, why in (*_UNUSABLE, *(_LOOP if loopback else ())) if first <= high and low <= last), ""
+    )
 
 
 def foreign(space: Span, held: Collection[Span]) -> bool:

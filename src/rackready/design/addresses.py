@@ -1,7 +1,7 @@
 """Every address of a site: nodes, their DPUs and compute NICs, switches, devices and links. Deterministic, and stable when racks are added.
 
-Each address follows from numbers that belong to the thing itself (rack number, slot, scalable unit, plane, rail, switch index), never from a
-place in a list. ``assign`` does the same for what phases need before a plan is made.
+Each address follows from numbers that belong to the thing itself (rack number, slot, scalable unit, plane, rail, switch
+index), never from a place in a list. ``assign`` does the same for what phases need before a plan is made.
 """
 
 from __future__ import annotations
@@ -22,7 +22,16 @@ from rackready.model.network import ComputeNetwork, Network, Networks
 from rackready.model.site import Node, Rack, Site
 from rackready.profiles import loader
 
-__all__ = ["AddressPlan", "DpuAddresses", "NicAddress", "NodeAddresses", "SwitchAddresses", "addresses", "number_notes", "trunk_addresses"]
+__all__ = [
+    "AddressPlan",
+    "DpuAddresses",
+    "NicAddress",
+    "NodeAddresses",
+    "SwitchAddresses",
+    "addresses",
+    "number_notes",
+    "trunk_addresses",
+]
 
 
 class NicAddress(NamedTuple):
@@ -74,17 +83,26 @@ def addresses(site: Site, fabric: FabricPlan | None = None) -> AddressPlan:
     switches, trouble = switch_addresses(site, fabric)
     problems += trouble
     devices = tuple((device.name, str(device.address) if device.address else "") for device in site.devices)
-    return AddressPlan(nodes, switches, devices, tuple(problems + _twice(nodes, switches, devices, tuple(_taken(site, fabric, nodes)))))
+    return AddressPlan(
+        nodes, switches, devices, tuple(problems + _twice(nodes, switches, devices, tuple(_taken(site, fabric, nodes))))
+    )
 
 
 def number_notes(site: Site) -> list[str]:
     """Return nodes whose compute addresses hang on where they are written: one that is added before them would renumber them."""
     if site.networks is not None or not site.fabric.rails:
         return []
-    loose = [node.name for node in site.nodes() if node.index is None and node.kind == "metal" and loader.platform(node.platform).nics]
+    loose = [
+        node.name
+        for node in site.nodes()
+        if node.index is None and node.kind == "metal" and loader.platform(node.platform).nics
+    ]
     if not loose:
         return []
-    text = f"{listed(loose)}: their compute addresses follow from their places in the file, so that a node that is added before them renumbers them."
+    text = (
+        f"{listed(loose)}: their compute addresses follow from their places in the file, so that a node that is "
+        "added before them renumbers them."
+    )
     return [f"addresses: {text} Give each node an index, or add nodes behind the last one only."]
 
 
@@ -123,13 +141,26 @@ def _subnets(site: Site, network: Network) -> Iterator[IPv4Network]:
 
 
 def _all_nodes(site: Site) -> Iterator[NodeAddresses]:
-    rails = {rail.rail: (int(rail.subnet.network_address), rail.subnet.prefixlen, rail.vlan) for rail in site.fabric.rails}
+    rails = {
+        rail.rail: (int(rail.subnet.network_address), rail.subnet.prefixlen, rail.vlan) for rail in site.fabric.rails
+    }
     for rack in site.racks:
         unit = unit_of(site, rack)
         for node in rack.nodes:
-            own = _compute(site, rack, node, unit) if site.networks and site.networks.compute else _by_rail(site, node, rails)
+            own = (
+                _compute(site, rack, node, unit)
+                if site.networks and site.networks.compute
+                else _by_rail(site, node, rails)
+            )
             oob = str(node.bmc.address) if node.bmc.address else ""
-            yield NodeAddresses(node.name, str(node.address), oob, _host(site.networks, "storage", rack, node, 0), own, _dpus(site, rack, node))
+            yield NodeAddresses(
+                node.name,
+                str(node.address),
+                oob,
+                _host(site.networks, "storage", rack, node, 0),
+                own,
+                _dpus(site, rack, node),
+            )
 
 
 def _dpus(site: Site, rack: Rack, node: Node) -> tuple[DpuAddresses, ...]:
@@ -137,7 +168,11 @@ def _dpus(site: Site, rack: Rack, node: Node) -> tuple[DpuAddresses, ...]:
     if plan is None:
         return ()
     return tuple(
-        DpuAddresses(f"{node.name}-{dpu.name}", _host(site.networks, "oob", rack, node, lane), _host(site.networks, "in_band", rack, node, lane))
+        DpuAddresses(
+            f"{node.name}-{dpu.name}",
+            _host(site.networks, "oob", rack, node, lane),
+            _host(site.networks, "in_band", rack, node, lane),
+        )
         for lane, dpu in enumerate(plan.dpus, 1)
         if dpu.mode == "dpu"
     )
@@ -174,17 +209,30 @@ def _compute(site: Site, rack: Rack, node: Node, unit: int) -> tuple[NicAddress,
     host = FIRST_HOST + (number - 1) % room * networks.rack_slots + node.slot
     topology = site.topology
     planes = range(1, topology.planes + 1) if topology is not None and topology.planes_by == "port" else (1,)
-    subnets = site.remember(f"subnets {unit} {node.platform}", lambda: tuple(_unit_subnets(network, node.platform, unit, planes)))
-    return tuple(NicAddress(rail, plane, dotted(first + host), network.per_unit, vlan, gateway) for rail, plane, first, vlan, gateway in subnets)
+    subnets = site.remember(
+        f"subnets {unit} {node.platform}", lambda: tuple(_unit_subnets(network, node.platform, unit, planes))
+    )
+    return tuple(
+        NicAddress(rail, plane, dotted(first + host), network.per_unit, vlan, gateway)
+        for rail, plane, first, vlan, gateway in subnets
+    )
 
 
-def _unit_subnets(network: ComputeNetwork, platform: str, unit: int, planes: Iterable[int]) -> Iterator[tuple[int, int, int, int, str]]:
+def _unit_subnets(
+    network: ComputeNetwork, platform: str, unit: int, planes: Iterable[int]
+) -> Iterator[tuple[int, int, int, int, str]]:
     """Give (rail, plane, first address, VLAN, gateway) of every subnet that nodes of a platform have NICs in: the same for all nodes of a unit."""
     size, pool = 1 << (32 - network.per_unit), int(network.pool.network_address)
     for nic in loader.platform(platform).nics:
         for plane in planes:
             first = pool + subnet_number(network, unit, plane, nic.rail) * size
-            yield nic.rail, plane, first, network.vlan_first + (plane - 1) * network.rails + nic.rail - 1, dotted(first + 1)
+            yield (
+                nic.rail,
+                plane,
+                first,
+                network.vlan_first + (plane - 1) * network.rails + nic.rail - 1,
+                dotted(first + 1),
+            )
 
 
 def _by_rail(site: Site, node: Node, rails: dict[int, tuple[int, int, int]]) -> tuple[NicAddress, ...]:
@@ -193,7 +241,10 @@ def _by_rail(site: Site, node: Node, rails: dict[int, tuple[int, int, int]]) -> 
         return ()
     host = FIRST_HOST + site.position_of(node.name)
     known = ((nic.rail, rails[nic.rail]) for nic in loader.platform(node.platform).nics if nic.rail in rails)
-    return tuple(NicAddress(rail, 1, dotted(first + host), prefix, vlan, dotted(first + 1)) for rail, (first, prefix, vlan) in known)
+    return tuple(
+        NicAddress(rail, 1, dotted(first + host), prefix, vlan, dotted(first + 1))
+        for rail, (first, prefix, vlan) in known
+    )
 
 
 _Uses = Iterator[tuple[str, str, str]]
@@ -233,12 +284,17 @@ def _twice(
     for address, name, what in uses():
         who = f"{name} ({what})" if what else name
         if address and address in seen:
-            out.append(f"addresses: {address} is that of {seen[address]} and of {who}. Give one of them another address, or networks other pools.")
+            out.append(
+                f"addresses: {address} is that of {seen[address]} and of {who}. "
+                "Give one of them another address, or networks other pools."
+            )
         seen.setdefault(address, who)
     return out
 
 
 def subnet(network: ComputeNetwork, unit: int, plane: int, rail: int) -> IPv4Network:
     """Return the subnet of one rail and plane of a unit."""
-    first = int(network.pool.network_address) + subnet_number(network, unit, plane, rail) * (1 << (32 - network.per_unit))
+    first = int(network.pool.network_address) + subnet_number(network, unit, plane, rail) * (
+        1 << (32 - network.per_unit)
+    )
     return IPv4Network((first, network.per_unit))

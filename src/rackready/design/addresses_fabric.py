@@ -1,7 +1,8 @@
 """Loopbacks, AS numbers and link addresses of fabric switches.
 
-AS numbers as RFC 7938 5.2.1 has them: one for every leaf, one for the spines of a pod, one for all cores (each plane by itself); from the
-private 4-byte range (RFC 6996) unless the site says another. Everything follows from tier, plane, pod and index, which stay when units are added.
+AS numbers as RFC 7938 5.2.1 has them: one for every leaf, one for the spines of a pod, one for all cores (each plane by
+itself); from the private 4-byte range (RFC 6996) unless the site says another. Everything follows from tier, plane, pod
+and index, which stay when units are added.
 """
 
 from __future__ import annotations
@@ -48,10 +49,19 @@ def switch_addresses(site: Site, fabric: FabricPlan | None) -> tuple[tuple[Switc
     for switch in switches:
         own = written.pop(switch.name, None)
         oob = str(own.address) if own is not None else management.get(switch.name, "")
-        out.append(SwitchAddresses(switch.name, _loopback(site, switch, planes, problems), _asn(site, switch, problems) if routes else 0, oob))
+        out.append(
+            SwitchAddresses(
+                switch.name,
+                _loopback(site, switch, planes, problems),
+                _asn(site, switch, problems) if routes else 0,
+                oob,
+            )
+        )
     for other in others:
         own = written.pop(other.name, None)
-        out.append(SwitchAddresses(other.name, "", 0, str(own.address) if own is not None else management.get(other.name, "")))
+        out.append(
+            SwitchAddresses(other.name, "", 0, str(own.address) if own is not None else management.get(other.name, ""))
+        )
     out += [SwitchAddresses(switch.name, "", 0, str(switch.address)) for switch in written.values()]
     return tuple(out), list(dict.fromkeys(problems))
 
@@ -73,7 +83,9 @@ def _management(site: Site, fabric: FabricPlan) -> dict[str, str]:
 def _share(pool: IPv4Network, tier: str) -> tuple[int, int]:
     """Return (first address, size) of a tier's part of a pool: leafs have the first half, spines the third quarter, cores the last."""
     quarter = pool.num_addresses // 4
-    return int(pool.network_address) + (0 if tier == "leaf" else 2 if tier == "spine" else 3) * quarter, quarter * (2 if tier == "leaf" else 1)
+    return int(pool.network_address) + (0 if tier == "leaf" else 2 if tier == "spine" else 3) * quarter, quarter * (
+        2 if tier == "leaf" else 1
+    )
 
 
 def _loopback(site: Site, switch: TopoSwitch, planes: int, problems: list[str]) -> str:
@@ -83,7 +95,10 @@ def _loopback(site: Site, switch: TopoSwitch, planes: int, problems: list[str]) 
     first, size = _share(pool, switch.tier)
     room = size // planes - 1
     if switch.index > room:
-        text = f"networks.loopbacks: {switch.name} is {switch.tier} {switch.index} of plane {switch.plane} - Expected: at most {room} of a tier in {pool}."
+        text = (
+            f"networks.loopbacks: {switch.name} is {switch.tier} {switch.index} of plane {switch.plane} - "
+            f"Expected: at most {room} of a tier in {pool}."
+        )
         problems.append(f"{text} Give it a larger pool.")
         return ""
     return dotted(first + (switch.plane - 1) * (size // planes) + switch.index)
@@ -98,7 +113,10 @@ def _asn(site: Site, switch: TopoSwitch, problems: list[str]) -> int:
     else:
         number = first + _LEAFS_FROM + (switch.index - 1) * MOST_PLANES + switch.plane - 1
     if not any(number in private for private in _PRIVATE):
-        text = f"networks.underlay.asn_first: {switch.name} would get AS {number} - Expected: 64512 to 65534 or 4200000000 to 4294967294 (private, RFC 6996)."
+        text = (
+            f"networks.underlay.asn_first: {switch.name} would get AS {number} - "
+            "Expected: 64512 to 65534 or 4200000000 to 4294967294 (private, RFC 6996)."
+        )
         problems.append(f"{text} Begin at 4200000000: leafs are counted from {_LEAFS_FROM} above it.")
         return 0
     return number
@@ -134,7 +152,10 @@ def trunk_problem(site: Site, fabric: FabricPlan) -> str:
     if needed <= pool.num_addresses:
         return ""
     bits = max(needed - 1, 1).bit_length()
-    return f"networks.underlay.pool: {pool} has {pool.num_addresses} addresses - Expected: {needed} or more. Give it a /{32 - bits}, or use unnumbered links."
+    return (
+        f"networks.underlay.pool: {pool} has {pool.num_addresses} addresses - Expected: {needed} or more. "
+        f"Give it a /{32 - bits}, or use unnumbered links."
+    )
 
 
 def _link_pool(site: Site) -> IPv4Network | None:
@@ -152,4 +173,8 @@ def _link_bases(fabric: FabricPlan, pool: IPv4Network) -> dict[str, int]:
     """Return the first address of every lower switch: leafs from the first half of the pool, spines from the second, one /31 a port."""
     half = {"leaf": int(pool.network_address), "spine": int(pool.network_address) + pool.num_addresses // 2}
     radix = {tier: max((switch.radix for switch in fabric.switches if switch.tier == tier), default=0) for tier in half}
-    return {switch.name: half[switch.tier] + _lower_number(switch, fabric) * 2 * radix[switch.tier] for switch in fabric.switches if switch.tier in half}
+    return {
+        switch.name: half[switch.tier] + _lower_number(switch, fabric) * 2 * radix[switch.tier]
+        for switch in fabric.switches
+        if switch.tier in half
+    }

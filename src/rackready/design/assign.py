@@ -1,7 +1,7 @@
 """Gives numbers and management addresses to racks and nodes that were written without: each follows from its own name and index alone.
 
-Nothing depends on what else the file holds, or on its order: a rack or node that is added never renumbers another, as a running count
-would. What a person, an overlay or a manifest gave is kept.
+Nothing depends on what else the file holds, or on its order: a rack or node that is added never renumbers another, as a
+running count would. What a person, an overlay or a manifest gave is kept.
 """
 
 from __future__ import annotations
@@ -34,8 +34,13 @@ class _Assignment:
         first = rack_block(network, number)
         if first is None:
             room = blocks_in(network)
-            text = f"{who} is number {number}, and networks.{role}.pool {network.pool} has room for {room} racks of /{network.per_rack}."
-            self.found.append(Found(loc, text, "Give the network a larger pool or smaller blocks, or the rack a lower index."))
+            text = (
+                f"{who} is number {number}, and networks.{role}.pool {network.pool} has room for {room} racks of "
+                f"/{network.per_rack}."
+            )
+            self.found.append(
+                Found(loc, text, "Give the network a larger pool or smaller blocks, or the rack a lower index.")
+            )
         return first
 
 
@@ -64,7 +69,8 @@ def device_host(network: Network, unit: int) -> int:
 def assign(document: dict[str, Any]) -> list[Found]:
     """Fill ``index`` of racks, ``slot``, ``index``, ``address`` and ``bmc.address`` of nodes, ``address`` of switches and devices, in place.
 
-    Nothing is done without ``networks``. Returns what stands in the way: a rack or node without a number, a pool that is exhausted.
+    Nothing is done without ``networks``. Returns what stands in the way: a rack or node without a number, a pool that
+    is exhausted.
     """
     try:
         networks = Networks.model_validate(document.get("networks"))
@@ -110,7 +116,13 @@ def _rack(work: _Assignment, rack: dict[str, Any], r: int, racks: dict[str, int]
             _node(work, node, ("racks", r, "nodes", n), number, (in_band, oob))
 
 
-def _node(work: _Assignment, node: dict[str, Any], loc: tuple[str | int, ...], rack: int, blocks: tuple[int | None, int | None]) -> None:
+def _node(
+    work: _Assignment,
+    node: dict[str, Any],
+    loc: tuple[str | int, ...],
+    rack: int,
+    blocks: tuple[int | None, int | None],
+) -> None:
     slot = _number(node, "slot")
     most = work.networks.rack_slots
     if slot is None or slot > most:
@@ -143,7 +155,12 @@ def _beside(work: _Assignment, item: dict[str, Any], loc: tuple[str | int, ...],
     if first is None:
         return
     if host <= FIRST_HOST + work.networks.rack_slots:
-        text = f"a block of /{network.per_rack} has no room for {work.networks.rack_slots} BMCs and for {item.get('name')} at its top."
-        work.found.append(Found(loc, text, "Give networks.oob larger blocks (per_rack 24), or networks fewer rack_slots."))
+        text = (
+            f"a block of /{network.per_rack} has no room for {work.networks.rack_slots} BMCs and for "
+            f"{item.get('name')} at its top."
+        )
+        work.found.append(
+            Found(loc, text, "Give networks.oob larger blocks (per_rack 24), or networks fewer rack_slots.")
+        )
         return
     item["address"] = dotted(first + host)

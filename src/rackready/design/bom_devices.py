@@ -12,7 +12,13 @@ from rackready.model.site import Device, Rack, Site
 NO_MODEL = "model not said"
 _BY_FEED = {"pdu": "pdu", "shelf": "power_shelf"}
 """Kind of a feed to the kind of device at its end."""
-_CALLED = {"pdu": "rack PDU", "power_shelf": "power shelf", "ufm": "UFM appliance", "cdu": "coolant distribution unit", "nmx": "NVLink manager"}
+_CALLED = {
+    "pdu": "rack PDU",
+    "power_shelf": "power shelf",
+    "ufm": "UFM appliance",
+    "cdu": "coolant distribution unit",
+    "nmx": "NVLink manager",
+}
 _FROM_FEED = "one at the end of each feed of a rack that names no such device"
 _FROM_SITE = "site"
 
@@ -23,8 +29,8 @@ _Key = tuple[str, str, str, str]
 def device_lines(site: Site) -> list[BomLine]:
     """Return racks and devices by kind and model, without spares.
 
-    At the end of every feed hangs a PDU or a power shelf (``Feed.kind``): where the site names fewer of them as devices of the rack, the others are
-    counted by the feeds.
+    At the end of every feed hangs a PDU or a power shelf (``Feed.kind``): where the site names fewer of them as devices
+    of the rack, the others are counted by the feeds.
     """
     counts: Counter[_Key] = Counter(_rack(rack) for rack in site.racks)
     own: dict[str, Counter[str]] = {}
@@ -33,7 +39,9 @@ def device_lines(site: Site) -> list[BomLine]:
         own.setdefault(device.rack or "", Counter())[device.kind] += 1
     for rack in site.racks:
         counts.update(_unnamed(rack, own.get(rack.name, Counter())))
-    return [BomLine(group, part, text, count, 0, source) for (group, part, text, source), count in sorted(counts.items())]
+    return [
+        BomLine(group, part, text, count, 0, source) for (group, part, text, source), count in sorted(counts.items())
+    ]
 
 
 def _rack(rack: Rack) -> _Key:
@@ -41,7 +49,10 @@ def _rack(rack: Rack) -> _Key:
 
 
 def _device(device: Device) -> _Key:
-    facts = [_CALLED.get(device.kind, device.kind.replace("_", " ")), f"{device.height_u}U" if device.height_u else "zero-U"]
+    facts = [
+        _CALLED.get(device.kind, device.kind.replace("_", " ")),
+        f"{device.height_u}U" if device.height_u else "zero-U",
+    ]
     facts += [f"{device.max_power_w:g} W at most"] if device.max_power_w is not None else []
     return device.kind, device.model or NO_MODEL, ", ".join(facts), _FROM_SITE
 
@@ -50,7 +61,9 @@ def _unnamed(rack: Rack, own: Counter[str]) -> Iterator[_Key]:
     """Yield one for each feed beyond the PDUs and shelves that the rack names."""
     for kind, device in _BY_FEED.items():
         feeds = [feed for feed in rack.feeds if feed.kind == kind]
-        yield from ((device, NO_MODEL, f"{_CALLED[device]}, {_circuit(feed)}", _FROM_FEED) for feed in feeds[own[device] :])
+        yield from (
+            (device, NO_MODEL, f"{_CALLED[device]}, {_circuit(feed)}", _FROM_FEED) for feed in feeds[own[device] :]
+        )
 
 
 def _circuit(feed: Feed) -> str:

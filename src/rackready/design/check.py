@@ -26,7 +26,8 @@ __all__ = ["Found", "check"]
 def check(site: Site, lost: Lost | None = None) -> list[Found]:
     """Return every contradiction of a site, as (location, message, hint).
 
-    ``lost``: what was taken out because its shape is wrong. Nothing is said about what seems to be missing and may stand there.
+    ``lost``: what was taken out because its shape is wrong. Nothing is said about what seems to be missing and may
+    stand there.
     """
     subject = Subject(site, lost or Lost())
     return [found for rule in _RULES for found in rule(subject)]
@@ -45,7 +46,9 @@ def _twice(uses: Iterator[_Use], noun: str) -> list[Found]:
     for use in uses:
         before = first.setdefault(use.value, use)
         if before is not use:
-            out.append(Found(use.loc, f"{noun} {use.value} is also that of {before.what}.", f"Give {use.what} its own."))
+            out.append(
+                Found(use.loc, f"{noun} {use.value} is also that of {before.what}.", f"Give {use.what} its own.")
+            )
     return out
 
 
@@ -74,7 +77,12 @@ def _names(subject: Subject) -> list[Found]:
         for n, node in enumerate(rack.nodes)
         if node.bmc.mac is not None
     )
-    return _twice(hosts(), "name") + _twice(racks, "name") + _twice(serials, "serial number") + _twice(macs, "BMC MAC address")
+    return (
+        _twice(hosts(), "name")
+        + _twice(racks, "name")
+        + _twice(serials, "serial number")
+        + _twice(macs, "BMC MAC address")
+    )
 
 
 def _addresses(subject: Subject) -> list[Found]:
@@ -90,7 +98,13 @@ def _profiles(subject: Subject) -> list[Found]:
     def known(family: str, wanted: str, loc: tuple[str | int, ...]) -> bool:
         ids = catalogue[family]
         if wanted not in ids:
-            out.append(Found(loc, f"{family} profile {wanted!r} does not exist - Expected: one of {', '.join(ids)}.", "Correct the id or add the profile."))
+            out.append(
+                Found(
+                    loc,
+                    f"{family} profile {wanted!r} does not exist - Expected: one of {', '.join(ids)}.",
+                    "Correct the id or add the profile.",
+                )
+            )
         return wanted in ids
 
     known("software", site.software.set, ("software", "set"))
@@ -104,7 +118,13 @@ def _profiles(subject: Subject) -> list[Found]:
         if known("switch", switch.model, ("switches", s, "model")):
             systems = loader.switch(switch.model).os
             if switch.os not in systems:
-                out.append(Found(("switches", s, "os"), f"{switch.model} does not run {switch.os!r} - Expected: one of {', '.join(systems)}.", "Correct it."))
+                out.append(
+                    Found(
+                        ("switches", s, "os"),
+                        f"{switch.model} does not run {switch.os!r} - Expected: one of {', '.join(systems)}.",
+                        "Correct it.",
+                    )
+                )
     return out + _nameplates(site, {*catalogue["platform"], *catalogue["switch"]})
 
 
@@ -114,7 +134,9 @@ def _nameplates(site: Site, known: set[str]) -> list[Found]:
     for k, plate in enumerate(site.facility.nameplates if site.facility is not None else ()):
         here = ("facility", "nameplates", k, "model")
         if plate.model not in known:
-            text = f"no server or switch profile is called {plate.model!r} - Expected: one of {', '.join(sorted(known))}."
+            text = (
+                f"no server or switch profile is called {plate.model!r} - Expected: one of {', '.join(sorted(known))}."
+            )
             out.append(Found(here, text, "Correct the id; what devices draw is said as their max_power_w."))
         elif plate.model in seen:
             out.append(Found(here, f"{plate.model} has a nameplate already.", "One nameplate for a model."))
@@ -136,10 +158,22 @@ def _driver(subject: Subject) -> list[Found]:
         last = profile.max_driver_branch
         if branch < profile.min_driver_branch or (last is not None and branch > last):
             span = f"{profile.min_driver_branch} or newer" if last is None else f"{profile.min_driver_branch} to {last}"
-            out.append(Found(loc, f"branch {branch} cannot drive {profile.product_name} ({gpu}) - Expected: {span}.", f"Use a branch of {software.id}."))
+            out.append(
+                Found(
+                    loc,
+                    f"branch {branch} cannot drive {profile.product_name} ({gpu}) - Expected: {span}.",
+                    f"Use a branch of {software.id}.",
+                )
+            )
     if not out and branch not in software.driver:
         have = ", ".join(str(item) for item in sorted(software.driver))
-        out.append(Found(loc, f"branch {branch} is not in software set {software.id} - Expected: one of {have}.", "Choose one of them, or another set."))
+        out.append(
+            Found(
+                loc,
+                f"branch {branch} is not in software set {software.id} - Expected: one of {have}.",
+                "Choose one of them, or another set.",
+            )
+        )
     return out
 
 

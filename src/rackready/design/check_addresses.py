@@ -60,13 +60,21 @@ def _space(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]
         here = (int(address), int(address))
         why = unusable(here, loopback=False)
         if why:
-            out.append(Found(loc, f"address {address} of {who} is {why} - Expected: an address of a host Actual: {address}.", "Correct it."))
+            out.append(
+                Found(
+                    loc,
+                    f"address {address} of {who} is {why} - Expected: an address of a host Actual: {address}.",
+                    "Correct it.",
+                )
+            )
         elif foreign(here, held):
             out.append(Found(loc, _public(f"address {address} of {who}", str(address)), _HELD))
     for who, loc, pool in site_pools(site):
         why = unusable(span(pool), loopback=True)
         if why:
-            out.append(Found(loc, f"{pool} of {who} is {why} - Expected: addresses of hosts Actual: {pool}.", "Correct it."))
+            out.append(
+                Found(loc, f"{pool} of {who} is {why} - Expected: addresses of hosts Actual: {pool}.", "Correct it.")
+            )
         elif foreign(span(pool), held):
             out.append(Found(loc, _public(f"{pool} of {who}", str(pool)), _HELD))
     for k, space in enumerate(site.public_space):
@@ -81,7 +89,10 @@ _HELD = "Correct it. If a registry gave that space to you, say so: list it in pu
 
 
 def _public(what: str, actual: str) -> str:
-    return f"{what} is public - Expected: private (10/8, 172.16/12, 192.168/16) or shared (100.64/10) space Actual: {actual}."
+    return (
+        f"{what} is public - Expected: private (10/8, 172.16/12, 192.168/16) or shared (100.64/10) space "
+        f"Actual: {actual}."
+    )
 
 
 def site_pools(site: Site) -> Iterator[tuple[str, Loc, IPv4Network]]:
@@ -111,20 +122,34 @@ def _own(given: list[tuple[IPv4Address, Loc, str]], pools: list[tuple[int, int, 
             what = {0: "network address", size - 1: "broadcast address", GATEWAY_HOST: "gateway"}.get(host)
             if what:
                 block = IPv4Network((number - host, 33 - size.bit_length()))
-                out.append(Found(loc, f"address {address} of {who} is the {what} of {block} ({noun}).", f"Give {who} another address."))
+                out.append(
+                    Found(
+                        loc,
+                        f"address {address} of {who} is the {what} of {block} ({noun}).",
+                        f"Give {who} another address.",
+                    )
+                )
     return out
 
 
 def _nics(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]:
     """Return addresses that a compute NIC has: host 10 + k of its rail's subnet is that of node k (``facts.node_facts``)."""
     rails = [(rail.rail, rail.subnet) for rail in site.fabric.rails]
-    inside = [(address, loc, who, rail, subnet) for address, loc, who in given for rail, subnet in rails if address in subnet]
+    inside = [
+        (address, loc, who, rail, subnet) for address, loc, who in given for rail, subnet in rails if address in subnet
+    ]
     owners = _owners(site) if inside else {}
     out = []
     for address, loc, who, rail, subnet in inside:
         owner = owners.get((int(address) - int(subnet.network_address) - FIRST_HOST, rail))
         if owner is not None:
-            out.append(Found(loc, f"address {address} of {who} is that of {owner} on rail {rail} ({subnet}).", f"Give {who} another address."))
+            out.append(
+                Found(
+                    loc,
+                    f"address {address} of {who} is that of {owner} on rail {rail} ({subnet}).",
+                    f"Give {who} another address.",
+                )
+            )
     return out
 
 
@@ -132,7 +157,11 @@ def _owners(site: Site) -> Mapping[tuple[int, int], str]:
     """Return (number of the node, rail) -> node, for nodes of known platforms that have NICs of their own."""
     known = set(loader.known("platform"))
     nodes = [node for node in site.nodes() if node.kind == "metal" and node.platform in known]
-    return {(site.position_of(node.name), nic.rail): node.name for node in nodes for nic in loader.platform(node.platform).nics}
+    return {
+        (site.position_of(node.name), nic.rail): node.name
+        for node in nodes
+        for nic in loader.platform(node.platform).nics
+    }
 
 
 def _rails(site: Site) -> Iterator[tuple[int, int, int, str]]:
@@ -148,7 +177,12 @@ def _pools(networks: Networks) -> Iterator[tuple[int, int, int, str]]:
         network = getattr(networks, role)
         if network is not None:
             prefix = max(network.per_rack, network.pool.prefixlen) if network.routed else network.pool.prefixlen
-            yield int(network.pool.network_address), int(network.pool.broadcast_address), 1 << (32 - prefix), f"networks.{role}"
+            yield (
+                int(network.pool.network_address),
+                int(network.pool.broadcast_address),
+                1 << (32 - prefix),
+                f"networks.{role}",
+            )
     compute = networks.compute
     if compute is not None:
         size = 1 << (32 - max(compute.per_unit, compute.pool.prefixlen))

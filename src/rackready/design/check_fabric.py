@@ -28,7 +28,13 @@ def check_links(subject: Subject) -> list[Found]:
                 before = used.setdefault((device, f"{role}:{part}"), f"links[{k}]")
                 if before != f"links[{k}]":
                     noun = "port" if role == "ports" else "rail"
-                    out.append(Found(("links", k, role), f"{noun} {part} of {device} is cabled already.", "One cable to a port: correct one of the two links."))
+                    out.append(
+                        Found(
+                            ("links", k, role),
+                            f"{noun} {part} of {device} is cabled already.",
+                            "One cable to a port: correct one of the two links.",
+                        )
+                    )
     if not subject.lost.any("links", "nodes", "switches", "topology") and site.topology is None:
         out += _uncabled(site, rails, used) + _split_rails(site)
     return out
@@ -43,7 +49,11 @@ def _ports(site: Site) -> dict[str, list[str]]:
             continue
         ways = {port: group.breakout for group in switch.ports for port in expand_range(group.ports)}
         whole = expand_range(loader.switch(switch.model).ports)
-        out[switch.name] = [name for port in whole for name in ([port] if ways.get(port, 1) == 1 else [f"{port}s{sub}" for sub in range(ways[port])])]
+        out[switch.name] = [
+            name
+            for port in whole
+            for name in ([port] if ways.get(port, 1) == 1 else [f"{port}s{sub}" for sub in range(ways[port])])
+        ]
     return out
 
 
@@ -64,15 +74,30 @@ def check_ports(subject: Subject) -> list[Found]:
                 text = f"{switch.name} has no port {', '.join(missing)} - Expected: {offered[0]} to {offered[-1]}."
                 out.append(Found((*here, "ports"), text, "Correct the range."))
             if seen & set(ports):
-                out.append(Found((*here, "ports"), f"{group.ports} of {switch.name} is set up already.", "A port is in one group."))
+                out.append(
+                    Found(
+                        (*here, "ports"),
+                        f"{group.ports} of {switch.name} is set up already.",
+                        "A port is in one group.",
+                    )
+                )
             if group.breakout != 1 and group.breakout not in profile.breakout:
                 ways = ", ".join(str(way) for way in profile.breakout)
                 text = f"a port of {profile.id} cannot be split in {group.breakout} - Expected: one of {ways}."
                 out.append(Found((*here, "breakout"), text, "Correct it."))
             if group.cage is not None and profile.cage is not None and group.cage != profile.cage:
-                out.append(Found((*here, "cage"), f"ports of {profile.id} have cages of kind {profile.cage} - Actual: {group.cage}.", "Remove it."))
+                out.append(
+                    Found(
+                        (*here, "cage"),
+                        f"ports of {profile.id} have cages of kind {profile.cage} - Actual: {group.cage}.",
+                        "Remove it.",
+                    )
+                )
             if group.polarity not in {None, _POLARITY}:
-                text = f"polarity {group.polarity} - Expected: {_POLARITY}, since the fibres of profiles/parts are crossed over (TIA-568 type {_POLARITY})."
+                text = (
+                    f"polarity {group.polarity} - Expected: {_POLARITY}, since the fibres of profiles/parts are "
+                    f"crossed over (TIA-568 type {_POLARITY})."
+                )
                 out.append(Found((*here, "polarity"), text, "Correct it, or leave it out."))
             seen |= set(ports)
     return out
@@ -82,7 +107,9 @@ def _rails(site: Site) -> dict[str, list[int]]:
     known = set(loader.known("platform"))
     # A virtual node has no NIC of its own that a cable could end on: its host has.
     return {
-        node.name: [nic.rail for nic in loader.platform(node.platform).nics] if node.kind == "metal" else [] for node in site.nodes() if node.platform in known
+        node.name: [nic.rail for nic in loader.platform(node.platform).nics] if node.kind == "metal" else []
+        for node in site.nodes()
+        if node.platform in known
     }
 
 
@@ -92,7 +119,13 @@ def _ends(k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list
         for rail in expand_range(link.rails):
             if not rail.isdigit() or int(rail) not in rails[link.node]:
                 have = f"{min(rails[link.node])} to {max(rails[link.node])}" if rails[link.node] else "none"
-                out.append(Found(("links", k, "rails"), f"{link.node} has no rail {rail} - Expected: {have}.", "Correct the rail."))
+                out.append(
+                    Found(
+                        ("links", k, "rails"),
+                        f"{link.node} has no rail {rail} - Expected: {have}.",
+                        "Correct the rail.",
+                    )
+                )
     elif not lost.of("nodes")(link.node):
         out.append(Found(("links", k, "node"), f"no node is called {link.node}.", "Correct the name."))
     if link.switch in ports:
@@ -100,7 +133,11 @@ def _ends(k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list
         missing = [port for port in expand_range(link.ports) if port not in offered]
         if missing:
             out.append(
-                Found(("links", k, "ports"), f"{link.switch} has no port {', '.join(missing)} - Expected: {offered[0]} to {offered[-1]}.", "Correct the port.")
+                Found(
+                    ("links", k, "ports"),
+                    f"{link.switch} has no port {', '.join(missing)} - Expected: {offered[0]} to {offered[-1]}.",
+                    "Correct the port.",
+                )
             )
     elif not lost.of("switches")(link.switch):
         out.append(Found(("links", k, "switch"), f"no switch is called {link.switch}.", "Correct the name."))
@@ -145,7 +182,10 @@ def check_fabric(subject: Subject) -> list[Found]:
     fabric = site.fabric
     highest = max((site.position_of(node.name) for node in site.nodes()), default=0)
     if fabric.mtu > fabric.switch_mtu:
-        text = f"{fabric.mtu} bytes on hosts is more than {fabric.switch_mtu} on switch ports: large frames would be dropped."
+        text = (
+            f"{fabric.mtu} bytes on hosts is more than {fabric.switch_mtu} on switch ports: large frames would be "
+            "dropped."
+        )
         out.append(Found(("fabric", "mtu"), text, "Lower it, or raise fabric.switch_mtu."))
     out += _qos(site)
     for noun, key in (("rail", "rail"), ("VLAN", "vlan")):
@@ -153,7 +193,9 @@ def check_fabric(subject: Subject) -> list[Found]:
         for k, rail in enumerate(fabric.rails):
             value = getattr(rail, key)
             if value in seen:
-                out.append(Found(("fabric", "rails", k, key), f"{noun} {value} is given twice.", "Each rail has its own."))
+                out.append(
+                    Found(("fabric", "rails", k, key), f"{noun} {value} is given twice.", "Each rail has its own.")
+                )
             seen.add(value)
     for k, rail in enumerate(fabric.rails):
         clash = next((other for other in fabric.rails[:k] if other.subnet.overlaps(rail.subnet)), None)
@@ -171,7 +213,13 @@ def check_fabric(subject: Subject) -> list[Found]:
     missing = sorted(wanted - {rail.rail for rail in fabric.rails})
     planned = fabric.kind == "infiniband" or (site.networks is not None and site.networks.compute is not None)
     if missing and not subject.lost.any("rails") and not planned:
-        out.append(Found(("fabric", "rails"), f"rail {', '.join(str(rail) for rail in missing)} of the platform is not described.", "Add its VLAN and subnet."))
+        out.append(
+            Found(
+                ("fabric", "rails"),
+                f"rail {', '.join(str(rail) for rail in missing)} of the platform is not described.",
+                "Add its VLAN and subnet.",
+            )
+        )
     return out
 
 
@@ -183,8 +231,20 @@ def _qos(site: Site) -> list[Found]:
     """What a switch of the site cannot do is said with everything else, not when the fabric phase comes to it."""
     qos, out = site.fabric.qos, []
     if qos.dscp == qos.cnp_dscp and qos.priority != qos.cnp_priority:
-        text = f"one DSCP has two priorities ({qos.priority} for data, {qos.cnp_priority} for congestion notification) - Expected: another DSCP than dscp"
-        out.append(Found(("fabric", "qos", "cnp_dscp"), f"{text} Actual: {qos.cnp_dscp}.", "Give congestion notification its own."))
+        text = (
+            f"one DSCP has two priorities ({qos.priority} for data, {qos.cnp_priority} for congestion notification) "
+            "- Expected: another DSCP than dscp"
+        )
+        out.append(
+            Found(
+                ("fabric", "qos", "cnp_dscp"),
+                f"{text} Actual: {qos.cnp_dscp}.",
+                "Give congestion notification its own.",
+            )
+        )
     if not any(switch.os in _PRESET_SYSTEMS for switch in site.switches):
         return out
-    return out + [Found(("fabric", "qos", problem.key), problem.message, problem.hint) for problem in preset_problems(qos_facts(qos))]
+    return out + [
+        Found(("fabric", "qos", problem.key), problem.message, problem.hint)
+        for problem in preset_problems(qos_facts(qos))
+    ]

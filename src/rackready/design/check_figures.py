@@ -43,7 +43,10 @@ _KW: dict[str, tuple[float, str]] = {
 """Highest rating by kind of power node, kW."""
 _LEAST_KW = 0.5
 _FEED_KW = _Bound("rating_kw", _LEAST_KW, 2_000, "kW", "racks of 1 MW are announced")
-_COOLING = tuple(_Bound(key, _LEAST_KW, 2_000, "kW", "racks of 1 MW are announced") for key in ("max_kw", "max_air_kw", "max_liquid_kw"))
+_COOLING = tuple(
+    _Bound(key, _LEAST_KW, 2_000, "kW", "racks of 1 MW are announced")
+    for key in ("max_kw", "max_air_kw", "max_liquid_kw")
+)
 _RACK = (_Bound("max_weight_kg", 100, 10_000, "kg", "an empty rack weighs 100 kg, a full NVL72 1.4 t"),)
 _HALL = (
     _Bound("rack_pitch_m", 0.3, 3, "m", "racks are 0.6 to 0.8 m wide"),
@@ -71,7 +74,10 @@ def _outside(value: float, bound: _Bound, loc: Loc) -> Iterator[Found]:
     if bound.low <= value <= bound.high:
         return
     unit = f" {bound.unit}" if bound.unit else ""
-    text = f"no such figure is built ({bound.why}) - Expected: {bound.low:g} to {bound.high:,.12g}{unit} Actual: {value:,.12g}{unit}."
+    text = (
+        f"no such figure is built ({bound.why}) - Expected: {bound.low:g} to {bound.high:,.12g}{unit} "
+        f"Actual: {value:,.12g}{unit}."
+    )
     yield Found(loc, text, f"Give it in {bound.unit}." if bound.unit else "Correct it.")
 
 
@@ -128,7 +134,10 @@ def _draw(device: Device, loc: Loc) -> Iterator[Found]:
     most = _PER_UNIT_W * device.height_u if device.height_u else float("inf")
     if not _LEAST_W <= device.max_power_w <= most:
         high = "" if most == float("inf") else f" to {most:,.12g}"
-        text = f"a {device.kind} of {device.height_u} U - Expected: {_LEAST_W}{high or ' or more'} W Actual: {device.max_power_w:,.12g} W."
+        text = (
+            f"a {device.kind} of {device.height_u} U - Expected: {_LEAST_W}{high or ' or more'} W "
+            f"Actual: {device.max_power_w:,.12g} W."
+        )
         yield Found(loc, text, "Give it in W.")
 
 
@@ -147,7 +156,11 @@ def _plate(plate: Nameplate, here: Loc) -> Iterator[Found]:
         model = switch_model(plate.model)
     else:
         return
-    pairs = (("max_power_w", model.max_w), ("typical_power_w", model.typical_w), ("transient_power_w", model.transient_w or model.max_w))
+    pairs = (
+        ("max_power_w", model.max_w),
+        ("typical_power_w", model.typical_w),
+        ("transient_power_w", model.transient_w or model.max_w),
+    )
     for key, published in (*pairs, ("weight_kg", model.weight_kg)):
         value = getattr(plate, key)
         if value is not None:
@@ -171,11 +184,22 @@ def _ordered(plate: Nameplate, model: DeviceModel, here: Loc) -> Iterator[Found]
     """Typical is no more than highest, and highest no more than what is drawn for milliseconds."""
     most = plate.max_power_w if plate.max_power_w is not None else model.max_w
     typical = plate.typical_power_w if plate.typical_power_w is not None else model.typical_w
-    if most is not None and typical is not None and typical > most and (plate.max_power_w is not None or plate.typical_power_w is not None):
+    if (
+        most is not None
+        and typical is not None
+        and typical > most
+        and (plate.max_power_w is not None or plate.typical_power_w is not None)
+    ):
         key = "typical_power_w" if plate.typical_power_w is not None else "max_power_w"
-        text = f"{plate.model} draws more typically than at most - Expected: typical no more than {most:,.12g} W Actual: {typical:,.12g} W."
+        text = (
+            f"{plate.model} draws more typically than at most - Expected: typical no more than {most:,.12g} W "
+            f"Actual: {typical:,.12g} W."
+        )
         yield Found((*here, key), text, "Correct one of the two.")
     brief = plate.transient_power_w
     if most is not None and brief is not None and brief < most:
-        text = f"{plate.model} draws less in a transient than at most - Expected: {most:,.12g} W or more Actual: {brief:,.12g} W."
+        text = (
+            f"{plate.model} draws less in a transient than at most - Expected: {most:,.12g} W or more "
+            f"Actual: {brief:,.12g} W."
+        )
         yield Found((*here, "transient_power_w"), text, "Correct one of the two.")

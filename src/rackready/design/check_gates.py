@@ -54,13 +54,20 @@ def _skipped_twice(site: Site) -> Iterator[Found]:
             both = sorted(skip.names & other.names) if skip.gate == other.gate else []
             if both:
                 where = ", ".join(both[:_SHOWN]) + (f" and {len(both) - _SHOWN} more" if len(both) > _SHOWN else "")
-                text = f"gate {skip.gate} is skipped twice on {where} - Expected: one reason Actual: another in gates.skip[{before}]."
+                text = (
+                    f"gate {skip.gate} is skipped twice on {where} - Expected: one reason "
+                    f"Actual: another in gates.skip[{before}]."
+                )
                 yield Found(("gates", "skip", k, "nodes"), text, "Keep one of the two.")
 
 
 def _unknown(site: Site, ids: list[str], gate: str, loc: tuple[str | int, ...]) -> Iterator[Found]:
     if gate not in ids and gate not in _of_any_set():
-        yield Found(loc, f"gate {gate} is in no set - Expected: one of {', '.join(ids)} (set {site.gates.set}), or of another set.", "Correct it.")
+        yield Found(
+            loc,
+            f"gate {gate} is in no set - Expected: one of {', '.join(ids)} (set {site.gates.set}), or of another set.",
+            "Correct it.",
+        )
 
 
 def _of_any_set() -> set[str]:
@@ -74,10 +81,15 @@ def _disabled(site: Site, ids: list[str]) -> Iterator[Found]:
     for k, item in enumerate(site.gates.disabled):
         yield from _unknown(site, ids, item.gate, ("gates", "disabled", k, "gate"))
         if item.gate in seen:
-            yield Found(("gates", "disabled", k, "gate"), f"gate {item.gate} is switched off twice.", "Keep one of the two.")
+            yield Found(
+                ("gates", "disabled", k, "gate"), f"gate {item.gate} is switched off twice.", "Keep one of the two."
+            )
         seen.add(item.gate)
         if item.until > last:
-            text = f"gate {item.gate} is off until {item.until} - Expected: {last} or before (at most {LONGEST_DAYS} days ahead)."
+            text = (
+                f"gate {item.gate} is off until {item.until} - Expected: {last} or before (at most {LONGEST_DAYS} "
+                "days ahead)."
+            )
             yield Found(("gates", "disabled", k, "until"), text, "Give an earlier day, and look at it again then.")
 
 

@@ -27,14 +27,26 @@ def check_groups(subject: Subject) -> list[Found]:
     out += names_twice((item.name for item in site.maintenance), "maintenance", "maintenance window")
     out += names_twice((item.name for item in site.nic_plans), "nic_plans", "NIC plan")
     out += _keys(site) + _windows(site)
-    return out + _tenants(site, subject.lost) + _domains(site, subject.lost) + _deliveries(site, subject.lost) + _window_racks(site, subject.lost)
+    return (
+        out
+        + _tenants(site, subject.lost)
+        + _domains(site, subject.lost)
+        + _deliveries(site, subject.lost)
+        + _window_racks(site, subject.lost)
+    )
 
 
 def _keys(site: Site) -> list[Found]:
     """VRFs, VNIs and partition keys: one owner each, within their range, and of the fabric's own kind."""
     out: list[Found] = []
     for noun, key in (("VRF", "vrf"), ("VNI", "vni"), ("partition key", "pkey")):
-        out += twice(((getattr(tenant, key), ("tenants", k, key), f"tenant {tenant.name}") for k, tenant in enumerate(site.tenants)), noun)
+        out += twice(
+            (
+                (getattr(tenant, key), ("tenants", k, key), f"tenant {tenant.name}")
+                for k, tenant in enumerate(site.tenants)
+            ),
+            noun,
+        )
     for k, tenant in enumerate(site.tenants):
         foreign = ["pkey"] if site.fabric.kind == "roce" else ["vlan", "vrf", "vni"]
         for key in foreign:
@@ -50,7 +62,13 @@ def _keys(site: Site) -> list[Found]:
 def _pkey(value: int, text: str, loc: Loc) -> list[Found]:
     if value & FULL_MEMBER:
         plain = f"0x{value & ~FULL_MEMBER:04x}"
-        return [Found(loc, f"partition key {text} has the bit of full membership (0x8000).", f"Write {plain}; full_member says the rest.")]
+        return [
+            Found(
+                loc,
+                f"partition key {text} has the bit of full membership (0x8000).",
+                f"Write {plain}; full_member says the rest.",
+            )
+        ]
     if value in {0, _DEFAULT_PKEY}:
         what = "is that of the default partition" if value else "is invalid"
         return [Found(loc, f"partition key {text} {what} - Expected: 0x0001 to 0x7ffe.", "Choose another.")]
@@ -69,7 +87,13 @@ def _tenants(site: Site, lost: Lost) -> list[Found]:
         theirs = dict.fromkeys([*named, *(node for rack in whole for node in racks[rack])])
         taken = [name for name in theirs if owner.setdefault(name, tenant.name) != tenant.name]
         if taken:
-            out.append(Found(("tenants", k), f"{listed(taken)} of tenant {tenant.name} is also of tenant {owner[taken[0]]}.", "A node has one tenant."))
+            out.append(
+                Found(
+                    ("tenants", k),
+                    f"{listed(taken)} of tenant {tenant.name} is also of tenant {owner[taken[0]]}.",
+                    "A node has one tenant.",
+                )
+            )
     return out
 
 
@@ -93,12 +117,20 @@ def _domains(site: Site, lost: Lost) -> list[Found]:
         theirs = [name for name in domain_nodes(site, domain) if name in nodes]
         taken = [name for name in theirs if owner.setdefault(name, domain.name) != domain.name]
         if taken:
-            out.append(Found(here, f"{listed(taken)} is in NVLink domain {owner[taken[0]]} already.", "A node is in one domain."))
+            out.append(
+                Found(
+                    here, f"{listed(taken)} is in NVLink domain {owner[taken[0]]} already.", "A node is in one domain."
+                )
+            )
         stands = sorted({site.rack_of(name).name for name in theirs})
         if len(stands) > 1 and not domain.across_racks:
             text = f"nodes of NVLink domain {domain.name} stand in {listed(stands)} - Expected: one rack."
             out.append(Found(here, text, "Correct the nodes, or say across_racks: true."))
-        out += _domain_size(here, domain, [nodes[name].platform for name in theirs]) if theirs or not lost.any("racks", "nodes") else []
+        out += (
+            _domain_size(here, domain, [nodes[name].platform for name in theirs])
+            if theirs or not lost.any("racks", "nodes")
+            else []
+        )
     return out
 
 
@@ -108,13 +140,19 @@ def _domain_size(here: Loc, domain: NvlinkDomain, platforms: list[str]) -> list[
     sizes = {profile.nvlink_domain for profile in profiles}
     single = sorted({profile.id for profile in profiles if profile.nvlink_domain is None})
     if single:
-        return [Found(here, f"{listed(single)} has NVLink within the server only.", "Take its nodes out of the domain.")]
+        return [
+            Found(here, f"{listed(single)} has NVLink within the server only.", "Take its nodes out of the domain.")
+        ]
     gpus = sum(profile.gpus for profile in profiles)
     most = max((size for size in sizes if size is not None), default=gpus)
     if not gpus:
         return [Found(here, f"NVLink domain {domain.name} has no nodes.", "Give it a rack or nodes.")]
     if gpus > most:
-        return [Found(here, f"NVLink domain {domain.name} has {gpus} GPUs - Expected: at most {most}.", "Correct its nodes.")]
+        return [
+            Found(
+                here, f"NVLink domain {domain.name} has {gpus} GPUs - Expected: at most {most}.", "Correct its nodes."
+            )
+        ]
     return []
 
 
@@ -127,11 +165,21 @@ def _deliveries(site: Site, lost: Lost) -> list[Found]:
         out += missing
         taken = [name for name in theirs if batch.setdefault(name, delivery.name) != delivery.name]
         if taken:
-            out.append(Found(("deliveries", k, "racks"), f"{listed(taken)} comes with delivery {batch[taken[0]]} already.", "A rack comes once."))
+            out.append(
+                Found(
+                    ("deliveries", k, "racks"),
+                    f"{listed(taken)} comes with delivery {batch[taken[0]]} already.",
+                    "A rack comes once.",
+                )
+            )
     left = [rack.name for rack in site.racks if rack.name not in batch]
     if site.deliveries and left and not lost.any("deliveries"):
         verb = "comes" if len(left) == 1 else "come"
-        out.append(Found(("deliveries",), f"{listed(left)} {verb} with no delivery.", "Add it to one, or a delivery of its own."))
+        out.append(
+            Found(
+                ("deliveries",), f"{listed(left)} {verb} with no delivery.", "Add it to one, or a delivery of its own."
+            )
+        )
     return out
 
 
@@ -142,7 +190,13 @@ def _windows(site: Site) -> list[Found]:
             text = f"no time zone is called {window.timezone}."
             out.append(Found(("maintenance", k, "timezone"), text, "Use an IANA name such as Europe/Berlin, or UTC."))
         if window.begins is not None and window.ends is not None and window.ends < window.begins:
-            out.append(Found(("maintenance", k, "ends"), f"ends on {window.ends}, before it begins on {window.begins}.", "Correct one of the two."))
+            out.append(
+                Found(
+                    ("maintenance", k, "ends"),
+                    f"ends on {window.ends}, before it begins on {window.begins}.",
+                    "Correct one of the two.",
+                )
+            )
         if len(set(window.days)) < len(window.days):
             out.append(Found(("maintenance", k, "days"), "a day is given twice.", "Remove one."))
     for (_, one), (second, other) in combinations(enumerate(site.maintenance), 2):

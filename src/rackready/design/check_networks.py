@@ -39,7 +39,9 @@ def _overlaps(site: Site) -> list[Found]:
         if "rail" in first and "rail" in second:
             continue  # check_fabric says it
         if one.overlaps(other):
-            out.append(Found(loc, f"{other} of {second} overlaps {one} of {first}.", "Give each network its own addresses."))
+            out.append(
+                Found(loc, f"{other} of {second} overlaps {one} of {first}.", "Give each network its own addresses.")
+            )
     return out
 
 
@@ -79,13 +81,21 @@ def _blocks(site: Site, networks: Networks) -> list[Found]:
             continue
         if blocks_in(network) == 0:
             text = f"a rack's block (/{network.per_rack}) is larger than the pool {network.pool}."
-            out.append(Found(("networks", role, "per_rack"), text, "Make blocks smaller (a longer prefix) or the pool larger."))
+            out.append(
+                Found(("networks", role, "per_rack"), text, "Make blocks smaller (a longer prefix) or the pool larger.")
+            )
         lanes = 1 + (dpus if role != "storage" else 0)
         last, room = FIRST_HOST + lanes * networks.rack_slots, (1 << (32 - network.per_rack)) - 2
         if last > room:
             what = f"{networks.rack_slots} nodes" + (f" with {lanes - 1} DPUs each" if lanes > 1 else "")
             text = f"a rack's block of /{network.per_rack} ends at host {room}, {what} need hosts up to {last}."
-            out.append(Found(("networks", role, "per_rack"), text, "Make blocks larger (a shorter prefix), or lower networks.rack_slots."))
+            out.append(
+                Found(
+                    ("networks", role, "per_rack"),
+                    text,
+                    "Make blocks larger (a shorter prefix), or lower networks.rack_slots.",
+                )
+            )
     return out
 
 
@@ -94,19 +104,46 @@ def _compute(site: Site, networks: Networks, network: ComputeNetwork) -> list[Fo
     out: list[Found] = []
     last = network.vlan_first + network.planes * network.rails - 1
     if last > _LAST_VLAN:
-        text = f"{network.planes} planes of {network.rails} rails from VLAN {network.vlan_first} end at {last} - Expected: at most {_LAST_VLAN}."
+        text = (
+            f"{network.planes} planes of {network.rails} rails from VLAN {network.vlan_first} end at {last} - "
+            f"Expected: at most {_LAST_VLAN}."
+        )
         out.append(Found((*here, "vlan_first"), text, "Begin with a lower VLAN."))
     known = set(loader.known("platform"))
-    rails = max((nic.rail for platform in {node.platform for node in site.nodes()} & known for nic in loader.platform(platform).nics), default=0)
+    rails = max(
+        (
+            nic.rail
+            for platform in {node.platform for node in site.nodes()} & known
+            for nic in loader.platform(platform).nics
+        ),
+        default=0,
+    )
     if rails > network.rails:
-        out.append(Found((*here, "rails"), f"the plan has room for {network.rails} rails, nodes have {rails}.", f"Raise it to {rails}."))
+        out.append(
+            Found(
+                (*here, "rails"),
+                f"the plan has room for {network.rails} rails, nodes have {rails}.",
+                f"Raise it to {rails}.",
+            )
+        )
     planes = site.topology.planes if site.topology is not None and site.topology.planes_by == "port" else 1
     if planes > network.planes:
-        out.append(Found((*here, "planes"), f"the plan has room for {network.planes} planes, the topology has {planes}.", f"Raise it to {planes}."))
+        out.append(
+            Found(
+                (*here, "planes"),
+                f"the plan has room for {network.planes} planes, the topology has {planes}.",
+                f"Raise it to {planes}.",
+            )
+        )
     room = racks_in_subnet(network, networks.rack_slots)
     if room < 1:
-        text = f"a subnet of /{network.per_unit} has no room for one rack of {networks.rack_slots} nodes (networks.rack_slots)."
-        out.append(Found((*here, "per_unit"), text, "Make subnets larger (a shorter prefix), or lower networks.rack_slots."))
+        text = (
+            f"a subnet of /{network.per_unit} has no room for one rack of {networks.rack_slots} nodes "
+            "(networks.rack_slots)."
+        )
+        out.append(
+            Found((*here, "per_unit"), text, "Make subnets larger (a shorter prefix), or lower networks.rack_slots.")
+        )
         return out
     return out + _units(site, network, room)
 
@@ -125,12 +162,24 @@ def _units(site: Site, network: ComputeNetwork, room: int) -> list[Found]:
         if number is None or not rack.nodes:
             continue
         if subnet_number(network, unit, network.planes, network.rails) >= subnets:
-            text = f"rack {rack.name} is in unit {unit}, and networks.compute.pool {network.pool} has subnets (/{network.per_unit}) for {units} units."
+            text = (
+                f"rack {rack.name} is in unit {unit}, and networks.compute.pool {network.pool} has subnets "
+                f"(/{network.per_unit}) for {units} units."
+            )
             out.append(Found(("racks", r), text, "Give networks.compute a larger pool or smaller subnets."))
         before = seen.setdefault((unit, (number - 1) % room), rack.name)
         if before != rack.name:
-            text = f"racks {before} and {rack.name} are both in unit {unit}, whose subnets (/{network.per_unit}) have room for {room} racks in a row."
-            out.append(Found(("racks", r), text, "Give racks of one unit numbers that follow each other, or networks.compute larger subnets."))
+            text = (
+                f"racks {before} and {rack.name} are both in unit {unit}, whose subnets (/{network.per_unit}) have "
+                f"room for {room} racks in a row."
+            )
+            out.append(
+                Found(
+                    ("racks", r),
+                    text,
+                    "Give racks of one unit numbers that follow each other, or networks.compute larger subnets.",
+                )
+            )
     return out
 
 
@@ -141,7 +190,13 @@ def _topology(subject: Subject) -> list[Found]:
     if subject.lost.any("topology") or all(slot.fabric is not None for slot in site.switch_slots):
         return []
     text = "no topology makes switches that could be placed there."
-    return [Found(("switch_slots",), text, "Add a topology, name a fabric of other_fabrics, or place switches by rack and unit.")]
+    return [
+        Found(
+            ("switch_slots",),
+            text,
+            "Add a topology, name a fabric of other_fabrics, or place switches by rack and unit.",
+        )
+    ]
 
 
 def _made(site: Site, topology: Topology) -> list[Found]:
@@ -153,12 +208,25 @@ def _made(site: Site, topology: Topology) -> list[Found]:
         text = f"link layer {topology.link} is not that of fabric.kind ({site.fabric.kind})."
         out.append(Found(("topology", "link"), text, "Make the two equal."))
     if topology.tiers == 2 and topology.spine_oversubscription != "1:1":  # noqa: PLR2004 - two tiers
-        text = f"spines of two tiers have none above - Expected: 1:1, or tiers: 3 Actual: {topology.spine_oversubscription} with tiers: 2."
+        text = (
+            "spines of two tiers have none above - Expected: 1:1, or tiers: 3 "
+            f"Actual: {topology.spine_oversubscription} with tiers: 2."
+        )
         out.append(Found(("topology", "spine_oversubscription"), text, "Remove it, or correct tiers."))
     platforms = set(loader.known("platform"))
-    units = max((unit_of(site, rack) for rack in site.racks if rack.nodes and {node.platform for node in rack.nodes} <= platforms), default=1)
+    units = max(
+        (
+            unit_of(site, rack)
+            for rack in site.racks
+            if rack.nodes and {node.platform for node in rack.nodes} <= platforms
+        ),
+        default=1,
+    )
     if topology.grow_to_su is not None and topology.grow_to_su < units:
-        text = f"grow_to_su: {topology.grow_to_su}, and nodes are in units up to {units} already - Expected: at least {units}."
+        text = (
+            f"grow_to_su: {topology.grow_to_su}, and nodes are in units up to {units} already - "
+            f"Expected: at least {units}."
+        )
         out.append(Found(("topology", "grow_to_su"), text, "Raise it, or leave it out."))
     known = loader.known("switch")
     for tier in ("leaf", "spine", "core"):

@@ -30,7 +30,9 @@ class _Check:
 
     def __init__(self, plan: NicPlan, platform: PlatformProfile, here: Loc) -> None:
         self.plan, self.platform, self.here = plan, platform, here
-        self.compute = {f"rail{nic.rail}": nic for nic in platform.nics} | {nic.netdev: nic for nic in platform.nics if nic.netdev}
+        self.compute = {f"rail{nic.rail}": nic for nic in platform.nics} | {
+            nic.netdev: nic for nic in platform.nics if nic.netdev
+        }
         self.others = {nic.name: nic for nic in platform.other_nics}
         self.uses = {use.name: use for use in plan.nics}
         self.out: list[Found] = []
@@ -38,7 +40,9 @@ class _Check:
     def all(self) -> list[Found]:
         for n, use in enumerate(self.plan.nics):
             if use.name in {before.name for before in self.plan.nics[:n]}:
-                self.say((*self.here, "nics", n, "name"), f"port {use.name} is given twice.", "Say once what it is for.")
+                self.say(
+                    (*self.here, "nics", n, "name"), f"port {use.name} is given twice.", "Say once what it is for."
+                )
             self.use(use, (*self.here, "nics", n))
         bonded: dict[str, str] = {}
         for b, bond in enumerate(self.plan.bonds):
@@ -46,10 +50,18 @@ class _Check:
         owner: dict[str, str] = {}
         for d, dpu in enumerate(self.plan.dpus):
             if dpu.name in {before.name for before in self.plan.dpus[:d]}:
-                self.say((*self.here, "dpus", d, "name"), f"DPU {dpu.name} is given twice: both would be <node>-{dpu.name}.", "Give each its own name.")
+                self.say(
+                    (*self.here, "dpus", d, "name"),
+                    f"DPU {dpu.name} is given twice: both would be <node>-{dpu.name}.",
+                    "Give each its own name.",
+                )
             for m, name in enumerate(dpu.ports):
                 if owner.setdefault(name, f"{d}") != f"{d}" or name in dpu.ports[:m]:
-                    self.say((*self.here, "dpus", d, "ports", m), f"port {name} is that of a DPU already.", "A port belongs to one DPU, once.")
+                    self.say(
+                        (*self.here, "dpus", d, "ports", m),
+                        f"port {name} is that of a DPU already.",
+                        "A port belongs to one DPU, once.",
+                    )
                 loc = (*self.here, "dpus", d, "ports", m)
                 if self.port(name, loc) and not (name in self.others and self.others[name].dpu):
                     self.say(loc, f"port {name} of {self.plan.platform} is no BlueField's.", "Correct the name.")
@@ -64,9 +76,15 @@ class _Check:
             if not self.port(port.name, loc):
                 continue
             if port.name in self.compute:
-                self.say(loc, f"port {port.name} of {self.plan.platform} is of the compute fabric, which cables every rail.", "Remove it.")
+                self.say(
+                    loc,
+                    f"port {port.name} of {self.plan.platform} is of the compute fabric, which cables every rail.",
+                    "Remove it.",
+                )
             elif port.name in used:
-                self.say(loc, f"port {port.name} is unused, and the plan says what it is for.", "Remove one of the two.")
+                self.say(
+                    loc, f"port {port.name} is unused, and the plan says what it is for.", "Remove one of the two."
+                )
             elif port.name in {before.name for before in self.plan.unused[:u]}:
                 self.say(loc, f"port {port.name} is given twice.", "Say once why it is unused.")
 
@@ -78,7 +96,9 @@ class _Check:
         if name in self.compute or name in self.others:
             return True
         offered = [*self.others, *(f"rail{nic.rail}" for nic in self.platform.nics)]
-        self.say(loc, f"{self.plan.platform} has no port {name} - Expected: one of {listed(offered)}.", "Correct the name.")
+        self.say(
+            loc, f"{self.plan.platform} has no port {name} - Expected: one of {listed(offered)}.", "Correct the name."
+        )
         return False
 
     def use(self, use: NicUse, loc: Loc) -> None:
@@ -86,15 +106,29 @@ class _Check:
             return
         nic = self.compute.get(use.name)
         if nic is None and use.role == "compute":
-            self.say((*loc, "role"), f"port {use.name} of {self.plan.platform} is not of the compute fabric - Expected: storage, in_band or oob.", FACT)
+            self.say(
+                (*loc, "role"),
+                f"port {use.name} of {self.plan.platform} is not of the compute fabric - "
+                "Expected: storage, in_band or oob.",
+                FACT,
+            )
         if nic is not None and (use.role != "compute" or use.rail not in {None, nic.rail}):
-            text = f"port {use.name} of {self.plan.platform} is rail {nic.rail} of the compute fabric - Expected: role compute, and that rail or none."
+            text = (
+                f"port {use.name} of {self.plan.platform} is rail {nic.rail} of the compute fabric - "
+                "Expected: role compute, and that rail or none."
+            )
             self.say(loc, text, FACT)
             return
         if use.role != "compute" and use.rail is not None:
-            self.say((*loc, "rail"), f"{use.role} port {use.name} has a rail.", "Remove it: only compute ports have rails.")
+            self.say(
+                (*loc, "rail"), f"{use.role} port {use.name} has a rail.", "Remove it: only compute ports have rails."
+            )
         if use.gpu is not None and use.gpu >= self.platform.gpus:
-            self.say((*loc, "gpu"), f"{self.plan.platform} has no GPU {use.gpu} - Expected: 0 to {self.platform.gpus - 1}.", "Correct it.")
+            self.say(
+                (*loc, "gpu"),
+                f"{self.plan.platform} has no GPU {use.gpu} - Expected: 0 to {self.platform.gpus - 1}.",
+                "Correct it.",
+            )
 
     def bond(self, bond: Bond, loc: Loc, bonded: dict[str, str]) -> None:
         there = [name for m, name in enumerate(bond.members) if self.port(name, (*loc, "members", m))]
@@ -106,7 +140,11 @@ class _Check:
         if len(roles) > 1:
             self.say(loc, f"{bond.name} joins ports for {' and '.join(roles)}.", "Bond ports of one role.")
         if len(rates) > 1:
-            self.say(loc, f"{bond.name} joins ports of {' and '.join(str(rate) for rate in rates)} Gb/s.", "Bond ports of one rate.")
+            self.say(
+                loc,
+                f"{bond.name} joins ports of {' and '.join(str(rate) for rate in rates)} Gb/s.",
+                "Bond ports of one rate.",
+            )
 
     def role(self, name: str) -> str:
         """Return what a port is for: as the plan says, else as the platform's profile does."""

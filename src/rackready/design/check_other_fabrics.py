@@ -18,9 +18,17 @@ def check_other_fabrics(subject: Subject) -> list[Found]:
     """Return what is wrong with fabrics beside the compute fabric, with the slots of their switches, and with ports of devices."""
     site = subject.site
     out = names_twice((fabric.name for fabric in site.other_fabrics), "other_fabrics", "fabric")
-    out += [found for place, fabric in enumerate(site.other_fabrics) for found in _fabric(subject, fabric, ("other_fabrics", place))]
+    out += [
+        found
+        for place, fabric in enumerate(site.other_fabrics)
+        for found in _fabric(subject, fabric, ("other_fabrics", place))
+    ]
     out += _slots(subject) + _device_ports(site)
-    if not out and not subject.lost.any("racks", "nodes", "nic_plans", "switches", "switch_slots", "devices", "other_fabrics") and _known(site):
+    if (
+        not out
+        and not subject.lost.any("racks", "nodes", "nic_plans", "switches", "switch_slots", "devices", "other_fabrics")
+        and _known(site)
+    ):
         out += [*_racks(site), *_switch_names(site)]
     return out
 
@@ -42,7 +50,13 @@ def _fabric(subject: Subject, fabric: OtherFabric, here: Loc) -> list[Found]:
     others = dict.fromkeys(other.name for other in site.other_fabrics if other.name != fabric.name)
     out += unknown(fabric.uplink_to, others, (*here, "uplink_to"), "other fabric", subject.lost.of("other_fabrics"))
     if not out and _leads_back(site, fabric):
-        out.append(Found((*here, "uplink_to"), f"the uplinks of {fabric.name} lead back to itself.", "Let one of these fabrics have spines or no uplinks."))
+        out.append(
+            Found(
+                (*here, "uplink_to"),
+                f"the uplinks of {fabric.name} lead back to itself.",
+                "Let one of these fabrics have spines or no uplinks.",
+            )
+        )
     return out
 
 
@@ -63,7 +77,13 @@ def _slots(subject: Subject) -> list[Found]:
         out += unknown(slot.fabric, known, ("switch_slots", place, "fabric"), "other fabric", gone)
         if slot.fabric is not None and slot.tier == "core":
             text = f"{slot.fabric} has no core switches - Expected: leaf or spine."
-            out.append(Found(("switch_slots", place, "tier"), text, "Correct the tier, or leave fabric out for the compute fabric."))
+            out.append(
+                Found(
+                    ("switch_slots", place, "tier"),
+                    text,
+                    "Correct the tier, or leave fabric out for the compute fabric.",
+                )
+            )
     return out
 
 
@@ -92,9 +112,17 @@ def _racks(site: Site) -> Iterator[Found]:
                 text = f"rack {rack.name} is served by {before} already, which is {CALLED[fabric.role]} too."
                 yield Found(here, text, "Let one fabric of a network serve a rack: give each its racks.")
             if number is None:
-                yield Found(here, f"rack {rack.name} has no number in its name, from which its ports could derive.", "Give the rack an index.")
+                yield Found(
+                    here,
+                    f"rack {rack.name} has no number in its name, from which its ports could derive.",
+                    "Give the rack an index.",
+                )
             elif numbers.setdefault(number, rack.name) != rack.name:
-                yield Found(here, f"racks {numbers[number]} and {rack.name} both have number {number}.", "Give one of the racks another index.")
+                yield Found(
+                    here,
+                    f"racks {numbers[number]} and {rack.name} both have number {number}.",
+                    "Give one of the racks another index.",
+                )
 
 
 def _switch_names(site: Site) -> Iterator[Found]:
@@ -105,7 +133,11 @@ def _switch_names(site: Site) -> Iterator[Found]:
         here: Loc = ("other_fabrics", place_of[switch.fabric], "name")
         before = made.setdefault(switch.name, switch)
         if before is not switch:
-            yield Found(here, f"{before.fabric} and {switch.fabric} both have a switch {switch.name}.", "Give one of them another name.")
+            yield Found(
+                here,
+                f"{before.fabric} and {switch.fabric} both have a switch {switch.name}.",
+                "Give one of them another name.",
+            )
     taken = {node.name for node in site.nodes()} | {device.name for device in site.devices}
     for name in sorted(taken & made.keys()):
         text = f"its switch {name} has the name of a node or device."
@@ -113,5 +145,8 @@ def _switch_names(site: Site) -> Iterator[Found]:
     for place, written in enumerate(site.switches):
         own = made.get(written.name)
         if own is not None and (own.model, own.role) != (written.model, written.role):
-            text = f"{written.name} is made by {own.fabric} - Expected: model {own.model}, role {own.role} Actual: {written.model}, {written.role}."
+            text = (
+                f"{written.name} is made by {own.fabric} - Expected: model {own.model}, role {own.role} "
+                f"Actual: {written.model}, {written.role}."
+            )
             yield Found(("switches", place), text, "Make them equal, or give it another name.")

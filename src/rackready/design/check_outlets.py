@@ -18,14 +18,22 @@ def check_outlets(subject: Subject) -> list[Found]:
     """Return outlets that do not exist, cannot be switched or feed two nodes, and nodes of which not every power supply has one."""
     site = subject.site
     devices = {device.name: device for device in site.devices}
-    supplies = {platform: psus.count for platform in loader.known("platform") if (psus := loader.platform(platform).psus) is not None}
+    supplies = {
+        platform: psus.count
+        for platform in loader.known("platform")
+        if (psus := loader.platform(platform).psus) is not None
+    }
     taken: Taken = {}
     out: list[Found] = []
     for r, rack in enumerate(site.racks):
         for n, node in enumerate(rack.nodes):
             here: Loc = ("racks", r, "nodes", n, "outlets")
             # Of those that were taken out because of their shape the site says more than is left: they are not counted.
-            out += _of_node(node, None if subject.lost.any("outlets") else supplies.get(node.platform), here) if node.outlets else []
+            out += (
+                _of_node(node, None if subject.lost.any("outlets") else supplies.get(node.platform), here)
+                if node.outlets
+                else []
+            )
             for k, outlet in enumerate(node.outlets):
                 out += _outlet(node, outlet, devices, taken, (*here, k), subject.lost)
     return out
@@ -36,22 +44,39 @@ def _of_node(node: Node, supplies: int | None, here: Loc) -> list[Found]:
         return [Found(here, f"virtual node {node.name} has outlets.", "Remove them: its host has them.")]
     if supplies is None or len(node.outlets) == supplies:
         return []
-    text = f"{node.name} has {len(node.outlets)} outlets, and {node.platform} has {supplies} power supplies - Expected: {supplies} outlets."
+    text = (
+        f"{node.name} has {len(node.outlets)} outlets, and {node.platform} has {supplies} power supplies - "
+        f"Expected: {supplies} outlets."
+    )
     return [Found(here, text, "Name the outlet of every supply: one that is left out keeps the node on.")]
 
 
-def _outlet(node: Node, outlet: Outlet, devices: Mapping[str, Device], taken: Taken, here: Loc, lost: Lost) -> list[Found]:
+def _outlet(
+    node: Node, outlet: Outlet, devices: Mapping[str, Device], taken: Taken, here: Loc, lost: Lost
+) -> list[Found]:
     device = devices.get(outlet.pdu)
     if device is None:
         pdus = [name for name, item in devices.items() if item.kind == "pdu"]
         return unknown(outlet.pdu, pdus, (*here, "pdu"), "PDU", lost.of("devices"))
     if device.kind != "pdu":
-        return [Found((*here, "pdu"), f"{device.name} is of kind {device.kind} - Expected: pdu.", "Name the PDU into which the supply is plugged.")]
+        return [
+            Found(
+                (*here, "pdu"),
+                f"{device.name} is of kind {device.kind} - Expected: pdu.",
+                "Name the PDU into which the supply is plugged.",
+            )
+        ]
     if device.bmc is None:
         text = f"{device.name} has no bmc - Expected: the Redfish service by which its outlets are switched."
         return [Found((*here, "pdu"), text, "Give the device its bmc, or the node no outlets.")]
     if (device.bmc.address, device.bmc.port) == (node.bmc.address, node.bmc.port):
-        return [Found((*here, "pdu"), f"the bmc of {device.name} is that of {node.name} itself.", "Correct the address of one of them.")]
+        return [
+            Found(
+                (*here, "pdu"),
+                f"the bmc of {device.name} is that of {node.name} itself.",
+                "Correct the address of one of them.",
+            )
+        ]
     others = taken.setdefault((device.bmc.address, device.bmc.port, outlet.outlet), [])
     # Without rack_pdu it may be any PDU of that service: it is taken for the same one.
     before = next((owner for unit, owner in others if unit is None or outlet.rack_pdu in {None, unit}), None)
@@ -60,4 +85,10 @@ def _outlet(node: Node, outlet: Outlet, devices: Mapping[str, Device], taken: Ta
         return []
     what = "is given twice" if before == node.name else f"also feeds {before}"
     text = f"outlet {outlet.outlet} of {device.name} {what}."
-    return [Found((*here, "outlet"), text, "Give each power supply its own; a chassis whose nodes share supplies has no outlets here.")]
+    return [
+        Found(
+            (*here, "outlet"),
+            text,
+            "Give each power supply its own; a chassis whose nodes share supplies has no outlets here.",
+        )
+    ]

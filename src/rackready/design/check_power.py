@@ -19,9 +19,18 @@ from rackready.profiles import loader
 ROUNDED = 0.025
 """Nominal voltages are rounded: 416 V three-phase is 240.2 V to neutral, 420 V 242.5 V. Judgement."""
 
-SERVER = InputVolts(low=200, high=240, source="judgement: supplies of kilowatts give their output at 200-240 V (NVIDIA DGX H100/H200 and B200 user guides)")
+SERVER = InputVolts(
+    low=200,
+    high=240,
+    source="judgement: supplies of kilowatts give their output at 200-240 V "
+    "(NVIDIA DGX H100/H200 and B200 user guides)",
+)
 """Of a GPU server whose supplies' input is not published."""
-OTHER = InputVolts(low=100, high=250, source="IEC 60038: 100 V is the lowest nominal mains; IEC 60320-1: appliance couplers are rated for 250 V at most")
+OTHER = InputVolts(
+    low=100,
+    high=250,
+    source="IEC 60038: 100 V is the lowest nominal mains; IEC 60320-1: appliance couplers are rated for 250 V at most",
+)
 """Of switches and devices."""
 
 THREE = 3
@@ -35,7 +44,10 @@ def check_power(subject: Subject) -> list[Found]:
     out: list[Found] = []
     for r, rack in enumerate(site.racks):
         here: Loc = ("racks", r)
-        models = [platform_model(name) for name in sorted({node.platform for node in rack.nodes if node.kind == "metal"} & known)]
+        models = [
+            platform_model(name)
+            for name in sorted({node.platform for node in rack.nodes if node.kind == "metal"} & known)
+        ]
         for k, feed in enumerate(rack.feeds):
             out += _feed(feed, (*here, "feeds", k))
             out += _volts(feed, _inputs(models, beside.get(rack.name, {})), (*here, "feeds", k, "volts"))
@@ -53,7 +65,9 @@ def _beside(site: Site) -> dict[str, dict[str, InputVolts]]:
             out.setdefault(switch.rack, {})[switch.model] = _published(switch.model)
     topology = site.topology
     for slot in site.switch_slots if topology is not None else ():
-        model = {"leaf": topology.leaf, "spine": topology.spine_switches(), "core": topology.core_switches()}[slot.tier].model  # type: ignore[union-attr]
+        model = {"leaf": topology.leaf, "spine": topology.spine_switches(), "core": topology.core_switches()}[
+            slot.tier
+        ].model  # type: ignore[union-attr]
         if model in known:
             out.setdefault(slot.rack, {})[model] = _published(model)
     for device in site.devices:
@@ -96,10 +110,15 @@ def _volts(feed: Feed, inputs: dict[str, InputVolts], loc: Loc) -> Iterator[Foun
             continue
         phases = "three-phase" if feed.phases == THREE else "single-phase"
         text = (
-            f"{feed.volts:g} V {phases} gives outlets of {have:.0f} V, and {name} takes {takes.low:g} to {takes.high:g} V"
+            f"{feed.volts:g} V {phases} gives outlets of {have:.0f} V, and {name} takes {takes.low:g} to "
+            f"{takes.high:g} V"
             f" - Expected: {takes.low:g} to {takes.high:g} V at the outlets Actual: {have:.0f} V."
         )
-        yield Found(loc, text, "Correct volts (line to line for three phases), or put a transformer between the circuit and the rack.")
+        yield Found(
+            loc,
+            text,
+            "Correct volts (line to line for three phases), or put a transformer between the circuit and the rack.",
+        )
         return  # what else is plugged in there says the same
 
 
@@ -107,7 +126,10 @@ def _feed(feed: Feed, here: Loc) -> Iterator[Found]:
     """A power shelf has no outlets: what a feed says of them would be read by nobody."""
     for key in ("outlet", "cord_m", "psus") if feed.kind == "shelf" else ():
         if getattr(feed, key) is not None:
-            text = f"feed {feed.name} is a power shelf and gives {key} - Expected: a feed of kind pdu, or no {key} Actual: shelf."
+            text = (
+                f"feed {feed.name} is a power shelf and gives {key} - Expected: a feed of kind pdu, or no {key} "
+                "Actual: shelf."
+            )
             yield Found((*here, key), text, f"Remove {key}, or correct the kind.")
 
 
@@ -128,8 +150,15 @@ def _from(feed: Feed, source: PowerNode | None, here: Loc) -> Iterator[Found]:
         offered = _offered(feed, source)
         if not any(abs(feed.volts - volts) <= _NEAR * volts for volts in offered):
             expected = " or ".join(f"{volts:.0f} V" for volts in offered)
-            text = f"feed {feed.name} comes from {source.name}, a {source.kind} of {source.volts:g} V - Expected: {expected} Actual: {feed.volts:g} V."
-            yield Found((*here, "volts"), text, "Correct the voltage of one of the two, or declare the transformer between them.")
+            text = (
+                f"feed {feed.name} comes from {source.name}, a {source.kind} of {source.volts:g} V - "
+                f"Expected: {expected} Actual: {feed.volts:g} V."
+            )
+            yield Found(
+                (*here, "volts"),
+                text,
+                "Correct the voltage of one of the two, or declare the transformer between them.",
+            )
 
 
 def _offered(feed: Feed, source: PowerNode) -> list[float]:
@@ -161,5 +190,8 @@ def _limits(rack: Rack, here: Loc) -> Iterator[Found]:
     for key, way in (("max_air_kw", "air"), ("max_liquid_kw", "liquid")):
         part = getattr(limits, key)
         if part is not None and part > limits.max_kw:
-            text = f"{way} carries more than the rack may lose in all (max_kw) - Expected: at most {limits.max_kw:.12g} kW Actual: {part:.12g} kW."
+            text = (
+                f"{way} carries more than the rack may lose in all (max_kw) - "
+                f"Expected: at most {limits.max_kw:.12g} kW Actual: {part:.12g} kW."
+            )
             yield Found((*here, "cooling", key), text, f"Lower {key}, or raise max_kw.")

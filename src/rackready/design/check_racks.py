@@ -40,7 +40,11 @@ def check_units(subject: Subject) -> list[Found]:
         span = f"{box.unit}-{box.unit + box.height - 1}" if box.height > 1 else f"{box.unit}"
         if clash:
             noun = "units" if box.height > 1 else "unit"
-            text = f"{noun} {span} are partly taken by {clash}." if box.height > 1 else f"{noun} {span} is taken by {clash}."
+            text = (
+                f"{noun} {span} are partly taken by {clash}."
+                if box.height > 1
+                else f"{noun} {span} is taken by {clash}."
+            )
             out.append(Found((*box.loc, "unit"), text, f"Place {box.what} where {box.height} units are free."))
         elif box.unit + box.height - 1 > heights.get(box.rack, box.unit + box.height):
             text = f"units {span} of {box.what} stick out of rack {box.rack} - Expected: 1 to {heights[box.rack]}."
@@ -62,7 +66,13 @@ def _nodes(site: Site) -> list[_Box]:
 def _switches(site: Site) -> list[_Box]:
     known = set(loader.known("switch"))
     return [
-        _Box(switch.rack, switch.name, switch.unit, getattr(loader.switch(switch.model), "rack_units", None) or 1, ("switches", s))
+        _Box(
+            switch.rack,
+            switch.name,
+            switch.unit,
+            getattr(loader.switch(switch.model), "rack_units", None) or 1,
+            ("switches", s),
+        )
         for s, switch in enumerate(site.switches)
         if switch.rack is not None and switch.unit is not None and switch.model in known
     ]
@@ -80,14 +90,26 @@ def _slots(site: Site) -> list[_Box]:
     """Room that is kept for switches of the topology and of other fabrics."""
     models: dict[tuple[str | None, str], str] = {}
     if site.topology is not None:
-        tiers = {"leaf": site.topology.leaf, "spine": site.topology.spine_switches(), "core": site.topology.core_switches()}
+        tiers = {
+            "leaf": site.topology.leaf,
+            "spine": site.topology.spine_switches(),
+            "core": site.topology.core_switches(),
+        }
         models |= {(None, tier): item.model for tier, item in tiers.items()}
     models |= {(other.name, "leaf"): other.leaf for other in site.other_fabrics}
     models |= {(other.name, "spine"): other.spine for other in site.other_fabrics if other.spine is not None}
     known = set(loader.known("switch"))
-    heights = {place: (loader.switch(model).rack_units if model in known else None) or 1 for place, model in models.items()}
+    heights = {
+        place: (loader.switch(model).rack_units if model in known else None) or 1 for place, model in models.items()
+    }
     return [
-        _Box(slot.rack, f"the {slot.tier} slot at unit {unit}", int(unit), heights[slot.fabric, slot.tier], ("switch_slots", s))
+        _Box(
+            slot.rack,
+            f"the {slot.tier} slot at unit {unit}",
+            int(unit),
+            heights[slot.fabric, slot.tier],
+            ("switch_slots", s),
+        )
         for s, slot in enumerate(site.switch_slots)
         if (slot.fabric, slot.tier) in heights
         for unit in expand_range(slot.units)[:: slot.step]
@@ -98,7 +120,12 @@ def check_places(subject: Subject) -> list[Found]:
     """Return what is wrong with where racks stand, what feeds them, and what devices, switches and nodes refer to."""
     site = subject.site
     out = names_twice((hall.name for hall in site.halls), "halls", "hall")
-    out += _halls(site, subject.lost) + _floor(site, subject.lost) + _supplies(site, subject.lost) + _references(site, subject.lost)
+    out += (
+        _halls(site, subject.lost)
+        + _floor(site, subject.lost)
+        + _supplies(site, subject.lost)
+        + _references(site, subject.lost)
+    )
     out += _kinds(site, subject.lost) + _numbers(site)
     return out
 
@@ -112,7 +139,13 @@ def _halls(site: Site, lost: Lost) -> list[Found]:
         rows: set[str] = set()
         for k, row in enumerate(hall.rows):
             if row in rows:
-                out.append(Found(("halls", h, "rows", k), f"row {row} of hall {hall.name} is given twice.", "Give each row its own name."))
+                out.append(
+                    Found(
+                        ("halls", h, "rows", k),
+                        f"row {row} of hall {hall.name} is given twice.",
+                        "Give each row its own name.",
+                    )
+                )
             rows.add(row)
         for name, way in hall.ways_m.items():
             here: Loc = ("halls", h, "ways_m", name)
@@ -120,7 +153,10 @@ def _halls(site: Site, lost: Lost) -> list[Found]:
             back = known[name].ways_m.get(hall.name, way) if name in known else way
             # Said once, where the second of the two is written.
             if abs(back - way) > _MEASURED_M and name in before:
-                text = f"the way from {hall.name} to {name} is {way:.12g} m, and {back:.12g} m from {name} to {hall.name} - Expected: one length."
+                text = (
+                    f"the way from {hall.name} to {name} is {way:.12g} m, and {back:.12g} m from {name} to "
+                    f"{hall.name} - Expected: one length."
+                )
                 out.append(Found(here, text, "Measure it from entry to entry, and say it once."))
         before.add(hall.name)
     return out
@@ -132,7 +168,12 @@ def _floor(site: Site, lost: Lost) -> list[Found]:
     stands: dict[tuple[str, str, int], str] = {}
     for r, rack in enumerate(site.racks):
         out += unknown(rack.hall, rows, ("racks", r, "hall"), "hall", lost.of("halls"))
-        if rack.hall in rows and rack.row is not None and rack.row not in rows[rack.hall] and not lost.of("rows")(rack.row):
+        if (
+            rack.hall in rows
+            and rack.row is not None
+            and rack.row not in rows[rack.hall]
+            and not lost.of("rows")(rack.row)
+        ):
             text = f"hall {rack.hall} has no row {rack.row} - Expected: one of {listed(rows[rack.hall])}."
             out.append(Found(("racks", r, "row"), text, "Correct the row, or add it to the hall."))
         if rack.hall is not None and rack.row is not None and rack.position is not None:
@@ -152,8 +193,17 @@ def _supplies(site: Site, lost: Lost) -> list[Found]:
             out += unknown(name, known, ("facility", "power", p, "fed_by", k), "power node", lost.of("power"))
     for r, rack in enumerate(site.racks):
         for k, feed in enumerate(rack.feeds):
-            out += unknown(feed.source, known, ("racks", r, "feeds", k, "from"), "power node", lost.of("facility" if lost.any("facility") else "power"))
-        out += twice(((feed.name, ("racks", r, "feeds", k, "name"), f"feed {k + 1}") for k, feed in enumerate(rack.feeds)), f"name of a feed of {rack.name}:")
+            out += unknown(
+                feed.source,
+                known,
+                ("racks", r, "feeds", k, "from"),
+                "power node",
+                lost.of("facility" if lost.any("facility") else "power"),
+            )
+        out += twice(
+            ((feed.name, ("racks", r, "feeds", k, "name"), f"feed {k + 1}") for k, feed in enumerate(rack.feeds)),
+            f"name of a feed of {rack.name}:",
+        )
     return out
 
 
@@ -189,30 +239,58 @@ def _kinds(site: Site, lost: Lost) -> list[Found]:
             here: Loc = ("racks", r, "nodes", n)
             if node.kind == "metal":
                 if node.unit is None:
-                    out.append(Found(here, f"metal node {node.name} has no unit.", "Say at which unit of the rack it stands."))
+                    out.append(
+                        Found(here, f"metal node {node.name} has no unit.", "Say at which unit of the rack it stands.")
+                    )
                 if node.host is not None:
-                    out.append(Found((*here, "host"), f"metal node {node.name} has a host.", "Remove it, or make the node kind: virtual."))
+                    out.append(
+                        Found(
+                            (*here, "host"),
+                            f"metal node {node.name} has a host.",
+                            "Remove it, or make the node kind: virtual.",
+                        )
+                    )
             elif node.unit is not None:
-                out.append(Found((*here, "unit"), f"virtual node {node.name} has a unit.", "Remove it: its host has one."))
+                out.append(
+                    Found((*here, "unit"), f"virtual node {node.name} has a unit.", "Remove it: its host has one.")
+                )
             elif node.host is None:
                 out.append(Found(here, f"virtual node {node.name} has no host.", "Say on which node it runs."))
             elif kinds.get(node.host) == "virtual" or (node.host not in kinds and not lost.of("nodes")(node.host)):
                 what = "is virtual itself" if node.host in kinds else "does not exist"
-                out.append(Found((*here, "host"), f"{node.host}, on which {node.name} is to run, {what} - Expected: a metal node.", "Correct the name."))
+                out.append(
+                    Found(
+                        (*here, "host"),
+                        f"{node.host}, on which {node.name} is to run, {what} - Expected: a metal node.",
+                        "Correct the name.",
+                    )
+                )
     return out
 
 
 def _numbers(site: Site) -> list[Found]:
     """Addresses derive from numbers: none may be given twice."""
     if site.networks is None:
-        placed: list[tuple[Node, Loc]] = [(node, ("racks", r, "nodes", n)) for r, rack in enumerate(site.racks) for n, node in enumerate(rack.nodes)]
+        placed: list[tuple[Node, Loc]] = [
+            (node, ("racks", r, "nodes", n)) for r, rack in enumerate(site.racks) for n, node in enumerate(rack.nodes)
+        ]
         given = twice(((node.index, (*loc, "index"), f"node {node.name}") for node, loc in placed), "index")
         # A node without an index has its place in the file as number, which may be somebody's index.
-        return given or twice(((site.position_of(node.name), loc, f"node {node.name}") for node, loc in placed if node.kind == "metal"), "node number")
+        return given or twice(
+            ((site.position_of(node.name), loc, f"node {node.name}") for node, loc in placed if node.kind == "metal"),
+            "node number",
+        )
     out = twice(((rack.index, ("racks", r), f"rack {rack.name}") for r, rack in enumerate(site.racks)), "number")
     for r, rack in enumerate(site.racks):
-        out += twice(((node.slot, ("racks", r, "nodes", n), f"node {node.name}") for n, node in enumerate(rack.nodes)), f"slot of {rack.name}:")
+        out += twice(
+            ((node.slot, ("racks", r, "nodes", n), f"node {node.name}") for n, node in enumerate(rack.nodes)),
+            f"slot of {rack.name}:",
+        )
     if not out:
-        every = ((node.index, ("racks", r, "nodes", n), f"node {node.name}") for r, rack in enumerate(site.racks) for n, node in enumerate(rack.nodes))
+        every = (
+            (node.index, ("racks", r, "nodes", n), f"node {node.name}")
+            for r, rack in enumerate(site.racks)
+            for n, node in enumerate(rack.nodes)
+        )
         out += twice(every, "node number")
     return out

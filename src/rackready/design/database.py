@@ -22,8 +22,13 @@ def read_server(settings: Path) -> Server:
     """
     raw = read_yaml(settings)
     if not isinstance(raw, dict):
-        raise SiteInvalidError(str(settings), [Problem("", "Expected: a mapping Actual: something else.", f"Write it as in {_LISTS_KEYS}.")])
+        raise SiteInvalidError(
+            str(settings),
+            [Problem("", "Expected: a mapping Actual: something else.", f"Write it as in {_LISTS_KEYS}.")],
+        )
     try:
         return Server.model_validate(absolute(raw, settings.parents[2]))
     except ValidationError as error:
-        raise SiteInvalidError(str(settings), [shape_problem(item, path_text(item["loc"]), _LISTS_KEYS) for item in error.errors()]) from error
+        raise SiteInvalidError(
+            str(settings), [shape_problem(item, path_text(item["loc"]), _LISTS_KEYS) for item in error.errors()]
+        ) from error

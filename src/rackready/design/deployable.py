@@ -22,7 +22,9 @@ def require(site: Site, nodes: Sequence[str], command: str) -> None:
     """Refuse what ``rackready <command>`` cannot do on these nodes of the site. Raises NotDeployableError that lists every reason."""
     reasons = [*_fabric(site), *_kinds(site, nodes), *_unpublished(site, nodes), *_unknown(site, nodes, command)]
     if reasons:
-        head = f"rackready {command}: site {site.name} can be planned, and not be deployed like this; nothing was touched."
+        head = (
+            f"rackready {command}: site {site.name} can be planned, and not be deployed like this; nothing was touched."
+        )
         message = "\n".join([head, *(f"  {reason}" for reason in reasons), "`rackready plan` works on it."])
         raise NotDeployableError(message)
 
@@ -32,10 +34,15 @@ def _fabric(site: Site) -> list[str]:
     if site.fabric.kind == "infiniband":
         out.append("fabric.kind: infiniband - Expected: roce. InfiniBand switches and NICs are not configured yet.")
     if site.topology is not None:
-        out.append("topology: given - Expected: links to leaf switches only. Spines, planes and the cables of a topology are not configured yet.")
+        out.append(
+            "topology: given - Expected: links to leaf switches only. "
+            "Spines, planes and the cables of a topology are not configured yet."
+        )
     split = [switch.name for switch in site.switches if any(group.breakout != 1 for group in switch.ports)]
     if split:
-        out.append(f"{listed(split, _SHOWN)}: ports with breakout - Expected: whole ports. Breakout is not configured yet.")
+        out.append(
+            f"{listed(split, _SHOWN)}: ports with breakout - Expected: whole ports. Breakout is not configured yet."
+        )
     return out
 
 
@@ -50,7 +57,10 @@ def _unpublished(site: Site, nodes: Sequence[str]) -> list[str]:
     for platform in sorted({site.node(name).platform for name in nodes}):
         missing = loader.platform(platform).unpublished()
         if missing:
-            out.append(f"profiles/platform/{platform}.yml: {' and '.join(missing)} - Expected: known Actual: not published. Add them from a machine of yours.")
+            out.append(
+                f"profiles/platform/{platform}.yml: {' and '.join(missing)} - Expected: known "
+                "Actual: not published. Add them from a machine of yours."
+            )
     return out
 
 

@@ -31,12 +31,16 @@ Facts = dict[str, str]
 def device_facts(plan: Laid, of: Collection[str] | None = None) -> dict[str, Facts]:
     """Return the facts of every node (``node gpu01``) and switch (``switch leaf01``): position, addresses, networks, tenant, links, cables, power, software.
 
-    ``of``: keys whose facts are wanted; the other devices are named and have none, so that a first plan, which has nothing to compare with, writes
-    none of a million lines. Devices beside them (PDUs, storage) and switches of other fabrics are in the plan, but nothing is ever applied to them.
+    ``of``: keys whose facts are wanted; the other devices are named and have none, so that a first plan, which has
+    nothing to compare with, writes none of a million lines. Devices beside them (PDUs, storage) and switches of other
+    fabrics are in the plan, but nothing is ever applied to them.
     """
     with without_gc():
         beside = {switch.name for switch in other_layout(plan.site).switches}
-        keys = [*(f"node {node.name}" for node in plan.site.nodes()), *(f"switch {name}" for name, _, _ in switch_models(plan) if name not in beside)]
+        keys = [
+            *(f"node {node.name}" for node in plan.site.nodes()),
+            *(f"switch {name}" for name, _, _ in switch_models(plan) if name not in beside),
+        ]
         wanted = set(keys) if of is None else set(of).intersection(keys)
         facts: dict[str, Facts] = {key: {} for key in keys}
         if not wanted:
@@ -83,7 +87,11 @@ def _nodes(plan: Laid, wanted: set[str]) -> Iterator[tuple[str, Facts]]:
 
 def _networks(site: Site, own: NodeAddresses) -> Facts:
     """Return what is to be set up beside an address: what a node's port, its gateway and the relay on it need."""
-    roles = (("in-band network", "in_band", own.in_band), ("BMC network", "oob", own.oob), ("storage network", "storage", own.storage))
+    roles = (
+        ("in-band network", "in_band", own.in_band),
+        ("BMC network", "oob", own.oob),
+        ("storage network", "storage", own.storage),
+    )
     found = {field: settings(site, role, address) for field, role, address in roles}
     return {field: text for field, text in found.items() if text}
 
@@ -92,10 +100,16 @@ def _ports_used(plan: NicPlan | None) -> Facts:
     """Return how a NIC plan uses ports; nothing without one."""
     if plan is None:
         return {}
-    out = {f"port {use.name}": ", ".join([use.role, *(f"{what} {value}" for what, value in _said(use))]) for use in plan.nics}
+    out = {
+        f"port {use.name}": ", ".join([use.role, *(f"{what} {value}" for what, value in _said(use))])
+        for use in plan.nics
+    }
     out |= {f"port {port.name}": "unused" for port in plan.unused}
     out |= {f"bond {bond.name}": f"{bond.mode} of {', '.join(bond.members)}" for bond in plan.bonds}
-    return out | {f"DPU {dpu.name}": ", ".join([f"{dpu.mode} mode", *([dpu.os] if dpu.os else []), *dpu.ports]) for dpu in plan.dpus}
+    return out | {
+        f"DPU {dpu.name}": ", ".join([f"{dpu.mode} mode", *([dpu.os] if dpu.os else []), *dpu.ports])
+        for dpu in plan.dpus
+    }
 
 
 def _said(use: NicUse) -> Iterator[tuple[str, int]]:
@@ -112,9 +126,23 @@ def _supply(rack: Rack) -> Facts:
 
 def _node(node: Node, rack: Rack, own: NodeAddresses) -> Facts:
     platform = loader.platform(node.platform)
-    out = {"platform": node.platform, "platform profile": _profiles(node.platform), "rack": rack.name, "kind": node.kind}
-    out |= {"unit": str(node.unit or ""), "serial": node.serial or "", "in-band address": own.in_band, "storage address": own.storage}
-    out |= {"BMC address": f"{own.oob}:{node.bmc.port}" if own.oob else "", "BMC MAC": node.bmc.mac or "", "host": node.host or ""}
+    out = {
+        "platform": node.platform,
+        "platform profile": _profiles(node.platform),
+        "rack": rack.name,
+        "kind": node.kind,
+    }
+    out |= {
+        "unit": str(node.unit or ""),
+        "serial": node.serial or "",
+        "in-band address": own.in_band,
+        "storage address": own.storage,
+    }
+    out |= {
+        "BMC address": f"{own.oob}:{node.bmc.port}" if own.oob else "",
+        "BMC MAC": node.bmc.mac or "",
+        "host": node.host or "",
+    }
     out["power"] = f"{platform.max_power.value:g} W at most" if node.kind == "metal" else ""
     for nic in own.nics:
         out[f"NIC {nic.rail}.{nic.plane}"] = f"{nic.address}/{nic.prefix} VLAN {nic.vlan}"
@@ -127,7 +155,9 @@ def _node(node: Node, rack: Rack, own: NodeAddresses) -> Facts:
 def _profiles(platform: str) -> str:
     profile = loader.platform(platform)
     # Without what nobody publishes: a field that a later release knows of changes nothing until it has a figure.
-    return _digest_of(profile.model_dump_json(exclude_none=True) + loader.gpu(profile.gpu).model_dump_json(exclude_none=True))
+    return _digest_of(
+        profile.model_dump_json(exclude_none=True) + loader.gpu(profile.gpu).model_dump_json(exclude_none=True)
+    )
 
 
 def _digest_of(text: str) -> str:
@@ -180,7 +210,10 @@ def links_of(plan: Laid) -> Iterator[tuple[str, int, int, str, str]]:
         yield from ((node, rail, 1, switch, port) for (node, rail), (switch, port) in written_links(plan.site).items())
         return
     named = _port_names(plan)
-    yield from ((link.node, link.nic, link.plane, link.switch, named[link.switch][link.port - 1]) for link in plan.fabric.endpoints)
+    yield from (
+        (link.node, link.nic, link.plane, link.switch, named[link.switch][link.port - 1])
+        for link in plan.fabric.endpoints
+    )
 
 
 def _port_names(plan: Laid) -> dict[str, tuple[str, ...]]:
@@ -191,7 +224,11 @@ def _port_names(plan: Laid) -> dict[str, tuple[str, ...]]:
 def _rate(site: Site) -> int:
     topology = site.topology
     platforms = {node.platform for node in site.nodes() if node.kind == "metal"}
-    return max((link_rate(loader.platform(name), topology) for name in platforms), default=0) if topology is not None else 0
+    return (
+        max((link_rate(loader.platform(name), topology) for name in platforms), default=0)
+        if topology is not None
+        else 0
+    )
 
 
 @cache

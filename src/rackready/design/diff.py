@@ -32,8 +32,14 @@ class Difference:
 
 def difference(applied: Mapping[str, Facts], planned: Mapping[str, Facts]) -> Difference:
     """Return what has to be done to make the applied equal to the planned."""
-    changed = {key: tuple(_fields(applied[key], planned[key])) for key in sorted(planned.keys() & applied.keys()) if planned[key] != applied[key]}
-    return Difference(tuple(sorted(planned.keys() - applied.keys())), changed, tuple(sorted(applied.keys() - planned.keys())))
+    changed = {
+        key: tuple(_fields(applied[key], planned[key]))
+        for key in sorted(planned.keys() & applied.keys())
+        if planned[key] != applied[key]
+    }
+    return Difference(
+        tuple(sorted(planned.keys() - applied.keys())), changed, tuple(sorted(applied.keys() - planned.keys()))
+    )
 
 
 def _fields(before: Facts, after: Facts) -> Iterator[FieldChange]:

@@ -33,8 +33,8 @@ def unit_size(site: Site, platforms: Iterable[str] | None = None) -> int | None:
 def unit_of(site: Site, rack: Rack) -> int:
     """Return the scalable unit of a rack: as given, else by its number, as many racks to a unit as it has room for; 1 when nothing says.
 
-    With ``networks`` a rack counts as its ``rack_slots``, whatever it holds, so that a node that is added moves nothing. It depends on the rack
-    alone, never on the racks around it.
+    With ``networks`` a rack counts as its ``rack_slots``, whatever it holds, so that a node that is added moves
+    nothing. It depends on the rack alone, never on the racks around it.
     """
     if rack.su is not None:
         return rack.su
@@ -54,7 +54,8 @@ def _racks_of_unit(site: Site, rack: Rack) -> int | None:
 def _first_slot(site: Site, rack: Rack) -> int | None:
     """Return the place of a rack's first node in its unit, from 1: as given, else with ``networks`` by the rack's number; None when nothing says.
 
-    With ``networks``: ((number - 1) modulo the racks of a unit) x ``rack_slots`` + 1, so that a node that is added re-cables no other.
+    With ``networks``: ((number - 1) modulo the racks of a unit) x ``rack_slots`` + 1, so that a node that is added
+    re-cables no other.
     """
     if rack.su_slot is not None:
         return rack.su_slot
@@ -73,8 +74,9 @@ def link_rate(platform: PlatformProfile, topology: Topology) -> int:
 def endpoints(site: Site) -> list[EndpointNode]:
     """Return every node that has compute NICs, by unit and by its number in the site. Empty without a topology.
 
-    Virtual nodes use their host's NICs and are none. In a unit, a node's place is that of its rack's first node (``su_slot``, else with ``networks``
-    from the rack's number) and its own slot behind it; where nothing says either, the next free one, in the order of numbers.
+    Virtual nodes use their host's NICs and are none. In a unit, a node's place is that of its rack's first node
+    (``su_slot``, else with ``networks`` from the rack's number) and its own slot behind it; where nothing says either,
+    the next free one, in the order of numbers.
     """
     topology = site.topology
     if topology is None:
@@ -88,6 +90,12 @@ def endpoints(site: Site) -> list[EndpointNode]:
                 continue
             slot = 0 if first is None else first + (node.slot or place + 1) - 1
             rails = tuple(nic.rail for nic in platform.nics)
-            out.append((unit, site.position_of(node.name), EndpointNode(node.name, unit, rails, link_rate(platform, topology), slot)))
+            out.append(
+                (
+                    unit,
+                    site.position_of(node.name),
+                    EndpointNode(node.name, unit, rails, link_rate(platform, topology), slot),
+                )
+            )
     out.sort(key=lambda item: item[:2])
     return [node for _, _, node in out]

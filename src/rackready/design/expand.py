@@ -85,7 +85,9 @@ class _Expansion:
         if isinstance(value, dict):
             if "k" in facts and is_series(value):
                 return self.series(value, loc, facts)
-            return {key: self.value(item, (*loc, key), facts) for key, item in value.items()} if _varies(value) else value
+            return (
+                {key: self.value(item, (*loc, key), facts) for key, item in value.items()} if _varies(value) else value
+            )
         return fill(value, facts) if isinstance(value, str) and "{" in value and facts else value
 
     def listed(self, items: list[Any], loc: Loc, facts: dict[str, Any]) -> list[Any]:
@@ -129,7 +131,9 @@ class _Expansion:
         if found is None:
             merged, chain = self.templated(item, loc, family)
             varied = {key: value for key, value in merged.items() if key in _VARIED or _varies({key: value})}
-            found = self.items[loc] = _Item(chain, {key: value for key, value in merged.items() if key not in varied}, varied)
+            found = self.items[loc] = _Item(
+                chain, {key: value for key, value in merged.items() if key not in varied}, varied
+            )
         return found
 
     def templated(self, item: dict[str, Any], loc: Loc, family: str) -> tuple[dict[str, Any], Chain]:
@@ -140,11 +144,17 @@ class _Expansion:
             template = shelf.get(wanted) if isinstance(wanted, str) else None
             if not isinstance(template, dict):
                 known = ", ".join(str(name) for name in shelf) or "none"
-                self.problem((*where, "template"), f"templates.{family} has no {wanted!r} - Expected: one of {known}.", "Correct the name.")
+                self.problem(
+                    (*where, "template"),
+                    f"templates.{family} has no {wanted!r} - Expected: one of {known}.",
+                    "Correct the name.",
+                )
                 raise _Skip
             where = ("templates", family, wanted)
             if len(chain) > _DEEPEST:
-                self.problem((*where, "template"), f"more than {_DEEPEST} templates build on each other.", "Write them flatter.")
+                self.problem(
+                    (*where, "template"), f"more than {_DEEPEST} templates build on each other.", "Write them flatter."
+                )
                 raise _Skip
             chain.append(where)
             merged = _under(merged, {key: value for key, value in template.items() if key != "template"})
@@ -222,7 +232,9 @@ class _Expansion:
     def cables(self, document: dict[str, Any]) -> None:
         """Write out links whose node is a host list: its ports are dealt out node by node."""
         links = document.get("links")
-        if not isinstance(links, list) or not any(isinstance(link, dict) and "[" in str(link.get("node")) for link in links):
+        if not isinstance(links, list) or not any(
+            isinstance(link, dict) and "[" in str(link.get("node")) for link in links
+        ):
             return
         out: list[Any] = []
         chains: list[Chain] = []
@@ -238,7 +250,11 @@ class _Expansion:
 
     def _dealt(self, link: dict[str, Any], loc: Loc) -> list[dict[str, Any]]:
         try:
-            nodes, rails, ports = expand_names(str(link["node"])), expand_range(str(link["rails"])), expand_range(str(link["ports"]))
+            nodes, rails, ports = (
+                expand_names(str(link["node"])),
+                expand_range(str(link["rails"])),
+                expand_range(str(link["ports"])),
+            )
         except KeyError as error:
             self.problem((*loc, str(error.args[0])), "is required and missing.", "Add it.")
             return []
@@ -246,12 +262,17 @@ class _Expansion:
             self.problem(loc, f"{error}.", "Correct the range.")
             return []
         if len(ports) != len(nodes) * len(rails):
-            text = f"{len(nodes)} nodes of {len(rails)} rails need {len(nodes) * len(rails)} ports - Actual: {len(ports)}."
+            text = (
+                f"{len(nodes)} nodes of {len(rails)} rails need {len(nodes) * len(rails)} ports - Actual: {len(ports)}."
+            )
             self.problem((*loc, "ports"), text, "Give as many ports, in the order of nodes.")
             return []
         size = len(rails)
         parts = [ports[start : start + size] for start in range(0, len(ports), size)]
-        return [{**link, "node": node, "ports": part[0] if size == 1 else f"{part[0]}-{part[-1]}"} for node, part in zip(nodes, parts, strict=True)]
+        return [
+            {**link, "node": node, "ports": part[0] if size == 1 else f"{part[0]}-{part[-1]}"}
+            for node, part in zip(nodes, parts, strict=True)
+        ]
 
     def series(self, value: dict[str, Any], loc: Loc, facts: dict[str, Any]) -> Any:  # noqa: ANN401
         """Return the value of a series for one item."""
@@ -259,7 +280,11 @@ class _Expansion:
             whose = "rack_" if value.get("of") == "rack" else ""
             return _series(value, int(facts[f"{whose}k"]), int(facts[f"{whose}n"]))
         except (ValueError, TypeError, OverflowError, AddressValueError) as error:
-            self.problem(loc, f"no series: {error}.", "Give first (a whole number, an IPv4 address or a subnet) or offset, and whole numbers for the rest.")
+            self.problem(
+                loc,
+                f"no series: {error}.",
+                "Give first (a whole number, an IPv4 address or a subnet) or offset, and whole numbers for the rest.",
+            )
             return None
 
     def check_templates(self) -> None:
@@ -268,7 +293,11 @@ class _Expansion:
         if templates is None:
             return
         if not isinstance(templates, dict) or not all(isinstance(shelf, dict) for shelf in templates.values()):
-            self.problem(("templates",), "Expected: lists by name, with templates by name in each.", "Write templates: {racks: {NAME: {...}}}.")
+            self.problem(
+                ("templates",),
+                "Expected: lists by name, with templates by name in each.",
+                "Write templates: {racks: {NAME: {...}}}.",
+            )
 
 
 _NESTED = ("nodes", *_HOISTED)
@@ -360,7 +389,9 @@ def _varies(value: Any) -> bool:  # noqa: ANN401
 
 def _inside_of(family: str, item: dict[str, Any]) -> set[str]:
     """Return the keys of the lists that go with an item: its own, and those that a template may bring to a rack."""
-    return {str(key) for key, inner in item.items() if isinstance(inner, list)} | (RACK_LISTS if family == "racks" else set[str]())
+    return {str(key) for key, inner in item.items() if isinstance(inner, list)} | (
+        RACK_LISTS if family == "racks" else set[str]()
+    )
 
 
 def _listed(value: Any) -> list[Any]:  # noqa: ANN401
@@ -376,7 +407,11 @@ def _under(item: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
     out = dict(template)
     for key, value in item.items():
         below = out.get(key)
-        if isinstance(value, dict) and isinstance(below, dict) and not (is_series(value) or is_series(below) or is_secret(value)):
+        if (
+            isinstance(value, dict)
+            and isinstance(below, dict)
+            and not (is_series(value) or is_series(below) or is_secret(value))
+        ):
             out[key] = _under(value, below)
         else:
             out[key] = value

@@ -100,7 +100,8 @@ def driver_version(site: Site) -> str:
 def node_facts(site: Site, name: str) -> NodeFacts:
     """Return what is wanted of one node; KeyError when the site has no such node.
 
-    NICs on rails that ``fabric.rails`` does not describe are left out: a topology plans them, and no phase configures them yet (``deployable``).
+    NICs on rails that ``fabric.rails`` does not describe are left out: a topology plans them, and no phase configures
+    them yet (``deployable``).
     """
     node = site.node(name)
     platform = loader.platform(node.platform)
@@ -115,11 +116,34 @@ def node_facts(site: Site, name: str) -> NodeFacts:
         switch, port = wired.get((name, nic.rail), ("", ""))
         address = str(rail.subnet.network_address + _FIRST_HOST + index)
         nics.append(
-            NicFacts(nic.rail, nic.rdma_device, nic.netdev, nic.pci, nic.gpu, nic.numa, nic.rate, address, rail.subnet.prefixlen, rail.vlan, switch, port)
+            NicFacts(
+                nic.rail,
+                nic.rdma_device,
+                nic.netdev,
+                nic.pci,
+                nic.gpu,
+                nic.numa,
+                nic.rate,
+                address,
+                rail.subnet.prefixlen,
+                rail.vlan,
+                switch,
+                port,
+            )
         )
     software = loader.software(site.software.set)
     baseline = site.baselines.get(platform.id) or platform.baseline
-    return NodeFacts(node, site.rack_of(name).name, index, platform, loader.gpu(platform.gpu), software, driver_version(site), tuple(nics), baseline)
+    return NodeFacts(
+        node,
+        site.rack_of(name).name,
+        index,
+        platform,
+        loader.gpu(platform.gpu),
+        software,
+        driver_version(site),
+        tuple(nics),
+        baseline,
+    )
 
 
 def switch_facts(site: Site, name: str) -> SwitchFacts:
@@ -129,7 +153,13 @@ def switch_facts(site: Site, name: str) -> SwitchFacts:
         raise KeyError(name)
     ports = [*site.remember("ports", lambda: _ports(site)).get(name, [])]
     ports.sort(key=lambda port: (len(port.port), port.port))
-    return SwitchFacts(switch, loader.switch(switch.model), site.fabric.switch_mtu, tuple(ports), tuple(sorted({port.vlan for port in ports})))
+    return SwitchFacts(
+        switch,
+        loader.switch(switch.model),
+        site.fabric.switch_mtu,
+        tuple(ports),
+        tuple(sorted({port.vlan for port in ports})),
+    )
 
 
 def _ports(site: Site) -> dict[str, list[PortFacts]]:
@@ -137,11 +167,20 @@ def _ports(site: Site) -> dict[str, list[PortFacts]]:
     out: dict[str, list[PortFacts]] = {}
     for item in site.nodes():
         for nic in node_facts(site, item.name).nics:
-            out.setdefault(nic.switch, []).append(PortFacts(nic.port, item.name, nic.rail, nic.vlan, nic.netdev, f"{item.name} rail{nic.rail}"))
+            out.setdefault(nic.switch, []).append(
+                PortFacts(nic.port, item.name, nic.rail, nic.vlan, nic.netdev, f"{item.name} rail{nic.rail}")
+            )
     return out
 
 
-_PLANNED_GPU: dict[str, Any] = {"form": True, "memory_nominal": True, "memory_bandwidth": True, "compute": True, "nvlink_bridge": True, "mig": True}
+_PLANNED_GPU: dict[str, Any] = {
+    "form": True,
+    "memory_nominal": True,
+    "memory_bandwidth": True,
+    "compute": True,
+    "nvlink_bridge": True,
+    "mig": True,
+}
 _PLANNED_PLATFORM: dict[str, Any] = {
     **dict.fromkeys(
         (
@@ -164,14 +203,17 @@ _PLANNED_PLATFORM: dict[str, Any] = {
     "nics": {"__all__": {"cage": True, "planes": True, "port": True}},
 }
 """Fields of profiles that no role sets and no gate judges by. (Gates of the BMC judge by the last pass's own values, supplies and cooling: those
-are what the server is, not what is wanted of it; what is wanted of firmware and BIOS is taken from the node's facts, where the site's stands.)"""
+are what the server is, not what is wanted of it; what is wanted of firmware and BIOS is taken from the node's facts,
+where the site's stands.)
+"""
 
 
 def desired_digest(site: Site, name: str) -> str:
     """Return the SHA-256 (hex) of everything that is wanted of one node: evidence made under another digest does not count.
 
-    Addresses of management networks, credentials and the mirror's URL are left out: they say how to reach, not what is wanted.
-    So are the figures of profiles that only plans use: a better source for a server's weight voids no measurement.
+    Addresses of management networks, credentials and the mirror's URL are left out: they say how to reach, not what is
+    wanted. So are the figures of profiles that only plans use: a better source for a server's weight voids no
+    measurement.
     """
     facts = node_facts(site, name)
     wanted = {

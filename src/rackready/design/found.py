@@ -49,7 +49,13 @@ def lost_between(before: Any, after: Any, skipped: frozenset[str]) -> Lost:  # n
         gone = items - left.get(family, Counter())
         names[family] = frozenset(name for name in gone if name is not None)
         nameless |= {family} if None in gone else set()
-    return Lost(names, frozenset(nameless), frozenset(before.keys() - after.keys()) if isinstance(before, dict) and isinstance(after, dict) else frozenset())
+    return Lost(
+        names,
+        frozenset(nameless),
+        frozenset(before.keys() - after.keys())
+        if isinstance(before, dict) and isinstance(after, dict)
+        else frozenset(),
+    )
 
 
 def _lists(value: Any, into: dict[str, Counter[str | None]], key: str = "") -> dict[str, Counter[str | None]]:  # noqa: ANN401 - a YAML document

@@ -24,7 +24,9 @@ def unknown(wanted: str | None, known: Collection[str], loc: Loc, noun: str, gon
     return [Found(loc, f"no {noun} is called {wanted} - Expected: one of {listed(known)}.", "Correct the name.")]
 
 
-def members(texts: Sequence[str], known: Collection[str], loc: Loc, noun: str, gone: Gone = _never) -> tuple[list[str], list[Found]]:
+def members(
+    texts: Sequence[str], known: Collection[str], loc: Loc, noun: str, gone: Gone = _never
+) -> tuple[list[str], list[Found]]:
     """Return the names that host lists stand for, those that exist, and what to say of the others."""
     names: list[str] = []
     out: list[Found] = []

@@ -23,8 +23,8 @@ _SUITE_IS_PATH = "/"
 def groups(site: Site) -> dict[str, dict[str, Any]]:
     """Return every inventory group: ``{name: {"hosts": [...], "vars": {...}}}``.
 
-    ``nodes`` has what all nodes share, ``rack_<name>`` the nodes of a rack, ``platform_<id>`` and ``gpu_<id>`` what hangs on
-    the hardware. Characters that Ansible refuses in group names become underscores.
+    ``nodes`` has what all nodes share, ``rack_<name>`` the nodes of a rack, ``platform_<id>`` and ``gpu_<id>`` what
+    hangs on the hardware. Characters that Ansible refuses in group names become underscores.
     """
     out: dict[str, dict[str, Any]] = {"nodes": {"hosts": [], "vars": site_vars(site)}}
     for rack in site.racks:
@@ -92,7 +92,12 @@ def _library_vars(software: SoftwareProfile) -> dict[str, Any]:
         "nvidia_container_toolkit_version": software.container_toolkit,
         "dcgm_version": software.dcgm,
         "dcgm_cuda_major": int(software.cuda.split(".")[0]),
-        "gate_tools_packages": {"libnccl2": software.nccl, "nccl-tests": software.nccl_tests, "perftest": software.perftest, "mft": software.mft},
+        "gate_tools_packages": {
+            "libnccl2": software.nccl,
+            "nccl-tests": software.nccl_tests,
+            "perftest": software.perftest,
+            "mft": software.mft,
+        },
     }
 
 
@@ -141,7 +146,13 @@ def node_vars(site: Site, name: str) -> dict[str, Any]:
 
 def connection_vars(site: Site, node: Node, known_hosts: Path) -> dict[str, Any]:
     """Return how Ansible reaches one node: the key of the site, and only the host key that was pinned at provisioning."""
-    options = ("StrictHostKeyChecking=yes", f'UserKnownHostsFile="{known_hosts}"', "GlobalKnownHostsFile=/dev/null", "IdentitiesOnly=yes", "IdentityAgent=none")
+    options = (
+        "StrictHostKeyChecking=yes",
+        f'UserKnownHostsFile="{known_hosts}"',
+        "GlobalKnownHostsFile=/dev/null",
+        "IdentitiesOnly=yes",
+        "IdentityAgent=none",
+    )
     return {
         "ansible_host": str(node.address),
         "ansible_user": site.access.user,

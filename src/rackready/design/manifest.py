@@ -48,12 +48,18 @@ def read_manifest(text: str, site: Site, source: str) -> list[Machine]:
     try:
         table = [(rows.line_num, row) for row in rows if any(cell.strip() for cell in row)]
     except csv.Error as error:
-        raise SiteInvalidError(source, [Problem(f"line {rows.line_num}", f"no CSV: {error}.", "Correct the line.")]) from error
+        raise SiteInvalidError(
+            source, [Problem(f"line {rows.line_num}", f"no CSV: {error}.", "Correct the line.")]
+        ) from error
     if not table:
-        raise SiteInvalidError(source, [Problem("line 1", "Expected: a head line Actual: nothing.", f"Begin with {','.join(COLUMNS)}.")])
+        raise SiteInvalidError(
+            source, [Problem("line 1", "Expected: a head line Actual: nothing.", f"Begin with {','.join(COLUMNS)}.")]
+        )
     columns = _columns(table[0][1], source)
     problems: list[Problem] = []
-    places: _Places = {(rack.name, node.unit): node for rack in site.racks for node in rack.nodes if node.unit is not None}
+    places: _Places = {
+        (rack.name, node.unit): node for rack in site.racks for node in rack.nodes if node.unit is not None
+    }
     found = [_machine(line, row, columns, (site, places), problems) for line, row in table[1:]]
     machines = [machine for machine in found if machine is not None]
     problems += _twice(machines)
@@ -70,10 +76,17 @@ def _columns(head: Sequence[str], source: str) -> dict[str, int]:
     places = {column: _named(given, (column,)) or _named(given, _OTHER_NAMES[column]) for column in COLUMNS}
     missing = [column for column, found in places.items() if not found]
     if missing:
-        text = f"column {', '.join(missing)} is missing - Expected: {', '.join(COLUMNS)} Actual: {', '.join(name.strip() for name in head)}."
+        text = (
+            f"column {', '.join(missing)} is missing - Expected: {', '.join(COLUMNS)} "
+            f"Actual: {', '.join(name.strip() for name in head)}."
+        )
         raise SiteInvalidError(source, [Problem("line 1", text, "Name the columns so.")])
     problems = [
-        Problem("line 1", f"column {column} - Expected: once Actual: {', '.join(head[place].strip() for place in found)}.", "Keep one of them.")
+        Problem(
+            "line 1",
+            f"column {column} - Expected: once Actual: {', '.join(head[place].strip() for place in found)}.",
+            "Keep one of them.",
+        )
         for column, found in places.items()
         if len(found) > 1
     ]
@@ -90,7 +103,9 @@ _Places = dict[tuple[str, int | None], Node]
 _Context = tuple[Site, _Places]
 
 
-def _machine(line: int, row: Sequence[str], columns: dict[str, int], context: _Context, problems: list[Problem]) -> Machine | None:
+def _machine(
+    line: int, row: Sequence[str], columns: dict[str, int], context: _Context, problems: list[Problem]
+) -> Machine | None:
     where = f"line {line}"
     written = {column: row[place] if place < len(row) else "" for column, place in columns.items()}
     # Blanks at the ends of a password may be part of it.
@@ -104,7 +119,10 @@ def _machine(line: int, row: Sequence[str], columns: dict[str, int], context: _C
     if node is None or not mac:
         return None
     if node.serial is not None and node.serial != cells["serial"]:
-        text = f"{node.name} stands at unit {node.unit} of {cells['rack']} - Expected: serial {node.serial} as in the site Actual: {cells['serial']}."
+        text = (
+            f"{node.name} stands at unit {node.unit} of {cells['rack']} - "
+            f"Expected: serial {node.serial} as in the site Actual: {cells['serial']}."
+        )
         problems.append(Problem(where, text, "Correct the place in the manifest, or the serial in the site file."))
         return None
     return Machine(line, node.name, cells["rack"], cells["serial"], mac, cells["password"])
@@ -113,13 +131,19 @@ def _machine(line: int, row: Sequence[str], columns: dict[str, int], context: _C
 def _mac(where: str, written: str, problems: list[Problem]) -> str:
     """Return a MAC address as six pairs with colons; empty, with the reason noted, when it is none or not that of one interface."""
     if _MAC.fullmatch(written.lower()) is None:
-        problems.append(Problem(where, f"bmc_mac - Expected: six pairs of hexadecimal digits Actual: {written!r}.", "Correct it."))
+        problems.append(
+            Problem(where, f"bmc_mac - Expected: six pairs of hexadecimal digits Actual: {written!r}.", "Correct it.")
+        )
         return ""
     digits = re.sub(r"[:.-]", "", written.lower())
     # IEEE 802-2014 8.2.2: the lowest bit of the first octet says group; broadcast, all ones, is one of them.
     if int(digits, 16) == 0 or int(digits[:2], 16) & 1:
         what = "no address" if int(digits, 16) == 0 else "the address of a group"
-        problems.append(Problem(where, f"bmc_mac - Expected: the address of one interface Actual: {written!r}, {what}.", "Correct it."))
+        problems.append(
+            Problem(
+                where, f"bmc_mac - Expected: the address of one interface Actual: {written!r}, {what}.", "Correct it."
+            )
+        )
         return ""
     return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
 
@@ -128,7 +152,9 @@ def _node(where: str, cells: dict[str, str], context: _Context, problems: list[P
     site, places = context
     digits = cells["unit"].upper().removeprefix("U")
     if _UNIT.fullmatch(digits) is None:
-        problems.append(Problem(where, f"unit - Expected: a rack unit such as 17 Actual: {cells['unit']!r}.", "Correct it."))
+        problems.append(
+            Problem(where, f"unit - Expected: a rack unit such as 17 Actual: {cells['unit']!r}.", "Correct it.")
+        )
         return None
     if cells["rack"] not in {rack.name for rack in site.racks}:
         problems.append(Problem(where, f"the site has no rack {cells['rack']}.", "Correct the name."))
@@ -136,7 +162,13 @@ def _node(where: str, cells: dict[str, str], context: _Context, problems: list[P
     node = places.get((cells["rack"], int(digits)))
     if node is None:
         units = ", ".join(str(unit) for rack, unit in places if rack == cells["rack"]) or "none"
-        problems.append(Problem(where, f"no node stands at unit {digits} of {cells['rack']} - Expected: one of {units}.", "Correct the unit."))
+        problems.append(
+            Problem(
+                where,
+                f"no node stands at unit {digits} of {cells['rack']} - Expected: one of {units}.",
+                "Correct the unit.",
+            )
+        )
     return node
 
 
@@ -149,7 +181,9 @@ def _twice(machines: Sequence[Machine]) -> list[Problem]:
             line = first.setdefault(value, machine.line)
             if line != machine.line:
                 what = f"the place of {value}" if noun == "node" else f"{noun} {value}"
-                out.append(Problem(f"line {machine.line}", f"{what} is also that of line {line}.", "Correct one of the two."))
+                out.append(
+                    Problem(f"line {machine.line}", f"{what} is also that of line {line}.", "Correct one of the two.")
+                )
     return out
 
 

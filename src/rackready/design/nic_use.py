@@ -19,7 +19,9 @@ def nic_plan(site: Site, node: Node) -> NicPlan | None:
     plans = site.remember("nic_plans", lambda: {plan.name: plan for plan in site.nic_plans})
     if node.nic_plan is not None:
         return plans.get(node.nic_plan)
-    return site.remember("nic_plan_of", lambda: {plan.platform: plan for plan in reversed(site.nic_plans)}).get(node.platform)
+    return site.remember("nic_plan_of", lambda: {plan.platform: plan for plan in reversed(site.nic_plans)}).get(
+        node.platform
+    )
 
 
 def used_ports(site: Site, node: Node) -> Iterator[tuple[OtherNic, OtherRole]]:

@@ -1,7 +1,8 @@
 """Switches of the fabrics beside the compute fabric, and which of them serve which rack.
 
-Everything follows from rack numbers: rack ``n`` belongs to group ``(n - 1) // racks_per_leaf + 1`` of its fabric and has position
-``(n - 1) % racks_per_leaf`` there. Leaf ``m`` of group ``g`` is number ``(g - 1) x leafs + m``: a rack that is added renames and moves nothing.
+Everything follows from rack numbers: rack ``n`` belongs to group ``(n - 1) // racks_per_leaf + 1`` of its fabric and
+has position ``(n - 1) % racks_per_leaf`` there. Leaf ``m`` of group ``g`` is number ``(g - 1) x leafs + m``: a rack
+that is added renames and moves nothing.
 """
 
 from __future__ import annotations
@@ -73,9 +74,14 @@ def _layout(site: Site) -> OtherLayout:
             out.racks.setdefault((fabric.role, rack.name), Served(fabric, group + 1, position, leafs))
         for group in sorted(groups):
             first = (group - 1) * fabric.leafs
-            switches += [OtherSwitch(name, fabric.name, fabric.role, "leaf", first + place, fabric.leaf) for place, name in enumerate(groups[group], 1)]
+            switches += [
+                OtherSwitch(name, fabric.name, fabric.role, "leaf", first + place, fabric.leaf)
+                for place, name in enumerate(groups[group], 1)
+            ]
         switches += [
-            OtherSwitch(f"{fabric.name}-spine-{number:03d}", fabric.name, fabric.role, "spine", number, fabric.spine or "")
+            OtherSwitch(
+                f"{fabric.name}-spine-{number:03d}", fabric.name, fabric.role, "spine", number, fabric.spine or ""
+            )
             for number in range(1, fabric.spines + 1)
         ]
     return OtherLayout(tuple(switches), out.racks, out.groups)
@@ -91,15 +97,27 @@ def racks_of_fabric(site: Site, fabric: OtherFabric) -> list[Rack]:
     if fabric.racks:
         wanted = {name for text in fabric.racks for name in expand_names(text)}
         return [rack for rack in site.racks if rack.name in wanted]
-    others = {name for other in site.other_fabrics if other.role == fabric.role for text in other.racks for name in expand_names(text)}
-    others |= {switch.rack for switch in site.switches if switch.role == fabric.role and switch.rack is not None and switch.unit is not None}
+    others = {
+        name
+        for other in site.other_fabrics
+        if other.role == fabric.role
+        for text in other.racks
+        for name in expand_names(text)
+    }
+    others |= {
+        switch.rack
+        for switch in site.switches
+        if switch.role == fabric.role and switch.rack is not None and switch.unit is not None
+    }
     told = {device.rack for device in site.devices if any(port.network == fabric.role for port in device.ports)}
     free = [rack for rack in site.racks if rack.name not in others]
     return [rack for rack in free if fabric.role == "oob" or rack.name in told or _has_ports(site, rack, fabric.role)]
 
 
 def _has_ports(site: Site, rack: Rack, role: OtherRole) -> bool:
-    return any(node.kind == "metal" and any(found == role for _, found in used_ports(site, node)) for node in rack.nodes)
+    return any(
+        node.kind == "metal" and any(found == role for _, found in used_ports(site, node)) for node in rack.nodes
+    )
 
 
 def rack_slots(site: Site) -> int:

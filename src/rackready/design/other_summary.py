@@ -32,7 +32,9 @@ def other_fabrics(plan: Laid) -> list[dict[str, Any]]:
     for fabric in plan.site.other_fabrics:
         leafs = [switch.name for switch in layout.of(fabric.name, "leaf")]
         rising = {leaf: up[leaf] if fabric.uplinks else 0 for leaf in leafs}
-        fullest = max(leafs, key=lambda leaf: (down[leaf] / rising[leaf] if rising[leaf] else down[leaf], leaf), default="")
+        fullest = max(
+            leafs, key=lambda leaf: (down[leaf] / rising[leaf] if rising[leaf] else down[leaf], leaf), default=""
+        )
         out.append(
             {
                 "name": fabric.name,

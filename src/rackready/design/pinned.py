@@ -63,7 +63,10 @@ def read_pinned(path: Path) -> Site:
         found = "nothing there" if isinstance(error, FileNotFoundError) else f"{error.__class__.__name__}, damaged"
     if found != wanted:
         step = f"Remove {path} and run the same command again: it stores the site anew."
-        raise RackreadyError(f"{path}: the site that this campaign began with - Expected: SHA-256 {wanted[:12]} Actual: {found[:40]}. {step}")
+        raise RackreadyError(
+            f"{path}: the site that this campaign began with - Expected: SHA-256 {wanted[:12]} "
+            f"Actual: {found[:40]}. {step}"
+        )
     return site
 
 
@@ -73,7 +76,12 @@ def edited(ctx: PhaseContext) -> str:
     try:
         now = digest(load_site(ctx.env, root=ctx.root))
     except RackreadyError as error:
-        return f"{path} was edited while this campaign ran, which used the site as it was. It cannot be used now: {error}"
+        return (
+            f"{path} was edited while this campaign ran, which used the site as it was. It cannot be used now: {error}"
+        )
     if now == ctx.site_digest:
         return ""
-    return f"{path} or an overlay was edited while this campaign ran, which used the site as it was. Run the same command again to apply the edit."
+    return (
+        f"{path} or an overlay was edited while this campaign ran, which used the site as it was. "
+        "Run the same command again to apply the edit."
+    )

@@ -75,7 +75,15 @@ def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARE
         trunks = trunk_problem(site, fabric) if made is not None else ""
         texts = [*fabric.problems, *cabling.problems, *given.problems, *([trunks] if trunks else [])]
         problems = tuple(dict.fromkeys([*(_problem(text) for text in texts), *report.problems]))
-        notes = (*warnings(site, today()), *number_notes(site), *fabric.notes, *cabling.notes, *nvlink_notes(site), *cord_notes(racks), *report.notes)
+        notes = (
+            *warnings(site, today()),
+            *number_notes(site),
+            *fabric.notes,
+            *cabling.notes,
+            *nvlink_notes(site),
+            *cord_notes(racks),
+            *report.notes,
+        )
         return Plan(site, fabric, cabling, given, racks, report, bom, problems, notes)
 
 
@@ -110,7 +118,11 @@ def _cables(site: Site, fabric: FabricPlan | None, slack_m: float) -> tuple[Cabl
 def _models(site: Site, fabric: FabricPlan) -> Mapping[str, Mapping[str, int]]:
     """Return how many of each model the site needs, written and made switches counted once."""
     written = {switch.name: switch.model for switch in site.switches}
-    switches = {switch.name: switch.model for switch in other_layout(site).switches} | written | {switch.name: switch.model for switch in fabric.switches}
+    switches = (
+        {switch.name: switch.model for switch in other_layout(site).switches}
+        | written
+        | {switch.name: switch.model for switch in fabric.switches}
+    )
     nodes = Counter(node.platform for node in site.nodes() if node.kind == "metal")
     return {"switch": dict(sorted(Counter(switches.values()).items())), "node": dict(sorted(nodes.items()))}
 

@@ -7,9 +7,20 @@ from rackready.design.plan import plan_site
 from rackready.model.problems import Problem, RackreadyError, SiteInvalidError
 from rackready.model.site import Site
 
-_NOT_JUDGED = Problem("plan", "fabric, loads and losses are not judged while parts of the site cannot be used.", "Correct the rest, then plan again.")
+_NOT_JUDGED = Problem(
+    "plan",
+    "fabric, loads and losses are not judged while parts of the site cannot be used.",
+    "Correct the rest, then plan again.",
+)
 
-_STOPS: tuple[type[Exception], ...] = (RackreadyError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError)
+_STOPS: tuple[type[Exception], ...] = (
+    RackreadyError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+)
 """What a plan may run into, which counts on a site that was checked. It is told as not judged, never as right."""
 
 

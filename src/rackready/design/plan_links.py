@@ -14,13 +14,24 @@ def written_fabric(site: Site) -> FabricPlan:
     """Return compute switches and links of a checked site as a fabric of one tier; nothing is proved of it, since nothing joins its leafs."""
     leafs = [switch for switch in site.switches if switch.role == "compute"]
     switches = tuple(
-        TopoSwitch(leaf.name, "leaf", 1, 1, place, leaf.model, len(port_names(loader.switch(leaf.model), 1))) for place, leaf in enumerate(leafs, 1)
+        TopoSwitch(leaf.name, "leaf", 1, 1, place, leaf.model, len(port_names(loader.switch(leaf.model), 1)))
+        for place, leaf in enumerate(leafs, 1)
     )
     models = {leaf.name: leaf.model for leaf in site.switches}
     numbers = {model: _numbers(model) for model in set(models.values())}
-    endpoints = tuple(EndpointLink(node, rail, 1, switch, numbers[models[switch]].get(port, 0)) for (node, rail), (switch, port) in cables(site).items())
+    endpoints = tuple(
+        EndpointLink(node, rail, 1, switch, numbers[models[switch]].get(port, 0))
+        for (node, rail), (switch, port) in cables(site).items()
+    )
     lost = losses(switches, endpoints, {}, {}) if endpoints else ()
-    counts = {"leaf": len(switches), "tiers": 1, "planes": 1, "nodes": len({link.node for link in endpoints}), "devices": 0, "endpoint_cables": len(endpoints)}
+    counts = {
+        "leaf": len(switches),
+        "tiers": 1,
+        "planes": 1,
+        "nodes": len({link.node for link in endpoints}),
+        "devices": 0,
+        "endpoint_cables": len(endpoints),
+    }
     return FabricPlan(switches, endpoints, (), (), counts, tuple(loss.text for loss in lost if loss.cuts_off), lost)
 
 

@@ -13,10 +13,13 @@ from rackready.design.other_summary import node_ports, other_fabrics
 from rackready.design.plan import Plan, switch_models
 
 
-def summary(plan: Plan, against: str | None = None, different: Difference | None = None, not_compared: str = "") -> dict[str, Any]:
+def summary(
+    plan: Plan, against: str | None = None, different: Difference | None = None, not_compared: str = ""
+) -> dict[str, Any]:
     """Return the document. ``against``: when the last deploy was recorded (UTC), None when nothing was; ``different``: what has changed since.
 
-    ``not_compared``: why what was applied is not compared with this plan; empty when it is, or when nothing was applied.
+    ``not_compared``: why what was applied is not compared with this plan; empty when it is, or when nothing was
+    applied.
     """
     site = plan.site
     return {
@@ -57,7 +60,9 @@ def _fabric(plan: Plan) -> dict[str, Any]:
         "kind": "written links" if topology is None else topology.kind,
         "link": plan.site.fabric.kind if topology is None else topology.link,
         "oversubscription": None if topology is None else topology.oversubscription,
-        "spine_oversubscription": None if topology is None or not fabric.counts.get("core") else topology.spine_oversubscription,
+        "spine_oversubscription": None
+        if topology is None or not fabric.counts.get("core")
+        else topology.spine_oversubscription,
         "counts": fabric.counts,
         "proved": None if proof is None else proof.ok,
         "tiers": [] if proof is None else [asdict(tier) for tier in proof.tiers],
@@ -101,7 +106,9 @@ def _capacity(plan: Plan) -> dict[str, Any]:
     report = plan.capacity
     heaviest = max(report.racks, key=lambda rack: rack.max_w, default=None)
     return asdict(report.totals) | {
-        "largest_rack": None if heaviest is None else {"name": heaviest.name, "max_w": heaviest.max_w, "partial": bool(heaviest.unpublished)},
+        "largest_rack": None
+        if heaviest is None
+        else {"name": heaviest.name, "max_w": heaviest.max_w, "partial": bool(heaviest.unpublished)},
         "over_with_nothing_lost": report.over_alive,
         "cdu_losses_looked_at": sum(case.kind == CDU for case in report.losses),
         **{f"losses_{name}": count for name, count in asdict(tally(report.losses)).items()},
@@ -115,9 +122,13 @@ def _power_spof(plan: Plan) -> list[str]:
     for case in plan.capacity.losses:
         why = f"; accepted: {case.accepted}" if case.accepted else ""
         if case.kind == "node" and case.short:
-            out.append(f"{case.element}: devices of {len(case.short)} racks do not keep enough supplies when it is lost{why}.")
+            out.append(
+                f"{case.element}: devices of {len(case.short)} racks do not keep enough supplies when it is lost{why}."
+            )
         elif case.kind == "node" and case.over_feeds:
-            out.append(f"{case.element}: feeds of {len(case.over_feeds)} racks are over their rating when it is lost{why}.")
+            out.append(
+                f"{case.element}: feeds of {len(case.over_feeds)} racks are over their rating when it is lost{why}."
+            )
         elif case.kind == CDU and case.dark:
             out.append(f"{case.element}: {len(case.dark)} racks have no liquid cooling when it is lost{why}.")
     return out

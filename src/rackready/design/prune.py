@@ -86,7 +86,9 @@ class Pruned:
         """
         if self.sections and ((loc and loc[0] in self.sections) or "stand-in" in text):
             return True
-        if any(re.search(rf"\b{section}\b.*\bkind\b", text) for section in self.sections if "kind" in STAND_INS[section]):
+        if any(
+            re.search(rf"\b{section}\b.*\bkind\b", text) for section in self.sections if "kind" in STAND_INS[section]
+        ):
             return True
         if any(key[-1] == "kind" and loc[: len(key) - 1] == key[:-1] for key in self.keys):
             return True
@@ -105,8 +107,8 @@ def _speaks_of(key: Loc, text: str) -> bool:
 def prune(document: dict[str, Any], locs: list[Any], kinds: list[str], so_far: Pruned) -> dict[str, Any] | None:
     """Return the document without the offending parts, and note them in ``so_far``; None when what offends cannot be spared.
 
-    A key that is unknown or may be absent is removed; of anything else the nearest list item around it, else the section (a stand-in takes its
-    place), else the key itself (its default takes over).
+    A key that is unknown or may be absent is removed; of anything else the nearest list item around it, else the
+    section (a stand-in takes its place), else the key itself (its default takes over).
     """
     out = dict(document)
     doomed: set[Loc] = set()
@@ -131,7 +133,13 @@ def prune(document: dict[str, Any], locs: list[Any], kinds: list[str], so_far: P
         else:
             return None
     new_map = dict(so_far.index_map)
-    for loc in sorted(doomed, key=lambda item: tuple((isinstance(step, int), step if isinstance(step, int) else 0, str(step)) for step in item), reverse=True):
+    for loc in sorted(
+        doomed,
+        key=lambda item: tuple(
+            (isinstance(step, int), step if isinstance(step, int) else 0, str(step)) for step in item
+        ),
+        reverse=True,
+    ):
         _remove(out, loc, new_map)
     so_far.index_map = new_map
     return out
@@ -169,7 +177,11 @@ def _may_be_absent(loc: Loc) -> Loc:
 
 def _plain(annotation: Any) -> Any:  # noqa: ANN401 - a type
     """Return the type of a field without its None and its annotations."""
-    kinds = [kind for kind in get_args(annotation) if kind is not NoneType] if get_origin(annotation) in {Union, UnionType} else [annotation]
+    kinds = (
+        [kind for kind in get_args(annotation) if kind is not NoneType]
+        if get_origin(annotation) in {Union, UnionType}
+        else [annotation]
+    )
     return get_args(kinds[0])[0] if get_origin(kinds[0]) is Annotated else kinds[0]
 
 

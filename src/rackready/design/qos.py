@@ -63,14 +63,23 @@ class PresetProblem:
 def preset_problems(qos: QosFacts) -> list[PresetProblem]:
     """Return everything that NVUE's lossless RoCE preset does not give (its defaults: Cumulus Linux RoCE guide, `nv show qos roce`)."""
     out = []
-    for key, actual, expected in (("priority", qos.priority, _PRESET_PRIORITY), ("cnp_priority", qos.cnp_priority, _PRESET_CNP_PRIORITY)):
+    for key, actual, expected in (
+        ("priority", qos.priority, _PRESET_PRIORITY),
+        ("cnp_priority", qos.cnp_priority, _PRESET_CNP_PRIORITY),
+    ):
         if actual != expected:
             message = f"the lossless RoCE preset of NVUE does not do this - Expected: {expected} Actual: {actual}."
             out.append(PresetProblem(key, message, f"Use {expected}."))
-    for key, actual, priority in (("dscp", qos.dscp, _PRESET_PRIORITY), ("cnp_dscp", qos.cnp_dscp, _PRESET_CNP_PRIORITY)):
+    for key, actual, priority in (
+        ("dscp", qos.dscp, _PRESET_PRIORITY),
+        ("cnp_dscp", qos.cnp_dscp, _PRESET_CNP_PRIORITY),
+    ):
         allowed = _PRESET_DSCP[priority]
         if actual not in allowed:
-            message = f"the lossless RoCE preset of NVUE maps it to another priority - Expected: {allowed[0]} to {allowed[-1]} Actual: {actual}."
+            message = (
+                "the lossless RoCE preset of NVUE maps it to another priority - "
+                f"Expected: {allowed[0]} to {allowed[-1]} Actual: {actual}."
+            )
             out.append(PresetProblem(key, message, "Choose one of them."))
     return out
 
@@ -99,5 +108,12 @@ def roce_vars(fabric: Fabric, software: SoftwareProfile) -> dict[str, Any]:
 def roce_interfaces(facts: NodeFacts) -> list[dict[str, Any]]:
     """Return the compute interfaces of one node as role host_roce takes them."""
     return [
-        {"netdev": nic.netdev, "rdma_device": nic.rdma_device, "pci": nic.pci, "address": f"{nic.address}/{nic.prefix}", "rail": nic.rail} for nic in facts.nics
+        {
+            "netdev": nic.netdev,
+            "rdma_device": nic.rdma_device,
+            "pci": nic.pci,
+            "address": f"{nic.address}/{nic.prefix}",
+            "rail": nic.rail,
+        }
+        for nic in facts.nics
     ]

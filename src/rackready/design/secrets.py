@@ -23,9 +23,14 @@ def reveal(ref: SecretRef) -> str:
     try:
         value = ref.file.read_text(encoding="utf-8").removesuffix("\n") if ref.file is not None else ""
     except (OSError, UnicodeDecodeError) as error:
-        message = f"secret in {ref} - Expected: a readable file Actual: {error.__class__.__name__}. Put the secret there (mode 0600) and run again."
+        message = (
+            f"secret in {ref} - Expected: a readable file Actual: {error.__class__.__name__}. "
+            "Put the secret there (mode 0600) and run again."
+        )
         raise SecretUnreadableError(message) from error
     if not value:
-        message = f"secret in {ref} - Expected: a value Actual: empty file. Put the secret there (mode 0600) and run again."
+        message = (
+            f"secret in {ref} - Expected: a value Actual: empty file. Put the secret there (mode 0600) and run again."
+        )
         raise SecretUnreadableError(message)
     return value

@@ -38,7 +38,8 @@ _KEPT = 4
 def load_site(env: str, *, site_file: Path | None = None, root: Path | None = None) -> Site:
     """Return the site of an environment (``inventories/<env>/site.yml``, or ``site_file``), written out, with manifest and overlay merged.
 
-    Files that did not change are not read into a site again within one process. Raises SiteInvalidError that lists every problem with its data path.
+    Files that did not change are not read into a site again within one process. Raises SiteInvalidError that lists
+    every problem with its data path.
     """
     try:
         base = root or project_root()
@@ -50,7 +51,9 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
     key = (str(base), *(f"{path}:{_digest(path)}" for path in (source, *over)))
     if key not in _loaded:
         document, problems = read_judged(source)
-        site = parse_site(document, source=str(source), base=base, overlays=[read_overlay(path) for path in over], problems=problems)
+        site = parse_site(
+            document, source=str(source), base=base, overlays=[read_overlay(path) for path in over], problems=problems
+        )
         _loaded[key] = site
         while len(_loaded) > _KEPT:
             _loaded.popitem(last=False)
@@ -113,23 +116,44 @@ def merge(below: Any, above: Any) -> Any:  # noqa: ANN401 - YAML documents
     if _named(below) and _named(above):
         over = {item["name"]: item for item in above}
         known = {item["name"] for item in below}
-        return [merge(item, over[item["name"]]) if item["name"] in over else item for item in below] + [item for item in above if item["name"] not in known]
+        return [merge(item, over[item["name"]]) if item["name"] in over else item for item in below] + [
+            item for item in above if item["name"] not in known
+        ]
     return above
 
 
 def _named(value: Any) -> bool:  # noqa: ANN401
-    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in value)
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in value)
+    )
 
 
-def parse_site(raw: Any, *, source: str, base: Path, overlays: Sequence[Any] = (), problems: Sequence[Problem] = ()) -> Site:  # noqa: ANN401
+def parse_site(
+    raw: Any,  # noqa: ANN401
+    *,
+    source: str,
+    base: Path,
+    overlays: Sequence[Any] = (),
+    problems: Sequence[Problem] = (),
+) -> Site:
     """Return the site that a YAML document describes, compact or explicit; relative paths in it are taken from ``base``.
 
-    It is written out, overlays are merged over it, addresses that nobody gave are derived. Shape is checked by the models. What offends
-    is pruned, and meaning is checked on the rest, so that a misspelt key does not hide a duplicate address elsewhere. ``problems``: what is known to
-    be wrong with it already.
+    It is written out, overlays are merged over it, addresses that nobody gave are derived. Shape is checked by the
+    models. What offends is pruned, and meaning is checked on the rest, so that a misspelt key does not hide a duplicate
+    address elsewhere. ``problems``: what is known to be wrong with it already.
     """
     if not isinstance(raw, dict):
-        raise SiteInvalidError(source, [*problems, Problem("", "Expected: a mapping Actual: something else.", "Begin one from inventories/example/site.yml.")])
+        raise SiteInvalidError(
+            source,
+            [
+                *problems,
+                Problem(
+                    "", "Expected: a mapping Actual: something else.", "Begin one from inventories/example/site.yml."
+                ),
+            ],
+        )
     with without_gc():
         expanded = expand(raw)
         document = expanded.document
@@ -189,7 +213,12 @@ class _Checked:
             in_networks = [item for item in errors if item["loc"][:1] == ("networks",)]
             for item in in_networks or errors:
                 self._shape(item)
-            pruned = prune(self.document, [item["loc"] for item in in_networks or errors], [item["type"] for item in in_networks or errors], self.pruned)
+            pruned = prune(
+                self.document,
+                [item["loc"] for item in in_networks or errors],
+                [item["type"] for item in in_networks or errors],
+                self.pruned,
+            )
             if pruned is None:
                 return None
             self.document = pruned
@@ -200,7 +229,12 @@ class _Checked:
     def _shape(self, item: Any) -> None:  # noqa: ANN401 - pydantic's ErrorDetails
         path = self.where(item["loc"])
         place = explicit(item["loc"], self.pruned.index_map)
-        known = path in self.told or self.pruned.doubtful(place, item["msg"]) or self._follows(item, place) or self._emptied(item)
+        known = (
+            path in self.told
+            or self.pruned.doubtful(place, item["msg"])
+            or self._follows(item, place)
+            or self._emptied(item)
+        )
         if not known:
             self.problems.append(shape_problem(item, path))
         self.told.add(path)
@@ -211,26 +245,54 @@ class _Checked:
             return True
         if item["type"] != "missing" or item["loc"][-1] != "address":
             return False
-        networks = any(key[:1] == ("networks",) for key in self.pruned.keys) or (self.before.get("networks") is not None and not self.document.get("networks"))
+        networks = any(key[:1] == ("networks",) for key in self.pruned.keys) or (
+            self.before.get("networks") is not None and not self.document.get("networks")
+        )
         return networks or any(place[: len(loc)] == loc for loc in self.without_address)
 
     def _emptied(self, item: Any) -> bool:  # noqa: ANN401 - pydantic's ErrorDetails
         """Say whether a list is too short only because all that stood in it was taken out."""
         written: Any = self.before
         for step in explicit(item["loc"], self.pruned.index_map) if item["type"] == "too_short" else ():
-            written = written[step] if isinstance(written, list) and isinstance(step, int) else written.get(step) if isinstance(written, dict) else None
+            written = (
+                written[step]
+                if isinstance(written, list) and isinstance(step, int)
+                else written.get(step)
+                if isinstance(written, dict)
+                else None
+            )
         return item["type"] == "too_short" and isinstance(written, list) and bool(written)
 
     def _meant(self, site: Site) -> None:
         inside = RACK_LISTS if "racks" in self.pruned.sections else frozenset[str]()
         lost = lost_between(self.before, self.document, self.expanded.skipped | inside) if self.problems else Lost()
-        gone = {family for family, names in lost.names.items() if names} | lost.nameless | self.pruned.sections | (self.before.keys() - self.document.keys())
+        gone = (
+            {family for family, names in lost.names.items() if names}
+            | lost.nameless
+            | self.pruned.sections
+            | (self.before.keys() - self.document.keys())
+        )
         self.whole = gone <= _BESIDE
         self._found(check.check(site, lost))
 
 
 _BESIDE = frozenset(
-    {"schema", "name", "access", "software", "gates", "handover", "campaign", "tenants", "deliveries", "maintenance", "outlets", "skip", "disabled", "also"}
+    {
+        "schema",
+        "name",
+        "access",
+        "software",
+        "gates",
+        "handover",
+        "campaign",
+        "tenants",
+        "deliveries",
+        "maintenance",
+        "outlets",
+        "skip",
+        "disabled",
+        "also",
+    }
 )
 """Sections and lists on which nothing of a plan depends but its words."""
 
@@ -267,7 +329,10 @@ def absolute(value: Any, base: Path, key: str = "") -> Any:  # noqa: ANN401
         return str(base / value) if key in _PATH_KEYS and not value.startswith("/") else value
     if kind is dict:
         # Plain values are most of 12,500 nodes: only what may hold or be a path is looked into.
-        return {name: absolute(item, base, str(name)) if type(item) in _NESTING or name in _PATH_KEYS else item for name, item in value.items()}
+        return {
+            name: absolute(item, base, str(name)) if type(item) in _NESTING or name in _PATH_KEYS else item
+            for name, item in value.items()
+        }
     if kind is list:
         return [absolute(item, base) if type(item) in _NESTING else item for item in value]
     return value
@@ -299,7 +364,11 @@ def shape_problem(item: Any, path: str, lists_keys: str = "`rackready schema`") 
     shown, text = item.get("input"), item["msg"].removesuffix(".")
     if item["type"] in _MAPPINGS:
         return Problem(path, f"Expected: a mapping Actual: {_called(shown)}.", "Correct it.")
-    actual = _CREDENTIALS.sub("***@", repr(shown)) if isinstance(shown, (str, int, float)) and not isinstance(shown, bool) else _called(shown)
+    actual = (
+        _CREDENTIALS.sub("***@", repr(shown))
+        if isinstance(shown, (str, int, float)) and not isinstance(shown, bool)
+        else _called(shown)
+    )
     said = isinstance(shown, dict) and item["type"] in _WHOLE
     return Problem(path, f"{text}." if said else f"{text} - Actual: {actual}.", "Correct it.")
 
@@ -314,4 +383,12 @@ def _called(value: Any) -> str:  # noqa: ANN401 - what YAML holds
         return "nothing"
     if isinstance(value, bool):
         return str(value).lower()
-    return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else "text" if isinstance(value, str) else "a number, day or time"
+    return (
+        "a mapping"
+        if isinstance(value, dict)
+        else "a list"
+        if isinstance(value, list)
+        else "text"
+        if isinstance(value, str)
+        else "a number, day or time"
+    )

@@ -35,10 +35,25 @@ def subnets(site: Site, nodes: tuple[NodeAddresses, ...]) -> Iterator[Subnet]:
         network = _network(site, role)
         if network is None:
             continue
-        blocks = {rack.name: _block(network, rack_number(rack)) for rack in site.racks} if network.routed else {"": network.pool}
+        blocks = (
+            {rack.name: _block(network, rack_number(rack)) for rack in site.racks}
+            if network.routed
+            else {"": network.pool}
+        )
         for rack, block in blocks.items():
             if block is not None:
-                yield Subnet(role, rack, None, None, None, block, _first(block), network.vlan, network.mtu, " ".join(map(str, network.dhcp_servers)))
+                yield Subnet(
+                    role,
+                    rack,
+                    None,
+                    None,
+                    None,
+                    block,
+                    _first(block),
+                    network.vlan,
+                    network.mtu,
+                    " ".join(map(str, network.dhcp_servers)),
+                )
     yield from _compute(site, nodes)
 
 
@@ -53,7 +68,10 @@ def managed_by(site: Site, role: str, address: str) -> tuple[int | str, int | st
 
 def settings(site: Site, role: str, address: str) -> str:
     """Return in words what else of a network is to be set up for an address of it; empty for one that lies outside of its pool."""
-    network, (prefix, vlan, gateway) = _network(site, role), managed_by(site, role, address) if address else ("", "", "")
+    network, (prefix, vlan, gateway) = (
+        _network(site, role),
+        managed_by(site, role, address) if address else ("", "", ""),
+    )
     if network is None or prefix == "":
         return ""
     parts = [f"/{prefix}, gateway {gateway}, MTU {network.mtu}", f"VLAN {vlan}" if vlan else ""]

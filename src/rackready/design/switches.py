@@ -42,5 +42,8 @@ def switch_config(site: Site, name: str) -> SwitchConfig:
     facts = switch_facts(site, name)
     qos = qos_facts(site.fabric.qos)
     check_preset(qos)
-    ports = tuple(PortConfig(port.port, port.node, port.netdev, port.rail, port.vlan, facts.mtu, f"{port.description} {MARK}") for port in facts.ports)
+    ports = tuple(
+        PortConfig(port.port, port.node, port.netdev, port.rail, port.vlan, facts.mtu, f"{port.description} {MARK}")
+        for port in facts.ports
+    )
     return SwitchConfig(name, facts.switch.os, "br_default", facts.vlans, ports, qos)

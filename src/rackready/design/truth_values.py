@@ -39,7 +39,10 @@ def _numbers() -> frozenset[str]:
     """Return the keys of the site model that are numbers wherever they stand, and those of a series."""
     kinds: dict[str, set[bool]] = {}
     _keys(Site, kinds, set())
-    return frozenset({key for key, numbers in kinds.items() if numbers == {True}} | {"first", "offset", "step", "every", "cycle", "start"})
+    return frozenset(
+        {key for key, numbers in kinds.items() if numbers == {True}}
+        | {"first", "offset", "step", "every", "cycle", "start"}
+    )
 
 
 def _keys(model: type[BaseModel], kinds: dict[str, set[bool]], seen: set[type]) -> None:

@@ -72,14 +72,19 @@ def read_yaml(path: Path) -> Any:  # noqa: ANN401 - what YAML holds is for the c
 def read_judged(path: Path, *, written_by_us: bool = False) -> tuple[Any, list[Problem]]:
     """Return the document of a YAML file, and what is wrong with single keys and values of it, each with its data path.
 
-    ``written_by_us``: text stands in it as PyYAML writes it. Raises SiteInvalidError when it is absent, unreadable or no YAML.
+    ``written_by_us``: text stands in it as PyYAML writes it. Raises SiteInvalidError when it is absent, unreadable or
+    no YAML.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise SiteInvalidError(str(path), [Problem("", "no such file.", "Begin one from inventories/example/site.yml.")]) from error
+        raise SiteInvalidError(
+            str(path), [Problem("", "no such file.", "Begin one from inventories/example/site.yml.")]
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise SiteInvalidError(str(path), [Problem("", f"cannot be read: {error}.", "Correct its permissions or encoding (UTF-8).")]) from error
+        raise SiteInvalidError(
+            str(path), [Problem("", f"cannot be read: {error}.", "Correct its permissions or encoding (UTF-8).")]
+        ) from error
     try:
         document, problems = _loaded(text, written_by_us=written_by_us)
         size = _size(document, {})
@@ -89,10 +94,19 @@ def read_judged(path: Path, *, written_by_us: bool = False) -> tuple[Any, list[P
         what = getattr(error, "problem", None) or str(error)
         raise SiteInvalidError(str(path), [Problem(where, f"not valid YAML: {what}.", "Correct the file.")]) from error
     except RecursionError as error:
-        raise SiteInvalidError(str(path), [Problem("", "not valid YAML: nested too deep to be read.", "Correct the file.")]) from error
+        raise SiteInvalidError(
+            str(path), [Problem("", "not valid YAML: nested too deep to be read.", "Correct the file.")]
+        ) from error
     if size > MOST_VALUES:
         what = f"{size:.0e} values by its aliases (&name, *name) - Expected: at most {MOST_VALUES:,}."
-        raise SiteInvalidError(str(path), [Problem("", f"expands to {what}", "Write it with host lists, templates and series: docs/howto/site-file.md.")])
+        raise SiteInvalidError(
+            str(path),
+            [
+                Problem(
+                    "", f"expands to {what}", "Write it with host lists, templates and series: docs/howto/site-file.md."
+                )
+            ],
+        )
     return document, problems
 
 
@@ -120,5 +134,7 @@ def _size(value: Any, known: dict[int, int]) -> int:  # noqa: ANN401 - what YAML
         return 1
     if id(value) not in known:
         known[id(value)] = 1  # a list that holds itself
-        known[id(value)] = 1 + sum(_size(item, known) for item in (value.values() if isinstance(value, dict) else value))
+        known[id(value)] = 1 + sum(
+            _size(item, known) for item in (value.values() if isinstance(value, dict) else value)
+        )
     return known[id(value)]

@@ -27,7 +27,8 @@ _LONGEST = 40
 def readings(document: yaml.Node | None, *, text_too: bool) -> list[Problem]:
     """Return one problem for each plain value or key with two readings, and for each key that is given twice, each with its data path.
 
-    ``text_too``: also what YAML 1.1 takes for text (1e3, 08, 0o17). Files that rackready wrote itself with PyYAML hold such text without quotes.
+    ``text_too``: also what YAML 1.1 takes for text (1e3, 08, 0o17). Files that rackready wrote itself with PyYAML hold
+    such text without quotes.
     """
     return list(_walk(document, (), set(), text_too=text_too)) if document is not None else []
 
@@ -72,7 +73,8 @@ def _of_scalar(node: yaml.ScalarNode, loc: Loc, what: str, *, text_too: bool) ->
         return
     yield Problem(
         path_text(loc),
-        f"{what}{node.value} is {_told(old)} in YAML 1.1 and {_told(new)} in YAML 1.2 - Expected: a value that reads the same in both Actual: {node.value}.",
+        f"{what}{node.value} is {_told(old)} in YAML 1.1 and {_told(new)} in YAML 1.2 - "
+        f"Expected: a value that reads the same in both Actual: {node.value}.",
         _way_out(node.value, old, new),
     )
     node.tag = f"{_TAG}str"
@@ -102,7 +104,13 @@ def _newer(kind: str, text: str) -> Any:  # noqa: ANN401 - a truth value, a numb
 def _told(value: Any) -> str:  # noqa: ANN401 - a truth value, a number or text
     if isinstance(value, bool):
         return str(value).lower()
-    return f"the text {value!r}" if isinstance(value, str) else f"the number {value:g}" if isinstance(value, float) else f"the number {value}"
+    return (
+        f"the text {value!r}"
+        if isinstance(value, str)
+        else f"the number {value:g}"
+        if isinstance(value, float)
+        else f"the number {value}"
+    )
 
 
 def _way_out(text: str, old: Any, new: Any) -> str:  # noqa: ANN401 - truth values, numbers or texts

@@ -33,13 +33,17 @@ _PASSED_ON = ("HOME", "LANG", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER", "RACKRE
 
 
 def run_playbook(
-    ctx: PhaseContext, playbook: str, nodes: list[str], extra_vars: dict[str, Any] | None = None, tags: list[str] | None = None
+    ctx: PhaseContext,
+    playbook: str,
+    nodes: list[str],
+    extra_vars: dict[str, Any] | None = None,
+    tags: list[str] | None = None,
 ) -> dict[str, NodeResult]:
     """Run ``playbooks/<playbook>`` for these nodes of the site; ``data`` of each result has ``changed`` and ``ok`` (task counts).
 
     Where a task changed something (in a dry run: would), ``data`` has ``changes``, the names of those tasks.
-    Every node asked for gets a result: pass, fail (a task failed) or error (not reached, or not reported). The intent is
-    committed for each node before and its end after; with ``ctx.check`` nothing is changed and nothing recorded.
+    Every node asked for gets a result: pass, fail (a task failed) or error (not reached, or not reported). The intent
+    is committed for each node before and its end after; with ``ctx.check`` nothing is changed and nothing recorded.
     Raises SiteInvalidError, LedgerError, and Interrupted when the operator stops the run.
     """
     if not nodes:
@@ -53,8 +57,17 @@ def run_playbook(
 class _Run:
     """One run of one playbook."""
 
-    def __init__(self, ctx: PhaseContext, site: Site, paths: EnvPaths, ledger: Ledger, playbook: str, nodes: list[str]) -> None:
-        self.ctx, self.site, self.paths, self.ledger, self.playbook, self.nodes = ctx, site, paths, ledger, playbook, nodes
+    def __init__(
+        self, ctx: PhaseContext, site: Site, paths: EnvPaths, ledger: Ledger, playbook: str, nodes: list[str]
+    ) -> None:
+        self.ctx, self.site, self.paths, self.ledger, self.playbook, self.nodes = (
+            ctx,
+            site,
+            paths,
+            ledger,
+            playbook,
+            nodes,
+        )
         self.phase = Path(playbook).stem
         self.folder = private_dir(paths.logs / ctx.campaign)
         self.ident = f"{self.phase}-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}-{hashlib.sha256(' '.join(nodes).encode()).hexdigest()[:6]}"
@@ -65,7 +78,10 @@ class _Run:
         events = Events(self.phase, self.nodes, str(self.log), self._tell, self.ctx.check)
         variables = {**extra_vars, "rackready_tokens": tokens, "rackready_ledger": self.ledger.identity()}
         try:
-            with _vars_file(self.folder / f"{self.ident}.vars.json", variables) as file, connections(self.paths.state) as connection:
+            with (
+                _vars_file(self.folder / f"{self.ident}.vars.json", variables) as file,
+                connections(self.paths.state) as connection,
+            ):
                 child = self._child(self._argv(file, tags), connection, events)
         except OSError as error:
             results = {node: NodeResult(Outcome.ERROR, self._not_started(node, error)) for node in self.nodes}
@@ -77,7 +93,16 @@ class _Run:
         return results
 
     def _argv(self, vars_file: Path, tags: list[str]) -> list[str]:
-        argv = ["-i", str(self.paths.inventory), "--limit", ",".join(self.nodes), "--forks", str(min(_FORKS, len(self.nodes))), "-e", f"@{vars_file}"]
+        argv = [
+            "-i",
+            str(self.paths.inventory),
+            "--limit",
+            ",".join(self.nodes),
+            "--forks",
+            str(min(_FORKS, len(self.nodes))),
+            "-e",
+            f"@{vars_file}",
+        ]
         argv += ["--tags", ",".join(tags)] if tags else []
         argv += ["--check", "--diff"] if self.ctx.check else []
         return [*argv, str(self.ctx.root / "playbooks" / self.playbook)]
@@ -103,7 +128,9 @@ class _Run:
         operation, desired = f"install:{self.playbook}", desired_digest(self.site, node)
         last = self.ledger.latest(node, operation)
         if last is not None and last.status == "intent":
-            self._tell(node, "an earlier run was interrupted here: what it did is looked at before anything is done", "warn")
+            self._tell(
+                node, "an earlier run was interrupted here: what it did is looked at before anything is done", "warn"
+            )
             self.ledger.failed(last.token, "interrupted; observed by the next run")
         return self.ledger.begin(node, operation, desired, {}).token
 
@@ -119,13 +146,23 @@ class _Run:
 
     def _tell_strangers(self, names: list[str]) -> None:
         for name in names:
-            text = f"{name}: {self.phase}: reported though it was not asked for - Expected: {', '.join(self.nodes)} Actual: {name} too. See {self.log}."
+            text = (
+                f"{name}: {self.phase}: reported though it was not asked for - Expected: {', '.join(self.nodes)} "
+                f"Actual: {name} too. See {self.log}."
+            )
             self._tell(name, text, "error")
 
     def _not_started(self, node: str, error: OSError) -> str:
-        step = "Free disk space on the controller, then run again." if error.errno == errno.ENOSPC else "Run `rackready doctor`."
+        step = (
+            "Free disk space on the controller, then run again."
+            if error.errno == errno.ENOSPC
+            else "Run `rackready doctor`."
+        )
         actual = f"{error.strerror} ({error.filename or self.folder})"
-        return f"{node}: {self.phase}: Ansible could not be started - Expected: room and programs on the controller Actual: {actual}. {step}"
+        return (
+            f"{node}: {self.phase}: Ansible could not be started - Expected: room and programs on the controller "
+            f"Actual: {actual}. {step}"
+        )
 
 
 def _environment(root: Path, site: Site) -> dict[str, str]:
@@ -134,8 +171,15 @@ def _environment(root: Path, site: Site) -> dict[str, str]:
     env = {name: os.environ[name] for name in names if name in os.environ}
     env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
     source = str(Path(__file__).resolve().parents[2])
-    env["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([source, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]))
-    return env | {"ANSIBLE_CONFIG": str(root / "ansible.cfg"), "ANSIBLE_HOST_KEY_CHECKING": "True", "ANSIBLE_NOCOLOR": "1", "PYTHONUNBUFFERED": "1"}
+    env["PYTHONPATH"] = os.pathsep.join(
+        dict.fromkeys([source, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))])
+    )
+    return env | {
+        "ANSIBLE_CONFIG": str(root / "ansible.cfg"),
+        "ANSIBLE_HOST_KEY_CHECKING": "True",
+        "ANSIBLE_NOCOLOR": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
 
 
 @contextmanager

@@ -64,13 +64,18 @@ class Events:
     def result(self, node: str, *, timed_out: bool = False) -> NodeResult:
         """Return what became of one node that was asked for."""
         if node in self.failures:
-            return NodeResult(Outcome.FAIL, self.failures[node], changed=self._count("changed", node) > 0, data=self._data(node))
+            return NodeResult(
+                Outcome.FAIL, self.failures[node], changed=self._count("changed", node) > 0, data=self._data(node)
+            )
         if node in self.unreachable:
             return NodeResult(Outcome.ERROR, self.unreachable[node], data=self._data(node))
         if self._count("processed", node) == 0:
             return NodeResult(Outcome.ERROR, self._missing(node, timed_out=timed_out), data=self._data(node))
         if self._count("failures", node) or self._count("dark", node):
-            text = f"{node}: {self.phase}: failed without a word - Expected: an event for the failed task Actual: none. See {self.log}."
+            text = (
+                f"{node}: {self.phase}: failed without a word - Expected: an event for the failed task "
+                f"Actual: none. See {self.log}."
+            )
             return NodeResult(Outcome.ERROR, text, data=self._data(node))
         return NodeResult(Outcome.PASS, changed=self._count("changed", node) > 0, data=self._data(node))
 
@@ -91,7 +96,10 @@ class Events:
         last = (errors or self.output or ["no word about it"])[-1].strip()
         actual = "the run took too long and was ended" if timed_out else last
         step = "Free disk space on the controller, then run again." if _FULL in actual else f"See {self.log}."
-        return f"{node}: {self.phase}: no result - Expected: Ansible reports on every node that was asked for Actual: {actual.rstrip('.')}. {step}"
+        return (
+            f"{node}: {self.phase}: no result - Expected: Ansible reports on every node that was asked for "
+            f"Actual: {actual.rstrip('.')}. {step}"
+        )
 
     def _output(self, event: dict[str, Any]) -> None:
         self.output = [*self.output[-49:], str(event.get("text", ""))]
@@ -115,7 +123,11 @@ class Events:
             if found:
                 self.differs.setdefault(event["host"], []).extend(found)
             words = f" ({'; '.join(found)})" if found else ""
-            self.tell(event["host"], f"{'would change' if self.check else 'changed'}: {_task(event)}{words}", "info" if self.check else DETAIL)
+            self.tell(
+                event["host"],
+                f"{'would change' if self.check else 'changed'}: {_task(event)}{words}",
+                "info" if self.check else DETAIL,
+            )
 
     def _runner_retry(self, event: dict[str, Any]) -> None:
         result = event.get("res", {})
@@ -137,13 +149,18 @@ class Events:
     def _runner_on_unreachable(self, event: dict[str, Any]) -> None:
         node, words = event["host"], _words(event.get("res", {}))
         if _FULL in words or _NO_FOLDER in words:
-            self.unreachable[node] = f"{node}: {self.phase}: {_FOLDER_WANTED} Actual: {words.partition('. ')[0]}. {_LOOK_AT_DISK}"
+            self.unreachable[node] = (
+                f"{node}: {self.phase}: {_FOLDER_WANTED} Actual: {words.partition('. ')[0]}. {_LOOK_AT_DISK}"
+            )
             self.tell(node, self.unreachable[node], "error")
             return
         step = "Check that the node is up and that its address and key in the site file are right, then run again."
         if any(mark in words for mark in _HOST_KEY):
             step = way_out(node)
-        self.unreachable[node] = f"{node}: {self.phase}: cannot log in - Expected: SSH answers with the pinned host key Actual: {words.rstrip('.')}. {step}"
+        self.unreachable[node] = (
+            f"{node}: {self.phase}: cannot log in - Expected: SSH answers with the pinned host key "
+            f"Actual: {words.rstrip('.')}. {step}"
+        )
         self.tell(node, self.unreachable[node], "error")
 
     def _playbook_on_stats(self, event: dict[str, Any]) -> None:

@@ -23,7 +23,8 @@ _numbers = itertools.count()
 def connections(state: Path) -> Iterator[dict[str, str]]:
     """Give the environment variable that names a folder of this run; at the end its connections are closed.
 
-    What killed runs left is closed first: a folder whose name holds the process that made it and when that process began.
+    What killed runs left is closed first: a folder whose name holds the process that made it and when that process
+    began.
     """
     parent = private_dir(state / "cp")
     for left in parent.iterdir():
@@ -44,5 +45,12 @@ def connections(state: Path) -> Iterator[dict[str, str]]:
 def _close(folder: Path) -> None:
     for socket in folder.iterdir():
         argv = ["ssh", "-F", "none", "-o", f"ControlPath={socket}", "-O", "exit", "none"]
-        subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=10, check=False)
+        subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=10,
+            check=False,
+        )
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,8 +1,9 @@
 """The child process in which Ansible runs: ``python -m rackready.drivers.ansible_worker``.
 
-It reads one request (JSON: ``argv``, ``cwd``, ``artifacts``) from standard input, runs ansible-playbook through ansible-runner
-and prints every event as it comes, one JSON line each. A process of its own, because ansible-runner and the workflow engine
-must not share threads and signal handlers, and because the whole session can be ended when the controller dies.
+It reads one request (JSON: ``argv``, ``cwd``, ``artifacts``) from standard input, runs ansible-playbook through
+ansible-runner and prints every event as it comes, one JSON line each. A process of its own, because ansible-runner and
+the workflow engine must not share threads and signal handlers, and because the whole session can be ended when the
+controller dies.
 """
 
 from __future__ import annotations
@@ -18,8 +19,30 @@ from typing import Any
 import ansible_runner
 from ansible_runner.utils import OutputEventFilter
 
-KEPT = ("runner_on_start", "runner_on_ok", "runner_on_failed", "runner_on_unreachable", "runner_item_on_failed", "runner_retry", "playbook_on_stats")
-_RESULT_KEYS = ("changed", "msg", "stderr", "stdout", "rc", "notes", "unmeasured", "differs", "censored", "exception", "attempts", "retries", "_ansible_no_log")
+KEPT = (
+    "runner_on_start",
+    "runner_on_ok",
+    "runner_on_failed",
+    "runner_on_unreachable",
+    "runner_item_on_failed",
+    "runner_retry",
+    "playbook_on_stats",
+)
+_RESULT_KEYS = (
+    "changed",
+    "msg",
+    "stderr",
+    "stdout",
+    "rc",
+    "notes",
+    "unmeasured",
+    "differs",
+    "censored",
+    "exception",
+    "attempts",
+    "retries",
+    "_ansible_no_log",
+)
 _LONGEST = 8000
 
 
@@ -54,7 +77,9 @@ def main() -> int:
 
 def _pump(descriptor: int, artifacts: Path) -> None:
     """Decode ansible-runner's event stream while it is written, and print what is kept of it."""
-    sieve = OutputEventFilter(None, lambda event: _print(_whole(event, artifacts / "job_events")), suppress_ansible_output=True)
+    sieve = OutputEventFilter(
+        None, lambda event: _print(_whole(event, artifacts / "job_events")), suppress_ansible_output=True
+    )
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while chunk := os.read(descriptor, 65536):  # not by lines: the end of an event is no end of a line
         _forget_environment(artifacts)
@@ -89,9 +114,14 @@ def _print(event: dict[str, Any]) -> None:
     if kind not in KEPT:
         return
     data = event.get("event_data", {})
-    line = {"event": kind} | {key: data[key] for key in ("host", "task", "role", "task_path", "ignore_errors") if data.get(key)}
+    line = {"event": kind} | {
+        key: data[key] for key in ("host", "task", "role", "task_path", "ignore_errors") if data.get(key)
+    }
     if kind == "playbook_on_stats":
-        line |= {key: data.get(key, {}) for key in ("ok", "changed", "failures", "dark", "processed", "skipped", "rescued", "ignored")}
+        line |= {
+            key: data.get(key, {})
+            for key in ("ok", "changed", "failures", "dark", "processed", "skipped", "rescued", "ignored")
+        }
     elif isinstance(data.get("res"), dict):
         line["res"] = {key: _short(value) for key, value in data["res"].items() if key in _RESULT_KEYS}
     _say(line)

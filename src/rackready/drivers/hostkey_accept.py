@@ -51,7 +51,8 @@ class Place:
 class Shown:
     """What is known of a host's key. Keys are "kind base64", "" when there is none.
 
-    ``serial``: what its BMC answers, ``wanted``: what the site file says, ``bmc``: why the BMC could not be asked; ``trouble``: why no key may be accepted.
+    ``serial``: what its BMC answers, ``wanted``: what the site file says, ``bmc``: why the BMC could not be asked;
+    ``trouble``: why no key may be accepted.
     """
 
     place: Place
@@ -72,7 +73,10 @@ class Shown:
         if not self.bmc:
             return ""
         expected = f"serial {self.wanted}" if self.wanted else "the serial of its chassis"
-        step = "--yes accepts no key without it: mend the BMC, or compare the fingerprint on the node's console and accept it at a terminal."
+        step = (
+            "--yes accepts no key without it: mend the BMC, or compare the fingerprint on the node's console and "
+            "accept it at a terminal."
+        )
         return f"{self.place.name}: its BMC - Expected: {expected} Actual: {self.bmc.rstrip('.')}. {step}"
 
 
@@ -84,10 +88,17 @@ def places(site: Site, wanted: Sequence[str], *, leave_out: Iterable[str] = ()) 
         found.append(Place(SCHEDULER, "scheduler", str(site.handover.controller), site.handover.port))
     known = {place.name: place for place in reversed(found)}  # a node of that name goes before the scheduler
     if unknown := [name for name in wanted if name not in known]:
-        message = f"{', '.join(unknown)} - Expected: some of {', '.join(reversed(known))} Actual: no such host. Correct the name."
+        message = (
+            f"{', '.join(unknown)} - Expected: some of {', '.join(reversed(known))} Actual: no such host. "
+            "Correct the name."
+        )
         raise HostKeyRefusedError(message)
     left = set(leave_out)
-    return [known[name] for name in dict.fromkeys(wanted)] if wanted else [place for place in found if place.name not in left]
+    return (
+        [known[name] for name in dict.fromkeys(wanted)]
+        if wanted
+        else [place for place in found if place.name not in left]
+    )
 
 
 def look(paths: EnvPaths, hosts: Sequence[Place]) -> list[Shown]:
@@ -117,8 +128,13 @@ def _with_bmc(found: Shown, node: Node) -> Shown:
         return replace(found, wanted=node.serial, bmc=str(error))
     if serial == node.serial:
         return replace(found, serial=serial, wanted=node.serial)
-    step = f"No key was accepted: correct serial or bmc.address of {node.name} in the site file, or the cabling of its BMC."
-    text = f"{bmc.where}: answers for another machine - Expected: serial {node.serial} Actual: {serial or 'none'}. {step}"
+    step = (
+        f"No key was accepted: correct serial or bmc.address of {node.name} in the site file, or the cabling of its "
+        "BMC."
+    )
+    text = (
+        f"{bmc.where}: answers for another machine - Expected: serial {node.serial} Actual: {serial or 'none'}. {step}"
+    )
     return replace(found, serial=serial, wanted=node.serial, trouble=text)
 
 
@@ -131,10 +147,16 @@ def accept(paths: EnvPaths, ledger: Ledger, found: Shown) -> str:
         HOST_KEY,
         hashlib.sha256(found.shown.encode()).hexdigest(),
         before=lambda: {"pinned": named(found.pinned), "shown": named(found.shown), "serial": found.serial},
-        observe=lambda _stored: Observation.HAPPENED if ssh.pinned(paths.known_hosts, place.known) == found.shown else Observation.NOT_HAPPENED,
+        observe=lambda _stored: (
+            Observation.HAPPENED
+            if ssh.pinned(paths.known_hosts, place.known) == found.shown
+            else Observation.NOT_HAPPENED
+        ),
         act=lambda _token: _pin(paths, found),
     )
-    return f"{place.name}: pinned {named(found.shown)}" + (f" in place of {named(found.pinned)}" if found.pinned else "")
+    return f"{place.name}: pinned {named(found.shown)}" + (
+        f" in place of {named(found.pinned)}" if found.pinned else ""
+    )
 
 
 def _pin(paths: EnvPaths, found: Shown) -> dict[str, object]:

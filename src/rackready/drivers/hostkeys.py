@@ -51,7 +51,10 @@ def shown_key(host: str, port: int, name: str, *, expected: str = "", patience_s
     deadline = time.monotonic() + patience_s
     while True:
         try:
-            with socket.create_connection((host, port), timeout=_TIMEOUT_S) as connection, paramiko.Transport(connection) as transport:
+            with (
+                socket.create_connection((host, port), timeout=_TIMEOUT_S) as connection,
+                paramiko.Transport(connection) as transport,
+            ):
                 ssh.prefer(transport, expected)
                 transport.start_client(timeout=_TIMEOUT_S)
                 return ssh.text_of(transport.get_remote_server_key())
@@ -62,5 +65,8 @@ def shown_key(host: str, port: int, name: str, *, expected: str = "", patience_s
                 continue
             reason = str(error) or error.__class__.__name__
             wanted = f"an answer within {patience_s or _TIMEOUT_S:.0f} s"
-            message = f"{name} ({host}:{port}): no SSH service - Expected: {wanted} Actual: {reason}. Check its power, network and address."
+            message = (
+                f"{name} ({host}:{port}): no SSH service - Expected: {wanted} Actual: {reason}. "
+                "Check its power, network and address."
+            )
             raise HostKeyError(message) from error

@@ -25,7 +25,9 @@ _NOT_FOUND = 127
 class Local:
     """Runs every command here, whatever node it is for. ``python3`` is the Python that runs us: it has the library that reads GPUs."""
 
-    def run(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Answer:
+    def run(
+        self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float
+    ) -> Answer:
         """Run a command to its end. Never raises for what it does; raises Interrupted when the operator stops.
 
         A program that is not installed answers as a shell would: exit code 127 and its name on standard error.
@@ -39,7 +41,9 @@ class Local:
         finally:
             job.end()
 
-    def start(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> LocalJob:
+    def start(
+        self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float
+    ) -> LocalJob:
         """Start a command and return at once. Raises UnreachableError when there is no such program; ``timeout_s`` is its ``wait``'s to keep."""
         del node, timeout_s
         try:
@@ -63,7 +67,12 @@ class LocalJob:
         self._last: Answer | None = None
         try:
             self._child = subprocess.Popen(
-                _resolved(argv, env), stdin=subprocess.PIPE, stdout=self._out, stderr=self._err, env=dict(env), start_new_session=True
+                _resolved(argv, env),
+                stdin=subprocess.PIPE,
+                stdout=self._out,
+                stderr=self._err,
+                env=dict(env),
+                start_new_session=True,
             )
         except OSError:
             self._close()
@@ -91,7 +100,9 @@ class LocalJob:
             much = self._size() > OUTPUT_LIMIT
             if much or time.monotonic() > deadline:
                 self._kill()
-                return self._answer(None, timed_out=not much, failure=f"more than {OUTPUT_LIMIT >> 20} MiB of output" if much else "")
+                return self._answer(
+                    None, timed_out=not much, failure=f"more than {OUTPUT_LIMIT >> 20} MiB of output" if much else ""
+                )
             time.sleep(_POLL_S)
         return self.so_far()
 

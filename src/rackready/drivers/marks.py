@@ -1,7 +1,7 @@
 """Finds our own processes by a mark in their environment: also those that left the session that they were started in.
 
-Ansible's workers make sessions of their own (ansible-core 2.19 calls setsid in each), so whoever ends the session of a killed
-run leaves them at work, with the SSH connections that they began.
+Ansible's workers make sessions of their own (ansible-core 2.19 calls setsid in each), so whoever ends the session of a
+killed run leaves them at work, with the SSH connections that they began.
 """
 
 from __future__ import annotations
@@ -49,7 +49,11 @@ def masters(state: Path) -> list[int]:
     They write their title, which names the socket, over their environment, and so over the mark.
     """
     titles = (f"ssh: {state}/cp/".encode(), f"ssh: {state.resolve()}/cp/".encode())  # Ansible follows links on the way
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _command(entry).startswith(titles)]
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and _command(entry).startswith(titles)
+    ]
 
 
 def end_all(find: Callable[[], list[int]]) -> None:

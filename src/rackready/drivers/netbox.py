@@ -33,7 +33,10 @@ class Netbox:
         """Raise NetboxError for an address to which the token would go unencrypted."""
         parts = urlsplit(url)
         if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
-            raise NetboxError(f"{url} - Expected: an address that begins with https:// Actual: {parts.scheme or 'none'}. The token would go unencrypted.")
+            raise NetboxError(
+                f"{url} - Expected: an address that begins with https:// Actual: {parts.scheme or 'none'}. "
+                "The token would go unencrypted."
+            )
         self._url, self._token = url, token
         self._api = pynetbox.api(url, token=token)
 
@@ -43,7 +46,13 @@ class Netbox:
 
     def _all(self, kind: str, site: str) -> list[dict[str, Any]]:
         filters = {_BY_SITE[kind]: site} if kind in _BY_SITE else {}
-        request = Request(base=self._endpoint(kind).url, filters=filters, token=self._token, http_session=self._api.http_session, limit=PAGE)
+        request = Request(
+            base=self._endpoint(kind).url,
+            filters=filters,
+            token=self._token,
+            http_session=self._api.http_session,
+            limit=PAGE,
+        )
         return list(request.get())
 
     def write(self, steps: Sequence[Step], known: Known) -> int:
@@ -77,7 +86,10 @@ class Netbox:
             raise self._error(f"{error.__class__.__name__}: {error}") from error
 
     def _error(self, what: str) -> NetboxError:
-        text = f"NetBox {self._url} - Expected: an answer Actual: {what}. Check address, token and its permissions, then run again."
+        text = (
+            f"NetBox {self._url} - Expected: an answer Actual: {what}. "
+            "Check address, token and its permissions, then run again."
+        )
         return NetboxError(text.replace(self._token, "***") if self._token else text)
 
 

@@ -84,8 +84,8 @@ def run_child(  # noqa: PLR0913 - what a child process has
 ) -> ChildResult:
     """Run a program to its end; its output goes to ``log`` (mode 0600) and line by line to ``on_line``.
 
-    On STOP the child gets SIGINT, and its whole session SIGKILL after 20 s; then Interrupted is raised. At the time-out the whole
-    session is killed and ``timed_out`` is set. Raises OSError when the program cannot be started.
+    On STOP the child gets SIGINT, and its whole session SIGKILL after 20 s; then Interrupted is raised. At the time-out
+    the whole session is killed and ``timed_out`` is set. Raises OSError when the program cannot be started.
     """
     check_stop()
     begun = time.monotonic()
@@ -113,13 +113,17 @@ def run_child(  # noqa: PLR0913 - what a child process has
                 _live.pop(child.pid, None)
             if ledger and row is not None:
                 ledger.child_ended(row)
-    _log.info("%s (pid %d) ended with %d after %.1f s", what or argv[0], child.pid, child.returncode, time.monotonic() - begun)
+    _log.info(
+        "%s (pid %d) ended with %d after %.1f s", what or argv[0], child.pid, child.returncode, time.monotonic() - begun
+    )
     if STOP.is_set():
         raise Interrupted
     return ChildResult(child.returncode, timed_out, time.monotonic() - begun)
 
 
-def _spawn(argv: Sequence[str], gate: int, cwd: Path | None, env: Mapping[str, str], stdin_text: str | None) -> subprocess.Popen[str]:
+def _spawn(
+    argv: Sequence[str], gate: int, cwd: Path | None, env: Mapping[str, str], stdin_text: str | None
+) -> subprocess.Popen[str]:
     """Start the program behind a gate: it begins only once its record is committed, and not at all when we die before."""
     wrapper = ["/bin/sh", "-c", f'read -r _ < /dev/fd/{gate} || exit 125; exec "$@"', "sh"]
     return subprocess.Popen(
@@ -142,7 +146,12 @@ def _private(log: Path) -> IO[str]:
 
 
 def _drive(
-    child: subprocess.Popen[str], mark: str, sink: IO[str], stdin_text: str | None, timeout_s: float | None, on_line: Callable[[str], None] | None
+    child: subprocess.Popen[str],
+    mark: str,
+    sink: IO[str],
+    stdin_text: str | None,
+    timeout_s: float | None,
+    on_line: Callable[[str], None] | None,
 ) -> bool:
     reader = threading.Thread(target=_pump, args=(child, sink, on_line), daemon=True)
     reader.start()
@@ -227,9 +236,10 @@ def boot_id() -> str:
 def reap(ledger: Ledger) -> list[str]:
     """End what a dead controller left running: the recorded sessions, and what left them. Call it only while holding the controller lock.
 
-    Returns a line for each that was ended. A session whose leader is gone but whose members live on is ended as well; a reused
-    pid is told apart by its start time, a session number in use again by a leader with another start time. What left its
-    session is known by this project's mark in its environment, a shared SSH connection by where its socket lies.
+    Returns a line for each that was ended. A session whose leader is gone but whose members live on is ended as well; a
+    reused pid is told apart by its start time, a session number in use again by a leader with another start time. What
+    left its session is known by this project's mark in its environment, a shared SSH connection by where its socket
+    lies.
     """
     ended = []
     for child in ledger.open_children():
@@ -241,7 +251,10 @@ def reap(ledger: Ledger) -> list[str]:
                 end_session(child["pid"])
                 ended.append(f"{child['what']} (session {child['pid']}, {len(members)} processes)")
         elif machine := ledger.machine_of(child["boot_id"]):
-            ended.append(f"{child['what']} is not ended by this: it was begun on {machine}. Nodes refuse its older token; the next controller there ends it")
+            ended.append(
+                f"{child['what']} is not ended by this: it was begun on {machine}. Nodes refuse its older token; "
+                "the next controller there ends it"
+            )
         ledger.child_ended(child["id"])
     return ended + _end_strays(ledger.home)
 
@@ -257,5 +270,9 @@ def _end_strays(database: Path) -> list[str]:
         return []
     names = ", ".join(sorted({name_of(pid) or "gone by now" for pid in strays}))
     end_all(find)
-    what = "1 process that had left its session" if len(strays) == 1 else f"{len(strays)} processes that had left their session"
+    what = (
+        "1 process that had left its session"
+        if len(strays) == 1
+        else f"{len(strays)} processes that had left their session"
+    )
     return [f"{what} ({names})"]

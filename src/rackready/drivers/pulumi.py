@@ -1,7 +1,7 @@
 """Pulumi's engine: where it is, the environment that it runs in, and a stack opened through the Automation API.
 
-State lies in a file backend below ``.rackready/<env>/``, secrets under a generated passphrase; no account, no update check, no
-telemetry, and nothing in the user's own ``~/.pulumi`` is read or written.
+State lies in a file backend below ``.rackready/<env>/``, secrets under a generated passphrase; no account, no update
+check, no telemetry, and nothing in the user's own ``~/.pulumi`` is read or written.
 """
 
 from __future__ import annotations
@@ -43,7 +43,13 @@ def stack_name(env: str, rack: str) -> str:
 
 def search_path(root: Path) -> str:
     """Return the PATH on which engine, provider and language host are found: our environment, set-up's tools, then the caller's."""
-    return os.pathsep.join([str(Path(sys.executable).parent), str(root / ".rackready" / "tools" / "bin"), os.environ.get("PATH", os.defpath)])
+    return os.pathsep.join(
+        [
+            str(Path(sys.executable).parent),
+            str(root / ".rackready" / "tools" / "bin"),
+            os.environ.get("PATH", os.defpath),
+        ]
+    )
 
 
 def require_engine(root: Path) -> Path:
@@ -57,7 +63,10 @@ def require_engine(root: Path) -> Path:
         )
         raise EngineError(text)
     if shutil.which(PROVIDER, path=path) is None:
-        text = f"Pulumi provider - Expected: `{PROVIDER}` beside {sys.executable} Actual: none. Run `make setup`, which installs rackready into .venv."
+        text = (
+            f"Pulumi provider - Expected: `{PROVIDER}` beside {sys.executable} Actual: none. "
+            "Run `make setup`, which installs rackready into .venv."
+        )
         raise EngineError(text)
     return Path(engine)
 
@@ -118,9 +127,15 @@ def open_stack(paths: EnvPaths, rack: str, program: Callable[[], None], *, campa
     """Return the stack of a rack, made at the first use. Raises EngineError."""
     name = stack_name(paths.env, rack)
     work = private_dir(private_dir(paths.pulumi / "work") / name)
-    settings = auto.ProjectSettings(name=PROJECT, runtime="python", main=str(work), backend=auto.ProjectBackend(url=f"file://{paths.pulumi}"))
+    settings = auto.ProjectSettings(
+        name=PROJECT, runtime="python", main=str(work), backend=auto.ProjectBackend(url=f"file://{paths.pulumi}")
+    )
     options = auto.LocalWorkspaceOptions(
-        work_dir=str(work), program=program, env_vars=environment(paths, campaign=campaign), project_settings=settings, secrets_provider="passphrase"
+        work_dir=str(work),
+        program=program,
+        env_vars=environment(paths, campaign=campaign),
+        project_settings=settings,
+        secrets_provider="passphrase",
     )
     try:
         workspace = auto.LocalWorkspace(**vars(options))
@@ -143,7 +158,10 @@ def free_lock(stack: auto.Stack, error: auto.ConcurrentUpdateError) -> None:
     """
     for match in _LOCKED_BY.finditer(str(error)):
         if _is_engine(int(match["pid"])):
-            text = f"Pulumi stack {stack.name} - Expected: not in use Actual: locked by pulumi, pid {match['pid']}. Wait until it has ended, then run again."
+            text = (
+                f"Pulumi stack {stack.name} - Expected: not in use Actual: locked by pulumi, pid {match['pid']}. "
+                "Wait until it has ended, then run again."
+            )
             raise StackBusyError(text) from error
     stack.cancel()
 

@@ -1,7 +1,7 @@
 """One node's BMC over Redfish (DMTF DSP0266), through sushy: identify, boot once, power, observe.
 
-Polite to slow controllers: one session and one request at a time per BMC, short time-outs, and only reads are repeated, and only
-when the fault passes by itself (no answer, 5xx). A refused login is never tried again: BMCs lock accounts.
+Polite to slow controllers: one session and one request at a time per BMC, short time-outs, and only reads are repeated,
+and only when the fault passes by itself (no answer, 5xx). A refused login is never tried again: BMCs lock accounts.
 """
 
 from __future__ import annotations
@@ -131,7 +131,9 @@ class Bmc:
         self._lock.acquire()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Close the Redfish session: BMCs allow few."""
         try:
             if self._auth is not None:
@@ -153,7 +155,8 @@ class Bmc:
         if found.serial != serial:
             shown = found.serial or "none"
             text = (
-                f"{self.where}: answers for another machine, nothing was done to it - Expected: serial {serial} Actual: {shown}. "
+                f"{self.where}: answers for another machine, nothing was done to it - Expected: serial {serial} "
+                f"Actual: {shown}. "
                 f"Correct serial or bmc.address of {self._node} in the site file, or the cabling of its BMC."
             )
             raise BmcIdentityError(text)
@@ -165,13 +168,17 @@ class Bmc:
 
     def set_boot_once(self, target: BootTarget) -> None:
         """Let the next boot, and only that one, come from ``target``. Raises BmcError."""
-        self._read(lambda: self._system().set_system_boot_options(target=sushy.BootSource(target.value), enabled=sushy.BootSourceOverrideEnabled.ONCE))
+        self._read(
+            lambda: self._system().set_system_boot_options(
+                target=sushy.BootSource(target.value), enabled=sushy.BootSourceOverrideEnabled.ONCE
+            )
+        )
 
     def power(self, action: PowerAction, *, wait_s: float = 120.0) -> str:
         """Power on or off, or reset, and wait at most ``wait_s`` seconds for it to show; returns the power state.
 
-        Off asks the operating system first and cuts power when it has not gone down after a minute. Asked for what already is,
-        it does nothing. Raises BmcError; a request whose answer was lost is not repeated.
+        Off asks the operating system first and cuts power when it has not gone down after a minute. Asked for what
+        already is, it does nothing. Raises BmcError; a request whose answer was lost is not repeated.
         """
         if action is PowerAction.RESET:
             self._reset(sushy.ResetType.FORCE_RESTART)
@@ -193,7 +200,10 @@ class Bmc:
         """Return the document at an address of this service. Raises BmcError, also when it is no JSON object."""
         found = self._read(lambda: self._document(address))
         if not isinstance(found, dict):
-            text = f"{self.where}: {address} - Expected: a JSON object Actual: {type(found).__name__}. Update the BMC's firmware."
+            text = (
+                f"{self.where}: {address} - Expected: a JSON object Actual: {type(found).__name__}. "
+                "Update the BMC's firmware."
+            )
             raise BmcError(text)
         return found
 
@@ -202,7 +212,10 @@ class Bmc:
         try:
             return response.json()
         except ValueError as error:
-            text = f"{self.where}: {address} - Expected: a JSON document Actual: {error}. Update the BMC's firmware, or run again."
+            text = (
+                f"{self.where}: {address} - Expected: a JSON document Actual: {error}. "
+                "Update the BMC's firmware, or run again."
+            )
             raise BmcError(text) from error
 
     def offers_full_power_cycle(self) -> bool:
@@ -218,7 +231,10 @@ class Bmc:
     def post(self, address: str, body: dict[str, Any]) -> None:
         """Ask for an action of this service, once: one whose answer was lost is not asked for again. Raises BmcError."""
         if not address.startswith("/redfish/"):
-            text = f"{self.where}: action - Expected: a target below /redfish/ Actual: {address or 'none'}. Update the BMC's firmware."
+            text = (
+                f"{self.where}: action - Expected: a target below /redfish/ Actual: {address or 'none'}. "
+                "Update the BMC's firmware."
+            )
             raise BmcError(text)
         try:
             self._connect()._conn.post(address, data=body)  # noqa: SLF001 - as in _document
@@ -245,7 +261,10 @@ class Bmc:
         kind = next((kind for kind in kinds if kind in allowed), None)
         if kind is None:
             names = ", ".join(sorted(item.value for item in allowed))
-            text = f"{self.where}: cannot be powered as asked - Expected: reset type {kinds[0].value} Actual: it offers {names}. Update the BMC's firmware."
+            text = (
+                f"{self.where}: cannot be powered as asked - Expected: reset type {kinds[0].value} "
+                f"Actual: it offers {names}. Update the BMC's firmware."
+            )
             raise BmcError(text)
         try:
             system.reset_system(kind)
@@ -257,7 +276,8 @@ class Bmc:
         while (state := self.observe()) != wanted:
             if time.monotonic() > deadline:
                 text = (
-                    f"{self.where}: power - Expected: {wanted} within {wait_s:.0f} s Actual: {state}. Look at the BMC's event log and console, then run again."
+                    f"{self.where}: power - Expected: {wanted} within {wait_s:.0f} s Actual: {state}. "
+                    "Look at the BMC's event log and console, then run again."
                 )
                 raise _PowerWaitError(text)
             time.sleep(1.0)
@@ -267,11 +287,16 @@ class Bmc:
         if self._root is None:
             ca = self._site.ca
             if ca is not None and not ca.is_file():
-                text = f"{self.where}: CA certificate - Expected: a PEM file at {ca} Actual: none. Put it there, or correct bmc.ca in the site file."
+                text = (
+                    f"{self.where}: CA certificate - Expected: a PEM file at {ca} Actual: none. "
+                    "Put it there, or correct bmc.ca in the site file."
+                )
                 raise BmcTlsError(text)
             url = f"https://{self._site.address}:{self._site.port}"
             self._auth = _Auth(self._site.username, reveal(self._site.password))
-            self._root = sushy.Sushy(url, auth=self._auth, connector=_Connector(url, verify=str(ca) if ca is not None else True))
+            self._root = sushy.Sushy(
+                url, auth=self._auth, connector=_Connector(url, verify=str(ca) if ca is not None else True)
+            )
         return self._root
 
     def _system(self) -> System:
@@ -308,31 +333,44 @@ class Bmc:
 
     def _no_json(self, error: ValueError) -> BmcError:
         """Return what to say of an answer that the library cannot read: a login page, or half a document (it lets the JSON decoder's error through)."""
-        return BmcError(f"{self.where}: Redfish - Expected: a JSON document Actual: {error}. Update the BMC's firmware, or run again.")
+        return BmcError(
+            f"{self.where}: Redfish - Expected: a JSON document Actual: {error}. "
+            "Update the BMC's firmware, or run again."
+        )
 
     def _explain(self, error: faults.SushyError) -> BmcError:
         """Turn a library error into words for the operator."""
         if isinstance(error, faults.AccessError):
             text = (
-                f"{self.where}: Redfish refused the login of user {self._site.username} - Expected: HTTP 200 Actual: {error.status_code}. "
+                f"{self.where}: Redfish refused the login of user {self._site.username} - Expected: HTTP 200 "
+                f"Actual: {error.status_code}. "
                 f"Check the password in {self._site.password}."
             )
             return BmcLoginError(text)
         if _is_tls(error):
-            trusted = f"signed by {self._site.ca}" if self._site.ca is not None else "signed by an authority of the system's store"
+            trusted = (
+                f"signed by {self._site.ca}"
+                if self._site.ca is not None
+                else "signed by an authority of the system's store"
+            )
             text = (
-                f"{self.where}: TLS - Expected: a certificate for {self._site.address} {trusted} Actual: {_root_cause(error)}. "
+                f"{self.where}: TLS - Expected: a certificate for {self._site.address} {trusted} "
+                f"Actual: {_root_cause(error)}. "
                 "Correct bmc.ca in the site file or the BMC's certificate."
             )
             return BmcTlsError(text)
         if isinstance(error, faults.ConnectionError):
             text = (
-                f"{self.where}: unreachable - Expected: Redfish answers within {_CONNECT_S:.0f} s Actual: {_root_cause(error)}. "
+                f"{self.where}: unreachable - Expected: Redfish answers within {_CONNECT_S:.0f} s "
+                f"Actual: {_root_cause(error)}. "
                 "Check bmc.address, its cable and the route to the out-of-band network."
             )
             return BmcUnreachableError(text)
         code = f"HTTP {error.status_code}" if isinstance(error, faults.HTTPError) else type(error).__name__
-        return BmcError(f"{self.where}: Redfish - Expected: success Actual: {code}: {error}. Look at the BMC's event log, then run again.")
+        return BmcError(
+            f"{self.where}: Redfish - Expected: success Actual: {code}: {error}. "
+            "Look at the BMC's event log, then run again."
+        )
 
 
 class _PowerWaitError(BmcError):
@@ -344,7 +382,9 @@ def _power(system: System) -> str:
 
 
 def _passes(error: faults.SushyError) -> bool:
-    return isinstance(error, faults.ServerSideError) or (isinstance(error, faults.ConnectionError) and not _is_tls(error))
+    return isinstance(error, faults.ServerSideError) or (
+        isinstance(error, faults.ConnectionError) and not _is_tls(error)
+    )
 
 
 def _causes(error: BaseException) -> list[BaseException]:

@@ -1,8 +1,9 @@
 """Tells whether the copy of a resource that a collection carries says what the resource itself says.
 
-A service may put its members into a collection (DSP0266, $expand), and some do so unasked, with less in the copy: NVIDIA's BMCs leave Severity and
-Message out of the members of a FaultLog, and each entry by itself has both (NVIDIA/bmcweb, redfish-core/lib/log_services.hpp: getDumpEntryCollection
-and getDumpEntryById; NVIDIA/bare-metal-manager-core, bmc-mock's capture of a GH200).
+A service may put its members into a collection (DSP0266, $expand), and some do so unasked, with less in the copy:
+NVIDIA's BMCs leave Severity and Message out of the members of a FaultLog, and each entry by itself has both
+(NVIDIA/bmcweb, redfish-core/lib/log_services.hpp: getDumpEntryCollection and getDumpEntryById;
+NVIDIA/bare-metal-manager-core, bmc-mock's capture of a GH200).
 """
 
 from __future__ import annotations
@@ -20,7 +21,20 @@ _READ: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "Sensor": (("Reading",),),
     "SoftwareInventory": (("Version",),),
     **dict.fromkeys(("ComputerSystem", "Chassis", "Manager", "Processor", "Memory", "Storage", "Drive"), _STATUS),
-    **dict.fromkeys(("PowerSupply", "Fan", "Pump", "Reservoir", "Circuit", "Outlet", "PowerDistribution", "CoolingUnit", "CoolantConnector"), _STATUS),
+    **dict.fromkeys(
+        (
+            "PowerSupply",
+            "Fan",
+            "Pump",
+            "Reservoir",
+            "Circuit",
+            "Outlet",
+            "PowerDistribution",
+            "CoolingUnit",
+            "CoolantConnector",
+        ),
+        _STATUS,
+    ),
 }
 """Kind of resource -> what gates read of it; of each group one property is enough."""
 

@@ -1,9 +1,10 @@
 """Outlets of rack PDUs over Redfish: whether they are on, and switching them.
 
 What is used of DMTF's schemas (DSP0268; Outlet 1.0 to 1.4, PowerDistribution): an outlet lies at
-``/redfish/v1/PowerEquipment/RackPDUs/{PowerDistributionId}/Outlets/{OutletId}`` and has PowerState (On, Off) and the action
-``#Outlet.PowerControl``, whose parameter is PowerState; since 1.4 PowerControlLocked, and PowerStateInTransition while a delay runs
-(PowerOnDelaySeconds, PowerOffDelaySeconds, which PDUs have to switch one outlet after the other). PowerCycle is not used: nobody could look in between.
+``/redfish/v1/PowerEquipment/RackPDUs/{PowerDistributionId}/Outlets/{OutletId}`` and has PowerState (On, Off) and the
+action ``#Outlet.PowerControl``, whose parameter is PowerState; since 1.4 PowerControlLocked, and PowerStateInTransition
+while a delay runs (PowerOnDelaySeconds, PowerOffDelaySeconds, which PDUs have to switch one outlet after the other).
+PowerCycle is not used: nobody could look in between.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ class PduOutlet:
             )
             raise BmcError(text)
         if why := _fixed(found):
-            text = f"{self.stated.called}: switching - Expected: action Outlet.PowerControl with On and Off Actual: {why}. Allow it in the PDU."
+            text = (
+                f"{self.stated.called}: switching - Expected: action Outlet.PowerControl with On and Off "
+                f"Actual: {why}. Allow it in the PDU."
+            )
             raise BmcError(text)
 
     def is_on(self) -> bool:
@@ -67,7 +71,10 @@ class PduOutlet:
             deadline = time.monotonic() + limit
             while not _is(found, state):
                 if time.monotonic() > deadline:
-                    text = f"{self.stated.called}: power - Expected: {state} within {limit:.0f} s Actual: {_shown(found)}. Look at the log of the PDU."
+                    text = (
+                        f"{self.stated.called}: power - Expected: {state} within {limit:.0f} s "
+                        f"Actual: {_shown(found)}. Look at the log of the PDU."
+                    )
                     raise BmcError(text)
                 time.sleep(_POLL_S)
                 found = self._read(pdu)
@@ -88,7 +95,8 @@ class PduOutlet:
         if len(ends) != 1 or found.unread:
             unread = [f"{address}: {why}" for address, why in found.unread.items()]
             text = (
-                f"{self.stated.called}: outlet - Expected: one of that Id below PowerEquipment/RackPDUs Actual: {', '.join([*ends, *unread]) or 'none'}. "
+                f"{self.stated.called}: outlet - Expected: one of that Id below PowerEquipment/RackPDUs "
+                f"Actual: {', '.join([*ends, *unread]) or 'none'}. "
                 "Correct outlet (and rack_pdu, where PDUs are chained) in the site file."
             )
             raise BmcError(text)
@@ -111,7 +119,11 @@ def _fixed(found: Mapping[str, Any]) -> str:
     if not action.get("target"):
         return "not offered"
     allowed = action.get("PowerState@Redfish.AllowableValues")
-    return "" if not isinstance(allowed, list) or {"On", "Off"} <= set(map(str, allowed)) else f"it allows {', '.join(map(str, allowed)) or 'nothing'}"
+    return (
+        ""
+        if not isinstance(allowed, list) or {"On", "Off"} <= set(map(str, allowed))
+        else f"it allows {', '.join(map(str, allowed)) or 'nothing'}"
+    )
 
 
 def _is(found: Mapping[str, Any], state: State) -> bool:

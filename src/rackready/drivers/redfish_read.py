@@ -1,12 +1,12 @@
 """Gathers what a Redfish service (DMTF DSP0266) tells, by following its own links: vendors name and place resources as they like.
 
-A trail is the way from the service root, property by property: ``Chassis/*/ThermalSubsystem/Fans/*``. ``*`` stands for every member of
-a collection (or of a list of links), with all its pages; ``*!audit*,lclog`` leaves out members by the last word of their address, ``*=A1``
-takes only the one whose address ends with that word.
-A trail ends quietly where a resource lacks the property: whether that is allowed is for the reader of the result to say. A resource
-that is linked and cannot be read is written down as unread, never left out. A member that comes embedded in its collection is asked for by itself
-where the copy lacks what gates read of it, or what the trail goes on with. What was gathered carries a digest: a part of it that is
-lost or damaged later is not taken for something that the service does not have.
+A trail is the way from the service root, property by property: ``Chassis/*/ThermalSubsystem/Fans/*``. ``*`` stands for
+every member of a collection (or of a list of links), with all its pages; ``*!audit*,lclog`` leaves out members by the
+last word of their address, ``*=A1`` takes only the one whose address ends with that word. A trail ends quietly where a
+resource lacks the property: whether that is allowed is for the reader of the result to say. A resource that is linked
+and cannot be read is written down as unread, never left out. A member that comes embedded in its collection is asked
+for by itself where the copy lacks what gates read of it, or what the trail goes on with. What was gathered carries a
+digest: a part of it that is lost or damaged later is not taken for something that the service does not have.
 """
 
 from __future__ import annotations
@@ -44,7 +44,15 @@ class Gathered:
 
     def document(self) -> Document:
         """Return it as one JSON document."""
-        return sealed({"format": FORMAT, "trails": self.trails, "documents": self.documents, "unread": self.unread, "complete": True})
+        return sealed(
+            {
+                "format": FORMAT,
+                "trails": self.trails,
+                "documents": self.documents,
+                "unread": self.unread,
+                "complete": True,
+            }
+        )
 
 
 def sealed(document: Document) -> Document:
@@ -54,7 +62,9 @@ def sealed(document: Document) -> Document:
 
 def digest(document: Mapping[str, Any]) -> str:
     """Return the SHA-256 of what was gathered."""
-    return hashlib.sha256(json.dumps([document.get(key) for key in ("trails", "documents", "unread")], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([document.get(key) for key in ("trails", "documents", "unread")], sort_keys=True).encode()
+    ).hexdigest()
 
 
 def read(bmc: Bmc, trails: Iterable[str], proceed: Callable[[], None]) -> Gathered:
@@ -100,7 +110,11 @@ class Walk:
             all_of_it = place + 1 < len(steps) and steps[place + 1].startswith("*")
             ahead: list[Document] = []
             for document in here:
-                ahead += self._members(document, step) if step.startswith("*") else self._linked(document, step, as_collection=all_of_it)
+                ahead += (
+                    self._members(document, step)
+                    if step.startswith("*")
+                    else self._linked(document, step, as_collection=all_of_it)
+                )
             here = ahead
         return here
 
@@ -116,7 +130,11 @@ class Walk:
 
     def _members(self, document: Document, step: str) -> list[Document]:
         only = step.removeprefix("*=") if step.startswith("*=") else None
-        refused = [pattern for pattern in step.removeprefix("*").removeprefix("!").split(",") if pattern] if only is None else []
+        refused = (
+            [pattern for pattern in step.removeprefix("*").removeprefix("!").split(",") if pattern]
+            if only is None
+            else []
+        )
         out: list[Document] = []
         members = self._pages(document)
         for member in members:
@@ -202,7 +220,11 @@ class Walk:
 def _bare(document: Document) -> bool:
     """Whether a document is a collection of mere links, worth expanding."""
     members = document.get("Members")
-    return isinstance(members, list) and len(members) > 1 and all(isinstance(item, dict) and set(item) == {"@odata.id"} for item in members)
+    return (
+        isinstance(members, list)
+        and len(members) > 1
+        and all(isinstance(item, dict) and set(item) == {"@odata.id"} for item in members)
+    )
 
 
 def _at(document: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - JSON
@@ -233,4 +255,8 @@ def _clean(key: str, value: Any) -> Any:  # noqa: ANN401 - JSON
         return cleaned(value)
     if isinstance(value, list):
         return [_clean(key, item) for item in value]
-    return "(left out)" if value is not None and value != "" and _SECRET.search(key) and not isinstance(value, bool) else value
+    return (
+        "(left out)"
+        if value is not None and value != "" and _SECRET.search(key) and not isinstance(value, bool)
+        else value
+    )

@@ -1,7 +1,7 @@
 """Runs commands on nodes over SSH: pinned host keys, a time limit each, and nothing left running behind.
 
-Every command leads a session of its own on the node, whose number stands in a file there; at a time-out, at the end of a
-run and when the operator stops, that whole session is ended.
+Every command leads a session of its own on the node, whose number stands in a file there; at a time-out, at the end of
+a run and when the operator stops, that whole session is ended.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ _RUN = secrets.token_hex(4)
 _KEEPALIVE_S = 15
 _log = logging.getLogger(__name__)
 _LOGGED = 400  # characters of a command that the log keeps
-logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what fails is in the answer; paramiko would say it a second time, on our output
+logging.getLogger("paramiko").setLevel(
+    logging.CRITICAL
+)  # what fails is in the answer; paramiko would say it a second time, on our output
 _WRAP = 'umask 077; f=$1; t=$2; shift 2; echo $$ >"$f"; timeout -k 5 "$t" "$@"; c=$?; rm -f "$f"; exit $c'
 
 
@@ -100,7 +102,16 @@ class Remote:
         self._lines: dict[str, list[_Line]] = {name: [] for name in hosts}
         self._locks = {name: threading.Lock() for name in hosts}
 
-    def run(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float, cleaning: bool = False) -> Answer:
+    def run(
+        self,
+        node: str,
+        argv: Sequence[str],
+        *,
+        stdin: str = "",
+        env: Mapping[str, str] | None = None,
+        timeout_s: float,
+        cleaning: bool = False,
+    ) -> Answer:
         """Run a command to its end. Never raises for what the node does; raises Interrupted when the operator stops.
 
         ``cleaning``: it takes back something of ours, so it is carried through even then.
@@ -115,10 +126,19 @@ class Remote:
             answer = job.wait(timeout_s, cleaning=cleaning)
         finally:
             job.end()
-        _log.debug("%s: %s%s: %s in %.1f s", node, " ".join(shlex.join(argv).split())[:_LOGGED], " < script" if stdin else "", _ended(answer), answer.seconds)
+        _log.debug(
+            "%s: %s%s: %s in %.1f s",
+            node,
+            " ".join(shlex.join(argv).split())[:_LOGGED],
+            " < script" if stdin else "",
+            _ended(answer),
+            answer.seconds,
+        )
         return answer
 
-    def start(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Job:
+    def start(
+        self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float
+    ) -> Job:
         """Start a command and return at once. Raises UnreachableError."""
         mark = f"/tmp/.rackready-{_RUN}-{secrets.token_hex(12)}"  # noqa: S108
         words = [*(("env", *(f"{name}={value}" for name, value in env.items())) if env else ()), *argv]
@@ -171,7 +191,8 @@ class Remote:
     def _open(self, node: str) -> tuple[_Line, paramiko.Channel]:
         """Return a new session and the connection that it takes a place of. Raises UnreachableError.
 
-        A server that is busy still counts sessions that we closed (sshd's MaxSessions): a refused session is asked for again for a while.
+        A server that is busy still counts sessions that we closed (sshd's MaxSessions): a refused session is asked for
+        again for a while.
         """
         deadline = time.monotonic() + _CONNECT_S
         while True:
@@ -197,7 +218,9 @@ class Remote:
                 raise UnreachableError(_unpinned(node, self._known_hosts)) from error
             reason = str(error) or error.__class__.__name__
             kind = _RefusedError if isinstance(error, paramiko.ChannelException) else UnreachableError
-            raise kind(f"{node}: SSH to {self._hosts[node].address}:{self._hosts[node].port} failed ({reason})") from error
+            raise kind(
+                f"{node}: SSH to {self._hosts[node].address}:{self._hosts[node].port} failed ({reason})"
+            ) from error
 
     def _line(self, node: str) -> _Line:
         with self._locks[node]:
@@ -223,16 +246,24 @@ class Remote:
 
 def _ended(answer: Answer) -> str:
     """Return how a command ended, for the log."""
-    return answer.failure or ("killed at its time limit" if answer.timed_out else f"exit {answer.exit_code}, {len(answer.stdout)} characters")
+    return answer.failure or (
+        "killed at its time limit" if answer.timed_out else f"exit {answer.exit_code}, {len(answer.stdout)} characters"
+    )
 
 
 def _changed(node: str, error: paramiko.BadHostKeyException) -> str:
     expected, actual = ssh.fingerprint(error.expected_key), ssh.fingerprint(error.key)
-    return f"{node}: SSH host key changed, no login was tried - Expected: {expected} Actual: {actual}. {ssh.way_out(node)}".rstrip(".")
+    return (
+        f"{node}: SSH host key changed, no login was tried - Expected: {expected} Actual: {actual}. "
+        f"{ssh.way_out(node)}".rstrip(".")
+    )
 
 
 def _unpinned(node: str, known_hosts: Path) -> str:
-    return f"{node}: SSH host key, no login was tried - Expected: one pinned in {known_hosts} Actual: none. {ssh.way_out(node)}".rstrip(".")
+    return (
+        f"{node}: SSH host key, no login was tried - Expected: one pinned in {known_hosts} Actual: none. "
+        f"{ssh.way_out(node)}".rstrip(".")
+    )
 
 
 class Job:
@@ -264,7 +295,11 @@ class Job:
             if time.monotonic() > deadline or len(self._out) + len(self._err) > OUTPUT_LIMIT:
                 too_much = len(self._out) + len(self._err) > OUTPUT_LIMIT
                 self.end()
-                return self._answer(None, timed_out=not too_much, failure=f"more than {OUTPUT_LIMIT >> 20} MiB of output" if too_much else "")
+                return self._answer(
+                    None,
+                    timed_out=not too_much,
+                    failure=f"more than {OUTPUT_LIMIT >> 20} MiB of output" if too_much else "",
+                )
             time.sleep(_POLL_S)
         self._drain(last=True)
         code = self._channel.recv_exit_status() if self._channel.exit_status_ready() else -1
@@ -290,7 +325,14 @@ class Job:
         return self._answer(self._channel.recv_exit_status() if self._channel.exit_status_ready() else None)
 
     def _answer(self, code: int | None, *, timed_out: bool = False, failure: str = "") -> Answer:
-        return Answer(code, self._out.decode(errors="replace"), self._err.decode(errors="replace"), time.monotonic() - self._begun, timed_out, failure)
+        return Answer(
+            code,
+            self._out.decode(errors="replace"),
+            self._err.decode(errors="replace"),
+            time.monotonic() - self._begun,
+            timed_out,
+            failure,
+        )
 
     def _drain(self, *, last: bool = False) -> None:
         if last:
@@ -356,7 +398,9 @@ class LaunchKey:
 
 
 @contextmanager
-def launch_key(remote: Remote, head: str, head_address: str, peers: Sequence[str], known_hosts: Path) -> Iterator[LaunchKey]:
+def launch_key(
+    remote: Remote, head: str, head_address: str, peers: Sequence[str], known_hosts: Path
+) -> Iterator[LaunchKey]:
     """Let the head node log in to its peers while MPI runs, and no longer.
 
     The private key is made on the head node and never leaves it; peers take it from the head's address only. Raises
@@ -379,6 +423,8 @@ def launch_key(remote: Remote, head: str, head_address: str, peers: Sequence[str
 def _must(remote: Remote, node: str, argv: Sequence[str], *, stdin: str = "") -> Answer:
     answer = remote.run(node, argv, stdin=stdin, timeout_s=30)
     if answer.exit_code != 0:
-        message = f"{node}: preparing the MPI launch failed ({answer.failure or answer.stderr.strip() or answer.exit_code})"
+        message = (
+            f"{node}: preparing the MPI launch failed ({answer.failure or answer.stderr.strip() or answer.exit_code})"
+        )
         raise UnreachableError(message)
     return answer

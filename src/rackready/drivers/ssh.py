@@ -1,7 +1,7 @@
 """First contact with a node over SSH: wait until it answers, read its host key, pin it, read its boot id.
 
-Host keys are pinned into the environment's own ``known_hosts`` (OpenSSH's format, so Ansible and every later connection check
-against it). A key is trusted at first sight; one that differs from the pinned key is refused.
+Host keys are pinned into the environment's own ``known_hosts`` (OpenSSH's format, so Ansible and every later connection
+check against it). A key is trusted at first sight; one that differs from the pinned key is refused.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ class HostFacts:
     boot_id: str
 
 
-def wait_and_pin(target: SshTarget, *, timeout_s: float, reinstalled: bool = False, proceed: Callable[[], None] = lambda: None) -> HostFacts:
+def wait_and_pin(
+    target: SshTarget, *, timeout_s: float, reinstalled: bool = False, proceed: Callable[[], None] = lambda: None
+) -> HostFacts:
     """Wait at most ``timeout_s`` seconds until the node lets us in; pin its host key and return it with the boot id.
 
     ``reinstalled`` says that the operating system was just installed anew, so that another key than the pinned one is
@@ -171,7 +173,9 @@ def pin(known_hosts: Path, host: str, key: str) -> None:
 
 def _lines(known_hosts: Path) -> list[str]:
     """Return the lines of the pins; bytes that are no text stay what they are when the lines are written again."""
-    return known_hosts.read_text(encoding="utf-8", errors="surrogateescape").splitlines() if known_hosts.exists() else []
+    return (
+        known_hosts.read_text(encoding="utf-8", errors="surrogateescape").splitlines() if known_hosts.exists() else []
+    )
 
 
 def load_pins(client: paramiko.SSHClient, known_hosts: Path) -> None:
@@ -189,7 +193,8 @@ def load_pins(client: paramiko.SSHClient, known_hosts: Path) -> None:
 def connect(target: SshTarget, *, timeout_s: float, keepalive_s: int) -> paramiko.SSHClient:
     """Return a session with a host whose key is pinned: no other key is accepted, and no agent is asked.
 
-    Raises paramiko.BadHostKeyException, paramiko.SSHException and OSError: whoever connects knows what the host is for, and says so.
+    Raises paramiko.BadHostKeyException, paramiko.SSHException and OSError: whoever connects knows what the host is for,
+    and says so.
     """
     client = paramiko.SSHClient()
     load_pins(client, target.known_hosts)
@@ -224,7 +229,8 @@ def read_private_key(where: str, path: Path) -> paramiko.PKey:
         return paramiko.PKey.from_path(path)
     except (OSError, ValueError, TypeError, paramiko.SSHException, paramiko.pkey.UnknownKeyType) as error:
         text = (
-            f"{where}: private key {path} - Expected: an OpenSSH private key without passphrase Actual: {getattr(error, 'strerror', None) or _words(error)}. "
+            f"{where}: private key {path} - Expected: an OpenSSH private key without passphrase "
+            f"Actual: {getattr(error, 'strerror', None) or _words(error)}. "
             "Correct access.private_key in the site file."
         )
         raise SshLoginError(text) from error
@@ -237,14 +243,16 @@ def text_of(key: paramiko.PKey) -> str:
 
 def _refused(target: SshTarget) -> SshLoginError:
     return SshLoginError(
-        f"{target.where}: SSH refused the login of {target.user} - Expected: {target.private_key} opens it Actual: key refused. "
+        f"{target.where}: SSH refused the login of {target.user} - Expected: {target.private_key} opens it "
+        "Actual: key refused. "
         f"Put its public key into the authorized_keys of {target.user} on the node, or correct access in the site file."
     )
 
 
 def _changed(target: SshTarget, expected: str, found: str) -> HostKeyChangedError:
     return HostKeyChangedError(
-        f"{target.where}: SSH host key changed, no login was tried - Expected: {fingerprint(expected)} Actual: {fingerprint(found)}. {way_out(target.node)}"
+        f"{target.where}: SSH host key changed, no login was tried - Expected: {fingerprint(expected)} "
+        f"Actual: {fingerprint(found)}. {way_out(target.node)}"
     )
 
 

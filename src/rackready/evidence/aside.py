@@ -28,7 +28,13 @@ _aside = sa.Table(
     _metadata,
     sa.Column("id", KEY, primary_key=True),
     sa.Column("kind", sa.String, nullable=False, comment="record or raw output"),
-    sa.Column("name", sa.String, nullable=False, index=True, comment="id of the record, or SHA-256 of the raw output, as it should be"),
+    sa.Column(
+        "name",
+        sa.String,
+        nullable=False,
+        index=True,
+        comment="id of the record, or SHA-256 of the raw output, as it should be",
+    ),
     sa.Column("campaign", sa.String, nullable=False, comment="in which it was found"),
     sa.Column("gate", sa.String, nullable=False),
     sa.Column("target", sa.String, nullable=False),
@@ -54,21 +60,29 @@ class Lost:
     def text(self) -> str:
         """Return what is wrong, without a next step."""
         begins = f"{self.target}: evidence of {self.gate} lost" if self.target else "evidence lost"
-        return f"{begins} raw output {self.digest[:12]} - Expected: the output that it was judged from Actual: {self.actual}."
+        return (
+            f"{begins} raw output {self.digest[:12]} - Expected: the output that it was judged from "
+            f"Actual: {self.actual}."
+        )
 
 
 def put_aside(ledger: Ledger, damaged: Sequence[Damaged | Lost], campaign: str) -> list[Damaged | Lost]:
     """Keep what was found in the place of evidence, and return what was not set aside before. Raises LedgerError.
 
-    A record's bytes go into the database; a file is moved out of the way, so that the output can be stored again when it is measured again.
-    Its row is written first: a kill in between leaves the file where it is, and the next run sets it aside.
+    A record's bytes go into the database; a file is moved out of the way, so that the output can be stored again when
+    it is measured again. Its row is written first: a kill in between leaves the file where it is, and the next run sets
+    it aside.
     """
     if not damaged:
         return []
     ledger.make(_metadata)
     with ledger.read() as connection:
         known = {(row.name, row.why) for row in connection.execute(sa.select(_aside.c.name, _aside.c.why))}
-    fresh = [item for item in damaged if (_name(item), item.text()) not in known or (isinstance(item, Lost) and item.path.exists())]
+    fresh = [
+        item
+        for item in damaged
+        if (_name(item), item.text()) not in known or (isinstance(item, Lost) and item.path.exists())
+    ]
     for item in fresh:
         row = _row(item, campaign)
         with ledger.write() as connection:

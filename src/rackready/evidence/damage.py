@@ -53,18 +53,33 @@ class Damaged:
 
     def text(self) -> str:
         """Return what is wrong, without a next step."""
-        return f"{self.target}: evidence of {self.gate} is damaged (record {self.id}) - Expected: {self.expected} Actual: {self.actual}."
+        return (
+            f"{self.target}: evidence of {self.gate} is damaged (record {self.id}) - Expected: {self.expected} "
+            f"Actual: {self.actual}."
+        )
 
     def stand_in(self) -> EvidenceRecord:
         """Return what takes its place where a gate's newest record is wanted: an error, or the fail that it was; it belongs to no hardware."""
-        return stand_in(self, f"evidence of {self.gate} is damaged (record {self.id})", self.expected, self.actual, fail=self.was_fail())
+        return stand_in(
+            self,
+            f"evidence of {self.gate} is damaged (record {self.id})",
+            self.expected,
+            self.actual,
+            fail=self.was_fail(),
+        )
 
 
-def stand_in(of: Damaged | EvidenceRecord, what: str, expected: str, actual: str, *, fail: bool = False) -> EvidenceRecord:
+def stand_in(
+    of: Damaged | EvidenceRecord, what: str, expected: str, actual: str, *, fail: bool = False
+) -> EvidenceRecord:
     """Return an error in the place of evidence that cannot be used, or a fail where one was recorded."""
     again = "It counts for nothing: `rackready validate` sets it aside as proof and measures again."
-    repaired = f"A fail was recorded and stands: when the node is repaired, `rackready repair {of.target} --reason '...'`."
-    finding = Finding(where=of.target, what=what, expected=expected, actual=actual, next_step=repaired if fail else again)
+    repaired = (
+        f"A fail was recorded and stands: when the node is repaired, `rackready repair {of.target} --reason '...'`."
+    )
+    finding = Finding(
+        where=of.target, what=what, expected=expected, actual=actual, next_step=repaired if fail else again
+    )
     at = of.at if isinstance(of, Damaged) else of.started
     return EvidenceRecord(
         id=of.id,
@@ -93,14 +108,31 @@ def judged(row: Mapping[str, Any]) -> EvidenceRecord | Damaged:
     if not found:
         return _damaged(row, found, "a record", "nothing")
     if digest != row["sha256"]:
-        return _damaged(row, found, f"the record as it was written, of SHA-256 {str(row['sha256'])[:_SHORT]}", f"content of {digest[:_SHORT]}")
+        return _damaged(
+            row,
+            found,
+            f"the record as it was written, of SHA-256 {str(row['sha256'])[:_SHORT]}",
+            f"content of {digest[:_SHORT]}",
+        )
     try:
         record = EvidenceRecord.model_validate_json(found)
     except ValidationError as error:
         return _damaged(row, found, f"a record that rackready {__version__} reads", _misread(found, error))
-    said = {"id": record.id, "campaign": record.campaign, "gate": record.gate, "target": record.target, "outcome": record.verdict.outcome.value}
+    said = {
+        "id": record.id,
+        "campaign": record.campaign,
+        "gate": record.gate,
+        "target": record.target,
+        "outcome": record.verdict.outcome.value,
+    }
     other = [name for name in said if said[name] != row[name]]
-    return record if not other else _damaged(row, found, f"{other[0]} {said[other[0]]}, as in the record", f"{other[0]} {row[other[0]]} beside it")
+    return (
+        record
+        if not other
+        else _damaged(
+            row, found, f"{other[0]} {said[other[0]]}, as in the record", f"{other[0]} {row[other[0]]} beside it"
+        )
+    )
 
 
 def _damaged(row: Mapping[str, Any], found: bytes, expected: str, actual: str) -> Damaged:

@@ -64,7 +64,11 @@ class Strip:
             return []
         everywhere = (float("-inf"), float("inf"))
         named = zip(self.values, self._kinds(), self.values.values(), strict=True)
-        outside = ((name, value) for name, kind, value in named if not (limits := fences.get(kind, everywhere))[0] <= value <= limits[1])
+        outside = (
+            (name, value)
+            for name, kind, value in named
+            if not (limits := fences.get(kind, everywhere))[0] <= value <= limits[1]
+        )
         return sorted(outside, key=lambda item: item[1])
 
     def broken(self, value: float) -> bool:
@@ -75,7 +79,9 @@ class Strip:
         """Return the values within the bounds and those beyond, the lowest first."""
         if not any(self.broken(value) for value in (self.ordered[0], self.ordered[-1])):
             return self.ordered, []
-        return [value for value in self.ordered if not self.broken(value)], [value for value in self.ordered if self.broken(value)]
+        return [value for value in self.ordered if not self.broken(value)], [
+            value for value in self.ordered if self.broken(value)
+        ]
 
     def _kinds(self) -> Iterable[Hashable]:
         return map(kind_of, self.values) if self.kinds is None else self.kinds()
@@ -122,7 +128,11 @@ def describe(strip: Strip) -> dict[str, Any]:
 
 def picture(strip: Strip) -> str:
     """Return the strip as SVG: a mark for each value, a line for each bound."""
-    points = [strip.ordered[0], strip.ordered[-1], *(value for bound in strip.bounds for value in (bound.low, bound.high))]
+    points = [
+        strip.ordered[0],
+        strip.ordered[-1],
+        *(value for bound in strip.bounds for value in (bound.low, bound.high)),
+    ]
     low, high = min(points), max(points)
     margin = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
     low, high = low - margin, high + margin
@@ -132,8 +142,16 @@ def picture(strip: Strip) -> str:
 
     parts = [svg.line(_LEFT, _MIDDLE, _WIDTH - _RIGHT, _MIDDLE, "axis")]
     good, bad = strip.split()
-    parts += [svg.strokes(_places(values, at), _MIDDLE - 9, 18, style) for values, style in ((good, "mark"), (bad, "bad")) if values]
-    parts += [svg.line(at(value), _MIDDLE - 13, at(value), _MIDDLE + 13, "apart") for _, value in strip.apart[:MOST_NAMED] if not strip.broken(value)]
+    parts += [
+        svg.strokes(_places(values, at), _MIDDLE - 9, 18, style)
+        for values, style in ((good, "mark"), (bad, "bad"))
+        if values
+    ]
+    parts += [
+        svg.line(at(value), _MIDDLE - 13, at(value), _MIDDLE + 13, "apart")
+        for _, value in strip.apart[:MOST_NAMED]
+        if not strip.broken(value)
+    ]
     parts += _bounds(strip.bounds, at)
     parts += [
         svg.text(_LEFT, _HEIGHT - 4, f"{_short(low)} {strip.unit}", "tick"),

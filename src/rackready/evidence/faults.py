@@ -1,6 +1,7 @@
 """What is bad at a campaign's end, for the top of its report: each kind of finding once, with the nodes that have it and what to do.
 
-Gathered node by node, in memory that does not grow with the site: of a finding that thousands have, the first places are kept and the rest counted.
+Gathered node by node, in memory that does not grow with the site: of a finding that thousands have, the first places
+are kept and the rest counted.
 """
 
 from __future__ import annotations
@@ -84,11 +85,21 @@ class Group:
     @property
     def rank(self) -> tuple[bool, int, int, str]:
         """Return what sorts the worst first, then what most nodes have; parts that were not measured are mostly a consequence of the rest."""
-        return self.gate == _COVERAGE, _RANK.index(self.outcome) if self.outcome in _RANK else len(_RANK), -self.nodes, self.what
+        return (
+            self.gate == _COVERAGE,
+            _RANK.index(self.outcome) if self.outcome in _RANK else len(_RANK),
+            -self.nodes,
+            self.what,
+        )
 
 
 def _same(one: Place, other: Place) -> bool:
-    return (one.node, one.expected, one.actual, one.next_step) == (other.node, other.expected, other.actual, other.next_step)
+    return (one.node, one.expected, one.actual, one.next_step) == (
+        other.node,
+        other.expected,
+        other.actual,
+        other.next_step,
+    )
 
 
 @dataclass(slots=True)
@@ -115,7 +126,11 @@ class Faults:
         """Add the passes that no bound could judge, and return how many; a certified node has none that matters."""
         pending = () if found.state in _PROVEN else found.pending
         for gate in pending:
-            self._add((PENDING, "", "gates that no bound could judge", ""), Place(found.name, "a bound that judges", "none for this platform", _JUDGE), gate)
+            self._add(
+                (PENDING, "", "gates that no bound could judge", ""),
+                Place(found.name, "a bound that judges", "none for this platform", _JUDGE),
+                gate,
+            )
         return len(pending)
 
     def _alone(self, found: Seen) -> None:
@@ -124,7 +139,9 @@ class Faults:
             outcome, what = found.state, "set aside without a finding of a gate"
         else:
             outcome, what = found.outcome, "no gate has measured it"
-        self._add((outcome, "", what, ""), Place(found.name, "", found.reason, "" if found.reason else _again(found.name)), "")
+        self._add(
+            (outcome, "", what, ""), Place(found.name, "", found.reason, "" if found.reason else _again(found.name)), ""
+        )
 
     def _record(self, name: str, item: Mapping[str, Any]) -> int:
         """Add the findings of a record that is no pass, and return whether it is one."""
@@ -132,9 +149,17 @@ class Faults:
             return 0
         for finding in item["findings"]:
             place = Place(name, finding["expected"], finding["actual"], finding["next_step"])
-            self._add((item["outcome"], item["gate"], finding["what"], finding.get("code", "")), place, _part(name, finding["where"]))
+            self._add(
+                (item["outcome"], item["gate"], finding["what"], finding.get("code", "")),
+                place,
+                _part(name, finding["where"]),
+            )
         if not item["findings"]:
-            self._add((item["outcome"], item["gate"], item["title"], ""), Place(name, "a result", item["note"] or item["outcome"], _again(name)), "")
+            self._add(
+                (item["outcome"], item["gate"], item["title"], ""),
+                Place(name, "a result", item["note"] or item["outcome"], _again(name)),
+                "",
+            )
         return 1
 
     def _coverage(self, name: str, coverage: Mapping[str, Any]) -> int:
@@ -144,7 +169,11 @@ class Faults:
         parts = [_part(name, part) for part in coverage["unmeasured"]] or [""]
         what = "parts that no gate measured" if coverage["unmeasured"] else "not measured to the end"
         for part in parts:
-            self._add((coverage["outcome"], _COVERAGE, what, ""), Place(name, "a measurement of every part", "none", _again(name)), part)
+            self._add(
+                (coverage["outcome"], _COVERAGE, what, ""),
+                Place(name, "a measurement of every part", "none", _again(name)),
+                part,
+            )
         return 1
 
     def _add(self, key: Key, place: Place, part: str) -> None:
@@ -153,7 +182,11 @@ class Faults:
     def page(self, where: Mapping[str, Where]) -> dict[str, Any]:
         """Return what the page shows. ``where``: rack and unit by node."""
         groups = sorted(self.groups.values(), key=lambda group: group.rank)
-        return {"nodes": self.nodes, "groups": [_shown(group, where) for group in groups[:MOST_GROUPS]], "left": len(groups[MOST_GROUPS:])}
+        return {
+            "nodes": self.nodes,
+            "groups": [_shown(group, where) for group in groups[:MOST_GROUPS]],
+            "left": len(groups[MOST_GROUPS:]),
+        }
 
 
 def _shown(group: Group, where: Mapping[str, Where]) -> dict[str, Any]:
@@ -186,7 +219,13 @@ def _place(place: Place, where: Mapping[str, Where]) -> dict[str, Any]:
     rack, unit = where.get(place.node, ("", None))
     more = place.count - len(place.parts) if place.parts else 0
     about = {"rack": rack, "unit": unit, "parts": place.parts, "more": more}
-    return {"node": place.node, **about, "expected": place.expected, "actual": place.actual, "next_step": place.next_step}
+    return {
+        "node": place.node,
+        **about,
+        "expected": place.expected,
+        "actual": place.actual,
+        "next_step": place.next_step,
+    }
 
 
 def _part(node: str, where: str) -> str:

@@ -36,7 +36,13 @@ def racks(site: Site, nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
 
 
 def _cell(node: Mapping[str, Any], unit: int | None) -> dict[str, Any]:
-    return {"name": node["name"], "unit": unit, "state": node["state"], "outcome": node["outcome"], "sign": SIGNS[node["outcome"]]}
+    return {
+        "name": node["name"],
+        "unit": unit,
+        "state": node["state"],
+        "outcome": node["outcome"],
+        "sign": SIGNS[node["outcome"]],
+    }
 
 
 def _counts(cells: Cells) -> dict[str, int]:
@@ -46,8 +52,8 @@ def _counts(cells: Cells) -> dict[str, int]:
 def gate_table(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return every gate of every node: ``nodes`` (names, the columns) and ``layers``, each with a row for each of its gates.
 
-    The rows of a layer: ``bad``, where some node failed or the gate could not tell, ``missing``, where some node has no result, and ``good``.
-    Nodes that no gate has measured are no columns.
+    The rows of a layer: ``bad``, where some node failed or the gate could not tell, ``missing``, where some node has no
+    result, and ``good``. Nodes that no gate has measured are no columns.
     """
     nodes = [node for node in nodes if node["gates"]]
     gates = dict.fromkeys(item["gate"] for node in nodes for item in node["gates"])
@@ -98,14 +104,24 @@ def _matrix(gate: str, found: Mapping[tuple[str, str], Sequence[Mapping[str, Any
     cells = {pair: _pair(items, metric, unit) for pair, items in found.items()}
     left_out = 0
     if len(nodes) > MOST_COLUMNS:
-        bad = sorted({node for pair, cell in cells.items() if cell["outcome"] != "pass" for node in pair})[:MOST_COLUMNS]
+        bad = sorted({node for pair, cell in cells.items() if cell["outcome"] != "pass" for node in pair})[
+            :MOST_COLUMNS
+        ]
         left_out, nodes = len(nodes) - len(bad), bad
     rows = [{"node": one, "cells": [cells.get((min(one, other), max(one, other))) for other in nodes]} for one in nodes]
     about: dict[str, Any] = {"metric": metric, "unit": unit, "worst": "highest" if unit in _TIMES else "lowest"}
     outcomes = Counter(cell["outcome"] for cell in cells.values())
     values = [cell["value"] for cell in cells.values() if cell["value"] is not None]
     about["range"] = (min(values), max(values)) if values else None
-    return {"gate": gate, **about, "nodes": nodes, "rows": rows, "pairs": len(cells), "left_out": left_out, "bad": len(cells) - outcomes["pass"]}
+    return {
+        "gate": gate,
+        **about,
+        "nodes": nodes,
+        "rows": rows,
+        "pairs": len(cells),
+        "left_out": left_out,
+        "bad": len(cells) - outcomes["pass"],
+    }
 
 
 def _shown(runs: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
@@ -124,7 +140,12 @@ def _pair(items: Sequence[Mapping[str, Any]], metric: str, unit: str) -> dict[st
     """Return the pair as its newest runs leave it: one a target, so that a second attempt replaces the first."""
     newest = {item["target"]: item for item in items}
     outcome = worst([Outcome(item["outcome"]) for item in newest.values()]).value
-    values = [float(found["value"]) for item in newest.values() for found in item["metrics"] if (found["name"], found["unit"]) == (metric, unit)]
+    values = [
+        float(found["value"])
+        for item in newest.values()
+        for found in item["metrics"]
+        if (found["name"], found["unit"]) == (metric, unit)
+    ]
     worst_value = max if unit in _TIMES else min
     return {
         "outcome": outcome,

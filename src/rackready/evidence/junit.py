@@ -1,7 +1,8 @@
 """JUnit XML of a report, for pipelines that read nothing else: one suite a node, one test case a gate. Made suite by suite, so that no site is too large.
 
-Fail is a failure. Error and not_run are errors: what was not measured is no pass. A skip is skipped, with its reason. Coverage is a case like a gate.
-The type of a failure or error is the code of what was found (several in their order); where nothing has a code, the outcome.
+Fail is a failure. Error and not_run are errors: what was not measured is no pass. A skip is skipped, with its reason.
+Coverage is a case like a gate. The type of a failure or error is the code of what was found (several in their order);
+where nothing has a code, the outcome.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ class Totals:
 
     def attributes(self) -> dict[str, str]:
         """Return it as XML says it."""
-        return {**{name: str(getattr(self, name)) for name in ("tests", "failures", "errors", "skipped")}, "time": f"{self.time:.1f}"}
+        return {
+            **{name: str(getattr(self, name)) for name in ("tests", "failures", "errors", "skipped")},
+            "time": f"{self.time:.1f}",
+        }
 
 
 def junit(report: Mapping[str, Any]) -> str:
@@ -68,7 +72,9 @@ def junit(report: Mapping[str, Any]) -> str:
 
 def head(report: Mapping[str, Any], totals: Totals) -> str:
     """Return how the root begins."""
-    return _opened("testsuites", {"name": f"rackready {report['site']} {report['campaign']['id']}", **totals.attributes()}, "")
+    return _opened(
+        "testsuites", {"name": f"rackready {report['site']} {report['campaign']['id']}", **totals.attributes()}, ""
+    )
 
 
 def suite(node: Mapping[str, Any], generated: str) -> tuple[str, Totals]:
@@ -110,7 +116,9 @@ def _text(case: ET.Element, totals: Totals) -> str:
 def _coverage(node: Mapping[str, Any]) -> dict[str, Any]:
     found = node["coverage"]
     unmeasured = ", ".join(found["unmeasured"])
-    text = f"{node['name']}: not measured: {unmeasured}" if unmeasured else f"{node['name']}: coverage {found['outcome']}"
+    text = (
+        f"{node['name']}: not measured: {unmeasured}" if unmeasured else f"{node['name']}: coverage {found['outcome']}"
+    )
     note = "; ".join(sorted(set(found["skipped"].values()))) or None
     return {
         "outcome": found["outcome"],
@@ -124,7 +132,10 @@ def _coverage(node: Mapping[str, Any]) -> dict[str, Any]:
 def _case(gate: str, entry: Mapping[str, Any], target: str) -> ET.Element:
     """Return one test case: class is the gate without its last part, with dots, as viewers group them; the target tells runs apart."""
     group, _, name = gate.rpartition("/")
-    case = ET.Element("testcase", {"classname": group.replace("/", "."), "name": _clean(f"{name} [{target}]"), "time": f"{entry['seconds']:.1f}"})
+    case = ET.Element(
+        "testcase",
+        {"classname": group.replace("/", "."), "name": _clean(f"{name} [{target}]"), "time": f"{entry['seconds']:.1f}"},
+    )
     case.extend(_result(entry))
     said = "\n".join(_said(entry))
     if said:
@@ -140,7 +151,9 @@ def _result(entry: Mapping[str, Any]) -> Iterator[ET.Element]:
     if outcome == "skip":
         yield ET.Element("skipped", {"message": _clean(str(entry.get("note") or first))})
     elif outcome == "fail" or outcome in _ERRORS:
-        found = ET.Element("failure" if outcome == "fail" else "error", {"type": " ".join(codes) or outcome, "message": _clean(first)})
+        found = ET.Element(
+            "failure" if outcome == "fail" else "error", {"type": " ".join(codes) or outcome, "message": _clean(first)}
+        )
         found.text = _clean("\n".join(texts))
         yield found
     elif outcome != "pass":

@@ -17,7 +17,9 @@ def document(node: Node, row: NodeRow | None, newest: Mapping[str, EvidenceRecor
     """Return the document of a node: ``newest`` is gate -> the record that counts."""
     records = [record for gate, record in newest.items() if gate != COVERAGE]
     gates, coverage = [entry(record) for record in records], _coverage(newest.get(COVERAGE))
-    fingerprint = next((item for record in reversed(records) for item in record.fingerprints if item.node == node.name), None)
+    fingerprint = next(
+        (item for record in reversed(records) for item in record.fingerprints if item.node == node.name), None
+    )
     return {
         "name": node.name,
         "serial": node.serial or "",
@@ -38,7 +40,10 @@ def outcome(gates: Iterable[Mapping[str, Any]], coverage: Mapping[str, Any]) -> 
 def _coverage(record: EvidenceRecord | None) -> Document:
     if record is None:
         return {"outcome": Outcome.NOT_RUN.value, "counts": {}, "unmeasured": [], "skipped": {}, "measured_by": {}}
-    return {"outcome": record.verdict.outcome.value, **{key: record.inputs.get(key, {}) for key in ("counts", "unmeasured", "skipped", "measured_by")}}
+    return {
+        "outcome": record.verdict.outcome.value,
+        **{key: record.inputs.get(key, {}) for key in ("counts", "unmeasured", "skipped", "measured_by")},
+    }
 
 
 def entry(record: EvidenceRecord) -> Document:
@@ -62,7 +67,9 @@ def with_verdict(found: Document, verdict: Verdict) -> Document:
 def verdict_of(found: Mapping[str, Any]) -> Verdict:
     """Return the verdict that an entry says."""
     findings = [{key: value for key, value in finding.items() if key != "text"} for finding in found["findings"]]
-    return Verdict.model_validate({name: found[name] for name in Verdict.model_fields if name in found} | {"findings": findings})
+    return Verdict.model_validate(
+        {name: found[name] for name in Verdict.model_fields if name in found} | {"findings": findings}
+    )
 
 
 def _said(verdict: Verdict) -> Document:

@@ -71,7 +71,9 @@ class Overview:
         if self.small or (bad and len(self.runs) < DETAILED):
             self.runs.append(entry)
         if entry["gate"].startswith("pair/"):
-            self._pairs.append({key: entry[key] for key in ("gate", "nodes", "target", "outcome", "metrics", "criteria")})
+            self._pairs.append(
+                {key: entry[key] for key in ("gate", "nodes", "target", "outcome", "metrics", "criteria")}
+            )
 
     def event(self, found: Document) -> None:
         """Add a line of progress."""
@@ -89,7 +91,9 @@ class Overview:
 
     def racks(self, site: Site) -> list[dict[str, Any]]:
         """Return the map."""
-        return heat.racks(site, [{"name": name, "state": state, "outcome": outcome} for name, (state, outcome) in self.cells.items()])
+        return heat.racks(
+            site, [{"name": name, "state": state, "outcome": outcome} for name, (state, outcome) in self.cells.items()]
+        )
 
     def wanted(self) -> list[str]:
         """Return the hashes of raw outputs that the page shows: those of records that are no pass first, then all others of a small site."""
@@ -134,7 +138,9 @@ class Overview:
         """Return the distributions by gate: those of gates that some node did not pass are ``bad`` and come first."""
         found: dict[str, dict[str, Any]] = {}
         for strip in self.units.strips(self.names):
-            group = found.setdefault(strip.gate, {"gate": strip.gate, "bad": self._not_passed(strip.gate), "apart": 0, "strips": []})
+            group = found.setdefault(
+                strip.gate, {"gate": strip.gate, "bad": self._not_passed(strip.gate), "apart": 0, "strips": []}
+            )
             group["strips"].append(drawn := {**describe(strip), "picture": picture(strip)})
             group["apart"] += drawn["apart_count"]
         return sorted(found.values(), key=lambda group: not group["bad"])

@@ -50,7 +50,9 @@ class Judging(Protocol):
     def begin(self, site: Site, ledger: Ledger, store: EvidenceStore) -> None:
         """Make ready in a worker."""
 
-    def node(self, name: str, newest: Mapping[str, EvidenceRecord]) -> tuple[Mapping[str, EvidenceRecord], Sequence[Figure]]:
+    def node(
+        self, name: str, newest: Mapping[str, EvidenceRecord]
+    ) -> tuple[Mapping[str, EvidenceRecord], Sequence[Figure]]:
         """Return the node's records with the verdicts of today, and its figures."""
 
     def compare(self, site: Site, figures: Iterable[Figure]) -> Mapping[str, Any]:
@@ -138,7 +140,10 @@ class Worker:
         """Write the part of these nodes."""
         path, xml = self._work.folder / f"{task.first}.json", self._work.folder / f"{task.first}.xml"
         made = Part(path, xml, junit.Totals(), [], Units())
-        with path.open("w", encoding="utf-8") as json_file, xml.open("w", encoding="utf-8", errors="replace") as xml_file:
+        with (
+            path.open("w", encoding="utf-8") as json_file,
+            xml.open("w", encoding="utf-8", errors="replace") as xml_file,
+        ):
             for place, found in enumerate(self._documents(task), task.first):
                 json_file.write(("    " if place == task.first else ",\n    ") + json.dumps(found))
                 text, totals = junit.suite(found, self._work.generated)

@@ -1,6 +1,7 @@
 """The report of a campaign: JSON for machines, HTML (one file, nothing from outside) for people, JUnit for pipelines, with the same content.
 
-All three are written as nodes come: a site of 12,500 nodes has gigabytes of records, and they are never in memory at once.
+All three are written as nodes come: a site of 12,500 nodes has gigabytes of records, and they are never in memory at
+once.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class _Pieces:
 def write_reports(root: Path, env: str, campaign: str, judging: Judging | None = None) -> Written:
     """Write the report of a campaign as HTML, JSON and JUnit XML, readable by their owner alone.
 
-    A node that the campaign found in order already shows its newest evidence, with the campaign that measured it. ``judging``: who judges the stored
-    outputs again; that report lies beside the one of the records, which stay as they are.
-    Raises RackreadyError when the site or the ledger cannot be read, or the report cannot be written whole.
+    A node that the campaign found in order already shows its newest evidence, with the campaign that measured it.
+    ``judging``: who judges the stored outputs again; that report lies beside the one of the records, which stay as they
+    are. Raises RackreadyError when the site or the ledger cannot be read, or the report cannot be written whole.
     """
     return write(load_site(env, root=root), EnvPaths(root, env), campaign, judging)
 
@@ -92,7 +93,10 @@ def _told(part: Part, overview: Overview) -> _Pieces:
 def _runs(source: Source, folder: Path, overview: Overview) -> _Pieces:
     """Write the runs over several nodes into files, and tell the page of them."""
     made = _Pieces(folder / "runs.json", folder / "runs.xml", junit.Totals())
-    with made.json.open("w", encoding="utf-8") as json_file, made.xml.open("w", encoding="utf-8", errors="replace") as xml_file:
+    with (
+        made.json.open("w", encoding="utf-8") as json_file,
+        made.xml.open("w", encoding="utf-8", errors="replace") as xml_file,
+    ):
         for place, run in enumerate(source.runs()):
             json_file.write((",\n" if place else "") + line(run))
             xml_file.write(junit.run_case(run, made.totals))
@@ -119,7 +123,14 @@ def build(site: Site, paths: EnvPaths, campaign: str) -> dict[str, Any]:
         nodes = list(source.nodes())
         overview = _overview(nodes)
         listed = {"nodes": nodes, "runs": list(source.runs())}
-        return {**source.head(), "summary": overview.summary(), "racks": overview.racks(site), **listed, **source.tail(), "events": list(source.events())}
+        return {
+            **source.head(),
+            "summary": overview.summary(),
+            "racks": overview.racks(site),
+            **listed,
+            **source.tail(),
+            "events": list(source.events()),
+        }
 
 
 def render(document: dict[str, Any], raw: Mapping[str, str] | None = None) -> str:
@@ -161,6 +172,11 @@ def _page(head: Mapping[str, Any], overview: Overview, raw: Mapping[str, str]) -
         finalize=_shown,
     )
     environment.filters |= {"ticks": _ticks, "figure": bounds.figure}
-    about: dict[str, Any] = {"again": "judged_again" in head, "signs": heat.SIGNS, "words": bounds.WORDS, "label": bounds.label}
+    about: dict[str, Any] = {
+        "again": "judged_again" in head,
+        "signs": heat.SIGNS,
+        "words": bounds.WORDS,
+        "label": bounds.label,
+    }
     about |= {"raw": raw, "raw_left": len(set(overview.wanted()) - set(raw)) if raw else 0}
     return environment.get_template("report.html.j2").render(report=head, **about, **overview.page(head["racks"]))

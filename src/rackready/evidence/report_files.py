@@ -36,7 +36,8 @@ def replaced(path: Path) -> Iterator[IO[bytes]]:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise ReportError(
-            f"{path}: the report cannot be written - Expected: a writable folder Actual: {error.strerror}. Free disk space, then run `rackready report`."
+            f"{path}: the report cannot be written - Expected: a writable folder Actual: {error.strerror}. "
+            "Free disk space, then run `rackready report`."
         ) from error
 
 
@@ -53,7 +54,10 @@ def _part(path: Path) -> tuple[int, Path]:
 def _sweep(path: Path) -> None:
     """Remove what runs that were killed left of ``path``: parts that nobody holds a lock of."""
     for left in path.parent.glob(f".{path.name}.*{_PART}"):
-        with suppress(OSError), left.open("rb") as file:  # another run writes it, or has just come to its end: it is left alone
+        with (
+            suppress(OSError),
+            left.open("rb") as file,
+        ):  # another run writes it, or has just come to its end: it is left alone
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             left.unlink()
 

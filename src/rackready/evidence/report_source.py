@@ -44,7 +44,13 @@ class Source:
     def head(self) -> Document:
         """Return what stands first in a report."""
         row = next((row for row in self.ledger.campaigns() if row["id"] == self.campaign), {})
-        about = {"id": self.campaign, "kind": row.get("kind"), "status": row.get("status"), "begun": _time(row.get("begun")), "ended": _time(row.get("ended"))}
+        about = {
+            "id": self.campaign,
+            "kind": row.get("kind"),
+            "status": row.get("status"),
+            "begun": _time(row.get("begun")),
+            "ended": _time(row.get("ended")),
+        }
         return {
             "schema": SCHEMA,
             "rackready": __version__,
@@ -61,7 +67,12 @@ class Source:
         skips += [{**item.model_dump(mode="json"), "nodes": ["all"], "reason": item.said()} for item in off]
         added = {entry.id for entry in self.site.gates.also}
         unseen = [item.model_dump() for item in loader.gate_set(self.site.gates.set).unseen if item.gate not in added]
-        return {"declared_skips": skips, "gate_set": self.site.gates.set, "unseen": unseen, "warnings": warnings(self.site, today())}
+        return {
+            "declared_skips": skips,
+            "gate_set": self.site.gates.set,
+            "unseen": unseen,
+            "warnings": warnings(self.site, today()),
+        }
 
     def nodes(self) -> Iterator[Document]:
         """Yield the documents of nodes, as their records say."""
@@ -100,7 +111,10 @@ class Source:
             return f"[{error}]"
         if len(text) <= LONGEST_RAW:
             return text
-        return f"{text[:LONGEST_RAW]}\n[cut: {len(text) - LONGEST_RAW} more characters; the whole: rackready report --raw {digest}]"
+        return (
+            f"{text[:LONGEST_RAW]}\n[cut: {len(text) - LONGEST_RAW} more characters; "
+            f"the whole: rackready report --raw {digest}]"
+        )
 
 
 def _time(seconds: float | None) -> str | None:

@@ -13,7 +13,9 @@ from rackready.ledger.store import Ledger
 _AT_ONCE = 256
 
 
-def rows(ledger: Ledger, query: sa.Select[Any], id_: sa.Column[str], parameters: Mapping[str, Any] | None = None) -> Iterator[Mapping[str, Any]]:
+def rows(
+    ledger: Ledger, query: sa.Select[Any], id_: sa.Column[str], parameters: Mapping[str, Any] | None = None
+) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of a query that has columns ``id`` and ``record``, in its order. Raises LedgerError when the table as a whole cannot be read.
 
     A row whose record cannot be read comes with what can be had of it, and with why in ``unreadable``.
@@ -49,10 +51,15 @@ def _one(ledger: Ledger, query: sa.Select[Any], parameters: Mapping[str, Any]) -
     for instead in (lambda column: sa.cast(column, sa.LargeBinary), lambda _column: sa.literal("")):
         try:
             changed = [instead(column).label("record") if column.name == "record" else column for column in columns]
-            return {**_first(ledger, query.with_only_columns(*changed, maintain_column_froms=True), parameters), "unreadable": " ".join(why.split())}
+            return {
+                **_first(ledger, query.with_only_columns(*changed, maintain_column_froms=True), parameters),
+                "unreadable": " ".join(why.split()),
+            }
         except LedgerError:
             continue
-    raise LedgerError(f"a record of evidence cannot be read - Expected: its columns Actual: {why}. Run `rackready doctor`.")
+    raise LedgerError(
+        f"a record of evidence cannot be read - Expected: its columns Actual: {why}. Run `rackready doctor`."
+    )
 
 
 def _first(ledger: Ledger, query: sa.Select[Any], parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Takes secrets out of what a machine said before it is stored or shown. Measurements stay as they are: stored output is judged again.
 
-What is searched may be large and is not ours: no pattern looks further than a bounded number of characters where it may look again, so that the time
-grows with the length of the text and not with its square.
+What is searched may be large and is not ours: no pattern looks further than a bounded number of characters where it may
+look again, so that the time grows with the length of the text and not with its square.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from collections.abc import Iterator
 
 HIDDEN = "[scrubbed]"
 
-_PEM = re.compile(r"-----BEGIN (?P<kind>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----.*?(?:-----END (?P=kind)-----|\Z)", re.DOTALL)
-_ENVIRONMENT = re.compile(r'("(?:env|Env|environ|environment|Environment)"\s*:\s*)\[(?:[^\[\]"]|"(?:[^"\\]|\\.)*+(?:"|\\?\Z))*+\]?', re.DOTALL)
+_PEM = re.compile(
+    r"-----BEGIN (?P<kind>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----.*?(?:-----END (?P=kind)-----|\Z)", re.DOTALL
+)
+_ENVIRONMENT = re.compile(
+    r'("(?:env|Env|environ|environment|Environment)"\s*:\s*)\[(?:[^\[\]"]|"(?:[^"\\]|\\.)*+(?:"|\\?\Z))*+\]?', re.DOTALL
+)
 """nccl-tests' JSON document holds the whole environment of its process, a container's description that of its own; what was cut off within it ends there."""
 
 _WORDS = r"(?:password|passwd|passphrase|secret|credential)"
@@ -42,14 +46,23 @@ _MARKS = "\"'\\"
 """With what begins the rest of a name that was quoted."""
 _ONLY = re.compile(rf"(?i){_WORDS}s?\Z")
 
-_AUTHORIZATION = re.compile(r"(?i)\b(?P<kind>authorization[\"']?\s*+[:=]\s*[\"']?(?:[a-z]+\s+)?|bearer\s+)(?P<value>[A-Za-z0-9._~+/=:-]{4,})")
-_COOKIE = re.compile(r"(?i)(?<![\w-])(?P<kind>(?:set-)?cookie2?[^\S\n]{0,8}:[^\S\n]{0,8})(?P<value>[^\s\"'][^\r\n\"']*)")
-_ELEMENT = re.compile(rf"(?i)(?P<tag><[\w:.-]{{0,64}}?(?:{_WORDS}|token|{_KEYS})[\w:.-]{{0,64}}+(?:\s[^<>]{{0,256}}+)?>)[^<]++(?=</)")
+_AUTHORIZATION = re.compile(
+    r"(?i)\b(?P<kind>authorization[\"']?\s*+[:=]\s*[\"']?(?:[a-z]+\s+)?|bearer\s+)(?P<value>[A-Za-z0-9._~+/=:-]{4,})"
+)
+_COOKIE = re.compile(
+    r"(?i)(?<![\w-])(?P<kind>(?:set-)?cookie2?[^\S\n]{0,8}:[^\S\n]{0,8})(?P<value>[^\s\"'][^\r\n\"']*)"
+)
+_ELEMENT = re.compile(
+    rf"(?i)(?P<tag><[\w:.-]{{0,64}}?(?:{_WORDS}|token|{_KEYS})[\w:.-]{{0,64}}+(?:\s[^<>]{{0,256}}+)?>)[^<]++(?=</)"
+)
 
 _PROGRAM = re.compile(r"\b(?P<program>ipmitool|ipmi-\w+|sshpass|racadm|redfishtool|mysql\w*|curl|redis-cli)\b")
 _OF_PROGRAM = {
     "ipmi": re.compile(r"(?P<before>\s-[PpYy]\s*)(?P<value>[^\s\"']+|\"[^\"\n]*\"?|'[^'\n]*'?)"),
-    "curl": re.compile(r"(?P<before>\s(?:-[A-Za-z]{0,16}[uU]|--(?:proxy-)?user)[ =]?\s*(?P<q>[\"'])?[^\s:\"']*:)(?P<value>(?(q)[^\"'\n]*|[^\s\"']+))"),
+    "curl": re.compile(
+        r"(?P<before>\s(?:-[A-Za-z]{0,16}[uU]|--(?:proxy-)?user)[ "
+        r"=]?\s*(?P<q>[\"'])?[^\s:\"']*:)(?P<value>(?(q)[^\"'\n]*|[^\s\"']+))"
+    ),
     "mysql": re.compile(r"(?P<before>\s-p)(?P<value>[^\s\"']+|\"[^\"\n]*\"?|'[^'\n]*'?)"),  # with a blank it asks
     "redis": re.compile(r"(?P<before>\s-a\s*)(?P<value>[^\s\"']+|\"[^\"\n]*\"?|'[^'\n]*'?)"),
     "": re.compile(r"(?P<before>\s-p\s*)(?P<value>[^\s\"']+|\"[^\"\n]*\"?|'[^'\n]*'?)"),
@@ -78,8 +91,37 @@ _BARE = re.compile(
 _BARE_MARKS = ("hf_", "gh", "glpat-", "nvapi-", "xox", "AKIA", "ASIA", "eyJ", "$")
 
 _MAY_HOLD = (
-    *("pass", "secret", "credential", "token", "psk", "_key", "-key", "apikey", "accesskey", "privatekey", "accountkey", "storagekey", "encryptionkey"),
-    *("signingkey", "masterkey", "sshkey", "sharedkey", "deploykey", "_pwd", "_jwt", "auth", "bearer", "cookie", "ipmi", "curl", "racadm", "redfishtool"),
+    *(
+        "pass",
+        "secret",
+        "credential",
+        "token",
+        "psk",
+        "_key",
+        "-key",
+        "apikey",
+        "accesskey",
+        "privatekey",
+        "accountkey",
+        "storagekey",
+        "encryptionkey",
+    ),
+    *(
+        "signingkey",
+        "masterkey",
+        "sshkey",
+        "sharedkey",
+        "deploykey",
+        "_pwd",
+        "_jwt",
+        "auth",
+        "bearer",
+        "cookie",
+        "ipmi",
+        "curl",
+        "racadm",
+        "redfishtool",
+    ),
     *("mysql", "redis-cli"),
 )
 """Most outputs hold none of it, and are looked through once for all of it."""
@@ -148,7 +190,9 @@ def _closing(text: str, start: int, *, within_line: bool) -> int:
                 return turn.end()
         elif not opened[1]:
             opened = (turn["level"], turn["quote"])
-        elif turn["quote"] == opened[1] and (turn["level"] == opened[0] or (not opened[0] and len(turn["level"]) % 2 == 0)):
+        elif turn["quote"] == opened[1] and (
+            turn["level"] == opened[0] or (not opened[0] and len(turn["level"]) % 2 == 0)
+        ):
             opened = ("", "")
     return stop
 
@@ -156,7 +200,8 @@ def _closing(text: str, start: int, *, within_line: bool) -> int:
 def _hidden(value: re.Match[str], name: str, sign: str) -> str:
     """Return what stands for a value, in the quotes that it had.
 
-    A number in a JSON document is a measurement (time_per_token), no secret, unless its name ends with password; true, false and null never are one.
+    A number in a JSON document is a measurement (time_per_token), no secret, unless its name ends with password; true,
+    false and null never are one.
     """
     if value["block"]:
         return f"{HIDDEN}\n"

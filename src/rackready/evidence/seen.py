@@ -28,4 +28,6 @@ def seen(node: Document, *, small: bool) -> Seen:
     gates = [(str(item["gate"]), str(item["outcome"])) for item in node["gates"]]
     pending = [str(item["gate"]) for item in node["gates"] if item["outcome"] in CONTINUES and item["fleet_pending"]]
     whole = node if small or node["outcome"] not in CONTINUES else None
-    return Seen(node["name"], node["state"], node["reason"], node["outcome"], node["coverage"]["counts"], gates, pending, whole)
+    return Seen(
+        node["name"], node["state"], node["reason"], node["outcome"], node["coverage"]["counts"], gates, pending, whole
+    )

@@ -26,20 +26,27 @@ def stands(fail: EvidenceRecord | Damaged, newer: EvidenceRecord, since: float) 
     """
     if isinstance(fail, Damaged):
         return failed_since(fail, since)
-    then, now = (next((item for item in record.fingerprints if item.node == fail.target), None) for record in (fail, newer))
+    then, now = (
+        next((item for item in record.fingerprints if item.node == fail.target), None) for record in (fail, newer)
+    )
     return failed_since(fail, since) and then is not None and (now is None or then.identity() == now.identity())
 
 
 def standing(fail: EvidenceRecord, newer: EvidenceRecord) -> EvidenceRecord:
     """Return a fail with a note of what came after it."""
-    note = f"{newer.verdict.outcome.value} at {newer.started:%Y-%m-%d %H:%M} UTC ({newer.campaign}); the fail stands until `rackready repair {fail.target}`"
+    note = (
+        f"{newer.verdict.outcome.value} at {newer.started:%Y-%m-%d %H:%M} UTC ({newer.campaign}); "
+        f"the fail stands until `rackready repair {fail.target}`"
+    )
     note = f"{fail.verdict.note}; {note}" if fail.verdict.note else note
     return fail.model_copy(update={"verdict": fail.verdict.model_copy(update={"note": note})})
 
 
 def counts(record: EvidenceRecord | Damaged, node: str, desired_digest: str, fingerprint: Fingerprint | None) -> bool:
     """Whether a record is of this node as it is wanted to be and, where that is given, as it is."""
-    if isinstance(record, Damaged):  # of what it was is not known any more: it stands in the way until the node was measured again
+    if isinstance(
+        record, Damaged
+    ):  # of what it was is not known any more: it stands in the way until the node was measured again
         return True
     of_node = next((item for item in record.fingerprints if item.node == node), None)
     if of_node is None or of_node.desired_digest != desired_digest:

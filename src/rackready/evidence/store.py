@@ -53,7 +53,16 @@ _nodes = sa.Table(
 for _table in (_records, _nodes):
     append_only(_table)
 
-_WHOLE = (_records.c.id, _records.c.campaign, _records.c.gate, _records.c.target, _records.c.outcome, _records.c.started, _records.c.record, _records.c.sha256)
+_WHOLE = (
+    _records.c.id,
+    _records.c.campaign,
+    _records.c.gate,
+    _records.c.target,
+    _records.c.outcome,
+    _records.c.started,
+    _records.c.record,
+    _records.c.sha256,
+)
 """What a record is judged from: its text, and the columns beside it, which must say the same."""
 
 
@@ -85,7 +94,8 @@ def _id(at: int) -> str:
 class EvidenceStore:
     """Reads and appends. There is no method that changes or removes, and the database refuses both.
 
-    A record that is damaged costs only itself: it is left out, or an error takes its place, and ``put_aside`` keeps what was found there.
+    A record that is damaged costs only itself: it is left out, or an error takes its place, and ``put_aside`` keeps
+    what was found there.
     """
 
     def __init__(self, ledger: Ledger, raw: Path) -> None:
@@ -110,8 +120,9 @@ class EvidenceStore:
     def append(self, *records: EvidenceRecord, campaign: Mapping[str, Any] | None = None) -> list[EvidenceRecord]:
         """Append records, all or none, and return them as they were written. ``campaign``: a row of the ledger's campaigns that is written with them.
 
-        The newest record is the one with the greatest id: one whose id sorts before what is there, because the clock was stepped back, gets one behind it.
-        Raises EvidenceError, also when an id exists, and LedgerError when another controller works on these records.
+        The newest record is the one with the greatest id: one whose id sorts before what is there, because the clock
+        was stepped back, gets one behind it. Raises EvidenceError, also when an id exists, and LedgerError when another
+        controller works on these records.
         """
         try:
             with self._ledger.write() as connection:
@@ -119,7 +130,10 @@ class EvidenceStore:
                 if campaign is not None:
                     put_campaign(connection, **campaign)
                 connection.execute(sa.insert(_records), [_row(record) for record in written])
-                connection.execute(sa.insert(_nodes), [{"record_id": one.id, "node": node} for one in written for node in dict.fromkeys(one.nodes)])
+                connection.execute(
+                    sa.insert(_nodes),
+                    [{"record_id": one.id, "node": node} for one in written for node in dict.fromkeys(one.nodes)],
+                )
         except sa.exc.SQLAlchemyError as error:
             names = records[0].id if len(records) == 1 else f"{records[0].id} and {len(records) - 1} more"
             raise EvidenceError(self._ledger.in_words(f"evidence {names} cannot be appended", error)) from error
@@ -139,7 +153,10 @@ class EvidenceStore:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 files.replace(path, zlib.compress(data, 6))
             except OSError as error:
-                why = f"Expected: a writable folder with room Actual: {error.strerror}. Free disk space or correct its owner, then run again."
+                why = (
+                    f"Expected: a writable folder with room Actual: {error.strerror}. "
+                    "Free disk space or correct its owner, then run again."
+                )
                 raise EvidenceError(f"{path.parent}: a raw output cannot be stored - {why}") from error
         return digest
 
@@ -148,7 +165,9 @@ class EvidenceStore:
     def raw(self, digest: str) -> str:
         """Return a stored output. Raises EvidenceError when it is gone or damaged."""
         if not _HASH.fullmatch(digest):
-            raise EvidenceError(f"raw output {digest!r} - Expected: 64 hexadecimal digits. Take the hash from the report.")
+            raise EvidenceError(
+                f"raw output {digest!r} - Expected: 64 hexadecimal digits. Take the hash from the report."
+            )
         data = self._content(digest)
         if data is None:
             other = "Copy it from the machine that measured, or measure" if not self._ledger.alone else "Measure"
@@ -164,7 +183,9 @@ class EvidenceStore:
         except FileNotFoundError:
             return None
         except (OSError, zlib.error) as error:
-            raise EvidenceError(f"raw output {digest} cannot be read - Expected: a stored output Actual: {error}. {_AGAIN}") from error
+            raise EvidenceError(
+                f"raw output {digest} cannot be read - Expected: a stored output Actual: {error}. {_AGAIN}"
+            ) from error
         if hashlib.sha256(data).hexdigest() != digest:
             raise EvidenceError(f"raw output {digest} - Expected: content of that hash Actual: another. {_AGAIN}")
         return data
@@ -180,9 +201,10 @@ class EvidenceStore:
     def _backed(self, record: EvidenceRecord) -> EvidenceRecord:
         """Return a record if what it was judged from is still what was written, else an error in its place.
 
-        All of it is read, for a file's size is not on record: some 15 ms of a processor for a node with 82 outputs of 20 kB, as reading its records takes.
-        On a server that several machines share, outputs that are not here lie on the machine that measured (docs/adr/0010): only a damaged one tells
-        something. Those of runs over several nodes stand in the runs' own records and are not looked at.
+        All of it is read, for a file's size is not on record: some 15 ms of a processor for a node with 82 outputs of
+        20 kB, as reading its records takes. On a server that several machines share, outputs that are not here lie on
+        the machine that measured (docs/adr/0010): only a damaged one tells something. Those of runs over several nodes
+        stand in the runs' own records and are not looked at.
         """
         digests = {digest for raw in record.raw for digest in (raw.stdout_sha256, raw.stderr_sha256)} - {EMPTY}
         lost = [
@@ -191,7 +213,10 @@ class EvidenceStore:
             if (why := self._lack(one, elsewhere=not self._ledger.alone))
         ]
         self._damaged |= {item.digest: item for item in lost}
-        what, expected = f"evidence of {record.gate} lost a raw output (record {record.id})", "the output that it was judged from"
+        what, expected = (
+            f"evidence of {record.gate} lost a raw output (record {record.id})",
+            "the output that it was judged from",
+        )
         return stand_in(record, what, expected, lost[0].actual) if lost else record
 
     def _written(self) -> bool:
@@ -208,11 +233,20 @@ class EvidenceStore:
         with self._ledger.read() as connection:
             return lifted(connection, (_records, _nodes))
 
-    def records(self, *, node: str | None = None, gate: str | None = None, campaign: str | None = None, target: str | None = None) -> list[EvidenceRecord]:
+    def records(
+        self,
+        *,
+        node: str | None = None,
+        gate: str | None = None,
+        campaign: str | None = None,
+        target: str | None = None,
+    ) -> list[EvidenceRecord]:
         """Return records, oldest first; those that are damaged are left out."""
         return [record for record in self._select(node, gate, campaign, target) if isinstance(record, EvidenceRecord)]
 
-    def _select(self, node: str | None, gate: str | None, campaign: str | None, target: str | None) -> list[EvidenceRecord | Damaged]:
+    def _select(
+        self, node: str | None, gate: str | None, campaign: str | None, target: str | None
+    ) -> list[EvidenceRecord | Damaged]:
         query = sa.select(*_WHOLE).order_by(_records.c.id)
         for column, value in ((_records.c.gate, gate), (_records.c.campaign, campaign), (_records.c.target, target)):
             if value is not None:
@@ -221,7 +255,9 @@ class EvidenceStore:
             query = query.where(_records.c.id.in_(sa.select(_nodes.c.record_id).where(_nodes.c.node == node)))
         return [found for _, found in self._read(query)]
 
-    def _read(self, query: sa.Select[Any], **parameters: str) -> Iterator[tuple[Mapping[str, Any], EvidenceRecord | Damaged]]:
+    def _read(
+        self, query: sa.Select[Any], **parameters: str
+    ) -> Iterator[tuple[Mapping[str, Any], EvidenceRecord | Damaged]]:
         """Yield each row with its record, or with what is wrong with it, which is noted."""
         if not self._written():
             return
@@ -240,14 +276,17 @@ class EvidenceStore:
         try:
             return put_aside(self._ledger, found, campaign)
         except OSError as error:
-            why = f"Expected: a writable folder Actual: {error.strerror}. Free disk space or correct its owner, then run again."
+            why = (
+                f"Expected: a writable folder Actual: {error.strerror}. "
+                "Free disk space or correct its owner, then run again."
+            )
             raise EvidenceError(f"{self._raw}: a damaged output cannot be set aside - {why}") from error
 
     def concluded(self, target: str) -> dict[str, EvidenceRecord]:
         """Return gate -> the newest record about a target, in the order in which gates were first measured; older ones are not read.
 
-        A fail stands in the place of a newer record that does not cover it, as ``valid`` has it: of the same hardware and software, and from the target's
-        last change on. An error stands in the place of a record that is damaged.
+        A fail stands in the place of a newer record that does not cover it, as ``valid`` has it: of the same hardware
+        and software, and from the target's last change on. An error stands in the place of a record that is damaged.
         """
         found: dict[str, EvidenceRecord] = {}
         behind: list[str] = []
@@ -257,7 +296,11 @@ class EvidenceStore:
         query = sa.select(*_WHOLE).where(_records.c.id.in_(behind))
         fails = [fail for _, fail in self._read(query)] if behind else []
         since = self._ledger.last_change(target) if fails else 0.0
-        return found | {fail.gate: standing(usable(fail), found[fail.gate]) for fail in fails if stands(fail, found[fail.gate], since)}
+        return found | {
+            fail.gate: standing(usable(fail), found[fail.gate])
+            for fail in fails
+            if stands(fail, found[fail.gate], since)
+        }
 
     def last(self, targets: Collection[str]) -> Iterator[EvidenceRecord]:
         """Yield the newest record about each of these targets, whatever its gate, a few at a time; those that are damaged are left out."""
@@ -268,29 +311,43 @@ class EvidenceStore:
 
     def over_several(self, campaign: str) -> Iterator[EvidenceRecord]:
         """Yield a campaign's records in which more than one node took part, oldest first, a few at a time; an error in the place of a damaged one."""
-        several = sa.select(_nodes.c.record_id).join(_records, _records.c.id == _nodes.c.record_id).where(_records.c.campaign == campaign)
+        several = (
+            sa.select(_nodes.c.record_id)
+            .join(_records, _records.c.id == _nodes.c.record_id)
+            .where(_records.c.campaign == campaign)
+        )
         several = several.group_by(_nodes.c.record_id).having(sa.func.count() > 1)
         for _, record in self._read(sa.select(*_WHOLE).where(_records.c.id.in_(several)).order_by(_records.c.id)):
             yield usable(record)
 
-    def valid(self, node: str, desired_digest: str, fingerprint: Fingerprint | None = None, fails_since: float = math.inf) -> dict[str, EvidenceRecord]:
+    def valid(
+        self, node: str, desired_digest: str, fingerprint: Fingerprint | None = None, fails_since: float = math.inf
+    ) -> dict[str, EvidenceRecord]:
         """Return gate -> the newest conclusion about a node, as far as it counts for what the node is wanted to be now.
 
-        A conclusion is the record whose target is the node itself; of pair and cluster gates, too. It counts while it was made
-        under this desired digest and, when ``fingerprint`` is given, on exactly this hardware, firmware and software, in whatever
-        boot: whether a reboot or age voids it is the gate set's to say (handover.policy). Only the newest conclusion of a gate is
-        looked at: an older pass never covers a newer fail. Beside a GPU that did not say who it is only fails count. A fail from
-        ``fails_since`` on (seconds since 1970: the node's last change) stands against a newer pass as well: measuring until it passes
-        would launder a fault. Where the record, or an output that a pass was judged from, is gone or damaged, an error stands in its
-        place: it counts for nothing, and says why.
+        A conclusion is the record whose target is the node itself; of pair and cluster gates, too. It counts while it
+        was made under this desired digest and, when ``fingerprint`` is given, on exactly this hardware, firmware and
+        software, in whatever boot: whether a reboot or age voids it is the gate set's to say (handover.policy). Only
+        the newest conclusion of a gate is looked at: an older pass never covers a newer fail. Beside a GPU that did not
+        say who it is only fails count. A fail from ``fails_since`` on (seconds since 1970: the node's last change)
+        stands against a newer pass as well: measuring until it passes would launder a fault. Where the record, or an
+        output that a pass was judged from, is gone or damaged, an error stands in its place: it counts for nothing, and
+        says why.
         """
         found: dict[str, EvidenceRecord | Damaged] = {}
         for record in self._select(None, None, None, node):
             before = found.get(record.gate)
-            if before is None or not (failed_since(before, fails_since) and counts(before, node, desired_digest, fingerprint)):
+            if before is None or not (
+                failed_since(before, fails_since) and counts(before, node, desired_digest, fingerprint)
+            ):
                 found[record.gate] = record
-        counting = {gate: usable(record) for gate, record in found.items() if counts(record, node, desired_digest, fingerprint)}
-        return {gate: self._backed(record) if record.verdict.outcome is Outcome.PASS else record for gate, record in counting.items()}
+        counting = {
+            gate: usable(record) for gate, record in found.items() if counts(record, node, desired_digest, fingerprint)
+        }
+        return {
+            gate: self._backed(record) if record.verdict.outcome is Outcome.PASS else record
+            for gate, record in counting.items()
+        }
 
     def newest(self, gate: str, most: int = 2048) -> dict[str, EvidenceRecord]:
         """Return target -> the newest record of a gate, of the targets that were measured last; those that are damaged are left out."""
@@ -324,7 +381,11 @@ def _in_order(connection: sa.Connection, records: Sequence[EvidenceRecord]) -> l
     """
     last = connection.execute(sa.select(sa.func.max(_records.c.id))).scalar() or ""
     early = [record.id for record in records if record.id <= last]
-    there = connection.execute(sa.select(_records.c.id).where(_records.c.id.in_(early))).scalars().first() if early else None
+    there = (
+        connection.execute(sa.select(_records.c.id).where(_records.c.id.in_(early))).scalars().first()
+        if early
+        else None
+    )
     if there is not None:
         text = f"evidence {there} cannot be appended - Expected: a new record Actual: one of its id is there"
         raise EvidenceError(f"{text}. Measure again: it gets an id of its own.")

@@ -102,7 +102,10 @@ def _measured(entry: Mapping[str, Any]) -> Iterator[tuple[tuple[Key, str], float
     given = {item["metric"] for item in entry["criteria"] if item["op"] == "eq"}
     for metric in entry["metrics"]:
         if counted(metric) and metric["name"] not in given:
-            yield ((str(entry["gate"]), str(metric["name"]), str(metric["unit"])), str(metric["target"])), float(metric["value"])
+            yield (
+                ((str(entry["gate"]), str(metric["name"]), str(metric["unit"])), str(metric["target"])),
+                float(metric["value"]),
+            )
 
 
 class Figures(ValuesView[float]):
@@ -158,4 +161,6 @@ class Named(Mapping[str, float]):
         return {name: value for name, value in self.pile.others.items() if name not in own}
 
     def _own(self) -> Iterator[str]:
-        return (f"{self.nodes[node]}{self.parts[part]}" for node, part in zip(self.pile.nodes, self.pile.parts, strict=True))
+        return (
+            f"{self.nodes[node]}{self.parts[part]}" for node, part in zip(self.pile.nodes, self.pile.parts, strict=True)
+        )

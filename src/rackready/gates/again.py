@@ -1,7 +1,8 @@
 """Judges stored outputs again, with the gates, profiles and limits of today. Records stay as they are; what is said now stands in the report alone.
 
-What has no output of its own keeps the verdict that it was recorded with: declared skips, what was not run, and what pair and cluster gates came to
-for a node. An output that cannot be given to its gate any more is an error: nothing passes that was not judged.
+What has no output of its own keeps the verdict that it was recorded with: declared skips, what was not run, and what
+pair and cluster gates came to for a node. An output that cannot be given to its gate any more is an error: nothing
+passes that was not judged.
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ class _Hands:
     def _gate(self, record: EvidenceRecord) -> Gate:
         """Return the gate as it measured then; one that is gone, or takes other inputs now, cannot judge."""
         known = self._kinds.get(record.gate)
-        inputs = {name: record.inputs[name] for name in known.Inputs.model_fields if name in record.inputs} if known else {}
+        inputs = (
+            {name: record.inputs[name] for name in known.Inputs.model_fields if name in record.inputs} if known else {}
+        )
         key = (record.gate, repr(inputs))
         if key not in self._made:
             try:
@@ -125,7 +128,9 @@ class _Hands:
     def _coverage(self, name: str, newest: Mapping[str, EvidenceRecord], facts: GateFacts) -> EvidenceRecord:
         verdicts = {gate: [record.verdict] for gate, record in newest.items() if gate != COVERAGE}
         found = cover.of_node(facts.nodes[name], verdicts, self._set, self._site.gates.skipped(name, today()))
-        return newest[COVERAGE].model_copy(update={"verdict": cover.verdict(found), "inputs": cover.about(found, facts.nodes[name])})
+        return newest[COVERAGE].model_copy(
+            update={"verdict": cover.verdict(found), "inputs": cover.about(found, facts.nodes[name])}
+        )
 
 
 def _run(gate: Gate, record: EvidenceRecord, facts: GateFacts, name: str) -> Run:
@@ -147,7 +152,9 @@ def _keyed(record: EvidenceRecord, run: Run) -> list[tuple[str, RawOutput]]:
 
 
 def _not_judged(record: EvidenceRecord, name: str, error: RackreadyError) -> Verdict:
-    finding = CANNOT_JUDGE_AGAIN.found(name, "stored outputs that its gate takes", str(error).rstrip("."), gate=record.gate, node=name)
+    finding = CANNOT_JUDGE_AGAIN.found(
+        name, "stored outputs that its gate takes", str(error).rstrip("."), gate=record.gate, node=name
+    )
     return Verdict(outcome=Outcome.ERROR, findings=[finding])
 
 
@@ -161,7 +168,9 @@ class Again:
         """Make ready in a worker."""
         self._hands = _Hands(site, ledger, store)
 
-    def node(self, name: str, newest: Mapping[str, EvidenceRecord]) -> tuple[Mapping[str, EvidenceRecord], Sequence[Figures]]:
+    def node(
+        self, name: str, newest: Mapping[str, EvidenceRecord]
+    ) -> tuple[Mapping[str, EvidenceRecord], Sequence[Figures]]:
         """Return a node's records with the verdicts of today, and the figures that its fleet is held against."""
         if self._hands is None:
             raise CannotJudgeError("judging again - Expected: begun Actual: not begun. Report a bug.")
@@ -175,13 +184,18 @@ class Again:
         out: dict[str, dict[str, list[Held]]] = defaultdict(lambda: defaultdict(list))
         for (gate_id, metric, _), members in alike.items():
             gate = make_gate(gate_id, json.loads(members[0][0]))
-            for node, found in _compared(gate, metric, [unit for _, units in members for unit in units], len(site.nodes())):
+            for node, found in _compared(
+                gate, metric, [unit for _, units in members for unit in units], len(site.nodes())
+            ):
                 out[node][gate_id].append(found)
         return {node: dict(found) for node, found in out.items()}
 
     def complete(self, found: Document, change: Mapping[str, list[Held]]) -> Document:
         """Return a node's document as its fleet completes it."""
-        gates = [_completed(item, found["name"], change[item["gate"]]) if item["gate"] in change else item for item in found["gates"]]
+        gates = [
+            _completed(item, found["name"], change[item["gate"]]) if item["gate"] in change else item
+            for item in found["gates"]
+        ]
         return {**found, "gates": gates, "outcome": outcome(gates, found["coverage"])}
 
 

@@ -36,15 +36,27 @@ class Pace:
 _Measured = tuple[list[Done], list[Attempt]]
 
 
-def run_alone(board: Board, runner: Runner, gates: Sequence[Gate], nodes: Sequence[str], required: set[str], pace: Pace | None = None) -> None:
+def run_alone(
+    board: Board,
+    runner: Runner,
+    gates: Sequence[Gate],
+    nodes: Sequence[str],
+    required: set[str],
+    pace: Pace | None = None,
+) -> None:
     """Run gates on nodes. Levels go in order, in whatever order a set names them.
 
-    A node that failed is measured on, so that one visit repairs all that is wrong with it: but it is not stressed, and after a gate that
-    ``stops_load``, or a level of which no gate could be run, it is put under no load.
+    A node that failed is measured on, so that one visit repairs all that is wrong with it: but it is not stressed, and
+    after a gate that ``stops_load``, or a level of which no gate could be run, it is put under no load.
     """
     pace, begun = pace or Pace(), time.monotonic()
     with ThreadPoolExecutor(max_workers=max(1, min(len(nodes), pace.workers))) as pool:
-        list(pool.map(lambda node: _of_node(board, runner, gates, node, required, begun + pace.load_after.get(node, 0.0)), nodes))
+        list(
+            pool.map(
+                lambda node: _of_node(board, runner, gates, node, required, begun + pace.load_after.get(node, 0.0)),
+                nodes,
+            )
+        )
 
 
 def in_levels(gates: Sequence[Gate]) -> list[list[Gate]]:
@@ -60,7 +72,9 @@ def reads_only(gate: Gate, facts: GateFacts, node: str) -> bool:
     return all(not run.claims and run.launch_from is None and len(run.nodes) == 1 for run in gate.plan(facts, [node]))
 
 
-def _of_node(board: Board, runner: Runner, gates: Sequence[Gate], node: str, required: set[str], load_at: float) -> None:
+def _of_node(
+    board: Board, runner: Runner, gates: Sequence[Gate], node: str, required: set[str], load_at: float
+) -> None:
     stopped_by = failed_by = board.lost(node)
     for level in in_levels(gates):
         barred_by = {LEVELS[0]: "", LEVELS[-1]: failed_by}.get(level[0].level, stopped_by)
@@ -80,9 +94,13 @@ def _wait(until: float) -> None:
         time.sleep(min(_POLL_S, left))
 
 
-def _level(board: Board, runner: Runner, gates: Sequence[Gate], node: str, stopped_by: str) -> Iterator[tuple[Gate, Verdict]]:
+def _level(
+    board: Board, runner: Runner, gates: Sequence[Gate], node: str, stopped_by: str
+) -> Iterator[tuple[Gate, Verdict]]:
     """Run the gates of one level and yield each with its verdict, in their order."""
-    for reading, group in groupby(gates, key=lambda gate: board.settled(gate, node, stopped_by) is None and reads_only(gate, board.facts, node)):
+    for reading, group in groupby(
+        gates, key=lambda gate: board.settled(gate, node, stopped_by) is None and reads_only(gate, board.facts, node)
+    ):
         if reading:
             yield from _together(board, runner, list(group), node)
             continue

@@ -21,8 +21,9 @@ from rackready.model.site import Device, Fabric
 class Inputs(BaseModel):
     """Typed inputs of a gate; a key that it does not know is refused, and so is a value of another type: yes and '7' are no numbers, nor is infinity.
 
-    Every number has bounds on both sides. An upper one without a source is judgement, and its description says so: far beyond what any site needs,
-    near enough that a slip (MiB for KiB, ms for s) cannot make a gate pass whatever it reads, or fail to compute.
+    Every number has bounds on both sides. An upper one without a source is judgement, and its description says so: far
+    beyond what any site needs, near enough that a slip (MiB for KiB, ms for s) cannot make a gate pass whatever it
+    reads, or fail to compute.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -68,8 +69,8 @@ class GateFacts:
 class Command:
     """One command on one node.
 
-    Commands of one run go stage by stage; those of one stage run side by side. A server is started in the stage before its
-    clients, counts as ready when something listens on ``ready_port`` of its node, and is ended with the run.
+    Commands of one run go stage by stage; those of one stage run side by side. A server is started in the stage before
+    its clients, counts as ready when something listens on ``ready_port`` of its node, and is ended with the run.
     """
 
     key: str
@@ -104,9 +105,18 @@ class Run:
     """What evaluate must know again: rail, partner, launches."""
 
     @classmethod
-    def of_node(cls, node: str, *commands: Command, claims: frozenset[str] = frozenset(), chained: bool = False, about: Mapping[str, str] | None = None) -> Run:
+    def of_node(
+        cls,
+        node: str,
+        *commands: Command,
+        claims: frozenset[str] = frozenset(),
+        chained: bool = False,
+        about: Mapping[str, str] | None = None,
+    ) -> Run:
         """Return the measurement of one node by itself, which is what most gates make."""
-        return cls(id=node, target=node, nodes=(node,), commands=commands, claims=claims, chained=chained, about=about or {})
+        return cls(
+            id=node, target=node, nodes=(node,), commands=commands, claims=claims, chained=chained, about=about or {}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +159,9 @@ class GateTakenError(RackreadyError):
 
     def __init__(self, gate_id: str, first: type[Gate], second: type[Gate]) -> None:
         classes = " and ".join(f"{kind.__module__}.{kind.__qualname__}" for kind in (first, second))
-        super().__init__(f"gate {gate_id} - Expected: one class with this id Actual: {classes}. Give one of them another id.")
+        super().__init__(
+            f"gate {gate_id} - Expected: one class with this id Actual: {classes}. Give one of them another id."
+        )
 
 
 class Gate(ABC):

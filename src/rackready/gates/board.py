@@ -92,14 +92,24 @@ class Board:
 
     def stopped_by(self, node: str, required: Collection[str]) -> str:
         """Return the first required gate that a node did not pass and that bars load from it, empty when there is none."""
-        return self.lost(node) or next((name for name in self._bad(node, required) if name not in REGISTRY or REGISTRY[name].stops_load), "")
+        return self.lost(node) or next(
+            (name for name in self._bad(node, required) if name not in REGISTRY or REGISTRY[name].stops_load), ""
+        )
 
     def lost(self, node: str) -> str:
         """Return in words that GPUs of a node did not say who they are, empty when all did: load beside a GPU that is lost may hang the node."""
         found = self.prints[node]
-        return "" if isinstance(found, Finding) or not found.unread else f"reading the identity of {', '.join(found.unread)}"
+        return (
+            ""
+            if isinstance(found, Finding) or not found.unread
+            else f"reading the identity of {', '.join(found.unread)}"
+        )
 
     def _bad(self, node: str, required: Collection[str]) -> list[str]:
         if isinstance(self.prints[node], Finding):
             return ["reading its serials and versions"]
-        return [gate for gate, verdicts in self.verdicts[node].items() if gate in required and merged(verdicts).outcome not in CONTINUES]
+        return [
+            gate
+            for gate, verdicts in self.verdicts[node].items()
+            if gate in required and merged(verdicts).outcome not in CONTINUES
+        ]

@@ -32,7 +32,10 @@ class CaptureRefusedError(RackreadyError):
     def __init__(self, source: Path, problems: list[str]) -> None:
         self.problems = problems
         count = len(problems)
-        lines = [f"{source}: {count} problem{'s' if count != 1 else ''}; nothing was imported.", *(f"  {problem}" for problem in problems)]
+        lines = [
+            f"{source}: {count} problem{'s' if count != 1 else ''}; nothing was imported.",
+            *(f"  {problem}" for problem in problems),
+        ]
         super().__init__("\n".join(lines))
 
 
@@ -77,7 +80,12 @@ def _manifest(source: Path, name: str, raw: bytes) -> Manifest:
         printed_json.load(text)
         return Manifest.model_validate_json(text, strict=True)
     except UnicodeDecodeError as error:
-        problems = [f"{name} - Expected: JSON in UTF-8 Actual: byte {error.object[error.start]:#04x} at offset {error.start}. {_AGAIN}"]
+        problems = [
+            (
+                f"{name} - Expected: JSON in UTF-8 Actual: byte {error.object[error.start]:#04x} at offset "
+                f"{error.start}. {_AGAIN}"
+            )
+        ]
     except FormatError as error:
         problems = [f"{name} - Expected: JSON Actual: {error}. {_CORRECT}"]
     except ValidationError as error:
@@ -94,7 +102,9 @@ def _wrong(name: str, item: Mapping[str, Any]) -> str:
         return f"{where} - Expected: a value Actual: none. {_CORRECT}"
     if item["type"] == "extra_forbidden":
         wanted = "no key of that name"
-    shown = json.dumps(given)[:80] if given is None or isinstance(given, (str, int, float)) else f"a {type(given).__name__}"
+    shown = (
+        json.dumps(given)[:80] if given is None or isinstance(given, (str, int, float)) else f"a {type(given).__name__}"
+    )
     return f"{where} - Expected: {wanted} Actual: {shown}. {_CORRECT}"
 
 
@@ -117,7 +127,9 @@ def _files(manifest: Manifest, take: Callable[[str], bytes]) -> tuple[dict[str, 
             problems += _changed(where, data, manifest.files, name)
             files[name] = data.decode(errors="replace")
     strange = sorted(set(manifest.files or ()) - seen)
-    problems += [f"files: {name} - Expected: a file that an output names Actual: none names it. {_CORRECT}" for name in strange]
+    problems += [
+        f"files: {name} - Expected: a file that an output names Actual: none names it. {_CORRECT}" for name in strange
+    ]
     return files, problems
 
 
@@ -128,7 +140,16 @@ def _changed(where: str, data: bytes, digests: Mapping[str, str] | None, name: s
     if name not in digests:
         return [f"{where} - Expected: its SHA-256 under files, which has those of others Actual: none. {_CORRECT}"]
     found = hashlib.sha256(data).hexdigest()
-    return [] if found == digests[name] else [f"{where} - Expected: SHA-256 {digests[name]} Actual: {found}. It was damaged or changed on its way. {_AGAIN}"]
+    return (
+        []
+        if found == digests[name]
+        else [
+            (
+                f"{where} - Expected: SHA-256 {digests[name]} Actual: {found}. It was damaged or changed on its way. "
+                f"{_AGAIN}"
+            )
+        ]
+    )
 
 
 def _why(error: Exception) -> str:
@@ -157,7 +178,10 @@ def _archive(source: Path) -> Callable[[str], bytes]:
     if not manifests:
         raise UnfitError("none in the archive")
     if len(manifests) > 1:
-        raise CaptureRefusedError(source, [f"{MANIFEST} - Expected: one capture Actual: {', '.join(manifests[:10])}. Import each of them by itself."])
+        raise CaptureRefusedError(
+            source,
+            [f"{MANIFEST} - Expected: one capture Actual: {', '.join(manifests[:10])}. Import each of them by itself."],
+        )
     top = PurePosixPath(manifests[0]).parent
 
     def take(name: str) -> bytes:

@@ -16,7 +16,11 @@ from rackready.drivers.process import OUTPUT_LIMIT
 _MOST = 1 << 30
 """Bytes of a whole archive, unpacked: they are held in memory. Judgement: a node's capture has some MB."""
 _BLOCK = 1 << 20
-_PACKED: dict[bytes, Callable[[IO[bytes]], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+_PACKED: dict[bytes, Callable[[IO[bytes]], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
 """First bytes -> what reads it, and holds its check sums at its end (RFC 1952; bzip2; the .xz file format)."""
 
 
@@ -27,12 +31,21 @@ class UnfitError(Exception):
 def members(file: IO[bytes]) -> dict[str, bytes]:
     """Return an archive's plain files by their names. One that is too large is there up to a byte more than its limit.
 
-    Raises OSError when it cannot be read, and UnfitError when it is no tar archive, cut off, damaged, has a name twice, or is too large.
+    Raises OSError when it cannot be read, and UnfitError when it is no tar archive, cut off, damaged, has a name twice,
+    or is too large.
     """
     try:
         with _unpacked(file) as stream:
             return _whole(stream)
-    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, tarfile.TarError, RecursionError, ValueError) as error:
+    except (
+        EOFError,
+        gzip.BadGzipFile,
+        zlib.error,
+        lzma.LZMAError,
+        tarfile.TarError,
+        RecursionError,
+        ValueError,
+    ) as error:
         raise UnfitError(f"no tar archive, or one that is cut off or damaged ({error})") from error
 
 
@@ -63,7 +76,11 @@ def _bounded(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     for member in archive:
         total += member.size
         if member.size < 0 or total > _MOST:
-            raise UnfitError(f"unpacked it is larger than {_MOST >> 20} MiB" if total > _MOST else f"{member.name} has a size below 0")
+            raise UnfitError(
+                f"unpacked it is larger than {_MOST >> 20} MiB"
+                if total > _MOST
+                else f"{member.name} has a size below 0"
+            )
         if member.isfile():
             yield member
 
@@ -75,7 +92,9 @@ def _closed(stream: IO[bytes], end: int) -> None:
     while block := stream.read(_BLOCK):
         total += len(block)
         if block.strip(b"\0"):
-            raise UnfitError(f"damaged, or more than one archive: there is more behind byte {end}, where its last file ends")
+            raise UnfitError(
+                f"damaged, or more than one archive: there is more behind byte {end}, where its last file ends"
+            )
         if total > _MOST:
             raise UnfitError(f"unpacked it is larger than {_MOST >> 20} MiB")
     if total < tarfile.BLOCKSIZE:

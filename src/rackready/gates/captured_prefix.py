@@ -1,14 +1,19 @@
 """Takes off what log collectors and launchers put before each line of an output: kubectl, mpirun, docker, journald, syslog.
 
-A prefix is taken off only where every line carries it. Lines of two sources (pods, ranks, services) are refused: joined they would be an output that
-no program printed. One launch of MPI is the exception: without tags its ranks print into one output, too. Formats, each from its source:
+A prefix is taken off only where every line carries it. Lines of two sources (pods, ranks, services) are refused: joined
+they would be an output that no program printed. One launch of MPI is the exception: without tags its ranks print into
+one output, too. Formats, each from its source:
 
-- ``[pod/NAME/CONTAINER] `` of `kubectl logs --prefix` (kubernetes staging/src/k8s.io/kubectl/pkg/cmd/logs/logs.go, addPrefixIfNeeded);
-- ``[1,0]<stdout>:`` of `mpirun --tag-output`, ``Sun Nov 22 12:00:00 2026<stdout>:`` of --timestamp-output, both one after the other (Open MPI 4,
-  orte/mca/iof/base/iof_base_output.c); ``[1,0]<stdout>: ``, ``[1,0][host:pid]<stdout>: ``, ``[prterun-host-7@1,0]<stdout>: ``, ``[0]<stdout>: `` of
-  `mpirun --output tag, tag-detailed, tag-fullname, rank`, and ``[Sun Nov 22 12:00:00 2026]`` before them (Open MPI 5; OpenPMIx src/common/pmix_iof.c);
-- a time of RFC 3339 with up to nine digits behind the second: `kubectl logs --timestamps` and `docker logs --timestamps` (docs.docker.com, docker logs);
-- ``Nov 22 12:00:00 host program[pid]: `` of `journalctl` and syslog, and with times of ISO 8601 (`journalctl --output=short-iso`; rsyslog).
+- ``[pod/NAME/CONTAINER] `` of `kubectl logs --prefix` (kubernetes staging/src/k8s.io/kubectl/pkg/cmd/logs/logs.go,
+  addPrefixIfNeeded);
+- ``[1,0]<stdout>:`` of `mpirun --tag-output`, ``Sun Nov 22 12:00:00 2026<stdout>:`` of --timestamp-output, both one
+  after the other (Open MPI 4, orte/mca/iof/base/iof_base_output.c); ``[1,0]<stdout>: ``, ``[1,0][host:pid]<stdout>: ``,
+  ``[prterun-host-7@1,0]<stdout>: ``, ``[0]<stdout>: `` of `mpirun --output tag, tag-detailed, tag-fullname, rank`, and
+  ``[Sun Nov 22 12:00:00 2026]`` before them (Open MPI 5; OpenPMIx src/common/pmix_iof.c);
+- a time of RFC 3339 with up to nine digits behind the second: `kubectl logs --timestamps` and `docker logs
+  --timestamps` (docs.docker.com, docker logs);
+- ``Nov 22 12:00:00 host program[pid]: `` of `journalctl` and syslog, and with times of ISO 8601 (`journalctl
+  --output=short-iso`; rsyslog).
 """
 
 from __future__ import annotations
@@ -54,7 +59,8 @@ _FORMS = (
     _Form(
         "journal",
         re.compile(
-            rf"(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{{1,6}})? (?P<source>\S+ [^\s:\[]+(?:\[\d+\])?):|{_ISO} (?P<iso>\S+ [^\s:\[]+\[\d+\]):)(?: |$)"
+            r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,6})? (?P<source>\S+ "
+            rf"[^\s:\[]+(?:\[\d+\])?):|{_ISO} (?P<iso>\S+ [^\s:\[]+\[\d+\]):)(?: |$)"
         ),
         clock=True,
     ),
@@ -75,8 +81,9 @@ class Stripped:
 def strip(text: str, where: str, *, launch: bool = False, kernel_log: bool = False) -> Stripped:
     """Return an output as its program printed it.
 
-    ``launch``: it is one launch of MPI, whose ranks share an output. ``kernel_log``: its lines begin with times by nature. Raises RackreadyError where
-    only some lines carry a prefix that no program prints, or lines of several sources do.
+    ``launch``: it is one launch of MPI, whose ranks share an output. ``kernel_log``: its lines begin with times by
+    nature. Raises RackreadyError where only some lines carry a prefix that no program prints, or lines of several
+    sources do.
     """
     lines, taken = text.split("\n"), []
     for _ in range(_DEPTH):
@@ -110,7 +117,10 @@ def _off(form: _Form, lines: Sequence[str], where: str, *, launch: bool) -> tupl
             sources.setdefault(_source(match), []).append(line[match.end() :])
     _one_source(form, sources, where, launch=launch)
     space = form.ranks and all(line[:1] in {"", " "} for bare in sources.values() for line in bare)
-    out = [line if match is None else line[match.end() :].removeprefix(" " if space else "") for line, match in zip(lines, found, strict=True)]
+    out = [
+        line if match is None else line[match.end() :].removeprefix(" " if space else "")
+        for line, match in zip(lines, found, strict=True)
+    ]
     return out, _words(form, list(sources))
 
 
@@ -125,7 +135,9 @@ def _words(form: _Form, sources: Sequence[str]) -> str:
     named = [source for source in sources if source]
     if form.ranks and named:
         return f"mpirun's tags of {'rank' if len(named) == 1 else f'{len(named)} ranks,'} {_some(named)}"
-    return {"kubectl": "kubectl's ", "mpirun": "mpirun's times", "journal": "the journal's ", "time": "times"}[form.name] + ", ".join(named)
+    return {"kubectl": "kubectl's ", "mpirun": "mpirun's times", "journal": "the journal's ", "time": "times"}[
+        form.name
+    ] + ", ".join(named)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -136,7 +148,10 @@ def _refuse_some(form: _Form, lines: Sequence[str], lacking: Sequence[int], wher
     first = lacking[0]
     expected = f"{form.name}'s prefix on every line, or on none"
     step = "Give what one program printed, whole."
-    raise RackreadyError(f"{where} - Expected: {expected} Actual: {len(lacking)} lines without it, first line {first}: {lines[first - 1][:60]!r}. {step}")
+    raise RackreadyError(
+        f"{where} - Expected: {expected} Actual: {len(lacking)} lines without it, first line {first}: "
+        f"{lines[first - 1][:60]!r}. {step}"
+    )
 
 
 def _one_source(form: _Form, sources: Mapping[str, Sequence[str]], where: str, *, launch: bool) -> None:
@@ -150,4 +165,7 @@ def _one_source(form: _Form, sources: Mapping[str, Sequence[str]], where: str, *
     shown = _some([name or "none" for name in named])
     step = f"Give the lines of each {kind} in a file of its own."
     what = "with a table" if form.ranks and launch else "lines"
-    raise RackreadyError(f"{where} - Expected: {'a table' if what != 'lines' else 'lines'} of one {kind} Actual: {len(named)} ({shown}). {step}")
+    raise RackreadyError(
+        f"{where} - Expected: {'a table' if what != 'lines' else 'lines'} of one {kind} "
+        f"Actual: {len(named)} ({shown}). {step}"
+    )

@@ -16,7 +16,8 @@ _RANK = {Outcome.FAIL: 0, Outcome.ERROR: 1, Outcome.NOT_RUN: 2, Outcome.SKIP: 3,
 
 
 _UNREAD = (
-    "identity not read - Expected: its serial Actual: NVML does not give it. Look at the Xids of the kernel log (`rackready gate run node/gpu/sanity/xid`)."
+    "identity not read - Expected: its serial Actual: NVML does not give it. "
+    "Look at the Xids of the kernel log (`rackready gate run node/gpu/sanity/xid`)."
 )
 
 
@@ -32,9 +33,19 @@ def conclude(board: Board, node: str, gates: Sequence[Gate], required: set[str],
     covered = _covered(board, node, seen) if whole else []
     if not seen.held_up:
         problems += covered
-    idle = {Outcome.NOT_RUN, Outcome.SKIP} if whole else {Outcome.NOT_RUN}  # one gate alone may be a declared skip; a whole set of skips measured nothing
+    idle = (
+        {Outcome.NOT_RUN, Outcome.SKIP} if whole else {Outcome.NOT_RUN}
+    )  # one gate alone may be a declared skip; a whole set of skips measured nothing
     if all(verdict.outcome in idle for verdict in own.values()):
-        problems.append((Outcome.ERROR, f"{node}: nothing was run - Expected: at least one gate Actual: none. Check the gate set and what the site skips."))
+        problems.append(
+            (
+                Outcome.ERROR,
+                (
+                    f"{node}: nothing was run - Expected: at least one gate Actual: none. "
+                    "Check the gate set and what the site skips."
+                ),
+            )
+        )
     problems += [(Outcome.ERROR, f"{node} {gpu}: {_UNREAD}") for gpu in found.unread]
     problems.sort(key=lambda item: _RANK[item[0]])
     problems += covered if seen.held_up else []  # behind the gates that did not run, which say why
@@ -44,7 +55,11 @@ def conclude(board: Board, node: str, gates: Sequence[Gate], required: set[str],
         "coverage": {kind: list(pair) for kind, pair in counts.items()},
         "skipped": seen.skipped,
     }
-    return NodeResult(worst([item[0] for item in problems]) if problems else Outcome.PASS, problems[0][1] if problems else "", data=data)
+    return NodeResult(
+        worst([item[0] for item in problems]) if problems else Outcome.PASS,
+        problems[0][1] if problems else "",
+        data=data,
+    )
 
 
 def _covered(board: Board, node: str, seen: cover.Coverage) -> list[tuple[Outcome, str]]:
@@ -58,7 +73,14 @@ def _problems(gate_id: str, verdict: Verdict) -> list[tuple[Outcome, str]]:
     """Return why a required gate is not satisfied; a pass that only a fleet could judge is not enough alone."""
     if verdict.outcome is Outcome.PASS and verdict.fleet_pending:
         step = "Measure at least 16 identical nodes, or give the profile a reference with its source."
-        return [(Outcome.ERROR, f"{gate_id}: {FLEET_PENDING} - Expected: a bound that judges Actual: none for this platform. {step}")]
+        return [
+            (
+                Outcome.ERROR,
+                f"{gate_id}: {FLEET_PENDING} - Expected: a bound that judges Actual: none for this platform. {step}",
+            )
+        ]
     if verdict.outcome in CONTINUES:
         return []
-    return [(verdict.outcome, str(finding)) for finding in verdict.findings] or [(verdict.outcome, f"{gate_id}: {verdict.outcome.value}")]
+    return [(verdict.outcome, str(finding)) for finding in verdict.findings] or [
+        (verdict.outcome, f"{gate_id}: {verdict.outcome.value}")
+    ]

@@ -17,7 +17,8 @@ NO_IMAGE = ErrorKind(
     "no-container-image",
     "{gate} has no container image",
     meaning="The gate runs in a container, and the gate set names no image for it.",
-    next_step="Name one in the gate set (inputs: {{image: ...}}), or declare the gate's skip with its reason (site.yml gates.skip).",
+    next_step="Name one in the gate set (inputs: {{image: ...}}), or declare the gate's skip with its reason (site.yml "
+    "gates.skip).",
 )
 
 FINDINGS = (NO_IMAGE,)
@@ -27,7 +28,10 @@ class ImageInputs(base.Inputs):
     """Which image, and what runs it."""
 
     image: str = Field(
-        "", description="container image with the program; without one nothing runs, which is an error: declare the skip of the gate where it is not wanted"
+        "",
+        description="container image with the program; without one nothing runs, which "
+        "is an error: declare the skip of the "
+        "gate where it is not wanted",
     )
     runtime: str = Field("podman", pattern=r"^(podman|docker)$", description="what runs containers on the nodes")
 
@@ -43,18 +47,27 @@ def started(inputs: ImageInputs, *argv: str, options: Sequence[str] = ()) -> tup
 
 def ended(output: Output) -> str:
     """Return how a command that starts a container ended: its exit code and, where that is not 0, in what words it says why."""
-    return f"exit code {output.exit_code}" + (f": {complaint.container(output.exit_code, output.stdout, output.stderr)}" if output.exit_code else "")
+    return f"exit code {output.exit_code}" + (
+        f": {complaint.container(output.exit_code, output.stdout, output.stderr)}" if output.exit_code else ""
+    )
 
 
 class Containered(Gate):
     """A program out of a container image."""
 
-    in_no_set: ClassVar[str] = "it runs in a container whose image the site has to name; such a site adds it (gates.also)"
+    in_no_set: ClassVar[str] = (
+        "it runs in a container whose image the site has to name; such a site adds it (gates.also)"
+    )
 
     class Inputs(ImageInputs):
         """Which image, what runs it, and how long."""
 
-        timeout_s: int = Field(1800, ge=60, le=259200, description="longest time that it may take, with fetching the image, s; at most three days (judgement)")
+        timeout_s: int = Field(
+            1800,
+            ge=60,
+            le=259200,
+            description="longest time that it may take, with fetching the image, s; at most three days (judgement)",
+        )
 
     inputs: Inputs
 
@@ -66,7 +79,16 @@ class Containered(Gate):
 
     def contained(self, *argv: str, environment: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the command line that runs a program with all GPUs and NICs of the node."""
-        limits = ("--network=host", "--ipc=host", "--ulimit", "memlock=-1", "--ulimit", "stack=67108864", "--device", "/dev/infiniband")
+        limits = (
+            "--network=host",
+            "--ipc=host",
+            "--ulimit",
+            "memlock=-1",
+            "--ulimit",
+            "stack=67108864",
+            "--device",
+            "/dev/infiniband",
+        )
         variables = [word for item in environment for word in ("--env", item)]
         return started(self.inputs, *argv, options=(*limits, *variables))
 

@@ -38,7 +38,10 @@ def _identity(kind: type[Gate]) -> Iterator[str]:
     if not (kind.__doc__ or "").strip():
         yield "docstring - Expected: a first line for reports Actual: none"
     if kind.looks != (kind.id.split("/")[2] == "sanity"):
-        yield f"looks - Expected: true for level sanity, which runs on nodes with jobs, else false Actual: {str(kind.looks).lower()}"
+        yield (
+            "looks - Expected: true for level sanity, which runs on nodes with jobs, else false "
+            f"Actual: {str(kind.looks).lower()}"
+        )
     if not kind.findings:
         yield "findings - Expected: the kinds of findings that it can make Actual: none"
     if unknown := sorted(kind.covers - PARTS):
@@ -58,7 +61,11 @@ def _input(name: str, schema: dict[str, Any]) -> Iterator[str]:
     if not said:
         yield f"input {name} - Expected: a description Actual: none"
         return
-    numbers = [one for one in (schema, *schema.get("anyOf", ()), schema.get("additionalProperties")) if isinstance(one, dict) and _number(one)]
+    numbers = [
+        one
+        for one in (schema, *schema.get("anyOf", ()), schema.get("additionalProperties"))
+        if isinstance(one, dict) and _number(one)
+    ]
     if any(not _bounded(one) for one in numbers):
         yield f"input {name} - Expected: bounds on both sides (ge or gt, le or lt) Actual: open"
     units = next((words for end, words in _UNITS.items() if name.endswith(end)), ()) if numbers else ()

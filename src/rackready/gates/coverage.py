@@ -22,7 +22,8 @@ UNMEASURED = ErrorKind(
     "coverage-unmeasured",
     "not measured",
     meaning="No gate measured these parts of the node, so nobody knows whether they are good.",
-    next_step="See which gate did not measure them in the report; run it, or declare its skip with a reason (site.yml gates.skip).",
+    next_step="See which gate did not measure them in the report; run it, or declare its skip with a reason (site.yml "
+    "gates.skip).",
 )
 
 
@@ -54,14 +55,20 @@ class Coverage:
 
     def counts(self, facts: NodeFacts) -> dict[str, tuple[int, int]]:
         """Return kind -> (measured, expected)."""
-        return {kind: (sum(1 for part in parts if part in self.measured), len(parts)) for kind, parts in expected(facts).items() if parts}
+        return {
+            kind: (sum(1 for part in parts if part in self.measured), len(parts))
+            for kind, parts in expected(facts).items()
+            if parts
+        }
 
 
-def of_node(facts: NodeFacts, verdicts: Mapping[str, Sequence[Verdict]], gates: Iterable[Gate], skipped: Mapping[str, str]) -> Coverage:
+def of_node(
+    facts: NodeFacts, verdicts: Mapping[str, Sequence[Verdict]], gates: Iterable[Gate], skipped: Mapping[str, str]
+) -> Coverage:
     """Return what the node's verdicts measured, held against what the given gates should.
 
-    ``verdicts``: gate id -> verdicts of this node. ``skipped``: gate id -> reason; a part that only skipped gates would have
-    measured is skipped, not unmeasured.
+    ``verdicts``: gate id -> verdicts of this node. ``skipped``: gate id -> reason; a part that only skipped gates would
+    have measured is skipped, not unmeasured.
     """
     gates = list(gates)
     parts = expected(facts)
@@ -71,7 +78,11 @@ def of_node(facts: NodeFacts, verdicts: Mapping[str, Sequence[Verdict]], gates: 
             by[part].append(gate_id)
     left_out: dict[str, str] = {}
     unmeasured: list[str] = []
-    waiting = {gate_id for gate_id, items in verdicts.items() if items and all(verdict.outcome is Outcome.NOT_RUN for verdict in items)}
+    waiting = {
+        gate_id
+        for gate_id, items in verdicts.items()
+        if items and all(verdict.outcome is Outcome.NOT_RUN for verdict in items)
+    }
     held_up: dict[str, None] = {}
     for kind, members in parts.items():
         meant = [gate for gate in gates if kind in gate.covers]
@@ -106,7 +117,10 @@ def verdict(coverage: Coverage) -> Verdict:
         shown = listed(coverage.unmeasured)
         findings.append(
             (UNMEASURED_HELD_UP if coverage.held_up else UNMEASURED).found(
-                coverage.node, "every part measured by some gate", f"{len(coverage.unmeasured)} unmeasured: {shown}", gates=", ".join(coverage.held_up)
+                coverage.node,
+                "every part measured by some gate",
+                f"{len(coverage.unmeasured)} unmeasured: {shown}",
+                gates=", ".join(coverage.held_up),
             )
         )
     outcome = Outcome.ERROR if findings or not coverage.measured else Outcome.PASS

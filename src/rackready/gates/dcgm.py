@@ -27,7 +27,8 @@ _ACTION = {
     "isolate": "Take the GPU out of service and replace it: docs/runbooks/gpu.md.",
     "reset": "Reset the GPU (`nvidia-smi -r`) or reboot, then run the gate again after repair is recorded.",
     "config": "Correct the configuration: run install again.",
-    "triage": "Run `rackready gate run node/gpu/validation/dcgm-r3` after a power cycle; if it stays so, replace the part: docs/runbooks/gpu.md.",
+    "triage": "Run `rackready gate run node/gpu/validation/dcgm-r3` after a power cycle; "
+    "if it stays so, replace the part: docs/runbooks/gpu.md.",
 }
 _CONTRADICTED = frozenset({"isolate", "triage", "reset"})
 """Severities that ask for a repair of the GPU (dcgm_errors.h, dcgmErrorSeverity_enum): none of them goes with Pass."""
@@ -84,7 +85,9 @@ class DcgmDiagnostic(Gate):
         """Tests that may be skipped, each with its reason."""
 
         skips: dict[TestName, Reason] = Field(
-            default_factory=dict, description="test of this gate that may report Skip -> why, in words that a reader of the report understands"
+            default_factory=dict,
+            description="test of this gate that may report Skip -> why, in words that "
+            "a reader of the report understands",
         )
 
     inputs: Inputs
@@ -103,7 +106,16 @@ class DcgmDiagnostic(Gate):
 
     def command(self, facts: GateFacts, node: str, parameters: str = "", stage: int = 0) -> base.Command:
         """Return the command that runs the diagnostic; ``parameters`` as -p takes them."""
-        argv = ("dcgmi", "diag", "-j", "-r", self.tests, *(("-p", parameters) if parameters else ()), "-n", f"gpu:{facts.nodes[node].platform.gpus}")
+        argv = (
+            "dcgmi",
+            "diag",
+            "-j",
+            "-r",
+            self.tests,
+            *(("-p", parameters) if parameters else ()),
+            "-n",
+            f"gpu:{facts.nodes[node].platform.gpus}",
+        )
         return base.Command(key=KEY, node=node, argv=argv, timeout_s=self.timeout_s, stage=stage)
 
     def tools(self, outputs: Outputs) -> dict[str, str]:
@@ -134,7 +146,9 @@ class DcgmDiagnostic(Gate):
             self._not_run(judge, where, output, str(error))
             return
         except FormatError as error:
-            judge.error(where, kinds.DIAG_UNREADABLE, "JSON of dcgmi diag 3.x or 4.x", f"{error} (exit code {output.exit_code})")
+            judge.error(
+                where, kinds.DIAG_UNREADABLE, "JSON of dcgmi diag 3.x or 4.x", f"{error} (exit code {output.exit_code})"
+            )
             return
         if diagnostic.untold:
             self._too_little(judge, where, diagnostic)
@@ -150,7 +164,11 @@ class DcgmDiagnostic(Gate):
 
     def _too_little(self, judge: Judge, where: str, diagnostic: dcgm_diag.Diagnostic) -> None:
         """A document that does not tell what a pass rests on measures nothing; a test that failed in it did fail."""
-        version = f"DCGM {diagnostic.version}" if diagnostic.version else "DCGM without a version number (3.0 and earlier print none)"
+        version = (
+            f"DCGM {diagnostic.version}"
+            if diagnostic.version
+            else "DCGM without a version number (3.0 and earlier print none)"
+        )
         expected = "DCGM 3.3 or later, which tells the GPUs, their serial numbers and the severity of each warning"
         actual = f"{version} does not tell {', '.join(diagnostic.untold)}"
         judge.error(where, kinds.DIAG_TELLS_TOO_LITTLE, expected, actual)
@@ -162,7 +180,13 @@ class DcgmDiagnostic(Gate):
         count = facts.nodes[node].platform.gpus
         wanted = set(range(count))
         judge.judged += 1
-        judge.count("gpus_diagnosed", node, len(set(diagnostic.gpus)), count, f"platform profile {facts.nodes[node].platform.id}")
+        judge.count(
+            "gpus_diagnosed",
+            node,
+            len(set(diagnostic.gpus)),
+            count,
+            f"platform profile {facts.nodes[node].platform.id}",
+        )
         found = set(diagnostic.gpus)
         if len(found) < count:
             judge.fail(node, kinds.DIAG_GPUS_MISSING, f"{count} GPUs", f"{len(found)}")
@@ -174,7 +198,9 @@ class DcgmDiagnostic(Gate):
         named = {result.test for result in diagnostic.results if result.entity != "summary" and result.status != "Pass"}
         eud = _eud_installed(diagnostic)
         for result in diagnostic.results:
-            if not eud and _name(result.test) == _EUD:  # DCGM 3 lists it on every node, and skips it where it is not installed
+            if (
+                not eud and _name(result.test) == _EUD
+            ):  # DCGM 3 lists it on every node, and skips it where it is not installed
                 continue
             if result.entity != "summary" or result.test not in named:  # the summary repeats what its entities say
                 self._result(judge, node, result)
@@ -187,13 +213,18 @@ class DcgmDiagnostic(Gate):
             self._nothing_ran(judge, node)
             return
         complete = set.intersection(wanted, *(_gpus(diagnostic, test, wanted, {"Pass"}) for test in ran))
-        bad = {result.gpu for result in diagnostic.results if result.status in {"Fail", "Warn"} or _asks_for_repair(result)}
+        bad = {
+            result.gpu for result in diagnostic.results if result.status in {"Fail", "Warn"} or _asks_for_repair(result)
+        }
         judge.measured.update(f"{node}/gpu{gpu}" for gpu in complete - bad)
 
     def _nothing_ran(self, judge: Judge, node: str) -> None:
         """Every test left out is no diagnostic: it measures no GPU, whatever else DCGM reports."""
         judge.error(
-            node, kinds.DIAG_MEASURED_NOTHING, f"at least one of {', '.join(self.required)} to run", "every one declared under the gate's input `skips`"
+            node,
+            kinds.DIAG_MEASURED_NOTHING,
+            f"at least one of {', '.join(self.required)} to run",
+            "every one declared under the gate's input `skips`",
         )
 
     def _required(self, judge: Judge, node: str, test: str, wanted: set[int], diagnostic: dcgm_diag.Diagnostic) -> None:
@@ -216,16 +247,31 @@ class DcgmDiagnostic(Gate):
         where = f"{node} {result.entity}" if result.entity != "summary" else node
         if result.status == "Skip":
             if _name(result.test) not in self.inputs.skips:
-                judge.error(where, kinds.DIAG_TEST_SKIPPED, "Pass", ": ".join(part for part in ("Skip", result.info.rstrip(".")) if part), test=result.test)
+                judge.error(
+                    where,
+                    kinds.DIAG_TEST_SKIPPED,
+                    "Pass",
+                    ": ".join(part for part in ("Skip", result.info.rstrip(".")) if part),
+                    test=result.test,
+                )
         elif result.status != "Pass":
             judge.fail(where, kinds.DIAG_TEST_FAILED, "Pass", _why(result), test=result.test, step=_step(result))
         elif bad := _asks_for_repair(result):
             expected = "Pass without a warning that asks for a repair"
-            judge.error(where, kinds.DIAG_TEST_CONTRADICTS, expected, _why(replace(result, warnings=tuple(bad))), test=result.test, step=_step(result))
+            judge.error(
+                where,
+                kinds.DIAG_TEST_CONTRADICTS,
+                expected,
+                _why(replace(result, warnings=tuple(bad))),
+                test=result.test,
+                step=_step(result),
+            )
 
     def _exit_code(self, judge: Judge, where: str, output: Output) -> None:
         if output.exit_code != 0 and not judge.fails:
-            judge.error(where, kinds.DIAG_EXIT_CODE, "exit code 0 with a passing result", f"exit code {output.exit_code}")
+            judge.error(
+                where, kinds.DIAG_EXIT_CODE, "exit code 0 with a passing result", f"exit code {output.exit_code}"
+            )
 
 
 def _same_gpus(judge: Judge, facts: GateFacts, node: str, diagnostic: dcgm_diag.Diagnostic) -> None:
@@ -235,16 +281,24 @@ def _same_gpus(judge: Judge, facts: GateFacts, node: str, diagnostic: dcgm_diag.
     if others:
         judge.error(node, kinds.DIAG_OTHER_MODEL, f"PCI device id {wanted}", ", ".join(others))
     most = parts.of_one_serial(facts.nodes[node].gpu)
-    often = sorted(serial for serial, times in Counter(serial for serial in diagnostic.serials if serial).items() if times > most)
+    often = sorted(
+        serial for serial, times in Counter(serial for serial in diagnostic.serials if serial).items() if times > most
+    )
     if often:
-        expected = "every GPU its own serial number" if most == 1 else f"a serial number of its own on every module of {most} GPUs"
+        expected = (
+            "every GPU its own serial number"
+            if most == 1
+            else f"a serial number of its own on every module of {most} GPUs"
+        )
         actual = f"{', '.join(often)} more than {'once' if most == 1 else f'{most} times'}"
         judge.error(node, kinds.DIAG_GPUS_NOT_TOLD_APART, expected, actual)
 
 
 def _asks_for_repair(result: dcgm_diag.Result) -> list[dcgm_diag.Warned]:
     """Return the warnings of a result that ask for a repair of the GPU, or of which nobody knows what they ask for."""
-    return [warning for warning in result.warnings if dcgm_diag.SEVERITY.get(warning.severity, "isolate") in _CONTRADICTED]
+    return [
+        warning for warning in result.warnings if dcgm_diag.SEVERITY.get(warning.severity, "isolate") in _CONTRADICTED
+    ]
 
 
 @lru_cache(maxsize=256)
@@ -259,9 +313,13 @@ def _gpus(diagnostic: dcgm_diag.Diagnostic, test: str, wanted: set[int], statuse
     if test == "software" and _spread(diagnostic):
         return set.intersection(wanted, *(_gpus(diagnostic, part, wanted, statuses) for part in _SOFTWARE_3))
     found = [result for result in diagnostic.results if _name(result.test) == test]
-    if len(found) == 1 and test in _SOFTWARE_3:  # 3.x gives one result for the node, with the number of the last GPU that it warns of
+    if (
+        len(found) == 1 and test in _SOFTWARE_3
+    ):  # 3.x gives one result for the node, with the number of the last GPU that it warns of
         return wanted if statuses is None or found[0].status in statuses else set()
-    return {result.gpu for result in found if result.gpu is not None and (statuses is None or result.status in statuses)}
+    return {
+        result.gpu for result in found if result.gpu is not None and (statuses is None or result.status in statuses)
+    }
 
 
 def _spread(diagnostic: dcgm_diag.Diagnostic) -> bool:
@@ -280,18 +338,28 @@ def _why(result: dcgm_diag.Result) -> str:
         return result.status + (f": {result.info.rstrip('.')}" if result.info else "")
     first = result.warnings[0]
     more = f" (and {len(result.warnings) - 1} more)" if len(result.warnings) > 1 else ""
-    code = f" [error {first.code}, severity {dcgm_diag.SEVERITY.get(first.severity, 'not known')}]" if first.code >= 0 else ""
+    code = (
+        f" [error {first.code}, severity {dcgm_diag.SEVERITY.get(first.severity, 'not known')}]"
+        if first.code >= 0
+        else ""
+    )
     return f"{result.status}: {first.text}{code}{more}"
 
 
 def _step(result: dcgm_diag.Result) -> str:
-    worst = max((warning.severity for warning in result.warnings if warning.severity in dcgm_diag.SEVERITY), key=(0, 1, 3, 5, 4, 6, 2).index, default=0)
+    worst = max(
+        (warning.severity for warning in result.warnings if warning.severity in dcgm_diag.SEVERITY),
+        key=(0, 1, 3, 5, 4, 6, 2).index,
+        default=0,
+    )
     return _ACTION.get(dcgm_diag.SEVERITY[worst], _OTHER)
 
 
 def _eud_installed(diagnostic: dcgm_diag.Diagnostic) -> bool:
     """Whether anything says so: a version in the document's head, or a result that is no skip."""
-    return bool(diagnostic.eud) or any(_name(result.test) == _EUD and result.status != "Skip" for result in diagnostic.results)
+    return bool(diagnostic.eud) or any(
+        _name(result.test) == _EUD and result.status != "Skip" for result in diagnostic.results
+    )
 
 
 def _eud(diagnostic: dcgm_diag.Diagnostic, wanted: set[int]) -> str:
@@ -342,6 +410,15 @@ class DcgmR4(DcgmDiagnostic):
     id = "node/gpu/validation/dcgm-r4"
     tests, label = "4", "dcgm-r4"
     further = _LONG
-    required = ("software", "memory", "pcie", "diagnostic", "targeted_stress", "targeted_power", "memtest", "pulse_test")
+    required = (
+        "software",
+        "memory",
+        "pcie",
+        "diagnostic",
+        "targeted_stress",
+        "targeted_power",
+        "memtest",
+        "pulse_test",
+    )
     timeout_s = 10800
     says_eud = True

@@ -51,7 +51,9 @@ DIAG_TEST_DID_NOT_RUN = ErrorKind(
     "dcgm-diag-test-did-not-run",
     "DCGM test {test} did not run",
     meaning="A test of the diagnostic has no result for some GPUs.",
-    next_step="Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`.",
+    next_step="Install DCGM's plugins for the CUDA in use; "
+    "a test that cannot run here is declared under the gate's input "
+    "`skips`.",
 )
 DIAG_TEST_SKIPPED = ErrorKind(
     "dcgm-diag-test-skipped",
@@ -81,13 +83,15 @@ DIAG_OTHER_MODEL = ErrorKind(
     "dcgm-diag-other-model",
     "DCGM ran on GPUs of another model",
     meaning="The diagnostic ran on GPUs of another model than the platform's, so the output is of another node.",
-    next_step="Check that the output is this node's, and its platform in the site file; `nvidia-smi -L` names the GPUs.",
+    next_step="Check that the output is this node's, and its platform in the site "
+    "file; `nvidia-smi -L` names the GPUs.",
 )
 DIAG_GPUS_NOT_TOLD_APART = ErrorKind(
     "dcgm-diag-gpus-not-told-apart",
     "DCGM's GPUs are not told apart",
     meaning="The diagnostic lists GPUs in a way that does not tell one from the other.",
-    next_step="Check that the output is this node's, and its platform in the site file; `nvidia-smi -L` names the GPUs.",
+    next_step="Check that the output is this node's, and its platform in the site "
+    "file; `nvidia-smi -L` names the GPUs.",
 )
 
 FINDINGS = (

@@ -21,8 +21,10 @@ from rackready.profiles import loader
 OUTCOMES = {
     "pass": "everything that it measures was measured, and held",
     "fail": "it was measured, and is not as it should be; never measured again until the node is repaired",
-    "error": "it could not be measured or understood: output missing, cut off or unknown, time-out, contradiction; tried once more, and no pass",
-    "skip": "the site file declares it, with a reason (gates.skip) or until a day (gates.disabled); shown in every report",
+    "error": "it could not be measured or understood: output missing, cut off or unknown, time-out, contradiction; "
+    "tried once more, and no pass",
+    "skip": "the site file declares it, with a reason (gates.skip) or until a day (gates.disabled); "
+    "shown in every report",
     "not_run": "something before it did not pass, or too few nodes can take part; no pass",
 }
 
@@ -42,7 +44,13 @@ def shown(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> dict[str, Any]:
         "nothing": "" if runs and runs[0].commands else _nothing(gate, facts),
         "commands": [_command(item) for item in runs[0].commands] if runs else [],
         "takes": _takes(facts, runs[0]) if runs else {},
-        "variants": [made for item in _variants(gate, facts, nodes) if (made := _variant(item, runs[0]))["commands"] or made["left_out"]] if runs else [],
+        "variants": [
+            made
+            for item in _variants(gate, facts, nodes)
+            if (made := _variant(item, runs[0]))["commands"] or made["left_out"]
+        ]
+        if runs
+        else [],
     }
 
 
@@ -50,17 +58,32 @@ def _takes(facts: GateFacts, run: Run) -> dict[str, str]:
     """Return what tools print themselves that `gate evaluate` takes in place of the commands: its key -> the command that prints it."""
     found = slots(facts, run)
     bare = {(slot.command, slot.source.key): key for key, slot in found.items() if ":" not in key}
-    return {bare.get((slot.command, slot.source.key), key): slot.source.gives for key, slot in found.items() if ":" in key and "/" not in key}
+    return {
+        bare.get((slot.command, slot.source.key), key): slot.source.gives
+        for key, slot in found.items()
+        if ":" in key and "/" not in key
+    }
 
 
 def _nothing(gate: Gate, facts: GateFacts) -> str:
     """Return why a gate has nothing to run, in its own words where it has some (no image)."""
-    said = [str(finding) for verdicts in gate.attribute(facts, []).values() for verdict in verdicts for finding in verdict.findings]
-    return next(iter(said), "this server model has nothing that it measures, or what it asks stands in a site file (devices, rails)")
+    said = [
+        str(finding)
+        for verdicts in gate.attribute(facts, []).values()
+        for verdict in verdicts
+        for finding in verdict.findings
+    ]
+    return next(
+        iter(said),
+        "this server model has nothing that it measures, or what it asks stands in a site file (devices, rails)",
+    )
 
 
 def _inputs(gate: Gate) -> dict[str, dict[str, Any]]:
-    return {name: {"value": getattr(gate.inputs, name), "description": field.description} for name, field in type(gate.inputs).model_fields.items()}
+    return {
+        name: {"value": getattr(gate.inputs, name), "description": field.description}
+        for name, field in type(gate.inputs).model_fields.items()
+    }
 
 
 def _command(item: Command) -> dict[str, Any]:
@@ -112,7 +135,9 @@ def _variants(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> Iterator[_C
     for name, field in type(gate.inputs).model_fields.items():
         for value in _choices(field.annotation):
             if value != getattr(gate.inputs, name):
-                yield _planned(_Choice(name, value), make_gate(gate.id, {**gate.inputs.model_dump(), name: value}), facts, nodes)
+                yield _planned(
+                    _Choice(name, value), make_gate(gate.id, {**gate.inputs.model_dump(), name: value}), facts, nodes
+                )
 
 
 def _planned(choice: _Choice, gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> _Choice:
@@ -154,8 +179,14 @@ def explained(gate: Gate, facts: GateFacts) -> dict[str, Any]:
         "of": f"{len(facts.nodes)} x {next(iter(facts.nodes.values())).platform.id}",
         "bounds": [item.model_dump(mode="json") for item in found],
         "no_bounds": "" if found else UNKNOWN,
-        "fleet": [{"metric": item.name, "effect": item.effect, "sigma": item.sigma, "better": item.better} for item in gate.fleet],
-        "findings": [every_gate.described(item) for item in sorted(gate.findings, key=lambda item: item.outcome is not Outcome.FAIL)],
+        "fleet": [
+            {"metric": item.name, "effect": item.effect, "sigma": item.sigma, "better": item.better}
+            for item in gate.fleet
+        ],
+        "findings": [
+            every_gate.described(item)
+            for item in sorted(gate.findings, key=lambda item: item.outcome is not Outcome.FAIL)
+        ],
         "every_gate": [every_gate.described(item) for item in every_gate.FINDINGS],
         "outcomes": OUTCOMES,
         "sets": _sets(gate.id),
@@ -166,7 +197,11 @@ def explained(gate: Gate, facts: GateFacts) -> dict[str, Any]:
 def _documentation(gate: Gate) -> list[str]:
     """Return the documentation of class, module and judgement, most particular first, each once."""
     module = inspect.getmodule(type(gate))
-    parts = [inspect.getdoc(type(gate)), inspect.getdoc(type(gate).evaluate), inspect.getdoc(module) if module else None]
+    parts = [
+        inspect.getdoc(type(gate)),
+        inspect.getdoc(type(gate).evaluate),
+        inspect.getdoc(module) if module else None,
+    ]
     return list(dict.fromkeys(part for part in parts if part))
 
 
@@ -175,5 +210,12 @@ def _sets(gate_id: str) -> list[dict[str, Any]]:
     for name in loader.known("gate_sets"):
         entry: GateSetEntry | None = next((item for item in loader.gate_set(name).gates if item.id == gate_id), None)
         if entry is not None:
-            out.append({"set": name, "required": entry.required, "after_boot": entry.after_boot, "max_age_hours": entry.max_age_hours})
+            out.append(
+                {
+                    "set": name,
+                    "required": entry.required,
+                    "after_boot": entry.after_boot,
+                    "max_age_hours": entry.max_age_hours,
+                }
+            )
     return out

@@ -1,7 +1,8 @@
 """What to expect of a measurement: ceiling, reference, floor, and the verdict on a number. Pure functions.
 
-All bandwidths of collectives are nccl-tests' busbw in GB/s. n is the number of ranks, g the GPUs of one NVLink domain, N the
-number of domains, P the NVLink rate of one GPU and direction, b the network rate of one GPU, B = g b that of one domain.
+All bandwidths of collectives are nccl-tests' busbw in GB/s. n is the number of ranks, g the GPUs of one NVLink domain,
+N the number of domains, P the NVLink rate of one GPU and direction, b the network rate of one GPU, B = g b that of one
+domain.
 """
 
 from __future__ import annotations
@@ -75,7 +76,14 @@ def ceiling(domain: Domain, collective: Collective, algorithm: Algorithm = "defa
     """Return the busbw that this hardware cannot exceed; None where physics gives none (GPUs without NVLink)."""
     if domain.nvlink <= 0:
         return None
-    inputs: dict[str, float | str] = {"P": domain.nvlink, "g": domain.gpus, "N": domain.count, "n": domain.ranks, "B": domain.network, "b": domain.nic}
+    inputs: dict[str, float | str] = {
+        "P": domain.nvlink,
+        "g": domain.gpus,
+        "N": domain.count,
+        "n": domain.ranks,
+        "B": domain.network,
+        "b": domain.nic,
+    }
     if domain.count == 1:
         value, formula = _one_domain(domain.nvlink, domain.ranks, collective, algorithm, nvls=domain.nvls)
         return Bound(value, f"derived: one NVLink domain, {formula}", inputs=inputs)
@@ -83,9 +91,13 @@ def ceiling(domain: Domain, collective: Collective, algorithm: Algorithm = "defa
     return Bound(value, f"derived: several NVLink domains, {formula}", inputs=inputs)
 
 
-def _one_domain(rate: float, ranks: int, collective: Collective, algorithm: Algorithm, *, nvls: bool) -> tuple[float, str]:
+def _one_domain(
+    rate: float, ranks: int, collective: Collective, algorithm: Algorithm, *, nvls: bool
+) -> tuple[float, str]:
     if collective == "all_reduce" and algorithm == "default" and nvls:
-        return max(rate, 2 * rate * (ranks - 1) / (ranks + 1)), "all_reduce reduced in the switch: max(P, 2 P (n-1)/(n+1))"
+        return max(
+            rate, 2 * rate * (ranks - 1) / (ranks + 1)
+        ), "all_reduce reduced in the switch: max(P, 2 P (n-1)/(n+1))"
     return rate, f"{collective}: P"
 
 
@@ -97,21 +109,36 @@ def _several(domain: Domain, collective: Collective, algorithm: Algorithm) -> tu
         return min(domain.nvlink, domain.network), "forced ring: min(P, B)"
     share = (ranks - 1) / ranks
     if algorithm == "sharp" and collective == "all_reduce":
-        return min(2 * domain.nvlink * gpus / (gpus + 1) * share, 2 * domain.network * share), "SHARP all_reduce: min(2 P g/(g+1), 2 B) (n-1)/n"
+        return min(
+            2 * domain.nvlink * gpus / (gpus + 1) * share, 2 * domain.network * share
+        ), "SHARP all_reduce: min(2 P g/(g+1), 2 B) (n-1)/n"
     inner, _ = _one_domain(domain.nvlink, gpus, collective, algorithm, nvls=domain.nvls)
     return min(inner, domain.network * count / (count - 1) * share), "min(one domain's ceiling, B N/(N-1) (n-1)/n)"
 
 
 def reference(  # noqa: PLR0911
-    domain: Domain, collective: Collective, algorithm: Algorithm = "default", *, published: Bound | None = None, efficiency: Efficiency | None = None
+    domain: Domain,
+    collective: Collective,
+    algorithm: Algorithm = "default",
+    *,
+    published: Bound | None = None,
+    efficiency: Efficiency | None = None,
 ) -> Bound | None:
     """Return what a healthy one gives: a measured figure for this platform first, then what its links carry; None when there is neither."""
     if published is not None:
         return published
-    inputs: dict[str, float | str] = {"links": domain.link_ring, "B": domain.network, "b": domain.nic, "g": domain.gpus, "n": domain.ranks}
+    inputs: dict[str, float | str] = {
+        "links": domain.link_ring,
+        "B": domain.network,
+        "b": domain.nic,
+        "g": domain.gpus,
+        "n": domain.ranks,
+    }
     if domain.count == 1:
         if algorithm == "ring" and domain.link_ring > 0 and domain.boards == 1:
-            return Bound(domain.link_ring, "links x NCCL's per-link figure (NCCL src/graph/topo.h)", derived=False, inputs=inputs)
+            return Bound(
+                domain.link_ring, "links x NCCL's per-link figure (NCCL src/graph/topo.h)", derived=False, inputs=inputs
+            )
         return None
     if efficiency is None or domain.link_ring <= 0:
         return None
@@ -123,21 +150,32 @@ def reference(  # noqa: PLR0911
             not efficiency.measured,
             inputs,
         )
-    if domain.boards > 1:  # what NVLink across nodes gives is not known, and it is one of the two that the least is taken of
+    if (
+        domain.boards > 1
+    ):  # what NVLink across nodes gives is not known, and it is one of the two that the least is taken of
         return None
     if algorithm == "ring" or collective in {"all_gather", "reduce_scatter"}:
         return Bound(
-            min(domain.link_ring, efficiency.value * domain.network), f"min(links x per-link, e B), e: {efficiency.source}", not efficiency.measured, inputs
+            min(domain.link_ring, efficiency.value * domain.network),
+            f"min(links x per-link, e B), e: {efficiency.source}",
+            not efficiency.measured,
+            inputs,
         )
     return None
 
 
 def floor(
-    expected: Bound | None, domain: Domain, collective: Collective = "all_reduce", *, published: Bound | None = None, single: bool = True
+    expected: Bound | None,
+    domain: Domain,
+    collective: Collective = "all_reduce",
+    *,
+    published: Bound | None = None,
+    single: bool = True,
 ) -> Bound | None:
     """Return below what a result fails; None when only the fleet could tell.
 
-    ``single``: the run is a node, a pair or one NVLink domain. A published floor counts only for the platform that it names.
+    ``single``: the run is a node, a pair or one NVLink domain. A published floor counts only for the platform that it
+    names.
     """
     derived = _from_reference(expected, domain, collective, single=single)
     if published is None:
@@ -149,17 +187,31 @@ def _from_reference(expected: Bound | None, domain: Domain, collective: Collecti
     if domain.count > _LARGE_DOMAINS:
         if domain.link_ring <= 0:
             return None
-        if collective == "alltoall":  # one NIC of a GPU limits it, not those of its domain: what links and B carry lies above its ceiling
+        if (
+            collective == "alltoall"
+        ):  # one NIC of a GPU limits it, not those of its domain: what links and B carry lies above its ceiling
             value = _LARGE * domain.nic * (domain.ranks - 1) / (domain.ranks - domain.gpus)
-            return Bound(value, f"{_LARGE} x b (n-1)/(n-g): above {_LARGE_DOMAINS} nodes, judgement", inputs={"b": domain.nic, "n": domain.ranks})
+            return Bound(
+                value,
+                f"{_LARGE} x b (n-1)/(n-g): above {_LARGE_DOMAINS} nodes, judgement",
+                inputs={"b": domain.nic, "n": domain.ranks},
+            )
         value = _LARGE * min(domain.link_ring, domain.network)
         return Bound(
-            value, f"{_LARGE} x min(links x per-link, B): above {_LARGE_DOMAINS} nodes, judgement", inputs={"links": domain.link_ring, "B": domain.network}
+            value,
+            f"{_LARGE} x min(links x per-link, B): above {_LARGE_DOMAINS} nodes, judgement",
+            inputs={"links": domain.link_ring, "B": domain.network},
         )
     if expected is None:
         return None
     factor = _NEAR if single and not expected.derived else _DERIVED
-    why = "reference has a source for this platform" if factor == _NEAR else "derived reference" if single else "3 to 32 nodes"
+    why = (
+        "reference has a source for this platform"
+        if factor == _NEAR
+        else "derived reference"
+        if single
+        else "3 to 32 nodes"
+    )
     return Bound(
         factor * expected.value,
         f"{factor} x reference ({why}); reference: {expected.source}",
@@ -179,14 +231,23 @@ class Judgement:
     """Passed, but no bound could judge it: only a fleet could."""
 
 
-def judge(metric: str, value: float, unit: str, *, upper: Bound | None, expected: Bound | None, lower: Bound | None) -> Judgement:
+def judge(
+    metric: str, value: float, unit: str, *, upper: Bound | None, expected: Bound | None, lower: Bound | None
+) -> Judgement:
     """Judge a measured number: implausible is an error, below the floor a fail, and what no bound judges passes as fleet pending."""
     criteria = []
     if upper is not None:
         text = f"{upper.source}; above {IMPLAUSIBLE} x it is implausible"
         criteria.append(
             Criterion(
-                metric=metric, op=Op.LE, bound=upper.value * IMPLAUSIBLE, unit=unit, label="ceiling", source=text, derived=upper.derived, inputs=upper.inputs
+                metric=metric,
+                op=Op.LE,
+                bound=upper.value * IMPLAUSIBLE,
+                unit=unit,
+                label="ceiling",
+                source=text,
+                derived=upper.derived,
+                inputs=upper.inputs,
             )
         )
     if expected is not None:
@@ -204,7 +265,16 @@ def judge(metric: str, value: float, unit: str, *, upper: Bound | None, expected
         )
     if lower is not None:
         criteria.append(
-            Criterion(metric=metric, op=Op.GE, bound=lower.value, unit=unit, label="floor", source=lower.source, derived=lower.derived, inputs=lower.inputs)
+            Criterion(
+                metric=metric,
+                op=Op.GE,
+                bound=lower.value,
+                unit=unit,
+                label="floor",
+                source=lower.source,
+                derived=lower.derived,
+                inputs=lower.inputs,
+            )
         )
     if not math.isfinite(value) or value <= 0:
         return Judgement(Outcome.ERROR, tuple(criteria), "a positive number")
@@ -234,8 +304,8 @@ MIN_FLEET = 16
 def fleet_outliers(values: Sequence[float], *, standard_error: float, effect: float) -> list[int]:
     """Return the indices of units that fall behind their fleet; none when there are fewer than 16.
 
-    A unit falls behind when (median - x) / max(1.4826 MAD, standard error) exceeds the normal quantile of 0.01 / M and the
-    deficit exceeds half of the declared ``effect`` (a share of the median).
+    A unit falls behind when (median - x) / max(1.4826 MAD, standard error) exceeds the normal quantile of 0.01 / M and
+    the deficit exceeds half of the declared ``effect`` (a share of the median).
     """
     if len(values) < MIN_FLEET:
         return []
@@ -244,4 +314,8 @@ def fleet_outliers(values: Sequence[float], *, standard_error: float, effect: fl
     if spread <= 0:
         return []
     limit = NormalDist().inv_cdf(1 - 0.01 / len(values))
-    return [place for place, value in enumerate(values) if (centre - value) / spread > limit and (centre - value) / centre > effect / 2]
+    return [
+        place
+        for place, value in enumerate(values)
+        if (centre - value) / spread > limit and (centre - value) / centre > effect / 2
+    ]

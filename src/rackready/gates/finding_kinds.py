@@ -1,7 +1,8 @@
 """What a gate can find, as data: a code that programs compare, and the words that people read, each in one place.
 
-A kind is a constant beside the code that finds it. A gate's class lists the kinds that it can make (``Gate.findings``): `rackready gate explain` and
-the reference are made of that list, and the gate tests refuse a finding whose code its class does not declare.
+A kind is a constant beside the code that finds it. A gate's class lists the kinds that it can make (``Gate.findings``):
+`rackready gate explain` and the reference are made of that list, and the gate tests refuse a finding whose code its
+class does not declare.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ class FindingKind:
     def __post_init__(self) -> None:
         """Register it. Raises ValueError where another kind has its code."""
         if KINDS.setdefault(self.code, self) != self:
-            message = f"finding code {self.code!r} - Expected: one declaration Actual: several. Give one of them a code of its own."
+            message = (
+                f"finding code {self.code!r} - Expected: one declaration Actual: several. "
+                "Give one of them a code of its own."
+            )
             raise ValueError(message)
 
     @property
@@ -48,7 +52,9 @@ class FindingKind:
         found = _RUNBOOK.search(" ".join((self.next_step, *self.steps)))
         return found[0] if found else ""
 
-    def found(self, where: str, expected: object, actual: object, /, *, nodes: Collection[str] = (), **values: object) -> Finding:
+    def found(
+        self, where: str, expected: object, actual: object, /, *, nodes: Collection[str] = (), **values: object
+    ) -> Finding:
         """Return a finding of this kind at a place (node and part). ``nodes``: those that it is about beside the place's.
 
         Raises KeyError where ``values`` lack one of its places.

@@ -34,7 +34,9 @@ class Unreached(Finding):
     """Why there was no login to a node: nothing is known of it, good or bad."""
 
 
-def gather(connection: Connection, site: Site, nodes: Sequence[str], workers: int = 16) -> Mapping[str, Fingerprint | Finding]:
+def gather(
+    connection: Connection, site: Site, nodes: Sequence[str], workers: int = 16
+) -> Mapping[str, Fingerprint | Finding]:
     """Return the fingerprint of every node, or the finding that says why there is none: an Unreached where no login came about."""
     with ThreadPoolExecutor(max_workers=max(1, min(len(nodes), workers))) as pool:
         return dict(zip(nodes, pool.map(lambda node: _one(connection, site, node), nodes), strict=True))
@@ -44,7 +46,15 @@ def _one(connection: Connection, site: Site, node: str) -> Fingerprint | Finding
     asked = command("fingerprint", node, script, timeout_s=60)
     answer = connection.run(node, asked.argv, stdin=asked.stdin, timeout_s=asked.timeout_s)
     output = Output(
-        asked.key, node, "fingerprint", answer.exit_code, answer.stdout, answer.stderr, answer.seconds, timed_out=answer.timed_out, failure=answer.failure
+        asked.key,
+        node,
+        "fingerprint",
+        answer.exit_code,
+        answer.stdout,
+        answer.stderr,
+        answer.seconds,
+        timed_out=answer.timed_out,
+        failure=answer.failure,
     )
     bad = trouble(output, node, "reading of serials and versions")
     if bad is not None:
@@ -58,10 +68,11 @@ def _one(connection: Connection, site: Site, node: str) -> Fingerprint | Finding
 def build(found: dict[str, Any], site: Site, node: str) -> Fingerprint:
     """Return the fingerprint that a document describes. Raises FormatError when nothing identifies the node, or a NIC.
 
-    A GPU that does not say who it is (one that fell off the bus) stands in it as unread: the checks are to find out why.
+    A GPU that does not say who it is (one that fell off the bus) stands in it as unread: the checks are to find out
+    why.
 
-    Where the board gives no chassis serial to its operating system, the site's stands for it: the BMC confirmed it before the
-    node was powered on.
+    Where the board gives no chassis serial to its operating system, the site's stands for it: the BMC confirmed it
+    before the node was powered on.
     """
     if "error" in found:  # such a document was held against no shape
         raise FormatError(f"an error in its place: {found['error']}")
@@ -70,7 +81,9 @@ def build(found: dict[str, Any], site: Site, node: str) -> Fingerprint:
     gpus, nics = found.get("gpus") or [], found.get("nics") or []
     nameless = [str(nic.get("device")) for nic in nics if not nic.get("guid")]
     if nameless or not gpus or not all(found.get(key) for key in ("driver", "kernel", "boot_id")):
-        raise FormatError(f"no identity of {', '.join(nameless)}" if nameless else "no GPU, driver, kernel or boot id in it")
+        raise FormatError(
+            f"no identity of {', '.join(nameless)}" if nameless else "no GPU, driver, kernel or boot id in it"
+        )
     return Fingerprint(
         node=node,
         chassis_serial=str(found.get("chassis_serial") or site.node(node).serial),

@@ -1,8 +1,9 @@
 """Units held against each other: identical ones of a site (its fleet), and the parts of one node (siblings). Pure functions.
 
-A unit falls behind when its distance from the median is above z(0.01 / M) times the spread AND above half of the declared effect, where the
-spread is the larger of 1.4826 x the median absolute deviation and the standard error of one figure. `expectation.fleet_outliers` decides;
-what stands here says the same as one number, the bound, so that a reader can hold the figure against it.
+A unit falls behind when its distance from the median is above z(0.01 / M) times the spread AND above half of the
+declared effect, where the spread is the larger of 1.4826 x the median absolute deviation and the standard error of one
+figure. `expectation.fleet_outliers` decides; what stands here says the same as one number, the bound, so that a reader
+can hold the figure against it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Unit:
 class Comparison:
     """A metric over identical units. ``bound``: what a unit may not fall below (above, where lower is better).
 
-    Where a run over several nodes is the unit, ``units`` and ``outliers`` name it once for each of its nodes, but for outliers that its gate acquits.
+    Where a run over several nodes is the unit, ``units`` and ``outliers`` name it once for each of its nodes, but for
+    outliers that its gate acquits.
     """
 
     metric: FleetMetric
@@ -74,19 +76,27 @@ def _criterion(metric: FleetMetric, bound: float, unit: str, label: str, inputs:
     op, sign = (Op.GE, "-") if metric.better == "higher" else (Op.LE, "+")
     whom, factor = _AMONG[label]
     spread = f"max(1.4826 MAD, standard error){factor}"
-    source = f"derived: median of {whom} {sign} max(z spread, d/2 median), spread = {spread}, z = normal quantile of 1 - 0.01/M"
-    return Criterion(metric=metric.name, op=op, bound=bound, unit=unit, label=label, source=source, derived=True, inputs=inputs)
+    source = (
+        f"derived: median of {whom} {sign} max(z spread, d/2 median), spread = {spread}, z = normal quantile of 1 - "
+        "0.01/M"
+    )
+    return Criterion(
+        metric=metric.name, op=op, bound=bound, unit=unit, label=label, source=source, derived=True, inputs=inputs
+    )
 
 
 def repeats(gate: Gate, fleet: int, metric: FleetMetric, per_node: int) -> int:
     """Return of how many launches one figure of a gate is the median: what its input `launches` says, else what so many units and the effect ask for.
 
-    ``fleet``: nodes of the site. ``per_node``: units of one node (its GPUs, or 1). A gate without that input measures once.
+    ``fleet``: nodes of the site. ``per_node``: units of one node (its GPUs, or 1). A gate without that input measures
+    once.
     """
     if "launches" not in type(gate.inputs).model_fields:
         return 1
     declared = getattr(gate.inputs, "launches", None)
-    return declared if isinstance(declared, int) else launches(fleet * per_node, sigma=metric.sigma, effect=metric.effect)
+    return (
+        declared if isinstance(declared, int) else launches(fleet * per_node, sigma=metric.sigma, effect=metric.effect)
+    )
 
 
 def standard_error(metric: FleetMetric, centre: float, count: int) -> float:
@@ -97,7 +107,8 @@ def standard_error(metric: FleetMetric, centre: float, count: int) -> float:
 def compare(metric: FleetMetric, units: Sequence[Unit], count: int, comparisons: int = 0) -> Comparison | None:
     """Hold units against their median; None when they are fewer than 16 or have no median to compare with.
 
-    ``comparisons``: units that are compared in all, M: a site is measured wave by wave, and its every unit is compared once. At least these units.
+    ``comparisons``: units that are compared in all, M: a site is measured wave by wave, and its every unit is compared
+    once. At least these units.
     """
     values = [unit.value for unit in units]
     if len(values) < MIN_FLEET or median(values) <= 0:
@@ -110,14 +121,17 @@ def compare(metric: FleetMetric, units: Sequence[Unit], count: int, comparisons:
     # Mirrored about the median, "too high" is "too low".
     seen = values if metric.better == "higher" else [2 * centre - value for value in values]
     behind_these = fleet_outliers(seen, standard_error=error, effect=metric.effect)
-    outliers = [units[place] for place in behind_these if total == len(values) or behind(metric, units[place].value, bound)]
+    outliers = [
+        units[place] for place in behind_these if total == len(values) or behind(metric, units[place].value, bound)
+    ]
     return Comparison(metric, tuple(units), len(units), total, centre, spread, z, bound, tuple(outliers))
 
 
 def in_site(gate: Gate, metric: FleetMetric, units: Sequence[Unit], nodes: int) -> Comparison | None:
     """Hold identical units of a site against their median; ``nodes``: how many the site has, each with as many units as the node here that has most.
 
-    What several nodes reached together is one unit, and only runs of as many nodes are identical: those of the size that occurs most.
+    What several nodes reached together is one unit, and only runs of as many nodes are identical: those of the size
+    that occurs most.
     """
     ends: dict[tuple[str, str], list[Unit]] = defaultdict(list)
     for unit in units:
@@ -129,12 +143,21 @@ def in_site(gate: Gate, metric: FleetMetric, units: Sequence[Unit], nodes: int) 
     size = max(sizes, key=lambda one: (sizes[one], one), default=1)
     alike = [_worst(metric, members) for members in runs.values() if len(members) == size]
     per_node = max(Counter(unit.node for members in alike for unit in members).values(), default=1)
-    found = compare(metric, [members[0] for members in alike], repeats(gate, nodes, metric, per_node), math.ceil(nodes * per_node / size))
+    found = compare(
+        metric,
+        [members[0] for members in alike],
+        repeats(gate, nodes, metric, per_node),
+        math.ceil(nodes * per_node / size),
+    )
     if found is None:
         return None
     behind = {unit.target for unit in found.outliers}
     everyone = [unit for members in alike for unit in members]
-    innocent = gate.acquitted({members[0].target: [unit.node for unit in members] for members in alike}, behind) if behind else frozenset()
+    innocent = (
+        gate.acquitted({members[0].target: [unit.node for unit in members] for members in alike}, behind)
+        if behind
+        else frozenset()
+    )
     outliers = [unit for unit in everyone if unit.target in behind and (unit.target, unit.node) not in innocent]
     return replace(found, units=tuple(everyone), outliers=tuple(outliers))
 
@@ -175,21 +198,34 @@ class Standing:
 
     def criterion(self, unit: str, **more: float | str) -> Criterion:
         """Return the bound with its inputs."""
-        inputs: dict[str, float | str] = {"M": self.comparisons, "median": self.centre, "spread": self.spread, "z": self.z, "d": self.metric.effect}
+        inputs: dict[str, float | str] = {
+            "M": self.comparisons,
+            "median": self.centre,
+            "spread": self.spread,
+            "z": self.z,
+            "d": self.metric.effect,
+        }
         return _criterion(self.metric, self.bound, unit, "siblings", inputs | more)
 
 
-def standing(metric: FleetMetric, others: Sequence[float], comparisons: int, *, count: int = 1, error: float | None = None) -> Standing:
+def standing(
+    metric: FleetMetric, others: Sequence[float], comparisons: int, *, count: int = 1, error: float | None = None
+) -> Standing:
     """Return what a part of a node is held against, by the others.
 
-    ``comparisons``: parts that are so compared in the whole site, M. ``count``: launches that one figure is the median of; its standard error
-    follows from the metric's sigma, unless ``error`` gives it in the metric's unit (a tool whose figures have a step).
+    ``comparisons``: parts that are so compared in the whole site, M. ``count``: launches that one figure is the median
+    of; its standard error follows from the metric's sigma, unless ``error`` gives it in the metric's unit (a tool whose
+    figures have a step).
 
-    The median of a few others is itself uncertain: a figure's distance from it has the variance of the figure times 1 + (pi / 2) / n
-    (that of a median of n is pi / 2n). In a fleet of 16 and more the part is among them and the term hardly counts.
+    The median of a few others is itself uncertain: a figure's distance from it has the variance of the figure times 1 +
+    (pi / 2) / n (that of a median of n is pi / 2n). In a fleet of 16 and more the part is among them and the term
+    hardly counts.
     """
     centre = median(others)
-    one = max(_MAD * median(abs(other - centre) for other in others), standard_error(metric, centre, count) if error is None else error)
+    one = max(
+        _MAD * median(abs(other - centre) for other in others),
+        standard_error(metric, centre, count) if error is None else error,
+    )
     spread = one * math.sqrt(1 + _MEDIAN**2 / len(others))
     total = max(comparisons, len(others) + 1)
     z = _z(total)

@@ -21,9 +21,13 @@ from rackready.model.site import Site
 _HOUR_S = 3600.0
 _LOOK = {
     "part": "Compare temperatures, clocks and firmware with a good one",
-    "run": "Which of its nodes is not told by this figure: compare the rails' shares and the figures of its pairs with those of a good run",
+    "run": "Which of its nodes is not told by this figure: compare the rails' shares and the figures of its pairs with "
+    "those of a good run",
 }
-_ONE_END = "Its partner is right with others: compare this node's cable, PCIe width and errors of the port with those of a good rail"
+_ONE_END = (
+    "Its partner is right with others: compare this node's cable, PCIe width and errors of the port with those of a "
+    "good rail"
+)
 """Where the gate acquitted the other nodes of the run."""
 _Figures = dict[str, list[tuple[str, Verdict]]]
 """What makes units identical -> (node, verdict) of each node that is so."""
@@ -45,7 +49,11 @@ def judge_fleet(board: Board, gate: Gate, entry: GateSetEntry, nodes: Sequence[s
     if not gate.fleet:
         return
     own = {node: verdict for node in nodes if (verdict := _passed(board, gate, node)) is not None}
-    stored = {node: record for node, record in board.recorder.store.newest(gate.id).items() if node not in own and _counts(board, entry, node, record)}
+    stored = {
+        node: record
+        for node, record in board.recorder.store.newest(gate.id).items()
+        if node not in own and _counts(board, entry, node, record)
+    }
     alike = _alike(board, gate, own, stored)
     judged: dict[str, list[Comparison]] = defaultdict(list)
     for members in alike.values():
@@ -68,7 +76,10 @@ def _units(metric: FleetMetric, members: Sequence[tuple[str, Verdict]], own: Map
     if metric.of == "part":
         return units
     anew = {unit.target: unit.value for unit in units if unit.node in own}
-    return [replace(unit, value=anew[unit.target]) if unit.node not in own and unit.target in anew else unit for unit in units]
+    return [
+        replace(unit, value=anew[unit.target]) if unit.node not in own and unit.target in anew else unit
+        for unit in units
+    ]
 
 
 def _passed(board: Board, gate: Gate, node: str) -> Verdict | None:
@@ -106,7 +117,15 @@ def _alike(board: Board, gate: Gate, own: dict[str, Verdict], stored: dict[str, 
 def kind(site: Site, gate: Gate, found: Fingerprint, inputs: Mapping[str, object]) -> str:
     """Return what must be the same of two units: server model, firmware, driver, kernel, version set, and how they were measured (but how often)."""
     size = {name: inputs.get(name) for name in type(gate.inputs).model_fields if name != "launches"}
-    parts = [site.node(found.node).platform, sorted(set(found.vbios)), sorted(set(found.nic_firmware)), found.driver, found.kernel, site.software.set, size]
+    parts = [
+        site.node(found.node).platform,
+        sorted(set(found.vbios)),
+        sorted(set(found.nic_firmware)),
+        found.driver,
+        found.kernel,
+        site.software.set,
+        size,
+    ]
     return json.dumps(parts, sort_keys=True)
 
 
@@ -126,7 +145,9 @@ def _of_node(board: Board, gate: Gate, node: str, before: Verdict, comparisons: 
     if not board.recorder.completed(gate.id, node, verdict, about):
         if not findings:
             return  # measured before, and still in order: what is on record stands
-        board.recorder.conclusion(gate.id, node, verdict, {"title": gate.title(), **gate.inputs.model_dump(mode="json"), **about})
+        board.recorder.conclusion(
+            gate.id, node, verdict, {"title": gate.title(), **gate.inputs.model_dump(mode="json"), **about}
+        )
     board.verdicts[node][gate.id] = [verdict]
     for finding in findings:
         board.recorder.say(node, f"{gate.id} fail: {finding}", Outcome.FAIL)
@@ -154,13 +175,17 @@ def completed(gate: Gate | type[Gate], node: str, before: Verdict, comparisons: 
     measured = {metric.name for metric in before.metrics} & {metric.name for metric in gate.fleet}
     complete = {found.metric for found in comparisons} >= measured
     bad = {target for found in comparisons for target, _ in found.behind}
-    runs = any(metric.of == "run" for metric in gate.fleet)  # a slow run proves nothing of any part that took part in it
+    runs = any(
+        metric.of == "run" for metric in gate.fleet
+    )  # a slow run proves nothing of any part that took part in it
     return before.model_copy(
         update={
             "outcome": Outcome.FAIL if findings else before.outcome,
             "findings": [*before.findings, *findings],
             "criteria": [*before.criteria, *(found.bound for found in comparisons)],
-            "measured": [part for part in before.measured if part not in bad and not runs] if findings else before.measured,
+            "measured": [part for part in before.measured if part not in bad and not runs]
+            if findings
+            else before.measured,
             "blamed": [node] if findings else before.blamed,
             "fleet_pending": before.fleet_pending and not complete,
         }
@@ -187,4 +212,8 @@ def _tell(board: Board, gate: Gate, node: str, comparisons: list[Comparison]) ->
         for unit in found.outliers:
             if unit.node == node:
                 words = f"by its stored evidence it falls behind now: {_finding(unit, found, gate)}"
-                board.recorder.say(node, f"{gate.id}: {words} Measure it: `rackready validate --again --limit {node}`.", Outcome.NOT_RUN)
+                board.recorder.say(
+                    node,
+                    f"{gate.id}: {words} Measure it: `rackready validate --again --limit {node}`.",
+                    Outcome.NOT_RUN,
+                )

@@ -1,7 +1,7 @@
 """Bounds that are known before anything is measured: computed from profiles, fabric and inputs, by the functions by which gates judge.
 
-What only a run tells (the spread of siblings, thresholds that a node itself reports, what passed last) is in no such list; a gate that is not
-named here has no other kind.
+What only a run tells (the spread of siblings, thresholds that a node itself reports, what passed last) is in no such
+list; a gate that is not named here has no other kind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from rackready.gates.rdma_port import layer, path_mtu, payload_rate
 from rackready.model.outcome import Criterion
 
 UNKNOWN = (
-    "none that can be told before a run: readings are held against the profile, the inputs above and what the node itself reports; "
+    "none that can be told before a run: readings are held against the profile, the inputs above and what the node "
+    "itself reports; "
     "every finding names what was expected, and the record its source"
 )
 
@@ -46,7 +47,11 @@ def _(gate: OneNode, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion,
 @foreseen.register
 def _(gate: Multi, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     members = next(iter(gate.parts(facts, nodes).values()), ())
-    return _busbw(bounds(facts, members[0], domains.of_run(facts, members), gate.collective, gate.algorithm)) if members else ()
+    return (
+        _busbw(bounds(facts, members[0], domains.of_run(facts, members), gate.collective, gate.algorithm))
+        if members
+        else ()
+    )
 
 
 def _busbw(found: tuple[Bound | None, Bound | None, Bound | None]) -> tuple[Criterion, ...]:
@@ -60,7 +65,9 @@ def _(gate: IbWriteBw, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterio
     nic = next(iter(facts.nodes[nodes[0]].nics), None)
     if nic is not None:
         mtu, size, count = path_mtu(facts.fabric), gate.inputs.size, gate.inputs.iterations
-        result = WriteBandwidth(nic.rdma_device, "", "", mtu, None, Memory("none", None), size, count, peak=1.0, average=1.0, call=ASKED)
+        result = WriteBandwidth(
+            nic.rdma_device, "", "", mtu, None, Memory("none", None), size, count, peak=1.0, average=1.0, call=ASKED
+        )
         gate.judge_bandwidth(gathered, nodes[0], nic, payload_rate(nic.rate, mtu, layer(facts.fabric)), result)
     return tuple(gathered.criteria)
 

@@ -34,4 +34,6 @@ def rail_parts(node: str, nic: NicFacts) -> tuple[str, ...]:
 def published(facts: NodeFacts, collective: str, ranks: int, algorithm: str) -> Bound | None:
     """Return the measured figure that the GPU profile has for a collective, None when it has none."""
     figure = facts.gpu.collectives.get(f"{collective}/{ranks}/{algorithm}")
-    return None if figure is None else Bound(figure.value, figure.source, derived=False, inputs={"profile": facts.gpu.id})
+    return (
+        None if figure is None else Bound(figure.value, figure.source, derived=False, inputs={"profile": facts.gpu.id})
+    )

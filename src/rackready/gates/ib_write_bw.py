@@ -21,7 +21,18 @@ from rackready.gates.judge import Judge
 from rackready.gates.pairs import attribute, retests, rounds
 from rackready.gates.perftest_call import FAR, judge_call, judge_model, served
 from rackready.gates.port_errors import judge_errors
-from rackready.gates.rdma_port import AFTER, headers, judge_gids, judge_layer, judge_link, judge_port, layer, path_mtu, payload_rate, port_of
+from rackready.gates.rdma_port import (
+    AFTER,
+    headers,
+    judge_gids,
+    judge_layer,
+    judge_link,
+    judge_port,
+    layer,
+    path_mtu,
+    payload_rate,
+    port_of,
+)
 from rackready.gates.shipped import command
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
@@ -33,7 +44,9 @@ taskset -c "$near" true 2>/dev/null || near=
 exec ${near:+taskset -c "$near"} "$0" -d "$device" "$@"
 """
 """Starts perftest on the processors beside its NIC, as far as they are told and may be used: from another socket host memory is late, and slower than the port
-(Mellanox community DOC-2491, "Understanding NUMA Node for Performance Benchmarks"; azurehpc-health-checks starts it under numactl)."""
+(Mellanox community DOC-2491, "Understanding NUMA Node for Performance Benchmarks"; azurehpc-health-checks starts it
+under numactl).
+"""
 _WITH_LID = f"device=$1; shift{_NEAR}"
 WITH_GID = (
     r"""
@@ -53,12 +66,17 @@ set -- -x "$gid" "$@"
 _PAIR = re.compile(r" address:.* QPN (0x[0-9a-f]+) PSN (0x[0-9a-f]+)", re.IGNORECASE)
 _NO_GID = 66
 _UNREACHABLE = re.compile(
-    r"Couldn't connect to|Unable to (?:open|init) the socket|No route to host|Connection (?:refused|timed out)|Failed to exchange", re.IGNORECASE
+    r"Couldn't connect to|Unable to (?:open|init) the socket|No route to host|Connection (?:refused|timed "
+    r"out)|Failed to exchange",
+    re.IGNORECASE,
 )
-_NO_GPUDIRECT = re.compile(r"(?:Couldn't register MR|Failed to create MR|ibv_reg_dmabuf_mr failed)[^\n]*", re.IGNORECASE)
+_NO_GPUDIRECT = re.compile(
+    r"(?:Couldn't register MR|Failed to create MR|ibv_reg_dmabuf_mr failed)[^\n]*", re.IGNORECASE
+)
 _REFUSED_OPTION = re.compile(r"(unrecognized option|invalid option)[^\n]*", re.IGNORECASE)
 _LOOK = (
-    "Which of its two NICs is not told by one pair: measure each with another partner (`rackready gate run`, twice `--node`), "
+    "Which of its two NICs is not told by one pair: measure each with another partner (`rackready gate run`, twice "
+    "`--node`), "
     "compare both cables, PCIe widths and the errors of both ports with those of a good rail"
 )
 
@@ -67,7 +85,14 @@ class IbWriteBw(Gate):
     """Each NIC writes to and is written by a partner on its rail at the rate of its port, GPU memory to GPU memory."""
 
     id = "pair/fabric/performance/ib-write-bw"
-    findings = (*rdma_port.FINDINGS, *port_errors.FINDINGS, *perftest_call.FINDINGS, *pairs.FINDINGS, *models.FINDINGS, *kinds.FINDINGS)
+    findings = (
+        *rdma_port.FINDINGS,
+        *port_errors.FINDINGS,
+        *perftest_call.FINDINGS,
+        *pairs.FINDINGS,
+        *models.FINDINGS,
+        *kinds.FINDINGS,
+    )
     after_fail = True
     covers = frozenset({"nic", "rail", "cable"})
     fleet = (FleetMetric("bw_average", effect=0.03, of="run", look=_LOOK),)
@@ -78,11 +103,19 @@ class IbWriteBw(Gate):
         """How perftest is run and what part of the port's rate is enough."""
 
         size: int = Field(8388608, ge=65536, le=1 << 30, description="message size, bytes; at most 1 GiB (judgement)")
-        iterations: int = Field(2000, ge=100, le=100_000_000, description="messages per direction; at most 10^8 (judgement)")
+        iterations: int = Field(
+            2000, ge=100, le=100_000_000, description="messages per direction; at most 10^8 (judgement)"
+        )
         gpu_memory: bool = Field(True, description="write from and to GPU memory (GPUDirect RDMA over dma-buf)")  # noqa: FBT003
-        gpudirect: Literal["dmabuf", "peermem"] = Field("dmabuf", description="how the NIC reaches GPU memory: dma-buf, or the module nvidia_peermem")
-        bytes_tolerance: float = Field(0.05, gt=0, lt=1, description="how far the bytes that left a port may be from those that were written")
-        floor_share: float = Field(0.95, gt=0, le=1, description="share of the derived payload rate below which a NIC fails")
+        gpudirect: Literal["dmabuf", "peermem"] = Field(
+            "dmabuf", description="how the NIC reaches GPU memory: dma-buf, or the module nvidia_peermem"
+        )
+        bytes_tolerance: float = Field(
+            0.05, gt=0, lt=1, description="how far the bytes that left a port may be from those that were written"
+        )
+        floor_share: float = Field(
+            0.95, gt=0, le=1, description="share of the derived payload rate below which a NIC fails"
+        )
 
     inputs: Inputs
 
@@ -90,12 +123,22 @@ class IbWriteBw(Gate):
         """Pair nodes so that every one is measured; each rail of a pair is a run of its own, both directions."""
         able, bare = no_nics.apart(facts, nodes)
         pairs = [pair for pairing in rounds(able) for pair in pairing]
-        return [*(self._run(facts, first, second, rail) for first, second in pairs for rail in rails_of(facts, first, second)), *bare]
+        return [
+            *(
+                self._run(facts, first, second, rail)
+                for first, second in pairs
+                for rail in rails_of(facts, first, second)
+            ),
+            *bare,
+        ]
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
         """Measure both ends of a run that failed, or that falls behind its fleet, with a third partner: that tells which end is bad."""
         measured, _ = no_nics.split(done)
-        return [self._run(facts, first, second, rail, again=True) for first, second, rail in retests(pair_fleet.suspected(self, facts, measured))]
+        return [
+            self._run(facts, first, second, rail, again=True)
+            for first, second, rail in retests(pair_fleet.suspected(self, facts, measured))
+        ]
 
     def acquitted(self, runs: Mapping[str, Collection[str]], slow: Collection[str]) -> frozenset[tuple[str, str]]:
         """Acquit a NIC that is right with another partner, where its partner is not."""
@@ -121,18 +164,44 @@ class IbWriteBw(Gate):
         )
         claims = frozenset({f"{first}/{near.rdma_device}", f"{second}/{far.rdma_device}"})
         about = {"rail": str(rail), "first": first, "second": second, "again": "yes" if again else ""}
-        return Run(id=target + ("/again" if again else ""), target=target, nodes=(first, second), commands=commands, claims=claims, about=about)
+        return Run(
+            id=target + ("/again" if again else ""),
+            target=target,
+            nodes=(first, second),
+            commands=commands,
+            claims=claims,
+            about=about,
+        )
 
     def _options(self, nic: NicFacts) -> tuple[str, ...]:
         dmabuf = ("--use_cuda_dmabuf",) if self.inputs.gpudirect == "dmabuf" else ()
         gpu = (f"--use_cuda={nic.gpu}", *dmabuf) if self.inputs.gpu_memory else ()
-        return ("-p", str(PORT + nic.rail), "-s", str(self.inputs.size), "-n", str(self.inputs.iterations), "-F", "--report_gbits", *gpu)
+        return (
+            "-p",
+            str(PORT + nic.rail),
+            "-s",
+            str(self.inputs.size),
+            "-n",
+            str(self.inputs.iterations),
+            "-F",
+            "--report_gbits",
+            *gpu,
+        )
 
     def _argv(self, facts: GateFacts, nic: NicFacts) -> tuple[str, ...]:
         return (*program(facts, "ib_write_bw", nic), *self._options(nic))
 
     def _server(self, facts: GateFacts, key: str, node: str, nic: NicFacts, stage: int) -> Command:
-        return Command(key=key, node=node, argv=self._argv(facts, nic), env=ENV, timeout_s=300, stage=stage, role="server", ready_port=PORT + nic.rail)
+        return Command(
+            key=key,
+            node=node,
+            argv=self._argv(facts, nic),
+            env=ENV,
+            timeout_s=300,
+            stage=stage,
+            role="server",
+            ready_port=PORT + nic.rail,
+        )
 
     def _client(self, facts: GateFacts, key: str, ends: tuple[str, str], rail: int, stage: int) -> Command:
         node, far = ends
@@ -147,7 +216,10 @@ class IbWriteBw(Gate):
         rail = int(run.about["rail"])
         first, second = run.about["first"], run.about["second"]
         near, far = nic_of(facts, first, rail), nic_of(facts, second, rail)
-        up = [judge_link(gathered, outputs.get("link-first"), first, near), judge_link(gathered, outputs.get("link-second"), second, far)]
+        up = [
+            judge_link(gathered, outputs.get("link-first"), first, near),
+            judge_link(gathered, outputs.get("link-second"), second, far),
+        ]
         if all(up):
             self._direction(gathered, facts, outputs, "forth", (first, near), (second, far))
             self._direction(gathered, facts, outputs, "back", (second, far), (first, near))
@@ -160,9 +232,21 @@ class IbWriteBw(Gate):
             gathered.measured.update((*rail_parts(first, near), *rail_parts(second, far)))
         return gathered.verdict(run.target)
 
-    def _direction(self, gathered: Judge, facts: GateFacts, outputs: Outputs, name: str, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts]) -> None:
-        where = f"{sender[0]} {sender[1].rdma_device} -> {receiver[0]} {receiver[1].rdma_device} (rail {sender[1].rail})"
-        client = client_of(gathered, where, (outputs.get(f"server-{name}"), outputs.get(f"client-{name}")), sender, receiver)
+    def _direction(
+        self,
+        gathered: Judge,
+        facts: GateFacts,
+        outputs: Outputs,
+        name: str,
+        sender: tuple[str, NicFacts],
+        receiver: tuple[str, NicFacts],
+    ) -> None:
+        where = (
+            f"{sender[0]} {sender[1].rdma_device} -> {receiver[0]} {receiver[1].rdma_device} (rail {sender[1].rail})"
+        )
+        client = client_of(
+            gathered, where, (outputs.get(f"server-{name}"), outputs.get(f"client-{name}")), sender, receiver
+        )
         if client is None:
             return
         try:
@@ -176,16 +260,30 @@ class IbWriteBw(Gate):
         for node, used in ((sender[0], result.memory), (receiver[0], far)):
             if used is not None:
                 judge_model(gathered, facts, where, "ib_write_bw", node, used)
-        told = self._transport(gathered, facts, where, (sender[1], receiver[1]), result) and len(gathered.errors) == before
+        told = (
+            self._transport(gathered, facts, where, (sender[1], receiver[1]), result) and len(gathered.errors) == before
+        )
         if told and self._far_memory(gathered, where, receiver[1], far):
-            self.judge_bandwidth(gathered, where, sender[1], payload_rate(sender[1].rate, result.mtu, layer(facts.fabric)), result)
+            self.judge_bandwidth(
+                gathered, where, sender[1], payload_rate(sender[1].rate, result.mtu, layer(facts.fabric)), result
+            )
 
-    def _transport(self, gathered: Judge, facts: GateFacts, where: str, ends: tuple[NicFacts, NicFacts], result: perftest.WriteBandwidth) -> bool:
+    def _transport(
+        self,
+        gathered: Judge,
+        facts: GateFacts,
+        where: str,
+        ends: tuple[NicFacts, NicFacts],
+        result: perftest.WriteBandwidth,
+    ) -> bool:
         before, nic = len(gathered.fails) + len(gathered.errors), ends[0]
         gathered.judged += 1
         asked = (nic.rdma_device, self.inputs.iterations, self.inputs.size)
         if (result.device, result.iterations, result.size) != asked:
-            expected, actual = (f"{device}, {count} x {size} bytes" for device, count, size in (asked, (result.device, result.iterations, result.size)))
+            expected, actual = (
+                f"{device}, {count} x {size} bytes"
+                for device, count, size in (asked, (result.device, result.iterations, result.size))
+            )
             gathered.error(where, kinds.WRITE_SOMETHING_ELSE, expected, actual)
         if result.peak <= 0 and self.inputs.iterations <= perftest.NO_PEAK:
             expected = f"a peak of at least the average, {result.average:.2f} Gb/s"
@@ -205,7 +303,11 @@ class IbWriteBw(Gate):
         if self.inputs.gpu_memory and used.reach == "none":
             gathered.error(where, kinds.GPU_MEMORY_NOT_USED, "GPUDirect RDMA (dma-buf)", "host memory", end=end)
         elif used.reach != asked:
-            words = {"dmabuf": "GPU memory by dma-buf", "peermem": "GPU memory by nvidia_peermem", "none": "host memory"}
+            words = {
+                "dmabuf": "GPU memory by dma-buf",
+                "peermem": "GPU memory by nvidia_peermem",
+                "none": "host memory",
+            }
             gathered.error(where, kinds.OTHER_MEMORY, words[asked], words[used.reach], end=end)
         elif self.inputs.gpu_memory and used.gpu not in {None, nic.gpu}:
             gathered.error(where, kinds.OTHER_GPU, f"gpu{nic.gpu}", f"gpu{used.gpu}", end=end)
@@ -230,15 +332,27 @@ class IbWriteBw(Gate):
         gathered.judged += 1
         gathered.metric("xmit_bytes", f"{node}/{nic.rdma_device}", float(moved), "B")
         source = f"derived: size x iterations, within {tolerance:.0%} (packet headers take 2 % of a path MTU of 4096)"
-        gathered.criterion(Criterion(metric="xmit_bytes", op=Op.EQ, bound=expected, unit="B", label="identity", source=source, derived=True))
+        gathered.criterion(
+            Criterion(
+                metric="xmit_bytes", op=Op.EQ, bound=expected, unit="B", label="identity", source=source, derived=True
+            )
+        )
         if abs(moved - expected) > tolerance * expected:
-            gathered.fail(where, kinds.WRITE_OTHER_PORT, f"{expected / 1e9:.1f} GB within {tolerance:.0%}", f"{moved / 1e9:.1f} GB")
+            gathered.fail(
+                where,
+                kinds.WRITE_OTHER_PORT,
+                f"{expected / 1e9:.1f} GB within {tolerance:.0%}",
+                f"{moved / 1e9:.1f} GB",
+            )
 
-    def judge_bandwidth(self, gathered: Judge, where: str, nic: NicFacts, expected: Bound, result: perftest.WriteBandwidth) -> None:
+    def judge_bandwidth(
+        self, gathered: Judge, where: str, nic: NicFacts, expected: Bound, result: perftest.WriteBandwidth
+    ) -> None:
         """Hold a direction's bandwidth between its floor and the port's rate. ``expected``: what of that rate is left for payload, Gb/s."""
         lower = Bound(
             self.inputs.floor_share * expected.value,
-            f"{self.inputs.floor_share} x payload rate; published marks of 400 Gb/s NICs are 380 (azurehpc-health-checks, H100) and 384 (oci-hpc)",
+            f"{self.inputs.floor_share} x payload rate; published marks of 400 Gb/s NICs are 380 "
+            "(azurehpc-health-checks, H100) and 384 (oci-hpc)",
             inputs={"reference": expected.value, "share": self.inputs.floor_share},
         )
         upper = Bound(float(nic.rate), "port rate", derived=False, inputs={"rate": float(nic.rate)})
@@ -260,7 +374,10 @@ class IbWriteBwHost(IbWriteBw):
     class Inputs(IbWriteBw.Inputs):
         """How perftest is run and what part of the port's rate is enough."""
 
-        gpu_memory: bool = Field(False, description="write from and to GPU memory: this gate is about host memory, which tells GPU paths from NICs")  # noqa: FBT003
+        gpu_memory: bool = Field(
+            False,  # noqa: FBT003
+            description="write from and to GPU memory: this gate is about host memory, which tells GPU paths from NICs",
+        )
 
     inputs: Inputs
 
@@ -299,13 +416,17 @@ def rails_of(facts: GateFacts, first: str, second: str) -> list[int]:
 def each_way(gathered: Judge, where: str, program: str, ways: tuple[Output | None, Output | None]) -> None:
     """Hold that two directions have an output each: one that is given for both says nothing of the other.
 
-    A connection is known by the numbers of its queue pairs and by those of their first packets, which perftest draws from 2^24 (perftest_communication.c).
+    A connection is known by the numbers of its queue pairs and by those of their first packets, which perftest draws
+    from 2^24 (perftest_communication.c).
     """
     forth, back = ways
     if (
         forth is not None
         and back is not None
-        and (forth.stdout.strip() == back.stdout.strip() or set(_PAIR.findall(forth.stdout)) & set(_PAIR.findall(back.stdout)))
+        and (
+            forth.stdout.strip() == back.stdout.strip()
+            or set(_PAIR.findall(forth.stdout)) & set(_PAIR.findall(back.stdout))
+        )
     ):
         gathered.error(where, kinds.ONE_OUTPUT_BOTH_WAYS, "one of each", "the same output", program=program)
 
@@ -327,21 +448,38 @@ def client_of(
     if client.exit_code != 0:
         _client_failed(gathered, where, sender, receiver, client, program)
         return None
-    if said := perftest.failure(*(text for end in (client, server) if end is not None for text in (end.stderr, end.stdout))):
+    if said := perftest.failure(
+        *(text for end in (client, server) if end is not None for text in (end.stderr, end.stdout))
+    ):
         gathered.error(where, kinds.TOOL_CONTRADICTS, "exit code 0 and no word of a failure", said, program=program)
         return None
     return client
 
 
-def _client_failed(gathered: Judge, where: str, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts], client: Output, program: str) -> None:
+def _client_failed(
+    gathered: Judge,
+    where: str,
+    sender: tuple[str, NicFacts],
+    receiver: tuple[str, NicFacts],
+    client: Output,
+    program: str,
+) -> None:
     """Say why a client ended badly: what it printed tells a fault of the node from one of the rail, and from a missing tool."""
     said = client.stderr + client.stdout
     option = _REFUSED_OPTION.search(said)
     if option:
-        gathered.error(where, kinds.TOOL_LACKS_OPTION, "a perftest built with CUDA and dma-buf", option[0].strip(), program=program)
+        gathered.error(
+            where, kinds.TOOL_LACKS_OPTION, "a perftest built with CUDA and dma-buf", option[0].strip(), program=program
+        )
     elif client.exit_code == _NO_GID and "no RoCE v2 GID" in said:
         if "RoCE v1 only" in said:
-            gathered.fail(where, kinds.ROCE_VERSION, f"a RoCE v2 GID for {sender[1].address}", "RoCE v1 only", device=sender[1].rdma_device)
+            gathered.fail(
+                where,
+                kinds.ROCE_VERSION,
+                f"a RoCE v2 GID for {sender[1].address}",
+                "RoCE v1 only",
+                device=sender[1].rdma_device,
+            )
         else:
             text = f"no RoCE v2 GID for {sender[1].address}"
             gathered.fail(where, kinds.RAIL_ADDRESS_MISSING, f"{sender[1].address} on {sender[1].netdev}", text)
@@ -365,4 +503,6 @@ def _client_failed(gathered: Judge, where: str, sender: tuple[str, NicFacts], re
         )
     else:
         last = said.strip().splitlines()[-1].strip() if said.strip() else "nothing said"
-        gathered.error(where, kinds.TOOL_FAILED, "exit code 0", f"exit code {client.exit_code}: {last}", program=program)
+        gathered.error(
+            where, kinds.TOOL_FAILED, "exit code 0", f"exit code {client.exit_code}: {last}", program=program
+        )

@@ -52,7 +52,9 @@ WRITE_OTHER_PORT = FailKind(
     "ib-write-bw-port-bytes",
     "bytes sent by the port",
     meaning="The port did not send the bytes that ib_write_bw says it wrote.",
-    next_step=f"The data went over another port, or something else used this one: check that no job runs, and the node's RDMA devices: {_RUNBOOK}.",
+    next_step="The data went over another port, or something else used this one: "
+    "check that no job runs, and the node's "
+    f"RDMA devices: {_RUNBOOK}.",
 )
 WRITE_SLOW = FailKind(
     "rdma-write-slow",
@@ -88,7 +90,8 @@ ROCE_VERSION = FailKind(
     "roce-version",
     "RoCE version",
     meaning="The port speaks RoCE v1 only, which switches do not route.",
-    next_step="Set RoCE v2: `cma_roce_mode -d {device} -p 1 -m 2`; if there is still no v2 GID, reset the NIC (`mlxfwreset`).",
+    next_step="Set RoCE v2: `cma_roce_mode -d {device} -p 1 -m 2`; if there is still no v2 GID, reset the NIC "
+    "(`mlxfwreset`).",
 )
 RAIL_ADDRESS_MISSING = FailKind(
     "rail-address-missing",
@@ -101,7 +104,8 @@ GPUDIRECT_REFUSED = FailKind(
     "GPUDirect RDMA",
     meaning="The NIC could not register GPU memory: transfers would go through host memory, much slower.",
     next_step=(
-        "Check ACS (`lspci -vvv | grep ACSCtl`), the IOMMU (iommu=pt), dma-buf (kernel and open driver) or nvidia_peermem: docs/runbooks/nccl-transport.md"
+        "Check ACS (`lspci -vvv | grep ACSCtl`), the IOMMU (iommu=pt), dma-buf (kernel and open driver) or "
+        "nvidia_peermem: docs/runbooks/nccl-transport.md"
     ),
 )
 RAIL_NOT_REACHABLE = FailKind(
@@ -117,7 +121,15 @@ TOOL_FAILED = ErrorKind(
     next_step="Read its raw output in the report; check that perftest is installed and the GPU is free.",
 )
 
-CLIENT = (GPUDIRECT_REFUSED, RAIL_ADDRESS_MISSING, RAIL_NOT_REACHABLE, ROCE_VERSION, TOOL_CONTRADICTS, TOOL_FAILED, TOOL_LACKS_OPTION)
+CLIENT = (
+    GPUDIRECT_REFUSED,
+    RAIL_ADDRESS_MISSING,
+    RAIL_NOT_REACHABLE,
+    ROCE_VERSION,
+    TOOL_CONTRADICTS,
+    TOOL_FAILED,
+    TOOL_LACKS_OPTION,
+)
 """What a client of perftest can show that did not end well."""
 FINDINGS = (
     *CLIENT,

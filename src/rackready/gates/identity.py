@@ -1,7 +1,8 @@
 """What an output says itself of whose it is: serials and UUIDs of GPUs, the driver, the machine's serial, the launch of NCCL that it is of.
 
-Held against the fingerprint that was stated with it, and against what outputs of other nodes say: a file beside the wrong node is found by it. An
-output that says nothing of the kind is told by nothing but its manifest; one that cannot be read is for its gate to judge.
+Held against the fingerprint that was stated with it, and against what outputs of other nodes say: a file beside the
+wrong node is found by it. An output that says nothing of the kind is told by nothing but its manifest; one that cannot
+be read is for its gate to judge.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from rackready.model.evidence import UNREAD, Fingerprint
 from rackready.ondevice import containers, nvml_inventory, under_load, versions
 
 _GPU_LINE = re.compile(
-    r"^(?:GPU \d+: .*\(UUID: (?P<listed>GPU-[\w-]+)\)|\d+, *(?P<queried>GPU-[\w-]+)|\|\s*\| Device UUID: (?P<discovered>GPU-[\w-]+)\s*\|)\s*$", re.MULTILINE
+    r"^(?:GPU \d+: .*\(UUID: (?P<listed>GPU-[\w-]+)\)|\d+, *(?P<queried>GPU-[\w-]+)|\|\s*\| Device UUID: "
+    r"(?P<discovered>GPU-[\w-]+)\s*\|)\s*$",
+    re.MULTILINE,
 )
 """As `nvidia-smi nvlink` and `-L` list GPUs, `--query-gpu=index,uuid`, and `dcgmi discovery -l`."""
 _DRIVER_LINE = re.compile(r"^Driver Version: (?P<driver>[\d.]+)\s*$", re.MULTILINE)
@@ -119,14 +122,18 @@ def _ours(found: Named, document: dict[str, Any]) -> None:
         _report(found, str(document.get("last") or ""))
     elif kind == nvml_inventory.FORMAT:
         rows = document.get("gpus")
-        found.gpus |= {Gpu(_word(row, "serial"), _word(row, "uuid")) for row in (rows if isinstance(rows, list) else [])} - {Gpu()}
+        found.gpus |= {
+            Gpu(_word(row, "serial"), _word(row, "uuid")) for row in (rows if isinstance(rows, list) else [])
+        } - {Gpu()}
         found.drivers |= {_word(document, "driver")} - {""}
     elif kind == containers.FORMAT:
         _list(found, _word(document.get("gpus"), "out"))
     elif kind == versions.FORMAT:
         found.drivers |= {_word(document.get("nvml"), "driver")} - {""}
     elif isinstance(document.get("documents"), dict):
-        found.machines |= {_word(item, "SerialNumber").strip() for item in document["documents"].values() if _system(item)} - {""}
+        found.machines |= {
+            _word(item, "SerialNumber").strip() for item in document["documents"].values() if _system(item)
+        } - {""}
 
 
 def _diagnostic(found: Named, text: str) -> None:
@@ -153,7 +160,8 @@ def _word(item: object, key: str) -> str:
 def contradictions(said: Named, stated: Fingerprint, of_node: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield (Expected, Actual) of what an output names and the fingerprint does not.
 
-    ``of_node``: UUID -> serial of the GPUs of which the node's outputs say both: a fingerprint has serials where the board has them.
+    ``of_node``: UUID -> serial of the GPUs of which the node's outputs say both: a fingerprint has serials where the
+    board has them.
     """
     strange = sorted({gpu.serial or gpu.uuid for gpu in said.gpus if not _is_of(gpu, stated, of_node)})
     if len(strange) > len(stated.unread):

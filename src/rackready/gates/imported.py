@@ -1,8 +1,8 @@
 """Evidence from outputs that were captured elsewhere: judged by the same code, recorded with who brought them, and counting only for what they prove.
 
-What proves which host it was: a fingerprint with the chassis serial that the site names, which nothing that the outputs name contradicts. What proves
-the boot: the same fingerprint before and after. Without them a record stands, and satisfies no gate that
-demands them: the store and the policy of handover need no exception for it.
+What proves which host it was: a fingerprint with the chassis serial that the site names, which nothing that the outputs
+name contradicts. What proves the boot: the same fingerprint before and after. Without them a record stands, and
+satisfies no gate that demands them: the store and the policy of handover need no exception for it.
 """
 
 from __future__ import annotations
@@ -116,7 +116,9 @@ class Import:
         known = {node.name for node in self.site.nodes()}
         items = self.capture.manifest.outputs
         strangers = sorted({item.node for item in items} - known)
-        self.problems += [f"node {name} - Expected: a node of the site Actual: none of that name. {_CORRECT}" for name in strangers]
+        self.problems += [
+            f"node {name} - Expected: a node of the site Actual: none of that name. {_CORRECT}" for name in strangers
+        ]
         for node in sorted({item.node for item in items} & known):
             self._prove(node, [item for item in items if item.node == node])
         self.passed = last_passes(self.store, self.ledger, sorted(self.prints), self.prints)
@@ -124,7 +126,9 @@ class Import:
         for item in found:
             self._stale(item)
         self.problems += imported_times.problems(self.capture)
-        self.problems += Held(self.site, self.store, self.ledger, self.prints).problems(self.capture) if not strangers else []
+        self.problems += (
+            Held(self.site, self.store, self.ledger, self.prints).problems(self.capture) if not strangers else []
+        )
         if self.problems:
             raise CaptureRefusedError(self.capture.source, list(dict.fromkeys(self.problems)))
         imported, records = self._judge(found)
@@ -137,14 +141,21 @@ class Import:
         for record in self.store.records(gate=first.gate, node=first.node):
             about = record.inputs.get("imported")
             if isinstance(about, Mapping) and about.get("manifest_sha256") == self.capture.digest:
-                text = f"manifest - Expected: one that was not imported yet Actual: imported at {about.get('at')} by {about.get('by')}, as {record.campaign}."
-                raise CaptureRefusedError(self.capture.source, [f"{text} Its records stand; after a repair, bring what was captured since."])
+                text = (
+                    f"manifest - Expected: one that was not imported yet Actual: imported at {about.get('at')} by "
+                    f"{about.get('by')}, as {record.campaign}."
+                )
+                raise CaptureRefusedError(
+                    self.capture.source, [f"{text} Its records stand; after a repair, bring what was captured since."]
+                )
 
     def _addresses(self) -> None:
         """Refuse addresses that are of no NIC of the site."""
         named = sorted({item.partition(":")[0] for item in self.addresses})
         if strange := [name for name in named if name not in {node.name for node in self.site.nodes()}]:
-            raise RackreadyError(f"--address {strange[0]}:... - Expected: a node of the site Actual: none of that name. Correct it.")
+            raise RackreadyError(
+                f"--address {strange[0]}:... - Expected: a node of the site Actual: none of that name. Correct it."
+            )
         with_addresses(site_facts(self.site, named), self.addresses)
 
     def _about(self) -> dict[str, Any]:
@@ -177,10 +188,15 @@ class Import:
             if gate_id in all_gates():
                 out += self._of_gate(gate_id, inputs.get(gate_id, {}), runs)
             else:
-                self.problems.append(f"gate {gate_id} - Expected: an id that `rackready gate list` shows Actual: none of them. {_CORRECT}")
+                self.problems.append(
+                    f"gate {gate_id} - Expected: an id that `rackready gate list` shows Actual: none of them. "
+                    f"{_CORRECT}"
+                )
         return out
 
-    def _of_gate(self, gate_id: str, inputs: Mapping[str, object], brought: Mapping[str, Sequence[CapturedOutput]]) -> Iterator[_Item]:
+    def _of_gate(
+        self, gate_id: str, inputs: Mapping[str, object], brought: Mapping[str, Sequence[CapturedOutput]]
+    ) -> Iterator[_Item]:
         """Yield the runs of a gate that were brought, and keep those that were not, though it would make them on these nodes."""
         named = {member.node for members in brought.values() for member in members}
         nodes = [node.name for node in self.site.nodes() if node.name in named]
@@ -191,7 +207,9 @@ class Import:
         for run_id, members in brought.items():
             if run_id not in planned:
                 runs = ", ".join(planned) or f"those of {found.min_nodes} nodes"
-                self.problems.append(f"{gate_id}: run {run_id} - Expected: one of {runs} Actual: none of them. {_CORRECT}")
+                self.problems.append(
+                    f"{gate_id}: run {run_id} - Expected: one of {runs} Actual: none of them. {_CORRECT}"
+                )
                 continue
             item = _launched(_Item(found, planned[run_id], members), inputs, facts, nodes)
             self._keys(item)
@@ -205,9 +223,15 @@ class Import:
         for member in item.members:
             if nodes.get(member.key) != member.node:
                 names = ", ".join(f"{key} on {node}" for key, node in nodes.items())
-                self.problems.append(f"{where}: {member.key} on {member.node} - Expected: one of {names} Actual: none of them. {_CORRECT}")
+                self.problems.append(
+                    f"{where}: {member.key} on {member.node} - Expected: one of {names} Actual: none of them. "
+                    f"{_CORRECT}"
+                )
             if member.key in seen:
-                self.problems.append(f"{where}: {member.key} - Expected: one output of each command Actual: another before it. {_CORRECT}")
+                self.problems.append(
+                    f"{where}: {member.key} - Expected: one output of each command Actual: another before it. "
+                    f"{_CORRECT}"
+                )
             seen.add(member.key)
 
     def facts(self, nodes: Sequence[str]) -> GateFacts:
@@ -221,32 +245,47 @@ class Import:
         """Keep what proves the host, and its boot; say what is lacking."""
         late = [item for item in members if (self.at - item.time).total_seconds() < item.seconds]
         step = "Correct the clock that is wrong, or the manifest."
-        self.problems += [f"{node}: {item.gate} {item.key} - Expected: captured before now Actual: {_when(item)}. {step}" for item in late]
+        self.problems += [
+            f"{node}: {item.gate} {item.key} - Expected: captured before now Actual: {_when(item)}. {step}"
+            for item in late
+        ]
         before = {item.fingerprint for item in members}
         after = {item.fingerprint_after for item in members}
         first = self._print(node, next(iter(before))) if len(before) == 1 else None
         last = self._print(node, next(iter(after))) if len(after) == 1 else None
         if first is None:
-            self.lacks[node] = ("no fingerprint with its chassis serial and GPUs proves that it is this node: it satisfies no gate",)
+            self.lacks[node] = (
+                "no fingerprint with its chassis serial and GPUs proves that it is this node: it satisfies no gate",
+            )
             return
         same = last is not None and last.identity() == first.identity() and last.boot_id == first.boot_id
         self.prints[node] = first if same else first.model_copy(update={"boot_id": ""})
-        self.lacks[node] = () if same else ("no equal fingerprint after it proves the boot: it satisfies no gate that says after_boot",)
+        self.lacks[node] = (
+            ()
+            if same
+            else ("no equal fingerprint after it proves the boot: it satisfies no gate that says after_boot",)
+        )
 
     def _print(self, node: str, name: str | None) -> Fingerprint | None:
         """Return a fingerprint whose chassis serial is the site's; None where it has none, or no GPU could be asked. Another machine's is a problem."""
         if name is None:
             return None
         try:
-            found = document(Output("fingerprint", node, "captured", 0, self.capture.files[name]), script.FORMAT, printed.Fingerprint)
+            found = document(
+                Output("fingerprint", node, "captured", 0, self.capture.files[name]), script.FORMAT, printed.Fingerprint
+            )
             made = None if found.get("gpu_error") else build(found, self.site, node)
         except FormatError as error:
             step = f"Bring what it prints on {node}."
-            self.problems.append(f"{node}: {name} - Expected: what ondevice/fingerprint.py prints Actual: {error}. {step}")
+            self.problems.append(
+                f"{node}: {name} - Expected: what ondevice/fingerprint.py prints Actual: {error}. {step}"
+            )
             return None
         serial, wanted = found.get("chassis_serial"), self.site.node(node).serial
         if serial and wanted and serial != wanted:
-            self.problems.append(f"{node}: {name} - Expected: chassis serial {wanted} Actual: {serial}. It is another machine's: {_ELSE}")
+            self.problems.append(
+                f"{node}: {name} - Expected: chassis serial {wanted} Actual: {serial}. It is another machine's: {_ELSE}"
+            )
         return made if serial and serial == wanted else None
 
     def _stale(self, item: _Item) -> None:
@@ -254,15 +293,23 @@ class Import:
         begun = min(member.time for member in item.members)
         for node in item.run.nodes:
             records, since = self.store.records(target=node, gate=item.gate.id), self.ledger.last_change(node)
-            fails = [record for record in records if record.verdict.outcome is Outcome.FAIL and record.started.timestamp() >= since]
+            fails = [
+                record
+                for record in records
+                if record.verdict.outcome is Outcome.FAIL and record.started.timestamp() >= since
+            ]
             if fails:
                 step = f"Repair it, then `rackready repair {node} --reason '...'`."
                 self.problems.append(
-                    f"{node}: {item.gate.id} - Expected: no fail on record Actual: fail, measured {fails[-1].started:%Y-%m-%d %H:%M} UTC. {step}"
+                    f"{node}: {item.gate.id} - Expected: no fail on record "
+                    f"Actual: fail, measured {fails[-1].started:%Y-%m-%d %H:%M} UTC. {step}"
                 )
             elif records and records[-1].started > begun:
                 made = f"{records[-1].started:%Y-%m-%d %H:%M} UTC"
-                self.problems.append(f"{node}: {item.gate.id} - Expected: newer than what is on record ({made}) Actual: {begun:%Y-%m-%d %H:%M} UTC. {_NEWER}")
+                self.problems.append(
+                    f"{node}: {item.gate.id} - Expected: newer than what is on record ({made}) "
+                    f"Actual: {begun:%Y-%m-%d %H:%M} UTC. {_NEWER}"
+                )
 
     # judging and recording -------------------------------------------------------------------------------------------
 
@@ -304,11 +351,18 @@ class Import:
         if not absent:
             return []
         expected = "outputs of every run that the gate makes on these nodes"
-        return [Verdict(outcome=Outcome.ERROR, findings=[CAPTURED_IN_PART.found(node, expected, f"none of {listed(absent)}", gate=found.id)])]
+        return [
+            Verdict(
+                outcome=Outcome.ERROR,
+                findings=[CAPTURED_IN_PART.found(node, expected, f"none of {listed(absent)}", gate=found.id)],
+            )
+        ]
 
     def _measured(self, item: _Item, texts: Mapping[str, Output], verdict: Verdict) -> EvidenceRecord:
         raw = [kept(self.store, output) for output in texts.values()]
-        return self._record(item, item.run.target, item.run.nodes, verdict, raw, {"run": item.run.id}, tools(item.gate, texts))
+        return self._record(
+            item, item.run.target, item.run.nodes, verdict, raw, {"run": item.run.id}, tools(item.gate, texts)
+        )
 
     def _record(  # noqa: PLR0913, PLR0917 - what a record holds
         self,
@@ -320,8 +374,14 @@ class Import:
         more: Mapping[str, object],
         tools: dict[str, str] | None = None,
     ) -> EvidenceRecord:
-        about: dict[str, object] = {"by": self.by, "at": self.at.isoformat(timespec="seconds"), "captured_by": self.capture.manifest.by}
-        about |= {"manifest_sha256": self.capture.digest} | ({"addresses": list(self.addresses)} if self.addresses else {})
+        about: dict[str, object] = {
+            "by": self.by,
+            "at": self.at.isoformat(timespec="seconds"),
+            "captured_by": self.capture.manifest.by,
+        }
+        about |= {"manifest_sha256": self.capture.digest} | (
+            {"addresses": list(self.addresses)} if self.addresses else {}
+        )
         begun = min(member.time for member in item.members).astimezone(UTC)
         return EvidenceRecord(
             id=new_id(),

@@ -30,7 +30,9 @@ class Held:
         strange, bad = self._strange(items, said)
         return [*strange, *_shared(items, said, bad), *self._elsewhere()]
 
-    def _strange(self, items: Sequence[CapturedOutput], said: Mapping[str, Named]) -> tuple[list[str], set[tuple[str, str]]]:
+    def _strange(
+        self, items: Sequence[CapturedOutput], said: Mapping[str, Named]
+    ) -> tuple[list[str], set[tuple[str, str]]]:
         """Return what contradicts the fingerprint that was stated with it, and which (node, file) that is."""
         out, bad = [], set()
         both = _both(items, said)
@@ -38,8 +40,13 @@ class Held:
             if item.node not in self.prints:
                 continue
             for expected, actual in identity.contradictions(said[item.file], self.prints[item.node], both[item.node]):
-                step = f"It is another machine's, or was captured at another time: bring what was captured on {item.node} with this fingerprint."
-                out.append(f"{item.node}: {item.gate} {item.key}, {item.file} - Expected: {expected} Actual: {actual}. {step}")
+                step = (
+                    "It is another machine's, or was captured at another time: bring what was captured on "
+                    f"{item.node} with this fingerprint."
+                )
+                out.append(
+                    f"{item.node}: {item.gate} {item.key}, {item.file} - Expected: {expected} Actual: {actual}. {step}"
+                )
                 bad.add((item.node, item.file))
         return out, bad
 
@@ -50,8 +57,14 @@ class Held:
         for node, gpus in own.items():
             if both := [gpu for gpu in gpus if gpu in seen]:
                 other, where = seen[both[0]]
-                step = f"If parts were moved, run `rackready repair {other} --reason '...'` and bring what was captured since; else one of the two is wrong."
-                yield f"{node}: fingerprint - Expected: GPUs of its own Actual: {len(both)} of {len(gpus)} (first {both[0]}) are {other}'s {where}. {step}"
+                step = (
+                    f"If parts were moved, run `rackready repair {other} --reason '...'` and bring what was "
+                    "captured since; else one of the two is wrong."
+                )
+                yield (
+                    f"{node}: fingerprint - Expected: GPUs of its own Actual: {len(both)} of {len(gpus)} (first "
+                    f"{both[0]}) are {other}'s {where}. {step}"
+                )
             seen |= dict.fromkeys(gpus, (node, "in this import"))
 
     def _recorded(self, gpus: Collection[str]) -> dict[str, tuple[str, str]]:
@@ -85,8 +98,13 @@ def _shared(items: Sequence[CapturedOutput], said: Mapping[str, Named], bad: set
         if files.setdefault(item.file, item.node) != item.node:
             yield f"{where} - Expected: a file of its own Actual: it is listed for {files[item.file]}, too. {step}"
             continue
-        both = [part for part in said[item.file].parts() if parts.setdefault(part, (item.node, item.file))[0] != item.node]
+        both = [
+            part for part in said[item.file].parts() if parts.setdefault(part, (item.node, item.file))[0] != item.node
+        ]
         if both:
             other, file = parts[both[0]]
             more = f" and {len(both) - 1} more" if len(both) > 1 else ""
-            yield f"{where} - Expected: parts that no other node has Actual: {both[0]}{more}, as {file} of {other} has. {step}"
+            yield (
+                f"{where} - Expected: parts that no other node has Actual: {both[0]}{more}, as {file} of {other} "
+                f"has. {step}"
+            )

@@ -1,6 +1,7 @@
 """Compares when outputs say that they were made with when the manifest says that they were captured: an old report does not become new by its stamp.
 
-Many outputs carry no time at all (DCGM's diagnostics, nvbandwidth, perftest, NCCL's text, NVML): of those the manifest alone says it.
+Many outputs carry no time at all (DCGM's diagnostics, nvbandwidth, perftest, NCCL's text, NVML): of those the manifest
+alone says it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ _UNTOLD_S = _DAY_S
 _OFFSETS_S = range(-12 * 3600, 14 * 3600 + 1, 900)
 """Offsets of time zones from UTC, s: from -12:00 to +14:00, in quarters of an hour (IANA time zone database)."""
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_CTIME = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?P<month>[A-Z][a-z]{2}) +(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d) (?P<year>\d{4})"
+_CTIME = (
+    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?P<month>[A-Z][a-z]{2}) +(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d) "
+    r"(?P<year>\d{4})"
+)
 """A date as ctime(3) and asctime(3) print it: in local time, and without its zone."""
 _LINES = tuple(
     (what, re.compile(form.replace("CTIME", _CTIME), re.MULTILINE))
@@ -84,7 +88,8 @@ def _problem(item: CapturedOutput, made: Made) -> str:
     zone = "" if made.at.tzinfo is not None else ", in whatever time zone"
     step = "Correct the time in the manifest to when it was captured, or the clock that is wrong, and bring it again."
     return (
-        f"{item.node}: {item.gate} {item.key}, {item.file} - Expected: made when the manifest says, at {item.time.isoformat()}{took} "
+        f"{item.node}: {item.gate} {item.key}, {item.file} - Expected: made when the manifest says, at "
+        f"{item.time.isoformat()}{took} "
         f"Actual: {made.what} says {made.at.isoformat()}{zone}. {step}"
     )
 
@@ -153,8 +158,18 @@ def _of_bmc(document: Mapping[str, Any]) -> Iterator[Made]:
     documents = document.get("documents")
     for item in documents.values() if isinstance(documents, Mapping) else ():
         kind, clock = (item.get(key) if isinstance(item, Mapping) else None for key in ("@odata.type", "DateTime"))
-        if isinstance(kind, str) and kind.startswith(_REDFISH) and isinstance(clock, str) and (at := _iso(clock)) is not None:
-            yield Made("the clock of the BMC", at if at.tzinfo is not None else at.replace(tzinfo=UTC), _BMC_SLACK_S, _BMC_SLACK_S)
+        if (
+            isinstance(kind, str)
+            and kind.startswith(_REDFISH)
+            and isinstance(clock, str)
+            and (at := _iso(clock)) is not None
+        ):
+            yield Made(
+                "the clock of the BMC",
+                at if at.tzinfo is not None else at.replace(tzinfo=UTC),
+                _BMC_SLACK_S,
+                _BMC_SLACK_S,
+            )
 
 
 _FORMATS: Mapping[object, Callable[[Mapping[str, Any]], Iterator[Made]]] = {

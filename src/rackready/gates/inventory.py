@@ -39,9 +39,15 @@ class Inventory(Gate):
 
         pcie_width: int = Field(16, ge=1, le=32, description="PCIe lanes that every GPU must have trained")
         memory_tolerance_mib: int = Field(
-            64, ge=0, le=4096, description="how much memory.total may differ from the profile, MiB; at most 4096 (judgement): models differ by 8 GB and more"
+            64,
+            ge=0,
+            le=4096,
+            description="how much memory.total may differ from the profile, MiB; "
+            "at most 4096 (judgement): models differ by 8 GB and more",
         )
-        board_parts: tuple[str, ...] = Field((), description="board part numbers that were bought, as `nvidia-smi -q` prints them; empty: that of most")
+        board_parts: tuple[str, ...] = Field(
+            (), description="board part numbers that were bought, as `nvidia-smi -q` prints them; empty: that of most"
+        )
 
     inputs: Inputs
 
@@ -75,10 +81,22 @@ class Inventory(Gate):
         judge.judged += 1
         judge.count("gpu_count", node, len(gpus), wanted.platform.gpus, f"platform profile {wanted.platform.id}")
         if len(gpus) > wanted.platform.gpus:
-            judge.fail(node, kinds.GPUS_TOO_MANY, f"{wanted.platform.gpus} GPUs", len(gpus), platform=wanted.platform.id, count=len(gpus))
+            judge.fail(
+                node,
+                kinds.GPUS_TOO_MANY,
+                f"{wanted.platform.gpus} GPUs",
+                len(gpus),
+                platform=wanted.platform.id,
+                count=len(gpus),
+            )
         elif len(gpus) < wanted.platform.gpus:
             present = [str(gpu["pci"]) for gpu in gpus if gpu.get("pci")]
-            judge.fail(node, kinds.GPUS_MISSING, f"{wanted.platform.gpus} GPUs", f"{len(gpus)}{parts.empty_places(wanted, present) if present else ''}")
+            judge.fail(
+                node,
+                kinds.GPUS_MISSING,
+                f"{wanted.platform.gpus} GPUs",
+                f"{len(gpus)}{parts.empty_places(wanted, present) if present else ''}",
+            )
         judge.measured.add(node)
         self._unique(judge, node, gpus, parts.of_one_serial(wanted.gpu))
         for gpu, name in zip(gpus, _names(wanted, gpus), strict=True):
@@ -87,7 +105,11 @@ class Inventory(Gate):
             else:
                 self._gpu(judge, wanted, (node, name), gpu)
         if not self.inputs.board_parts:
-            _one_board(judge, node, {name: gpu for gpu, name in zip(gpus, _names(wanted, gpus), strict=True) if not gpu.get("lost")})
+            _one_board(
+                judge,
+                node,
+                {name: gpu for gpu, name in zip(gpus, _names(wanted, gpus), strict=True) if not gpu.get("lost")},
+            )
 
     @staticmethod
     def _unique(judge: Judge, node: str, gpus: list[dict[str, Any]], sharing: int) -> None:
@@ -114,9 +136,17 @@ class Inventory(Gate):
         for field, label in (("serial", "serial"), ("uuid", "uuid"), ("vbios", "vbios"), ("pci", "PCI address")):
             judge.judged += 1
             if gpu.get(field) and not _PLAIN.fullmatch(gpu[field]):
-                judge.error(where, kinds.IDENTITY_UNREADABLE, "letters, digits and signs", ascii(gpu[field])[:60], label=label)
+                judge.error(
+                    where, kinds.IDENTITY_UNREADABLE, "letters, digits and signs", ascii(gpu[field])[:60], label=label
+                )
             if not gpu.get(field):
-                judge.error(where, kinds.IDENTITY_NOT_REPORTED, "a value", gpu.get("unread", {}).get(field, "nothing"), label=label)
+                judge.error(
+                    where,
+                    kinds.IDENTITY_NOT_REPORTED,
+                    "a value",
+                    gpu.get("unread", {}).get(field, "nothing"),
+                    label=label,
+                )
         self._memory(judge, wanted, where, gpu)
         ok = judge.equal(where, kinds.PCIE_WIDTH, self.inputs.pcie_width, gpu.get("pcie_width"))
         ok &= self._generation(judge, wanted, where, gpu)
@@ -135,7 +165,12 @@ class Inventory(Gate):
         part, known = gpu.get("board_part"), ", ".join(self.inputs.board_parts)
         judge.judged += 1
         if not part:
-            judge.error(where, kinds.BOARD_PART_NOT_REPORTED, f"one of {known}", gpu.get("unread", {}).get("board_part", "nothing"))
+            judge.error(
+                where,
+                kinds.BOARD_PART_NOT_REPORTED,
+                f"one of {known}",
+                gpu.get("unread", {}).get("board_part", "nothing"),
+            )
         elif part not in self.inputs.board_parts:
             judge.fail(where, kinds.BOARD_PART, f"one of {known}", part)
 
@@ -144,7 +179,9 @@ class Inventory(Gate):
         size = gpu.get("memory_mib")
         bound = wanted.gpu.memory.value
         if not isinstance(size, int):
-            judge.error(where, kinds.MEMORY_NOT_REPORTED, f"{bound:.0f} MiB", gpu.get("unread", {}).get("memory_mib", "nothing"))
+            judge.error(
+                where, kinds.MEMORY_NOT_REPORTED, f"{bound:.0f} MiB", gpu.get("unread", {}).get("memory_mib", "nothing")
+            )
             return
         judge.metric("memory", where, size, "MiB")
         if abs(size - bound) > self.inputs.memory_tolerance_mib:
@@ -156,11 +193,19 @@ class Inventory(Gate):
         most = gpu.get("pcie_gen_max")
         if most is None:
             judge.judged += 1
-            judge.error(where, kinds.PCIE_GENERATION_NOT_REPORTED, "the highest that GPU and slot can do", gpu.get("unread", {}).get("pcie_gen_max", "nothing"))
+            judge.error(
+                where,
+                kinds.PCIE_GENERATION_NOT_REPORTED,
+                "the highest that GPU and slot can do",
+                gpu.get("unread", {}).get("pcie_gen_max", "nothing"),
+            )
             return False
         actual = gpu.get("pcie_gen")
         if wanted.gpu.form == "pcie" and isinstance(actual, int) and actual < most:
-            said = f"{where}: PCIe generation {actual} of {most} while idle, which such a card may; node/gpu/performance/nvbandwidth measures it under load"
+            said = (
+                f"{where}: PCIe generation {actual} of {most} while idle, which such a card may; "
+                "node/gpu/performance/nvbandwidth measures it under load"
+            )
             judge.remark(said)
             return True
         return judge.equal(where, kinds.PCIE_GENERATION, most, actual)
@@ -187,15 +232,20 @@ class Inventory(Gate):
         if len(active) != links:
             down = sorted(set(range(links)) - set(active))
             plural = "s" if len(down) != 1 else ""
-            detail = f"{len(active)} (link{plural} {', '.join(str(link) for link in down)} inactive)" if down else str(len(active))
+            detail = (
+                f"{len(active)} (link{plural} {', '.join(str(link) for link in down)} inactive)"
+                if down
+                else str(len(active))
+            )
             judge.fail(where, kinds.NVLINK_DOWN, f"{links} links active", detail)
 
 
 def _one_board(judge: Judge, node: str, gpus: dict[str, dict[str, Any]]) -> None:
     """Hold the board part numbers of a node's GPUs against each other: they are bought as one product, and what most of them have is what was bought.
 
-    A few of another number are noted: a GPU that was replaced comes with that of a spare part (965-2G520-A800-000 among seven 692-2G520-0200-000, all
-    H100 80GB HBM3 of one image: NVIDIA/k8s-test-infra, capture qx-h100.xml of a healthy node).
+    A few of another number are noted: a GPU that was replaced comes with that of a spare part (965-2G520-A800-000 among
+    seven 692-2G520-0200-000, all H100 80GB HBM3 of one image: NVIDIA/k8s-test-infra, capture qx-h100.xml of a healthy
+    node).
     """
     told = Counter(gpu["board_part"] for gpu in gpus.values() if gpu.get("board_part"))
     if not told:
@@ -204,23 +254,34 @@ def _one_board(judge: Judge, node: str, gpus: dict[str, dict[str, Any]]) -> None
     judge.judged += 1
     (most, times), *others = told.most_common()
     if others and 2 * times <= len(gpus):
-        judge.fail(node, kinds.BOARD_PARTS_DIFFER, "one for all GPUs", ", ".join(f"{part} on {count}" for part, count in sorted(told.items())))
+        judge.fail(
+            node,
+            kinds.BOARD_PARTS_DIFFER,
+            "one for all GPUs",
+            ", ".join(f"{part} on {count}" for part, count in sorted(told.items())),
+        )
         return
     for name, gpu in gpus.items():
         if not gpu.get("board_part"):
             why = gpu.get("unread", {}).get("board_part", "nothing")
             judge.error(f"{node} {name}", kinds.SIBLINGS_TELL_BOARD, f"{most}, as its siblings", why)
-    odd = [f"{gpu['board_part']} on {name}" for name, gpu in gpus.items() if gpu.get("board_part") not in {None, "", most}]
+    odd = [
+        f"{gpu['board_part']} on {name}" for name, gpu in gpus.items() if gpu.get("board_part") not in {None, "", most}
+    ]
     judge.remark(f"board part number {', '.join([most, *odd])}: not held against what was bought (input board_parts)")
 
 
 def _names(wanted: NodeFacts, gpus: list[dict[str, Any]]) -> list[str]:
     """Return how each GPU is called: by its place in the chassis, since NVML's own numbers close up behind one that is gone.
 
-    A GPU that is lost gives no address: while none is missing, NVML's number is its place; else it is called by that number, said as NVML's.
+    A GPU that is lost gives no address: while none is missing, NVML's number is its place; else it is called by that
+    number, said as NVML's.
     """
     names = [parts.name(wanted, gpu["pci"], gpu["index"]) if gpu.get("pci") else "" for gpu in gpus]
     whole = len(gpus) == wanted.platform.gpus
     free = [name for at in range(wanted.platform.gpus) if (name := f"gpu{at}") not in names]
-    silent = [f"gpu{gpu['index']}" if whole and f"gpu{gpu['index']}" in free else f"GPU {gpu['index']} of NVML" for gpu in gpus]
+    silent = [
+        f"gpu{gpu['index']}" if whole and f"gpu{gpu['index']}" in free else f"GPU {gpu['index']} of NVML"
+        for gpu in gpus
+    ]
     return [name or other for name, other in zip(names, silent, strict=True)]

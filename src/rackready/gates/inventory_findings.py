@@ -30,7 +30,8 @@ GPUS_TOO_MANY = FailKind(
     "gpu-too-many",
     "more GPUs than the platform has",
     meaning="The node has more GPUs than its platform: the site file names the wrong platform.",
-    next_step="Correct the node's platform in the site file ({platform}); alone on this machine (`--local`), give `--gpus {count}`.",
+    next_step="Correct the node's platform in the site file ({platform}); "
+    "alone on this machine (`--local`), give `--gpus {count}`.",
 )
 GPUS_MISSING = FailKind(
     "gpu-missing",
@@ -102,7 +103,8 @@ MEMORY = FailKind(
     "gpu-memory-size",
     "memory",
     meaning="The GPU has less memory than its model: parts of it may be retired.",
-    next_step=f"Look for retired or remapped memory (`nvidia-smi -q -d ROW_REMAPPER`), then replace the GPU: {_RUNBOOK}.",
+    next_step="Look for retired or remapped memory (`nvidia-smi -q -d "
+    f"ROW_REMAPPER`), then replace the GPU: {_RUNBOOK}.",
 )
 PCIE_GENERATION_NOT_REPORTED = ErrorKind(
     "gpu-pcie-generation-not-reported",
@@ -132,7 +134,8 @@ NVLINK_DOWN = FailKind(
     "gpu-nvlink-down",
     "NVLink down",
     meaning="Some NVLinks of this GPU are inactive: it reaches its peers with less bandwidth.",
-    next_step="Power the node off and on once; if the link stays down, reseat the GPU, then replace it: docs/runbooks/nvlink-down.md",
+    next_step="Power the node off and on once; if the link stays down, reseat the GPU, then replace it: "
+    "docs/runbooks/nvlink-down.md",
 )
 BOARD_PARTS_DIFFER = FailKind(
     "gpu-board-parts-differ",

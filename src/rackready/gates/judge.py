@@ -38,11 +38,31 @@ class Judge:
         self._nothing = False
         self._said: set[Hashable] = set()
 
-    def fail(self, where: str, kind: FailKind, expected: object, actual: object, /, *, nodes: Collection[str] = (), **values: object) -> None:
+    def fail(
+        self,
+        where: str,
+        kind: FailKind,
+        expected: object,
+        actual: object,
+        /,
+        *,
+        nodes: Collection[str] = (),
+        **values: object,
+    ) -> None:
         """Add something that was measured and is not as it should be. ``nodes``, ``values``: see ``FindingKind.found``."""
         self.fails.append(kind.found(where, expected, actual, nodes=nodes, **values))
 
-    def error(self, where: str, kind: ErrorKind, expected: object, actual: object, /, *, nodes: Collection[str] = (), **values: object) -> None:
+    def error(
+        self,
+        where: str,
+        kind: ErrorKind,
+        expected: object,
+        actual: object,
+        /,
+        *,
+        nodes: Collection[str] = (),
+        **values: object,
+    ) -> None:
         """Add something that could not be measured or understood. ``nodes``, ``values``: see ``FindingKind.found``."""
         self.errors.append(kind.found(where, expected, actual, nodes=nodes, **values))
 
@@ -95,7 +115,10 @@ class Judge:
     def count(self, name: str, target: str, value: int, bound: int, source: str) -> None:
         """Record a count that must equal its bound."""
         self.metric(name, target, value, "1")
-        self.once((name, bound, source), lambda: Criterion(metric=name, op=Op.EQ, bound=bound, unit="1", label="identity", source=source))
+        self.once(
+            (name, bound, source),
+            lambda: Criterion(metric=name, op=Op.EQ, bound=bound, unit="1", label="identity", source=source),
+        )
 
     def verdict(self, where: str = "") -> Verdict:
         """Return the verdict: fail before error before pass, and error when nothing was judged."""

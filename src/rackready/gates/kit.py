@@ -37,7 +37,10 @@ def write_kit(site: Site, node: str, entries: Sequence[GateSetEntry], out: Path)
     left_out = {item.id: why for item in gates if (why := _unfit(item, facts, node))}
     fit = [item for item in gates if item.id not in left_out]
     if not fit:
-        raise RackreadyError(f"{node}: kit - Expected: a gate that one host can run alone Actual: none of {', '.join(left_out)}. Name others.")
+        raise RackreadyError(
+            f"{node}: kit - Expected: a gate that one host can run alone Actual: none of {', '.join(left_out)}. "
+            "Name others."
+        )
     plan = {
         "node": node,
         "fingerprint": _plain(command("fingerprint", node, script)),
@@ -66,7 +69,14 @@ def _unfit(item: Gate, facts: GateFacts, node: str) -> str:
 
 
 def _plain(step: Command) -> dict[str, Any]:
-    return {"key": step.key, "argv": list(step.argv), "stdin": step.stdin, "env": dict(step.env), "stage": step.stage, "timeout_s": step.timeout_s}
+    return {
+        "key": step.key,
+        "argv": list(step.argv),
+        "stdin": step.stdin,
+        "env": dict(step.env),
+        "stage": step.stage,
+        "timeout_s": step.timeout_s,
+    }
 
 
 def _nvml() -> str:

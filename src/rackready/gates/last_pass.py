@@ -19,7 +19,9 @@ REPAIR = "repair"
 """What `rackready repair` writes as the change that it records."""
 
 
-def last_passes(store: EvidenceStore, ledger: Ledger, nodes: Sequence[str], prints: Mapping[str, Fingerprint | Finding]) -> dict[tuple[str, str], Passed]:
+def last_passes(
+    store: EvidenceStore, ledger: Ledger, nodes: Sequence[str], prints: Mapping[str, Fingerprint | Finding]
+) -> dict[tuple[str, str], Passed]:
     """Return (gate, node) -> the last pass on the chassis that the node is now (another chassis has another past), or a later repair."""
     found: dict[tuple[str, str], Passed] = {}
     repaired = {node: _repaired(ledger, node) for node in nodes}
@@ -37,15 +39,25 @@ def last_passes(store: EvidenceStore, ledger: Ledger, nodes: Sequence[str], prin
 def pass_before(store: EvidenceStore, ledger: Ledger, record: EvidenceRecord, node: str) -> Passed | None:
     """Return the last pass that a record of such a gate was judged by: the one before it, or a repair between the two; None where there was none."""
     now = next((item for item in record.fingerprints if item.node == node), None)
-    older = [item for item in store.records(gate=record.gate, target=node) if item.finished <= record.started and item.id < record.id]
-    last = next((item for item in reversed(older) if item.verdict.outcome is Outcome.PASS and _same(item, node, now)), None)
+    older = [
+        item
+        for item in store.records(gate=record.gate, target=node)
+        if item.finished <= record.started and item.id < record.id
+    ]
+    last = next(
+        (item for item in reversed(older) if item.verdict.outcome is Outcome.PASS and _same(item, node, now)), None
+    )
     found = None if last is None else Passed(last.finished, tuple(last.verdict.metrics))
     repaired = _repaired(ledger, node, before=record.started.timestamp())
     return Passed(repaired) if repaired is not None and (found is None or found.at < repaired) else found
 
 
 def _repaired(ledger: Ledger, node: str, before: float = math.inf) -> datetime | None:
-    entries = [entry for entry in ledger.entries(node) if entry.operation == CHANGE and entry.desired == REPAIR and entry.status == "done"]
+    entries = [
+        entry
+        for entry in ledger.entries(node)
+        if entry.operation == CHANGE and entry.desired == REPAIR and entry.status == "done"
+    ]
     times = [entry.begun for entry in entries if entry.begun < before]
     return datetime.fromtimestamp(max(times), UTC) if times else None
 

@@ -35,7 +35,10 @@ def _under_slurm(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str
     @contextmanager
     def launch(head: str, peers: Sequence[str]) -> Iterator[str]:
         if not isinstance(site.handover, SlurmHandover):
-            raise UnreachableError("site.yml gates.launcher: srun - Expected: handover.kind slurm Actual: no Slurm. Use the launcher openmpi.")
+            raise UnreachableError(
+                "site.yml gates.launcher: srun - Expected: handover.kind slurm Actual: no Slurm. "
+                "Use the launcher openmpi."
+            )
         try:
             with connect_slurm(site.handover, paths) as slurm, reserved(slurm, [head, *peers]):
                 yield ""

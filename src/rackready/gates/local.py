@@ -68,13 +68,23 @@ def recognised(connection: Connection, gpus: int | None, product: str | None = N
     names = sorted({str(gpu.get("name")) for gpu in found["gpus"]})
     kinds = [kind for kind in loader.known("gpu") if loader.gpu(kind).product_name in names]
     if len(names) != 1 or not kinds:
-        raise RackreadyError(f"this machine: {count} GPUs ({', '.join(names) or 'none'}) - Expected: GPUs of one model with a profile. Else {_HINT}.")
-    servers = [server for name in loader.known("platform") if (server := loader.platform(name)).gpu in kinds and (gpus or server.gpus == count)]
+        raise RackreadyError(
+            f"this machine: {count} GPUs ({', '.join(names) or 'none'}) - "
+            f"Expected: GPUs of one model with a profile. Else {_HINT}."
+        )
+    servers = [
+        server
+        for name in loader.known("platform")
+        if (server := loader.platform(name)).gpu in kinds and (gpus or server.gpus == count)
+    ]
     board = product if product is not None else _board()
     chosen = [server for server in servers if server.product == board] or servers
     if len(chosen) != 1:
         some = ", ".join(server.id for server in chosen) or "none"
-        raise RackreadyError(f"this machine: {count} x {names[0]} in {board or 'an unknown board'} - Expected: one profile Actual: {some}. So {_HINT}.")
+        raise RackreadyError(
+            f"this machine: {count} x {names[0]} in {board or 'an unknown board'} - Expected: one profile "
+            f"Actual: {some}. So {_HINT}."
+        )
     return platform_of(chosen[0].id, gpus)
 
 
@@ -89,7 +99,8 @@ def _inventory(connection: Connection) -> dict[str, Any]:
     if "error" in found or not found.get("gpus"):
         why = found.get("error", "NVML finds none")
         raise RackreadyError(
-            f"this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: {why}. Nothing was measured; install the driver."
+            f"this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: {why}. "
+            "Nothing was measured; install the driver."
         )
     return found
 
@@ -108,7 +119,10 @@ def site_here(place: Here, keep: Path) -> Site:
         "schema": "rackready/site/v1",
         "name": "local",
         "access": {"user": "root", "private_key": "/nonexistent"},
-        "software": {"set": place.software, "mirror": {"url": "file:///nonexistent", "suite": "./", "key": "/nonexistent"}},
+        "software": {
+            "set": place.software,
+            "mirror": {"url": "file:///nonexistent", "suite": "./", "key": "/nonexistent"},
+        },
         "fabric": {"kind": "roce", "rails": [json.loads(rail.model_dump_json()) for rail in rails(place.platform)]},
         "racks": [{"name": "here", "nodes": [node]}],
         "gates": {"set": "bringup"},
@@ -117,14 +131,26 @@ def site_here(place: Here, keep: Path) -> Site:
     return Site.model_validate(document_)
 
 
-def run_here(place: Here, paths: EnvPaths, entries: Sequence[GateSetEntry], campaign: str, connection: Connection | None = None) -> NodeResult:
+def run_here(
+    place: Here, paths: EnvPaths, entries: Sequence[GateSetEntry], campaign: str, connection: Connection | None = None
+) -> NodeResult:
     """Run gates on this machine and record the evidence in the local store. Raises RackreadyError for a gate that needs more than this machine."""
     more = [entry.id for entry in entries if make_gate(entry.id, entry.inputs).scope != "node"]
     if more:
-        raise RackreadyError(f"gate run --local: {', '.join(more)} - Expected: gates of one node (node/...). Run them with a site file, without --local.")
+        raise RackreadyError(
+            f"gate run --local: {', '.join(more)} - Expected: gates of one node (node/...). "
+            "Run them with a site file, without --local."
+        )
     site = site_here(place, paths.state)
     with Ledger.open(paths.database) as ledger:
-        about: Mapping[str, Any] = {"env": "local", "kind": "gate", "nodes": [place.name], "site_digest": "", "abi": "", "status": "done"}
+        about: Mapping[str, Any] = {
+            "env": "local",
+            "kind": "gate",
+            "nodes": [place.name],
+            "site_digest": "",
+            "abi": "",
+            "status": "done",
+        }
         ledger.put_campaign(campaign, **about)
         stage = _stage(site, place, paths, ledger, campaign, connection or Local())
         return stage.run([place.name], [], entries, whole=False)[place.name]

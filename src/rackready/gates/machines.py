@@ -25,7 +25,16 @@ class Machines(Remote):
         self._sessions: dict[str, NetmikoSession] = {}
         self._asked = {name: threading.Lock() for name in self._switches}
 
-    def run(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float, cleaning: bool = False) -> Answer:
+    def run(
+        self,
+        node: str,
+        argv: Sequence[str],
+        *,
+        stdin: str = "",
+        env: Mapping[str, str] | None = None,
+        timeout_s: float,
+        cleaning: bool = False,
+    ) -> Answer:
         """Run a command to its end, on a node or a switch. Never raises for what the machine does."""
         if node not in self._switches:
             return super().run(node, argv, stdin=stdin, env=env, timeout_s=timeout_s, cleaning=cleaning)

@@ -26,7 +26,9 @@ def merged(verdicts: Sequence[Verdict]) -> Verdict:
     transports = list(dict.fromkeys(verdict.transport for verdict in verdicts if verdict.transport))
     return Verdict(
         outcome=outcome,
-        findings=sorted((finding for verdict in verdicts for finding in verdict.findings), key=lambda finding: finding.where),
+        findings=sorted(
+            (finding for verdict in verdicts for finding in verdict.findings), key=lambda finding: finding.where
+        ),
         metrics=[metric for verdict in verdicts for metric in verdict.metrics],
         criteria=list({item.model_dump_json(): item for verdict in verdicts for item in verdict.criteria}.values()),
         measured=sorted({part for verdict in verdicts for part in verdict.measured}),

@@ -10,13 +10,17 @@ from rackready.gates.judge import Judge
 
 _SHOWN = 4
 """As many models are named in a message."""
-_STEP = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
+_STEP = (
+    "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; "
+    "MIG instances are parts of GPUs: switch MIG off."
+)
 
 
 OTHER_MODEL = ErrorKind(
     "gpus-of-another-model",
     "{what} GPUs of another model",
-    meaning="The output names GPUs of another model than the platform's, so it is of another node or the site file is wrong.",
+    meaning="The output names GPUs of another model than the platform's, so it is of another node or the site file is "
+    "wrong.",
     next_step=_STEP,
 )
 
@@ -29,7 +33,9 @@ def same(judge: Judge, where: str, what: str, found: Iterable[tuple[str, str]], 
     others = [(host, model) for host, model in found if _plain(model) not in known]
     if not others:
         return True
-    actual = "; ".join(f"{model} ({count} on {host})" for (host, model), count in sorted(Counter(others).items())[:_SHOWN])
+    actual = "; ".join(
+        f"{model} ({count} on {host})" for (host, model), count in sorted(Counter(others).items())[:_SHOWN]
+    )
     judge.error(where, OTHER_MODEL, ", ".join(sorted(wanted)), actual, what=what)
     return False
 

@@ -48,8 +48,9 @@ def sizes(text: str) -> tuple[int, int]:
 def fitting(memory_mib: float) -> str:
     """Return the largest message, e.g. ``16G``, that nccl-tests can run with results checked on a GPU of this memory, at most LARGEST.
 
-    Derived from src/common.cu of nccl-tests 2.19: three buffers of the message, 1 GiB for the rest, and 1 GiB in reserve for each 16 GiB begun, at most 4;
-    what does not fit is left out there, not refused. The memory is NVML's; CUDA counts a little less: 3 % take no profile to another power of two.
+    Derived from src/common.cu of nccl-tests 2.19: three buffers of the message, 1 GiB for the rest, and 1 GiB in
+    reserve for each 16 GiB begun, at most 4; what does not fit is left out there, not refused. The memory is NVML's;
+    CUDA counts a little less: 3 % take no profile to another power of two.
     """
     memory, gib = int(memory_mib) << 20, 1 << 30
     room = (memory - min(-(-memory // (16 * gib)), 4) * gib - gib) // 3
@@ -63,7 +64,23 @@ def argv(binary: str, size: str, *, gpus_per_process: int) -> tuple[str, ...]:
     The text table is read, not the -J document: that one holds the whole environment, secrets and all.
     """
     small, large = sizes(size)
-    return (binary, "-b", str(small), "-e", str(large), "-f", "2", "-g", str(gpus_per_process), "-w", str(WARMUP), "-n", str(ITERATIONS), "-c", str(CHECKS))
+    return (
+        binary,
+        "-b",
+        str(small),
+        "-e",
+        str(large),
+        "-f",
+        "2",
+        "-g",
+        str(gpus_per_process),
+        "-w",
+        str(WARMUP),
+        "-n",
+        str(ITERATIONS),
+        "-c",
+        str(CHECKS),
+    )
 
 
 def collectives_run(size: str) -> int:
@@ -85,7 +102,9 @@ def tool_versions(outputs: Outputs) -> dict[str, str]:
     if found is None:
         return {}
     code = int(found["library"] or 0)
-    return {"nccl-tests": found["tests"]} | ({"nccl": f"{code // 10000}.{code // 100 % 100}.{code % 100}"} if code else {})
+    return {"nccl-tests": found["tests"]} | (
+        {"nccl": f"{code // 10000}.{code // 100 % 100}.{code % 100}"} if code else {}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +123,8 @@ class Launched:
     def shared(self, other: Launched) -> str:
         """Say by what both are one and the same launch, empty when they are not.
 
-        Process ids alone can come again: containers of one launch each number their processes from 1. NCCL's communicators never do.
+        Process ids alone can come again: containers of one launch each number their processes from 1. NCCL's
+        communicators never do.
         """
         if self.text == other.text:
             return "the same output"
@@ -122,10 +142,14 @@ def read_launches(judge: Judge, outputs: Sequence[Output | None], node: str, wan
     found: list[tuple[int, Launched]] = []
     for number, output in enumerate(outputs, 1):
         one = _read(judge, output, f"{node} launch {number}", wanted)
-        twin = next(((before, words) for before, other in found if one is not None and (words := one.shared(other))), None)
+        twin = next(
+            ((before, words) for before, other in found if one is not None and (words := one.shared(other))), None
+        )
         if twin is not None:
             expected = "a launch of its own: other processes (host, process id), another communicator"
-            judge.error(f"{node} launch {number}", kinds.SAME_LAUNCH, expected, twin[1], program=wanted.program, twin=twin[0])
+            judge.error(
+                f"{node} launch {number}", kinds.SAME_LAUNCH, expected, twin[1], program=wanted.program, twin=twin[0]
+            )
         if one is not None:
             found.append((number, one))
     return [one for _, one in found]
@@ -133,7 +157,9 @@ def read_launches(judge: Judge, outputs: Sequence[Output | None], node: str, wan
 
 _BEHIND = 0.1
 """Share of the busbw of the largest message by which the other large messages and both in place may be behind it. Judgement: sizes of 2 GiB and more and
-both placements lie within 3 % of each other in healthy logs (A100: all-reduce and alltoall logs of microsoft/superbenchmark's tests/data)."""
+both placements lie within 3 % of each other in healthy logs (A100: all-reduce and alltoall logs of
+microsoft/superbenchmark's tests/data).
+"""
 
 
 def even(judge: Judge, where: str, what: str, found: Sequence[Launched]) -> None:
@@ -143,7 +169,9 @@ def even(judge: Judge, where: str, what: str, found: Sequence[Launched]) -> None
         value = median(one.others[name] for one in found)
         if value < (1 - _BEHIND) * main:
             expected = f"at least {1 - _BEHIND:g} x {main:.1f} GB/s, the busbw of the largest message out of place"
-            judge.fail(where, kinds.SLOW_AT, expected, f"{value:.1f} GB/s (median of {len(found)})", what=what, name=name)
+            judge.fail(
+                where, kinds.SLOW_AT, expected, f"{value:.1f} GB/s (median of {len(found)})", what=what, name=name
+            )
 
 
 def _read(judge: Judge, output: Output | None, where: str, wanted: Launch) -> Launched | None:
@@ -157,7 +185,12 @@ def _read(judge: Judge, output: Output | None, where: str, wanted: Launch) -> La
         return None
     asked = sizes(wanted.size)
     row = result.at(max(asked))
-    if result.ranks != wanted.ranks or row is None or None in map(result.at, asked) or _another(result.test, wanted.program):
+    if (
+        result.ranks != wanted.ranks
+        or row is None
+        or None in map(result.at, asked)
+        or _another(result.test, wanted.program)
+    ):
         _something_else(judge, where, result, wanted)
         return None
     if (
@@ -170,12 +203,32 @@ def _read(judge: Judge, output: Output | None, where: str, wanted: Launch) -> La
         or not _at_peace(judge, where, output, wanted.program)
     ):
         return None
-    others = {f"{item.size} bytes out of place": item.out_of_place.busbw.value for item in map(result.at, asked) if item is not None and item is not row}
-    others |= {f"{item.size} bytes in place": item.in_place.busbw.value for item in map(result.at, asked) if item is not None}
-    return Launched(row.out_of_place.busbw.value, others, output.stdout.strip(), result.processes, nccl_log.communicators(output.stdout))
+    others = {
+        f"{item.size} bytes out of place": item.out_of_place.busbw.value
+        for item in map(result.at, asked)
+        if item is not None and item is not row
+    }
+    others |= {
+        f"{item.size} bytes in place": item.in_place.busbw.value for item in map(result.at, asked) if item is not None
+    }
+    return Launched(
+        row.out_of_place.busbw.value,
+        others,
+        output.stdout.strip(),
+        result.processes,
+        nccl_log.communicators(output.stdout),
+    )
 
 
-_ASKED = {"warmup": WARMUP, "iters": ITERATIONS, "agg": 1, "validation": CHECKS, "graph": 0, "unalign": 0, "blocking": 0}
+_ASKED = {
+    "warmup": WARMUP,
+    "iters": ITERATIONS,
+    "agg": 1,
+    "validation": CHECKS,
+    "graph": 0,
+    "unalign": 0,
+    "blocking": 0,
+}
 _OLD = {"agg": 1, "graph": 0, "unalign": 0, "blocking": 0}
 """What older versions do not have, and so do not say."""
 
@@ -184,7 +237,10 @@ def _as_asked(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wan
     """Err where the program says that it was called otherwise: fewer iterations, a graph or a barrier after each give another figure."""
     said = _OLD | dict(result.options)
     if not result.options or any(name not in said for name in _ASKED):
-        actual, expected = "not all of them stand in its output", "the line '# nThread ... warmup iters: ... iters: ...'"
+        actual, expected = (
+            "not all of them stand in its output",
+            "the line '# nThread ... warmup iters: ... iters: ...'",
+        )
         judge.error(where, kinds.NO_SETTINGS, expected, actual, program=wanted.program)
         return False
     other = {name: said[name] for name, value in _ASKED.items() if said[name] != value}
@@ -204,9 +260,21 @@ def _at_peace(judge: Judge, where: str, output: Output, program: str) -> bool:
     """A whole table counts only where nothing else that was printed says that the launch failed: exit codes get lost in launchers and captures."""
     failed = next((match for text in (output.stderr, output.stdout) if (match := _FAILED.search(text))), None)
     if failed is not None:
-        judge.error(where, kinds.SAYS_FAILURE, "a whole table and no word of a failure", failed["text"].strip().rstrip("."), program=program)
+        judge.error(
+            where,
+            kinds.SAYS_FAILURE,
+            "a whole table and no word of a failure",
+            failed["text"].strip().rstrip("."),
+            program=program,
+        )
     elif output.exit_code != 0:
-        judge.error(where, kinds.NCCL_EXIT_CODE, "exit code 0 with a whole table", f"exit code {output.exit_code}", program=program)
+        judge.error(
+            where,
+            kinds.NCCL_EXIT_CODE,
+            "exit code 0 with a whole table",
+            f"exit code {output.exit_code}",
+            program=program,
+        )
     return failed is None and output.exit_code == 0
 
 
@@ -234,7 +302,11 @@ def _spread(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wante
         return True
     actual = f"on {', '.join(result.hosts)}"
     judge.error(
-        where, kinds.OTHER_HOSTS, f"{wanted.ranks} ranks on {len(wanted.hosts)} host{'s' if len(wanted.hosts) > 1 else ''}", actual, program=wanted.program
+        where,
+        kinds.OTHER_HOSTS,
+        f"{wanted.ranks} ranks on {len(wanted.hosts)} host{'s' if len(wanted.hosts) > 1 else ''}",
+        actual,
+        program=wanted.program,
     )
     return False
 
@@ -253,13 +325,22 @@ def _own_log(judge: Judge, where: str, result: nccl_tests.CollectiveResult, text
         for words, some in (("also of", strange), ("none of", silent))
         if some
     )
-    judge.error(where, kinds.LINES_OF_ANOTHER_RUN, "those of the processes in its list of ranks (host, process id), and of all", actual)
+    judge.error(
+        where,
+        kinds.LINES_OF_ANOTHER_RUN,
+        "those of the processes in its list of ranks (host, process id), and of all",
+        actual,
+    )
     return False
 
 
 def _checked(judge: Judge, where: str, result: nccl_tests.CollectiveResult, program: str) -> bool:
     """Wrong values are a fail: data were corrupted. Unchecked ones are an error, but in place of programs that check nothing there."""
-    found = [item.wrong for row in result.rows for item in (row.out_of_place, *([row.in_place] if program not in _NOT_IN_PLACE else []))]
+    found = [
+        item.wrong
+        for row in result.rows
+        for item in (row.out_of_place, *([row.in_place] if program not in _NOT_IN_PLACE else []))
+    ]
     if None in found:
         judge.error(where, kinds.NOT_CHECKED, "#wrong 0", "#wrong N/A")
         return False
@@ -272,18 +353,23 @@ def _checked(judge: Judge, where: str, result: nccl_tests.CollectiveResult, prog
 
 _FAILED = re.compile(
     r"(?P<text>Test (?:CUDA|NCCL) failure .*|Test failure \S+:\d+.*|Test timeout \(.*|"
-    r"(?:mpirun|mpiexec|orterun|prterun) (?:noticed that process rank|detected that one or more processes).*|MPI_ABORT was invoked.*|"
+    r"(?:mpirun|mpiexec|orterun|prterun) (?:noticed that process rank|detected that one or more "
+    r"processes).*|MPI_ABORT was invoked.*|"
     r"srun: error: \S+: tasks? .*|"
-    r"NCCL WARN (?:Call to ibv_(?:modify_qp|create_qp|create_cq|poll_cq|post_send|post_recv) failed.*|NET/IB ?: (?:Got completion|.*async fatal event).*|"
+    r"NCCL WARN (?:Call to ibv_(?:modify_qp|create_qp|create_cq|poll_cq|post_send|post_recv) failed.*|NET/IB ?: "
+    r"(?:Got completion|.*async fatal event).*|"
     r"Cuda failure .*(?:launch failure|illegal|uncorrectable|hardware stack|assert).*))"
 )
 """Words of a launch that did not end well: nccl-tests' own (src/common.h), the launchers', and those of NCCL's warnings that NCCL returns an error after
-(src/misc/ibvwrap.cc; what it tries again it says as INFO) or that poison a GPU's context. Other warnings stand in healthy logs, too: "Cuda failure 1
-'invalid argument'" of NVLS, "Got non-fatal async event", "NET/IB : No device found", kernel command line, NUMA balancing."""
+(src/misc/ibvwrap.cc; what it tries again it says as INFO) or that poison a GPU's context. Other warnings stand in
+healthy logs, too: "Cuda failure 1 'invalid argument'" of NVLS, "Got non-fatal async event", "NET/IB : No device found",
+kernel command line, NUMA balancing.
+"""
 _WARNING = re.compile(r"(NCCL WARN .*)")
 _CAUSE = re.compile(
     r"(.*can not load PMIx library.*|srun: error: .*|Test NCCL failure .*|.*CUDA error.*|"
-    r".*: command not found|.*No such file.*|(?!.*setpgid).*Permission denied.*|.*error while loading.*|.*invalid option.*)"
+    r".*: command not found|.*No such file.*|(?!.*setpgid).*Permission denied.*|.*error while loading.*|.*invalid "
+    r"option.*)"
 )
 """Open MPI's warning about setpgid, which ends with "Permission denied", is harmless and none of these."""
 
@@ -293,4 +379,10 @@ def _unreadable(judge: Judge, where: str, output: Output, error: FormatError, pr
     said = next((match for match in found if match), None)
     cause = f"; it said: {said[1].strip()}" if said else ""
     actual = f"{error} (exit code {output.exit_code}){cause}"
-    judge.error(where, kinds.TWO_TABLES if isinstance(error, TwoReportsError) else kinds.NO_RESULT, "a whole table", actual, program=program)
+    judge.error(
+        where,
+        kinds.TWO_TABLES if isinstance(error, TwoReportsError) else kinds.NO_RESULT,
+        "a whole table",
+        actual,
+        program=program,
+    )

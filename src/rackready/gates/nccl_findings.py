@@ -9,7 +9,9 @@ SAME_LAUNCH = ErrorKind(
     "nccl-same-launch-twice",
     "{program} is launch {twin} once more",
     meaning="Two launches have the same output, so a median of them would be no median.",
-    next_step="Give every launch its own output, or run the gate again: one launch that is counted several times makes no median.",
+    next_step="Give every launch its own output, or run the gate again: one launch "
+    "that is counted several times makes no "
+    "median.",
 )
 SLOW_AT = FailKind(
     "nccl-slow-at-size",
@@ -33,7 +35,9 @@ SAYS_FAILURE = ErrorKind(
     "nccl-says-failure",
     "{program} contradicts itself",
     meaning="The program printed a whole table and also words of a failure.",
-    next_step="Read its raw output in the report and the nodes' kernel logs (`journalctl -k -g 'Xid|mlx5'`), then run the gate again.",
+    next_step="Read its raw output in the report and the nodes' kernel logs "
+    "(`journalctl -k -g 'Xid|mlx5'`), then run the "
+    "gate again.",
 )
 NCCL_EXIT_CODE = ErrorKind(
     "nccl-exit-code",
@@ -51,7 +55,8 @@ SIZES_LEFT_OUT = ErrorKind(
     "nccl-sizes-left-out",
     "{program} ran something else",
     meaning="The program left out sizes, because their buffers did not fit into the GPUs' memory.",
-    next_step="Run the gate again on GPUs that nothing else uses (`nvidia-smi`): sizes whose buffers do not fit into memory are left out.",
+    next_step="Run the gate again on GPUs that nothing else uses (`nvidia-smi`): sizes whose buffers do not fit into "
+    "memory are left out.",
 )
 OTHER_HOSTS = ErrorKind(
     "nccl-other-hosts",
@@ -63,7 +68,8 @@ LINES_OF_ANOTHER_RUN = ErrorKind(
     "nccl-lines-of-another-run",
     "NCCL INFO lines of another run",
     meaning="The NCCL INFO lines are not of the launch that printed the table.",
-    next_step="Take table and NCCL INFO lines of one and the same launch; /etc/nccl.conf may redirect some of them (NCCL_DEBUG_FILE).",
+    next_step="Take table and NCCL INFO lines of one and the same launch; "
+    "/etc/nccl.conf may redirect some of them (NCCL_DEBUG_FILE).",
 )
 NOT_CHECKED = ErrorKind(
     "nccl-not-checked",
@@ -75,7 +81,8 @@ WRONG_RESULTS = FailKind(
     "nccl-wrong-results",
     "wrong results",
     meaning="The collective gave wrong values: a part of the node corrupts data silently.",
-    next_step="Data were corrupted: take the node out of service and run DCGM's level 4: docs/runbooks/silent-data-corruption.md.",
+    next_step="Data were corrupted: take the node out of service and run DCGM's level 4: "
+    "docs/runbooks/silent-data-corruption.md.",
 )
 TWO_TABLES = ErrorKind(
     "nccl-two-tables",
@@ -87,7 +94,8 @@ NO_RESULT = ErrorKind(
     "nccl-no-result",
     "{program} gave no result",
     meaning="The program left no whole table; the message says what it or its launcher complained of.",
-    next_step="Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
+    next_step="Read its raw output in the report; check that nccl-tests and libnccl2 "
+    "are installed and the GPUs are free.",
 )
 
 FINDINGS = (

@@ -19,7 +19,8 @@ from rackready.model.base import Told
 from rackready.model.outcome import Verdict
 
 _SLOW = (
-    "Look for throttling (`nvidia-smi -q -d PERFORMANCE`), NVLink errors (`nvidia-smi nvlink -e`) and jobs on the node; "
+    "Look for throttling (`nvidia-smi -q -d PERFORMANCE`), NVLink errors (`nvidia-smi nvlink -e`) and jobs on the "
+    "node; "
     "then compare the GPUs: docs/runbooks/nccl-slow.md."
 )
 
@@ -49,7 +50,11 @@ class OneNode(NcclGate):
         """How the launches are made, and a pass mark of others."""
 
         published_floor: float | None = Field(
-            None, gt=0, le=100_000, description="a published pass mark of this very platform, GB/s busbw, at most 10^5 (judgement); raises the derived floor"
+            None,
+            gt=0,
+            le=100_000,
+            description="a published pass mark of this very platform, GB/s busbw, at most 10^5 (judgement); "
+            "raises the derived floor",
         )
         published_source: Told = Field("", description="where that mark is published; a mark needs it")
 
@@ -69,13 +74,18 @@ class OneNode(NcclGate):
     def _run(self, facts: GateFacts, node: str) -> Run:
         line = argv(self.binary, self.size(facts, (node,)), gpus_per_process=facts.nodes[node].platform.gpus)
         commands = tuple(
-            Command(key=f"launch{number}", node=node, argv=line, env=self.environment(), timeout_s=900, stage=number) for number in range(self.count(facts))
+            Command(key=f"launch{number}", node=node, argv=line, env=self.environment(), timeout_s=900, stage=number)
+            for number in range(self.count(facts))
         )
         return Run.of_node(node, *commands)
 
     def bounds(self, facts: GateFacts, node: str) -> tuple[Bound | None, Bound | None, Bound | None]:
         """Return ceiling, reference and floor of a node's busbw."""
-        mark = Bound(self.inputs.published_floor, self.inputs.published_source, derived=False) if self.inputs.published_floor else None
+        mark = (
+            Bound(self.inputs.published_floor, self.inputs.published_source, derived=False)
+            if self.inputs.published_floor
+            else None
+        )
         return bounds(facts, node, hardware.domain(facts.nodes[node]), self.collective, self.algorithm, mark)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
@@ -83,7 +93,9 @@ class OneNode(NcclGate):
         gathered = Judge()
         node, count = run.nodes[0], self.count(facts)
         domain = hardware.domain(facts.nodes[node])
-        wanted = Launch(self.size(facts, run.nodes), domain.gpus, (node,), domains.models(facts, (node,)), f"{self.collective}_perf")
+        wanted = Launch(
+            self.size(facts, run.nodes), domain.gpus, (node,), domains.models(facts, (node,)), f"{self.collective}_perf"
+        )
         values = self.busbw(gathered, outputs, node, wanted, count)
         if values is None:
             return gathered.verdict(node)

@@ -52,7 +52,11 @@ FINDINGS = (OTHER_DATA, ROW_COUNT, LAST_LINES, ROW_FIGURES)
 
 def judge_rows(judge: Judge, where: str, result: CollectiveResult, program: str) -> bool:
     """Err where a row is of other data than was asked for, or contradicts itself or the footer; returns whether all is right."""
-    return _data(judge, where, result, program) and _adds_up(judge, where, result, program) and _averaged(judge, where, result, program)
+    return (
+        _data(judge, where, result, program)
+        and _adds_up(judge, where, result, program)
+        and _averaged(judge, where, result, program)
+    )
 
 
 def _data(judge: Judge, where: str, result: CollectiveResult, program: str) -> bool:
@@ -64,7 +68,9 @@ def _data(judge: Judge, where: str, result: CollectiveResult, program: str) -> b
             judge.error(where, OTHER_DATA, f"type {_KIND}, redop {redop}", actual, program=program)
             return False
         if row.count * _BYTES * parts != row.size:
-            expected = f"count {row.size // _BYTES // parts} of {_BYTES} bytes" + (f" for each of {parts} ranks" if parts > 1 else "")
+            expected = f"count {row.size // _BYTES // parts} of {_BYTES} bytes" + (
+                f" for each of {parts} ranks" if parts > 1 else ""
+            )
             judge.error(where, ROW_COUNT, expected, f"count {row.count}", program=program, size=row.size)
             return False
     return True
@@ -90,7 +96,10 @@ def _adds_up(judge: Judge, where: str, result: CollectiveResult, program: str) -
                 continue  # too small to be timed: never a size that is judged
             low, high = (row.size / (found.time.value + sign * found.time.half) / 1e3 for sign in (1, -1))
             alg, bus = found.algbw, found.busbw
-            if low - alg.half <= alg.value <= high + alg.half and abs(bus.value - factor * alg.value) <= bus.half + factor * alg.half:
+            if (
+                low - alg.half <= alg.value <= high + alg.half
+                and abs(bus.value - factor * alg.value) <= bus.half + factor * alg.half
+            ):
                 continue
             expected = f"algbw {row.size / found.time.value / 1e3:.2f} (size / time) and busbw {factor:g} x algbw"
             actual = f"time {found.time.value:g} us, algbw {alg.value:g}, busbw {bus.value:g} GB/s"

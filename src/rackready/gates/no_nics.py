@@ -1,6 +1,7 @@
 """Nodes without compute NICs among those that a gate of rails is run over: nothing is launched on them, and it is said that there is nothing to judge.
 
-Nodes with NICs that are too few for the gate beside them are launched no more; of them it is said that they were not measured.
+Nodes with NICs that are too few for the gate beside them are launched no more; of them it is said that they were not
+measured.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ def apart(facts: GateFacts, nodes: Sequence[str]) -> tuple[list[str], list[Run]]
     """Return the nodes that have NICs, and the run without commands of those that have none: no run where all have some."""
     bare = tuple(node for node in nodes if not facts.nodes[node].nics)
     with_nics = [node for node in nodes if node not in bare]
-    return with_nics, [Run(id="no compute NICs", target="nodes without compute NICs", nodes=bare, commands=())] if bare else []
+    return with_nics, [
+        Run(id="no compute NICs", target="nodes without compute NICs", nodes=bare, commands=())
+    ] if bare else []
 
 
 def nothing(facts: GateFacts, run: Run) -> Verdict | None:

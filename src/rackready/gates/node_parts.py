@@ -26,13 +26,35 @@ from rackready.ondevice import node_parts as script
 SEEN = "parts-seen"
 """Operation under which the ledger keeps what was seen last; its desired digest is that of the list, which the evidence store keeps."""
 MEASURING = (
-    *(f"{name}_perf{suffix}" for name in ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv") for suffix in ("", "_mpi")),
-    *("ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat", "ib_send_bw", "nvbandwidth", "dcgmi", "nv-hostengine"),
+    *(
+        f"{name}_perf{suffix}"
+        for name in ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
+        for suffix in ("", "_mpi")
+    ),
+    *(
+        "ib_write_bw",
+        "ib_write_lat",
+        "ib_read_bw",
+        "ib_read_lat",
+        "ib_send_bw",
+        "nvbandwidth",
+        "dcgmi",
+        "nv-hostengine",
+    ),
     *(f"/usr/libexec/datacenter-gpu-manager-4/plugins/cuda{major}/nvbandwidth" for major in (11, 12, 13)),
     *("dcgmproftester11", "dcgmproftester12", "dcgmproftester13", "fio", "mpirun", "srun"),
 )
 """Programs whose figures outlive a run: those of gates that load. What gates that only look run is judged anew by every look."""
-LIBRARIES = ("libnccl.so.2", "libnccl-net.so", "libdcgm.so.4", "libdcgm.so.3", "libcuda.so.1", "libibverbs.so.1", "libmlx5.so.1", "libmpi.so.40")
+LIBRARIES = (
+    "libnccl.so.2",
+    "libnccl-net.so",
+    "libdcgm.so.4",
+    "libdcgm.so.3",
+    "libcuda.so.1",
+    "libibverbs.so.1",
+    "libmlx5.so.1",
+    "libmpi.so.40",
+)
 _TIMEOUT_S = 120.0
 _SHOWN = 4
 Kinds = Mapping[str, Mapping[str, str]]
@@ -61,14 +83,24 @@ class Seen:
 
 
 def see(  # noqa: PLR0913, PLR0917 - which nodes, over what, and where it is kept
-    connection: Connection, site: Site, store: EvidenceStore, ledger: Ledger, campaign: str, nodes: Sequence[str], within_s: float
+    connection: Connection,
+    site: Site,
+    store: EvidenceStore,
+    ledger: Ledger,
+    campaign: str,
+    nodes: Sequence[str],
+    within_s: float,
 ) -> dict[str, Seen | Finding]:
     """Read the parts of nodes that this campaign has not read within ``within_s``, and record another list as a change of the node.
 
     Returns what was seen, or the finding that says which parts that were read before cannot be read now.
     """
     last = {node: ledger.latest(node, SEEN) for node in nodes}
-    out: dict[str, Seen | Finding] = {node: Seen(entry.desired) for node, entry in last.items() if entry is not None and _fresh(entry, campaign, within_s)}
+    out: dict[str, Seen | Finding] = {
+        node: Seen(entry.desired)
+        for node, entry in last.items()
+        if entry is not None and _fresh(entry, campaign, within_s)
+    }
     left = [node for node in nodes if node not in out]
     with ThreadPoolExecutor(max_workers=max(1, min(len(left), 16))) as pool:
         found = dict(zip(left, pool.map(lambda node: _read(connection, site, node), left), strict=True))
@@ -92,23 +124,43 @@ def differences(before: Kinds, now: Kinds) -> list[str]:
     out = []
     for kind in sorted(before.keys() & now.keys()):
         then, here = before[kind], now[kind]
-        out += [f"{name} was {then[name]}, is {here[name]}" for name in sorted(then.keys() & here.keys()) if then[name] != here[name]]
+        out += [
+            f"{name} was {then[name]}, is {here[name]}"
+            for name in sorted(then.keys() & here.keys())
+            if then[name] != here[name]
+        ]
         out += [f"{name} ({then[name]}) is gone" for name in sorted(then.keys() - here.keys())]
         out += [f"{name} ({here[name]}) is new" for name in sorted(here.keys() - then.keys())]
     return out
 
 
 def _fresh(entry: Entry, campaign: str, within_s: float) -> bool:
-    return entry.status == "done" and entry.result.get("campaign") == campaign and time.time() - (entry.ended or 0.0) <= within_s
+    return (
+        entry.status == "done"
+        and entry.result.get("campaign") == campaign
+        and time.time() - (entry.ended or 0.0) <= within_s
+    )
 
 
 def _read(connection: Connection, site: Site, node: str) -> tuple[Kinds, Mapping[str, str]] | Finding:
     """Return the parts of a node by kind, and why of which kinds there are none."""
-    wanted = {"modules": [nic.rdma_device for nic in node_facts(site, node).nics], "programs": MEASURING, "libraries": LIBRARIES}
+    wanted = {
+        "modules": [nic.rdma_device for nic in node_facts(site, node).nics],
+        "programs": MEASURING,
+        "libraries": LIBRARIES,
+    }
     asked = command("parts", node, script, json.dumps(wanted, sort_keys=True), timeout_s=_TIMEOUT_S)
     answer = connection.run(node, asked.argv, stdin=asked.stdin, timeout_s=asked.timeout_s)
     output = Output(
-        asked.key, node, "list of parts", answer.exit_code, answer.stdout, answer.stderr, answer.seconds, timed_out=answer.timed_out, failure=answer.failure
+        asked.key,
+        node,
+        "list of parts",
+        answer.exit_code,
+        answer.stdout,
+        answer.stderr,
+        answer.seconds,
+        timed_out=answer.timed_out,
+        failure=answer.failure,
     )
     bad = trouble(output, node, "reading of its parts")
     if bad is not None:
@@ -120,7 +172,14 @@ def _read(connection: Connection, site: Site, node: str) -> tuple[Kinds, Mapping
     return found["parts"], found["unread"]
 
 
-def _settled(store: EvidenceStore, ledger: Ledger, campaign: str, node: str, found: tuple[Kinds, Mapping[str, str]], last: Entry | None) -> Seen | Finding:
+def _settled(
+    store: EvidenceStore,
+    ledger: Ledger,
+    campaign: str,
+    node: str,
+    found: tuple[Kinds, Mapping[str, str]],
+    last: Entry | None,
+) -> Seen | Finding:
     parts, unread = found
     before = _stored(store, last)
     lost = sorted(unread.keys() & before.keys())
@@ -136,7 +195,13 @@ def _settled(store: EvidenceStore, ledger: Ledger, campaign: str, node: str, fou
         ledger.done(ledger.change_begins(node, "parts"), {"changed": list(changed)})
         more = f"; and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
         words = "; ".join(changed[:_SHOWN]) + more
-        ledger.event(campaign, node, "validate", f"changed since it was measured: {words}. What was measured before counts no longer.", "warn")
+        ledger.event(
+            campaign,
+            node,
+            "validate",
+            f"changed since it was measured: {words}. What was measured before counts no longer.",
+            "warn",
+        )
     ledger.done(ledger.begin(node, SEEN, digest, {}).token, {"campaign": campaign})
     return Seen(digest, () if by_us else changed)
 

@@ -17,9 +17,18 @@ def with_hcas(facts: GateFacts, given: Sequence[str], option: str = "--hca") -> 
     out = facts
     for item, node, rail, name in _split(facts, given, option, "NODE:RAIL=NAME, or RAIL=NAME for all nodes"):
         for one in [node] if node else list(facts.nodes):
-            out = _with(out, one, lambda nic, rail=rail: str(nic.rail) == rail, {"rdma_device": name}, f"{option} {item}", "rail")  # type: ignore[misc]
+            out = _with(
+                out,
+                one,
+                lambda nic, rail=rail: str(nic.rail) == rail,
+                {"rdma_device": name},
+                f"{option} {item}",
+                "rail",
+            )  # type: ignore[misc]
     for node_facts in out.nodes.values():
-        _once(option, node_facts.node.name, [nic.rdma_device for nic in node_facts.nics if nic.rdma_device])  # a profile may not publish them
+        _once(
+            option, node_facts.node.name, [nic.rdma_device for nic in node_facts.nics if nic.rdma_device]
+        )  # a profile may not publish them
     return out
 
 
@@ -28,12 +37,21 @@ def with_addresses(facts: GateFacts, given: Sequence[str], option: str = "--addr
     out = facts
     for item, node, device, address in _split(facts, given, option, "NODE:HCA=ADDRESS"):
         if not node:
-            raise RackreadyError(f"{option} {item} - Expected: NODE:HCA=ADDRESS Actual: no node. Name the node before the HCA.")
+            raise RackreadyError(
+                f"{option} {item} - Expected: NODE:HCA=ADDRESS Actual: no node. Name the node before the HCA."
+            )
         try:
             IPv4Address(address)
         except AddressValueError as error:
             raise RackreadyError(f"{option} {item} - Expected: an IPv4 address Actual: {error}. Correct it.") from error
-        out = _with(out, node, lambda nic, device=device: nic.rdma_device == device, {"address": address}, f"{option} {item}", "HCA")  # type: ignore[misc]
+        out = _with(
+            out,
+            node,
+            lambda nic, device=device: nic.rdma_device == device,
+            {"address": address},
+            f"{option} {item}",
+            "HCA",
+        )  # type: ignore[misc]
     _once(option, "all nodes", [nic.address for node in out.nodes.values() for nic in node.nics if nic.address])
     return out
 
@@ -47,14 +65,21 @@ def _split(facts: GateFacts, given: Sequence[str], option: str, form: str) -> li
         if not (sign and value and name) or (colon and not node):
             raise RackreadyError(f"{option} {item} - Expected: {form}. Correct it.")
         if node and node not in facts.nodes:
-            raise RackreadyError(f"{option} {item} - Expected: one of the nodes {', '.join(facts.nodes)} Actual: {node}. Correct it.")
+            raise RackreadyError(
+                f"{option} {item} - Expected: one of the nodes {', '.join(facts.nodes)} Actual: {node}. Correct it."
+            )
         if (node, name) in out:
-            raise RackreadyError(f"{option} {item} - Expected: one value for {place} Actual: {out[node, name][3]} before it. Give each once.")
+            raise RackreadyError(
+                f"{option} {item} - Expected: one value for {place} Actual: {out[node, name][3]} before it. "
+                "Give each once."
+            )
         out[node, name] = (item, node, name, value)
     return list(out.values())
 
 
-def _with(facts: GateFacts, node: str, wanted: Callable[[NicFacts], bool], changed: dict[str, str], where: str, kind: str) -> GateFacts:
+def _with(
+    facts: GateFacts, node: str, wanted: Callable[[NicFacts], bool], changed: dict[str, str], where: str, kind: str
+) -> GateFacts:
     """Return facts in which one NIC of a node is changed."""
     of_node = facts.nodes[node]
     if not any(wanted(nic) for nic in of_node.nics):
@@ -67,4 +92,6 @@ def _with(facts: GateFacts, node: str, wanted: Callable[[NicFacts], bool], chang
 def _once(option: str, where: str, values: Sequence[str]) -> None:
     twice = next((value for value, times in Counter(values).items() if times > 1), None)
     if twice is not None:
-        raise RackreadyError(f"{option} - Expected: a value of its own for every NIC Actual: {twice} twice on {where}. Correct it.")
+        raise RackreadyError(
+            f"{option} - Expected: a value of its own for every NIC Actual: {twice} twice on {where}. Correct it."
+        )

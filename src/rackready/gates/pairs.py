@@ -51,8 +51,8 @@ def _good(done: Sequence[Done]) -> dict[int, list[str]]:
 def retests(done: Sequence[Done]) -> list[tuple[str, str, int]]:
     """Return (node, third partner, rail) for each end of a run that did not pass and that is not blamed already.
 
-    The partner is one whose NIC on that rail passed. Where there is none (two nodes, or a rail that is bad everywhere) nothing
-    can be told apart and nothing is measured again.
+    The partner is one whose NIC on that rail passed. Where there is none (two nodes, or a rail that is bad everywhere)
+    nothing can be told apart and nothing is measured again.
     """
     good = _good(done)
     out: list[tuple[str, str, int]] = []
@@ -80,7 +80,9 @@ def attribute(done: Sequence[Done]) -> dict[str, list[Verdict]]:
     return dict(out)
 
 
-def _of_nic(node: str, rail: int, tests: list[tuple[str, Verdict]], seen: dict[tuple[str, int], list[tuple[str, Verdict]]]) -> list[Verdict]:
+def _of_nic(
+    node: str, rail: int, tests: list[tuple[str, Verdict]], seen: dict[tuple[str, int], list[tuple[str, Verdict]]]
+) -> list[Verdict]:
     bad = [(partner, verdict) for partner, verdict in tests if verdict.outcome is not Outcome.PASS]
     passed = [(partner, verdict) for partner, verdict in tests if verdict.outcome is Outcome.PASS]
     if not bad:
@@ -90,13 +92,22 @@ def _of_nic(node: str, rail: int, tests: list[tuple[str, Verdict]], seen: dict[t
         return [_of_node(verdict, node) for verdict in own]
     if len({partner for partner, _ in bad}) >= _TWO and not passed:
         return [
-            _said(verdict, node, f"it fails with {' and with '.join(sorted({partner for partner, _ in bad}))}: {node}'s end of rail {rail} is bad")
+            _said(
+                verdict,
+                node,
+                f"it fails with {' and with '.join(sorted({partner for partner, _ in bad}))}: {node}'s end of rail "
+                f"{rail} is bad",
+            )
             for _, verdict in bad[:1]
         ]
     if passed:
         pair = [verdict for partner, verdict in bad if partner not in verdict.blamed and _passed(seen[partner, rail])]
         acquitted = [verdict for _, verdict in passed]
-        return acquitted if not pair else [_said(pair[0], node, "both ends pass with other partners: the path between these two is bad")]
+        return (
+            acquitted
+            if not pair
+            else [_said(pair[0], node, "both ends pass with other partners: the path between these two is bad")]
+        )
     others = [verdict for partner, verdict in bad if partner in verdict.blamed]
     if others:
         return [Verdict(outcome=Outcome.ERROR, findings=[unmeasured(f"{node} rail {rail}", [bad[0][0]])])]
@@ -122,7 +133,10 @@ def unmeasured(where: str, partners: Sequence[str]) -> Finding:
     """Say that what was measured with these partners, who are bad, says nothing of the other end. ``where``: that end."""
     names, several = ", ".join(partners), len(partners) > 1
     return NO_GOOD_PARTNER.found(
-        where, "a partner with a good link", f"its only partner{'s' if several else ''} {names} {'are' if several else 'is'} bad", partners=names
+        where,
+        "a partner with a good link",
+        f"its only partner{'s' if several else ''} {names} {'are' if several else 'is'} bad",
+        partners=names,
     )
 
 
@@ -130,7 +144,9 @@ def beside(verdict: Verdict, node: str) -> Verdict:
     """Return what a bad run that blames others says of a node: what was found on the node itself, else that it was not measured with good ones."""
     if any(finding.where.startswith(f"{node} ") for finding in verdict.findings):
         return _of_node(verdict, node)
-    return verdict.model_copy(update={"outcome": Outcome.ERROR, "findings": [unmeasured(node, verdict.blamed)], "blamed": []})
+    return verdict.model_copy(
+        update={"outcome": Outcome.ERROR, "findings": [unmeasured(node, verdict.blamed)], "blamed": []}
+    )
 
 
 def again(done: Sequence[Done]) -> list[tuple[str, str]]:
@@ -150,7 +166,8 @@ def again(done: Sequence[Done]) -> list[tuple[str, str]]:
 def acquit(done: Sequence[Done]) -> dict[str, list[Verdict]]:
     """Return each node's verdicts of whole-node runs: one that passed with some partner is acquitted, unless a run blames it.
 
-    Where all ends of a bad run passed with others, the path between them is bad: a fail is never measured away. With bad partners alone it was not measured.
+    Where all ends of a bad run passed with others, the path between them is bad: a fail is never measured away. With
+    bad partners alone it was not measured.
     """
     out: dict[str, list[Verdict]] = {}
     good = {node for item in done if item.verdict.outcome is Outcome.PASS for node in item.run.nodes}
@@ -163,6 +180,8 @@ def acquit(done: Sequence[Done]) -> dict[str, list[Verdict]]:
             if item.verdict.outcome is not Outcome.PASS and not item.verdict.blamed and good.issuperset(item.run.nodes)
         ]
         passed = [item.verdict for item in mine if item.verdict.outcome is Outcome.PASS]
-        suspected = [item.verdict for item in mine if item.verdict.outcome is not Outcome.PASS and not item.verdict.blamed]
+        suspected = [
+            item.verdict for item in mine if item.verdict.outcome is not Outcome.PASS and not item.verdict.blamed
+        ]
         out[node] = blamed or path[:1] or passed or suspected[-1:] or [beside(mine[-1].verdict, node)]
     return out

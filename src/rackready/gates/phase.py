@@ -45,13 +45,20 @@ __all__ = ["Kept", "Stage", "connect", "gate_entries", "run_gates"]
 
 
 def run_gates(
-    ctx: PhaseContext, nodes: list[str], *, only: list[str] | None = None, partners: Sequence[str] = (), kept: Kept | None = None, quiet: bool = False
+    ctx: PhaseContext,
+    nodes: list[str],
+    *,
+    only: list[str] | None = None,
+    partners: Sequence[str] = (),
+    kept: Kept | None = None,
+    quiet: bool = False,
 ) -> dict[str, NodeResult]:
     """Run the site's gate set (or ``only`` these gates) on nodes, and return what it means for each.
 
-    ``partners`` are nodes that may serve as the other end of pair and cluster gates without being judged themselves; ``kept`` says
-    which gates count already and are not run, node by node: coverage and the result are over both. ``quiet``: tell only what does not pass.
-    Raises RackreadyError for a site or gate set that cannot be used, Interrupted when the operator stops.
+    ``partners`` are nodes that may serve as the other end of pair and cluster gates without being judged themselves;
+    ``kept`` says which gates count already and are not run, node by node: coverage and the result are over both.
+    ``quiet``: tell only what does not pass. Raises RackreadyError for a site or gate set that cannot be used,
+    Interrupted when the operator stops.
     """
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
@@ -65,10 +72,13 @@ def run_gates(
 
 
 @contextmanager
-def stages(ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Sequence[str], entries: Sequence[GateSetEntry]) -> Iterator[Callable[[Sequence[str]], Stage]]:
+def stages(
+    ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Sequence[str], entries: Sequence[GateSetEntry]
+) -> Iterator[Callable[[Sequence[str]], Stage]]:
     """Open the way to nodes and the stores; the caller begins stages of these gates over those nodes. What a killed run left on them is ended first.
 
-    Power that it took is given back only to those whose power may be cycled again: another gate touches no node that somebody may be working at.
+    Power that it took is given back only to those whose power may be cycled again: another gate touches no node that
+    somebody may be working at.
     """
     with connect(site, paths, nodes) as (connection, launcher), Ledger.open(paths.database) as ledger:
         store = EvidenceStore.open(ledger, paths.raw)
@@ -85,7 +95,9 @@ def _sweep(remote: Remote, ledger: Ledger, campaign: str, nodes: Sequence[str]) 
         for node, answer in zip(nodes, pool.map(remote.sweep, nodes), strict=True):
             if answer.exit_code != 0:
                 said = answer.failure or answer.stderr.strip() or f"exit {answer.exit_code}"
-                ledger.event(campaign, node, "validate", f"leftovers of earlier runs could not be looked for: {said}", "warn")
+                ledger.event(
+                    campaign, node, "validate", f"leftovers of earlier runs could not be looked for: {said}", "warn"
+                )
 
 
 def gate_entries(site: Site, only: Sequence[str] | None) -> list[GateSetEntry]:
@@ -99,7 +111,12 @@ def gate_entries(site: Site, only: Sequence[str] | None) -> list[GateSetEntry]:
 @contextmanager
 def connect(site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[tuple[Remote, Launcher]]:
     """Open the way to nodes over SSH."""
-    hosts = {name: Host(name, str(site.node(name).address), site.access.port, site.access.user, Path(site.access.private_key)) for name in nodes}
+    hosts = {
+        name: Host(
+            name, str(site.node(name).address), site.access.port, site.access.user, Path(site.access.private_key)
+        )
+        for name in nodes
+    }
     remote = Machines(hosts, site, paths)
     try:
         yield remote, launcher(site, paths, remote, hosts)
@@ -131,12 +148,20 @@ class Stage:
         prints = with_parts(gather(connection, site, nodes), ledger)
         facts = site_facts(site, nodes, last_passes(store, ledger, nodes, prints))
         set_aside(store, ledger, campaign, PHASE)
-        recorder = Recorder(store, ledger, campaign, {name: found for name, found in prints.items() if isinstance(found, Fingerprint)})
+        recorder = Recorder(
+            store, ledger, campaign, {name: found for name, found in prints.items() if isinstance(found, Fingerprint)}
+        )
         runner = Runner(connection, facts, recorder.attempt, launcher, bmc=bmcs(site, ledger, campaign, paths))
         return cls(Board(site, facts, recorder, prints), runner)
 
     def run(
-        self, nodes: Sequence[str], partners: Sequence[str], entries: Sequence[GateSetEntry], *, whole: bool, kept: Kept | None = None
+        self,
+        nodes: Sequence[str],
+        partners: Sequence[str],
+        entries: Sequence[GateSetEntry],
+        *,
+        whole: bool,
+        kept: Kept | None = None,
     ) -> dict[str, NodeResult]:
         """Run everything that is not kept, and conclude per node."""
         board = self.board
@@ -144,7 +169,9 @@ class Stage:
         gates = {entry.id: make_gate(entry.id, entry.inputs) for entry in entries}
         required = {entry.id for entry in entries if entry.required}
         alone = [gate for gate in gates.values() if gate.alone]
-        board.order = [gate.id for level in in_levels(alone) for gate in level] + [gate.id for gate in gates.values() if not gate.alone]
+        board.order = [gate.id for level in in_levels(alone) for gate in level] + [
+            gate.id for gate in gates.values() if not gate.alone
+        ]
         self._say_first(nodes)
         known = [node for node in nodes if not isinstance(board.prints[node], Finding)]
         run_alone(board, self.runner, alone, known, required, self.pace)
@@ -169,7 +196,8 @@ class Stage:
     def _group_gate(self, gate: Gate, nodes: Sequence[str], partners: Sequence[str], required: set[str]) -> None:
         """Run a gate over the nodes that passed everything so far; then, where the gate bears it, over those that did not, with good ones as partners.
 
-        Apart, since a bad node would make its partners look bad. A node whose own evidence counts takes part like a partner: what it has stands.
+        Apart, since a bad node would make its partners look bad. A node whose own evidence counts takes part like a
+        partner: what it has stands.
         """
         board = self.board
         judged = [node for node in nodes if gate.id not in board.kept.get(node, {})]
@@ -177,13 +205,21 @@ class Stage:
             return
         able, notes = self._able(gate, nodes, partners, required)
         later = self._later(gate, judged, [*nodes, *partners], required)
-        for node in (node for node in judged if node in notes and node not in later):  # partners are not judged: what they have stands
+        for node in (
+            node for node in judged if node in notes and node not in later
+        ):  # partners are not judged: what they have stands
             board.note(gate.id, node, notes[node])
         if set(able) & set(judged):
             self._over(gate, able, {node: None for node in judged if node in able})
         if later:
-            helpers = [node for node in able if node not in later][: len(later) + 1]  # one for each, and a third to tell two ends apart
-            self._over(gate, [*later, *helpers], {node: notes[node] if board.first_bad(node, required) == "" else None for node in later})
+            helpers = [node for node in able if node not in later][
+                : len(later) + 1
+            ]  # one for each, and a third to tell two ends apart
+            self._over(
+                gate,
+                [*later, *helpers],
+                {node: notes[node] if board.first_bad(node, required) == "" else None for node in later},
+            )
 
     def _over(self, gate: Gate, nodes: Sequence[str], judged: Mapping[str, Verdict | None]) -> None:
         """Run a gate over nodes and record what it means for those judged. One with a verdict of its own here only gains by a pass: else that stands."""
@@ -212,7 +248,9 @@ class Stage:
         lonely = [node for node in good if node in judged] if len(good) < gate.min_nodes else []
         return [*bad, *lonely] if bad and len(bad) + len(good) >= gate.min_nodes else []
 
-    def _able(self, gate: Gate, nodes: Sequence[str], partners: Sequence[str], required: set[str]) -> tuple[list[str], dict[str, Verdict]]:
+    def _able(
+        self, gate: Gate, nodes: Sequence[str], partners: Sequence[str], required: set[str]
+    ) -> tuple[list[str], dict[str, Verdict]]:
         """Return the nodes that can take part, and what is said of the others."""
         board = self.board
         able: list[str] = []

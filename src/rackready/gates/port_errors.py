@@ -12,7 +12,9 @@ from rackready.model.outcome import Op
 from rackready.ondevice.rdma_counters import ERRORS
 
 SOURCE = "judgement: a link that loses, drops or retrains while it is loaded is not healthy"
-STEP = "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with them."
+STEP = (
+    "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with them."
+)
 _SUM = Limit("port_errors", Op.LE, 0, "1", SOURCE, label="identity")
 
 Reading = Mapping[str, Any]

@@ -28,7 +28,8 @@ OTHER_GIDS = ErrorKind(
     "{program} used other GIDs",
     meaning="The tool used other addresses than the rail's, so the data may have gone another way.",
     next_step=(
-        "Run the gate again; for an output that was captured elsewhere, check that it is this rail's, and give its addresses (--address NODE:HCA=ADDRESS)."
+        "Run the gate again; for an output that was captured elsewhere, check that it is this rail's, and give its "
+        "addresses (--address NODE:HCA=ADDRESS)."
     ),
 )
 LINK_STATE_UNREADABLE = ErrorKind(
@@ -89,7 +90,10 @@ class Layer:
     """Value of mlxconfig's LINK_TYPE_P1."""
 
 
-_ROCE = "preamble, frame check and gap 24, Ethernet with VLAN 18, IPv4 20, UDP 8, BTH 12, ICRC 4 (IEEE 802.3; InfiniBand specification annex A17)"
+_ROCE = (
+    "preamble, frame check and gap 24, Ethernet with VLAN 18, IPv4 20, UDP 8, BTH 12, ICRC 4 (IEEE 802.3; "
+    "InfiniBand specification annex A17)"
+)
 _IB = "LRH 8, BTH 12, ICRC 4, VCRC 2 (InfiniBand specification volume 1)"
 LAYERS: Mapping[FabricKind, Layer] = {
     "roce": Layer("RoCE", "Ethernet", "RoCE", 24 + 18 + 20 + 8 + 12 + 4, _ROCE, "2"),
@@ -132,11 +136,23 @@ def judge_layer(gathered: Judge, where: str, fabric: Fabric, link_type: str) -> 
     """Hold perftest's link type against the site's fabric."""
     wanted = layer(fabric)
     if link_type != wanted.perftest:
-        gathered.fail(where, TRANSPORT, f"{wanted.name} (link type {wanted.perftest})", f"link type {link_type}", link_type=wanted.set_by)
+        gathered.fail(
+            where,
+            TRANSPORT,
+            f"{wanted.name} (link type {wanted.perftest})",
+            f"link type {link_type}",
+            link_type=wanted.set_by,
+        )
     return link_type == wanted.perftest
 
 
-def judge_gids(gathered: Judge, where: str, program: str, ends: tuple[NicFacts, NicFacts], found: tuple[frozenset[str], frozenset[str]]) -> None:
+def judge_gids(
+    gathered: Judge,
+    where: str,
+    program: str,
+    ends: tuple[NicFacts, NicFacts],
+    found: tuple[frozenset[str], frozenset[str]],
+) -> None:
     """Hold the addresses of perftest's GIDs, own end and other end, against the rail's: RDMA over Ethernet goes by them, whatever the server was met at."""
     if found != tuple(frozenset({nic.address}) for nic in ends):
         expected = f"{ends[0].address} to {ends[1].address}"
@@ -161,7 +177,9 @@ def judge_port(gathered: Judge, found: object, node: str, nic: NicFacts, when: s
     """Judge one reading of a port, of `rdma_counters`: there, active, and at its rate. ``when``: words behind what is wrong."""
     where = f"{node} {nic.rdma_device} (rail {nic.rail})"
     if not isinstance(found, dict) or found.get("state") is None:
-        gathered.fail(where, NIC_MISSING, f"{nic.rdma_device} below /sys/class/infiniband", "nothing", when=when, pci=nic.pci)
+        gathered.fail(
+            where, NIC_MISSING, f"{nic.rdma_device} below /sys/class/infiniband", "nothing", when=when, pci=nic.pci
+        )
         gathered.blamed.add(node)
         return False
     gathered.judged += 1

@@ -17,7 +17,14 @@ Ask = Callable[[Command], Answer]
 
 
 def _key(command: Command) -> _Key:
-    return (command.node, command.via, command.argv, command.stdin, tuple(sorted(command.env.items())), command.timeout_s)
+    return (
+        command.node,
+        command.via,
+        command.argv,
+        command.stdin,
+        tuple(sorted(command.env.items())),
+        command.timeout_s,
+    )
 
 
 def shareable(run: Run) -> frozenset[str]:

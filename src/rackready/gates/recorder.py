@@ -19,13 +19,20 @@ from rackready.model.evidence import EvidenceRecord, Fingerprint, RawOutput
 from rackready.model.outcome import Outcome, Verdict
 
 PHASE = "validate"
-_LEVEL = {Outcome.PASS: DETAIL, Outcome.SKIP: "warn", Outcome.NOT_RUN: "warn", Outcome.ERROR: "error", Outcome.FAIL: "error"}
+_LEVEL = {
+    Outcome.PASS: DETAIL,
+    Outcome.SKIP: "warn",
+    Outcome.NOT_RUN: "warn",
+    Outcome.ERROR: "error",
+    Outcome.FAIL: "error",
+}
 
 
 GATE_NOT_RUN = NotRunKind(
     "gate-not-run",
     "{gate} was not run",
-    meaning="The gate did not measure the node: something before it did not pass, or too few nodes can take part. That is no pass.",
+    meaning="The gate did not measure the node: something before it did not pass, or too few nodes can take part. "
+    "That is no pass.",
     next_step="{step}",
 )
 
@@ -49,24 +56,48 @@ class Recorder:
         """Record one try with its raw outputs; a try that is followed by another is recorded all the same."""
         with self._lock:
             self.attempts += 1
-        inputs = {"title": gate.title(), **gate.inputs.model_dump(mode="json"), "attempt": attempt.number, "run": attempt.run.id}
+        inputs = {
+            "title": gate.title(),
+            **gate.inputs.model_dump(mode="json"),
+            "attempt": attempt.number,
+            "run": attempt.run.id,
+        }
         raw = [kept(self.store, output) for output in attempt.outputs.values()]
         made = self._append(
-            gate.id, attempt.run.target, attempt.run.nodes, inputs, attempt.verdict, raw, attempt.started, attempt.finished, tools(gate, attempt.outputs)
+            gate.id,
+            attempt.run.target,
+            attempt.run.nodes,
+            inputs,
+            attempt.verdict,
+            raw,
+            attempt.started,
+            attempt.finished,
+            tools(gate, attempt.outputs),
         )
         if gate.fleet and attempt.run.nodes == (attempt.run.target,):
             self.latest[gate.id, attempt.run.target] = made
         again = " (second attempt)" if attempt.number > 1 else ""
         for node in attempt.run.nodes:
-            self.say(node, f"{gate.id} {_target(attempt.run.target, node)}{_said(attempt.verdict)}{again}", attempt.verdict.outcome)
+            self.say(
+                node,
+                f"{gate.id} {_target(attempt.run.target, node)}{_said(attempt.verdict)}{again}",
+                attempt.verdict.outcome,
+            )
 
     def concluded(self, gate: Gate, node: str, verdict: Verdict, runs: Sequence[str]) -> None:
         """Record what runs over several nodes, which this stage made, mean for one of them."""
-        made = self.conclusion(gate.id, node, verdict, {"title": gate.title(), **gate.inputs.model_dump(mode="json"), "conclusion_of": list(runs)})
+        made = self.conclusion(
+            gate.id,
+            node,
+            verdict,
+            {"title": gate.title(), **gate.inputs.model_dump(mode="json"), "conclusion_of": list(runs)},
+        )
         if gate.fleet:
             self.latest[gate.id, node] = made
 
-    def conclusion(self, gate_id: str, node: str, verdict: Verdict, inputs: Mapping[str, object] | None = None) -> EvidenceRecord:
+    def conclusion(
+        self, gate_id: str, node: str, verdict: Verdict, inputs: Mapping[str, object] | None = None
+    ) -> EvidenceRecord:
         """Record what a gate means for one node, where no single run says so: pairs, clusters, skips, coverage."""
         now = datetime.now(UTC)
         return self._append(gate_id, node, (node,), dict(inputs or {}), verdict, [], now, now)
@@ -142,7 +173,9 @@ def _said(verdict: Verdict) -> str:
 
 
 def _figures(verdict: Verdict) -> str:
-    shown = [f"{metric.value:.1f} {metric.unit}" for metric in verdict.metrics if metric.name in {"busbw", "bw_average"}]
+    shown = [
+        f"{metric.value:.1f} {metric.unit}" for metric in verdict.metrics if metric.name in {"busbw", "bw_average"}
+    ]
     return f": {', '.join(shown)}" if shown else ""
 
 
@@ -153,4 +186,7 @@ def skipped(reason: str) -> Verdict:
 
 def not_run(where: str, gate: str, reason: str, next_step: str) -> Verdict:
     """Return the verdict of a gate that did not run."""
-    return Verdict(outcome=Outcome.NOT_RUN, findings=[GATE_NOT_RUN.found(where, "a measurement", reason, gate=gate, step=next_step)])
+    return Verdict(
+        outcome=Outcome.NOT_RUN,
+        findings=[GATE_NOT_RUN.found(where, "a measurement", reason, gate=gate, step=next_step)],
+    )

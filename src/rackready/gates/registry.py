@@ -46,7 +46,9 @@ def _import_plug_ins(found: tuple[PlugIn, ...]) -> None:
         module = plug_in.load(ModuleType)
         theirs = [kind for kind in REGISTRY.values() if plug_in.has(kind)]
         if not theirs:
-            plug_in.refuse("a module that defines gates, or imports those of its package", f"{module.__name__} has none")
+            plug_in.refuse(
+                "a module that defines gates, or imports those of its package", f"{module.__name__} has none"
+            )
         if wrong := [f"gate {kind.id}: {text}" for kind in theirs for text in breaches(kind)]:
             plug_in.refuse("gates that keep to the contract (docs/howto/extend.md)", "; ".join(wrong))
 
@@ -58,7 +60,10 @@ def gate(wanted: str, inputs: Mapping[str, object] | None = None) -> Gate:
     """
     known = all_gates()
     if wanted not in known:
-        message = f"gate {wanted!r} does not exist - Expected: one of {', '.join(known)}. Correct the id in the gate set or the command."
+        message = (
+            f"gate {wanted!r} does not exist - Expected: one of {', '.join(known)}. "
+            "Correct the id in the gate set or the command."
+        )
         raise UnknownGateError(message)
     try:
         return known[wanted](inputs)

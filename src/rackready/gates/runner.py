@@ -57,10 +57,14 @@ class Background(Protocol):
 class Connection(Protocol):
     """Where commands are run: SSH, or a fake in tests."""
 
-    def run(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Answer:
+    def run(
+        self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float
+    ) -> Answer:
         """Run a command to its end."""
 
-    def start(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Background:
+    def start(
+        self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float
+    ) -> Background:
         """Start a command and return at once. Raises UnreachableError."""
 
 
@@ -122,7 +126,9 @@ class Runner:
 
     def _one(self, gate: Gate, run: Run) -> Done:
         verdict = self._attempt(gate, run, 1)
-        if verdict.outcome is Outcome.ERROR and gate.retry:  # an error may be the moment's; a fail is never measured again
+        if (
+            verdict.outcome is Outcome.ERROR and gate.retry
+        ):  # an error may be the moment's; a fail is never measured again
             verdict = self._attempt(gate, run, 2)
         return Done(run, verdict)
 
@@ -152,7 +158,9 @@ class Runner:
                         if command.role == "server":
                             self._serve(command, out, servers)
                     self._steps([command for command in here if command.role != "server"], out, ask or self._ask)
-                    if run.chained and _broken(run, [out[command.key] for command in here if command.key in out], out, gate):
+                    if run.chained and _broken(
+                        run, [out[command.key] for command in here if command.key in out], out, gate
+                    ):
                         break
         except UnreachableError as error:
             for command in run.commands:
@@ -188,7 +196,9 @@ class Runner:
         while True:
             check_stop()
             left = max(1.0, command.timeout_s - (time.monotonic() - begun))
-            answer = self.connection.run(command.node, command.argv, stdin=command.stdin, env=command.env, timeout_s=left)
+            answer = self.connection.run(
+                command.node, command.argv, stdin=command.stdin, env=command.env, timeout_s=left
+            )
             waited = time.monotonic() - begun
             if command.role != "wait" or answer.exit_code == 0 or waited >= command.timeout_s:
                 return replace(answer, seconds=waited) if command.role == "wait" else answer
@@ -197,7 +207,9 @@ class Runner:
     def _serve(self, command: Command, out: dict[str, Output], servers: dict[str, tuple[Command, Background]]) -> None:
         """Start a server and wait until it listens; one that never does is recorded as such, and its clients then fail to meet it."""
         try:
-            job = self.connection.start(command.node, command.argv, stdin=command.stdin, env=command.env, timeout_s=command.timeout_s)
+            job = self.connection.start(
+                command.node, command.argv, stdin=command.stdin, env=command.env, timeout_s=command.timeout_s
+            )
         except UnreachableError as error:
             out[command.key] = _output(command, Answer(None, "", "", 0.0, failure=str(error)))
             return
@@ -205,7 +217,9 @@ class Runner:
         if command.ready_port is not None and not self._listens(command, job):
             said = job.so_far()
             words = (said.stderr.strip() or said.stdout.strip()).splitlines()
-            reason = f"nothing listened on port {command.ready_port} within {self.ready_s:.0f} s" + (f"; it said: {words[-1].strip()}" if words else "")
+            reason = f"nothing listened on port {command.ready_port} within {self.ready_s:.0f} s" + (
+                f"; it said: {words[-1].strip()}" if words else ""
+            )
             del servers[command.key]
             job.end()
             out[command.key] = _output(command, replace(said, failure=reason))
@@ -227,7 +241,8 @@ class Runner:
 def evaluated(gate: Gate, facts: GateFacts, run: Run, outputs: Mapping[str, Output]) -> Verdict:
     """Judge, and turn a bug of a gate into an error of this run: one output that nobody thought of must not stop the others.
 
-    Every verdict is made here, whoever brought the outputs: what tools said is scrubbed and made visible before it is recorded or shown.
+    Every verdict is made here, whoever brought the outputs: what tools said is scrubbed and made visible before it is
+    recorded or shown.
     """
     try:
         return said(gate.evaluate(facts, run, outputs))

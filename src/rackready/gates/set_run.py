@@ -84,21 +84,44 @@ class SetRun:
                     stage.board.recorder.say(node, f"{self.found.id}, round {number}: {words}", Outcome.PASS)
         return stage
 
-    def _record(self, recorder: Recorder, nodes: Sequence[str], results: dict[str, NodeResult], hours: float, rounds: int) -> None:
+    def _record(
+        self, recorder: Recorder, nodes: Sequence[str], results: dict[str, NodeResult], hours: float, rounds: int
+    ) -> None:
         """Record of each node whose rounds are over how it stood them; a set that is run once leaves no such record."""
         wanted = self.found.repeat_hours
         if wanted is None:
             return
         for node in nodes:
             verdict = stood(node, results[node], hours, rounds, wanted)
-            recorder.conclusion(BURN_IN, node, verdict, {"title": f"Every round of {self.found.id} passed for {wanted:g} h.", "set": self.found.id})
+            recorder.conclusion(
+                BURN_IN,
+                node,
+                verdict,
+                {"title": f"Every round of {self.found.id} passed for {wanted:g} h.", "set": self.found.id},
+            )
             recorder.say(node, f"{BURN_IN} {verdict.outcome.value}: {rounds} rounds in {hours:.1f} h", verdict.outcome)
 
 
 def stood(node: str, last: NodeResult, hours: float, rounds: int, wanted: float) -> Verdict:
     """Return how a node stood its burn-in: as its last round ended, all before it having passed."""
-    bound = Criterion(metric="hours", op=Op.GE, bound=wanted, unit="h", label="floor", source="gate set (repeat_hours): judgement, ours")
+    bound = Criterion(
+        metric="hours",
+        op=Op.GE,
+        bound=wanted,
+        unit="h",
+        label="floor",
+        source="gate set (repeat_hours): judgement, ours",
+    )
     finding = BURN_IN_ROUND.found(node, "pass", f"{last.outcome.value}: {last.message}", rounds=rounds)
-    metrics = [Metric(name="hours", target=node, value=hours, unit="h"), Metric(name="rounds", target=node, value=rounds, unit="1")]
+    metrics = [
+        Metric(name="hours", target=node, value=hours, unit="h"),
+        Metric(name="rounds", target=node, value=rounds, unit="1"),
+    ]
     passed = last.outcome is Outcome.PASS
-    return Verdict(outcome=last.outcome, findings=[] if passed else [finding], metrics=metrics, criteria=[bound], measured=[node] if passed else [])
+    return Verdict(
+        outcome=last.outcome,
+        findings=[] if passed else [finding],
+        metrics=metrics,
+        criteria=[bound],
+        measured=[node] if passed else [],
+    )

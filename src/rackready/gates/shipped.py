@@ -15,7 +15,9 @@ from rackready.gates.formats.error import FormatError
 
 def command(key: str, node: str, script: ModuleType, *arguments: str, timeout_s: float = 60, stage: int = 0) -> Command:
     """Return the command that runs an ondevice script on a node: nothing is left there."""
-    return Command(key=key, node=node, argv=("python3", "-", *arguments), stdin=source(script), timeout_s=timeout_s, stage=stage)
+    return Command(
+        key=key, node=node, argv=("python3", "-", *arguments), stdin=source(script), timeout_s=timeout_s, stage=stage
+    )
 
 
 @cache

@@ -22,7 +22,9 @@ def site_facts(site: Site, nodes: Sequence[str], passed: Mapping[tuple[str, str]
         launcher=site.gates.launcher,
         passed=passed or {},
         devices=tuple(site.devices),
-        liquid=frozenset(name for name in nodes if (cooling := site.rack_of(name).cooling) is not None and cooling.kind != "air"),
+        liquid=frozenset(
+            name for name in nodes if (cooling := site.rack_of(name).cooling) is not None and cooling.kind != "air"
+        ),
     )
 
 

@@ -1,7 +1,8 @@
 """What a site file says of gates, held against the gates themselves: ids that there are, inputs that they take.
 
-``design`` cannot do it: it lies below the gates. What a site plans, examines or runs calls this right after the site was loaded. Gates are
-built once each, whatever the number of nodes, and not at all where the site adds none: those of shipped sets are held by tests.
+``design`` cannot do it: it lies below the gates. What a site plans, examines or runs calls this right after the site
+was loaded. Gates are built once each, whatever the number of nodes, and not at all where the site adds none: those of
+shipped sets are held by tests.
 """
 
 from __future__ import annotations
@@ -29,14 +30,22 @@ def require_gates(site: Site, source: str) -> None:
     problems = [problem for k, entry in enumerate(site.gates.also) for problem in _of(f"gates.also[{k}]", entry)]
     if loader.owner("gate_sets", site.gates.set) is not None:
         entries = loader.gate_set(site.gates.set).gates
-        problems += [problem for k, entry in enumerate(entries) for problem in _of(f"gates.set: {site.gates.set}.gates[{k}]", entry)]
+        problems += [
+            problem
+            for k, entry in enumerate(entries)
+            for problem in _of(f"gates.set: {site.gates.set}.gates[{k}]", entry)
+        ]
     if problems:
         raise SiteInvalidError(source, problems)
 
 
 def _of(where: str, entry: GateSetEntry) -> Iterator[Problem]:
     if entry.id not in all_gates():
-        yield Problem(f"{where}.id", f"gate {entry.id} does not exist - Expected: an id that `rackready gate list` shows.", "Correct it.")
+        yield Problem(
+            f"{where}.id",
+            f"gate {entry.id} does not exist - Expected: an id that `rackready gate list` shows.",
+            "Correct it.",
+        )
         return
     yield from input_problems(f"{where}.inputs.", entry.id, entry.inputs)
 
@@ -51,7 +60,9 @@ def input_problems(where: str, gate_id: str, inputs: Mapping[str, object]) -> It
         for item in error.errors(include_url=False):
             path = where + ".".join(str(part) for part in item["loc"])
             if item["type"] == "extra_forbidden":
-                yield Problem(path, f"gate {gate_id} has no such input - Expected: one of {accepted}.", "Correct or remove it.")
+                yield Problem(
+                    path, f"gate {gate_id} has no such input - Expected: one of {accepted}.", "Correct or remove it."
+                )
             else:
                 wanted = item["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
                 given = item["input"] if isinstance(item["input"], (int, float, str)) else type(item["input"]).__name__
@@ -65,7 +76,11 @@ def without_image(site: Site) -> list[str]:
     No refusal: a site is planned before its images are known, and evidence that was imported may stand for a gate.
     """
     kinds = all_gates()
-    wanting = [entry.id for entry in loader.gates_of(site.gates) if entry.id in kinds and _lacks_image(kinds[entry.id], entry, site)]
+    wanting = [
+        entry.id
+        for entry in loader.gates_of(site.gates)
+        if entry.id in kinds and _lacks_image(kinds[entry.id], entry, site)
+    ]
     if not wanting:
         return []
     off = set.intersection(*(set(site.gates.skipped(node.name, today())) for node in site.nodes()))

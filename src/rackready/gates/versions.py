@@ -126,7 +126,10 @@ class Versions(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """One script per node, told which packages to ask for."""
-        return [Run.of_node(node, command(_KEY, node, script, *sorted(wanted_packages(facts.nodes[node])))) for node in nodes]
+        return [
+            Run.of_node(node, command(_KEY, node, script, *sorted(wanted_packages(facts.nodes[node]))))
+            for node in nodes
+        ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Compare what runs and what is installed with the version set."""
@@ -175,7 +178,9 @@ class Versions(Gate):
     @staticmethod
     def _services(judge: Judge, node: str, wanted: NodeFacts, found: dict[str, Any]) -> None:
         services = found.get("services") or {}
-        needed = ["nvidia-persistenced.service", "nvidia-dcgm.service"] + (["nvidia-fabricmanager.service"] if wanted.platform.runs_fabric_manager else [])
+        needed = ["nvidia-persistenced.service", "nvidia-dcgm.service"] + (
+            ["nvidia-fabricmanager.service"] if wanted.platform.runs_fabric_manager else []
+        )
         for name in needed:
             judge.equal(node, SERVICE_NOT_ACTIVE, "active", services.get(name), name=name)
 

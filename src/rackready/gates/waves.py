@@ -40,4 +40,7 @@ def waves(site: Site, nodes: Sequence[str]) -> Waves:
 
 def _why(problems: list[str]) -> str:
     met = "; ".join(problems[:2]) or "no order"
-    return f"the capacity plan has no wave for its rack - Expected: load within every rating Actual: {met}. See `rackready plan`."
+    return (
+        f"the capacity plan has no wave for its rack - Expected: load within every rating Actual: {met}. "
+        "See `rackready plan`."
+    )

@@ -56,17 +56,29 @@ def folder(paths: EnvPaths) -> Path:
 
 def fingerprint_digest(fingerprint: Fingerprint) -> str:
     """Return the SHA-256 (hex) of a fingerprint's identity in canonical JSON."""
-    return hashlib.sha256(json.dumps(fingerprint.identity(), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(fingerprint.identity(), sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()
 
 
 def statement(
-    decision: Decision, fingerprint: Fingerprint, records: Mapping[str, EvidenceRecord], *, about: Mapping[str, str], issued: datetime
+    decision: Decision,
+    fingerprint: Fingerprint,
+    records: Mapping[str, EvidenceRecord],
+    *,
+    about: Mapping[str, str],
+    issued: datetime,
 ) -> dict[str, Any]:
     """Return the in-toto statement; ``about`` names site, gateSet and campaign. Raises CertificateError when policy refuses the node."""
     if not decision.allowed:
         raise CertificateError("; ".join(decision.refusals))
     gates = [
-        {"id": gate, "record": records[gate].id, "outcome": records[gate].verdict.outcome.value, "finished": records[gate].finished.isoformat()}
+        {
+            "id": gate,
+            "record": records[gate].id,
+            "outcome": records[gate].verdict.outcome.value,
+            "finished": records[gate].finished.isoformat(),
+        }
         for gate in (*decision.passed, *decision.skips)
     ]
     return {
@@ -128,7 +140,9 @@ def _parsed(node: str, payload: bytes) -> Certificate:
     content = json.loads(payload)
     kinds = (content.get("_type"), content.get("predicateType"))
     if kinds != (STATEMENT_TYPE, PREDICATE_TYPE):
-        message = f"{node}: certificate - Expected: an in-toto statement of {PREDICATE_TYPE} Actual: {kinds[1]}. {_AGAIN}"
+        message = (
+            f"{node}: certificate - Expected: an in-toto statement of {PREDICATE_TYPE} Actual: {kinds[1]}. {_AGAIN}"
+        )
         raise CertificateError(message)
     named = content["subject"][0]["name"]
     if named != node:
@@ -148,7 +162,10 @@ def require(paths: EnvPaths, node: str, fingerprint: Fingerprint) -> Certificate
 def _drift(node: str, then: dict[str, Any], now: dict[str, Any]) -> str:
     changed = [key for key in now if now[key] != then.get(key)]
     pairs = [f"{key} was {_short(then.get(key))}, is {_short(now[key])}" for key in changed]
-    return f"{node}: certificate - Expected: made for the node as it is now Actual: {'; '.join(pairs)}. It counts no longer. {_AGAIN}"
+    return (
+        f"{node}: certificate - Expected: made for the node as it is now Actual: {'; '.join(pairs)}. "
+        f"It counts no longer. {_AGAIN}"
+    )
 
 
 def _short(value: object) -> str:
@@ -161,7 +178,9 @@ def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
 
     def core(content: dict[str, Any]) -> dict[str, Any]:
         said = {key: value for key, value in content["predicate"].items() if key not in {"issued", "campaign"}}
-        gates = [{"id": item["id"], "outcome": item["outcome"]} if light(item["id"]) else item for item in said["gates"]]
+        gates = [
+            {"id": item["id"], "outcome": item["outcome"]} if light(item["id"]) else item for item in said["gates"]
+        ]
         return {**content, "predicate": {**said, "gates": gates}}
 
     return core(old) == core(new)

@@ -46,7 +46,11 @@ def run_certify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     with Ledger.open(paths.database) as ledger:
         store = EvidenceStore.read_only(ledger, paths.raw)
         desk = Desk(ctx, site, paths, ledger, store)
-        out = {node: NodeResult(Outcome.ERROR, str(item)) for node, item in [*found.items(), *parts.items()] if isinstance(item, Finding)}
+        out = {
+            node: NodeResult(Outcome.ERROR, str(item))
+            for node, item in [*found.items(), *parts.items()]
+            if isinstance(item, Finding)
+        }
         able = {node: item for node, item in found.items() if node not in out and isinstance(item, Fingerprint)}
         seen = {} if ctx.check else look(ctx, desk.unseen(able))
         out |= {node: result for node, result in seen.items() if result.outcome is not Outcome.PASS}
@@ -77,7 +81,9 @@ class Desk:
 
     def decided(self, node: str, found: Fingerprint) -> tuple[Decision, dict[str, EvidenceRecord]]:
         """Return what policy says of a node now, and the evidence by which it says it. A dry run looks at nothing: there an earlier look will do."""
-        moment = Moment(time.time(), found.boot_id, self.ledger.last_change(node), "" if self.ctx.check else self.ctx.campaign)
+        moment = Moment(
+            time.time(), found.boot_id, self.ledger.last_change(node), "" if self.ctx.check else self.ctx.campaign
+        )
         records = self.store.valid(node, desired_digest(self.site, node), found, moment.changed)
         return decide(node, entries(self.site), records, self.site.gates.skipped(node, today()), moment), records
 
@@ -103,4 +109,6 @@ def entries(site: Site) -> list[GateSetEntry]:
 
 def _said(decision: Decision, verb: str) -> str:
     skips = [f"declared skip of {gate}: {reason}" for gate, reason in sorted(decision.skips.items())]
-    return "; ".join([f"{verb}: {len(decision.passed)} gates passed", *skips, *(f"advisory: {text}" for text in decision.advisory)])
+    return "; ".join(
+        [f"{verb}: {len(decision.passed)} gates passed", *skips, *(f"advisory: {text}" for text in decision.advisory)]
+    )

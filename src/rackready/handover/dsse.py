@@ -51,21 +51,32 @@ def load_key(path: Path) -> Key:
     if not path.exists():
         _make(path)
     if path.stat().st_mode & 0o077:
-        message = f"{path}: signing key - Expected: mode 0600 Actual: {path.stat().st_mode & 0o777:04o}. Others may have read it: remove it and certify again."
+        message = (
+            f"{path}: signing key - Expected: mode 0600 Actual: {path.stat().st_mode & 0o777:04o}. "
+            "Others may have read it: remove it and certify again."
+        )
         raise SignatureError(message)
     try:
         private = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except (OSError, ValueError, TypeError) as error:
-        message = f"{path}: signing key - Expected: an Ed25519 key (PEM) Actual: {error}. Restore it, or remove it and certify again."
+        message = (
+            f"{path}: signing key - Expected: an Ed25519 key (PEM) Actual: {error}. "
+            "Restore it, or remove it and certify again."
+        )
         raise SignatureError(message) from error
     if not isinstance(private, Ed25519PrivateKey):
-        message = f"{path}: signing key - Expected: Ed25519 Actual: {type(private).__name__}. Restore it, or remove it and certify again."
+        message = (
+            f"{path}: signing key - Expected: Ed25519 Actual: {type(private).__name__}. "
+            "Restore it, or remove it and certify again."
+        )
         raise SignatureError(message)
     return Key(private)
 
 
 def _make(path: Path) -> None:
-    pem = Ed25519PrivateKey.generate().private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    pem = Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     files.create(path, pem)  # where another process was first, its key is the key
 
 
@@ -93,18 +104,27 @@ def verify(envelope: Any, public: Ed25519PublicKey, where: str) -> bytes:  # noq
     """Return the payload that the key signed. Raises SignatureError that says what is wrong with the envelope."""
     try:
         kind, payload = str(envelope["payloadType"]), base64.b64decode(envelope["payload"], validate=True)
-        signatures = [(str(item.get("keyid", "")), base64.b64decode(item["sig"], validate=True)) for item in envelope["signatures"]]
+        signatures = [
+            (str(item.get("keyid", "")), base64.b64decode(item["sig"], validate=True))
+            for item in envelope["signatures"]
+        ]
     except (KeyError, TypeError, AttributeError, binascii.Error) as error:
-        message = f"{where}: certificate - Expected: a DSSE envelope Actual: damaged ({type(error).__name__} {error}). Certify the node again."
+        message = (
+            f"{where}: certificate - Expected: a DSSE envelope Actual: damaged ({type(error).__name__} {error}). "
+            "Certify the node again."
+        )
         raise SignatureError(message) from error
     if kind != PAYLOAD_TYPE:
-        message = f"{where}: certificate - Expected: payload of type {PAYLOAD_TYPE} Actual: {kind}. Certify the node again."
+        message = (
+            f"{where}: certificate - Expected: payload of type {PAYLOAD_TYPE} Actual: {kind}. Certify the node again."
+        )
         raise SignatureError(message)
     if any(_valid(public, signature, kind, payload) for _, signature in signatures):
         return payload
     names = ", ".join(name[:12] for name, _ in signatures) or "none"
     message = (
-        f"{where}: certificate - Expected: signed by key {key_id(public)[:12]} Actual: no valid signature of it (key ids: {names}). Certify the node again."
+        f"{where}: certificate - Expected: signed by key {key_id(public)[:12]} "
+        f"Actual: no valid signature of it (key ids: {names}). Certify the node again."
     )
     raise SignatureError(message)
 

@@ -22,7 +22,9 @@ from rackready.paths import EnvPaths
 _SEEN = "seen again: {checks} checks passed; what was measured under load still counts"
 
 
-def fingerprints(ctx: PhaseContext, site: Site, nodes: Sequence[str]) -> tuple[dict[str, Fingerprint | Finding], dict[str, Seen | Finding]]:
+def fingerprints(
+    ctx: PhaseContext, site: Site, nodes: Sequence[str]
+) -> tuple[dict[str, Fingerprint | Finding], dict[str, Seen | Finding]]:
     """Return what every node is right now, and its parts, read anew unless this campaign just did; or why that cannot be said.
 
     A node that does not say who it is is not asked for its parts.
@@ -43,7 +45,11 @@ def unseen(decision: Decision) -> bool:
 
 def to_load(entries: Sequence[GateSetEntry], decision: Decision) -> str:
     """Return why a node must be measured under load, empty when a look is all that may be due."""
-    due = (decision.objections[entry.id] for entry in entries if entry.required and entry.id in decision.objections and not light(entry.id))
+    due = (
+        decision.objections[entry.id]
+        for entry in entries
+        if entry.required and entry.id in decision.objections and not light(entry.id)
+    )
     return next(due, "")
 
 
@@ -59,5 +65,7 @@ def look(ctx: PhaseContext, counts: Kept) -> dict[str, NodeResult]:
     out = {}
     for node, result in run_gates(ctx, list(counts), kept=counts, quiet=True).items():
         seen = [gate for gate in result.data.get("gates", {}) if looks(gate) and gate not in counts[node]]
-        out[node] = replace(result, message=_SEEN.format(checks=len(seen))) if result.outcome is Outcome.PASS else result
+        out[node] = (
+            replace(result, message=_SEEN.format(checks=len(seen))) if result.outcome is Outcome.PASS else result
+        )
     return out

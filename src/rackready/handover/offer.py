@@ -48,8 +48,14 @@ def offers(site: Site, paths: EnvPaths, nodes: Sequence[str], *, limit_s: float,
         return Offers()
     connect = reader_for if reads else adapter_for
     answers = look(lambda: connect(site, paths), nodes, limit_s)
-    unknown = {node: str(answer) for node, answer in answers.items() if isinstance(answer, RackreadyError) and not isinstance(answer, UnknownNodeError)}
-    offered = {node: answer for node, answer in answers.items() if isinstance(answer, SchedulerNode) and answer.on_offer}
+    unknown = {
+        node: str(answer)
+        for node, answer in answers.items()
+        if isinstance(answer, RackreadyError) and not isinstance(answer, UnknownNodeError)
+    }
+    offered = {
+        node: answer for node, answer in answers.items() if isinstance(answer, SchedulerNode) and answer.on_offer
+    }
     return Offers(frozenset(nodes) - set(unknown), offered, unknown)
 
 
@@ -61,8 +67,14 @@ def out_of_use(ledger: Ledger, site: Site) -> dict[str, NodeRow]:
 
 def alarm(row: NodeRow, now: SchedulerNode) -> str:
     """Return the words about a node that is out and on offer."""
-    step = f"`rackready deploy` drains it before anything else. If it was repaired: `rackready repair {row.name} --reason '...'`."
-    return f"{row.name}: {row.state.value}, and the scheduler offers it to jobs - Expected: drained Actual: {now.state}. {step}"
+    step = (
+        f"`rackready deploy` drains it before anything else. If it was repaired: `rackready repair {row.name} "
+        "--reason '...'`."
+    )
+    return (
+        f"{row.name}: {row.state.value}, and the scheduler offers it to jobs - Expected: drained "
+        f"Actual: {now.state}. {step}"
+    )
 
 
 def not_asked(unknown: Mapping[str, str]) -> dict[str, str]:
@@ -90,8 +102,8 @@ def keep_off(ctx: PhaseContext, but: str = "") -> Kept:
 
     ``but``: a node that the caller holds itself.
 
-    What somebody else drained is not on offer and stays as it is. A scheduler that does not answer is said, and stops nobody: what needs
-    its word asks for it again.
+    What somebody else drained is not on offer and stays as it is. A scheduler that does not answer is said, and stops
+    nobody: what needs its word asks for it again.
     """
     paths = EnvPaths(ctx.root, ctx.env)
     if ctx.check or not Ledger.exists(paths.database):
@@ -109,7 +121,9 @@ def keep_off(ctx: PhaseContext, but: str = "") -> Kept:
         return Kept(tuple(drained), tuple(lines))
 
 
-def _drain(ctx: PhaseContext, rows: Mapping[str, NodeRow], offered: Mapping[str, SchedulerNode]) -> tuple[list[str], dict[str, str]]:
+def _drain(
+    ctx: PhaseContext, rows: Mapping[str, NodeRow], offered: Mapping[str, SchedulerNode]
+) -> tuple[list[str], dict[str, str]]:
     """Drain the nodes, each with what is on record of it. Returns those for which that worked, and the words about every one with its node."""
     reasons = {node: f"{rows[node].state.value}: {rows[node].reason}" for node in offered}
     drained, lines = [], {}

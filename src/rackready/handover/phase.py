@@ -50,7 +50,11 @@ def _join(ctx: PhaseContext, handover: Handover, nodes: list[str]) -> dict[str, 
     if not isinstance(handover, SlurmHandover):
         return {node: NodeResult(Outcome.PASS) for node in nodes}
     key = handover.munge_key
-    where = {"slurm_node_munge_key_file": str(key.file or ""), "slurm_node_munge_key_env": key.env or ""} if key is not None else {}
+    where = (
+        {"slurm_node_munge_key_file": str(key.file or ""), "slurm_node_munge_key_env": key.env or ""}
+        if key is not None
+        else {}
+    )
     return run_playbook(ctx, PLAYBOOK, nodes, dict(where))
 
 
@@ -64,7 +68,9 @@ def _certified(paths: EnvPaths, node: str, found: Fingerprint | Finding) -> tupl
 
 
 def _merged(joined: NodeResult, released: NodeResult) -> NodeResult:
-    return NodeResult(released.outcome, released.message, joined.changed or released.changed, {**joined.data, **released.data})
+    return NodeResult(
+        released.outcome, released.message, joined.changed or released.changed, {**joined.data, **released.data}
+    )
 
 
 def hold_nodes(ctx: PhaseContext, nodes: list[str], reasons: dict[str, str]) -> dict[str, NodeResult]:
@@ -75,7 +81,11 @@ def hold_nodes(ctx: PhaseContext, nodes: list[str], reasons: dict[str, str]) -> 
 
         def observe(_stored: dict[str, object]) -> Observation:
             now = adapter.show(node)
-            return Observation.HAPPENED if now.drained and (not now.ours or now.reason == wanted) else Observation.NOT_HAPPENED
+            return (
+                Observation.HAPPENED
+                if now.drained and (not now.ours or now.reason == wanted)
+                else Observation.NOT_HAPPENED
+            )
 
         before = adapter.show(node)
         if ctx.check:
@@ -89,7 +99,11 @@ def hold_nodes(ctx: PhaseContext, nodes: list[str], reasons: dict[str, str]) -> 
             observe=observe,
             act=lambda _token: {"changed": adapter.drain(node, wanted)},
         )
-        return NodeResult(Outcome.PASS, f"{node}: {adapter.show(node).reason}", bool(effect.outcome == "done" and effect.result.get("changed")))
+        return NodeResult(
+            Outcome.PASS,
+            f"{node}: {adapter.show(node).reason}",
+            bool(effect.outcome == "done" and effect.result.get("changed")),
+        )
 
     return _each(ctx, EnvPaths(ctx.root, ctx.env), nodes, hold)
 
@@ -109,12 +123,18 @@ def _release(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: dict
             act=lambda _token: {"changed": adapter.release(node)},
         )
         changed = effect.outcome == "done" and bool(effect.result.get("changed"))
-        return NodeResult(Outcome.PASS, f"{node}: {'released' if changed else 'offered already'} ({adapter.show(node).state})", changed)
+        return NodeResult(
+            Outcome.PASS,
+            f"{node}: {'released' if changed else 'offered already'} ({adapter.show(node).state})",
+            changed,
+        )
 
     return _each(ctx, paths, nodes, release)
 
 
-def _each(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], work: Callable[[SchedulerAdapter, Ledger, str], NodeResult]) -> dict[str, NodeResult]:
+def _each(
+    ctx: PhaseContext, paths: EnvPaths, nodes: list[str], work: Callable[[SchedulerAdapter, Ledger, str], NodeResult]
+) -> dict[str, NodeResult]:
     if not nodes:
         return {}
     with Ledger.open(paths.database) as ledger:
@@ -125,7 +145,9 @@ def _each(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], work: Callable[[
             return dict.fromkeys(nodes, NodeResult(Outcome.ERROR, str(error)))
 
 
-def _guarded(adapter: SchedulerAdapter, ledger: Ledger, node: str, work: Callable[[SchedulerAdapter, Ledger, str], NodeResult]) -> NodeResult:
+def _guarded(
+    adapter: SchedulerAdapter, ledger: Ledger, node: str, work: Callable[[SchedulerAdapter, Ledger, str], NodeResult]
+) -> NodeResult:
     try:
         return work(adapter, ledger, node)
     except RackreadyError as error:

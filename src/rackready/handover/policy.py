@@ -25,7 +25,8 @@ other nodes) takes longer than this; then nodes are looked at once more."""
 class Moment:
     """When evidence is judged. ``at``: now; ``boot_id``: of the node's present boot; ``changed``: when the node was last changed (both times: s since 1970).
 
-    ``campaign``: the campaign that asks. Gates that only look must have been seen by it, within ``LOOK_S``; empty: any age that the gate set allows.
+    ``campaign``: the campaign that asks. Gates that only look must have been seen by it, within ``LOOK_S``; empty: any
+    age that the gate set allows.
     """
 
     at: float
@@ -57,12 +58,18 @@ class Decision:
         return frozenset(self.passed) | frozenset(self.skips)
 
 
-def decide(node: str, entries: Sequence[GateSetEntry], records: Mapping[str, EvidenceRecord], skips: Mapping[str, str], moment: Moment) -> Decision:
+def decide(
+    node: str,
+    entries: Sequence[GateSetEntry],
+    records: Mapping[str, EvidenceRecord],
+    skips: Mapping[str, str],
+    moment: Moment,
+) -> Decision:
     """Return whether a node may be handed over.
 
-    ``records``: gate to its newest conclusion that counts for the node's present identity and desired state. Evidence from
-    before the node's last change is about another node; from before its boot, or too old, where the gate set says so.
-    A gate set that requires nothing opens no door.
+    ``records``: gate to its newest conclusion that counts for the node's present identity and desired state. Evidence
+    from before the node's last change is about another node; from before its boot, or too old, where the gate set says
+    so. A gate set that requires nothing opens no door.
     """
     refusals, passed, advisory, used, objections = [], [], [], {}, {}
     for entry in entries:
@@ -78,17 +85,25 @@ def decide(node: str, entries: Sequence[GateSetEntry], records: Mapping[str, Evi
         else:
             passed.append(entry.id)
     if not passed:
-        refusals.append(f"{node}: nothing was measured - Expected: at least one required gate passed Actual: none. {_AGAIN}")
+        refusals.append(
+            f"{node}: nothing was measured - Expected: at least one required gate passed Actual: none. {_AGAIN}"
+        )
     return Decision(node, tuple(refusals), tuple(passed), used, tuple(advisory), objections)
 
 
-def _objection(node: str, entry: GateSetEntry, record: EvidenceRecord | None, skips: Mapping[str, str], moment: Moment) -> str:
+def _objection(
+    node: str, entry: GateSetEntry, record: EvidenceRecord | None, skips: Mapping[str, str], moment: Moment
+) -> str:
     gate = entry.id
     if record is None:
         return f"{node}: {gate} - Expected: pass, measured on the node as it is now Actual: no such evidence. {_AGAIN}"
     if record.started.timestamp() < moment.changed:
         return f"{node}: {gate} - Expected: measured after the node's last change Actual: measured before it. {_AGAIN}"
-    return _voided(node, entry, record, moment) if record.verdict.outcome is Outcome.PASS else _not_passed(node, gate, record, skips)
+    return (
+        _voided(node, entry, record, moment)
+        if record.verdict.outcome is Outcome.PASS
+        else _not_passed(node, gate, record, skips)
+    )
 
 
 def _not_passed(node: str, gate: str, record: EvidenceRecord, skips: Mapping[str, str]) -> str:
@@ -97,7 +112,10 @@ def _not_passed(node: str, gate: str, record: EvidenceRecord, skips: Mapping[str
     if outcome is Outcome.SKIP and gate in skips:
         return ""
     if outcome is Outcome.SKIP:
-        return f"{node}: {gate} - Expected: pass Actual: skipped, but the site declares no such skip. Declare it with a reason (gates.skip), or measure."
+        return (
+            f"{node}: {gate} - Expected: pass Actual: skipped, but the site declares no such skip. "
+            "Declare it with a reason (gates.skip), or measure."
+        )
     findings = "; ".join(str(finding) for finding in record.verdict.findings)
     return f"{node}: {gate} - Expected: pass Actual: {outcome.value}. {findings or record.verdict.remarks or _AGAIN}"
 
@@ -109,14 +127,20 @@ def _voided(node: str, entry: GateSetEntry, record: EvidenceRecord, moment: Mome
     """
     if record.verdict.fleet_pending:
         return (
-            f"{node}: {entry.id} - Expected: a bound that judges Actual: {FLEET_PENDING}. Measure at least 16 identical nodes, or give the profile a reference."
+            f"{node}: {entry.id} - Expected: a bound that judges Actual: {FLEET_PENDING}. "
+            "Measure at least 16 identical nodes, or give the profile a reference."
         )
     boots = {item.boot_id for item in record.fingerprints if item.node == node}
     if entry.after_boot and boots != {moment.boot_id}:
-        return f"{node}: {entry.id} - Expected: measured since the node's last boot Actual: measured before it. {_AGAIN}"
+        return (
+            f"{node}: {entry.id} - Expected: measured since the node's last boot Actual: measured before it. {_AGAIN}"
+        )
     hours = (moment.at - record.started.timestamp()) / _HOUR_S
     if entry.max_age_hours is not None and hours > entry.max_age_hours:
-        return f"{node}: {entry.id} - Expected: measured within the last {entry.max_age_hours:g} h Actual: {math.ceil(hours)} h ago. {_AGAIN}"
+        return (
+            f"{node}: {entry.id} - Expected: measured within the last {entry.max_age_hours:g} h "
+            f"Actual: {math.ceil(hours)} h ago. {_AGAIN}"
+        )
     return _not_seen_again(node, entry.id, record, moment)
 
 
@@ -139,5 +163,8 @@ def _not_seen_again(node: str, gate: str, record: EvidenceRecord, moment: Moment
         return f"{node}: {gate} - Expected: seen again by this run Actual: last seen by {record.campaign}. {_AGAIN}"
     seconds = moment.at - record.started.timestamp()
     if seconds > LOOK_S:
-        return f"{node}: {gate} - Expected: seen within the last {LOOK_S / 60:g} min Actual: {math.ceil(seconds / 60)} min ago. {_AGAIN}"
+        return (
+            f"{node}: {gate} - Expected: seen within the last {LOOK_S / 60:g} min "
+            f"Actual: {math.ceil(seconds / 60)} min ago. {_AGAIN}"
+        )
     return ""

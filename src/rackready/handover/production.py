@@ -36,17 +36,24 @@ _SHOWN = 3
 def in_production(ctx: PhaseContext, nodes: Iterable[str]) -> tuple[list[str], dict[str, NodeResult]]:
     """Return the nodes on which jobs run or may start, and an error for each of which the scheduler cannot say it.
 
-    The scheduler is asked, not our own record: a node that is drained but not empty yet carries somebody's job as well, and one
-    that was handed over, is down and not drained may come back by itself at any moment. Where the scheduler cannot say it, a node is
-    taken as not in production only as ``taken_as_free`` allows; that is said.
+    The scheduler is asked, not our own record: a node that is drained but not empty yet carries somebody's job as well,
+    and one that was handed over, is down and not drained may come back by itself at any moment. Where the scheduler
+    cannot say it, a node is taken as not in production only as ``taken_as_free`` allows; that is said.
     """
     busy, unknown = [], {}
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         for node, answer in _ask(ctx, list(nodes)).items():
             if isinstance(answer, _Use):
-                busy += [node] if answer.offered or answer.jobs or (handed_over(ledger, node) and not answer.drained) else []
+                busy += (
+                    [node]
+                    if answer.offered or answer.jobs or (handed_over(ledger, node) and not answer.drained)
+                    else []
+                )
             elif not taken_as_free(ledger, node, answer):
-                text = f"{node}: whether jobs run on it - Expected: the scheduler says it Actual: {answer} Nothing was touched: run again once it answers."
+                text = (
+                    f"{node}: whether jobs run on it - Expected: the scheduler says it "
+                    f"Actual: {answer} Nothing was touched: run again once it answers."
+                )
                 unknown[node] = NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)
             else:
                 ledger.event(ctx.campaign, node, PHASE, f"taken as not in production: {_why_free(answer)}", "warn")
@@ -61,9 +68,9 @@ def handed_over(ledger: Ledger, node: str) -> bool:
 def taken_as_free(ledger: Ledger, node: str, error: RackreadyError) -> bool:
     """Whether a node of which the scheduler could not say it is taken as carrying no jobs.
 
-    One that the scheduler does not have gets none from it. While the scheduler is silent, one that was never handed over is free
-    when it is not installed yet, or was off until rackready powered it on: a first deploy may come before the scheduler is up.
-    One that somebody else may have running is not.
+    One that the scheduler does not have gets none from it. While the scheduler is silent, one that was never handed
+    over is free when it is not installed yet, or was off until rackready powered it on: a first deploy may come before
+    the scheduler is up. One that somebody else may have running is not.
     """
     from rackready.stacks.machine import made_by_us  # noqa: PLC0415 - SSH and Redfish take a second to import
 
@@ -75,7 +82,11 @@ def taken_as_free(ledger: Ledger, node: str, error: RackreadyError) -> bool:
 
 
 def _why_free(error: RackreadyError) -> str:
-    return str(error) if isinstance(error, UnknownNodeError) else f"rackready never handed it over, and the scheduler says: {error}"
+    return (
+        str(error)
+        if isinstance(error, UnknownNodeError)
+        else f"rackready never handed it over, and the scheduler says: {error}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +125,8 @@ def changes_words(phase: str, changes: list[str]) -> str:
 def take_out(ctx: PhaseContext, reasons: Mapping[str, str]) -> dict[str, NodeResult]:
     """Drain nodes with these reasons and wait until no job runs on them. Returns those on which that did not work: they are left alone.
 
-    All of them together are waited for, at most the site's ``handover.drain_wait_s`` seconds. What somebody else drained stays
-    as it is. Raises Interrupted when the operator stops.
+    All of them together are waited for, at most the site's ``handover.drain_wait_s`` seconds. What somebody else
+    drained stays as it is. Raises Interrupted when the operator stops.
     """
     if not reasons:
         return {}
@@ -131,15 +142,27 @@ def take_out(ctx: PhaseContext, reasons: Mapping[str, str]) -> dict[str, NodeRes
                 ledger.event(ctx.campaign, node, PHASE, f"taken out of production: {reasons[node]}", "warn")
                 row = ledger.state(node)
                 if row is not None and row.state is NodeState.READY:
-                    ledger.set_state(node, NodeState.CERTIFIED, f"held: {reasons[node]}", phase=row.phase, campaign=ctx.campaign)
+                    ledger.set_state(
+                        node, NodeState.CERTIFIED, f"held: {reasons[node]}", phase=row.phase, campaign=ctx.campaign
+                    )
             with adapter_for(site, paths) as adapter:
-                left = wait_for_jobs(adapter, drained, limit_s, lambda node, text: ledger.event(ctx.campaign, node, PHASE, text, "warn"), _POLL_S)
+                left = wait_for_jobs(
+                    adapter,
+                    drained,
+                    limit_s,
+                    lambda node, text: ledger.event(ctx.campaign, node, PHASE, text, "warn"),
+                    _POLL_S,
+                )
     except RackreadyError as error:
         left = dict.fromkeys(drained, str(error))
-    return bad | {node: NodeResult(Outcome.ERROR, text, data={HELD: True}, touched=False) for node, text in left.items()}
+    return bad | {
+        node: NodeResult(Outcome.ERROR, text, data={HELD: True}, touched=False) for node, text in left.items()
+    }
 
 
-def wait_for_jobs(adapter: SchedulerAdapter, nodes: list[str], limit_s: float, tell: Callable[[str, str], None], poll_s: float) -> dict[str, str]:
+def wait_for_jobs(
+    adapter: SchedulerAdapter, nodes: list[str], limit_s: float, tell: Callable[[str, str], None], poll_s: float
+) -> dict[str, str]:
     """Wait until no job runs on any of the nodes. Returns the words about each node that is not empty (or not known to be) after ``limit_s``.
 
     ``poll_s``: seconds until the second look; from then on it grows, up to half a minute.
@@ -155,9 +178,13 @@ def wait_for_jobs(adapter: SchedulerAdapter, nodes: list[str], limit_s: float, t
                 busy[node] = found if isinstance(found, list) else str(found)
         left_s = deadline - time.monotonic()
         if not busy or left_s <= 0:
-            return {node: held if isinstance(held, str) else _refusal(node, held, limit_s) for node, held in busy.items()}
+            return {
+                node: held if isinstance(held, str) else _refusal(node, held, limit_s) for node, held in busy.items()
+            }
         for node, held in busy.items():
-            words = held if isinstance(held, str) else ", ".join(f"{job.id} ({job.user}, {job.partition})" for job in held)
+            words = (
+                held if isinstance(held, str) else ", ".join(f"{job.id} ({job.user}, {job.partition})" for job in held)
+            )
             if told.get(node) != words:
                 tell(node, f"drained; waits, at most {limit_s:.0f} s in all, for the end of {words}")
             told[node] = words
@@ -176,4 +203,7 @@ def jobs_run(node: str, jobs: list[Job], expected: str) -> str:
 
 def _refusal(node: str, jobs: list[Job], limit_s: float) -> str:
     ways = f"wait and run again, or end them with `scancel {' '.join(job.id for job in jobs)}`."
-    return f"{jobs_run(node, jobs, f'none within {limit_s:.0f} s of draining it')} Nothing was touched, and it stays drained so that it empties: {ways}"
+    return (
+        f"{jobs_run(node, jobs, f'none within {limit_s:.0f} s of draining it')} Nothing was touched, and it stays "
+        f"drained so that it empties: {ways}"
+    )

@@ -111,7 +111,8 @@ def refusal(standing: Standing, held: str = "is held") -> str:
 def retire(ctx: PhaseContext, node: str, reason: str) -> NodeResult:
     """Retire a node. Call it only while holding the controller lock.
 
-    Raises RetireRefusedError while jobs run on it (it is held then), or when a node in production cannot be held or asked for its jobs.
+    Raises RetireRefusedError while jobs run on it (it is held then), or when a node in production cannot be held or
+    asked for its jobs.
     """
     standing = look(ctx, node)
     if standing.state is NodeState.RETIRED:

@@ -24,7 +24,8 @@ _AGAIN = "Run `rackready deploy`: it measures again what is void, and certifies 
 def run_verify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     """Look at every node, in production or not, and say whether its certificate counts for what was seen. Nothing is loaded.
 
-    What a look finds is a fail like any other; a certificate that is missing, damaged or of another state of the node is an error.
+    What a look finds is a fail like any other; a certificate that is missing, damaged or of another state of the node
+    is an error.
     """
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
@@ -40,7 +41,9 @@ def run_verify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
             rest = {gate: record.verdict for gate, record in records.items() if not light(gate)}
             counts[node] = {**rest, **kept(records, decision)}
         looked = look(ctx, counts)
-        return out | {node: _verified(desk, paths, node, able[node], parts[node], result) for node, result in looked.items()}
+        return out | {
+            node: _verified(desk, paths, node, able[node], parts[node], result) for node, result in looked.items()
+        }
 
 
 def _unread(found: Finding) -> NodeResult:
@@ -50,7 +53,9 @@ def _unread(found: Finding) -> NodeResult:
     return NodeResult(Outcome.ERROR, str(found))
 
 
-def _verified(desk: Desk, paths: EnvPaths, node: str, found: Fingerprint, seen: Seen | Finding, looked: NodeResult) -> NodeResult:
+def _verified(
+    desk: Desk, paths: EnvPaths, node: str, found: Fingerprint, seen: Seen | Finding, looked: NodeResult
+) -> NodeResult:
     """Return what a look and the certificate say together: a fail of the look counts first."""
     if looked.outcome is Outcome.FAIL:
         return looked
@@ -61,11 +66,18 @@ def _verified(desk: Desk, paths: EnvPaths, node: str, found: Fingerprint, seen: 
     then = certificate.predicate.get("parts", "")
     if isinstance(seen, Seen) and then != seen.digest:
         what = "; ".join(seen.changed) or f"list of parts {seen.digest[:12]}, certified {then[:12] or 'none'}"
-        return NodeResult(Outcome.ERROR, f"{node}: certificate - Expected: made for the parts that it has now Actual: {what}. {_AGAIN}")
+        return NodeResult(
+            Outcome.ERROR,
+            f"{node}: certificate - Expected: made for the parts that it has now Actual: {what}. {_AGAIN}",
+        )
     decision, _records = desk.decided(node, found)
     why = to_load(entries(desk.site), decision)
     if why:
         return NodeResult(Outcome.ERROR, f"{node}: certificate - Expected: its evidence counts Actual: {why} {_AGAIN}")
     if looked.outcome is not Outcome.PASS:
         return looked
-    return NodeResult(Outcome.PASS, f"certificate of {certificate.predicate['issued']} counts: {looked.message}", data={"certificate": certificate.digest})
+    return NodeResult(
+        Outcome.PASS,
+        f"certificate of {certificate.predicate['issued']} counts: {looked.message}",
+        data={"certificate": certificate.digest},
+    )

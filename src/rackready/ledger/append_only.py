@@ -30,9 +30,17 @@ def append_only(table: sa.Table) -> None:
     """Guard a table from the moment in which it is made."""
     _after(table, "postgresql", _FUNCTION)
     for verb in _VERBS["sqlite"]:
-        _after(table, "sqlite", f"CREATE TRIGGER IF NOT EXISTS {_name(table, verb)} BEFORE {verb} ON {table.name} BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END")
+        _after(
+            table,
+            "sqlite",
+            f"CREATE TRIGGER IF NOT EXISTS {_name(table, verb)} BEFORE {verb} ON {table.name} BEGIN SELECT "
+            f"RAISE(ABORT, '{_REFUSAL}'); END",
+        )
     for verb in _VERBS["postgresql"]:
-        guard = f"CREATE TRIGGER {_name(table, verb)} BEFORE {verb} ON {table.name} FOR EACH STATEMENT EXECUTE FUNCTION rackready_append_only()"
+        guard = (
+            f"CREATE TRIGGER {_name(table, verb)} BEFORE {verb} ON {table.name} FOR EACH STATEMENT EXECUTE FUNCTION "
+            "rackready_append_only()"
+        )
         _after(table, "postgresql", guard)
 
 

@@ -45,8 +45,13 @@ def read(state: Path) -> Applied:
         document = json.loads(gzip.decompress(path.read_bytes()))
         return _applied(document)
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
-        message = f"{path} - Expected: what an earlier deploy recorded ({SCHEMA}) Actual: {error.__class__.__name__}: {error}."
-        raise AppliedError(f"{message} Remove it: the next deploy records everything anew, until then all is shown as added.") from error
+        message = (
+            f"{path} - Expected: what an earlier deploy recorded ({SCHEMA}) "
+            f"Actual: {error.__class__.__name__}: {error}."
+        )
+        raise AppliedError(
+            f"{message} Remove it: the next deploy records everything anew, until then all is shown as added."
+        ) from error
 
 
 def _applied(document: Mapping[str, Any]) -> Applied:
@@ -57,25 +62,38 @@ def _applied(document: Mapping[str, Any]) -> Applied:
     if wrong:
         raise ValueError(f"{wrong[0]} does not match its digest")
     facts = {key: entry["facts"] for key, entry in devices.items()}
-    return Applied(document["at"], facts, {key: entry["campaign"] for key, entry in devices.items()}, str(document.get("site", "")))
+    return Applied(
+        document["at"], facts, {key: entry["campaign"] for key, entry in devices.items()}, str(document.get("site", ""))
+    )
 
 
-def record(state: Path, planned: Mapping[str, Facts], done: Collection[str], campaign: str, *, site: str = "") -> Applied:
+def record(
+    state: Path, planned: Mapping[str, Facts], done: Collection[str], campaign: str, *, site: str = ""
+) -> Applied:
     """Record that the devices of these keys are now as planned, and return all that is applied. ``site``: name of the site that they belong to.
 
-    What the plan does not name any more is forgotten as soon as everything that it names has been applied: then nothing of the earlier site is in use.
+    What the plan does not name any more is forgotten as soon as everything that it names has been applied: then nothing
+    of the earlier site is in use.
     """
     before = read(state)
     facts = dict(before.facts) | {key: planned[key] for key in done}
     campaigns = dict(before.campaigns) | dict.fromkeys(done, campaign)
     if all(key in facts and facts[key] == wanted for key, wanted in planned.items()):
         facts = {key: facts[key] for key in planned}
-    after = Applied(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), facts, {key: campaigns[key] for key in facts}, site or before.site)
+    after = Applied(
+        time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        facts,
+        {key: campaigns[key] for key in facts},
+        site or before.site,
+    )
     _write(state / FILE, after)
     return after
 
 
 def _write(path: Path, applied: Applied) -> None:
-    devices = {key: {"campaign": applied.campaigns[key], "digest": digest(facts), "facts": facts} for key, facts in sorted(applied.facts.items())}
+    devices = {
+        key: {"campaign": applied.campaigns[key], "digest": digest(facts), "facts": facts}
+        for key, facts in sorted(applied.facts.items())
+    }
     text = json.dumps({"schema": SCHEMA, "at": applied.at, "site": applied.site, "devices": devices})
     files.replace(path, gzip.compress(text.encode(), mtime=0))

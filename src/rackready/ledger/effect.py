@@ -44,8 +44,8 @@ def run_effect(  # noqa: PLR0913 - what an effect is: its key, and three ways to
     ``before()`` returns what can be observed now (boot id, power state, revision) and is stored with the intent;
     ``observe(stored)`` says, given what was stored, whether the effect has happened; ``act(token)`` does it.
     A recorded intent without an end is observed, for at most ``settle_s`` seconds, before anything is done again; a
-    recorded done counts only while observation agrees. An exception of ``act`` leaves the intent open on purpose: what it
-    did is not known, and the next call observes it.
+    recorded done counts only while observation agrees. An exception of ``act`` leaves the intent open on purpose: what
+    it did is not known, and the next call observes it.
     """
     last = ledger.latest(node, operation, desired)
     if last is not None and last.status in {"intent", "done"}:
@@ -64,7 +64,9 @@ def run_effect(  # noqa: PLR0913 - what an effect is: its key, and three ways to
     return EffectResult("done", result)
 
 
-def _settled(observe: Callable[[dict[str, Any]], Observation], stored: dict[str, Any], settle_s: float, poll_s: float) -> Observation:
+def _settled(
+    observe: Callable[[dict[str, Any]], Observation], stored: dict[str, Any], settle_s: float, poll_s: float
+) -> Observation:
     deadline = time.monotonic() + settle_s
     while (seen := observe(stored)) is Observation.UNKNOWN and time.monotonic() < deadline:
         time.sleep(poll_s)

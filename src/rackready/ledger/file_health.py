@@ -22,7 +22,9 @@ def not_writable(path: Path) -> str:
 def _unlock(place: Path) -> str:
     """Say what makes a place writable again."""
     if os.statvfs(place).f_flag & os.ST_RDONLY:
-        return "Its file system is mounted read-only: mount it read-write, or find out why the kernel made it so (dmesg)"
+        return (
+            "Its file system is mounted read-only: mount it read-write, or find out why the kernel made it so (dmesg)"
+        )
     return f"Run as its owner, or: chmod u+w {place}"
 
 
@@ -33,8 +35,16 @@ def damage(path: Path) -> str:
             checked = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
             if checked != "ok":
                 return str(checked)
-            have = {table: {row[1] for row in connection.execute(f"PRAGMA table_info({table})")} for table in metadata.tables}
+            have = {
+                table: {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+                for table in metadata.tables
+            }
     except sqlite3.Error as error:
         return str(error)
-    lacking = [f"{table}.{column.name}" for table in metadata.tables for column in metadata.tables[table].columns if column.name not in have[table]]
+    lacking = [
+        f"{table}.{column.name}"
+        for table in metadata.tables
+        for column in metadata.tables[table].columns
+        if column.name not in have[table]
+    ]
     return f"made by another version, it lacks {', '.join(lacking[:3])}" if lacking else ""

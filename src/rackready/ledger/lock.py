@@ -1,6 +1,7 @@
 """One controller at a time: an flock that the kernel gives back when its holder dies, and words about who holds it.
 
-Where the records lie on a server, its lock (``postgres_lock``) is taken after it: the flock guards what lies beside them on this machine.
+Where the records lie on a server, its lock (``postgres_lock``) is taken after it: the flock guards what lies beside
+them on this machine.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class ControllerLock:
             self._held = taken.pop_all()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Give the lock back."""
         self._held.close()
 

@@ -27,7 +27,9 @@ _about = sa.Table(
     _metadata,
     sa.Column("version", sa.Integer, primary_key=True, comment="schema.VERSION of the code that made the tables"),
     sa.Column("env", sa.String, nullable=False, comment="environment whose records these are"),
-    sa.Column("id", sa.String, nullable=False, comment="name of this ledger: fencing tokens of another are not comparable"),
+    sa.Column(
+        "id", sa.String, nullable=False, comment="name of this ledger: fencing tokens of another are not comparable"
+    ),
 )
 
 _CONNECT: dict[str, Any] = {
@@ -40,30 +42,59 @@ _CONNECT: dict[str, Any] = {
 }
 """How long we wait for the server, s: a cut is known of within 20 s. Judgement."""
 
-_OPTIONS = "-c lock_timeout=30s -c synchronous_commit=on -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
+_OPTIONS = (
+    "-c lock_timeout=30s -c synchronous_commit=on -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c "
+    "tcp_keepalives_count=3"
+)
 """What our sessions ask of the server: a commit counts once it is on disk, and the lock of a machine that is gone is free after 25 s. Judgement."""
 
 _READING = f"{_OPTIONS} -c default_transaction_read_only=on"
 
 _STEPS = {
-    ("password authentication failed", "no password supplied", "certificate authentication failed", "peer authentication failed"): (
-        "Correct user, or what stands in {secret}, then run again."
-    ),
+    (
+        "password authentication failed",
+        "no password supplied",
+        "certificate authentication failed",
+        "peer authentication failed",
+    ): ("Correct user, or what stands in {secret}, then run again."),
     ("root certificate", "server certificate", "certificate verify", "SSL"): (
         "Correct tls, ca, certificate and private_key in {settings}, or the server's own certificate."
     ),
     ("does not exist",): "Make it as docs/howto/postgresql.md says, or correct name and user in {settings}.",
-    ("no pg_hba.conf entry",): "Allow this machine, user and database in the server's pg_hba.conf, as docs/howto/postgresql.md says.",
+    (
+        "no pg_hba.conf entry",
+    ): "Allow this machine, user and database in the server's pg_hba.conf, as docs/howto/postgresql.md says.",
     ("permission denied", "must be owner"): "Grant the role what docs/howto/postgresql.md lists, then run again.",
     ("read-only transaction", "in recovery"): "Name the primary, not a standby, as host in {settings}.",
-    ("lock timeout",): "Look for what else writes there and does not come to its end (pg_stat_activity), then run again.",
-    ("too many clients", "remaining connection slots"): "Raise max_connections of the server, or end what else uses it, then run again.",
+    (
+        "lock timeout",
+    ): "Look for what else writes there and does not come to its end (pg_stat_activity), then run again.",
+    (
+        "too many clients",
+        "remaining connection slots",
+    ): "Raise max_connections of the server, or end what else uses it, then run again.",
     ("disk full", "No space left"): "Free disk space on the database's server, then run again.",
-    ("refused", "could not translate", "Name or service", "No such file", "timeout", "timed out", "unreachable", "No route"): (
-        "Start the server, or correct host and port in {settings}, then run again."
-    ),
-    ("server closed", "terminating connection", "connection is lost", "connection is closed", "could not receive", "could not send", "connection pointer"): (
-        "Nothing was half written. Run the same command again once the server answers: it goes on from what is recorded."
+    (
+        "refused",
+        "could not translate",
+        "Name or service",
+        "No such file",
+        "timeout",
+        "timed out",
+        "unreachable",
+        "No route",
+    ): ("Start the server, or correct host and port in {settings}, then run again."),
+    (
+        "server closed",
+        "terminating connection",
+        "connection is lost",
+        "connection is closed",
+        "could not receive",
+        "could not send",
+        "connection pointer",
+    ): (
+        "Nothing was half written. Run the same command again once the server answers: it goes on from what is "
+        "recorded."
     ),
 }
 """Words of the server or of libpq, and what to do then."""
@@ -105,7 +136,10 @@ class Postgres:
         engine = self._pooled(_READING)
         with self._spoken("cannot be read"), engine.connect() as connection:
             if not _made(connection):
-                message = f"{self.server}: no ledger - Expected: one made by a run Actual: none. Nothing was deployed yet: run `rackready deploy`."
+                message = (
+                    f"{self.server}: no ledger - Expected: one made by a run Actual: none. "
+                    "Nothing was deployed yet: run `rackready deploy`."
+                )
                 raise LedgerError(message)
             self._is_ours(connection)
         return engine
@@ -142,7 +176,10 @@ class Postgres:
 
     def step(self, cause: str, *, reading: bool = False) -> str:  # noqa: ARG002 - it is the same for both
         """Return the next step after that error."""
-        places = {"settings": self.database.settings, "secret": self.server.password or f"{self.database.settings} (it names no password)"}
+        places = {
+            "settings": self.database.settings,
+            "secret": self.server.password or f"{self.database.settings} (it names no password)",
+        }
         found = (text for words, text in _STEPS.items() if any(word in cause for word in words))
         return next(found, "Run `rackready doctor`, and look at the server's log.").format(**places)
 
@@ -171,17 +208,29 @@ class Postgres:
         if not _made(connection):  # else another process was quicker
             for metadata in (schema.metadata, lock.metadata, _metadata):
                 metadata.create_all(connection)
-            connection.execute(sa.insert(_about).values(version=schema.VERSION, env=self.database.env, id=secrets.token_hex(8)))
+            connection.execute(
+                sa.insert(_about).values(version=schema.VERSION, env=self.database.env, id=secrets.token_hex(8))
+            )
 
     def _is_ours(self, connection: sa.Connection) -> None:
         about = connection.execute(sa.select(_about)).one()
         if about.env != self.database.env:
-            text = f"Expected: the records of environment {self.database.env} Actual: those of {about.env}. Give each environment a database of its own"
+            text = (
+                f"Expected: the records of environment {self.database.env} Actual: those of {about.env}. "
+                "Give each environment a database of its own"
+            )
             raise LedgerError(f"{self.server}: {text}: correct name in {self.database.settings}.")
         if about.version != schema.VERSION:
             older = about.version < schema.VERSION
-            text = f"Expected: tables of version {schema.VERSION} Actual: version {about.version}, made by {'an older' if older else 'a newer'} rackready"
-            way = "Name an empty database, or go on with that rackready" if older else "Use that rackready on this machine, too"
+            text = (
+                f"Expected: tables of version {schema.VERSION} Actual: version {about.version}, made by "
+                f"{'an older' if older else 'a newer'} rackready"
+            )
+            way = (
+                "Name an empty database, or go on with that rackready"
+                if older
+                else "Use that rackready on this machine, too"
+            )
             raise LedgerError(f"{self.server}: {text}. {way}.")
 
     def _pooled(self, options: str) -> sa.Engine:
@@ -201,7 +250,12 @@ class Postgres:
         url = sa.URL.create("postgresql+psycopg", username=server.user, database=server.name, query=query)
         password = {} if server.password is None else {"password": reveal(server.password)}
         return sa.create_engine(
-            url, connect_args={**_CONNECT, **_tls(server), **password, "options": options}, pool_pre_ping=True, pool_size=5, max_overflow=5, pool_timeout=60
+            url,
+            connect_args={**_CONNECT, **_tls(server), **password, "options": options},
+            pool_pre_ping=True,
+            pool_size=5,
+            max_overflow=5,
+            pool_timeout=60,
         )
 
     @contextmanager
@@ -215,7 +269,9 @@ class Postgres:
             yield
         except sa.exc.SQLAlchemyError as error:
             cause = lock.said(error)
-            raise LedgerError(f"{self.server}: the ledger {what} - Expected: {self.writable} Actual: {cause}. {self.step(cause)}") from error
+            raise LedgerError(
+                f"{self.server}: the ledger {what} - Expected: {self.writable} Actual: {cause}. {self.step(cause)}"
+            ) from error
 
 
 def _made(connection: sa.Connection) -> bool:
@@ -226,5 +282,9 @@ def _tls(server: Server) -> dict[str, str]:
     """Return libpq's words for how the connection is protected; a Unix socket needs nothing."""
     if server.host.startswith("/") or server.tls == "disable":
         return {"sslmode": "disable"}
-    own = {"sslcert": str(server.certificate), "sslkey": str(server.private_key)} if server.certificate is not None else {}
+    own = (
+        {"sslcert": str(server.certificate), "sslkey": str(server.private_key)}
+        if server.certificate is not None
+        else {}
+    )
     return {"sslmode": server.tls, "sslrootcert": str(server.ca or "system"), **own}

@@ -1,8 +1,8 @@
 """Who may write to a ledger that controllers of several machines share.
 
-The controller holds a session's advisory lock on a connection of its own, and has the highest number in ``controllers``. Every
-transaction that writes takes a second lock, so that there is one writer at a time as in a SQLite file, and then asks for
-both: whoever lost them records nothing more, so begins nothing more either.
+The controller holds a session's advisory lock on a connection of its own, and has the highest number in
+``controllers``. Every transaction that writes takes a second lock, so that there is one writer at a time as in a SQLite
+file, and then asks for both: whoever lost them records nothing more, so begins nothing more either.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ _TAKE = sa.text("SELECT pg_try_advisory_lock(:key, :controller)")
 _GIVE = sa.text("SELECT pg_advisory_unlock(:key, :controller)")
 _ALONE = sa.text("SELECT pg_advisory_xact_lock(:key, :writer)")
 _HOLDS = sa.text(
-    "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = :key AND objid = :controller AND objsubid = 2"
+    "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = :key AND objid = :controller "
+    "AND objsubid = 2"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
 
@@ -73,11 +74,16 @@ def guard(connection: sa.Connection, where: str) -> None:
         return
     holder = "" if holds is None else _who(last)
     if lease is None:
-        text = f"another controller works on this site - Expected: none Actual: {holder}. Nothing was recorded: wait for it (`rackready status`)"
+        text = (
+            f"another controller works on this site - Expected: none Actual: {holder}. "
+            "Nothing was recorded: wait for it (`rackready status`)"
+        )
         raise LedgerError(f"{where}: {text}.")
     actual = f"it is {holder}" if holder else "the connection that held it ended"
     text = f"this controller has lost its lock - Expected: lock number {lease} Actual: {actual}"
-    raise LedgerError(f"{where}: {text}. Nothing more is begun. Run the same command again: it goes on from what is recorded.")
+    raise LedgerError(
+        f"{where}: {text}. Nothing more is begun. Run the same command again: it goes on from what is recorded."
+    )
 
 
 def holder(connection: sa.Connection) -> str:
@@ -87,7 +93,9 @@ def holder(connection: sa.Connection) -> str:
 
 def machine_of(connection: sa.Connection, boot_id: str) -> str:
     """Return the name of another machine whose controller ran in that boot, "" when it was this one or nobody knows."""
-    query = sa.select(_controllers.c.host).where(_controllers.c.boot_id == boot_id, _controllers.c.host != socket.gethostname())
+    query = sa.select(_controllers.c.host).where(
+        _controllers.c.boot_id == boot_id, _controllers.c.host != socket.gethostname()
+    )
     return str(connection.execute(query.limit(1)).scalar() or "")
 
 
@@ -99,13 +107,26 @@ def take(connection: sa.Connection, where: str, what: str) -> int:
     deadline = time.monotonic() + _TRIED_S
     while not connection.execute(_TAKE, _KEYS).scalar_one():
         if time.monotonic() > deadline:
-            text = f"another controller works on this site - Expected: none Actual: {holder(connection) or 'one that begins just now'}"
-            raise ControllerBusyError(f"{where}: {text}. Wait for it (`rackready status`), or stop it with Ctrl-C where it runs.")
+            text = (
+                "another controller works on this site - Expected: none "
+                f"Actual: {holder(connection) or 'one that begins just now'}"
+            )
+            raise ControllerBusyError(
+                f"{where}: {text}. Wait for it (`rackready status`), or stop it with Ctrl-C where it runs."
+            )
         time.sleep(_TRIED_S / 10)
     alone(connection)
-    values = {"host": socket.gethostname(), "boot_id": _boot_id(), "pid": os.getpid(), "what": what, "begun": time.time()}
+    values = {
+        "host": socket.gethostname(),
+        "boot_id": _boot_id(),
+        "pid": os.getpid(),
+        "what": what,
+        "begun": time.time(),
+    }
     backend = connection.execute(sa.text("SELECT pg_backend_pid()")).scalar_one()
-    number = connection.execute(sa.insert(_controllers).values(backend=backend, **values).returning(_controllers.c.number)).scalar_one()
+    number = connection.execute(
+        sa.insert(_controllers).values(backend=backend, **values).returning(_controllers.c.number)
+    ).scalar_one()
     connection.commit()
     return int(number)
 
@@ -120,7 +141,9 @@ def interrupt(reason: str) -> None:
 class Hold:
     """The lock while it is held: watches the connection, and says to children of this process under which number it was taken."""
 
-    def __init__(self, connection: sa.Connection, where: str, number: int, lost: Callable[[str], None] = interrupt) -> None:
+    def __init__(
+        self, connection: sa.Connection, where: str, number: int, lost: Callable[[str], None] = interrupt
+    ) -> None:
         self._connection, self._where, self._number, self._lost = connection, where, number, lost
         self._over = threading.Event()
         self._watch = threading.Thread(target=self._look, daemon=True, name="controller lock")
@@ -130,7 +153,9 @@ class Hold:
         self._watch.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Give the lock back. One that was lost is another's by now, or nobody's."""
         self._over.set()
         self._watch.join()
@@ -146,7 +171,9 @@ class Hold:
                 self._connection.commit()
             except sa.exc.SQLAlchemyError as error:
                 text = f"this controller has lost its lock - Expected: a connection that stays Actual: {said(error)}"
-                self._lost(f"{self._where}: {text}. What runs is ended; run the same command again once the database answers.")
+                self._lost(
+                    f"{self._where}: {text}. What runs is ended; run the same command again once the database answers."
+                )
                 return
 
 

@@ -15,7 +15,9 @@ metadata = sa.MetaData()
 operations = sa.Table(
     "operations",
     metadata,
-    sa.Column("token", sa.Integer, primary_key=True, autoincrement=True, comment="fencing token: grows with every intent"),
+    sa.Column(
+        "token", sa.Integer, primary_key=True, autoincrement=True, comment="fencing token: grows with every intent"
+    ),
     sa.Column("node", sa.String, nullable=False),
     sa.Column("operation", sa.String, nullable=False, comment="power-on, install:install.yml, switch-commit, ..."),
     sa.Column("desired", sa.String, nullable=False, comment="digest of what is desired"),
@@ -69,7 +71,9 @@ children = sa.Table(
     metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
     sa.Column("pid", sa.Integer, nullable=False, comment="also its session and process group"),
-    sa.Column("start_ticks", sa.BigInteger, nullable=False, comment="field 22 of /proc/PID/stat: tells a reused pid apart"),
+    sa.Column(
+        "start_ticks", sa.BigInteger, nullable=False, comment="field 22 of /proc/PID/stat: tells a reused pid apart"
+    ),
     sa.Column("boot_id", sa.String, nullable=False),
     sa.Column("what", sa.String, nullable=False),
     sa.Column("begun", sa.Float, nullable=False),

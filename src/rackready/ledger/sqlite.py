@@ -43,14 +43,20 @@ class SqliteFile:
             self.make(engine, schema.metadata)
         except (OSError, sa.exc.SQLAlchemyError) as error:
             cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
-            message = f"{self.home}: the ledger cannot be written - Expected: {self.writable} Actual: {cause}. {self.step(str(cause))}"
+            message = (
+                f"{self.home}: the ledger cannot be written - Expected: {self.writable} Actual: {cause}. "
+                f"{self.step(str(cause))}"
+            )
             raise LedgerError(message) from error
         return engine
 
     def reader(self) -> sa.Engine:
         """Open the file for reading alone."""
         if not self.exists():
-            message = f"{self.home}: no ledger - Expected: one made by a run Actual: none. Nothing was deployed from this checkout yet: run `rackready deploy`."
+            message = (
+                f"{self.home}: no ledger - Expected: one made by a run Actual: none. "
+                "Nothing was deployed from this checkout yet: run `rackready deploy`."
+            )
             raise LedgerError(message)
         self._not_emptied()
         url = sa.URL.create("sqlite", database=f"file:{quote(str(self.home))}", query={"mode": "ro", "uri": "true"})
@@ -60,7 +66,10 @@ class SqliteFile:
         """Refuse a file that lost what was in it: to begin anew there would hide every fail on record. A ledger is made whole, with tables, or not at all."""
         if self.home.stat().st_size and (tables is None or set(tables) & set(schema.metadata.tables)):
             return
-        step = "Restore it from a backup; without one, move it away: every node is then taken up from the beginning, and quarantines and evidence are lost."
+        step = (
+            "Restore it from a backup; without one, move it away: every node is then taken up from the beginning, "
+            "and quarantines and evidence are lost."
+        )
         raise LedgerError(f"{self.home}: no ledger in it - Expected: the tables of one Actual: none. {step}")
 
     def close(self, engine: sa.Engine) -> None:
@@ -99,7 +108,11 @@ class SqliteFile:
         if reading:
             return "Run `rackready doctor`."
         damaged = any(words in cause for words in ("not a database", "malformed"))
-        return "Run `rackready doctor`, which says what to do." if damaged else "Free disk space or correct its owner, then run again."
+        return (
+            "Run `rackready doctor`, which says what to do."
+            if damaged
+            else "Free disk space or correct its owner, then run again."
+        )
 
     def controller(self, _what: str) -> AbstractContextManager[object]:
         """Nothing beside the flock."""

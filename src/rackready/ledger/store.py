@@ -86,7 +86,8 @@ class Ledger:
     def open(cls, database: Database | Path) -> Ledger:
         """Open (and make when absent) the ledger of an environment; a path is a SQLite file.
 
-        Raises LedgerError when it cannot be made or written, e.g. because the disk is full or the server does not answer.
+        Raises LedgerError when it cannot be made or written, e.g. because the disk is full or the server does not
+        answer.
         """
         backend = backend_of(database)
         return cls(backend, backend.engine())
@@ -156,16 +157,23 @@ class Ledger:
         table = schema.operations
         with self._write() as connection:
             changed = connection.execute(
-                sa.update(table).where(table.c.token == token, table.c.status == "intent").values(status=status, result=result, ended=time.time())
+                sa.update(table)
+                .where(table.c.token == token, table.c.status == "intent")
+                .values(status=status, result=result, ended=time.time())
             )
         if changed.rowcount != 1:
-            message = f"ledger: operation {token} - Expected: an open intent Actual: ended already. Another controller acted: run `rackready status`."
+            message = (
+                f"ledger: operation {token} - Expected: an open intent Actual: ended already. "
+                "Another controller acted: run `rackready status`."
+            )
             raise LedgerError(message)
 
     def latest(self, node: str, operation: str, desired: str | None = None) -> Entry | None:
         """Return the newest entry of the node's present epoch for that operation (and desired digest, when given)."""
         table = schema.operations
-        query = sa.select(table).where(table.c.node == node, table.c.operation == operation, table.c.epoch == self.epoch(node))
+        query = sa.select(table).where(
+            table.c.node == node, table.c.operation == operation, table.c.epoch == self.epoch(node)
+        )
         if desired is not None:
             query = query.where(table.c.desired == desired)
         rows = self._rows(query.order_by(table.c.token.desc()).limit(1))
@@ -174,7 +182,12 @@ class Ledger:
     def interrupted(self, operation: str) -> frozenset[str]:
         """Return the nodes of which such an effect was begun, in any epoch, and its end is not recorded."""
         table = schema.operations
-        return frozenset(row["node"] for row in self._rows(sa.select(table.c.node).where(table.c.operation == operation, table.c.status == "intent")))
+        return frozenset(
+            row["node"]
+            for row in self._rows(
+                sa.select(table.c.node).where(table.c.operation == operation, table.c.status == "intent")
+            )
+        )
 
     def entries(self, node: str | None = None) -> list[Entry]:
         """Return every entry, oldest first (of one node, when given)."""
@@ -187,7 +200,11 @@ class Ledger:
 
         A change that was begun and whose end is not known counts: what was measured before it is about another node.
         """
-        changes = [entry for entry in self.entries(node) if entry.operation == CHANGE and entry.epoch == self.epoch(node) and entry.status != "failed"]
+        changes = [
+            entry
+            for entry in self.entries(node)
+            if entry.operation == CHANGE and entry.epoch == self.epoch(node) and entry.status != "failed"
+        ]
         return max((entry.ended or entry.begun for entry in changes), default=0.0)
 
     def change_begins(self, node: str, what: str) -> int:
@@ -213,13 +230,21 @@ class Ledger:
             else:
                 connection.execute(sa.update(table).where(table.c.name == node).values(**values))
             if before is None or moved or before["reason"] != reason:
-                connection.execute(sa.insert(schema.transitions).values(node=node, state=state.value, reason=reason, campaign=campaign, at=now))
+                connection.execute(
+                    sa.insert(schema.transitions).values(
+                        node=node, state=state.value, reason=reason, campaign=campaign, at=now
+                    )
+                )
 
     def states(self) -> list[NodeRow]:
         """Return the state of every node that was ever recorded, by name."""
         rows = self._rows(sa.select(schema.nodes).order_by(schema.nodes.c.name))
         return [
-            NodeRow(name=row["name"], state=NodeState(row["state"]), **{key: row[key] for key in ("reason", "phase", "campaign", "epoch", "since")})
+            NodeRow(
+                name=row["name"],
+                state=NodeState(row["state"]),
+                **{key: row[key] for key in ("reason", "phase", "campaign", "epoch", "since")},
+            )
             for row in rows
         ]
 
@@ -236,21 +261,35 @@ class Ledger:
         """Begin a new epoch of a node (repair, drift, declared repeat): earlier entries count no longer. Returns it."""
         self.set_state(node, (row.state if (row := self.state(node)) else NodeState.DECLARED), reason)
         with self._write() as connection:
-            connection.execute(sa.update(schema.nodes).where(schema.nodes.c.name == node).values(epoch=schema.nodes.c.epoch + 1))
+            connection.execute(
+                sa.update(schema.nodes).where(schema.nodes.c.name == node).values(epoch=schema.nodes.c.epoch + 1)
+            )
         return self.epoch(node)
 
     # progress ----------------------------------------------------------------------------------------------------
 
     def event(self, campaign: str, node: str, phase: str, text: str, level: str = "info") -> None:
         """Append one line of progress (level: detail, info, ok, warn, error)."""
-        values = {"campaign": campaign, "node": node, "phase": phase, "level": level, "text": _words(text), "at": time.time()}
+        values = {
+            "campaign": campaign,
+            "node": node,
+            "phase": phase,
+            "level": level,
+            "text": _words(text),
+            "at": time.time(),
+        }
         with self._write() as connection:
             connection.execute(sa.insert(schema.events).values(**values))
 
     def events(self, campaign: str, after: int = 0) -> list[EventRow]:
         """Return the progress of a campaign that came after the event of that id."""
         table = schema.events
-        return [EventRow(**row) for row in self._rows(sa.select(table).where(table.c.campaign == campaign, table.c.id > after).order_by(table.c.id))]
+        return [
+            EventRow(**row)
+            for row in self._rows(
+                sa.select(table).where(table.c.campaign == campaign, table.c.id > after).order_by(table.c.id)
+            )
+        ]
 
     def newest_events(self, campaign: str) -> dict[str, EventRow]:
         """Return node -> its newest line of progress in a campaign."""
@@ -262,7 +301,12 @@ class Ledger:
         """Yield the whole progress of a campaign, in order, some thousand lines at a time."""
         table, after = schema.events, 0
         while True:
-            query = sa.select(table).where(table.c.campaign == campaign, table.c.id > after).order_by(table.c.id).limit(_LINES)
+            query = (
+                sa.select(table)
+                .where(table.c.campaign == campaign, table.c.id > after)
+                .order_by(table.c.id)
+                .limit(_LINES)
+            )
             found = [EventRow(**row) for row in self._rows(query)]
             yield from found
             if len(found) < _LINES:

@@ -80,7 +80,8 @@ MOST_NAMES = 200_000
 def expand_names(text: str) -> list[str]:
     """Expand a host list as Slurm writes it: ``gpu[01-32]``, ``a[01-04,07]``, ``p[1-2]-leaf[01-16]`` (all combinations, the last part fastest).
 
-    Leading zeros say the width. Text without brackets is one name. Raises ValueError when a bracket is empty, runs backwards or is no numbers.
+    Leading zeros say the width. Text without brackets is one name. Raises ValueError when a bracket is empty, runs
+    backwards or is no numbers.
     """
     parts = _BRACKET.split(text)
     if "[" in "".join(parts[::2]) or "]" in "".join(parts[::2]):

@@ -14,15 +14,24 @@ class Server(Model):
     """One database of a PostgreSQL server, for one environment alone. Without this file an environment has a SQLite file."""
 
     schema_: Literal["rackready/database/v1"] = Field(alias="schema", description="version of this format")
-    host: str = Field(pattern=r"^[A-Za-z0-9_./:-]+$", description="name or address of the server, or the folder of its Unix socket (begins with /)")
+    host: str = Field(
+        pattern=r"^[A-Za-z0-9_./:-]+$",
+        description="name or address of the server, or the folder of its Unix socket (begins with /)",
+    )
     port: int = Field(5432, ge=1, le=65535, description="TCP port, also part of the Unix socket's name")
     name: Line = Field("rackready", min_length=1, description="database on that server")
     user: Line = Field("rackready", min_length=1, description="role that logs in")
-    password: SecretRef | None = Field(None, description="where the role's password is kept; absent where a certificate or the socket says who we are")
-    tls: Literal["verify-full", "verify-ca", "disable"] = Field(
-        "verify-full", description="as libpq's sslmode: certificate and name verified, certificate verified, or no TLS; a Unix socket needs none"
+    password: SecretRef | None = Field(
+        None, description="where the role's password is kept; absent where a certificate or the socket says who we are"
     )
-    ca: Path | None = Field(None, description="CA certificate (PEM) that signed the server's; system store when absent (verify-full alone)")
+    tls: Literal["verify-full", "verify-ca", "disable"] = Field(
+        "verify-full",
+        description="as libpq's sslmode: certificate and name verified, certificate verified, or no TLS; "
+        "a Unix socket needs none",
+    )
+    ca: Path | None = Field(
+        None, description="CA certificate (PEM) that signed the server's; system store when absent (verify-full alone)"
+    )
     certificate: Path | None = Field(None, description="our own certificate (PEM), where the server asks for one")
     private_key: Path | None = Field(None, description="private key of that certificate; mode 0600")
 

@@ -28,9 +28,17 @@ class Fingerprint(Model):
     nic_firmware: list[str]
     kernel: str
     desired_digest: str = Field(description="SHA-256 of the node's desired state (design.desired_digest)")
-    boot_id: str = Field("", description="random id of the boot in which it was read (/proc/sys/kernel/random/boot_id); empty in older records")
+    boot_id: str = Field(
+        "",
+        description="random id of the boot in which it was read "
+        "(/proc/sys/kernel/random/boot_id); empty in older records",
+    )
 
-    parts: str = Field("", description="SHA-256 of the list of parts and measuring programs as last seen, which is stored under it; empty in older records")
+    parts: str = Field(
+        "",
+        description="SHA-256 of the list of parts and measuring programs as last seen, which is stored under it; "
+        "empty in older records",
+    )
 
     @property
     def unread(self) -> list[str]:
@@ -40,7 +48,8 @@ class Fingerprint(Model):
     def identity(self) -> dict[str, object]:
         """Return what makes it this node in this state: all but the boot. A reboot voids only what a gate set says that it voids.
 
-        Another list of parts is recorded as a change of the node when it is seen: what was measured before then counts no longer.
+        Another list of parts is recorded as a change of the node when it is seen: what was measured before then counts
+        no longer.
         """
         return self.model_dump(mode="json", exclude={"boot_id", "parts"})
 
@@ -54,8 +63,12 @@ class RawOutput(Model):
     stdout_sha256: str
     stderr_sha256: str
     seconds: float
-    key: str = Field("", description="key of the gate's command, so that the output can be judged again; empty in older records")
-    lost: bool = Field(default=False, description="the command could not run or its end was never heard of: standard error holds why")
+    key: str = Field(
+        "", description="key of the gate's command, so that the output can be judged again; empty in older records"
+    )
+    lost: bool = Field(
+        default=False, description="the command could not run or its end was never heard of: standard error holds why"
+    )
 
 
 class EvidenceRecord(Model):
@@ -101,15 +114,23 @@ class CapturedOutput(Model):
     gate: str = Field(description="gate id")
     key: str = Field(description="key of the gate's command, as `rackready gate show` names it")
     run: str | None = Field(None, description="which of the gate's runs; the node's own when absent")
-    exit_code: int | None = Field(ge=-64, le=255, description="exit code of the command, -9 when signal 9 ended it; null when it never ended by itself")
+    exit_code: int | None = Field(
+        ge=-64,
+        le=255,
+        description="exit code of the command, -9 when signal 9 ended it; null when it never ended by itself",
+    )
     file: CapturedFile = Field(description="standard output, beside the manifest")
     stderr_file: CapturedFile | None = Field(None, description="standard error, beside the manifest")
     time: Annotated[AwareDatetime, AfterValidator(_since)] = Field(description="when the command began, with time zone")
     seconds: float = Field(0.0, ge=0, description="how long it took, s")
     fingerprint: CapturedFile | None = Field(
-        None, description="file with what ondevice/fingerprint.py printed on that host before it; absent: nothing proves the host"
+        None,
+        description="file with what ondevice/fingerprint.py printed on that host before "
+        "it; absent: nothing proves the host",
     )
-    fingerprint_after: CapturedFile | None = Field(None, description="the same after it; both alike prove that the host was not booted or changed in between")
+    fingerprint_after: CapturedFile | None = Field(
+        None, description="the same after it; both alike prove that the host was not booted or changed in between"
+    )
 
 
 class Manifest(Model):
@@ -117,5 +138,7 @@ class Manifest(Model):
 
     schema_: Literal["rackready/captured/v1"] = Field(alias="schema", description="version of this format")
     by: Told = Field(min_length=2, max_length=200, description="who captured it: a person or a team")
-    files: dict[CapturedFile, Digest] | None = Field(None, description="SHA-256 of every file that an output names; collect.py writes it")
+    files: dict[CapturedFile, Digest] | None = Field(
+        None, description="SHA-256 of every file that an output names; collect.py writes it"
+    )
     outputs: list[CapturedOutput] = Field(min_length=1)

@@ -17,8 +17,22 @@ SERIES = "series"
 """Path of the section that says how a series is written."""
 
 _FORMATS = {"ipv4": "IPv4 address", "ipv4network": "IPv4 network", "path": "path", "date": "day", "date-time": "time"}
-_TYPES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "object": "mapping", "array": "list"}
-_MANY = {"text": "texts", "whole number": "whole numbers", "number": "numbers", "mapping": "mappings", "path": "paths", "day": "days"}
+_TYPES = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "object": "mapping",
+    "array": "list",
+}
+_MANY = {
+    "text": "texts",
+    "whole number": "whole numbers",
+    "number": "numbers",
+    "mapping": "mappings",
+    "path": "paths",
+    "day": "days",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +65,9 @@ class Section:
 def kind_of(schema: Schema) -> str:
     """Return the type of a value in words; null is left out, for the default says it."""
     if choices := [*schema.get("anyOf", []), *schema.get("oneOf", [])]:
-        return " or ".join(dict.fromkeys(kind_of(choice) for choice in choices if not _is_null(choice) and not _is_short_form(choice)))
+        return " or ".join(
+            dict.fromkeys(kind_of(choice) for choice in choices if not _is_null(choice) and not _is_short_form(choice))
+        )
     if "items" in schema:
         return f"list of {_many(kind_of(schema['items']))}"
     if values := _values(schema):
@@ -96,7 +112,9 @@ def default_of(schema: Schema, *, required: bool) -> str:
 def site_sections() -> list[Section]:
     """Return every mapping of the site file with its keys, the file itself first, from the top down; how a series is written comes last."""
     schema = json_schema()
-    needed = {name: set(part.get("required", ())) for name, part in Site.model_json_schema(by_alias=True)["$defs"].items()}
+    needed = {
+        name: set(part.get("required", ())) for name, part in Site.model_json_schema(by_alias=True)["$defs"].items()
+    }
     walk = _Walk(schema["$defs"], needed)
     first = walk.section("", "the file", schema, set(schema["required"]))
     rest = walk.below()
@@ -116,7 +134,9 @@ class _Walk:
 
     def section(self, path: str, title: str, schema: Schema, needed: set[str], model: str = "") -> Section:
         """Return the section of one mapping, and note the mappings inside it."""
-        keys = tuple(self._key(path, name, part, required=name in needed) for name, part in schema["properties"].items())
+        keys = tuple(
+            self._key(path, name, part, required=name in needed) for name, part in schema["properties"].items()
+        )
         return Section(title, schema.get("description", ""), keys, tuple(self._also.setdefault(model, [])))
 
     def below(self) -> list[Section]:
@@ -124,7 +144,9 @@ class _Walk:
         found: list[tuple[str, Section]] = []
         while self._waiting:
             model, path = self._waiting.pop(0)
-            made = self.section(path, self._titles[model], self._definitions[model], self._needed.get(model, set()), model)
+            made = self.section(
+                path, self._titles[model], self._definitions[model], self._needed.get(model, set()), model
+            )
             found.append((model, made))
         return [Section(made.title, made.text, made.keys, tuple(self._also[model])) for model, made in found]
 

@@ -19,7 +19,9 @@ class Latent(Model):
     rope_dim: int = Field(ge=1, description="length of the rotary key that all heads share (qk_rope_head_dim)")
     nope_dim: int = Field(ge=1, description="length of a head's key without position (qk_nope_head_dim)")
     value_dim: int = Field(ge=1, description="length of a head's value (v_head_dim)")
-    query_rank: int | None = Field(None, ge=1, description="length of the compressed query (q_lora_rank); null: not compressed")
+    query_rank: int | None = Field(
+        None, ge=1, description="length of the compressed query (q_lora_rank); null: not compressed"
+    )
 
 
 class Experts(Model):
@@ -28,7 +30,9 @@ class Experts(Model):
     count: int = Field(ge=2, description="routed experts of one layer")
     active: int = Field(ge=1, description="routed experts that one token visits")
     intermediate: int = Field(ge=1, description="width of one expert")
-    shared: int = Field(0, ge=0, description="width of what every token visits beside them, all shared experts together")
+    shared: int = Field(
+        0, ge=0, description="width of what every token visits beside them, all shared experts together"
+    )
     dense_layers: int = Field(0, ge=0, description="layers without experts")
 
     @model_validator(mode="after")
@@ -56,7 +60,9 @@ class Llm(Model):
     latent: Latent | None = None
     experts: Experts | None = None
     weights: Weights = "bf16"
-    group: int | None = Field(None, ge=1, description="weights that share one scale; null: one scale a tensor, or no quantization")
+    group: int | None = Field(
+        None, ge=1, description="weights that share one scale; null: one scale a tensor, or no quantization"
+    )
     parameters: int | None = Field(None, ge=1, description="parameters as published; null: counted from the shape")
     context: int | None = Field(None, ge=1, description="longest sequence that the model was made for, tokens")
 

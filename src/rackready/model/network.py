@@ -25,7 +25,11 @@ class Rail(Model):
 
     rail: int = Field(ge=1, le=16)
     vlan: int = Field(ge=2, le=4094, description="VLAN of the rail on its leaf switch")
-    subnet: IPv4Network = Field(description="IPv4 subnet of the rail; node k of the site (its index, else its place in the file) gets host number 10 + k")
+    subnet: IPv4Network = Field(
+        description="IPv4 subnet of the rail; node k of the site (its index, else its "
+        "place in the file) gets host number "
+        "10 + k"
+    )
 
 
 class Qos(Model):
@@ -45,9 +49,14 @@ class Fabric(Model):
     switch_mtu: int = Field(9216, ge=1280, le=9216, description="L3 MTU in bytes on switch ports")
     qos: Qos = Field(default_factory=Qos)
     nccl_net: NcclNet = Field(
-        "ib", description="network plugin that NCCL must be seen to use; ib: its own, ibext: nccl-rdma-sharp-plugins, ofi: aws-ofi-nccl (EFA)"
+        "ib",
+        description="network plugin that NCCL must be seen to use; ib: its own, ibext: nccl-rdma-sharp-plugins, ofi: "
+        "aws-ofi-nccl (EFA)",
     )
-    rails: list[Rail] = Field(default_factory=list, description="one VLAN and subnet a rail for the whole site; none where networks.compute plans them")
+    rails: list[Rail] = Field(
+        default_factory=list,
+        description="one VLAN and subnet a rail for the whole site; none where networks.compute plans them",
+    )
 
 
 class Network(Model):
@@ -55,9 +64,16 @@ class Network(Model):
 
     pool: IPv4Network = Field(description="addresses of the whole network")
     per_rack: int = Field(26, ge=16, le=29, description="prefix length of one rack's block")
-    routed: bool = Field(default=True, description="each rack's block is a subnet with its gateway; false: the pool is one subnet and one VLAN")
-    vlan: int | None = Field(None, ge=2, le=4094, description="VLAN on the switches of this network; none when it is untagged")
-    dhcp_servers: list[IPv4Address] = Field(default_factory=list, description="servers to which a rack's gateway relays DHCP")
+    routed: bool = Field(
+        default=True,
+        description="each rack's block is a subnet with its gateway; false: the pool is one subnet and one VLAN",
+    )
+    vlan: int | None = Field(
+        None, ge=2, le=4094, description="VLAN on the switches of this network; none when it is untagged"
+    )
+    dhcp_servers: list[IPv4Address] = Field(
+        default_factory=list, description="servers to which a rack's gateway relays DHCP"
+    )
     mtu: int = Field(1500, ge=1280, le=9216, description="L3 MTU in bytes")
 
 
@@ -65,18 +81,30 @@ class ComputeNetwork(Model):
     """Subnets of the compute fabric: one for each scalable unit, plane and rail."""
 
     pool: IPv4Network = Field(description="addresses of all compute NICs")
-    per_unit: int = Field(24, ge=16, le=29, description="prefix length of the subnet of one rail and plane in one scalable unit")
-    vlan_first: int = Field(901, ge=2, le=4079, description="VLAN of rail 1 of plane 1; the others follow. A VLAN stays on its leaf switch")
-    rails: int = Field(8, ge=1, le=16, description="rails for which there is room in the plan; fixed for the life of the site")
-    planes: int = Field(1, ge=1, le=8, description="planes for which there is room in the plan; fixed for the life of the site")
+    per_unit: int = Field(
+        24, ge=16, le=29, description="prefix length of the subnet of one rail and plane in one scalable unit"
+    )
+    vlan_first: int = Field(
+        901, ge=2, le=4079, description="VLAN of rail 1 of plane 1; the others follow. A VLAN stays on its leaf switch"
+    )
+    rails: int = Field(
+        8, ge=1, le=16, description="rails for which there is room in the plan; fixed for the life of the site"
+    )
+    planes: int = Field(
+        1, ge=1, le=8, description="planes for which there is room in the plan; fixed for the life of the site"
+    )
 
 
 class Underlay(Model):
     """Routing between leaf, spine and core switches (eBGP, RFC 7938)."""
 
-    links: Literal["unnumbered", "numbered"] = Field("unnumbered", description="unnumbered: IPv6 link-local (RFC 5549); numbered: a /31 a cable (RFC 3021)")
+    links: Literal["unnumbered", "numbered"] = Field(
+        "unnumbered", description="unnumbered: IPv6 link-local (RFC 5549); numbered: a /31 a cable (RFC 3021)"
+    )
     pool: IPv4Network | None = Field(None, description="addresses of numbered links")
-    asn_first: int = Field(4_200_000_000, ge=1, le=4_294_967_294, description="first of the AS numbers (private 4-byte range of RFC 6996)")
+    asn_first: int = Field(
+        4_200_000_000, ge=1, le=4_294_967_294, description="first of the AS numbers (private 4-byte range of RFC 6996)"
+    )
 
     @model_validator(mode="after")
     def _numbered_needs_pool(self) -> Underlay:
@@ -89,11 +117,23 @@ class Underlay(Model):
 class Networks(Model):
     """Where addresses come from. Whoever gives an ``address`` by hand keeps it; every other is derived from rack and node numbers."""
 
-    rack_slots: int = Field(32, ge=1, le=128, description="highest node number in one rack for which the plan has room; fixed for the life of the site")
-    oob: Network | None = Field(None, description="out-of-band network: BMCs (of nodes and of DPUs), switch management, power and cooling devices")
-    in_band: Network | None = Field(None, description="in-band network: SSH and provisioning of nodes, operating systems of DPUs")
+    rack_slots: int = Field(
+        32,
+        ge=1,
+        le=128,
+        description="highest node number in one rack for which the plan has room; fixed for the life of the site",
+    )
+    oob: Network | None = Field(
+        None,
+        description="out-of-band network: BMCs (of nodes and of DPUs), switch management, power and cooling devices",
+    )
+    in_band: Network | None = Field(
+        None, description="in-band network: SSH and provisioning of nodes, operating systems of DPUs"
+    )
     storage: Network | None = Field(None, description="storage network")
-    compute: ComputeNetwork | None = Field(None, description="compute fabric; fabric.rails says the same for a site of one subnet a rail")
+    compute: ComputeNetwork | None = Field(
+        None, description="compute fabric; fabric.rails says the same for a site of one subnet a rail"
+    )
     loopbacks: IPv4Network | None = Field(None, description="loopback addresses (/32) of fabric switches")
     underlay: Underlay = Field(default_factory=Underlay)
 
@@ -114,7 +154,9 @@ class NicUse(Model):
 class Bond(Model):
     """Ports that work as one interface."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,14}$")] = Field(description="interface name (15 characters at most), e.g. bond0")
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,14}$")] = Field(
+        description="interface name (15 characters at most), e.g. bond0"
+    )
     members: list[Line] = Field(min_length=2, description="names of its ports")
     mode: Literal["active-backup", "802.3ad"] = Field("802.3ad", description="802.3ad: LACP, the switches must join in")
 
@@ -123,7 +165,9 @@ class Dpu(Model):
     """A BlueField in a node. In DPU mode it is a computer of its own: own BMC, own operating system, own addresses."""
 
     name: Name = Field(description="e.g. dpu1; its host name is <node>-<name>")
-    mode: Literal["nic", "dpu"] = Field("nic", description="nic: works as a plain NIC; dpu: its Arm cores own the ports")
+    mode: Literal["nic", "dpu"] = Field(
+        "nic", description="nic: works as a plain NIC; dpu: its Arm cores own the ports"
+    )
     ports: list[Line] = Field(default_factory=list, description="names of the node's ports that are its own")
     os: Line | None = Field(None, description="image of its operating system (BFB) in DPU mode")
 
@@ -140,10 +184,14 @@ class NicPlan(Model):
 
     name: Name
     platform: ProfileId = Field(description="server model that it is for")
-    nics: list[NicUse] = Field(default_factory=list, description="compute ports are known from the platform's profile and need no entry")
+    nics: list[NicUse] = Field(
+        default_factory=list, description="compute ports are known from the platform's profile and need no entry"
+    )
     bonds: list[Bond] = Field(default_factory=list)
     dpus: list[Dpu] = Field(default_factory=list)
-    unused: list[UnusedPort] = Field(default_factory=list, description="ports beside the compute fabric that get no cable")
+    unused: list[UnusedPort] = Field(
+        default_factory=list, description="ports beside the compute fabric that get no cable"
+    )
 
 
 class PortGroup(Model):
@@ -165,7 +213,15 @@ class Tenant(Model):
     nodes: list[Names] = Field(default_factory=list, description="nodes, e.g. gpu[001-032]")
     racks: list[Names] = Field(default_factory=list, description="all nodes of these racks")
     vlan: int | None = Field(None, ge=2, le=4094, description="VLAN of the tenant")
-    vrf: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,14}$")] | None = Field(None, description="VRF of the tenant")
+    vrf: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,14}$")] | None = Field(
+        None, description="VRF of the tenant"
+    )
     vni: int | None = Field(None, ge=1, le=16_777_215, description="VXLAN network identifier (24 bits, RFC 7348)")
-    pkey: Pkey | None = Field(None, description="InfiniBand partition key without its top bit: 0x0001 to 0x7ffe; 0x7fff is the default partition")
-    full_member: bool = Field(default=True, description="full members (top bit set) reach all of the partition; limited ones reach full members only")
+    pkey: Pkey | None = Field(
+        None,
+        description="InfiniBand partition key without its top bit: 0x0001 to 0x7ffe; 0x7fff is the default partition",
+    )
+    full_member: bool = Field(
+        default=True,
+        description="full members (top bit set) reach all of the partition; limited ones reach full members only",
+    )

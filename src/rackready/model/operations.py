@@ -16,7 +16,9 @@ from rackready.model.profile import GateSetEntry
 def _without_credentials(url: str) -> str:
     """Refuse user and password in a URL (RFC 3986, 3.2.1), which goes into notes, events and reports; see apt_auth.conf(5) for their place."""
     if "@" in url.partition("://")[2].partition("/")[0]:
-        message = "names a user or password - Expected: a URL without: credentials belong in apt's auth.conf on the nodes"
+        message = (
+            "names a user or password - Expected: a URL without: credentials belong in apt's auth.conf on the nodes"
+        )
         raise ValueError(message)
     return url
 
@@ -24,7 +26,9 @@ def _without_credentials(url: str) -> str:
 class Mirror(Model):
     """A signed apt repository that carries the vendor's packages: NVIDIA's own, or a local mirror of it."""
 
-    url: Annotated[str, AfterValidator(_without_credentials)] = Field(pattern=r"^(https?|file)://\S+$", description="base URL of the repository")
+    url: Annotated[str, AfterValidator(_without_credentials)] = Field(
+        pattern=r"^(https?|file)://\S+$", description="base URL of the repository"
+    )
     suite: Word = Field(description="apt suite, e.g. bookworm; a flat repository ends in /")
     components: list[Word] = Field(default_factory=list, description="apt components; empty for a flat repository")
     key: PathLine = Field(description="the repository's OpenPGP public key (ASCII armoured), on the controller")
@@ -34,7 +38,9 @@ class Software(Model):
     """Which versions are installed, and from where."""
 
     set: ProfileId = Field(description="version set known to work together: a profile of profiles/software")
-    driver_branch: int | None = Field(None, ge=450, le=999, description="driver branch; the set's own when absent. Must be one of the set's branches")
+    driver_branch: int | None = Field(
+        None, ge=450, le=999, description="driver branch; the set's own when absent. Must be one of the set's branches"
+    )
     mirror: Mirror
 
 
@@ -50,7 +56,9 @@ class DeclaredSkip(Model):
     """A gate that is not to run on some nodes, and why. It is shown in every report."""
 
     gate: str = Field(description="gate id")
-    nodes: list[Names] = Field(min_length=1, description="nodes on which it is skipped: names or host lists such as gpu[01-32]")
+    nodes: list[Names] = Field(
+        min_length=1, description="nodes on which it is skipped: names or host lists such as gpu[01-32]"
+    )
     reason: Told = Field(min_length=10, description="why, in words that a reader of the report understands")
 
     @cached_property
@@ -77,11 +85,17 @@ class Gates(Model):
 
     set: ProfileId = Field(description="a profile of profiles/gate_sets")
     launcher: Literal["openmpi", "srun", "mpijob"] = Field(
-        "openmpi", description="what starts programs on several nodes; openmpi: mpirun over SSH, srun: Slurm, mpijob: Kubeflow on Kubernetes"
+        "openmpi",
+        description="what starts programs on several nodes; openmpi: mpirun over SSH, srun: Slurm, mpijob: Kubeflow on "
+        "Kubernetes",
     )
     skip: list[DeclaredSkip] = Field(default_factory=list)
-    also: list[GateSetEntry] = Field(default_factory=list, description="gates beside those of the set, or one of the set with other values")
-    disabled: list[DisabledGate] = Field(default_factory=list, description="gates that are switched off everywhere, each until a day and by somebody")
+    also: list[GateSetEntry] = Field(
+        default_factory=list, description="gates beside those of the set, or one of the set with other values"
+    )
+    disabled: list[DisabledGate] = Field(
+        default_factory=list, description="gates that are switched off everywhere, each until a day and by somebody"
+    )
 
     def skipped(self, node: str, day: date) -> dict[str, str]:
         """Return gate to reason of what is left out on a node on a day (UTC). A gate's own skip of that node speaks before its kill switch."""
@@ -99,7 +113,11 @@ class SlurmHandover(Model):
     private_key: PathLine
     partition: Name = Field("gpu", description="partition that users submit to")
     munge_key: SecretRef | None = Field(None, description="the cluster's munge key (base64), put on every node")
-    drain_wait_s: int = Field(3600, ge=0, description="longest wait in s for the jobs of a node in production to end before something changes on it")
+    drain_wait_s: int = Field(
+        3600,
+        ge=0,
+        description="longest wait in s for the jobs of a node in production to end before something changes on it",
+    )
 
 
 class FileHandover(Model):
@@ -114,8 +132,15 @@ class PlugInHandover(Model):
 
     kind: Literal["plugin"]
     scheduler: ProfileId = Field(description="name of the plug-in's entry point")
-    settings: dict[str, JsonValue] = Field(default_factory=dict, description="what the plug-in asks for, which it checks; secrets by their place (file or env)")
-    drain_wait_s: int = Field(3600, ge=0, description="longest wait in s for the jobs of a node in production to end before something changes on it")
+    settings: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="what the plug-in asks for, which it checks; secrets by their place (file or env)",
+    )
+    drain_wait_s: int = Field(
+        3600,
+        ge=0,
+        description="longest wait in s for the jobs of a node in production to end before something changes on it",
+    )
 
 
 Handover = SlurmHandover | FileHandover | PlugInHandover
@@ -126,7 +151,12 @@ class Campaign(Model):
 
     batch_size: int = Field(32, ge=1, le=256, description="nodes in one Ansible run")
     wave_size: int = Field(128, ge=1, description="nodes that go through all phases together")
-    stop_above_pct: int = Field(100, ge=0, le=100, description="no further wave begins when more than this share of a wave's nodes did not become ready")
+    stop_above_pct: int = Field(
+        100,
+        ge=0,
+        le=100,
+        description="no further wave begins when more than this share of a wave's nodes did not become ready",
+    )
     provision_timeout_s: int = Field(900, ge=5, description="longest time from power-on until SSH answers")
 
 
@@ -146,7 +176,9 @@ class MaintenanceWindow(Model):
 
     name: Name
     days: list[Weekday] = Field(min_length=1, description="weekdays on which it begins")
-    start: Annotated[str, StringConstraints(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] = Field(description="time of day at which it begins, HH:MM")
+    start: Annotated[str, StringConstraints(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] = Field(
+        description="time of day at which it begins, HH:MM"
+    )
     hours: float = Field(gt=0, le=24, description="length, hours")
     timezone: str = Field("UTC", description="IANA name of the time zone, e.g. Europe/Berlin")
     begins: Day | None = Field(None, description="first day on which it holds; from the beginning when absent")

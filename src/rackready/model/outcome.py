@@ -65,13 +65,21 @@ class Criterion(Model):
 class Finding(Model):
     """One thing that is not as it should be."""
 
-    code: str = Field("", description="kind of finding, for programs: 'nvlink-down'; empty where no gate made it, and in records from before there were codes")
+    code: str = Field(
+        "",
+        description="kind of finding, for programs: 'nvlink-down'; "
+        "empty where no gate made it, and in records from before "
+        "there were codes",
+    )
     where: str = Field(description="node and part: 'node03 gpu2'")
     what: str = Field(description="'NVLink down'")
     expected: str
     actual: str
     next_step: str
-    nodes: list[str] = Field(default_factory=list, description="nodes that it is about beside that of its place: senders of a run into another node")
+    nodes: list[str] = Field(
+        default_factory=list,
+        description="nodes that it is about beside that of its place: senders of a run into another node",
+    )
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what} - Expected: {self.expected} Actual: {self.actual}. {self.next_step}"
@@ -88,10 +96,18 @@ class Verdict(Model):
     findings: list[Finding] = Field(default_factory=list)
     metrics: list[Metric] = Field(default_factory=list)
     criteria: list[Criterion] = Field(default_factory=list)
-    measured: list[str] = Field(default_factory=list, description="parts that this run really measured (coverage): node01/gpu0, node01/mlx5_0, ...")
-    blamed: list[str] = Field(default_factory=list, description="nodes to which a fail belongs, for pair and group gates")
+    measured: list[str] = Field(
+        default_factory=list,
+        description="parts that this run really measured (coverage): node01/gpu0, node01/mlx5_0, ...",
+    )
+    blamed: list[str] = Field(
+        default_factory=list, description="nodes to which a fail belongs, for pair and group gates"
+    )
     transport: str | None = Field(None, description="transport really used, where the gate moves data")
-    fleet_pending: bool = Field(default=False, description="no bound could judge a pass: only its fleet can, and until then no required gate is satisfied")
+    fleet_pending: bool = Field(
+        default=False,
+        description="no bound could judge a pass: only its fleet can, and until then no required gate is satisfied",
+    )
     note: str | None = Field(None, description="what a reader should know beside the findings, or the reason of a skip")
 
     @model_validator(mode="before")

@@ -11,7 +11,9 @@ from rackready.model.profile import Figure
 
 Form = Literal["osfp_finned", "osfp_flat", "qsfp112", "qsfp56", "qsfp28", "sfp28", "rj45"]
 """What is plugged into a cage. ``osfp_finned`` has its heat sink on the plug (IHS: cages of air-cooled switches), ``osfp_flat`` has none, because the
-heat sink rides on the cage (RHS: adapters, DGX systems, liquid-cooled switches). The two differ in height: neither fits the other's cage."""
+heat sink rides on the cage (RHS: adapters, DGX systems, liquid-cooled switches). The two differ in height: neither fits
+the other's cage.
+"""
 
 Layer = Literal["ethernet", "infiniband"]
 Medium = Literal["dac", "acc", "aoc", "mmf", "smf", "twisted_pair"]
@@ -25,16 +27,25 @@ class Transceiver(Model):
     """A pluggable module. One module fills one cage and carries ``ports`` optical connectors."""
 
     part: Part
-    ordering: str | None = Field(None, description="the maker's newer ordering number of the same module, e.g. 980-9I510-00NS00")
+    ordering: str | None = Field(
+        None, description="the maker's newer ordering number of the same module, e.g. 980-9I510-00NS00"
+    )
     form: Form
-    ports: Literal[1, 2] = Field(description="optical connectors, each for one straight fibre cable of ``lanes`` lanes each way")
+    ports: Literal[1, 2] = Field(
+        description="optical connectors, each for one straight fibre cable of ``lanes`` lanes each way"
+    )
     lanes: int = Field(4, ge=1, le=8, description="lanes of one optical connector each way")
     lane_rate: int = Field(description="rate of one lane, Gb/s; a module does not run slower lanes")
-    optics: ProfileId = Field(description="modules of one kind of optics talk to each other, e.g. sr4, dr4, fr4; the two ends of a cable have the same")
+    optics: ProfileId = Field(
+        description="modules of one kind of optics talk to each other, e.g. sr4, dr4, fr4; "
+        "the two ends of a cable have the same"
+    )
     reach: Figure = Field(description="longest fibre that it drives, m")
     fibre: Literal["mmf", "smf"]
     connector: Literal["mpo12", "lc"]
-    polish: Literal["apc", "upc"] = Field(description="polish of the connector's end face; apc and upc must never be mated")
+    polish: Literal["apc", "upc"] = Field(
+        description="polish of the connector's end face; apc and upc must never be mated"
+    )
     power: Figure | None = Field(None, description="highest draw, W; null where it was not found published")
     layers: tuple[Layer, ...] = BOTH_LAYERS
     source: str = Field(min_length=5)
@@ -45,7 +56,9 @@ class Stocked(Model):
 
     series: str = Field(min_length=3)
     lengths: dict[float, Part] = Field(min_length=1, description="length in m to part number")
-    by_specification: bool = Field(default=False, description="the part is a specification that any maker meets, not one maker's number")
+    by_specification: bool = Field(
+        default=False, description="the part is a specification that any maker meets, not one maker's number"
+    )
     source: str = Field(min_length=5)
 
     @model_validator(mode="after")
@@ -64,7 +77,9 @@ class Fibre(Stocked):
     connector: Literal["mpo12", "lc"]
     polish: Literal["apc", "upc"]
     lanes: int = Field(4, ge=1, le=8, description="lanes each way at its trunk end")
-    longest: Figure | None = Field(None, description="longest whole link over it, m, where it is less than the module's reach")
+    longest: Figure | None = Field(
+        None, description="longest whole link over it, m, where it is less than the module's reach"
+    )
 
 
 class Assembly(Stocked):
@@ -90,7 +105,9 @@ class PartsProfile(Model):
 
     @model_validator(mode="after")
     def _each_part_once(self) -> PartsProfile:
-        parts = [item.part for item in self.transceivers] + [part for item in (*self.fibres, *self.assemblies) for part in item.lengths.values()]
+        parts = [item.part for item in self.transceivers] + [
+            part for item in (*self.fibres, *self.assemblies) for part in item.lengths.values()
+        ]
         twice = sorted({part for part in parts if parts.count(part) > 1})
         if twice:
             message = f"part numbers that stand twice: {', '.join(twice)}"

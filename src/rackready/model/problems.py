@@ -24,7 +24,8 @@ class RackreadyError(Exception):
 class SiteInvalidError(RackreadyError):
     """The site file (with its overlays) cannot be used; ``problems`` lists every reason that was found.
 
-    ``site``: the site with nothing taken out but single keys, so that a plan can say what else is wrong; None when more had to go.
+    ``site``: the site with nothing taken out but single keys, so that a plan can say what else is wrong; None when more
+    had to go.
     """
 
     def __init__(self, source: str, problems: list[Problem], site: object | None = None) -> None:

@@ -15,7 +15,9 @@ class Figure(Model):
 
     value: float
     unit: str = Field(min_length=1)
-    source: str = Field(min_length=5, description="document, issue or file that gives it; 'derived: ...' with the formula when computed")
+    source: str = Field(
+        min_length=5, description="document, issue or file that gives it; 'derived: ...' with the formula when computed"
+    )
 
 
 class NvLink(Model):
@@ -25,7 +27,10 @@ class NvLink(Model):
     speed: Figure = Field(description="raw rate of one link and direction as NVML and nvidia-smi print it, MB/s")
     ring: Figure = Field(description="what one link carries in NCCL's model, GB/s")
     per_gpu: Figure = Field(description="marketing rate of one GPU and direction, GB/s: the ceiling of a ring")
-    copy_min: Figure | None = Field(None, description="rate of a copy between two GPUs below which an operator refuses them, GB/s; null: not published")
+    copy_min: Figure | None = Field(
+        None,
+        description="rate of a copy between two GPUs below which an operator refuses them, GB/s; null: not published",
+    )
 
 
 class PowerAndClocks(Model):
@@ -33,8 +38,12 @@ class PowerAndClocks(Model):
 
     limit: Figure = Field(description="power limit as shipped (TDP), W")
     min_limit: Figure | None = Field(None, description="lowest power limit that the card takes, W; null: not published")
-    sm_clock_max: Figure | None = Field(None, description="highest SM clock, MHz: optimize locks to it; null: not published")
-    sm_clock_min: Figure | None = Field(None, description="lowest SM clock that may be locked, MHz; null: not published")
+    sm_clock_max: Figure | None = Field(
+        None, description="highest SM clock, MHz: optimize locks to it; null: not published"
+    )
+    sm_clock_min: Figure | None = Field(
+        None, description="lowest SM clock that may be locked, MHz; null: not published"
+    )
 
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
@@ -61,7 +70,9 @@ class Mig(Model):
     """What MIG makes of one GPU."""
 
     instances: int = Field(ge=2, le=7, description="most instances at a time")
-    profiles: dict[str, int] = Field(default_factory=dict, description="MIG profile to how many of it fit, e.g. 1g.10gb: 7")
+    profiles: dict[str, int] = Field(
+        default_factory=dict, description="MIG profile to how many of it fit, e.g. 1g.10gb: 7"
+    )
     source: str = Field(min_length=5)
 
 
@@ -70,27 +81,49 @@ class GpuProfile(Model):
 
     id: ProfileId
     product_name: str = Field(description="name as NVML gives it")
-    pci_device_id: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}$")] = Field(description="PCI device id; vendor is 10de")
+    pci_device_id: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}$")] = Field(
+        description="PCI device id; vendor is 10de"
+    )
     architecture: str
     memory: Figure = Field(description="memory.total as NVML gives it, MiB")
     nvlink: NvLink | None = Field(description="null for GPUs without NVLink")
     power: PowerAndClocks
     min_driver_branch: int = Field(description="first driver branch that supports it")
     min_driver_source: str
-    max_driver_branch: int | None = Field(None, description="last driver branch that supports it; null when the newest does")
-    collectives: dict[str, Figure] = Field(default_factory=dict, description="measured busbw of a healthy single node, GB/s, by '<collective>/<n>/<algorithm>'")
-    matmul: dict[Precision, Figure] = Field(default_factory=dict, description="best published rate of a matrix product on one healthy GPU, TFLOPS")
-    fp32_min: Figure | None = Field(None, description="FP32 that DCGM asks of one GPU, GFLOPS (its sm_stress); null: not in its table")
-    fp64_tensor: Figure | None = Field(None, description="dense FP64 rate of the tensor cores, TFLOPS, which no HPL exceeds; null: not published")
+    max_driver_branch: int | None = Field(
+        None, description="last driver branch that supports it; null when the newest does"
+    )
+    collectives: dict[str, Figure] = Field(
+        default_factory=dict,
+        description="measured busbw of a healthy single node, GB/s, by '<collective>/<n>/<algorithm>'",
+    )
+    matmul: dict[Precision, Figure] = Field(
+        default_factory=dict, description="best published rate of a matrix product on one healthy GPU, TFLOPS"
+    )
+    fp32_min: Figure | None = Field(
+        None, description="FP32 that DCGM asks of one GPU, GFLOPS (its sm_stress); null: not in its table"
+    )
+    fp64_tensor: Figure | None = Field(
+        None, description="dense FP64 rate of the tensor cores, TFLOPS, which no HPL exceeds; null: not published"
+    )
     hpl: Figure | None = Field(None, description="HPL of a healthy node of this GPU, TFLOPS a GPU; null: not published")
     form: Literal["sxm", "pcie", "superchip"] | None = Field(None, description="how it sits in a server")
-    memory_nominal: Figure | None = Field(None, description="memory as it is sold, GB (10^9 bytes); planning uses `memory`")
-    memory_bandwidth: Figure | None = Field(None, description="GB/s")
-    memory_temp_max: Figure | None = Field(None, description="highest operating temperature of the memory, C: above it the GPU slows down; null: not published")
-    compute: dict[Precision, Figure] = Field(
-        default_factory=dict, description="DENSE TFLOPS by number format: vendors print twice as much 'with sparsity'. A format that is absent is not published"
+    memory_nominal: Figure | None = Field(
+        None, description="memory as it is sold, GB (10^9 bytes); planning uses `memory`"
     )
-    nvlink_bridge: Figure | None = Field(None, description="rate of an optional NVLink bridge between a pair of cards, both directions, GB/s")
+    memory_bandwidth: Figure | None = Field(None, description="GB/s")
+    memory_temp_max: Figure | None = Field(
+        None,
+        description="highest operating temperature of the memory, C: above it the GPU slows down; null: not published",
+    )
+    compute: dict[Precision, Figure] = Field(
+        default_factory=dict,
+        description="DENSE TFLOPS by number format: vendors print twice as much 'with sparsity'. "
+        "A format that is absent is not published",
+    )
+    nvlink_bridge: Figure | None = Field(
+        None, description="rate of an optional NVLink bridge between a pair of cards, both directions, GB/s"
+    )
     pcie: PcieLink | None = Field(None, description="PCIe link; null: not published")
     mig: Mig | None = Field(None, description="null: the GPU has no MIG")
 
@@ -111,7 +144,9 @@ class PlatformNic(Model):
     rate: Rate
     cage: Cage | None = Field(None, description="connector of the port that the cable enters; null: not published")
     planes: int = Field(1, ge=1, le=8, description="network planes that this NIC feeds; each gets rate / planes")
-    port: str = Field("", description="label of the port on the chassis, e.g. OSFP4P2: two NICs may share one twin-port cage")
+    port: str = Field(
+        "", description="label of the port on the chassis, e.g. OSFP4P2: two NICs may share one twin-port cage"
+    )
 
 
 class OtherNic(Model):
@@ -147,10 +182,16 @@ class Psus(Model):
     """Power supplies of one server or switch."""
 
     count: int = Field(ge=1, le=16)
-    min_count: int | None = Field(None, ge=1, le=16, description="supplies with input that keep it at full performance; null: not published")
-    min_boot: int | None = Field(None, ge=1, le=16, description="supplies with input that it needs to start; null: not published")
+    min_count: int | None = Field(
+        None, ge=1, le=16, description="supplies with input that keep it at full performance; null: not published"
+    )
+    min_boot: int | None = Field(
+        None, ge=1, le=16, description="supplies with input that it needs to start; null: not published"
+    )
     max_w: Figure | None = Field(None, description="output of one supply, W; null: not published")
-    input: InputVolts | None = Field(None, description="nominal voltages at which one supply gives its output, V; null: not published")
+    input: InputVolts | None = Field(
+        None, description="nominal voltages at which one supply gives its output, V; null: not published"
+    )
     inlet: Inlet | None = Field(None, description="inlet of one supply, IEC 60320; null: not published")
     inlet_source: str | None = Field(None, min_length=5, description="where the inlet comes from")
     source: str = Field(min_length=5, description="where count and redundancy come from")
@@ -167,7 +208,9 @@ class Cooling(Model):
     """How the heat of one server leaves it."""
 
     kind: Literal["air", "liquid", "hybrid"]
-    liquid_share: Figure | None = Field(None, description="share of the heat that goes into liquid, 0 to 1; null: not published (air: 0)")
+    liquid_share: Figure | None = Field(
+        None, description="share of the heat that goes into liquid, 0 to 1; null: not published (air: 0)"
+    )
     source: str = Field(min_length=5)
 
 
@@ -177,13 +220,16 @@ class HostParts(Model):
     cpu_model: str = Field(min_length=3, description="words that the processor's model name must contain, e.g. '8480C'")
     sockets: int = Field(ge=1, le=8)
     cores: int = Field(ge=1, le=256, description="cores of one socket")
-    threads: int = Field(ge=1, le=4, description="hardware threads of one core; more than one means that SMT is on as shipped")
+    threads: int = Field(
+        ge=1, le=4, description="hardware threads of one core; more than one means that SMT is on as shipped"
+    )
     numa_nodes: int = Field(ge=1, le=64, description="NUMA nodes with processors")
     dimms: int = Field(ge=0, le=64, description="memory modules; 0 where memory is soldered to the processor")
     memory_gib: int = Field(ge=16, description="memory of all modules, GiB")
     drives: int = Field(ge=0, le=64, description="drives of the host, boot drives included")
     drive_gb: dict[PositiveInt, PositiveInt] = Field(
-        default_factory=dict, description="nominal capacity of a drive, GB (10^9 bytes) -> how many drives have it; empty: not published"
+        default_factory=dict,
+        description="nominal capacity of a drive, GB (10^9 bytes) -> how many drives have it; empty: not published",
     )
     source: str = Field(min_length=5, description="where all of this comes from")
 
@@ -203,37 +249,63 @@ class PlatformProfile(Model):
     product: str = Field(description="as Redfish gives it")
     gpu: ProfileId
     gpus: int = Field(ge=1, le=16)
-    gpu_pci: list[str] = Field(default_factory=list, description="PCI address of every GPU, by index; empty: not published")
+    gpu_pci: list[str] = Field(
+        default_factory=list, description="PCI address of every GPU, by index; empty: not published"
+    )
     gpu_path: GpuPath | None = Field(
-        None, description="PCIe from each GPU to its root port; null: not published, the GPU's own link is held against the GPU model, the rest end against end"
+        None,
+        description="PCIe from each GPU to its root port; "
+        "null: not published, the GPU's own link is held against the GPU "
+        "model, the rest end against end",
     )
     nvswitch: bool = Field(description="GPUs are joined by NVSwitches")
     nvswitches: Figure | None = Field(
-        None, description="NVSwitches that the server itself sees through NSCQ (boards of A100, H100, H200); null: none, or not published"
+        None,
+        description="NVSwitches that the server itself sees through NSCQ (boards of A100, H100, H200); "
+        "null: none, or not published",
     )
-    nics: list[PlatformNic] = Field(default_factory=list, description="compute NICs, one a rail; empty: the server has no compute fabric of its own")
+    nics: list[PlatformNic] = Field(
+        default_factory=list, description="compute NICs, one a rail; empty: the server has no compute fabric of its own"
+    )
     rack_units: int = Field(ge=1)
     max_power: Figure = Field(description="highest draw of the whole server, W")
     source: str
     fabric_manager: bool | None = Field(
-        None, description="the server runs the fabric manager; null: as `nvswitch`. False on NVL72 trays: the switch trays run it"
+        None,
+        description="the server runs the fabric manager; null: as `nvswitch`. "
+        "False on NVL72 trays: the switch trays run it",
     )
     nvlink_domain: int | None = Field(
-        None, ge=2, le=576, description="GPUs of one NVLink domain when it spans servers (NVL72: 72); null: the server's own GPUs"
+        None,
+        ge=2,
+        le=576,
+        description="GPUs of one NVLink domain when it spans servers (NVL72: 72); null: the server's own GPUs",
     )
-    su_nodes: Figure | None = Field(None, description="nodes of one scalable unit in the vendor's reference architecture")
+    su_nodes: Figure | None = Field(
+        None, description="nodes of one scalable unit in the vendor's reference architecture"
+    )
     weight: Figure | None = Field(None, description="kg; null: not published")
     typical_power: Figure | None = Field(None, description="draw under a typical training load, W; null: not published")
-    transient_power: Figure | None = Field(None, description="highest draw for tens of milliseconds, W; null: not published")
+    transient_power: Figure | None = Field(
+        None, description="highest draw for tens of milliseconds, W; null: not published"
+    )
     psus: Psus | None = Field(None, description="power supplies; null: not published, or fed by a rack's bus bar")
     fed: Literal["bus_bar", "either"] | None = Field(
-        None, description="bus_bar: by a rack's DC bus bar; either: by it or by cords, as it is ordered; null: by cords from outlets"
+        None,
+        description="bus_bar: by a rack's DC bus bar; either: by it or by cords, as it is ordered; "
+        "null: by cords from outlets",
     )
     cooling: Cooling | None = Field(None, description="null: not published")
     airflow: Figure | None = Field(None, description="air through the chassis, m3/h; null: not published")
-    other_nics: list[OtherNic] = Field(default_factory=list, description="storage, in-band and out-of-band ports; empty: not published")
-    baseline: Baseline | None = Field(None, description="firmware and BIOS as a source gives them; null: none known, the site says (baselines)")
-    host: HostParts | None = Field(None, description="processors, memory and drives; null: chosen with the order, or not published")
+    other_nics: list[OtherNic] = Field(
+        default_factory=list, description="storage, in-band and out-of-band ports; empty: not published"
+    )
+    baseline: Baseline | None = Field(
+        None, description="firmware and BIOS as a source gives them; null: none known, the site says (baselines)"
+    )
+    host: HostParts | None = Field(
+        None, description="processors, memory and drives; null: chosen with the order, or not published"
+    )
 
     @property
     def runs_fabric_manager(self) -> bool:
@@ -268,19 +340,36 @@ class SwitchProfile(Model):
 
     id: ProfileId
     ports: str = Field(description="range of its ports, e.g. swp1-swp64")
-    os: list[ProfileId] = Field(description="network operating systems that it runs and rackready configures; empty: it can be planned, not configured")
+    os: list[ProfileId] = Field(
+        description="network operating systems that it runs and rackready configures; "
+        "empty: it can be planned, not configured"
+    )
     rate: Literal[1, 100, 200, 400, 800] = Field(description="Gb/s per direction of one of `ports`")
     source: str
     layer: Literal["ethernet", "infiniband"] = "ethernet"
     cage: Cage | None = Field(None, description="connector of `ports`; null: not published")
     ports_per_cage: int = Field(1, ge=1, le=2, description="ports of `ports` that share one cage (twin-port OSFP: 2)")
-    breakout: list[int] = Field(default_factory=lambda: [1], description="ways in which one of `ports` may be split; 1: whole")
+    breakout: list[int] = Field(
+        default_factory=lambda: [1], description="ways in which one of `ports` may be split; 1: whole"
+    )
     lanes: int | None = Field(None, ge=1, le=8, description="electrical lanes of one of `ports`; null: not published")
-    uplinks: str | None = Field(None, description="range of further ports of another rate, e.g. swp49-swp52; null: none")
-    uplink_rate: Literal[10, 25, 100, 200, 400, 800] | None = Field(None, description="Gb/s per direction of one uplink")
+    uplinks: str | None = Field(
+        None, description="range of further ports of another rate, e.g. swp49-swp52; null: none"
+    )
+    uplink_rate: Literal[10, 25, 100, 200, 400, 800] | None = Field(
+        None, description="Gb/s per direction of one uplink"
+    )
     uplink_cage: Cage | None = Field(None, description="connector of an uplink; null: not published")
-    radix: int | None = Field(None, ge=2, description="ports towards others after the breakout that the profile stands for; null: as many as `ports` names")
-    port_pattern: str | None = Field(None, description="port name by cage {c} and twin {t}, where names are not those of `ports`; null: names of `ports`")
+    radix: int | None = Field(
+        None,
+        ge=2,
+        description="ports towards others after the breakout that the profile stands "
+        "for; null: as many as `ports` names",
+    )
+    port_pattern: str | None = Field(
+        None,
+        description="port name by cage {c} and twin {t}, where names are not those of `ports`; null: names of `ports`",
+    )
     power: Figure | None = Field(None, description="highest draw, W; null: not published")
     typical_power: Figure | None = Field(None, description="typical draw, W; null: not published")
     weight: Figure | None = Field(None, description="kg; null: not published")
@@ -294,9 +383,13 @@ class SoftwareProfile(Model):
 
     id: ProfileId
     os: str = Field(description="operating system of nodes, e.g. debian12")
-    driver: dict[int, str] = Field(description="driver branch to full driver version (no packaging suffix), e.g. 580: 580.173.02")
+    driver: dict[int, str] = Field(
+        description="driver branch to full driver version (no packaging suffix), e.g. 580: 580.173.02"
+    )
     default_branch: int
-    package_suffix: str = Field(description="what the repository appends to the driver version in package versions, e.g. '-1'")
+    package_suffix: str = Field(
+        description="what the repository appends to the driver version in package versions, e.g. '-1'"
+    )
     open_modules: bool = Field(description="open kernel modules are used")
     cuda: str = Field(description="CUDA toolkit major.minor, e.g. '13.0'")
     cuda_packages: dict[str, str] = Field(description="CUDA package to version")
@@ -304,7 +397,9 @@ class SoftwareProfile(Model):
     dcgm: str = Field(description="version of the DCGM packages")
     nccl: str = Field(description="version of libnccl2")
     nccl_tests: str = Field(description="version of the nccl-tests package that the site's mirror carries")
-    perftest: str = Field(description="version of the perftest package, built with CUDA, that the site's mirror carries")
+    perftest: str = Field(
+        description="version of the perftest package, built with CUDA, that the site's mirror carries"
+    )
     mft: str = Field(description="version of NVIDIA's firmware tools (mlxlink), in the site's mirror")
     doca: str = Field(description="version of the NIC user space (mlnx-tools)")
     source: str
@@ -317,7 +412,9 @@ class GateSetEntry(Model):
     required: bool = Field(default=True, description="a node without a pass of it is not handed over")
     inputs: dict[str, object] = Field(default_factory=dict, description="overrides of the gate's typed inputs")
     after_boot: bool = Field(default=False, description="evidence made before the node's present boot does not count")
-    max_age_hours: float | None = Field(None, gt=0, strict=True, description="evidence older than this many hours does not count; null: it does not age")
+    max_age_hours: float | None = Field(
+        None, gt=0, strict=True, description="evidence older than this many hours does not count; null: it does not age"
+    )
 
 
 class Unseen(Model):
@@ -333,10 +430,19 @@ class GateSet(Model):
     id: ProfileId
     description: str
     gates: list[GateSetEntry] = Field(min_length=1)
-    unseen: list[Unseen] = Field(default_factory=list, description="what the set cannot see, for reports; a gate that the site adds sees it")
+    unseen: list[Unseen] = Field(
+        default_factory=list, description="what the set cannot see, for reports; a gate that the site adds sees it"
+    )
     repeat_hours: float | None = Field(
-        None, gt=0, le=168, description="all gates are run again and again until so many hours are over; a node that fails leaves; null: once"
+        None,
+        gt=0,
+        le=168,
+        description="all gates are run again and again until so many hours are over; "
+        "a node that fails leaves; null: once",
     )
     wave_gap_s: float | None = Field(
-        None, ge=0, description="load comes on in the waves of the capacity plan (facility.power_on), so many seconds apart; null: on all nodes at once"
+        None,
+        ge=0,
+        description="load comes on in the waves of the capacity plan (facility.power_on), so many seconds apart; "
+        "null: on all nodes at once",
     )

@@ -13,9 +13,13 @@ class Xid(Model):
     """One Xid of the vendor's catalogue."""
 
     name: str
-    action: str = Field(description="what to do first, in the catalogue's words, e.g. RESET_GPU; 'none': the catalogue has no action")
+    action: str = Field(
+        description="what to do first, in the catalogue's words, e.g. RESET_GPU; 'none': the catalogue has no action"
+    )
     next: str = Field(description="what to do when it comes back, in the catalogue's words; 'none': not given")
-    convenient: str | None = Field(None, description="what the catalogue recommends besides, when convenient; null: nothing")
+    convenient: str | None = Field(
+        None, description="what the catalogue recommends besides, when convenient; null: nothing"
+    )
 
 
 class NvLink5Rule(Model):
@@ -23,7 +27,9 @@ class NvLink5Rule(Model):
 
     xid: int
     unit: str = Field(description="unit of the GPU's NVLink block, first word of the message")
-    v1: str = Field(pattern=r"^[01-]{32}$", description="interrupt information before driver R575, bit 31 first; '-' is any")
+    v1: str = Field(
+        pattern=r"^[01-]{32}$", description="interrupt information before driver R575, bit 31 first; '-' is any"
+    )
     v2: str = Field(pattern=r"^[01-]{32}$", description="the same from R575 on")
     status: int = Field(description="error status")
     action: str

@@ -80,7 +80,10 @@ class Apt:
             self._change(wish, found)
             left = self.differences(wish)
         if left:
-            wanted, seen = _list({name: pair[1] for name, pair in left.items()}), _list({name: pair[0] for name, pair in left.items()})
+            wanted, seen = (
+                _list({name: pair[1] for name, pair in left.items()}),
+                _list({name: pair[0] for name, pair in left.items()}),
+            )
             raise NodeProblem(wanted, seen, "See the end of /var/log/apt/term.log on the node.")
         return Change(found, notes)
 
@@ -116,7 +119,10 @@ class Apt:
         if not self.interrupted():
             return
         notes.append("dpkg was interrupted: its configuration is completed")
-        for argv in (["dpkg", "--configure", "-a", "--force-confold", "--force-confdef"], self._apt("install", "--fix-broken")):
+        for argv in (
+            ["dpkg", "--configure", "-a", "--force-confold", "--force-confdef"],
+            self._apt("install", "--fix-broken"),
+        ):
             done = self.run(argv)
             if done.returncode == 0 and not self.interrupted():
                 return
@@ -142,7 +148,9 @@ class Apt:
 
     def _change(self, wish: Wish, found: dict[str, tuple[str, str]]) -> None:
         seen = self.installed(list(wish.packages))
-        names = [name for name in wish.packages if name in found and not _as_wanted(seen.get(name), wish.packages[name])]
+        names = [
+            name for name in wish.packages if name in found and not _as_wanted(seen.get(name), wish.packages[name])
+        ]
         self._respect_holds(names, seen)
         absent = [name for name in wish.absent if name in found]
         if absent:
@@ -185,11 +193,25 @@ class Apt:
 
     def update(self) -> None:
         """Fetch the package lists of rackready's own source, and of no other. Raises NodeProblem, also for a bad signature."""
-        settings = (f"Dir::Etc::sourcelist={SOURCE}", "Dir::Etc::sourceparts=-", "APT::Get::List-Cleanup=0", "APT::Update::Error-Mode=any")
+        settings = (
+            f"Dir::Etc::sourcelist={SOURCE}",
+            "Dir::Etc::sourceparts=-",
+            "APT::Get::List-Cleanup=0",
+            "APT::Update::Error-Mode=any",
+        )
         self._do(["apt-get", "update", "-q", *(word for setting in settings for word in ("-o", setting))])
 
     def _apt(self, verb: str, *words: str) -> list[str]:
-        return ["apt-get", "-q", "-y", "-o", f"DPkg::Lock::Timeout={self.lock_wait_s:.0f}", *_DPKG_OPTIONS, verb, *words]
+        return [
+            "apt-get",
+            "-q",
+            "-y",
+            "-o",
+            f"DPkg::Lock::Timeout={self.lock_wait_s:.0f}",
+            *_DPKG_OPTIONS,
+            verb,
+            *words,
+        ]
 
     def _do(self, argv: list[str]) -> None:
         done = self.run(argv)

@@ -9,14 +9,19 @@ from .command import NodeProblem
 from .disk import Disks, disk_full
 
 _SIGNATURE = re.compile(r"(EXPKEYSIG|NO_PUBKEY|REVKEYSIG|BADSIG|EXPSIG)\s+\S+[^\n]*")
-_ABSENT = re.compile(r"Version '([^']+)' for '([^']+)' was not found|Unable to locate package (\S+)|Package '?([^' ]+)'? has no installation candidate")
+_ABSENT = re.compile(
+    r"Version '([^']+)' for '([^']+)' was not found|Unable to locate package (\S+)|Package '?([^' ]+)'? has no "
+    r"installation candidate"
+)
 _UNREACHABLE = re.compile(
-    r"((?:Could not (?:connect|resolve)|Unable to connect|Connection (?:refused|timed out)|Temporary failure resolving|404 +Not Found|Failed to fetch)[^\n]*)"
+    r"((?:Could not (?:connect|resolve)|Unable to connect|Connection (?:refused|timed out)|Temporary failure "
+    r"resolving|404 +Not Found|Failed to fetch)[^\n]*)"
 )
 _FULL = re.compile(r"No space left on device|You don't have enough free space in (?P<folder>/\S+?)(?=\.?(?:\s|$))")
 _FILE = re.compile(r"(?<=[\s'\"])/[^\s'\":]+")
 """The last file that the line names lies on the file system that is full; apt's own write errors name none.
-Searched by itself, in what stands before the words: one pattern for both would try every pair of places of a long line."""
+Searched by itself, in what stands before the words: one pattern for both would try every pair of places of a long line.
+"""
 _LOCKED = re.compile(r"Could not get lock [^\n]*")
 _UNMET = re.compile(r"The following packages have unmet dependencies:\n(?P<rows>(?: [^\n]*\n)+)")
 
@@ -50,7 +55,10 @@ def _signature(out: str, root: Path) -> NodeProblem | None:
     match = _SIGNATURE.search(out)
     if match is None:
         return None
-    step = f"{_WORDS[match[1]]}: renew it on the mirror, put its public key where software.mirror.key of the site file says, and run again."
+    step = (
+        f"{_WORDS[match[1]]}: renew it on the mirror, put its public key where software.mirror.key of the site file "
+        "says, and run again."
+    )
     return NodeProblem("package lists signed by the mirror's key", match[0], step)
 
 
@@ -58,15 +66,21 @@ def _full(out: str, root: Path) -> NodeProblem | None:
     match = _FULL.search(out)
     if match is None:
         return None
-    line = out[max(out.rfind("\n", 0, match.start()), 0) : match.start()]  # with the line feed before it: a file may be its first word
+    line = out[
+        max(out.rfind("\n", 0, match.start()), 0) : match.start()
+    ]  # with the line feed before it: a file may be its first word
     named = match["folder"] or next(reversed(_FILE.findall(line)), None)
-    return disk_full("room on the node's disk for the packages", match[0], root / named.lstrip("/") if named else None, Disks(root))
+    return disk_full(
+        "room on the node's disk for the packages", match[0], root / named.lstrip("/") if named else None, Disks(root)
+    )
 
 
 def _locked(out: str, root: Path) -> NodeProblem | None:
     del root
     match = _LOCKED.search(out)
-    return match and NodeProblem("apt's lock is free", match[0], "End the process that holds it on the node, then run again.")
+    return match and NodeProblem(
+        "apt's lock is free", match[0], "End the process that holds it on the node, then run again."
+    )
 
 
 def _absent(out: str, root: Path) -> NodeProblem | None:
@@ -90,4 +104,6 @@ def _unmet(out: str, root: Path) -> NodeProblem | None:
     del root
     match = _UNMET.search(out)
     step = "Put the missing packages on the mirror, then run again."
-    return match and NodeProblem("dependencies that the node's package sources can meet", " ".join(match["rows"].split()), step)
+    return match and NodeProblem(
+        "dependencies that the node's package sources can meet", " ".join(match["rows"].split()), step
+    )

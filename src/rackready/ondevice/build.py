@@ -1,6 +1,7 @@
 """What the driver's kernel module is built with on a node: headers of the kernel that runs, dkms, a compiler. Are they there, or can they be?
 
-Without them dkms skips the build and says so in passing, and only loading the module fails, after everything was installed.
+Without them dkms skips the build and says so in passing, and only loading the module fails, after everything was
+installed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class BuildTools:
     def absent(self, needs: dict[str, str]) -> list[str]:
         """Return the packages still to be installed; ``needs``: absolute path of what must be there -> package that brings it.
 
-        A path that is there is enough, wherever it came from. Raises NodeProblem when a package is needed and apt knows none.
+        A path that is there is enough, wherever it came from. Raises NodeProblem when a package is needed and apt knows
+        none.
         """
         kernel = self.kernel()
         wanted = {path.replace(KERNEL, kernel): package.replace(KERNEL, kernel) for path, package in needs.items()}
@@ -37,7 +39,8 @@ class BuildTools:
         if unknown:
             what = f"what builds the driver's module for kernel {kernel}, installed or in the node's package sources"
             step = (
-                "Let the node's package sources carry them and run `apt-get update` there (headers of a kernel that was replaced are often withdrawn: "
+                "Let the node's package sources carry them and run `apt-get update` there (headers of a kernel that "
+                "was replaced are often withdrawn: "
                 "reboot into the newest installed kernel), then run again: docs/runbooks/driver-build.md."
             )
             raise NodeProblem(what, f"no {', no '.join(unknown)}", step)

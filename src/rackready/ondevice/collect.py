@@ -1,7 +1,8 @@
 """Runs the commands of gates on a host that rackready does not reach, and packs what they left with a manifest. Needs python3 alone.
 
-Lies in a folder with plan.json (what to run) and pynvml.py. `python3 collect.py --by NAME` writes rackready-captured-<node>-<time>.tar.gz there,
-which `rackready evidence import` reads. It judges nothing, and changes nothing but what the commands themselves do.
+Lies in a folder with plan.json (what to run) and pynvml.py. `python3 collect.py --by NAME` writes
+rackready-captured-<node>-<time>.tar.gz there, which `rackready evidence import` reads. It judges nothing, and changes
+nothing but what the commands themselves do.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ def main(arguments: list[str]) -> int:
 def pack(folder: str, path: str) -> None:
     """Pack the folder, for its owner alone: outputs name serials and addresses. It has its name only once it is whole."""
     part = path + ".part"
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+    with (
+        os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
+        tarfile.open(fileobj=file, mode="w:gz") as archive,
+    ):
         archive.add(folder, arcname=os.path.basename(folder))  # noqa: PTH119
     os.replace(part, path)  # noqa: PTH105
 
@@ -88,7 +92,14 @@ def run(item: dict[str, Any]) -> dict[str, Any]:
     environment = dict(os.environ, PYTHONPATH=HERE, **item["env"])
     code: int | None = None
     try:
-        child = subprocess.Popen(item["argv"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True)
+        child = subprocess.Popen(
+            item["argv"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
     except OSError as error:
         said, wrong, code = b"", f"{item['argv'][0]}: command not found ({error.strerror})".encode(), NOT_FOUND
     else:
@@ -99,7 +110,13 @@ def run(item: dict[str, Any]) -> dict[str, Any]:
             os.killpg(child.pid, signal.SIGKILL)
             said, wrong = child.communicate()
     seconds = round(time.monotonic() - begun, 3)
-    return {"stdout": said.decode(errors="replace"), "stderr": wrong.decode(errors="replace"), "exit_code": code, "seconds": seconds, "time": stamp}
+    return {
+        "stdout": said.decode(errors="replace"),
+        "stderr": wrong.decode(errors="replace"),
+        "exit_code": code,
+        "seconds": seconds,
+        "time": stamp,
+    }
 
 
 def write(folder: str, name: str, text: str) -> str:

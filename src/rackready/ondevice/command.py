@@ -32,7 +32,9 @@ def run(argv: Sequence[str], timeout_s: float = 3600.0) -> Done:
 
     A program that cannot be started ends with 127, one that outlasts ``timeout_s`` with 124, as in a shell.
     """
-    env = dict(os.environ, LC_ALL="C", DEBIAN_FRONTEND="noninteractive", NEEDRESTART_MODE="a", APT_LISTCHANGES_FRONTEND="none")
+    env = dict(
+        os.environ, LC_ALL="C", DEBIAN_FRONTEND="noninteractive", NEEDRESTART_MODE="a", APT_LISTCHANGES_FRONTEND="none"
+    )
     try:
         done = subprocess.run(
             list(argv),

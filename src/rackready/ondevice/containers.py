@@ -70,7 +70,11 @@ def spec_files(folder: Path) -> list[dict[str, Any]]:
 def host_paths(text: str) -> list[str]:
     """Return every path of the host that a specification mounts or passes: hostPath of mounts, path of device nodes (where it has no hostPath)."""
     lines = ((_HOST_PATH.match(line), line) for line in text.splitlines())
-    found = [match["path"] for match, line in lines if match and (match["path"].startswith("/dev/") or _HOST_KEY.search(line))]
+    found = [
+        match["path"]
+        for match, line in lines
+        if match and (match["path"].startswith("/dev/") or _HOST_KEY.search(line))
+    ]
     return sorted(set(found))
 
 

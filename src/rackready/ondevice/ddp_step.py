@@ -1,7 +1,8 @@
 """A short data-parallel training run, told as one JSON document by rank 0: losses, agreement of all ranks, tokens per second.
 
-Started once for each GPU (torchrun). A small transformer learns one fixed batch of random tokens, so its loss must begin near ln(vocabulary) and
-fall; every rank must end with the same parameters, bit for bit, because all of them apply the same reduced gradients.
+Started once for each GPU (torchrun). A small transformer learns one fixed batch of random tokens, so its loss must
+begin near ln(vocabulary) and fall; every rank must end with the same parameters, bit for bit, because all of them apply
+the same reduced gradients.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def train(backend: Backend, warmup: int, steps: int) -> dict[str, Any]:
         "format": FORMAT,
         "world": backend.world,
         "hosts": backend.gather(socket.gethostname()),
-        "losses": losses if all(math.isfinite(loss) for loss in losses) else [loss if math.isfinite(loss) else None for loss in losses],
+        "losses": losses
+        if all(math.isfinite(loss) for loss in losses)
+        else [loss if math.isfinite(loss) else None for loss in losses],
         "checksums": backend.gather(backend.checksum()),
         "seconds": backend.gather(seconds),
         "tokens_per_second": backend.tokens * steps / seconds if seconds > 0 else None,
@@ -83,15 +86,22 @@ class Torch:
         self.tokens = options.batch * options.sequence * self.world
         self.versions = {"torch": str(self.torch.__version__), "backend": options.backend}
         if gpu:
-            self.versions |= {"cuda": str(self.torch.version.cuda), "nccl": ".".join(map(str, self.torch.cuda.nccl.version()))}
+            self.versions |= {
+                "cuda": str(self.torch.version.cuda),
+                "nccl": ".".join(map(str, self.torch.cuda.nccl.version())),
+            }
         self._build(options, gpu=gpu)
 
     def _build(self, options: argparse.Namespace, *, gpu: bool) -> None:
         nn = self.torch.nn
         self.torch.manual_seed(options.seed)
-        layer = nn.TransformerEncoderLayer(options.width, options.width // 64, 4 * options.width, dropout=0.0, batch_first=True)
+        layer = nn.TransformerEncoderLayer(
+            options.width, options.width // 64, 4 * options.width, dropout=0.0, batch_first=True
+        )
         model = nn.Sequential(
-            nn.Embedding(options.vocabulary, options.width), nn.TransformerEncoder(layer, options.layers), nn.Linear(options.width, options.vocabulary)
+            nn.Embedding(options.vocabulary, options.width),
+            nn.TransformerEncoder(layer, options.layers),
+            nn.Linear(options.width, options.vocabulary),
         )
         nn.init.normal_(model[2].weight, std=0.002)  # so that the first loss is ln(vocabulary)
         nn.init.zeros_(model[2].bias)
@@ -143,7 +153,16 @@ def options(argv: list[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="short data-parallel training run")
     parser.add_argument("--backend", choices=("nccl", "gloo"), default="nccl")
-    for name, value in (("warmup", 5), ("steps", 50), ("batch", 8), ("sequence", 1024), ("width", 1024), ("layers", 8), ("vocabulary", 32000), ("seed", 7)):
+    for name, value in (
+        ("warmup", 5),
+        ("steps", 50),
+        ("batch", 8),
+        ("sequence", 1024),
+        ("width", 1024),
+        ("layers", 8),
+        ("vocabulary", 32000),
+        ("seed", 7),
+    ):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--wait", type=int, default=900, help="longest time that a rank waits for the others, s")
     parser.add_argument("--rate", type=float, default=3e-4)

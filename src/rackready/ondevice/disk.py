@@ -9,7 +9,19 @@ from pathlib import Path
 
 from .command import NodeProblem
 
-PLACES = ("", "usr", "var", "var/lib/dpkg", "var/lib/apt/lists", "var/cache/apt/archives", "var/lib/rackready", "var/log", "boot", "etc", "tmp")
+PLACES = (
+    "",
+    "usr",
+    "var",
+    "var/lib/dpkg",
+    "var/lib/apt/lists",
+    "var/cache/apt/archives",
+    "var/lib/rackready",
+    "var/log",
+    "boot",
+    "etc",
+    "tmp",
+)
 """Folders that installing writes to, below the root; each may be a file system of its own."""
 
 _MIB = 1 << 20
@@ -53,10 +65,17 @@ class Disks:
         found = self.stat(path)
         # A file system without a fixed number of inodes says 0 of 0.
         no_inodes = found.f_files > 0 and found.f_favail == 0
-        return Room("/" + path.relative_to(self.root).as_posix().removeprefix("."), found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, no_inodes)
+        return Room(
+            "/" + path.relative_to(self.root).as_posix().removeprefix("."),
+            found.f_bavail * found.f_frsize,
+            found.f_blocks * found.f_frsize,
+            no_inodes,
+        )
 
 
-def disk_full(expected: str, words: str = "No space left on device", path: Path | None = None, disks: Disks | None = None) -> NodeProblem:
+def disk_full(
+    expected: str, words: str = "No space left on device", path: Path | None = None, disks: Disks | None = None
+) -> NodeProblem:
     """Return the problem that names the file system that has the one that holds ``path``, or else the one with the least room."""
     disks = disks or Disks()
     room = disks.room(path) if path is not None else disks.fullest()

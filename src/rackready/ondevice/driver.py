@@ -1,6 +1,7 @@
 """The NVIDIA kernel module: which version is loaded, who uses it, and changing it without a reboot where nothing holds it.
 
-Order of stopping and unloading: NVIDIA/gpu-driver-container, script ubuntu24.04/nvidia-driver (function _unload_driver).
+Order of stopping and unloading: NVIDIA/gpu-driver-container, script ubuntu24.04/nvidia-driver (function
+_unload_driver).
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ class Driver:
         done = self.run(["nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader"])
         if done.returncode != 0:
             return []
-        return [" ".join(part.strip() for part in line.split(",")) for line in done.out.splitlines() if line[:1].isdigit()]
+        return [
+            " ".join(part.strip() for part in line.split(",")) for line in done.out.splitlines() if line[:1].isdigit()
+        ]
 
     def refuse_if_used(self, wanted: str) -> None:
         """Raise NodeProblem when another version is loaded and something computes with it: nobody's job is killed."""
@@ -84,13 +87,18 @@ class Driver:
         if users:
             raise _in_use(wanted, loaded, f"used by {', '.join(users)}")
 
-    def ensure_loaded(self, wanted: str, token: int = 0, ledger: str = "", *, operation: str = OPERATION, check: bool = False) -> bool:
+    def ensure_loaded(
+        self, wanted: str, token: int = 0, ledger: str = "", *, operation: str = OPERATION, check: bool = False
+    ) -> bool:
         """Have the wanted version loaded, under the node's fence; returns whether something was (in check mode: would be) loaded.
 
-        A run that is still at work, left by a killed controller, is waited for and its effect observed. Raises NodeProblem when another
-        version is loaded and in use, when loading fails, when a newer controller of the same ledger was here, or the lock is not free in time.
+        A run that is still at work, left by a killed controller, is waited for and its effect observed. Raises
+        NodeProblem when another version is loaded and in use, when loading fails, when a newer controller of the same
+        ledger was here, or the lock is not free in time.
         """
-        if check or (self._as_wanted(wanted) and not at_work(operation, folder=self.folder) and not self._left_stopped()):
+        if check or (
+            self._as_wanted(wanted) and not at_work(operation, folder=self.folder) and not self._left_stopped()
+        ):
             return not self._as_wanted(wanted)
         with fence(operation, token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes:
             try:
@@ -136,7 +144,9 @@ class Driver:
             done = self.run(["rmmod", name])
             if done.returncode != 0:
                 self._start()
-                raise _in_use(wanted, loaded, done.out.strip().splitlines()[-1] if done.out.strip() else f"rmmod {name} failed")
+                raise _in_use(
+                    wanted, loaded, done.out.strip().splitlines()[-1] if done.out.strip() else f"rmmod {name} failed"
+                )
 
     def _load(self, wanted: str) -> None:
         for name in _LOADED_BY_US:
@@ -144,10 +154,18 @@ class Driver:
             if done.returncode != 0:
                 kernel = [line for line in self.run(["dmesg"]).out.splitlines() if "NVRM" in line or "nvidia" in line]
                 actual = "; ".join([done.out.strip() or "modprobe failed", *(line.strip() for line in kernel[-1:])])
-                raise NodeProblem(f"kernel module {name} {wanted} loads", actual, "Look at `dmesg` on the node; a reboot may be needed.")
+                raise NodeProblem(
+                    f"kernel module {name} {wanted} loads",
+                    actual,
+                    "Look at `dmesg` on the node; a reboot may be needed.",
+                )
         loaded = self.loaded()
         if loaded != wanted:
-            raise NodeProblem(f"driver {wanted} loaded", f"{loaded or 'none'} loaded, {self.on_disk() or 'none'} on disk", "Reboot the node, then run again.")
+            raise NodeProblem(
+                f"driver {wanted} loaded",
+                f"{loaded or 'none'} loaded, {self.on_disk() or 'none'} on disk",
+                "Reboot the node, then run again.",
+            )
 
     def _start(self) -> None:
         """Start what was stopped for the module, by this run or by one that was cut off."""
@@ -158,4 +176,6 @@ class Driver:
 
 def _in_use(wanted: str, loaded: str, who: str) -> NodeProblem:
     step = "Drain the node and end what uses its GPUs, or reboot it; then run again. Nothing was changed."
-    return NodeProblem(f"driver {wanted}, or another one that nothing holds", f"driver {loaded} is loaded and {who}", step)
+    return NodeProblem(
+        f"driver {wanted}, or another one that nothing holds", f"driver {loaded} is loaded and {who}", step
+    )

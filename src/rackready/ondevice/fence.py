@@ -1,7 +1,7 @@
 """One controller's command at a time on a node: an flock, and a marker with the fencing token of who acts.
 
-The lock is given back by the kernel when its holder dies. A command that outlives its killed controller still holds it, so
-the resumed run waits for it here and then looks at what it has done, instead of doing the same beside it.
+The lock is given back by the kernel when its holder dies. A command that outlives its killed controller still holds it,
+so the resumed run waits for it here and then looks at what it has done, instead of doing the same beside it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ FOLDER = Path("/var/lib/rackready")
 
 
 @contextmanager
-def fence(operation: str, token: int, ledger: str, *, folder: Path = FOLDER, wait_s: float = 600.0) -> Iterator[list[str]]:
+def fence(
+    operation: str, token: int, ledger: str, *, folder: Path = FOLDER, wait_s: float = 600.0
+) -> Iterator[list[str]]:
     """Hold the node's lock for an operation; yields the list of notes about what was found, to which the holder may add.
 
-    ``token`` 0 means that a person runs the playbook by hand: the lock is taken, nothing is compared. Raises NodeProblem when
-    a newer controller of the same ledger was here already, when the lock is not free in time, or when the disk is full.
+    ``token`` 0 means that a person runs the playbook by hand: the lock is taken, nothing is compared. Raises
+    NodeProblem when a newer controller of the same ledger was here already, when the lock is not free in time, or when
+    the disk is full.
     """
     notes: list[str] = []
     lock, marker = folder / f"{operation}.lock", folder / f"{operation}.json"
@@ -48,7 +51,9 @@ def fence(operation: str, token: int, ledger: str, *, folder: Path = FOLDER, wai
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        raise disk_full(f"free disk space below {folder}", path=Path(error.filename) if error.filename else None) from error
+        raise disk_full(
+            f"free disk space below {folder}", path=Path(error.filename) if error.filename else None
+        ) from error
 
 
 def at_work(operation: str, *, folder: Path = FOLDER) -> bool:
@@ -65,7 +70,9 @@ def _lock(descriptor: int, marker: Path, wait_s: float, notes: list[str]) -> Non
             holder = _read(marker).get("pid", "unknown")
             if time.monotonic() > deadline:
                 expected = f"the lock {marker.with_suffix('.lock')} within {wait_s:.0f} s"
-                raise NodeProblem(expected, f"held by process {holder} of another run", "End that run, then run again.") from None
+                raise NodeProblem(
+                    expected, f"held by process {holder} of another run", "End that run, then run again."
+                ) from None
             if not notes:
                 notes.append(f"waited for process {holder}, left by another run")
             time.sleep(0.5)
@@ -77,7 +84,11 @@ def _compare(marker: Path, token: int, ledger: str, notes: list[str]) -> None:
     before = _read(marker)
     seen = int(before.get("token", 0))
     if token and seen > token and before.get("ledger") == ledger:
-        raise NodeProblem(f"fencing token {seen} or newer", f"token {token}", "A newer controller acts on this node: stop this one (`rackready status`).")
+        raise NodeProblem(
+            f"fencing token {seen} or newer",
+            f"token {token}",
+            "A newer controller acts on this node: stop this one (`rackready status`).",
+        )
     if before.get("state") == "begun":
         notes.append(f"an earlier run (token {seen}) was interrupted here: its effect is observed first")
 
@@ -85,7 +96,10 @@ def _compare(marker: Path, token: int, ledger: str, notes: list[str]) -> None:
 def _read(path: Path) -> dict[str, Any]:
     try:
         marker = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # no marker, or a torn one from a power cut: nothing is known, which observation settles
+    except (
+        OSError,
+        ValueError,
+    ):  # no marker, or a torn one from a power cut: nothing is known, which observation settles
         return {}
     return marker if isinstance(marker, dict) else {}
 

@@ -16,7 +16,12 @@ LIBRARY = "/opt/rackready/lib"
 
 def main() -> int:
     """Print the document; always exit 0: what is missing stands in it."""
-    document: dict[str, Any] = {"format": FORMAT, "chassis_serial": read("/sys/class/dmi/id/product_serial"), "kernel": os.uname().release, "nics": nics()}
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "chassis_serial": read("/sys/class/dmi/id/product_serial"),
+        "kernel": os.uname().release,
+        "nics": nics(),
+    }
     document["boot_id"] = read("/proc/sys/kernel/random/boot_id")
     document.update(gpus())
     document["complete"] = True
@@ -37,7 +42,10 @@ def nics() -> list[dict[str, Any]]:
     """Return every RDMA device with its node GUID and firmware."""
     base = "/sys/class/infiniband"
     names = sorted(os.listdir(base)) if os.path.isdir(base) else []  # noqa: PTH112, PTH208
-    return [{"device": name, "guid": read(f"{base}/{name}/node_guid"), "firmware": read(f"{base}/{name}/fw_ver")} for name in names]
+    return [
+        {"device": name, "guid": read(f"{base}/{name}/node_guid"), "firmware": read(f"{base}/{name}/fw_ver")}
+        for name in names
+    ]
 
 
 def gpus() -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Multiplies matrices of random numbers on every GPU at once with PyTorch, and prints what each reached, second by second, as one JSON document.
 
-Sent on standard input to a python3 that has PyTorch, on the node or in a container. Arguments: seconds per precision, matrix dimension, precisions.
-Every product is compared bit by bit with the first one of the same GPU: the same inputs must always give the same result.
+Sent on standard input to a python3 that has PyTorch, on the node or in a container. Arguments: seconds per precision,
+matrix dimension, precisions. Every product is compared bit by bit with the first one of the same GPU: the same inputs
+must always give the same result.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _SEED = 20261122
 
 def main(seconds: str, dimension: str, *precisions: str) -> int:
     """Print the document; exit 1 when PyTorch or CUDA is not there (the document then carries "error")."""
-    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # CUDA's own order begins with the GPU that it takes for the fastest; it is read once, with the import
+    os.environ["CUDA_DEVICE_ORDER"] = (
+        "PCI_BUS_ID"  # CUDA's own order begins with the GPU that it takes for the fastest; it is read once, with the import
+    )
     try:
         torch = importlib.import_module("torch")
     except ImportError as error:
@@ -32,7 +35,11 @@ def main(seconds: str, dimension: str, *precisions: str) -> int:
     names = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
     try:
         document = measure(torch, names, float(seconds), int(dimension), precisions)
-    except (RuntimeError, AttributeError, TypeError) as error:  # out of memory, no such kernel, or a PyTorch older than the number format
+    except (
+        RuntimeError,
+        AttributeError,
+        TypeError,
+    ) as error:  # out of memory, no such kernel, or a PyTorch older than the number format
         return give_up(f"PyTorch {torch.__version__}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
     sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
     return 0
@@ -47,7 +54,14 @@ def give_up(reason: str) -> int:
 def measure(torch: Any, names: list[str], seconds: float, dimension: int, precisions: Sequence[str]) -> dict[str, Any]:  # noqa: ANN401 - a module
     """Load all devices with one precision after the other and return the document."""
     loads = {kind: load(torch, names, kind, seconds, dimension) for kind in precisions}
-    return {"format": FORMAT, "torch": str(torch.__version__), "cuda": str(torch.version.cuda), "gpus": len(names), "loads": loads, "complete": True}
+    return {
+        "format": FORMAT,
+        "torch": str(torch.__version__),
+        "cuda": str(torch.version.cuda),
+        "gpus": len(names),
+        "loads": loads,
+        "complete": True,
+    }
 
 
 def load(torch: Any, names: list[str], kind: str, seconds: float, dimension: int) -> list[dict[str, Any]]:  # noqa: ANN401 - a module
@@ -79,8 +93,9 @@ def product(torch: Any, name: str, kind: str, dimension: int) -> Any:  # noqa: A
 def fp8(torch: Any, one: Any, two: Any) -> Any:  # noqa: ANN401 - tensors
     """Return a function that multiplies in FP8 (E4M3, one scale a matrix, result in BF16).
 
-    cuBLASLt wants the left matrix by rows, the right one by columns, and both scales as single float32 on the device (pytorch/pytorch
-    aten/src/ATen/native/cuda/ScaledBlas.cpp). PyTorch 2.1 to 2.4 return the largest value beside the result (pull request 128683).
+    cuBLASLt wants the left matrix by rows, the right one by columns, and both scales as single float32 on the device
+    (pytorch/pytorch aten/src/ATen/native/cuda/ScaledBlas.cpp). PyTorch 2.1 to 2.4 return the largest value beside the
+    result (pull request 128683).
     """
     scale = torch.ones(1, device=one.device)
     left, right = one.to(torch.float8_e4m3fn), two.to(torch.float8_e4m3fn).t()

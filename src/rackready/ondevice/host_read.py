@@ -1,10 +1,11 @@
 """Runs a node's own tools and reads small files, and prints all of it as one JSON document. Sent to python3 on standard input.
 
-The only argument is a JSON document: {"commands": [{"key", "argv", "timeout_s", "keep", "each"}], "files": [glob, ...]}.
-``keep`` is a regular expression: only the lines of standard output in which it is found are sent, with the number of all lines.
-``each`` is {"of": key of another command, "list": name, "field": name}: the command is run once for every entry of that list in the
-other command's JSON output, with the entry's field in place of "{}" in its arguments; its key gets a space and that value.
-The document carries a digest of what it holds: a reading of which a part was lost on its way is not taken for one that found nothing.
+The only argument is a JSON document: {"commands": [{"key", "argv", "timeout_s", "keep", "each"}], "files": [glob,
+...]}. ``keep`` is a regular expression: only the lines of standard output in which it is found are sent, with the
+number of all lines. ``each`` is {"of": key of another command, "list": name, "field": name}: the command is run once
+for every entry of that list in the other command's JSON output, with the entry's field in place of "{}" in its
+arguments; its key gets a space and that value. The document carries a digest of what it holds: a reading of which a
+part was lost on its way is not taken for one that found nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 def main() -> int:
     """Print the document; what could not be run or read stands in it, and whoever judges decides what that means."""
     wanted = json.loads(sys.argv[1])
-    document: dict[str, Any] = {"format": FORMAT, "commands": commands(wanted["commands"]), "files": {pattern: files(pattern) for pattern in wanted["files"]}}
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "commands": commands(wanted["commands"]),
+        "files": {pattern: files(pattern) for pattern in wanted["files"]},
+    }
     document["digest"] = digest(document["commands"], document["files"])
     document["complete"] = True
     sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
@@ -47,7 +52,9 @@ def commands(specs: list[dict[str, Any]]) -> dict[str, Any]:
     for spec in specs:
         if "each" in spec:
             for value in listed(done.get(spec["each"]["of"]), spec["each"]):
-                done[spec["key"] + " " + value] = run(dict(spec, argv=[value if word == "{}" else word for word in spec["argv"]]))
+                done[spec["key"] + " " + value] = run(
+                    dict(spec, argv=[value if word == "{}" else word for word in spec["argv"]])
+                )
     return done
 
 
@@ -64,7 +71,9 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
     answer = {"argv": spec["argv"], "exit_code": None, "stdout": "", "stderr": "", "missing": False, "timed_out": False}
     env = dict(os.environ, LC_ALL="C", PATH=PLACES)
     try:
-        done = subprocess.run(spec["argv"], env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=spec["timeout_s"], check=False)
+        done = subprocess.run(
+            spec["argv"], env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=spec["timeout_s"], check=False
+        )
     except FileNotFoundError:
         return dict(answer, missing=True)
     except subprocess.TimeoutExpired:

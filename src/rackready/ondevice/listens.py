@@ -1,6 +1,7 @@
 """Exits 0 as soon as something listens on a TCP port of this node, 1 when nothing did in time. Arguments: port, seconds to wait.
 
-Sent to python3 on standard input. It reads the kernel's table: connecting would use up the one client that a perftest server waits for.
+Sent to python3 on standard input. It reads the kernel's table: connecting would use up the one client that a perftest
+server waits for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Prints how a node resolves names, as one JSON document. Sent to its python3 on standard input.
 
-The only argument is a JSON document: {"resolve": [name, ...]}. "hosts" are the entries of /etc/hosts, "resolved" is name -> IPv4 and IPv6 addresses by
-the system's own way (nsswitch.conf), "servers" what each name server of /etc/resolv.conf answers (a DNS response code; null: nothing).
+The only argument is a JSON document: {"resolve": [name, ...]}. "hosts" are the entries of /etc/hosts, "resolved" is
+name -> IPv4 and IPv6 addresses by the system's own way (nsswitch.conf), "servers" what each name server of
+/etc/resolv.conf answers (a DNS response code; null: nothing).
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def main() -> int:
             "resolved": dict(zip(asked, pool.map(resolved, asked))),  # noqa: B905 - old interpreters know no strict
             "servers": [{"address": server, "answer": said} for server, said in zip(servers, answers)],  # noqa: B905 - the same
         }
-    sys.stdout.write(json.dumps(dict(document, format=FORMAT, digest=digest(document), complete=True), sort_keys=True) + "\n")
+    sys.stdout.write(
+        json.dumps(dict(document, format=FORMAT, digest=digest(document), complete=True), sort_keys=True) + "\n"
+    )
     return 0
 
 

@@ -1,6 +1,7 @@
 """Prints the counters of RDMA ports and their network interfaces as one JSON document. Sent to python3 on standard input; arguments: DEVICE:NETDEV.
 
-`hardware`: /sys/class/infiniband/DEVICE/ports/1/hw_counters; `port`: its counters; `interface`: `ethtool -S NETDEV` (the mlx5 driver's names).
+`hardware`: /sys/class/infiniband/DEVICE/ports/1/hw_counters; `port`: its counters; `interface`: `ethtool -S NETDEV`
+(the mlx5 driver's names).
 """
 
 from __future__ import annotations
@@ -31,7 +32,14 @@ def interface(netdev: str) -> dict[str, int]:
     """Return the driver's own counters of an interface; empty when ethtool fails."""
     environment = {**os.environ, "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
     try:
-        done = subprocess.run(["ethtool", "-S", netdev], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30, check=False, env=environment)
+        done = subprocess.run(
+            ["ethtool", "-S", netdev],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=30,
+            check=False,
+            env=environment,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return {}
     found = {}
@@ -45,7 +53,11 @@ def interface(netdev: str) -> dict[str, int]:
 def port(device: str, netdev: str) -> dict[str, dict[str, int]]:
     """Return everything of one port."""
     base = f"/sys/class/infiniband/{device}/ports/1"
-    return {"hardware": folder(base + "/hw_counters"), "port": folder(base + "/counters"), "interface": interface(netdev)}
+    return {
+        "hardware": folder(base + "/hw_counters"),
+        "port": folder(base + "/counters"),
+        "interface": interface(netdev),
+    }
 
 
 if __name__ == "__main__":

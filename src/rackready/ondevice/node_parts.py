@@ -1,7 +1,8 @@
 """Prints which exchangeable parts a node has, and which programs measure on it, as one JSON document. Sent to its python3 on standard input.
 
-The only argument is a JSON document: {"modules": [RDMA device, ...], "programs": [name, ...], "libraries": [soname, ...]}.
-"parts" is kind -> name -> what it is (serials, versions, the SHA-256 of a file, shortened); "unread" is kind -> why it could not be read.
+The only argument is a JSON document: {"modules": [RDMA device, ...], "programs": [name, ...], "libraries": [soname,
+...]}. "parts" is kind -> name -> what it is (serials, versions, the SHA-256 of a file, shortened); "unread" is kind ->
+why it could not be read.
 """
 
 from __future__ import annotations
@@ -52,7 +53,13 @@ def main() -> int:
                 unread[kind] = why
             else:
                 parts[kind] = found
-    document = {"format": FORMAT, "boot_id": read("/proc/sys/kernel/random/boot_id"), "parts": parts, "unread": unread, "complete": True}
+    document = {
+        "format": FORMAT,
+        "boot_id": read("/proc/sys/kernel/random/boot_id"),
+        "parts": parts,
+        "unread": unread,
+        "complete": True,
+    }
     sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
     return 0
 
@@ -81,7 +88,12 @@ def run(*argv: str) -> str:
     """Return what a program prints. Raises UnreadError."""
     try:
         done = subprocess.run(
-            argv, env=dict(os.environ, LC_ALL="C", PATH=PLACES), stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=False
+            argv,
+            env=dict(os.environ, LC_ALL="C", PATH=PLACES),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
         )
     except FileNotFoundError:
         raise UnreadError(argv[0] + " is not installed")  # noqa: B904 - the words say it
@@ -130,7 +142,9 @@ def memory() -> dict[str, str]:
 def drives() -> dict[str, str]:
     """Return model and firmware of every drive of the node itself by its serial number."""
     found = {}
-    for item in json.loads(run("lsblk", "--json", "--nodeps", "--exclude", "1,7,11", "--output", "PATH,TRAN,RM,MODEL,SERIAL"))["blockdevices"]:
+    for item in json.loads(
+        run("lsblk", "--json", "--nodeps", "--exclude", "1,7,11", "--output", "PATH,TRAN,RM,MODEL,SERIAL")
+    )["blockdevices"]:
         controller = re.match(r"/dev/(nvme\d+)", item["path"])
         base = f"/sys/class/nvme/{controller.group(1)}/" if controller else ""
         local = item.get("tran") in LOCAL and (not base or read(base + "transport") in (None, "pcie"))
@@ -143,7 +157,9 @@ def drives() -> dict[str, str]:
 def module(device: str) -> dict[str, str]:
     """Return vendor, part and serial number of the module or cable in a NIC's port; "none" where there is none."""
     told = json.loads(run("mlxlink", "-d", device, "-m", "--json"))["result"]["output"].get("Module Info") or {}
-    words = [str(told.get(name) or "N/A").strip() for name in ("Vendor Name", "Vendor Part Number", "Vendor Serial Number")]
+    words = [
+        str(told.get(name) or "N/A").strip() for name in ("Vendor Name", "Vendor Part Number", "Vendor Serial Number")
+    ]
     return {"module of " + device: " ".join(words) if any(word != "N/A" for word in words) else "none"}
 
 

@@ -78,14 +78,18 @@ def one(nvml: Any, index: int) -> dict[str, Any]:  # noqa: ANN401
         "serial": ask("serial", lambda: text(nvml.nvmlDeviceGetSerial(handle))),
         "vbios": ask("vbios", lambda: text(nvml.nvmlDeviceGetVbiosVersion(handle))),
         "board_part": ask("board_part", lambda: text(nvml.nvmlDeviceGetBoardPartNumber(handle))),
-        "device_id": ask("device_id", lambda: f"{nvml.nvmlDeviceGetPciInfo(handle).pciDeviceId >> 16:04x}"),  # the vendor's is the lower half
+        "device_id": ask(
+            "device_id", lambda: f"{nvml.nvmlDeviceGetPciInfo(handle).pciDeviceId >> 16:04x}"
+        ),  # the vendor's is the lower half
         "memory_mib": ask("memory_mib", lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total) // (1 << 20)),
         "pci": ask("pci", lambda: text(nvml.nvmlDeviceGetPciInfo(handle).busId)),
         "pcie_width": ask("pcie_width", lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),
         "pcie_width_max": ask("pcie_width_max", lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)),
         "pcie_gen": ask("pcie_gen", lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
         "pcie_gen_max": ask("pcie_gen_max", lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
-        "persistence": ask("persistence", lambda: nvml.nvmlDeviceGetPersistenceMode(handle) == nvml.NVML_FEATURE_ENABLED),
+        "persistence": ask(
+            "persistence", lambda: nvml.nvmlDeviceGetPersistenceMode(handle) == nvml.NVML_FEATURE_ENABLED
+        ),
         "ecc": ask("ecc", lambda: nvml.nvmlDeviceGetEccMode(handle)[0] == nvml.NVML_FEATURE_ENABLED),
         "nvlinks": links(nvml, handle, unread),
     }

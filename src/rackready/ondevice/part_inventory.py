@@ -66,7 +66,9 @@ def disks() -> dict[str, Any]:
     """Return every disk that has an identity of its own, by serial number or world-wide name: its kernel name and size in 512-byte sectors."""
     found = {}
     for name in entries(BLOCK):
-        identity = read(f"{BLOCK}/{name}/device/serial") or read(f"{BLOCK}/{name}/device/wwid") or read(f"{BLOCK}/{name}/wwid")
+        identity = (
+            read(f"{BLOCK}/{name}/device/serial") or read(f"{BLOCK}/{name}/device/wwid") or read(f"{BLOCK}/{name}/wwid")
+        )
         if identity:
             found[identity] = {"name": name, "sectors": read(f"{BLOCK}/{name}/size")}
     return found

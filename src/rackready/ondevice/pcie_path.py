@@ -1,6 +1,7 @@
 """Prints the PCIe links of every NVIDIA GPU and of each bridge above it, up to the root port, as one JSON document, from sysfs alone.
 
-Sent to the node's python3 on standard input. A value that sysfs does not give is null: whoever judges decides what null means.
+Sent to the node's python3 on standard input. A value that sysfs does not give is null: whoever judges decides what null
+means.
 """
 
 from __future__ import annotations
@@ -42,14 +43,23 @@ def is_gpu(path: Path) -> bool:
 def one(path: Path) -> dict[str, Any]:
     """Return one GPU with its links, the GPU first and the root port last."""
     chain = [part for part in Path(os.path.realpath(path)).parts if _ADDRESS.match(part)]
-    return {"pci": path.name, "revision": text(path / "revision"), "links": [link(Path(path).parent / name) for name in reversed(chain)]}
+    return {
+        "pci": path.name,
+        "revision": text(path / "revision"),
+        "links": [link(Path(path).parent / name) for name in reversed(chain)],
+    }
 
 
 def link(path: Path) -> dict[str, Any]:
     """Return one end of a link as sysfs has it: speeds in GT/s, widths in lanes."""
     values = {name: text(path / name) for name in _LEAVES}
     numbers = {name: number(value) for name, value in values.items()}
-    return {"pci": path.name, "vendor": text(path / "vendor"), **numbers, "correctable": total(path / "aer_dev_correctable")}
+    return {
+        "pci": path.name,
+        "vendor": text(path / "vendor"),
+        **numbers,
+        "correctable": total(path / "aer_dev_correctable"),
+    }
 
 
 def number(value: str | None) -> float | None:

@@ -1,6 +1,7 @@
 """Pings peers within each rail with full-size frames that may not be split: proves cable, VLAN, address and MTU at once.
 
-Reads a request (JSON) from standard input and prints one JSON document. A rail without a peer is not measured, and said to be so.
+Reads a request (JSON) from standard input and prints one JSON document. A rail without a peer is not measured, and said
+to be so.
 """
 
 from __future__ import annotations
@@ -18,7 +19,24 @@ _HEADERS = 28
 
 def ping(netdev: str, address: str, mtu: int) -> str:
     """Return an empty text when the peer answered, else what ping said last."""
-    argv = ["ping", "-q", "-n", "-c", "3", "-i", "0.2", "-W", "2", "-M", "do", "-s", str(mtu - _HEADERS), "-I", netdev, address]
+    argv = [
+        "ping",
+        "-q",
+        "-n",
+        "-c",
+        "3",
+        "-i",
+        "0.2",
+        "-W",
+        "2",
+        "-M",
+        "do",
+        "-s",
+        str(mtu - _HEADERS),
+        "-I",
+        netdev,
+        address,
+    ]
     try:
         done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=30, check=False)
     except FileNotFoundError:
@@ -26,7 +44,14 @@ def ping(netdev: str, address: str, mtu: int) -> str:
     except subprocess.TimeoutExpired:
         return "no end within 30 s"
     lines = [line for line in done.stdout.decode("utf-8", "replace").splitlines() if line.strip()]
-    return "" if done.returncode == 0 else next((line for line in lines if "loss" in line or "message too long" in line), lines[-1] if lines else "no answer")
+    return (
+        ""
+        if done.returncode == 0
+        else next(
+            (line for line in lines if "loss" in line or "message too long" in line),
+            lines[-1] if lines else "no answer",
+        )
+    )
 
 
 def judged(request: dict[str, Any]) -> list[dict[str, str]]:
@@ -34,7 +59,9 @@ def judged(request: dict[str, Any]) -> list[dict[str, str]]:
     tests = [(rail, peer) for rail in request["rails"] for peer in rail["peers"]]
     with ThreadPoolExecutor(max_workers=16) as pool:
         answers = list(pool.map(lambda test: ping(test[0]["netdev"], test[1]["address"], int(request["mtu"])), tests))
-    return problems(request, {(rail["rail"], peer["node"]): answer for (rail, peer), answer in zip(tests, answers, strict=True)})
+    return problems(
+        request, {(rail["rail"], peer["node"]): answer for (rail, peer), answer in zip(tests, answers, strict=True)}
+    )
 
 
 def problems(request: dict[str, Any], answers: dict[tuple[int, str], str]) -> list[dict[str, str]]:
@@ -51,13 +78,21 @@ def problems(request: dict[str, Any], answers: dict[tuple[int, str], str]) -> li
 
 def unmeasured(request: dict[str, Any]) -> list[str]:
     """Return, in words, each rail on which nobody could be asked: that nothing was found on it proves nothing."""
-    return [f"rail {rail['rail']}: no other node in this run to reach" for rail in request["rails"] if not rail["peers"]]
+    return [
+        f"rail {rail['rail']}: no other node in this run to reach" for rail in request["rails"] if not rail["peers"]
+    ]
 
 
 def document(request: dict[str, Any], found: list[dict[str, str]]) -> dict[str, Any]:
     """Return what is printed: problems, and which rails were measured and which were not."""
     measured = [rail["rail"] for rail in request["rails"] if rail["peers"]]
-    return {"format": FORMAT, "problems": found, "measured": measured, "unmeasured": unmeasured(request), "complete": True}
+    return {
+        "format": FORMAT,
+        "problems": found,
+        "measured": measured,
+        "unmeasured": unmeasured(request),
+        "complete": True,
+    }
 
 
 def main() -> int:

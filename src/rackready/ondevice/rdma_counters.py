@@ -1,8 +1,9 @@
 """Prints link state, byte counters and counters of errors of RDMA devices as one JSON document. Sent to python3 on standard input; arguments: devices.
 
-port_xmit_data and port_rcv_data count words of 4 bytes (InfiniBand specification, PortCounters); here they are bytes. An EFA device has no such
-counters, but tx_bytes and rx_bytes among its hardware counters (kernel drivers/infiniband/hw/efa/efa_verbs.c), which count bytes.
-It has no counters of errors at all, which is an empty table here.
+port_xmit_data and port_rcv_data count words of 4 bytes (InfiniBand specification, PortCounters); here they are bytes.
+An EFA device has no such counters, but tx_bytes and rx_bytes among its hardware counters (kernel
+drivers/infiniband/hw/efa/efa_verbs.c), which count bytes. It has no counters of errors at all, which is an empty table
+here.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from typing import Any
 
 FORMAT = "rackready/rdma-counters/v2"
 WORD = 4
-ERRORS = ("link_downed", "link_error_recovery", "symbol_error", "port_rcv_errors", "port_xmit_discards", "local_link_integrity_errors")
+ERRORS = (
+    "link_downed",
+    "link_error_recovery",
+    "symbol_error",
+    "port_rcv_errors",
+    "port_xmit_discards",
+    "local_link_integrity_errors",
+)
 
 
 def read(path: str) -> str | None:
@@ -57,4 +65,10 @@ def device(name: str, ask: Callable[[str], str | None] = read) -> dict[str, Any]
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps({"format": FORMAT, "devices": {name: device(name) for name in sys.argv[1:]}, "complete": True}, sort_keys=True) + "\n")
+    sys.stdout.write(
+        json.dumps(
+            {"format": FORMAT, "devices": {name: device(name) for name in sys.argv[1:]}, "complete": True},
+            sort_keys=True,
+        )
+        + "\n"
+    )

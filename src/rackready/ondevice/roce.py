@@ -1,7 +1,8 @@
 """Makes one network interface of the compute fabric lossless for RoCE, and reads back what it is: `roce.py apply|verify FILE [INTERFACE...]`.
 
-The unit rackready-roce@INTERFACE.service runs `apply` at every boot and whenever the interface comes back after a reset: none of
-these settings survives either. `verify` changes nothing and prints one JSON document with everything that is not as wanted.
+The unit rackready-roce@INTERFACE.service runs `apply` at every boot and whenever the interface comes back after a
+reset: none of these settings survives either. `verify` changes nothing and prints one JSON document with everything
+that is not as wanted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 def run_command(*argv: str) -> tuple[int, str]:
     """Run a program; return its exit code and what it printed. A missing program is code 127."""
     try:
-        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False, env={**os.environ, "PATH": _PATH, "LC_ALL": "C"})
+        done = subprocess.run(
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PATH": _PATH, "LC_ALL": "C"},
+        )
     except FileNotFoundError:
         return 127, f"{argv[0]}: not installed"
     except subprocess.TimeoutExpired:
@@ -86,11 +94,19 @@ class Roce:
         for path, value in self._congestion_wanted().items():
             if self._read(path) != value:
                 out += self._write(path, value)
-        return out if self._congestion_wanted() else [f"congestion control - Expected: {self._ofed()} or {self._inbox()} Actual: neither is there"]
+        return (
+            out
+            if self._congestion_wanted()
+            else [f"congestion control - Expected: {self._ofed()} or {self._inbox()} Actual: neither is there"]
+        )
 
     def _congestion_wanted(self) -> dict[Path, str]:
         """Return file to value: MLNX_OFED and DOCA have them in sysfs, the kernel's own driver in debugfs, where ECN itself is always on."""
-        priority, dscp, cnp = str(self.config["priority"]), str(self.config["cnp_dscp"]), str(self.config["cnp_priority"])
+        priority, dscp, cnp = (
+            str(self.config["priority"]),
+            str(self.config["cnp_dscp"]),
+            str(self.config["cnp_priority"]),
+        )
         if self._ofed().is_dir():
             base = self._ofed()
             switches = {base / side / "enable" / priority: "1" for side in ("roce_np", "roce_rp")}
@@ -118,7 +134,11 @@ class Roce:
             wanted[str(path)] = (value, self._read(path))
         if not self._congestion_wanted():
             wanted["congestion control"] = (f"{self._ofed()} or {self._inbox()}", "neither")
-        bad = [(what, pair) for what, pair in wanted.items() if (pair[0] not in pair[1].split(", ") if what == "address" else pair[0] != pair[1])]
+        bad = [
+            (what, pair)
+            for what, pair in wanted.items()
+            if (pair[0] not in pair[1].split(", ") if what == "address" else pair[0] != pair[1])
+        ]
         return [{"what": what, "expected": expected, "actual": actual} for what, (expected, actual) in bad]
 
     def state(self) -> dict[str, Any]:
@@ -157,7 +177,10 @@ class Roce:
         return [int(self.config["priority"])]
 
     def _wanted_dscp(self) -> dict[int, int]:
-        return {int(self.config["dscp"]): int(self.config["priority"]), int(self.config["cnp_dscp"]): int(self.config["cnp_priority"])}
+        return {
+            int(self.config["dscp"]): int(self.config["priority"]),
+            int(self.config["cnp_dscp"]): int(self.config["cnp_priority"]),
+        }
 
     def _net(self, name: str) -> Path:
         return self._root / "sys/class/net" / self.netdev / name
@@ -173,7 +196,11 @@ class Roce:
 
     def _do(self, *argv: str) -> list[str]:
         code, text = self._run(*argv)
-        return [] if code == 0 else [f"`{' '.join(argv)}` - Expected: success Actual: exit {code}, {' '.join(text.split())[:200]}"]
+        return (
+            []
+            if code == 0
+            else [f"`{' '.join(argv)}` - Expected: success Actual: exit {code}, {' '.join(text.split())[:200]}"]
+        )
 
     def _read(self, path: Path) -> str:
         try:
@@ -207,7 +234,11 @@ def parse_qos(text: str) -> dict[str, Any]:
     mapping = {}
     for priority, codes in re.findall(r"^\s*prio:(\d) dscp:([\d,]+)", text, re.MULTILINE):
         mapping.update({int(code): int(priority) for code in codes.split(",") if code})
-    return {"trust": trust.group(1) if trust else "unknown", "pfc": [at for at, flag in enumerate(flags) if flag == "1"], "dscp_priority": mapping}
+    return {
+        "trust": trust.group(1) if trust else "unknown",
+        "pfc": [at for at, flag in enumerate(flags) if flag == "1"],
+        "dscp_priority": mapping,
+    }
 
 
 def _numbers(values: list[int]) -> str:

@@ -1,8 +1,9 @@
 """Compares programs and libraries with the checksums of their packages, and prints one JSON document. Sent to a node's python3 on standard input.
 
-The only argument is a JSON document: {"programs": [name, ...], "libraries": [soname, ...]}. What is not installed is left out: who needs it misses it.
-"files" is name -> path as it is found, the real file behind it, its package and version, its MD5 (that dpkg keeps) and SHA-256, and the MD5 of the package;
-null where there is none. "error" says why nothing could be compared.
+The only argument is a JSON document: {"programs": [name, ...], "libraries": [soname, ...]}. What is not installed is
+left out: who needs it misses it. "files" is name -> path as it is found, the real file behind it, its package and
+version, its MD5 (that dpkg keeps) and SHA-256, and the MD5 of the package; null where there is none. "error" says why
+nothing could be compared.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def main() -> int:
         document: dict[str, Any] = {"files": compared(paths(wanted["programs"], wanted["libraries"]))}
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         document = {"error": str(error) or type(error).__name__}
-    sys.stdout.write(json.dumps(dict(document, format=FORMAT, digest=digest(document), complete=True), sort_keys=True) + "\n")
+    sys.stdout.write(
+        json.dumps(dict(document, format=FORMAT, digest=digest(document), complete=True), sort_keys=True) + "\n"
+    )
     return 0
 
 
@@ -110,7 +113,11 @@ def installed(packages: list[str]) -> dict[str, str]:
 def checksums(package: str) -> dict[str, str]:
     """Return path -> MD5 of a package's files: dpkg keeps those that it shipped, and makes them where it ships none."""
     name = package.split(":", maxsplit=1)[0]
-    for place in (f"{INFO}/{package}.md5sums", f"{INFO}/{name}.md5sums", *(f"{INFO}/{name}:{kind}.md5sums" for kind in ("amd64", "arm64"))):
+    for place in (
+        f"{INFO}/{package}.md5sums",
+        f"{INFO}/{name}.md5sums",
+        *(f"{INFO}/{name}:{kind}.md5sums" for kind in ("amd64", "arm64")),
+    ):
         if os.path.exists(place):  # noqa: PTH110
             with open(place, errors="replace") as file:  # noqa: PTH123
                 return {"/" + line[34:].rstrip("\n"): line[:32] for line in file}

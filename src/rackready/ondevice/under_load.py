@@ -1,8 +1,9 @@
 """Watches the GPUs while something else loads them, and prints what nvidia-smi said when they were warm, as one JSON document.
 
-Sent to the node's python3 on standard input, with the longest time to watch in seconds and the name of the program that loads. The last report in
-which every GPU was busy counts: it is the one nearest to the steady state. Of the power it is the most that each GPU drew in any such report, as one
-of several loads may ask for less than another. It ends with that program, or when it does not begin.
+Sent to the node's python3 on standard input, with the longest time to watch in seconds and the name of the program that
+loads. The last report in which every GPU was busy counts: it is the one nearest to the steady state. Of the power it is
+the most that each GPU drew in any such report, as one of several loads may ask for less than another. It ends with that
+program, or when it does not begin.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _USE = re.compile(r"<gpu_util>(\d+) %</gpu_util>")
 _GPU = re.compile(r'^"([^"]+)">.*?<(?:gpu_)?power_readings>(.*?)</(?:gpu_)?power_readings>', re.DOTALL)
 _DRAW = re.compile(r"<(?:average_|instant_)?power_draw>(\d+(?:\.\d+)?) W<")
 """Drivers that tell the average of a second from the draw of the moment call it average_power_draw, and print it first; on Ampere and later the old name is
-that average, too. A100 (GA100) has the draw of the moment alone (NVML, nvmlDeviceGetPowerUsage), and its average reads N/A."""
+that average, too. A100 (GA100) has the draw of the moment alone (NVML, nvmlDeviceGetPowerUsage), and its average reads
+N/A.
+"""
 _TIMEOUT_S = 60
 _BEGIN_S = 60
 """The program is started in the same moment on another connection: one that is not seen in this time ended before the first look."""
@@ -64,7 +67,9 @@ def lives(program: str) -> bool:
 def ask() -> str:
     """Return one report; empty where nvidia-smi does not answer in time."""
     try:
-        return subprocess.run(["nvidia-smi", "-q", "-x"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False).stdout
+        return subprocess.run(
+            ["nvidia-smi", "-q", "-x"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ""
 

@@ -1,7 +1,7 @@
 """Prints which versions run and are installed, as one JSON document. Sent to python3 on standard input; arguments: packages.
 
-driver_module is the kernel module that is loaded, driver_nvml what NVML answers, packages what dpkg has installed, services
-what systemd says of the units that must run.
+driver_module is the kernel module that is loaded, driver_nvml what NVML answers, packages what dpkg has installed,
+services what systemd says of the units that must run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def nvml() -> dict[str, str]:
         pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
         return {"error": f"NVML: {error}"}
-    return {"driver": version.decode() if isinstance(version, bytes) else version, "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}"}
+    return {
+        "driver": version.decode() if isinstance(version, bytes) else version,
+        "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
+    }
 
 
 def run(argv: list[str]) -> tuple[int | None, str]:

@@ -1,6 +1,7 @@
 """Reads profiles. A profile's id is the stem of its file; a file that says otherwise is refused.
 
-Those of plug-ins lie in the folder of a package that an entry point of group ``rackready.profiles`` names, in folders named as ours.
+Those of plug-ins lie in the folder of a package that an entry point of group ``rackready.profiles`` names, in folders
+named as ours.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class UnknownProfileError(RackreadyError):
     def __init__(self, family: str, wanted: str, known: list[str]) -> None:
         self.known = known
         super().__init__(
-            f"{family} profile {wanted!r} does not exist - Expected: one of {', '.join(known)}. Add profiles/{family}/{wanted}.yml or correct the id."
+            f"{family} profile {wanted!r} does not exist - Expected: one of {', '.join(known)}. "
+            f"Add profiles/{family}/{wanted}.yml or correct the id."
         )
 
 
@@ -59,7 +61,11 @@ def _files(family: str) -> dict[str, tuple[Traversable, PlugIn | None]]:
         for name, file in _yaml(folder.joinpath(family)):
             if name in found:
                 owners = [found[name][1], plug_in]
-                refuse_twice(f"{family} profile {name}", [str(one or "rackready itself") for one in owners], [one for one in owners if one is not None])
+                refuse_twice(
+                    f"{family} profile {name}",
+                    [str(one or "rackready itself") for one in owners],
+                    [one for one in owners if one is not None],
+                )
             found[name] = (file, plug_in)
     return found
 
@@ -104,9 +110,15 @@ def _load(family: str, wanted: str, kind: type[_P]) -> _P:
 def _read(where: str, file: Traversable, kind: type[_P]) -> _P:
     try:
         return kind.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, yaml.YAMLError) as error:  # a ValidationError of pydantic is a ValueError, and so is text that is not UTF-8
+    except (
+        OSError,
+        ValueError,
+        yaml.YAMLError,
+    ) as error:  # a ValidationError of pydantic is a ValueError, and so is text that is not UTF-8
         if isinstance(error, ValidationError):
-            said = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_url=False))
+            said = "; ".join(
+                f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_url=False)
+            )
         else:
             said = " ".join(str(error).split())
         raise ProfileInvalidError(f"{where} - Expected: a {kind.__name__} Actual: {said}. Correct the file.") from error

@@ -1,7 +1,7 @@
 """One printable page a rack: its elevation, the list of its cable ends, and a label for each.
 
-A site of 100,000 GPUs has 600,000 ends on 3,400 pages. Rows and labels are therefore put together here, as ``svg`` does pictures, and what recurs (names,
-ports, parts) is escaped once; the template has all else of a page.
+A site of 100,000 GPUs has 600,000 ends on 3,400 pages. Rows and labels are therefore put together here, as ``svg`` does
+pictures, and what recurs (names, ports, parts) is escaped once; the template has all else of a page.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def rack_page(site: str, rack: str, ends: Sequence[End], looks: RackInput | None
     return _template().render(site=site, rack=rack, count=len(listed), rows=rows, flags=flags, picture=picture)
 
 
-def write_rack_pages(site: str, cables: Iterable[Cable], folder: Path, looks: Mapping[str, RackInput] | None = None) -> Iterator[Path]:
+def write_rack_pages(
+    site: str, cables: Iterable[Cable], folder: Path, looks: Mapping[str, RackInput] | None = None
+) -> Iterator[Path]:
     """Write one page a rack into a folder that exists, and yield each path as it is done. ``looks``: racks by name, for their pictures."""
     known = looks or {}
     for rack, ends in rack_ends(cables).items():
@@ -65,13 +67,33 @@ def _end(cable: Cable, *, other: bool) -> _Sorted:
     a, a_port, a_sub, b, b_port, b_sub, _ = run
     label = f"{_escaped(a.device.name)}:{_escaped(a_port)}/{_escaped(b.device.name)}:{_escaped(b_port)}{mark}"
     if other:
-        near, port, sub, part, far, far_port, far_sub, far_part = b, b_port, b_sub, choice.b_part, a, a_port, a_sub, choice.a_part
+        near, port, sub, part, far, far_port, far_sub, far_part = (
+            b,
+            b_port,
+            b_sub,
+            choice.b_part,
+            a,
+            a_port,
+            a_sub,
+            choice.a_part,
+        )
     else:
-        near, port, sub, part, far, far_port, far_sub, far_part = a, a_port, a_sub, choice.a_part, b, b_port, b_sub, choice.b_part
+        near, port, sub, part, far, far_port, far_sub, far_part = (
+            a,
+            a_port,
+            a_sub,
+            choice.a_part,
+            b,
+            b_port,
+            b_sub,
+            choice.b_part,
+        )
     sub += fibre
     # Plugs that are fixed on have neither module nor connector.
     fixed = choice.a_part == choice.cable_part
-    modules = ("", "", "", "") if fixed else (str(sub + 1), _escaped(part), str(far_sub + fibre + 1), _escaped(far_part))
+    modules = (
+        ("", "", "", "") if fixed else (str(sub + 1), _escaped(part), str(far_sub + fibre + 1), _escaped(far_part))
+    )
     device, there = near.device, far.device
     name, at = _escaped(device.name), _escaped(port)
     rack, far_name, far_at = _escaped(there.rack), _escaped(there.name), _escaped(far_port)
@@ -87,5 +109,11 @@ def _end(cable: Cable, *, other: bool) -> _Sorted:
 @cache
 def _template() -> Template:
     # Rows, labels and picture are escaped by who makes them; names are escaped here.
-    pages = Environment(loader=FileSystemLoader(template_root()), undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    pages = Environment(
+        loader=FileSystemLoader(template_root()),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     return pages.get_template("plan/cables_rack.html.j2")

@@ -48,13 +48,25 @@ def _row(cable: Cable) -> Row:
     label = f"{near.name}:{a_port}/{far.name}:{b_port}{mark}"
     piece = label if leader is run else label_of(leader) + mark
     # Plugs that are fixed on have neither module nor connector.
-    ends = ("", "", "", "") if choice.a_part == choice.cable_part else (a_sub + fibre + 1, choice.a_part, b_sub + fibre + 1, choice.b_part)
+    ends = (
+        ("", "", "", "")
+        if choice.a_part == choice.cable_part
+        else (a_sub + fibre + 1, choice.a_part, b_sub + fibre + 1, choice.b_part)
+    )
     return (
         label,
         link.kind,
         *(near.rack, near.unit, near.name, a_port, ends[0], ends[1]),
         *(far.rack, far.unit, far.name, b_port, ends[2], ends[3]),
-        *(link.rate, f"{length:.2f}", f"{choice.stock_m:g}" if choice.stock_m else "", choice.medium, choice.cable_part, piece, choice.problem),
+        *(
+            link.rate,
+            f"{length:.2f}",
+            f"{choice.stock_m:g}" if choice.stock_m else "",
+            choice.medium,
+            choice.cable_part,
+            piece,
+            choice.problem,
+        ),
     )
 
 

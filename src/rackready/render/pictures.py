@@ -24,8 +24,8 @@ MOST_BARS = 20
 class Look:
     """Racks that look alike from the front: the first of them, the names of all, and what their devices are called, in the order of the first's devices.
 
-    A name that begins with its rack's is written with an ellipsis for it, since then it is that of every rack; another is shown where all racks are
-    named alike at that place, and its first and last where they differ.
+    A name that begins with its rack's is written with an ellipsis for it, since then it is that of every rack; another
+    is shown where all racks are named alike at that place, and its first and last where they differ.
     """
 
     rack: RackInput
@@ -42,21 +42,41 @@ class Look:
 def elevation(rack: RackInput, look: Look | None = None) -> str:
     """Return one rack from the front, unit 1 at the bottom, each device with its name and model. ``look``: of all racks that look like it."""
     names = look.names if look is not None else [rack.name]
-    labels = look.labels() if look is not None and len(names) > 1 else {place: device.name for place, device in enumerate(rack.devices)}
+    labels = (
+        look.labels()
+        if look is not None and len(names) > 1
+        else {place: device.name for place, device in enumerate(rack.devices)}
+    )
     title = f"rack {rack.name}" if len(names) == 1 else f"racks {collapse(names)}"
     height = rack.height_u * UNIT_H
-    placed = [(device, labels[place]) for place, device in enumerate(rack.devices) if device.unit is not None and device.model.rack_units > 0]
+    placed = [
+        (device, labels[place])
+        for place, device in enumerate(rack.devices)
+        if device.unit is not None and device.model.rack_units > 0
+    ]
     loose = [device for device in rack.devices if device.unit is None or device.model.rack_units == 0]
-    parts = [svg.text(24, 14, svg.shortened(title.replace(" racks)", ")"), RACK_W, 6.8), "strong"), svg.box(24, 22, RACK_W, height, "frame")]
-    parts += [svg.text(2, 22 + height - (unit - 1) * UNIT_H - 3, str(unit), "small") for unit in range(1, rack.height_u + 1, 5)]
+    parts = [
+        svg.text(24, 14, svg.shortened(title.replace(" racks)", ")"), RACK_W, 6.8), "strong"),
+        svg.box(24, 22, RACK_W, height, "frame"),
+    ]
+    parts += [
+        svg.text(2, 22 + height - (unit - 1) * UNIT_H - 3, str(unit), "small")
+        for unit in range(1, rack.height_u + 1, 5)
+    ]
     for device, label in placed:
         parts += _device(device, 22 + height, label)
     draw = f"{rack.max_w / 1000:.1f} kW"
     foot = [f"{rack.used_u} of {rack.height_u} U, {f'at least {draw}' if rack.unpublished else f'{draw} at most'}"]
     unknown = sum(1 for device in rack.devices if device.model.max_w is None)
     foot += [f"draw not published for {unknown} devices"] if unknown else []
-    foot += [f"no unit: {count} x {model}" for model, count in sorted(Counter(device.model.label for device in loose).items())]
-    parts += [svg.text(24, 36 + height + 13 * row, svg.shortened(content, RACK_W), "small") for row, content in enumerate(foot)]
+    foot += [
+        f"no unit: {count} x {model}"
+        for model, count in sorted(Counter(device.model.label for device in loose).items())
+    ]
+    parts += [
+        svg.text(24, 36 + height + 13 * row, svg.shortened(content, RACK_W), "small")
+        for row, content in enumerate(foot)
+    ]
     return svg.picture((RACK_W + 30, height + 32 + 13 * len(foot)), title, parts)
 
 
@@ -65,7 +85,10 @@ def _device(device: Device, bottom: float, name: str) -> list[str]:
     height = device.model.rack_units * UNIT_H
     top = bottom - ((device.unit or 1) - 1) * UNIT_H - height
     label = svg.shortened(f"{name}  {device.model.label}", RACK_W - 12)
-    return [svg.box(25, top + 0.5, RACK_W - 2, height - 1, device.kind), svg.text(30, top + height / 2 + 3.5, label, "label")]
+    return [
+        svg.box(25, top + 0.5, RACK_W - 2, height - 1, device.kind),
+        svg.text(30, top + height / 2 + 3.5, label, "label"),
+    ]
 
 
 def alike(racks: Sequence[RackInput]) -> list[Look]:
@@ -100,11 +123,23 @@ def fabric(plan: FabricPlan, width: float = 1100) -> str:
         parts.append(svg.text(4, y + 17, f"{tier} ({len(switches)})", "strong"))
         parts += _row(boxes, y, width)
         below = plan.counts.get(cables[tier], 0)
-        parts += [svg.line(width / 2, y + 28, width / 2, y + 62), svg.text(width / 2 + 8, y + 50, f"{below} cables" if below else "", "small")]
+        parts += [
+            svg.line(width / 2, y + 28, width / 2, y + 62),
+            svg.text(width / 2 + 8, y + 50, f"{below} cables" if below else "", "small"),
+        ]
         y += 62
-    parts += [svg.text(4, y + 17, f"nodes ({ends - plan.counts.get('devices', 0)})", "strong"), svg.box(110, y, width - 114, 28, "node")]
+    parts += [
+        svg.text(4, y + 17, f"nodes ({ends - plan.counts.get('devices', 0)})", "strong"),
+        svg.box(110, y, width - 114, 28, "node"),
+    ]
     parts.append(
-        svg.text(118, y + 18, f"{nodes}, {len(plan.endpoints)} links to {plan.counts.get('leaf', len(rows[-1][1]) if rows else 0)} leaf switches", "label")
+        svg.text(
+            118,
+            y + 18,
+            f"{nodes}, {len(plan.endpoints)} links to {plan.counts.get('leaf', len(rows[-1][1]) if rows else 0)} "
+            "leaf switches",
+            "label",
+        )
     )
     title = f"Compute fabric: {', '.join(f'{len(switches)} {tier}' for tier, switches in rows)}, {nodes}"
     return svg.picture((width, y + 36), title, [svg.text(4, 16, title, "strong"), *parts])
@@ -116,11 +151,15 @@ def _boxes(switches: Sequence[TopoSwitch]) -> list[str]:
     pods = Counter((switch.plane, switch.pod) for switch in switches)
     if len(pods) <= MOST_BOXES:
         planes = len({plane for plane, _ in pods})
-        return [_pod_name(plane if planes > 1 else 0, pod) + f"{count} x {switches[0].model}" for (plane, pod), count in sorted(pods.items())]
+        return [
+            _pod_name(plane if planes > 1 else 0, pod) + f"{count} x {switches[0].model}"
+            for (plane, pod), count in sorted(pods.items())
+        ]
     sizes = Counter((plane, count) for (plane, _), count in pods.items())
     planes = len({plane for plane, _ in sizes})
     out = [
-        f"{'plane ' + str(plane) + ': ' if planes > 1 else ''}{number} pod{'s' if number > 1 else ''} x {count} {switches[0].model}"
+        f"{'plane ' + str(plane) + ': ' if planes > 1 else ''}{number} pod{'s' if number > 1 else ''} x {count} "
+        f"{switches[0].model}"
         for (plane, count), number in sorted(sizes.items())
     ]
     return out if len(out) <= MOST_BOXES else [f"{len(pods)} pods, {len(switches)} x {switches[0].model}"]
@@ -151,8 +190,13 @@ def power_bars(nodes: Sequence[NodeLoad], width: float = 1100) -> str:
     for row, (node, usable) in enumerate(shown):
         y = 28 + row * 22.0
         above = over(node.worst_w, usable)
-        most, worst = kilowatts(node.worst_w, usable) if above else (f"{usable / 1000:.1f} kW", f"{node.worst_w / 1000:.1f} kW")
-        loads = f"{least(partial=node.partial)}{node.load_w / 1000:.1f} / {worst.removesuffix(' kW')} of {most}{' OVER' if above else ''}"
+        most, worst = (
+            kilowatts(node.worst_w, usable) if above else (f"{usable / 1000:.1f} kW", f"{node.worst_w / 1000:.1f} kW")
+        )
+        loads = (
+            f"{least(partial=node.partial)}{node.load_w / 1000:.1f} / {worst.removesuffix(' kW')} of "
+            f"{most}{' OVER' if above else ''}"
+        )
         parts += [
             svg.text(4, y + 12, svg.shortened(f"{node.kind} {node.name}", 150), "label"),
             svg.box(160, y, scale * node.worst_w / usable, 15, "over" if above else "worst"),

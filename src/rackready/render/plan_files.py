@@ -27,7 +27,10 @@ def write_plan(plan: Plan, document: Mapping[str, Any], folder: Path) -> list[st
     (folder / "plan.html").write_text(page(plan, document), encoding="utf-8")
     (folder / "plan.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     looks = {rack.name: rack for rack in plan.racks}
-    written = _started(lambda: {path.name for path in write_rack_pages(plan.site.name, plan.cables.cables, pages, looks)}, len(plan.cables.cables))
+    written = _started(
+        lambda: {path.name for path in write_rack_pages(plan.site.name, plan.cables.cables, pages, looks)},
+        len(plan.cables.cables),
+    )
     tables = plan_tables(plan)
     for table in tables:
         with (folder / f"{table.name}.csv").open("w", encoding="utf-8", newline="") as file:
@@ -85,5 +88,11 @@ def _only(folder: Path, wanted: set[str]) -> None:
 def page(plan: Plan, document: Mapping[str, Any]) -> str:
     """Return the plan as one HTML page."""
     own = [problem for problem in plan.problems if problem not in plan.capacity.problems]
-    lines = {name: text for name, text in facts(document) if name in {"nodes", "devices", "fabric", "cables", "power cords", "addresses"}}
-    return plan_html(plan.site.name, plan.capacity, plan.racks, plan.fabric if plan.fabric.switches else None, own, lines)
+    lines = {
+        name: text
+        for name, text in facts(document)
+        if name in {"nodes", "devices", "fabric", "cables", "power cords", "addresses"}
+    }
+    return plan_html(
+        plan.site.name, plan.capacity, plan.racks, plan.fabric if plan.fabric.switches else None, own, lines
+    )

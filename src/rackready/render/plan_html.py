@@ -29,17 +29,27 @@ MOST_LOSSES = 300
 
 @cache
 def _template(name: str) -> Template:
-    env = Environment(loader=FileSystemLoader(template_root()), undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    env = Environment(
+        loader=FileSystemLoader(template_root()),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     env.filters["kw"] = lambda watts: NOT_PUBLISHED if watts is None else f"{watts / 1000:,.1f}"
     env.filters["kg"] = lambda weight: NOT_PUBLISHED if weight is None else f"{weight:,.0f}"
-    env.filters["against"] = lambda seen, usable: "/".join(text.removesuffix(" kW") for text in reversed(kilowatts(seen, usable)))
+    env.filters["against"] = lambda seen, usable: "/".join(
+        text.removesuffix(" kW") for text in reversed(kilowatts(seen, usable))
+    )
     return env.get_template(f"plan/{name}.html.j2")
 
 
 def elevations(looks: Sequence[pictures.Look]) -> list[dict[str, object]]:
     """Return one picture for racks that look alike, with all their names; those that most racks share first."""
     shown = sorted(looks, key=lambda look: -len(look.names))[:MOST_ELEVATIONS]
-    return [{"svg": pictures.elevation(look.rack, look), "count": len(look.names), "names": look.names} for look in shown]
+    return [
+        {"svg": pictures.elevation(look.rack, look), "count": len(look.names), "names": look.names} for look in shown
+    ]
 
 
 def rows(racks: Sequence[RackLoad]) -> Iterator[tuple[str, str]]:
@@ -55,7 +65,9 @@ def rows(racks: Sequence[RackLoad]) -> Iterator[tuple[str, str]]:
 
 def shown_losses(cases: Sequence[LossCase]) -> list[LossCase]:
     """Return those losses that are not survived first, then those that are not judged, then what touches most racks."""
-    return sorted(cases, key=lambda case: (not case.fails, case.judged, -len(case.short), -len(case.racks)))[:MOST_LOSSES]
+    return sorted(cases, key=lambda case: (not case.fails, case.judged, -len(case.short), -len(case.racks)))[
+        :MOST_LOSSES
+    ]
 
 
 def plan_html(
@@ -69,7 +81,9 @@ def plan_html(
     """Return the page. ``problems``: those of other parts of the plan; ``facts``: further lines of the summary (cables, addresses) in their order."""
     looks = pictures.alike(racks)
     unclear = sum(1 for rack in report.racks if rack.unpublished)
-    losses = losses_text(asdict(tally(report.losses)), report.over_alive, cooling=any(case.kind == CDU for case in report.losses))
+    losses = losses_text(
+        asdict(tally(report.losses)), report.over_alive, cooling=any(case.kind == CDU for case in report.losses)
+    )
     return _template("plan").render(
         name=name,
         report=report,
@@ -82,8 +96,12 @@ def plan_html(
         rows=rows(report.racks),
         fabric=fabric,
         fabric_svg=pictures.fabric(fabric) if fabric is not None and fabric.switches else None,
-        power_svg=pictures.power_bars(report.nodes) if any(node.usable_w is not None for node in report.nodes) else None,
-        distribution_svg=pictures.distribution([rack.max_w for rack in report.racks], unclear) if len(report.racks) > 1 else None,
+        power_svg=pictures.power_bars(report.nodes)
+        if any(node.usable_w is not None for node in report.nodes)
+        else None,
+        distribution_svg=pictures.distribution([rack.max_w for rack in report.racks], unclear)
+        if len(report.racks) > 1
+        else None,
         losses=shown_losses(report.losses),
         most_rows=MOST_ROWS,
     )

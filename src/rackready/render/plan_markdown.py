@@ -20,7 +20,9 @@ def plan_markdown(document: Mapping[str, Any], limit: int = LIMIT) -> str:
     Long lists are cut, each with how many more there are, so that the whole has at most ``limit`` characters.
     """
     head = f"## Plan of {cell(document['site'])}\n\n{verdict(document)}\n\n"
-    figures = "\n".join(["| | |", "|---|---|", *(f"| {cell(name)} | {cell(text)} |" for name, text in facts(document)), "", ""])
+    figures = "\n".join(
+        ["| | |", "|---|---|", *(f"| {cell(name)} | {cell(text)} |" for name, text in facts(document)), "", ""]
+    )
     sections = [section for section in _sections(document) if section[2]]
     room = limit - len(head) - len(figures) - sum(len(_folded(section, 0)) + len(_MORE) for section in sections)
     texts = _cut(sections, room)
@@ -56,27 +58,40 @@ def verdict(document: Mapping[str, Any]) -> str:
     if not any(counts.values()):
         return "**No change.**"
     since = f"since {different['against']}" if different["against"] else cell(nothing_before(different))
-    return f"**Changes: {counts['added']:,} added, {counts['changed']:,} changed, {counts['removed']:,} removed** ({since})."
+    return (
+        f"**Changes: {counts['added']:,} added, {counts['changed']:,} changed, {counts['removed']:,} removed** "
+        f"({since})."
+    )
 
 
 def _sections(document: Mapping[str, Any]) -> list[Section]:
     different = document["difference"] or {"added": [], "changed": {}, "removed": []}
     changed = [row for key, fields in different["changed"].items() for row in _changes(key, fields)]
-    bom = [f"| {cell(line['part'])} | {cell(line['description'])} | {line['needed']:,} | {line['spare']:,} |" for line in document["bill_of_materials"]]
+    bom = [
+        f"| {cell(line['part'])} | {cell(line['description'])} | {line['needed']:,} | {line['spare']:,} |"
+        for line in document["bill_of_materials"]
+    ]
     one: Callable[[str], str] = "| {} |".format
     return [
         ("Problems", "| what |\n|---|", [one(cell(problem_text(problem))) for problem in document["problems"]]),
         ("Removed", "| device |\n|---|", [one(cell(key)) for key in different["removed"]]),
         ("Changed", "| device | field | from | to |\n|---|---|---|---|", changed),
         ("Added", "| device |\n|---|", [one(cell(key)) for key in different["added"]]),
-        ("Single points of failure", "| what |\n|---|", [one(cell(text)) for text in document["single_points_of_failure"]]),
+        (
+            "Single points of failure",
+            "| what |\n|---|",
+            [one(cell(text)) for text in document["single_points_of_failure"]],
+        ),
         ("Notes", "| what |\n|---|", [one(cell(text)) for text in document["notes"]]),
         ("Bill of materials", "| part | what | needed | spare |\n|---|---|---|---|", bom),
     ]
 
 
 def _changes(key: str, fields: Sequence[Mapping[str, str]]) -> list[str]:
-    return [f"| {cell(key)} | {cell(change['field'])} | {cell(change['before'] or '-')} | {cell(change['after'] or '-')} |" for change in fields]
+    return [
+        f"| {cell(key)} | {cell(change['field'])} | {cell(change['before'] or '-')} | {cell(change['after'] or '-')} |"
+        for change in fields
+    ]
 
 
 def _folded(section: Section, count: int) -> str:

@@ -87,7 +87,8 @@ def _rows(site: Site, given: AddressPlan) -> Iterator[Row]:
     for switch in given.switches:
         number = switch.asn or ""
         if switch.oob:
-            # The AS number stands beside the loopback, which is the router's own address; beside the other one only where there is none.
+            # The AS number stands beside the loopback, which is the router's own address; beside the other one only
+            # where there is none.
             yield (*_managed(site, switch.name, "oob", switch.oob), "" if switch.loopback else number)
         if switch.loopback:
             yield (switch.name, "loopback", "", "", switch.loopback, 32, "", "", number)
@@ -101,7 +102,11 @@ def _node_rows(site: Site, node: NodeAddresses) -> Iterator[Row]:
     for nic in node.nics:
         yield (node.name, "compute", nic.rail, nic.plane, nic.address, nic.prefix, nic.vlan, nic.gateway, "")
     for dpu in node.dpus:
-        yield from ((*_managed(site, dpu.name, network, address), "") for network, address in (("oob", dpu.bmc), ("in_band", dpu.os)) if address)
+        yield from (
+            (*_managed(site, dpu.name, network, address), "")
+            for network, address in (("oob", dpu.bmc), ("in_band", dpu.os))
+            if address
+        )
 
 
 def _managed(site: Site, device: str, network: str, address: str) -> Row:

@@ -38,9 +38,16 @@ def facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if document["power_cords"]:
         yield (
             "power cords",
-            f"{sum(document['power_cords'].values()):,} ({', '.join(f'{count:,} {_cord(kind)}' for kind, count in document['power_cords'].items())})",
+            (
+                f"{sum(document['power_cords'].values()):,} "
+                f"({', '.join(f'{count:,} {_cord(kind)}' for kind, count in document['power_cords'].items())})"
+            ),
         )
-    yield "addresses", ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in document["addresses"].items() if count) or "none"
+    yield (
+        "addresses",
+        ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in document["addresses"].items() if count)
+        or "none",
+    )
     yield from _capacity(document["capacity"])
 
 
@@ -62,7 +69,10 @@ def _fabric(fabric: Mapping[str, Any]) -> str:
     counts = fabric["counts"]
     if not counts:
         return "none"
-    text = f"{fabric['kind'].replace('_', '-')}, {fabric['link']}, tiers: {counts.get('tiers', 1)}, planes: {counts.get('planes', 1)}"
+    text = (
+        f"{fabric['kind'].replace('_', '-')}, {fabric['link']}, tiers: {counts.get('tiers', 1)}, planes: "
+        f"{counts.get('planes', 1)}"
+    )
     ratios = _ratios(fabric)
     words = {
         True: f"proved{ratios and f' at {ratios}'}, and cross-checked by max-flow",
@@ -79,7 +89,11 @@ def _other_fabric(fabric: Mapping[str, Any]) -> str:
     if not leaf["up_gbps"]:
         return f"{text}, no uplinks"
     ratio = f"{leaf['down_gbps'] / leaf['up_gbps']:.2f}".rstrip("0").rstrip(".")
-    share = "non-blocking" if leaf["down_gbps"] <= leaf["up_gbps"] else f"{ratio}:1 down to up at its fullest leaf ({leaf['name']})"
+    share = (
+        "non-blocking"
+        if leaf["down_gbps"] <= leaf["up_gbps"]
+        else f"{ratio}:1 down to up at its fullest leaf ({leaf['name']})"
+    )
     return f"{text}, {fabric['uplinks']:,} uplinks; {share}"
 
 
@@ -120,7 +134,11 @@ def kilo(value: float | None, unit: str) -> str:
 
 def _capacity(capacity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     largest = capacity["largest_rack"]
-    most = f", largest rack {largest['name']} {least(partial=largest['partial'])}{kilo(largest['max_w'], 'kW')}" if largest else ""
+    most = (
+        f", largest rack {largest['name']} {least(partial=largest['partial'])}{kilo(largest['max_w'], 'kW')}"
+        if largest
+        else ""
+    )
     some = least(partial=bool(capacity["not_published"]))
     highest = f"{some}{kilo(capacity['max_w'], 'kW')}" if some else f"{kilo(capacity['max_w'], 'kW')} at most"
     yield "power", f"{highest}, typical {kilo(capacity['typical_w'], 'kW')}{most}"
@@ -142,7 +160,9 @@ def _capacity(capacity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _losses(capacity: Mapping[str, Any]) -> str:
     if not capacity["losses_looked_at"]:
         return "not judged: no single loss of power was looked at"
-    counts = {name: capacity[f"losses_{name}"] for name in ("looked_at", "survived", "accepted", "not_survived", "not_judged")}
+    counts = {
+        name: capacity[f"losses_{name}"] for name in ("looked_at", "survived", "accepted", "not_survived", "not_judged")
+    }
     return losses_text(counts, capacity["over_with_nothing_lost"], cooling=bool(capacity["cdu_losses_looked_at"]))
 
 
@@ -151,7 +171,13 @@ def losses_text(counts: Mapping[str, int], over_alive: int, *, cooling: bool) ->
     what = "power and cooling" if cooling else "power"
     parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("accepted", "not_judged") if counts[name]]
     text = ", ".join(
-        [f"{counts['looked_at']:,} single losses of {what} looked at, {counts['survived']:,} survived, {counts['not_survived']:,} not survived", *parts]
+        [
+            (
+                f"{counts['looked_at']:,} single losses of {what} looked at, {counts['survived']:,} survived, "
+                f"{counts['not_survived']:,} not survived"
+            ),
+            *parts,
+        ]
     )
     return f"{text}; {over_alive:,} OVER THEIR RATING WITH NOTHING LOST" if over_alive else text
 
@@ -162,7 +188,11 @@ def _difference(different: Mapping[str, Any] | None, shown: int) -> list[str]:
     since = different["against"]
     head = f"compared with what was applied (last on {since})" if since else nothing_before(different)
     changed = [f"{key}: {_change(change)}" for key, rows in different["changed"].items() for change in rows]
-    parts = block("added", different["added"], shown) + block("changed fields", changed, shown) + block("removed", different["removed"], shown)
+    parts = (
+        block("added", different["added"], shown)
+        + block("changed fields", changed, shown)
+        + block("removed", different["removed"], shown)
+    )
     return [head, *(parts or ["no change"])]
 
 

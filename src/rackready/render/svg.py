@@ -36,7 +36,10 @@ def strokes(places: Iterable[float], top: float, height: float, style: str) -> s
 def picture(size: tuple[float, float], title: str, parts: Iterable[str]) -> str:
     """Return a whole picture with its title, which screen readers speak."""
     width, height = number(size[0]), number(size[1])
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" aria-label="{escape(title)}">'
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'role="img" aria-label="{escape(title)}">'
+    )
     return "\n".join([head, f"<title>{escape(title)}</title>", *parts, "</svg>"]) + "\n"
 
 

@@ -1,7 +1,7 @@
 """Tables as CSV and as an Excel workbook. Output depends on the rows alone: no time, no name of a user, no order of a set.
 
-Text that a spreadsheet would take for a formula (it begins with =, +, -, @, a tab or a carriage return: OWASP, CSV Injection) is made harmless: in CSV by
-an apostrophe before it, in a workbook by being stored as text.
+Text that a spreadsheet would take for a formula (it begins with =, +, -, @, a tab or a carriage return: OWASP, CSV
+Injection) is made harmless: in CSV by an apostrophe before it, in a workbook by being stored as text.
 """
 
 from __future__ import annotations

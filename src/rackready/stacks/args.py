@@ -44,7 +44,8 @@ class RackArgs(Model):
 def rack_args(site: Site, env: str, rack: str) -> RackArgs:
     """Return what a rack's stack is told; KeyError when the site has no such rack.
 
-    Nodes of which the manifest is not imported yet are left out: `deployable.require` refused them before, and none of them was ever made.
+    Nodes of which the manifest is not imported yet are left out: `deployable.require` refused them before, and none of
+    them was ever made.
     """
     found = next((item for item in site.racks if item.name == rack), None)
     if found is None:
@@ -55,7 +56,9 @@ def rack_args(site: Site, env: str, rack: str) -> RackArgs:
             node=node.name,
             serial=node.serial,
             bmc=bmc,
-            ssh=SshArgs(address=node.address, port=site.access.port, user=site.access.user, private_key=site.access.private_key),
+            ssh=SshArgs(
+                address=node.address, port=site.access.port, user=site.access.user, private_key=site.access.private_key
+            ),
             timeout_s=site.campaign.provision_timeout_s,
         )
         for node in found.nodes

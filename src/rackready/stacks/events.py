@@ -93,11 +93,16 @@ class Recorder:
             return NodeResult(Outcome.ERROR, seen.errors[0] if seen.errors else silent)
         if not self._done(seen):
             why = self._general[0] if self._general else "the engine reported nothing about it"
-            return NodeResult(Outcome.ERROR, f"{node}: not provisioned - Expected: a result Actual: {why}. Run again; the log of the run says more.")
+            return NodeResult(
+                Outcome.ERROR,
+                f"{node}: not provisioned - Expected: a result Actual: {why}. Run again; the log of the run says more.",
+            )
         if check and seen.problem:
             return NodeResult(Outcome.ERROR, seen.problem)
         acted = sorted({op for op in seen.ops if op not in _QUIET})
-        data: dict[str, Any] = {key: seen.outputs[key] for key in ("power", "made", "boot_id", "serial") if key in seen.outputs}
+        data: dict[str, Any] = {
+            key: seen.outputs[key] for key in ("power", "made", "boot_id", "serial") if key in seen.outputs
+        }
         message = _message(acted, seen.keys, data, check=check)
         return NodeResult(Outcome.PASS, message, changed=bool(acted), data={} if check or "delete" in acted else data)
 
@@ -106,7 +111,11 @@ def _message(acted: list[str], keys: list[str], data: dict[str, Any], *, check: 
     if not acted:
         return "as it should be"
     if check:
-        what = "power on, wait for SSH, pin its host key" if "create" in acted else f"bring back {', '.join(sorted(set(keys)))}"
+        what = (
+            "power on, wait for SSH, pin its host key"
+            if "create" in acted
+            else f"bring back {', '.join(sorted(set(keys)))}"
+        )
         return f"would {acted[0]}: {what}"
     if acted == ["delete"]:
         return "powered off" if data.get("made") else "was on before us, left on"

@@ -49,7 +49,8 @@ class MachineIncompleteError(RackreadyError):
 def made_by_us(ledger: Ledger, node: str) -> bool:
     """Whether the ledger says that we powered a node on (or were about to) and have not powered it off since.
 
-    Of every epoch: a repair does not make the machine somebody else's, and the engine's own record of it (``made``) stays as well.
+    Of every epoch: a repair does not make the machine somebody else's, and the engine's own record of it (``made``)
+    stays as well.
     """
     ends = {entry.operation: entry for entry in ledger.entries(node) if entry.operation in {POWER_ON, POWER_OFF}}
     on, off = ends.get(POWER_ON), ends.get(POWER_OFF)
@@ -59,10 +60,20 @@ def made_by_us(ledger: Ledger, node: str) -> bool:
 class Machine:
     """One machine. ``proceed`` is called while waiting and may raise to stop; ``say`` is told of progress."""
 
-    def __init__(self, args: NodeArgs, ledger: Ledger, known_hosts: Path, *, proceed: Callable[[], None], say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        args: NodeArgs,
+        ledger: Ledger,
+        known_hosts: Path,
+        *,
+        proceed: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
         self._args = args
         self._ledger = ledger
-        self._target = ssh.SshTarget(args.node, str(args.ssh.address), args.ssh.port, args.ssh.user, args.ssh.private_key, known_hosts)
+        self._target = ssh.SshTarget(
+            args.node, str(args.ssh.address), args.ssh.port, args.ssh.user, args.ssh.private_key, known_hosts
+        )
         self._proceed = proceed
         self._say = say
 
@@ -78,11 +89,15 @@ class Machine:
         self._say("powered on, waiting for SSH" if powered else "was on already, left as it is; waiting for SSH")
         installs = self._installs() if powered else 0
         try:
-            facts = ssh.wait_and_pin(self._target, timeout_s=self._args.timeout_s, reinstalled=bool(installs), proceed=self._proceed)
+            facts = ssh.wait_and_pin(
+                self._target, timeout_s=self._args.timeout_s, reinstalled=bool(installs), proceed=self._proceed
+            )
         except RackreadyError as error:
             raise MachineIncompleteError(state, str(error)) from error
         if installs:
-            pin = self._ledger.begin(self._args.node, HOST_KEY, hashlib.sha256(facts.host_key.encode()).hexdigest(), {_INSTALL: installs})
+            pin = self._ledger.begin(
+                self._args.node, HOST_KEY, hashlib.sha256(facts.host_key.encode()).hexdigest(), {_INSTALL: installs}
+            )
             self._ledger.done(pin.token, {"pinned": ssh.fingerprint(facts.host_key)})
         self._say("SSH answers, host key pinned")
         return MachineState("On", state.made, facts.host_key, facts.boot_id)
@@ -90,12 +105,17 @@ class Machine:
     def _installs(self) -> int:
         """Return the token of our power-on that installs the machine anew and whose host key is not pinned yet, 0 for none.
 
-        Such an installation is one reason for one new key: the same power-on, found done by a later run, excuses no other.
+        Such an installation is one reason for one new key: the same power-on, found done by a later run, excuses no
+        other.
         """
         on = self._ledger.latest(self._args.node, POWER_ON)
         if on is None or self._args.boot is BootTarget.HDD:
             return 0
-        pins = [entry for entry in self._ledger.entries(self._args.node) if entry.operation == HOST_KEY and entry.status == "done"]
+        pins = [
+            entry
+            for entry in self._ledger.entries(self._args.node)
+            if entry.operation == HOST_KEY and entry.status == "done"
+        ]
         return 0 if any(entry.observed.get(_INSTALL) == on.token for entry in pins) else on.token
 
     def observe(self) -> tuple[str, str]:
@@ -129,7 +149,8 @@ class Machine:
     def _power_on(self, bmc: Bmc, power: str) -> bool:
         """Power on once. Returns whether the machine is on because of us.
 
-        What is desired names the last power-off of ours, so that a power-on before it does not count for the time after it.
+        What is desired names the last power-off of ours, so that a power-on before it does not count for the time after
+        it.
         """
         node = self._args.node
         off = self._ledger.latest(node, POWER_OFF)

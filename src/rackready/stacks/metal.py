@@ -44,7 +44,9 @@ def declare(args: RackArgs) -> None:
     """Declare every node of a rack. Always all of them: a program that leaves one out asks for its deletion."""
     nodes = [MetalNode(node) for node in args.nodes]
     pulumi.export("rack", args.rack)
-    pulumi.export("nodes", {args.nodes[i].node: {"power": node.power, "made": node.made} for i, node in enumerate(nodes)})
+    pulumi.export(
+        "nodes", {args.nodes[i].node: {"power": node.power, "made": node.made} for i, node in enumerate(nodes)}
+    )
 
 
 def declare_from_site(env: str, rack: str, root: Path) -> None:

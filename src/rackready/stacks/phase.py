@@ -32,8 +32,8 @@ _FULL = 1 << 20
 def run_provision(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     """Power on and reach the given nodes; with ``ctx.check`` only say what would change. A result for each node, never an exception for one.
 
-    Every node of a rack stays declared; those not asked for are left out by target, so that nothing is ever deleted here.
-    Raises RackreadyError when the engine is not installed.
+    Every node of a rack stays declared; those not asked for are left out by target, so that nothing is ever deleted
+    here. Raises RackreadyError when the engine is not installed.
     """
     return _checked(ctx, nodes, "preview" if ctx.check else "up")
 
@@ -48,7 +48,10 @@ def _checked(ctx: PhaseContext, nodes: list[str], action: str) -> dict[str, Node
         return _run(ctx, nodes, action)
     except OSError as error:
         where = EnvPaths(ctx.root, ctx.env).state
-        text = f"{where}: provisioning cannot write its files - Expected: a writable folder Actual: {error.strerror or error}. Free disk space, then run again."
+        text = (
+            f"{where}: provisioning cannot write its files - Expected: a writable folder "
+            f"Actual: {error.strerror or error}. Free disk space, then run again."
+        )
         raise RackreadyError(text) from error
 
 
@@ -68,17 +71,24 @@ def _run(ctx: PhaseContext, nodes: list[str], action: str) -> dict[str, NodeResu
         ended = _worker(paths, request, log, site.campaign.provision_timeout_s + _SPARE_S)
         found = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
     after = _power_effects(paths, nodes)
-    return {node: replace(_result(node, found.get(node), ended, log), touched=after[node] != before[node]) for node in nodes}
+    return {
+        node: replace(_result(node, found.get(node), ended, log), touched=after[node] != before[node]) for node in nodes
+    }
 
 
 def _power_effects(paths: EnvPaths, nodes: list[str]) -> dict[str, int]:
     """Return node -> the newest intent of powering it on or off, 0 for none.
 
-    Every effect is recorded before it is made: where there is no new one, nothing was done to the node. A BMC that does not
-    answer must not void what was measured on a node that runs.
+    Every effect is recorded before it is made: where there is no new one, nothing was done to the node. A BMC that does
+    not answer must not void what was measured on a node that runs.
     """
     with Ledger.open(paths.database) as ledger:
-        return {node: max((entry.token for entry in ledger.entries(node) if entry.operation in {POWER_ON, POWER_OFF}), default=0) for node in nodes}
+        return {
+            node: max(
+                (entry.token for entry in ledger.entries(node) if entry.operation in {POWER_ON, POWER_OFF}), default=0
+            )
+            for node in nodes
+        }
 
 
 def _request(ctx: PhaseContext, site: Site, nodes: list[str], action: str, result: Path) -> Request:
@@ -97,7 +107,9 @@ def _worker(paths: EnvPaths, request: Request, log: Path, round_s: int) -> str:
     with Ledger.open(paths.database) as ledger:
         asked = json.dumps(asdict(request))
         what = f"pulumi {request.action}"
-        ended = run_child(argv, log=log, cwd=paths.root, env=env, stdin_text=asked, timeout_s=timeout_s, ledger=ledger, what=what)
+        ended = run_child(
+            argv, log=log, cwd=paths.root, env=env, stdin_text=asked, timeout_s=timeout_s, ledger=ledger, what=what
+        )
     if shutil.disk_usage(paths.state).free < _FULL:
         return f"no space left on the disk of {paths.state}"
     limit = f"{count} round{'' if count == 1 else 's'} of {round_s} s (campaign.provision_timeout_s + {_SPARE_S})"
@@ -106,6 +118,11 @@ def _worker(paths: EnvPaths, request: Request, log: Path, round_s: int) -> str:
 
 def _result(node: str, found: dict[str, object] | None, ended: str, log: Path) -> NodeResult:
     if found is None:
-        text = f"{node}: not provisioned - Expected: a result of the provisioning worker Actual: none ({ended}). Look at {log}, then run again."
+        text = (
+            f"{node}: not provisioned - Expected: a result of the provisioning worker Actual: none ({ended}). "
+            f"Look at {log}, then run again."
+        )
         return NodeResult(Outcome.ERROR, text)
-    return NodeResult(Outcome(str(found["outcome"])), str(found["message"]), bool(found["changed"]), dict(found["data"]))  # type: ignore[call-overload]
+    return NodeResult(
+        Outcome(str(found["outcome"])), str(found["message"]), bool(found["changed"]), dict(found["data"])
+    )  # type: ignore[call-overload]

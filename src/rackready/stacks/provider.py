@@ -1,7 +1,8 @@
 """``pulumi-resource-rackready``: our Pulumi provider. It keeps one kind of resource, ``rackready:metal:Node``.
 
-Every effect goes through the ledger, so a create that the engine repeats after a kill observes first and powers nothing on twice.
-The provider ends when the engine is gone, also when that was killed: nothing is done to a machine that nobody would record.
+Every effect goes through the ledger, so a create that the engine repeats after a kill observes first and powers nothing
+on twice. The provider ends when the engine is gone, also when that was killed: nothing is done to a machine that nobody
+would record.
 """
 
 from __future__ import annotations
@@ -89,7 +90,10 @@ class MetalProvider(api.Provider):
         try:
             NodeArgs.model_validate({key: plain(value) for key, value in inputs.items()})
         except ValidationError as error:
-            failures = [api.CheckFailure(".".join(str(part) for part in item["loc"]), str(item["msg"])) for item in error.errors(include_input=False)]
+            failures = [
+                api.CheckFailure(".".join(str(part) for part in item["loc"]), str(item["msg"]))
+                for item in error.errors(include_input=False)
+            ]
             return api.CheckResponse(inputs=inputs, failures=failures)
         return api.CheckResponse(inputs=inputs)
 
@@ -152,7 +156,10 @@ class MetalProvider(api.Provider):
 
         def proceed() -> None:
             if self._stop.is_set():
-                text = f"{args.node}: stopped as asked - Expected: SSH answers Actual: not waited for. Run the same command again: it goes on here."
+                text = (
+                    f"{args.node}: stopped as asked - Expected: SSH answers Actual: not waited for. "
+                    "Run the same command again: it goes on here."
+                )
                 raise RackreadyError(text)
 
         def say(text: str) -> None:
@@ -214,7 +221,9 @@ async def _spoken(answer: Awaitable[T], context: Any) -> T:  # noqa: ANN401
     except IncompleteError as error:
         properties = PropertyValue.marshal_map(error.properties)
         inputs = PropertyValue.marshal_map(_inputs(error.properties))
-        detail = provider_pb2.ErrorResourceInitFailed(id=error.resource_id, properties=properties, reasons=[str(error)], inputs=inputs)
+        detail = provider_pb2.ErrorResourceInitFailed(
+            id=error.resource_id, properties=properties, reasons=[str(error)], inputs=inputs
+        )
         status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=str(error))
         status.details.add().Pack(detail)
         trailing = (("grpc-status-details-bin", status.SerializeToString()),)
@@ -233,7 +242,9 @@ def _end_with(parent: int) -> None:
 
 async def _serve(engine: str) -> None:
     server = grpc.aio.server(options=_GRPC_CHANNEL_OPTIONS)
-    provider_pb2_grpc.add_ResourceProviderServicer_to_server(_Servicer(sys.argv[1:], __version__, MetalProvider(), engine_address=engine), server)
+    provider_pb2_grpc.add_ResourceProviderServicer_to_server(
+        _Servicer(sys.argv[1:], __version__, MetalProvider(), engine_address=engine), server
+    )
     port = server.add_insecure_port(address="127.0.0.1:0")
     await server.start()
     # The engine interrupts its plugins when it is done with them, and waits for their end.

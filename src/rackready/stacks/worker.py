@@ -1,7 +1,7 @@
 """``python -m rackready.stacks.worker``: runs the engine on some racks, side by side, apart from the controller's process.
 
-Reads one JSON request from standard input and writes one JSON result to the file that the request names. It asks for nothing
-and judges nothing: a node that failed is a line in the result.
+Reads one JSON request from standard input and writes one JSON result to the file that the request names. It asks for
+nothing and judges nothing: a node that failed is a line in the result.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Request:
 def rounds(racks: dict[str, list[str]]) -> int:
     """Return how often, at worst, nodes wait for others to boot before it is their turn: what a time limit of the whole run must count.
 
-    A rack's nodes go so many at once, and those that its stack knows go before those that are new to it; racks go so many at once,
-    each as soon as one before it is through.
+    A rack's nodes go so many at once, and those that its stack knows go before those that are new to it; racks go so
+    many at once, each as soon as one before it is through.
     """
     free = [0] * _RACKS_AT_ONCE
     for nodes in racks.values():
@@ -100,7 +100,10 @@ def _rack(request: Request, rack: str) -> dict[str, NodeResult]:
     except RackreadyError as error:
         failure = str(error)
     results = recorder.results(nodes, check=request.action == "preview")
-    return {node: _stopped(node, failure) if failure and recorder.unheard(node) else result for node, result in results.items()}
+    return {
+        node: _stopped(node, failure) if failure and recorder.unheard(node) else result
+        for node, result in results.items()
+    }
 
 
 @contextmanager
@@ -114,11 +117,14 @@ def _alone(paths: EnvPaths, rack: str) -> Iterator[None]:
         os.close(fd)
 
 
-def _operations(stack: auto.Stack, action: str, args: RackArgs, nodes: list[str], recorder: Recorder) -> list[Callable[[], object]]:
+def _operations(
+    stack: auto.Stack, action: str, args: RackArgs, nodes: list[str], recorder: Recorder
+) -> list[Callable[[], object]]:
     """Return what to run: the whole stack at once, or the nodes that are in it, refreshed, and then those that are not.
 
-    The engine cannot refresh a target that is not in the stack yet. A node that is in the stack and no longer in the site file
-    would be deleted by a run without targets, so such a stack is never run as a whole: to retire a node is another command.
+    The engine cannot refresh a target that is not in the stack yet. A node that is in the stack and no longer in the
+    site file would be deleted by a run without targets, so such a stack is never run as a whole: to retire a node is
+    another command.
     """
     known = {str(item["urn"]) for item in (stack.export_stack().deployment or {}).get("resources", [])}
     declared = {node.node for node in args.nodes}
@@ -127,11 +133,22 @@ def _operations(stack: auto.Stack, action: str, args: RackArgs, nodes: list[str]
     wanted = metal.urns(stack.name, engine.PROJECT, nodes)
     old = [urn for urn in wanted if urn in known]
     new = [urn for urn in wanted if urn not in known and action != "destroy"]
-    return [partial(_operate, stack, action, urns, recorder, refresh=refresh) for urns, refresh in ((old, True), (new, False)) if urns]
+    return [
+        partial(_operate, stack, action, urns, recorder, refresh=refresh)
+        for urns, refresh in ((old, True), (new, False))
+        if urns
+    ]
 
 
 def _operate(stack: auto.Stack, action: str, target: list[str] | None, recorder: Recorder, *, refresh: bool) -> None:
-    common: dict[str, Any] = {"target": target, "on_event": recorder.take, "on_output": _echo, "on_error": _echo, "color": "never", "refresh": refresh}
+    common: dict[str, Any] = {
+        "target": target,
+        "on_event": recorder.take,
+        "on_output": _echo,
+        "on_error": _echo,
+        "color": "never",
+        "refresh": refresh,
+    }
     if action == "preview":
         stack.preview(**common)
     elif action == "destroy":
@@ -151,7 +168,9 @@ def _unlocked(stack: auto.Stack, operation: Callable[[], object]) -> None:
 
 def _stopped(node: str, failure: str) -> NodeResult:
     """Say what stopped the whole stack: nothing is known of the node itself."""
-    text = failure if failure.startswith(node) else f"{node}: not provisioned - Expected: its stack runs Actual: {failure}"
+    text = (
+        failure if failure.startswith(node) else f"{node}: not provisioned - Expected: its stack runs Actual: {failure}"
+    )
     return NodeResult(Outcome.ERROR, text)
 
 

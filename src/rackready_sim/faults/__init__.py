@@ -24,7 +24,10 @@ def inject(state: State, name: str, **params: Any) -> None:
     """
     fault = FAULTS.get(name)
     if fault is None:
-        raise FaultError(f"Fault '{name}' - Expected: one of {', '.join(sorted(FAULTS))} Actual: '{name}'. Name a fault from the list.")
+        raise FaultError(
+            f"Fault '{name}' - Expected: one of {', '.join(sorted(FAULTS))} Actual: '{name}'. "
+            "Name a fault from the list."
+        )
     chosen = {**fault.params, **_typed(fault, params)}
     fault.apply(state, **chosen)
     state["faults"].append({"name": name, "params": chosen})
@@ -47,8 +50,12 @@ def _typed(fault: Fault, params: dict[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(given) - set(fault.params))
     if unknown:
         takes = ", ".join(sorted(fault.params)) or "no parameters"
-        raise FaultError(f"Fault '{fault.name}' - Expected: {takes} Actual: {', '.join(unknown)}. Leave out what it does not take.")
+        raise FaultError(
+            f"Fault '{fault.name}' - Expected: {takes} Actual: {', '.join(unknown)}. Leave out what it does not take."
+        )
     try:
         return {key: type(fault.params[key])(value) for key, value in given.items()}
     except ValueError as error:
-        raise FaultError(f"Fault '{fault.name}' - Expected: a value of the parameter's type Actual: {error}. Give a number.") from error
+        raise FaultError(
+            f"Fault '{fault.name}' - Expected: a value of the parameter's type Actual: {error}. Give a number."
+        ) from error

@@ -41,7 +41,10 @@ def part(state: State, kind: str, index: int, key: str = "index") -> State:
     found: State | None = next((item for item in state.get(kind, []) if item[key] == index), None)
     if found is None:
         known = ", ".join(str(item[key]) for item in state.get(kind, [])) or "none"
-        raise FaultError(f"{state.get('node', 'node')} {kind} - Expected: one of {known} Actual: {index}. Name a part that the node has.")
+        raise FaultError(
+            f"{state.get('node', 'node')} {kind} - Expected: one of {known} Actual: {index}. "
+            "Name a part that the node has."
+        )
     return found
 
 

@@ -11,7 +11,10 @@ from rackready_sim.faults.base import Fault, FaultError, Params, State, part
 def _bmc(state: State) -> State:
     found: State | None = state.get("bmc")
     if found is None:
-        raise FaultError(f"{state.get('node', 'node')} bmc - Expected: a BMC that tells its parts Actual: none. Run `rackready sim up` again.")
+        raise FaultError(
+            f"{state.get('node', 'node')} bmc - Expected: a BMC that tells its parts Actual: none. "
+            "Run `rackready sim up` again."
+        )
     return found
 
 
@@ -109,7 +112,10 @@ def _log_wrapped(state: State) -> None:
 def _bios_changed(state: State, setting: str, value: str) -> None:
     bios = _bmc(state)["bios"]
     if setting not in bios:
-        raise FaultError(f"{state.get('node')} bios - Expected: one of {', '.join(sorted(bios))} Actual: {setting}. Name a setting that the BIOS has.")
+        raise FaultError(
+            f"{state.get('node')} bios - Expected: one of {', '.join(sorted(bios))} Actual: {setting}. "
+            "Name a setting that the BIOS has."
+        )
     bios[setting] = value
 
 
@@ -148,7 +154,14 @@ FAULTS = (
     Fault("outlet-hot", "thermal", "the air at the outlet is too hot", _outlet, {"celsius": 76}, _AIR),
     Fault("sensor-missing", "thermal", "the sensor of the inlet gives no reading", _sensor_missing, {}, _AIR),
     Fault("leak", "leak", "a leak detector sees liquid", _leak, {}, "bmc/cooling/sanity/leaks"),
-    Fault("bmc-power-cap-low", "power", "somebody left a low power limit in the BMC, W", _cap, {"watts": 5000}, "bmc/power/sanity/limit"),
+    Fault(
+        "bmc-power-cap-low",
+        "power",
+        "somebody left a low power limit in the BMC, W",
+        _cap,
+        {"watts": 5000},
+        "bmc/power/sanity/limit",
+    ),
     Fault("sel-memory", "log", "the event log has an uncorrectable memory error", _sel_memory, {}, _LOG),
     Fault("sel-pcie", "log", "the event log has a fatal PCIe error", _sel_pcie, {}, _LOG),
     Fault("sel-cpu-ierr", "log", "the event log has an internal error of a CPU", _sel_cpu, {}, _LOG),
@@ -164,10 +177,24 @@ FAULTS = (
         "bmc/firmware/sanity/bios-settings",
     ),
     Fault(
-        "bmc-firmware-other", "firmware", "the BMC has another firmware than its siblings", _firmware, {"version": "24.09.17"}, "bmc/firmware/sanity/versions"
+        "bmc-firmware-other",
+        "firmware",
+        "the BMC has another firmware than its siblings",
+        _firmware,
+        {"version": "24.09.17"},
+        "bmc/firmware/sanity/versions",
     ),
-    Fault("bios-version-other", "firmware", "the BIOS has another version than wanted", _bios_version, {"version": "1.01.03"}, "bmc/firmware/sanity/versions"),
-    Fault("health-rollup-lies", "firmware", "the BMC sums up as OK what is not", _rollup, {}, "bmc/health/sanity/rollup"),
+    Fault(
+        "bios-version-other",
+        "firmware",
+        "the BIOS has another version than wanted",
+        _bios_version,
+        {"version": "1.01.03"},
+        "bmc/firmware/sanity/versions",
+    ),
+    Fault(
+        "health-rollup-lies", "firmware", "the BMC sums up as OK what is not", _rollup, {}, "bmc/health/sanity/rollup"
+    ),
     Fault(
         "part-missing-after-power-cycle",
         "pcie",

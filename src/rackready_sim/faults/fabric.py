@@ -66,7 +66,9 @@ def _port_counts(counter: str) -> Callable[[State, int, int], None]:
     """Return the fault of a port that raises this counter whenever it carries data."""
 
     def apply(state: State, nic: int, count: int) -> None:
-        state["host"]["under_load"].setdefault("nic", {})[part(state, "nics", nic, "rail")["rdma_device"]] = {counter: count}
+        state["host"]["under_load"].setdefault("nic", {})[part(state, "nics", nic, "rail")["rdma_device"]] = {
+            counter: count
+        }
 
     return apply
 
@@ -84,7 +86,9 @@ def _port(state: State, port: str) -> State:
         raise FaultError(f"{state.get('node', 'machine')} ports - Expected: a switch Actual: a node. Name a switch.")
     found: State | None = state["ports"].get(port)
     if found is None:
-        raise FaultError(f"{state['switch']} ports - Expected: a port of {state['model']} Actual: {port}. Name one such as swp1.")
+        raise FaultError(
+            f"{state['switch']} ports - Expected: a port of {state['model']} Actual: {port}. Name one such as swp1."
+        )
     return found
 
 
@@ -118,21 +122,81 @@ FAULTS = (
     Fault("nic-slow", "fabric", "a NIC carries a fraction of its rate", _nic_slow, {"nic": 1, "factor": 0.5}, _BW),
     Fault("nic-rate", "fabric", "a link trained at a lower rate, Gb/s", _nic_rate, {"nic": 1, "rate": 200}, _BW),
     Fault("nic-latency", "fabric", "a NIC answers late, microseconds", _latency, {"nic": 1, "microseconds": 4.0}, _LAT),
-    Fault("nic-discards", "fabric", "a NIC drops some of the packets that it should send", _port_counts("port_xmit_discards"), {"nic": 1, "count": 3120}, _BW),
-    Fault("nic-receive-errors", "optics", "some packets reach a NIC damaged", _port_counts("port_rcv_errors"), {"nic": 1, "count": 41}, _BW),
+    Fault(
+        "nic-discards",
+        "fabric",
+        "a NIC drops some of the packets that it should send",
+        _port_counts("port_xmit_discards"),
+        {"nic": 1, "count": 3120},
+        _BW,
+    ),
+    Fault(
+        "nic-receive-errors",
+        "optics",
+        "some packets reach a NIC damaged",
+        _port_counts("port_rcv_errors"),
+        {"nic": 1, "count": 41},
+        _BW,
+    ),
     Fault("nic-roce-v1", "fabric", "a NIC offers its address with RoCE v1 only", _roce_v1, NIC, _BW),
-    Fault("nic-path-mtu", "fabric", "the RDMA path MTU of a NIC is too small, bytes", _path_mtu, {"nic": 1, "mtu": 1024}, _BW),
-    Fault("nic-traffic-class", "fabric", "a NIC sends RoCE data with DSCP 0, whatever it is told", _traffic_class, NIC, _INCAST),
-    Fault("nic-no-cnp", "fabric", "a NIC answers marked packets with no congestion notification", _no_cnp, NIC, _INCAST),
+    Fault(
+        "nic-path-mtu",
+        "fabric",
+        "the RDMA path MTU of a NIC is too small, bytes",
+        _path_mtu,
+        {"nic": 1, "mtu": 1024},
+        _BW,
+    ),
+    Fault(
+        "nic-traffic-class",
+        "fabric",
+        "a NIC sends RoCE data with DSCP 0, whatever it is told",
+        _traffic_class,
+        NIC,
+        _INCAST,
+    ),
+    Fault(
+        "nic-no-cnp", "fabric", "a NIC answers marked packets with no congestion notification", _no_cnp, NIC, _INCAST
+    ),
     Fault("rail-idle", "fabric", "NCCL lists a NIC of a rail and sends nothing over it", _rail_idle, NIC, _RING),
-    Fault("rail-unseen", "fabric", "NCCL does not find the NIC of a rail and goes on without a word", _rail_unseen, NIC, _RING),
-    Fault("cables-swapped", "cable", "the cables of two rails are swapped at the node", _swapped, {"nic": 1, "other": 2}, _BW),
-    Fault("gpudirect-off", "pcie", "NICs cannot reach GPU memory: PCIe access control redirects, no peer memory, no dma-buf", _gdr_off, {}, _BW),
+    Fault(
+        "rail-unseen",
+        "fabric",
+        "NCCL does not find the NIC of a rail and goes on without a word",
+        _rail_unseen,
+        NIC,
+        _RING,
+    ),
+    Fault(
+        "cables-swapped",
+        "cable",
+        "the cables of two rails are swapped at the node",
+        _swapped,
+        {"nic": 1, "other": 2},
+        _BW,
+    ),
+    Fault(
+        "gpudirect-off",
+        "pcie",
+        "NICs cannot reach GPU memory: PCIe access control redirects, no peer memory, no dma-buf",
+        _gdr_off,
+        {},
+        _BW,
+    ),
     Fault("nccl-sockets", "fabric", "somebody left NCCL_NET=Socket in NCCL's configuration", _sockets, {}, _RING),
     Fault("nccl-p2p-off", "nvlink", "somebody left NCCL_P2P_DISABLE=1 in NCCL's configuration", _p2p_off, {}, _NODE),
     Fault("nvls-off", "nvlink", "the NVSwitches do not reduce: no multicast", _nvls_off, {}, _NODE),
-    Fault("port-slow", "switch", "a switch port forwards a fraction of its rate", _port_slow, {**_SWP, "factor": 0.5}, _BW),
-    Fault("port-errors", "switch", "a switch port drops a share of what it receives as damaged", _port_errors, {**_SWP, "share": 0.0001}, _INCAST),
+    Fault(
+        "port-slow", "switch", "a switch port forwards a fraction of its rate", _port_slow, {**_SWP, "factor": 0.5}, _BW
+    ),
+    Fault(
+        "port-errors",
+        "switch",
+        "a switch port drops a share of what it receives as damaged",
+        _port_errors,
+        {**_SWP, "share": 0.0001},
+        _INCAST,
+    ),
     Fault("port-pfc-off", "switch", "a switch port sends no pause frames in the RoCE class", _port_pfc, _SWP, _INCAST),
     Fault("switch-ecn-off", "switch", "a switch marks no packets in congestion", _ecn_off, {}, _INCAST),
 )

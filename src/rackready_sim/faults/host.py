@@ -19,7 +19,10 @@ def _nouveau(state: State) -> None:
 def _member(state: State, kind: str, index: int) -> State:
     found: list[State] = state["host"][kind]
     if not 0 <= index < len(found):
-        raise FaultError(f"{state.get('node', 'node')} {kind} - Expected: 0 to {len(found) - 1} Actual: {index}. Name a part that the node has.")
+        raise FaultError(
+            f"{state.get('node', 'node')} {kind} - Expected: 0 to {len(found) - 1} Actual: {index}. "
+            "Name a part that the node has."
+        )
     return found[index]
 
 
@@ -40,7 +43,9 @@ def _uncorrected(state: State, dimm: int, count: int) -> None:
 
 
 def _machine_check(state: State, bank: int) -> None:
-    state["host"]["machine_checks"].append(f"mce: [Hardware Error]: CPU 28: Machine Check Exception: 5 Bank {bank}: Uncorrected error, bd80000000100134")
+    state["host"]["machine_checks"].append(
+        f"mce: [Hardware Error]: CPU 28: Machine Check Exception: 5 Bank {bank}: Uncorrected error, bd80000000100134"
+    )
 
 
 def _cpu_offline(state: State, cpu: int) -> None:
@@ -99,7 +104,9 @@ def _swap(state: State, device: str) -> None:
 
 def _acs(state: State, nic: int) -> None:
     bus = int(part(state, "nics", nic, "rail")["pci"][5:7], 16)
-    next(bridge for bridge in state["host"]["bridges"] if bridge["kind"] == "downstream" and bridge["buses"][1] == bus)["acs"] = True
+    next(bridge for bridge in state["host"]["bridges"] if bridge["kind"] == "downstream" and bridge["buses"][1] == bus)[
+        "acs"
+    ] = True
 
 
 def _iommu(state: State, kind: str) -> None:
@@ -194,53 +201,224 @@ def _aer(state: State, gpu: int, count: int) -> None:
 
 
 _CPU, _MODULES, _ERRORS = "node/host/sanity/cpu", "node/host/sanity/memory-modules", "node/host/sanity/memory-errors"
-_NUMA, _CLOCK, _SERVICES, _KERNEL = "node/host/sanity/numa", "node/host/sanity/clock", "node/host/sanity/services", "node/host/sanity/kernel-settings"
+_NUMA, _CLOCK, _SERVICES, _KERNEL = (
+    "node/host/sanity/numa",
+    "node/host/sanity/clock",
+    "node/host/sanity/services",
+    "node/host/sanity/kernel-settings",
+)
 _DISKS, _FIRMWARE = "node/host/sanity/disks", "group/host/validation/firmware"
 _LINKS, _OPTICS, _DELTAS = "node/host/sanity/links", "node/host/validation/optics", "node/host/stress/counter-deltas"
 
 _PROGRAMS, _ENVIRONMENT, _NAMES = "node/host/sanity/programs", "node/host/sanity/environment", "node/host/sanity/names"
 
 FAULTS = (
-    Fault("program-replaced", "software", "a program that gates trust is another file", _program, {"path": "/usr/bin/all_reduce_perf"}, _PROGRAMS),
-    Fault("nccl-conf", "software", "somebody wrote /etc/nccl.conf", _nccl_conf, {"setting": "NCCL_NET=Socket"}, _ENVIRONMENT),
-    Fault("hosts-poisoned", "software", "/etc/hosts has another address of a node", _poisoned, {"name": "node02", "address": "192.0.2.99"}, _NAMES),
+    Fault(
+        "program-replaced",
+        "software",
+        "a program that gates trust is another file",
+        _program,
+        {"path": "/usr/bin/all_reduce_perf"},
+        _PROGRAMS,
+    ),
+    Fault(
+        "nccl-conf",
+        "software",
+        "somebody wrote /etc/nccl.conf",
+        _nccl_conf,
+        {"setting": "NCCL_NET=Socket"},
+        _ENVIRONMENT,
+    ),
+    Fault(
+        "hosts-poisoned",
+        "software",
+        "/etc/hosts has another address of a node",
+        _poisoned,
+        {"name": "node02", "address": "192.0.2.99"},
+        _NAMES,
+    ),
     Fault("dns-broken", "software", "the name server does not answer", _dns, {"server": "192.0.2.53"}, _NAMES),
-    Fault("dimm-other", "memory", "a memory module was swapped for another of the same kind", _dimm_other, {**DIMM, "serial": "80CE0BAD"}),
-    Fault("module-other", "optics", "an optical module was swapped for another of the same kind", _module_other, {**NIC, "serial": "MT2421FT0BAD"}),
-    Fault("host-unreachable", "management", "the cable of the host's management network is out: it boots, and nobody reaches it", _management_down),
-    Fault("nouveau-loaded", "driver", "nouveau is bound at boot unless it is denied: install denies it", _nouveau, at_boot=True),
+    Fault(
+        "dimm-other",
+        "memory",
+        "a memory module was swapped for another of the same kind",
+        _dimm_other,
+        {**DIMM, "serial": "80CE0BAD"},
+    ),
+    Fault(
+        "module-other",
+        "optics",
+        "an optical module was swapped for another of the same kind",
+        _module_other,
+        {**NIC, "serial": "MT2421FT0BAD"},
+    ),
+    Fault(
+        "host-unreachable",
+        "management",
+        "the cable of the host's management network is out: it boots, and nobody reaches it",
+        _management_down,
+    ),
+    Fault(
+        "nouveau-loaded",
+        "driver",
+        "nouveau is bound at boot unless it is denied: install denies it",
+        _nouveau,
+        at_boot=True,
+    ),
     Fault("cpu-offline", "cpu", "a hardware thread is offline", _cpu_offline, {"cpu": 17}, _CPU),
     Fault("smt-off", "cpu", "hyper-threading is switched off in the BIOS", _smt_off, {}, _CPU),
     Fault("cpu-governor", "cpu", "the frequency governor saves power", _governor, {"governor": "powersave"}, _CPU),
     Fault("microcode-mixed", "cpu", "one CPU runs older microcode", _microcode, {"cpu": 60}, _CPU),
-    Fault("numa-nodes", "cpu", "the BIOS splits sockets into other NUMA nodes than the platform's", _numa_merged, {"nodes": 4}, _NUMA),
+    Fault(
+        "numa-nodes",
+        "cpu",
+        "the BIOS splits sockets into other NUMA nodes than the platform's",
+        _numa_merged,
+        {"nodes": 4},
+        _NUMA,
+    ),
     Fault("nic-numa", "pcie", "a NIC sits on the wrong socket", _nic_numa, NIC, _NUMA),
     Fault("dimm-missing", "memory", "a memory module is not seen", _dimm_missing, DIMM, _MODULES),
-    Fault("dimm-slow", "memory", "a memory module trained at a lower speed, MT/s", _dimm_slow, {"dimm": 5, "speed": 4000}, _MODULES),
-    Fault("memory-corrected", "memory", "a module corrects many errors", _corrected, {"dimm": 5, "count": 240}, _ERRORS),
-    Fault("memory-uncorrected", "memory", "a module had an uncorrectable error", _uncorrected, {"dimm": 5, "count": 1}, _ERRORS),
-    Fault("machine-check", "cpu", "the processor reports an uncorrected machine check", _machine_check, {"bank": 7}, _ERRORS, at_boot=True),
+    Fault(
+        "dimm-slow",
+        "memory",
+        "a memory module trained at a lower speed, MT/s",
+        _dimm_slow,
+        {"dimm": 5, "speed": 4000},
+        _MODULES,
+    ),
+    Fault(
+        "memory-corrected", "memory", "a module corrects many errors", _corrected, {"dimm": 5, "count": 240}, _ERRORS
+    ),
+    Fault(
+        "memory-uncorrected",
+        "memory",
+        "a module had an uncorrectable error",
+        _uncorrected,
+        {"dimm": 5, "count": 1},
+        _ERRORS,
+    ),
+    Fault(
+        "machine-check",
+        "cpu",
+        "the processor reports an uncorrected machine check",
+        _machine_check,
+        {"bank": 7},
+        _ERRORS,
+        at_boot=True,
+    ),
     Fault("clock-unsynchronised", "clock", "no time server is reached", _clock_lost, {}, _CLOCK),
-    Fault("clock-unsure", "clock", "the time servers are silent, and the clock may be off by so many seconds", _clock_alone, {"seconds": 3.6}, _CLOCK),
+    Fault(
+        "clock-unsure",
+        "clock",
+        "the time servers are silent, and the clock may be off by so many seconds",
+        _clock_alone,
+        {"seconds": 3.6},
+        _CLOCK,
+    ),
     Fault("clock-offset", "clock", "the clock is off by so many seconds", _clock_off, {"seconds": 0.42}, _CLOCK),
     Fault("service-failed", "services", "a service fails", _service, {"unit": "node-agent.service"}, _SERVICES),
-    Fault("hugepages-missing", "kernel", "fewer huge pages than the command line asks for", _huge, {"pages": 611}, _KERNEL),
+    Fault(
+        "hugepages-missing", "kernel", "fewer huge pages than the command line asks for", _huge, {"pages": 611}, _KERNEL
+    ),
     Fault("memlock-limited", "kernel", "locked memory is limited, bytes", _memlock, {"limit": 67108864}, _KERNEL),
     Fault("swap-on", "kernel", "swap is on", _swap, {"device": "/dev/nvme0n1p3"}, _KERNEL),
-    Fault("acs-on", "pcie", "access control is on at the switch port above a NIC", _acs, NIC, "node/host/sanity/pcie-acs"),
-    Fault("iommu-translates", "pcie", "the IOMMU translates instead of passing through", _iommu, {"kind": "DMA-FQ"}, "node/host/sanity/iommu"),
+    Fault(
+        "acs-on", "pcie", "access control is on at the switch port above a NIC", _acs, NIC, "node/host/sanity/pcie-acs"
+    ),
+    Fault(
+        "iommu-translates",
+        "pcie",
+        "the IOMMU translates instead of passing through",
+        _iommu,
+        {"kind": "DMA-FQ"},
+        "node/host/sanity/iommu",
+    ),
     Fault("drive-missing", "storage", "a drive is not seen", _drive_missing, DRIVE, _DISKS),
-    Fault("drive-worn", "storage", "a drive has used up its rated endurance, percent", _drive_worn, {"drive": 3, "percent": 104}, _DISKS),
+    Fault(
+        "drive-worn",
+        "storage",
+        "a drive has used up its rated endurance, percent",
+        _drive_worn,
+        {"drive": 3, "percent": 104},
+        _DISKS,
+    ),
     Fault("drive-media-errors", "storage", "a drive lost data", _drive_media, {"drive": 3, "count": 12}, _DISKS),
-    Fault("drive-warns", "storage", "a drive raises a critical warning (bit mask)", _drive_warns, {"drive": 3, "mask": 4}, _DISKS),
-    Fault("drive-slow", "storage", "a drive reads at a fraction of its rate", _drive_slow, {"drive": 3, "factor": 0.6}, "node/host/performance/disk-bandwidth"),
-    Fault("nic-firmware", "firmware", "a NIC has other firmware than its siblings", _nic_firmware, {"nic": 1, "version": "28.39.3004"}, _FIRMWARE),
-    Fault("bios-version", "firmware", "the BIOS is older than that of identical nodes", _bios, {"version": "1.05.03"}, _FIRMWARE),
-    Fault("link-flaps", "link", "a link went down and came back several times", _flaps, {"nic": 1, "count": 6}, _LINKS, at_boot=True),
-    Fault("link-ber", "optics", "a link has many bit errors after correction", _ber, {"nic": 1, "rate": "3E-9"}, _OPTICS),
-    Fault("optics-light", "optics", "a lane gets too little light, dBm", _light, {"nic": 1, "lane": 2, "dbm": -11.4}, _OPTICS),
+    Fault(
+        "drive-warns",
+        "storage",
+        "a drive raises a critical warning (bit mask)",
+        _drive_warns,
+        {"drive": 3, "mask": 4},
+        _DISKS,
+    ),
+    Fault(
+        "drive-slow",
+        "storage",
+        "a drive reads at a fraction of its rate",
+        _drive_slow,
+        {"drive": 3, "factor": 0.6},
+        "node/host/performance/disk-bandwidth",
+    ),
+    Fault(
+        "nic-firmware",
+        "firmware",
+        "a NIC has other firmware than its siblings",
+        _nic_firmware,
+        {"nic": 1, "version": "28.39.3004"},
+        _FIRMWARE,
+    ),
+    Fault(
+        "bios-version",
+        "firmware",
+        "the BIOS is older than that of identical nodes",
+        _bios,
+        {"version": "1.05.03"},
+        _FIRMWARE,
+    ),
+    Fault(
+        "link-flaps",
+        "link",
+        "a link went down and came back several times",
+        _flaps,
+        {"nic": 1, "count": 6},
+        _LINKS,
+        at_boot=True,
+    ),
+    Fault(
+        "link-ber", "optics", "a link has many bit errors after correction", _ber, {"nic": 1, "rate": "3E-9"}, _OPTICS
+    ),
+    Fault(
+        "optics-light",
+        "optics",
+        "a lane gets too little light, dBm",
+        _light,
+        {"nic": 1, "lane": 2, "dbm": -11.4},
+        _OPTICS,
+    ),
     Fault("optics-hot", "optics", "a module is too hot, degrees Celsius", _hot, {"nic": 1, "celsius": 84}, _OPTICS),
-    Fault("fec-wrong", "link", "a link runs another error correction than its siblings", _fec, {"nic": 1, "mode": "No FEC"}, _OPTICS),
-    Fault("cable-wrong-part", "optics", "another module or cable than the others have", _wrong_part, {"nic": 1, "number": "MCP4Y10-N003"}, _OPTICS),
-    Fault("aer-under-load", "pcie", "a GPU's PCIe link makes corrected errors under load", _aer, {"gpu": 0, "count": 48000}, _DELTAS),
+    Fault(
+        "fec-wrong",
+        "link",
+        "a link runs another error correction than its siblings",
+        _fec,
+        {"nic": 1, "mode": "No FEC"},
+        _OPTICS,
+    ),
+    Fault(
+        "cable-wrong-part",
+        "optics",
+        "another module or cable than the others have",
+        _wrong_part,
+        {"nic": 1, "number": "MCP4Y10-N003"},
+        _OPTICS,
+    ),
+    Fault(
+        "aer-under-load",
+        "pcie",
+        "a GPU's PCIe link makes corrected errors under load",
+        _aer,
+        {"gpu": 0, "count": 48000},
+        _DELTAS,
+    ),
 )

@@ -22,7 +22,11 @@ class CompilerError(RackreadyError):
 @functools.cache
 def library(version: str, query: str = "/usr/lib/hw/nvml") -> bytes:
     """Return libnvidia-ml.so of one version; ``query`` is the program that it asks about the machine."""
-    return _compile("nvml.c", ["-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", f'-DVERSION="{version}"', f'-DQUERY="{query}"'], [])
+    return _compile(
+        "nvml.c",
+        ["-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", f'-DVERSION="{version}"', f'-DQUERY="{query}"'],
+        [],
+    )
 
 
 @functools.cache
@@ -34,11 +38,17 @@ def collective(name: str, version: str, query: str = "/usr/lib/hw/collective") -
 def _compile(source: str, flags: list[str], libraries: list[str]) -> bytes:
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
-        raise CompilerError("Simulated packages - Expected: a C compiler Actual: neither gcc nor cc is on the PATH. Run `apt-get install gcc libc6-dev`.")
+        raise CompilerError(
+            "Simulated packages - Expected: a C compiler Actual: neither gcc nor cc is on the PATH. "
+            "Run `apt-get install gcc libc6-dev`."
+        )
     with tempfile.TemporaryDirectory(prefix="rr-cc-") as folder:
         out = Path(folder) / "out"
         argv = [compiler, *_FLAGS, *flags, "-o", str(out), str(_HERE / source), *libraries]
         done = subprocess.run(argv, check=False, capture_output=True, text=True)
         if done.returncode:
-            raise CompilerError(f"{source} - Expected: it compiles Actual: {done.stderr.strip()[:2000]}. Check that libc6-dev is installed.")
+            raise CompilerError(
+                f"{source} - Expected: it compiles Actual: {done.stderr.strip()[:2000]}. "
+                "Check that libc6-dev is installed."
+            )
         return out.read_bytes()

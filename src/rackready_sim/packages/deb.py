@@ -59,17 +59,24 @@ def write(deb: Deb, folder: Path) -> str:
     data = _archive(_data_members(deb))
     raw = _ar({"debian-binary": b"2.0\n", "control.tar.gz": _archive(_control_members(deb)), "data.tar.gz": data})
     (folder / deb.filename).write_bytes(raw)
-    sums = f"Filename: ./{deb.filename}\nSize: {len(raw)}\nMD5sum: {hashlib.md5(raw, usedforsecurity=False).hexdigest()}\n"
+    sums = (
+        f"Filename: ./{deb.filename}\nSize: {len(raw)}\nMD5sum: {hashlib.md5(raw, usedforsecurity=False).hexdigest()}\n"
+    )
     return f"{deb.control()}{sums}SHA256: {hashlib.sha256(raw).hexdigest()}\n"
 
 
 def _control_members(deb: Deb) -> list[tuple[str, bytes | str, int]]:
     members: list[tuple[str, bytes | str, int]] = [("./control", deb.control().encode(), 0o644)]
-    sums = "".join(f"{hashlib.md5(_bytes(content), usedforsecurity=False).hexdigest()}  {path[1:]}\n" for path, content in sorted(deb.files.items()))
+    sums = "".join(
+        f"{hashlib.md5(_bytes(content), usedforsecurity=False).hexdigest()}  {path[1:]}\n"
+        for path, content in sorted(deb.files.items())
+    )
     members.append(("./md5sums", sums.encode(), 0o644))
     if deb.conffiles:
         members.append(("./conffiles", "".join(f"{path}\n" for path in deb.conffiles).encode(), 0o644))
-    members += [(f"./{name}", f"#!/bin/sh\nset -e\n{text}".encode(), 0o755) for name, text in sorted(deb.scripts.items())]
+    members += [
+        (f"./{name}", f"#!/bin/sh\nset -e\n{text}".encode(), 0o755) for name, text in sorted(deb.scripts.items())
+    ]
     return members
 
 

@@ -53,7 +53,10 @@ case "$1" in remove)
 def driver_packages(version: str, suffix: str) -> list[Deb]:
     """Return the packages of one driver version."""
     full = f"{version}{suffix}"
-    same = {name: f"{name} (= {full})" for name in ("nvidia-kernel-open-dkms", "nvidia-kernel-support", "libnvidia-ml1", "libcuda1")}
+    same = {
+        name: f"{name} (= {full})"
+        for name in ("nvidia-kernel-open-dkms", "nvidia-kernel-support", "libnvidia-ml1", "libcuda1")
+    }
     return [
         Deb(
             "nvidia-open",
@@ -66,7 +69,14 @@ def driver_packages(version: str, suffix: str) -> list[Deb]:
             full,
             "NVIDIA driver, compute part, with nvidia-smi",
             {
-                "Depends": ", ".join([same["libcuda1"], same["libnvidia-ml1"], f"nvidia-modprobe (= {full})", f"nvidia-persistenced (= {full})"]),
+                "Depends": ", ".join(
+                    [
+                        same["libcuda1"],
+                        same["libnvidia-ml1"],
+                        f"nvidia-modprobe (= {full})",
+                        f"nvidia-persistenced (= {full})",
+                    ]
+                ),
                 "Provides": f"nvidia-smi (= {full})",
             },
             {"/usr/bin/nvidia-smi": launcher("smi.main", "main", f'sys.argv[1:], "{version}"')},
@@ -126,7 +136,10 @@ def _kernel(version: str, full: str, support: str) -> Deb:
         "NVIDIA open kernel module flavour, DKMS",
         {"Depends": f"{support}, dkms", "Provides": f"nvidia-kernel-{version}", "Conflicts": "nvidia-kernel-dkms"},
         {f"/usr/src/nvidia-{version}/dkms.conf": dkms},
-        scripts={"postinst": _DKMS_BUILD.format(version=version, modules=names), "prerm": _DKMS_REMOVE.format(version=version, modules=names)},
+        scripts={
+            "postinst": _DKMS_BUILD.format(version=version, modules=names),
+            "prerm": _DKMS_REMOVE.format(version=version, modules=names),
+        },
     )
 
 
@@ -134,13 +147,26 @@ def pinning_packages(branches: list[str]) -> list[Deb]:
     """Return the packages that keep apt on one driver branch."""
     found = []
     for branch in branches:
-        names = "nvidia-open nvidia-driver* nvidia-kernel* libnvidia-* libcuda1 nvidia-modprobe nvidia-persistenced nvidia-fabricmanager nvidia-imex libnvsdm"
+        names = (
+            "nvidia-open nvidia-driver* nvidia-kernel* libnvidia-* libcuda1 nvidia-modprobe nvidia-persistenced "
+            "nvidia-fabricmanager nvidia-imex libnvsdm"
+        )
         text = f"Package: {names}\nPin: version {branch}.*\nPin-Priority: 1000\n"
         path = f"/etc/apt/preferences.d/nvidia-driver-pinning-{branch}"
         others = ", ".join(f"nvidia-driver-pinning-{other}" for other in branches if other != branch)
         relations = {"Conflicts": others, "Provides": "nvidia-driver-pinning"} if others else {}
         summary = f"keeps the NVIDIA driver on branch {branch}"
-        found.append(Deb(f"nvidia-driver-pinning-{branch}", f"{branch}-1", summary, relations, {path: text}, conffiles=(path,), architecture="all"))
+        found.append(
+            Deb(
+                f"nvidia-driver-pinning-{branch}",
+                f"{branch}-1",
+                summary,
+                relations,
+                {path: text},
+                conffiles=(path,),
+                architecture="all",
+            )
+        )
     return found
 
 

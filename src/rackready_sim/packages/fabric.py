@@ -63,7 +63,13 @@ def fabric_packages(version: str, suffix: str) -> list[Deb]:
         conffiles=(_FM_CONFIG,),
         scripts=service("nvidia-fabricmanager.service", enabled=False),
     )
-    nscq = Deb("libnvidia-nscq", full, "NVSwitch configuration and query library", {}, {f"{_LIB}/libnvidia-nscq.so.{version}": b"\n"})
+    nscq = Deb(
+        "libnvidia-nscq",
+        full,
+        "NVSwitch configuration and query library",
+        {},
+        {f"{_LIB}/libnvidia-nscq.so.{version}": b"\n"},
+    )
     return [manager, nscq]
 
 
@@ -81,13 +87,23 @@ def nccl_packages(nccl: str, tests: str) -> list[Deb]:
     )
     version = tests.split("-", maxsplit=1)[0]
     files: dict[str, bytes | str] = {f"/usr/bin/{name}_perf": collective(name, version) for name in COLLECTIVES}
-    return [library, Deb("nccl-tests", tests, "NCCL performance tests, built with MPI", {"Depends": "libnccl2", "Recommends": "openmpi-bin"}, files)]
+    return [
+        library,
+        Deb(
+            "nccl-tests",
+            tests,
+            "NCCL performance tests, built with MPI",
+            {"Depends": "libnccl2", "Recommends": "openmpi-bin"},
+            files,
+        ),
+    ]
 
 
 def nic_packages(perftest: str, doca: str) -> list[Deb]:
     """Return RDMA performance tests built with CUDA, and the NIC's tools."""
     tests: dict[str, bytes | str] = {
-        f"/usr/bin/{name}": launcher("perf.perftest", "main", f'"{name}", sys.argv[1:]') for name in ("ib_write_bw", "ib_write_lat", "ib_read_lat")
+        f"/usr/bin/{name}": launcher("perf.perftest", "main", f'"{name}", sys.argv[1:]')
+        for name in ("ib_write_bw", "ib_write_lat", "ib_read_lat")
     }
     tools: dict[str, bytes | str] = {
         f"/usr/{place}/{name}": launcher("nic.tools", name)
@@ -100,7 +116,15 @@ def nic_packages(perftest: str, doca: str) -> list[Deb]:
         )
     }
     return [
-        Deb("perftest", perftest, "InfiniBand verbs performance tests, with GPUDirect", {"Replaces": "perftest"}, tests),
+        Deb(
+            "perftest", perftest, "InfiniBand verbs performance tests, with GPUDirect", {"Replaces": "perftest"}, tests
+        ),
         Deb("mlnx-tools", doca, "tools for NVIDIA network adapters", {"Depends": "python3"}, tools),
-        Deb("doca-ofed", doca, "DOCA-OFED profile", {"Depends": f"mlnx-tools (= {doca}), perftest"}, {"/usr/share/doc/doca-ofed/README": "metapackage\n"}),
+        Deb(
+            "doca-ofed",
+            doca,
+            "DOCA-OFED profile",
+            {"Depends": f"mlnx-tools (= {doca}), perftest"},
+            {"/usr/share/doc/doca-ofed/README": "metapackage\n"},
+        ),
     ]

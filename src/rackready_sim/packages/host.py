@@ -47,7 +47,13 @@ def host_packages(mft: str) -> list[Deb]:
     return [
         chrony,
         Deb("dmidecode", "3.4-1", "SMBIOS/DMI table decoder", {}, {"/usr/sbin/dmidecode": launcher("host.dmidecode")}),
-        Deb("smartmontools", "7.3-1+b1", "control and monitor storage systems using S.M.A.R.T.", {}, {"/usr/sbin/smartctl": launcher("host.smartctl")}),
+        Deb(
+            "smartmontools",
+            "7.3-1+b1",
+            "control and monitor storage systems using S.M.A.R.T.",
+            {},
+            {"/usr/sbin/smartctl": launcher("host.smartctl")},
+        ),
         Deb("fio", "3.33-3", "flexible I/O tester", {}, {"/usr/bin/fio": launcher("host.tools", "fio")}),
         Deb("mft", mft, "NVIDIA firmware tools", {}, {"/usr/bin/mlxlink": launcher("host.mlxlink")}),
     ]

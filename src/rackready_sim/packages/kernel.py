@@ -1,7 +1,7 @@
 """Packages that build a kernel module: headers of the kernel that runs, dkms, a compiler and make, as Debian's package sources carry them.
 
-A simulated node runs the kernel of this machine, so the headers carry its release. dkms's build itself is the driver package's
-(packages/driver.py): it builds only where the headers are, as the real one does.
+A simulated node runs the kernel of this machine, so the headers carry its release. dkms's build itself is the driver
+package's (packages/driver.py): it builds only where the headers are, as the real one does.
 """
 
 from __future__ import annotations
@@ -18,11 +18,17 @@ _SAYS = {
     "dkms": ("/usr/sbin/dkms", '#!/bin/sh\n[ "$1" = --version ] && echo dkms-3.0.10\nexit 0\n'),
     "gcc": (
         "/usr/bin/gcc",
-        "#!/bin/sh\n[ \"$1\" = --version ] && echo 'gcc (Debian 12.2.0-14) 12.2.0' && exit 0\necho 'gcc: fatal error: no input files' >&2\nexit 1\n",
+        (
+            "#!/bin/sh\n[ \"$1\" = --version ] && echo 'gcc (Debian 12.2.0-14) 12.2.0' && exit 0\necho 'gcc: fatal "
+            "error: no input files' >&2\nexit 1\n"
+        ),
     ),
     "make": (
         "/usr/bin/make",
-        "#!/bin/sh\n[ \"$1\" = --version ] && echo 'GNU Make 4.3' && exit 0\necho 'make: *** No targets specified and no makefile found.  Stop.' >&2\nexit 2\n",
+        (
+            "#!/bin/sh\n[ \"$1\" = --version ] && echo 'GNU Make 4.3' && exit 0\necho 'make: *** No targets specified "
+            "and no makefile found.  Stop.' >&2\nexit 2\n"
+        ),
     ),
 }
 
@@ -45,4 +51,10 @@ def build_packages() -> list[Deb]:
         {f"/usr/lib/modules/{kernel}/build": f"/usr/src/linux-headers-{kernel}"},
     )
     depends = {"dkms": {"Depends": "gcc, make"}}
-    return [headers, *(Deb(name, version, f"{name} of the simulated node", depends.get(name, {}), dict([_SAYS[name]])) for name, version in _DEBIAN.items())]
+    return [
+        headers,
+        *(
+            Deb(name, version, f"{name} of the simulated node", depends.get(name, {}), dict([_SAYS[name]]))
+            for name, version in _DEBIAN.items()
+        ),
+    ]

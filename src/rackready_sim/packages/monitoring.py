@@ -72,18 +72,43 @@ def dcgm_packages(version: str) -> list[Deb]:
             f"/usr/libexec/datacenter-gpu-manager-4/plugins/{cuda}/nvbandwidth": launcher("perf.copies"),
             f"/usr/bin/dcgmproftester{cuda.removeprefix('cuda')}": launcher("dcgm.proftester"),
         }
-        found.append(Deb(f"datacenter-gpu-manager-4-{cuda}", version, f"NVIDIA data center GPU manager, {cuda}", {"Depends": same}, plugin))
+        found.append(
+            Deb(
+                f"datacenter-gpu-manager-4-{cuda}",
+                version,
+                f"NVIDIA data center GPU manager, {cuda}",
+                {"Depends": same},
+                plugin,
+            )
+        )
         closed = {f"/usr/libexec/datacenter-gpu-manager-4/plugins/{cuda}/proprietary": "diagnostic plugins\n"}
         relations = {"Depends": f"{same}, datacenter-gpu-manager-4-proprietary (= {version})"}
-        found.append(Deb(f"datacenter-gpu-manager-4-proprietary-{cuda}", version, f"closed DCGM plugins, {cuda}", relations, closed))
+        found.append(
+            Deb(
+                f"datacenter-gpu-manager-4-proprietary-{cuda}",
+                version,
+                f"closed DCGM plugins, {cuda}",
+                relations,
+                closed,
+            )
+        )
     common = {"/usr/libexec/datacenter-gpu-manager-4/proprietary": "diagnostic plugins\n"}
     found.append(Deb("datacenter-gpu-manager-4-proprietary", version, "closed DCGM plugins", {"Depends": same}, common))
-    old = Deb("datacenter-gpu-manager", "1:3.3.9", "NVIDIA data center GPU manager 3", {}, {"/usr/share/doc/datacenter-gpu-manager/README": "DCGM 3\n"})
+    old = Deb(
+        "datacenter-gpu-manager",
+        "1:3.3.9",
+        "NVIDIA data center GPU manager 3",
+        {},
+        {"/usr/share/doc/datacenter-gpu-manager/README": "DCGM 3\n"},
+    )
     return [*found, old]
 
 
 def _with_account(scripts: dict[str, str]) -> dict[str, str]:
-    account = "getent passwd nvidia-dcgm >/dev/null || useradd --system --no-create-home --shell /usr/sbin/nologin nvidia-dcgm || true\n"
+    account = (
+        "getent passwd nvidia-dcgm >/dev/null || useradd --system --no-create-home --shell /usr/sbin/nologin "
+        "nvidia-dcgm || true\n"
+    )
     return {**scripts, "postinst": account + scripts["postinst"]}
 
 
@@ -101,12 +126,17 @@ def container_packages(version: str) -> list[Deb]:
             "/usr/lib/systemd/system/nvidia-cdi-refresh.path": _CDI_PATH,
         },
         scripts={
-            "postinst": "if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; systemctl enable --quiet --now nvidia-cdi-refresh.path || true; "
-            "systemctl enable --quiet nvidia-cdi-refresh.service || true; systemctl start --no-block nvidia-cdi-refresh.service || true; fi\n",
+            "postinst": "if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; "
+            "systemctl enable --quiet --now nvidia-cdi-refresh.path || true; "
+            "systemctl enable --quiet nvidia-cdi-refresh.service || true; "
+            "systemctl start --no-block nvidia-cdi-refresh.service || true; fi\n",
         },
     )
     config = "/etc/nvidia-container-runtime/config.toml"
-    text = 'disable-require = false\n\n[nvidia-container-cli]\nload-kmods = true\n\n[nvidia-container-runtime]\nmode = "auto"\n'
+    text = (
+        "disable-require = false\n\n[nvidia-container-cli]\nload-kmods = true\n\n[nvidia-container-runtime]\nmode = "
+        '"auto"\n'
+    )
     toolkit = Deb(
         "nvidia-container-toolkit",
         version,

@@ -1,7 +1,7 @@
 """What the mirror carries: package names, relations and services as the vendor's repositories for Debian 12 have them.
 
-Sources: NVIDIA driver installation guide (Debian 12, pinning packages, compute-only set), NVIDIA/gpu-driver-container (fabric packages from
-branch 580 on are unversioned), DCGM 4.6 packaging.cmake, Container Toolkit install guide.
+Sources: NVIDIA driver installation guide (Debian 12, pinning packages, compute-only set), NVIDIA/gpu-driver-container
+(fabric packages from branch 580 on are unversioned), DCGM 4.6 packaging.cmake, Container Toolkit install guide.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ class MirrorBuildError(RackreadyError):
 def build_repo(site: Site, out: Path, *, key_days: int = 730) -> None:
     """Build the repository for the site's software set below ``out``; nothing is done when it is there already, from the same recipes.
 
-    ``out`` gets the packages, Packages, Release, InRelease and the public key ``mirror.asc``; the secret key stays beside ``out``.
-    ``key_days`` below zero makes a signing key that has expired. Raises MirrorBuildError.
+    ``out`` gets the packages, Packages, Release, InRelease and the public key ``mirror.asc``; the secret key stays
+    beside ``out``. ``key_days`` below zero makes a signing key that has expired. Raises MirrorBuildError.
     """
     wanted = f"{digest(site)} {key_days}\n"
     stamp = out / _STAMP
@@ -100,8 +100,13 @@ def _gpg(home: str, *arguments: str) -> bytes:
     try:
         done = subprocess.run(argv, check=False, capture_output=True)
     except FileNotFoundError as error:
-        raise MirrorBuildError("Simulated mirror - Expected: the program gpg Actual: it is not installed. Run `apt-get install gnupg`.") from error
+        raise MirrorBuildError(
+            "Simulated mirror - Expected: the program gpg Actual: it is not installed. Run `apt-get install gnupg`."
+        ) from error
     if done.returncode:
         text = done.stderr.decode(errors="replace").strip()
-        raise MirrorBuildError(f"Simulated mirror - Expected: gpg signs the repository Actual: exit {done.returncode}: {text}. Check the gnupg installation.")
+        raise MirrorBuildError(
+            f"Simulated mirror - Expected: gpg signs the repository Actual: exit {done.returncode}: {text}. "
+            "Check the gnupg installation."
+        )
     return done.stdout

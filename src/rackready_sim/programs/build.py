@@ -97,7 +97,10 @@ def install(rootfs: Path) -> None:
 def _compile(rootfs: Path) -> None:
     """Compile the library with the machine's own Python: each machine would do it again at first use, in the middle of what is timed there."""
     if (rootfs / "usr/bin/python3").exists():
-        subprocess.run(["chroot", str(rootfs), "/usr/bin/python3", "-IS", "-m", "compileall", "-q", f"/{_LIBRARY}/hwsim"], check=True)
+        subprocess.run(
+            ["chroot", str(rootfs), "/usr/bin/python3", "-IS", "-m", "compileall", "-q", f"/{_LIBRARY}/hwsim"],
+            check=True,
+        )
 
 
 def digest() -> str:
@@ -127,7 +130,14 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _replace(rootfs: Path, name: str, module: str, function: str) -> None:
-    place = next((rootfs / folder / name for folder in ("usr/sbin", "sbin", "usr/bin", "bin") if _lexists(rootfs / folder / name)), None)
+    place = next(
+        (
+            rootfs / folder / name
+            for folder in ("usr/sbin", "sbin", "usr/bin", "bin")
+            if _lexists(rootfs / folder / name)
+        ),
+        None,
+    )
     real = rootfs / _LIBRARY / "real" / name
     if place is None and not _lexists(real):
         return

@@ -52,7 +52,10 @@ def _serve(rack: Definition, digest: str) -> None:
     power = NodePower(machines, store, list(plan.bmcs))
     sessions = Sessions(store)
     app = build_app(Hardware(store), power, sessions, store.base / "bmc")
-    servers = [BmcServer(address, BMC_PORT, guard(app, node, sessions), store.tls / f"{node}.pem") for node, address in plan.bmcs.items()]
+    servers = [
+        BmcServer(address, BMC_PORT, guard(app, node, sessions), store.tls / f"{node}.pem")
+        for node, address in plan.bmcs.items()
+    ]
     power.adopt()
     for server in servers:
         server.serve_in_background()

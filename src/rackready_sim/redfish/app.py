@@ -71,7 +71,13 @@ def _telemetry(hardware: Hardware) -> Any:  # noqa: ANN401 - a Flask response or
         return None
     if "$expand" in request.args and "Members" in document:
         links = ({"@odata.id"} == set(member) for member in document["Members"])
-        document = {**document, "Members": [found[member["@odata.id"]] if link else member for link, member in zip(links, document["Members"], strict=True)]}
+        document = {
+            **document,
+            "Members": [
+                found[member["@odata.id"]] if link else member
+                for link, member in zip(links, document["Members"], strict=True)
+            ],
+        }
     return flask.jsonify(document)
 
 
@@ -95,7 +101,12 @@ def _patch_boot(systems: RackSystems) -> Any:  # noqa: ANN401 - a Flask response
 
 def _correct(response: flask.Response, hardware: Hardware, power: Power) -> flask.Response:
     """Put the machine's own identity into what the templates answer."""
-    correct = {"root_resource": _root, "system_resource": _system, "chassis_resource": _chassis, "manager_resource": _manager}.get(flask.request.endpoint or "")
+    correct = {
+        "root_resource": _root,
+        "system_resource": _system,
+        "chassis_resource": _chassis,
+        "manager_resource": _manager,
+    }.get(flask.request.endpoint or "")
     if correct is None or flask.request.method != "GET" or response.status_code != 200:  # noqa: PLR2004 - HTTP OK
         return response
     document = json.loads(response.get_data())
@@ -106,10 +117,19 @@ def _correct(response: flask.Response, hardware: Hardware, power: Power) -> flas
 
 def _root(document: dict[str, Any], hardware: Hardware, power: Power) -> None:
     del power
-    document.update({"Id": "RootService", "Name": "Root Service", "Vendor": hardware.chassis()["manufacturer"], "UUID": hardware.uuid("root")})
+    document.update(
+        {
+            "Id": "RootService",
+            "Name": "Root Service",
+            "Vendor": hardware.chassis()["manufacturer"],
+            "UUID": hardware.uuid("root"),
+        }
+    )
     document["SessionService"] = {"@odata.id": f"{_ROOT}/SessionService"}
     document["Links"] = {"Sessions": {"@odata.id": f"{_ROOT}/SessionService/Sessions"}}
-    document["ProtocolFeaturesSupported"] = {"ExpandQuery": {"ExpandAll": False, "Levels": True, "Links": False, "MaxLevels": 1, "NoLinks": True}}
+    document["ProtocolFeaturesSupported"] = {
+        "ExpandQuery": {"ExpandAll": False, "Levels": True, "Links": False, "MaxLevels": 1, "NoLinks": True}
+    }
     for absent in ("CertificateService", "UpdateService", "Registries"):
         document.pop(absent, None)
 
@@ -120,7 +140,14 @@ def _system(document: dict[str, Any], hardware: Hardware, power: Power) -> None:
         document.pop(absent, None)
     document.update(telemetry.links(hardware.state(), *_places(hardware))[0])
     chassis, boot = hardware.chassis(), hardware.boot().read()
-    document.update({"Manufacturer": chassis["manufacturer"], "Model": chassis["product"], "SerialNumber": chassis["serial"], "SystemType": "Physical"})
+    document.update(
+        {
+            "Manufacturer": chassis["manufacturer"],
+            "Model": chassis["product"],
+            "SerialNumber": chassis["serial"],
+            "SystemType": "Physical",
+        }
+    )
     document["Boot"]["BootSourceOverrideEnabled"] = boot["enabled"]
     document["Boot"]["BootSourceOverrideTarget@Redfish.AllowableValues"] = list(BOOT_TARGETS)
 
@@ -130,7 +157,9 @@ def _chassis(document: dict[str, Any], hardware: Hardware, power: Power) -> None
     for invented in ("AssetTag", "SKU", "PartNumber", "Location", "HeightMm", "WidthMm", "DepthMm", "WeightKg"):
         document.pop(invented, None)
     state = power.state(NODE.get())
-    document.update({"Manufacturer": chassis["manufacturer"], "Model": chassis["product"], "SerialNumber": chassis["serial"]})
+    document.update(
+        {"Manufacturer": chassis["manufacturer"], "Model": chassis["product"], "SerialNumber": chassis["serial"]}
+    )
     document.update({"ChassisType": "RackMount", "PowerState": state})
     document.pop("Thermal", None)
     document.update(telemetry.links(hardware.state(), *_places(hardware))[1])
@@ -138,5 +167,11 @@ def _chassis(document: dict[str, Any], hardware: Hardware, power: Power) -> None
 
 def _manager(document: dict[str, Any], hardware: Hardware, power: Power) -> None:
     del power
-    document.update({"Description": "Baseboard Management Controller", "Model": "AST2600", "FirmwareVersion": hardware.chassis().get("bmc", "")})
+    document.update(
+        {
+            "Description": "Baseboard Management Controller",
+            "Model": "AST2600",
+            "FirmwareVersion": hardware.chassis().get("bmc", ""),
+        }
+    )
     document.update(telemetry.links(hardware.state(), *_places(hardware))[2])

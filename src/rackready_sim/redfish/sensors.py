@@ -15,9 +15,17 @@ def thermal(bmc: State, chassis: str) -> dict[str, Document]:
     fans = {}
     for fan in bmc["fans"]:
         at = f"{base}/Fans/{fan['id']}"
-        speed = {"DataSourceUri": f"{chassis}/Sensors/{fan['id']}", "SpeedRPM": fan["rpm"], "Reading": round(fan["rpm"] / 14790 * 100)}
-        fans[at] = resource(at, "Fan", "v1_5_0", PhysicalContext="Fan", SpeedPercent=speed, Status=status("Enabled", fan["health"]))
-    top = resource(base, "ThermalSubsystem", "v1_3_0", Fans={"@odata.id": f"{base}/Fans"}, Status=status("Enabled", "OK"))
+        speed = {
+            "DataSourceUri": f"{chassis}/Sensors/{fan['id']}",
+            "SpeedRPM": fan["rpm"],
+            "Reading": round(fan["rpm"] / 14790 * 100),
+        }
+        fans[at] = resource(
+            at, "Fan", "v1_5_0", PhysicalContext="Fan", SpeedPercent=speed, Status=status("Enabled", fan["health"])
+        )
+    top = resource(
+        base, "ThermalSubsystem", "v1_3_0", Fans={"@odata.id": f"{base}/Fans"}, Status=status("Enabled", "OK")
+    )
     found = {base: top, **collection(f"{base}/Fans", "Fan", fans)}
     if bmc["leaks"]:
         top["LeakDetection"] = {"@odata.id": f"{base}/LeakDetection"}
@@ -30,9 +38,22 @@ def _leaks(bmc: State, base: str) -> dict[str, Document]:
     for leak in bmc["leaks"]:
         at = f"{base}/LeakDetectors/{leak['id']}"
         health = "OK" if leak["state"] == "OK" else leak["state"]
-        detectors[at] = resource(at, "LeakDetector", "v1_1_0", DetectorState=leak["state"], LeakDetectorType=leak["type"], Status=status("Enabled", health))
+        detectors[at] = resource(
+            at,
+            "LeakDetector",
+            "v1_1_0",
+            DetectorState=leak["state"],
+            LeakDetectorType=leak["type"],
+            Status=status("Enabled", health),
+        )
     worst = next((leak["state"] for leak in bmc["leaks"] if leak["state"] != "OK"), "OK")
-    top = resource(base, "LeakDetection", "v1_0_1", LeakDetectors={"@odata.id": f"{base}/LeakDetectors"}, Status=status("Enabled", worst))
+    top = resource(
+        base,
+        "LeakDetection",
+        "v1_0_1",
+        LeakDetectors={"@odata.id": f"{base}/LeakDetectors"},
+        Status=status("Enabled", worst),
+    )
     return {base: top, **collection(f"{base}/LeakDetectors", "LeakDetector", detectors)}
 
 
@@ -41,13 +62,27 @@ def sensors(bmc: State, chassis: str) -> dict[str, Document]:
     found = {}
     for item in bmc["temperatures"]:
         at = f"{chassis}/Sensors/{item['id']}"
-        limits = {f"Upper{word}": {"Reading": value} for word, value in zip(("Caution", "Critical", "Fatal"), item["thresholds"], strict=True)}
-        fields = {"ReadingType": "Temperature", "ReadingUnits": "Cel", "PhysicalContext": item["context"], "Reading": item["reading"], "Thresholds": limits}
+        limits = {
+            f"Upper{word}": {"Reading": value}
+            for word, value in zip(("Caution", "Critical", "Fatal"), item["thresholds"], strict=True)
+        }
+        fields = {
+            "ReadingType": "Temperature",
+            "ReadingUnits": "Cel",
+            "PhysicalContext": item["context"],
+            "Reading": item["reading"],
+            "Thresholds": limits,
+        }
         found[at] = resource(at, "Sensor", "v1_7_0", Status=status(item["state"], item["health"]), **fields)
     for fan in bmc["fans"]:
         at = f"{chassis}/Sensors/{fan['id']}"
         fields = {"ReadingType": "Rotational", "ReadingUnits": "RPM", "PhysicalContext": "Fan", "Reading": fan["rpm"]}
         found[at] = resource(
-            at, "Sensor", "v1_7_0", Status=status("Enabled", fan["health"]), Thresholds={"LowerCritical": {"Reading": fan["low_critical"]}}, **fields
+            at,
+            "Sensor",
+            "v1_7_0",
+            Status=status("Enabled", fan["health"]),
+            Thresholds={"LowerCritical": {"Reading": fan["low_critical"]}},
+            **fields,
         )
     return collection(f"{chassis}/Sensors", "Sensor", found)

@@ -37,7 +37,9 @@ class Sessions:
     def accepts(self, user: str, password: str) -> bool:
         """Whether these are the credentials of the BMC that is asked."""
         wanted = self._store.secret(f"{NODE.get()}-bmc").read_text(encoding="utf-8").strip()
-        return hmac.compare_digest(user.encode(), _USER.encode()) & hmac.compare_digest(password.encode(), wanted.encode())
+        return hmac.compare_digest(user.encode(), _USER.encode()) & hmac.compare_digest(
+            password.encode(), wanted.encode()
+        )
 
     def open(self) -> tuple[str, str]:
         """Begin a session at the BMC that is asked; returns its id and token. The oldest goes when there are too many."""
@@ -104,7 +106,11 @@ def _authenticated(environ: Environ, sessions: Sessions) -> bool:
 
 def _refuse(start_response: StartResponse) -> list[bytes]:
     body = _refusal()
-    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), ("WWW-Authenticate", 'Basic realm="Redfish"')]
+    headers = [
+        ("Content-Type", "application/json"),
+        ("Content-Length", str(len(body))),
+        ("WWW-Authenticate", 'Basic realm="Redfish"'),
+    ]
     start_response("401 Unauthorized", headers)
     return [body]
 
@@ -128,7 +134,13 @@ def blueprint(sessions: Sessions) -> flask.Blueprint:
     def _list() -> Any:  # noqa: ANN401
         members = [{"@odata.id": f"{_SESSIONS}/{ident}"} for ident in sessions.listed()]
         kind = "#SessionCollection.SessionCollection"
-        return {"@odata.id": _SESSIONS, "@odata.type": kind, "Name": "Sessions", "Members@odata.count": len(members), "Members": members}
+        return {
+            "@odata.id": _SESSIONS,
+            "@odata.type": kind,
+            "Name": "Sessions",
+            "Members@odata.count": len(members),
+            "Members": members,
+        }
 
     @service.post(_SESSIONS)
     def _open() -> Any:  # noqa: ANN401
@@ -151,4 +163,10 @@ def blueprint(sessions: Sessions) -> flask.Blueprint:
 
 
 def _session(ident: str) -> dict[str, Any]:
-    return {"@odata.id": f"{_SESSIONS}/{ident}", "@odata.type": "#Session.v1_1_0.Session", "Id": ident, "Name": "User Session", "UserName": _USER}
+    return {
+        "@odata.id": f"{_SESSIONS}/{ident}",
+        "@odata.type": "#Session.v1_1_0.Session",
+        "Id": ident,
+        "Name": "User Session",
+        "UserName": _USER,
+    }

@@ -1,7 +1,8 @@
 """What sushy-tools has no resources for: power, cooling, sensors, logs, BIOS, memory and drives of the node whose BMC is asked.
 
-Resources follow DMTF's schemas (DSP0268) and are made from the hardware state at every request. ``schema`` in the state chooses between
-today's PowerSubsystem, ThermalSubsystem and Sensors, and the older Power and Thermal that many servers still have.
+Resources follow DMTF's schemas (DSP0268) and are made from the hardware state at every request. ``schema`` in the state
+chooses between today's PowerSubsystem, ThermalSubsystem and Sensors, and the older Power and Thermal that many servers
+still have.
 """
 
 from __future__ import annotations
@@ -29,7 +30,13 @@ def documents(state: State, system: str, chassis: str, manager: str) -> dict[str
         found |= _thermal_older(bmc, chassis)
     else:
         found |= sensors(bmc, chassis)
-    return found | _log(bmc, manager) | _faults(bmc, system) | _bios(bmc, system) | _parts(bmc, system, int(state.get("boot_count", 0)))
+    return (
+        found
+        | _log(bmc, manager)
+        | _faults(bmc, system)
+        | _bios(bmc, system)
+        | _parts(bmc, system, int(state.get("boot_count", 0)))
+    )
 
 
 def links(state: State, system: str, chassis: str, manager: str) -> tuple[Document, Document, Document]:
@@ -37,15 +44,31 @@ def links(state: State, system: str, chassis: str, manager: str) -> tuple[Docume
     bmc = state.get("bmc")
     if bmc is None:
         return {}, {}, {}
-    names = ("Power", "Thermal") if bmc["schema"] == "legacy" else ("PowerSubsystem", "ThermalSubsystem", "EnvironmentMetrics", "Sensors")
+    names = (
+        ("Power", "Thermal")
+        if bmc["schema"] == "legacy"
+        else ("PowerSubsystem", "ThermalSubsystem", "EnvironmentMetrics", "Sensors")
+    )
     worst = max((_GRADES.index(psu["health"]) for psu in bmc["psus"]), default=0)
-    summed = _GRADES[max(worst, _GRADES.index(bmc["health"]["chassis"]))] if bmc["health"].get("follows", True) else "OK"
+    summed = (
+        _GRADES[max(worst, _GRADES.index(bmc["health"]["chassis"]))] if bmc["health"].get("follows", True) else "OK"
+    )
     of_chassis: Document = {name: {"@odata.id": f"{chassis}/{name}"} for name in names}
     of_chassis["Status"] = {"State": "Enabled", "Health": bmc["health"]["chassis"], "HealthRollup": summed}
-    of_system: Document = {name: {"@odata.id": f"{system}/{name}"} for name in ("Bios", "Memory", "Storage", "LogServices")}
-    of_system["Status"] = {"State": "Enabled", "Health": bmc["health"]["system"], "HealthRollup": bmc["health"]["system"]}
+    of_system: Document = {
+        name: {"@odata.id": f"{system}/{name}"} for name in ("Bios", "Memory", "Storage", "LogServices")
+    }
+    of_system["Status"] = {
+        "State": "Enabled",
+        "Health": bmc["health"]["system"],
+        "HealthRollup": bmc["health"]["system"],
+    }
     clock = datetime.now(UTC).isoformat(timespec="seconds")
-    return of_system, of_chassis, {"LogServices": {"@odata.id": f"{manager}/LogServices"}, "DateTime": clock, "Status": status("Enabled", "OK")}
+    return (
+        of_system,
+        of_chassis,
+        {"LogServices": {"@odata.id": f"{manager}/LogServices"}, "DateTime": clock, "Status": status("Enabled", "OK")},
+    )
 
 
 def _power(bmc: State, chassis: str) -> dict[str, Document]:
@@ -56,21 +79,57 @@ def _power(bmc: State, chassis: str) -> dict[str, Document]:
         if psu["state"] == "Removed":
             continue
         at = f"{base}/PowerSupplies/{psu['id']}"
-        facts = {"SerialNumber": psu["serial"], "PowerCapacityWatts": psu["capacity_w"], "LineInputStatus": psu["input"], "PowerSupplyType": "AC"}
-        supplies[at] = resource(at, "PowerSupply", "v1_5_0", Status=status(psu["state"], psu["health"]), Metrics={"@odata.id": f"{at}/Metrics"}, **facts)
-        metrics[f"{at}/Metrics"] = resource(f"{at}/Metrics", "PowerSupplyMetrics", "v1_1_0", InputVoltage={"Reading": psu["volts"]})
+        facts = {
+            "SerialNumber": psu["serial"],
+            "PowerCapacityWatts": psu["capacity_w"],
+            "LineInputStatus": psu["input"],
+            "PowerSupplyType": "AC",
+        }
+        supplies[at] = resource(
+            at,
+            "PowerSupply",
+            "v1_5_0",
+            Status=status(psu["state"], psu["health"]),
+            Metrics={"@odata.id": f"{at}/Metrics"},
+            **facts,
+        )
+        metrics[f"{at}/Metrics"] = resource(
+            f"{at}/Metrics", "PowerSupplyMetrics", "v1_1_0", InputVoltage={"Reading": psu["volts"]}
+        )
     group = {
         "MaxSupportedInGroup": len(bmc["psus"]),
         "MinNeededInGroup": 4,
         "RedundancyType": "NPlusM",
         "RedundancyGroup": [{"@odata.id": at} for at in supplies],
     }
-    top = resource(base, "PowerSubsystem", "v1_1_0", Status=status("Enabled", "OK"), PowerSupplies={"@odata.id": f"{base}/PowerSupplies"})
+    top = resource(
+        base,
+        "PowerSubsystem",
+        "v1_1_0",
+        Status=status("Enabled", "OK"),
+        PowerSupplies={"@odata.id": f"{base}/PowerSupplies"},
+    )
     top["PowerSupplyRedundancy"] = [{**group, "Status": status("Enabled", bmc["psu_redundancy"])}]
     limit = bmc["power_limit_w"]
-    cap = {"SetPoint": limit or bmc["max_power_w"], "AllowableMax": bmc["max_power_w"], "DefaultSetPoint": bmc["max_power_w"], "ControlMode": "Automatic"}
-    env = resource(f"{chassis}/EnvironmentMetrics", "EnvironmentMetrics", "v1_3_0", PowerLimitWatts=cap, PowerWatts={"Reading": bmc["consumed_w"]})
-    return {base: top, f"{chassis}/EnvironmentMetrics": env, **collection(f"{base}/PowerSupplies", "PowerSupply", supplies), **metrics}
+    cap = {
+        "SetPoint": limit or bmc["max_power_w"],
+        "AllowableMax": bmc["max_power_w"],
+        "DefaultSetPoint": bmc["max_power_w"],
+        "ControlMode": "Automatic",
+    }
+    env = resource(
+        f"{chassis}/EnvironmentMetrics",
+        "EnvironmentMetrics",
+        "v1_3_0",
+        PowerLimitWatts=cap,
+        PowerWatts={"Reading": bmc["consumed_w"]},
+    )
+    return {
+        base: top,
+        f"{chassis}/EnvironmentMetrics": env,
+        **collection(f"{base}/PowerSupplies", "PowerSupply", supplies),
+        **metrics,
+    }
 
 
 def _power_older(bmc: State, chassis: str) -> dict[str, Document]:
@@ -93,20 +152,36 @@ def _power_older(bmc: State, chassis: str) -> dict[str, Document]:
         "PowerConsumedWatts": bmc["consumed_w"],
         "PowerLimit": {"LimitInWatts": bmc["power_limit_w"]},
     }
-    redundancy = {"@odata.id": f"{at}#/Redundancy/0", "MemberId": "0", "Mode": "N+m", "Status": status("Enabled", bmc["psu_redundancy"])}
-    return {at: resource(at, "Power", "v1_7_1", PowerSupplies=supplies, PowerControl=[control], Redundancy=[redundancy])}
+    redundancy = {
+        "@odata.id": f"{at}#/Redundancy/0",
+        "MemberId": "0",
+        "Mode": "N+m",
+        "Status": status("Enabled", bmc["psu_redundancy"]),
+    }
+    return {
+        at: resource(at, "Power", "v1_7_1", PowerSupplies=supplies, PowerControl=[control], Redundancy=[redundancy])
+    }
 
 
 def _thermal_older(bmc: State, chassis: str) -> dict[str, Document]:
     at = f"{chassis}/Thermal"
     fans = [
-        {"MemberId": str(i), "Name": fan["id"], "Reading": fan["rpm"], "ReadingUnits": "RPM", "LowerThresholdCritical": fan["low_critical"]}
+        {
+            "MemberId": str(i),
+            "Name": fan["id"],
+            "Reading": fan["rpm"],
+            "ReadingUnits": "RPM",
+            "LowerThresholdCritical": fan["low_critical"],
+        }
         | {"Status": status("Enabled", fan["health"])}
         for i, fan in enumerate(bmc["fans"])
     ]
     readings = [
         {"MemberId": str(i), "Name": item["id"], "ReadingCelsius": item["reading"], "PhysicalContext": item["context"]}
-        | {f"UpperThreshold{word}": value for word, value in zip(("NonCritical", "Critical", "Fatal"), item["thresholds"], strict=True)}
+        | {
+            f"UpperThreshold{word}": value
+            for word, value in zip(("NonCritical", "Critical", "Fatal"), item["thresholds"], strict=True)
+        }
         | {"Status": status(item["state"], item["health"])}
         for i, item in enumerate(bmc["temperatures"])
     ]
@@ -120,7 +195,13 @@ def _log(bmc: State, manager: str) -> dict[str, Document]:
     entries = {}
     for number, item in enumerate(log["entries"], 1):
         where = f"{at}/Entries/{number}"
-        fields = {"EntryType": "SEL", "Severity": item["severity"], "SensorType": item["sensor"], "Message": item["message"], "Created": item["at"]}
+        fields = {
+            "EntryType": "SEL",
+            "Severity": item["severity"],
+            "SensorType": item["sensor"],
+            "Message": item["message"],
+            "Created": item["at"],
+        }
         entries[where] = resource(where, "LogEntry", "v1_15_0", Name=f"SEL {number}", **fields)
     service = resource(
         at,
@@ -141,20 +222,37 @@ def _log(bmc: State, manager: str) -> dict[str, Document]:
 def _faults(bmc: State, system: str) -> dict[str, Document]:
     """Return the log of hardware errors (CPER) of NVIDIA's boards: its collection carries members without Severity and Message, each entry has both.
 
-    As a GH200's BMC answers (NVIDIA/bare-metal-manager-core 7778162, bmc-mock's gh200.tar.gz: HGX_Baseboard_0's FaultLog; NVIDIA/bmcweb,
-    redfish-core/lib/log_services.hpp): an entry's own severity is OK, whatever that of the record.
+    As a GH200's BMC answers (NVIDIA/bare-metal-manager-core 7778162, bmc-mock's gh200.tar.gz: HGX_Baseboard_0's
+    FaultLog; NVIDIA/bmcweb, redfish-core/lib/log_services.hpp): an entry's own severity is OK, whatever that of the
+    record.
     """
     base = f"{system}/LogServices"
     at = f"{base}/FaultLog"
     copies, entries = [], {}
     for number, item in enumerate(bmc["log"]["errors"], 1):
         where = f"{at}/Entries/{number}"
-        record = {"NvIpSignature": item["signature"], "SectionType": "NVIDIA CPER Error Section", "Severity": item["severity"]}
-        fields = {"Created": item["at"], "DiagnosticDataType": "CPER", "EntryType": "Event", "AdditionalDataURI": f"{where}/attachment"}
+        record = {
+            "NvIpSignature": item["signature"],
+            "SectionType": "NVIDIA CPER Error Section",
+            "Severity": item["severity"],
+        }
+        fields = {
+            "Created": item["at"],
+            "DiagnosticDataType": "CPER",
+            "EntryType": "Event",
+            "AdditionalDataURI": f"{where}/attachment",
+        }
         own = resource(where, "LogEntry", "v1_15_0", Name="FaultLog Dump Entry", **fields)
         copies.append({**own, "CPER": {"Oem": {"Nvidia": {"@odata.type": "#NvidiaLogEntry.v1_0_0.CPER", **record}}}})
         entries[where] = {**own, "CPER": {"Oem": record}, "Message": "", "Severity": "OK"}
-    service = resource(at, "LogService", "v1_2_0", Name="FaultLog LogService", OverWritePolicy="WrapsWhenFull", Entries={"@odata.id": f"{at}/Entries"})
+    service = resource(
+        at,
+        "LogService",
+        "v1_2_0",
+        Name="FaultLog LogService",
+        OverWritePolicy="WrapsWhenFull",
+        Entries={"@odata.id": f"{at}/Entries"},
+    )
     service["DateTime"] = datetime.now(UTC).isoformat(timespec="seconds")
     listed = collection(f"{at}/Entries", "LogEntry", entries)
     listed[f"{at}/Entries"]["Members"] = copies
@@ -165,7 +263,10 @@ def _bios(bmc: State, system: str) -> dict[str, Document]:
     at = f"{system}/Bios"
     settings = {"@odata.type": "#Settings.v1_3_5.Settings", "SettingsObject": {"@odata.id": f"{at}/SD"}}
     now = resource(at, "Bios", "v1_2_0", Attributes=bmc["bios"], AttributeRegistry="BiosAttributeRegistry.1.0.0")
-    return {at: {**now, "@Redfish.Settings": settings}, f"{at}/SD": resource(f"{at}/SD", "Bios", "v1_2_0", Attributes=bmc["bios_pending"])}
+    return {
+        at: {**now, "@Redfish.Settings": settings},
+        f"{at}/SD": resource(f"{at}/SD", "Bios", "v1_2_0", Attributes=bmc["bios_pending"]),
+    }
 
 
 def _there(part: State, boots: int) -> bool:
@@ -179,11 +280,26 @@ def _parts(bmc: State, system: str, boots: int) -> dict[str, Document]:
     for dimm in bmc["dimms"]:
         at = f"{system}/Memory/{dimm['id']}"
         now = status("Enabled", "OK") if _there(dimm, boots) else status("Absent", None)
-        memory[at] = resource(at, "Memory", "v1_16_0", CapacityMiB=dimm["mib"] if _there(dimm, boots) else 0, SerialNumber=dimm["serial"], Status=now)
+        memory[at] = resource(
+            at,
+            "Memory",
+            "v1_16_0",
+            CapacityMiB=dimm["mib"] if _there(dimm, boots) else 0,
+            SerialNumber=dimm["serial"],
+            Status=now,
+        )
     at = f"{system}/Storage/NVMe"
     drives = {}
     for drive in (drive for drive in bmc["drives"] if _there(drive, boots)):
         place = f"{at}/Drives/{drive['id']}"
-        drives[place] = resource(place, "Drive", "v1_17_0", SerialNumber=drive["serial"], Protocol="NVMe", Status=status("Enabled", "OK"))
-    storage = resource(at, "Storage", "v1_15_0", Status=status("Enabled", "OK"), Drives=[{"@odata.id": place} for place in drives])
-    return {**collection(f"{system}/Memory", "Memory", memory), **collection(f"{system}/Storage", "Storage", {at: storage}), **drives}
+        drives[place] = resource(
+            place, "Drive", "v1_17_0", SerialNumber=drive["serial"], Protocol="NVMe", Status=status("Enabled", "OK")
+        )
+    storage = resource(
+        at, "Storage", "v1_15_0", Status=status("Enabled", "OK"), Drives=[{"@odata.id": place} for place in drives]
+    )
+    return {
+        **collection(f"{system}/Memory", "Memory", memory),
+        **collection(f"{system}/Storage", "Storage", {at: storage}),
+        **drives,
+    }

@@ -92,14 +92,25 @@ class Node:
         known = facts("dgx_h100", 1)
         found = gate(gate_id, inputs)
         run = found.plan(known, ["node01"])[0]
-        outputs = {command.key: self.answer(command) for command in sorted(run.commands, key=lambda command: command.stage)}
+        outputs = {
+            command.key: self.answer(command) for command in sorted(run.commands, key=lambda command: command.stage)
+        }
         return found.evaluate(known, run, outputs)
 
     def answer(self, command: Command) -> Output:
         out, before = io.StringIO(), sum(self.slept)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-            code = self._script(command) if command.stdin else PROGRAMS[Path(command.argv[0]).name](list(command.argv[1:]))
-        return Output(command.key, command.node, " ".join(command.argv), code, out.getvalue(), seconds=self.seconds + sum(self.slept) - before)
+            code = (
+                self._script(command) if command.stdin else PROGRAMS[Path(command.argv[0]).name](list(command.argv[1:]))
+            )
+        return Output(
+            command.key,
+            command.node,
+            " ".join(command.argv),
+            code,
+            out.getvalue(),
+            seconds=self.seconds + sum(self.slept) - before,
+        )
 
     def _script(self, command: Command) -> int:
         if pcie_path.FORMAT in command.stdin:
@@ -109,7 +120,9 @@ class Node:
         assert containers.FORMAT in command.stdin
         self.monkeypatch.setattr(containers, "run", run)
         self.monkeypatch.setattr(containers, "FOLDERS", (str(paths.at("/var/run/cdi")),))
-        self.monkeypatch.setattr(containers, "host_paths", lambda text, real=HOST_PATHS: [str(paths.at(path)) for path in real(text)])
+        self.monkeypatch.setattr(
+            containers, "host_paths", lambda text, real=HOST_PATHS: [str(paths.at(path)) for path in real(text)]
+        )
         self.monkeypatch.setattr(containers, "_RUNTIMES", {})
         return containers.main()
 
@@ -130,7 +143,9 @@ def run(argv: list[str]) -> dict[str, Any]:
     return {"rc": code, "out": out.getvalue(), "err": err.getvalue()}
 
 
-def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *broken: tuple[str, dict[str, Any]], name: str = "node01") -> Node:
+def node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *broken: tuple[str, dict[str, Any]], name: str = "node01"
+) -> Node:
     """A node of the simulated site with faults, booted."""
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     monkeypatch.setattr("os.geteuid", lambda: 0)

@@ -35,11 +35,32 @@ def busy(report: str, **changed: tuple[str, str]) -> str:
 
 
 def watched(report: str, loaded: int = 3) -> str:
-    return json.dumps({"format": under_load.FORMAT, "samples": 9, "loaded": loaded, "last": report, "draws": under_load.draws(report), "complete": True})
+    return json.dumps(
+        {
+            "format": under_load.FORMAT,
+            "samples": 9,
+            "loaded": loaded,
+            "last": report,
+            "draws": under_load.draws(report),
+            "complete": True,
+        }
+    )
 
 
-def burn(watch: str | None = None, after: str = SMI, dcgmi: str = DIAG, before: str = SMI, seconds: float = 120.0, **inputs: object) -> Verdict:
-    outputs = {"before": before, "dcgmi": dcgmi, "watch": watched(busy(SMI)) if watch is None else watch, "after": later(after)}
+def burn(
+    watch: str | None = None,
+    after: str = SMI,
+    dcgmi: str = DIAG,
+    before: str = SMI,
+    seconds: float = 120.0,
+    **inputs: object,
+) -> Verdict:
+    outputs = {
+        "before": before,
+        "dcgmi": dcgmi,
+        "watch": watched(busy(SMI)) if watch is None else watch,
+        "after": later(after),
+    }
     return judge(BURN, outputs, {"power_s": 60, "stress_s": 60, **inputs}, seconds=seconds)
 
 
@@ -55,11 +76,17 @@ def test_a_healthy_burn_passes() -> None:
     assert says(verdict) == []
     assert len(verdict.measured) == 8
     seen = {(metric.name, metric.target, metric.value) for metric in verdict.metrics}
-    assert seen >= {("sm_clock_under_load", "node01/gpu2", 1755.0), ("power_draw_under_load", "node01/gpu2", 692.0), ("gpus_reported", "node01", 8.0)}
+    assert seen >= {
+        ("sm_clock_under_load", "node01/gpu2", 1755.0),
+        ("power_draw_under_load", "node01/gpu2", 692.0),
+        ("gpus_reported", "node01", 8.0),
+    }
     assert ("power_draw_under_load", 525.0) in {(criterion.metric, criterion.bound) for criterion in verdict.criteria}
 
 
-SOURCE = "NVIDIA's DCGM documentation, targeted_power: passes from 0.75 x the target on; the target is the GPU's power limit"
+SOURCE = (
+    "NVIDIA's DCGM documentation, targeted_power: passes from 0.75 x the target on; the target is the GPU's power limit"
+)
 LOOK = "Look for held-down clocks, temperatures and the power supplies (gate node/gpu/sanity/clocks), and for other work on the node: docs/runbooks/gpu.md."
 
 
@@ -79,8 +106,12 @@ def test_three_quarters_of_the_power_limit_are_enough(watts: str, outcome: Outco
     assert burn(watched(drawing(watts))).outcome is outcome
 
 
-@pytest.mark.parametrize(("limit", "outcome"), [("500.00 W", Outcome.PASS), ("700.00 W", Outcome.FAIL), ("900.00 W", Outcome.FAIL)])
-def test_a_lower_power_limit_lowers_what_is_asked_and_a_higher_one_does_not_raise_it(limit: str, outcome: Outcome) -> None:
+@pytest.mark.parametrize(
+    ("limit", "outcome"), [("500.00 W", Outcome.PASS), ("700.00 W", Outcome.FAIL), ("900.00 W", Outcome.FAIL)]
+)
+def test_a_lower_power_limit_lowers_what_is_asked_and_a_higher_one_does_not_raise_it(
+    limit: str, outcome: Outcome
+) -> None:
     lowered = ("<current_power_limit>700.00 W<", f"<current_power_limit>{limit}<")
     assert burn(watched(drawing("400.00 W", limit=lowered))).outcome is outcome
     assert burn(watched(drawing("525.00 W", limit=lowered))).outcome is Outcome.PASS
@@ -90,7 +121,10 @@ def test_a_lower_power_limit_lowers_what_is_asked_and_a_higher_one_does_not_rais
     ("changed", "told"),
     [
         (
-            {"draw": ("<average_power_draw>692.00 W<", "<average_power_draw>N/A<"), "moment": ("<instant_power_draw>692.00 W<", "<instant_power_draw>N/A<")},
+            {
+                "draw": ("<average_power_draw>692.00 W<", "<average_power_draw>N/A<"),
+                "moment": ("<instant_power_draw>692.00 W<", "<instant_power_draw>N/A<"),
+            },
             "draw nothing, limit 700.0 W",
         ),
         ({"limit": ("<current_power_limit>700.00 W<", "<current_power_limit>N/A<")}, "draw 692.0 W, limit nothing"),
@@ -100,7 +134,9 @@ def test_a_lower_power_limit_lowers_what_is_asked_and_a_higher_one_does_not_rais
 def test_power_that_is_not_reported_is_an_error(changed: dict[str, tuple[str, str]], told: str) -> None:
     verdict = burn(watched(busy(SMI, **changed)))
     step = "Update the driver, then run the gate again."
-    assert says(verdict) == [f"node01 gpu2: power under load not reported - Expected: its draw and its limit Actual: {told}. {step}"]
+    assert says(verdict) == [
+        f"node01 gpu2: power under load not reported - Expected: its draw and its limit Actual: {told}. {step}"
+    ]
     assert verdict.outcome is Outcome.ERROR
 
 
@@ -110,7 +146,12 @@ def test_idle_clocks_and_power_under_load_fail_on_models_without_a_lowest_clock(
     found = gate(BURN, {"power_s": 60, "stress_s": 60})
     diag = DIAG.replace('"2330"', f'"{known.nodes["node01"].gpu.pci_device_id}"')
     smi = SMI.replace("NVIDIA H100 80GB HBM3", known.nodes["node01"].gpu.product_name)
-    outputs = {"before": smi, "dcgmi": diag, "watch": watched(smi.replace("<gpu_util>0 %<", "<gpu_util>100 %<")), "after": later(smi)}
+    outputs = {
+        "before": smi,
+        "dcgmi": diag,
+        "watch": watched(smi.replace("<gpu_util>0 %<", "<gpu_util>100 %<")),
+        "after": later(smi),
+    }
     said = {key: Output(key, "node01", "x", 0, out, seconds=120.0) for key, out in outputs.items()}
     verdict = found.evaluate(known, found.plan(known, ["node01"])[0], said)
     assert {finding.what for finding in verdict.findings} == {"power drawn under load"}
@@ -127,7 +168,10 @@ def test_slowdown_counters_that_are_absent_are_an_error(silent: str) -> None:
     verdict = burn(before=report, after=report)
     step = "Update the driver (580 counts them); without the counters a slowdown between two looks is not seen."
     names = "nothing of hw_power_brake, hw_therm_slowdown, sw_therm_slowdown"
-    assert says(verdict)[0] == f"node01 gpu0: clock slowdown counters not reported - Expected: time of each reason, before and after Actual: {names}. {step}"
+    assert (
+        says(verdict)[0]
+        == f"node01 gpu0: clock slowdown counters not reported - Expected: time of each reason, before and after Actual: {names}. {step}"
+    )
     assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (Outcome.ERROR, [], 8)
 
 
@@ -135,7 +179,9 @@ def test_memory_that_is_hot_under_load_only_is_named() -> None:
     verdict = burn(watched(busy(SMI, hot=("<memory_temp>42 C<", "<memory_temp>118 C<"))))
     source = "nvidia-smi -q of NVIDIA H100 80GB HBM3, Memory Max Operating Temp, public captures"
     step = "Check fans or coolant flow, inlet temperature and the heat sink: docs/runbooks/gpu.md."
-    wanted = f"node01 gpu2: memory above its operating temperature - Expected: at most 95 C ({source}) Actual: 118 C. {step}"
+    wanted = (
+        f"node01 gpu2: memory above its operating temperature - Expected: at most 95 C ({source}) Actual: 118 C. {step}"
+    )
     assert (says(verdict), verdict.outcome) == ([wanted], Outcome.FAIL)
 
 
@@ -143,7 +189,9 @@ def test_a_watch_that_saw_seven_gpus_is_no_pass() -> None:
     pieces = busy(SMI).split("\t<gpu id=")
     seven = "\t<gpu id=".join([*pieces[:3], *pieces[4:]]).replace("<attached_gpus>8<", "<attached_gpus>7<")
     verdict = burn(watched(seven))
-    assert says(verdict) == ["node01: GPUs in nvidia-smi - Expected: 8 Actual: 7. See the gate node/gpu/sanity/inventory: a GPU is missing."]
+    assert says(verdict) == [
+        "node01: GPUs in nvidia-smi - Expected: 8 Actual: 7. See the gate node/gpu/sanity/inventory: a GPU is missing."
+    ]
     assert (verdict.outcome, verdict.measured) == (Outcome.FAIL, [])
 
 
@@ -155,7 +203,10 @@ def test_a_clock_without_a_bound_is_not_said_to_be_judged() -> None:
     found = gate(BURN, {"power_s": 60, "stress_s": 60})
     outputs = {"before": SMI, "dcgmi": DIAG, "watch": watched(busy(SMI)), "after": later(SMI)}
     said = {key: Output(key, "node01", "x", 0, out, seconds=120.0) for key, out in outputs.items()}
-    notes = [found.evaluate(one, found.plan(one, ["node01"])[0], said).note for one in (known, replace(known, nodes={"node01": replace(node, gpu=gpu)}))]
+    notes = [
+        found.evaluate(one, found.plan(one, ["node01"])[0], said).note
+        for one in (known, replace(known, nodes={"node01": replace(node, gpu=gpu)}))
+    ]
     words = "no lowest SM clock under load is published for h100_sxm: recorded, not judged (input least_clock_mhz)"
     assert notes == [None if least else words, words]
 
@@ -197,14 +248,23 @@ TIME = "Judge the output with the time that its command took (`gate evaluate --s
     [
         (2.0, 259200, f"node01: the load ended early - Expected: at least 518400 s {LENGTH} Actual: 2.0 s. {EARLY}"),
         (119.9, 60, f"node01: the load ended early - Expected: at least 120 s {LENGTH} Actual: 119.9 s. {EARLY}"),
-        (0.0, 60, f"node01: how long the load ran is not told - Expected: at least 120 s {LENGTH} Actual: nothing. {TIME}"),
+        (
+            0.0,
+            60,
+            f"node01: how long the load ran is not told - Expected: at least 120 s {LENGTH} Actual: nothing. {TIME}",
+        ),
     ],
 )
 def test_a_load_that_was_shorter_than_asked_for_is_an_error(seconds: float, asked: int, said: str) -> None:
     verdict = burn(seconds=seconds, power_s=asked, stress_s=asked)
     assert (says(verdict), verdict.outcome, verdict.measured) == ([said], Outcome.ERROR, [])
     integrity = DIAG.replace('"targeted_stress"', '"memtest"')
-    found = judge("node/gpu/stress/compute-integrity", {"dcgmi": integrity}, {"compute_s": min(asked, 86400), "memory_s": 30}, seconds=min(seconds, 80.0))
+    found = judge(
+        "node/gpu/stress/compute-integrity",
+        {"dcgmi": integrity},
+        {"compute_s": min(asked, 86400), "memory_s": 30},
+        seconds=min(seconds, 80.0),
+    )
     assert [finding.what for finding in found.findings] == [verdict.findings[0].what]
     assert (found.outcome, found.measured) == (Outcome.ERROR, [])
 
@@ -215,7 +275,9 @@ def test_a_test_that_may_be_skipped_is_not_waited_for() -> None:
 
 
 def test_errors_are_rated_by_the_time_that_the_load_took() -> None:
-    verdict = burn(after=third("<dram_correctable>0<", "<dram_correctable>50000<"), seconds=2.0, power_s=259200, stress_s=259200)
+    verdict = burn(
+        after=third("<dram_correctable>0<", "<dram_correctable>50000<"), seconds=2.0, power_s=259200, stress_s=259200
+    )
     assert {(finding.where, finding.what, finding.actual) for finding in verdict.findings} == {
         ("node01", "the load ended early", "2.0 s"),
         ("node01 gpu2", "corrected ECC errors under load", "1500000 per minute"),
@@ -224,7 +286,9 @@ def test_errors_are_rated_by_the_time_that_the_load_took() -> None:
     assert burn(after=third("<dram_correctable>0<", "<dram_correctable>21<"), seconds=126.0).outcome is Outcome.PASS
 
 
-@pytest.mark.parametrize(("watts", "outcome"), [("840.00 W", Outcome.PASS), ("840.10 W", Outcome.ERROR), ("9999.00 W", Outcome.ERROR)])
+@pytest.mark.parametrize(
+    ("watts", "outcome"), [("840.00 W", Outcome.PASS), ("840.10 W", Outcome.ERROR), ("9999.00 W", Outcome.ERROR)]
+)
 def test_more_power_than_a_gpu_can_draw_is_no_measurement(watts: str, outcome: Outcome) -> None:
     verdict = burn(watched(drawing(watts)))
     most = "1.2 x the power limit as shipped: NVIDIA/DCGM targeted_power, target_power_max_ratio; 700 W, NVIDIA H100 SXM datasheet, TDP up to 700 W"
@@ -235,7 +299,9 @@ def test_more_power_than_a_gpu_can_draw_is_no_measurement(watts: str, outcome: O
     assert ("ceiling", 840.0) in {(criterion.label, criterion.bound) for criterion in verdict.criteria}
 
 
-def watch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reports: list[str], running: list[bool]) -> dict[str, Any]:
+def watch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reports: list[str], running: list[bool]
+) -> dict[str, Any]:
     """What the watch prints when it sees these reports, and the program running or not at each look; a minute passes at every look."""
     clock, seen = iter(range(0, 6000, 31)), iter(running)
     monkeypatch.setattr(under_load, "ask", iter(reports).__next__)
@@ -247,7 +313,9 @@ def watch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], r
     return found
 
 
-def test_the_watch_keeps_the_last_report_under_load(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_watch_keeps_the_last_report_under_load(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Between two tests of the program the GPUs rest: the watch goes on until the program is gone."""
     reports = [SMI, busy(SMI), SMI, busy(SMI).replace("1755 MHz", "1700 MHz"), SMI, SMI]
     found = watch(monkeypatch, capsys, reports, [True, True, True, True, False])
@@ -255,7 +323,9 @@ def test_the_watch_keeps_the_last_report_under_load(monkeypatch: pytest.MonkeyPa
     assert "1700 MHz" in found["last"]
 
 
-def test_the_watch_keeps_the_most_that_each_gpu_drew_while_all_were_busy(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_watch_keeps_the_most_that_each_gpu_drew_while_all_were_busy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The last load may ask for less power than the one before; a report in which not every GPU is busy tells nothing."""
     stress = busy(SMI).replace("692.00 W", "310.00 W")
     one_rests = busy(SMI).replace("692.00 W", "699.00 W").replace("<gpu_util>100 %<", "<gpu_util>10 %<", 1)
@@ -269,14 +339,20 @@ def test_a_gpu_that_does_not_say_its_draw_has_none_and_no_neighbours() -> None:
     assert list(under_load.draws(silent)) == list(under_load.draws(SMI))[1:]
     old = '<gpu id="00000000:1B:00.0"><power_readings><power_draw>87.43 W</power_draw></power_readings></gpu>'
     assert under_load.draws(old) == {"00000000:1B:00.0": 87.43}
-    a100 = old.replace("power_readings", "gpu_power_readings").replace("<power_draw>87.43 W</power_draw>", "<average_power_draw>N/A</average_power_draw>{}")
+    a100 = old.replace("power_readings", "gpu_power_readings").replace(
+        "<power_draw>87.43 W</power_draw>", "<average_power_draw>N/A</average_power_draw>{}"
+    )
     moment = a100.format("<instant_power_draw>391.20 W</instant_power_draw>")
     assert under_load.draws(moment) == {"00000000:1B:00.0": 391.2}, "as an A100 tells it (driver 570)"
     assert under_load.draws(a100.format("<instant_power_draw>N/A</instant_power_draw>")) == {}
-    assert under_load.draws(moment.replace("N/A", "380.00 W")) == {"00000000:1B:00.0": 380.0}, "the average goes before the moment"
+    assert under_load.draws(moment.replace("N/A", "380.00 W")) == {"00000000:1B:00.0": 380.0}, (
+        "the average goes before the moment"
+    )
 
 
-def test_the_watch_does_not_wait_for_a_program_that_is_gone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_watch_does_not_wait_for_a_program_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = watch(monkeypatch, capsys, [SMI] * 9, [False] * 9)
     assert (found["samples"], found["loaded"]) == (2, 0)
 

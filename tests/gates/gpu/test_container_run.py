@@ -41,7 +41,9 @@ HOOK = 'could not select device driver "" with capabilities: [[gpu]]'
 RUNC = 'failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: exec: "nvidia-smi": executable file not found in $PATH: unknown'
 CRUN = "crun: executable file `nvidia-smi` not found in $PATH: No such file or directory: OCI runtime attempted to invoke a command that was not found"
 SMI = "nvidia-smi, put there by the Container Toolkit"
-GLIBC = "The toolkit puts it there: name an image with glibc, and see gate node/gpu/sanity/containers for what CDI names."
+GLIBC = (
+    "The toolkit puts it there: name an image with glibc, and see gate node/gpu/sanity/containers for what CDI names."
+)
 INVENTORY = "Run gate node/gpu/sanity/inventory; it says what is wrong with the driver or a GPU."
 DRIVER = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95\n"
 
@@ -160,12 +162,19 @@ def test_only_what_was_seen_counts_as_measured() -> None:
 )
 def test_a_container_is_started_after_host_and_runtime_answered(runtime: str, line: str) -> None:
     [run] = gate(GATE, {**INPUTS, "runtime": runtime}).plan(rack(), ["node01"])
-    assert [" ".join(command.argv) for command in run.commands] == ["nvidia-smi --query-gpu=index,uuid --format=csv,noheader", f"{runtime} --version", line]
+    assert [" ".join(command.argv) for command in run.commands] == [
+        "nvidia-smi --query-gpu=index,uuid --format=csv,noheader",
+        f"{runtime} --version",
+        line,
+    ]
     assert [command.stage for command in run.commands] == [0, 1, 2]
     assert run.chained, "a container is not started where the runtime did not answer"
 
 
-@pytest.mark.parametrize(("printed", "tools"), [(PODMAN.stdout, {"podman": "4.3.1"}), (DOCKER.stdout, {"podman": "27.5.1"}), ("", {}), ("version", {})])
+@pytest.mark.parametrize(
+    ("printed", "tools"),
+    [(PODMAN.stdout, {"podman": "4.3.1"}), (DOCKER.stdout, {"podman": "27.5.1"}), ("", {}), ("version", {})],
+)
 def test_the_runtime_is_named_in_the_evidence(printed: str, tools: dict[str, str]) -> None:
     assert gate(GATE, INPUTS).tools({"runtime": Output("runtime", "node01", "podman --version", 0, printed)}) == tools
 
@@ -182,7 +191,9 @@ def test_without_an_image_it_is_an_error_and_no_container_is_started() -> None:
     assert found.outcome is Outcome.ERROR
 
 
-def stage(tmp_path: Path, inputs: Mapping[str, object], answers: Mapping[str, Answer] | None = None, **gates: Any) -> Stage:
+def stage(
+    tmp_path: Path, inputs: Mapping[str, object], answers: Mapping[str, Answer] | None = None, **gates: Any
+) -> Stage:
     """A stage over node01, whose commands answer as they are told."""
     replies: dict[str, Reply] = {"Prints what a node is": fingerprint_of, **(answers or {})}
     made = stage_of(tmp_path, replies, ["node01"], site_with(**gates))
@@ -193,9 +204,14 @@ def stage(tmp_path: Path, inputs: Mapping[str, object], answers: Mapping[str, An
 def test_the_error_of_a_gate_without_an_image_stands_in_the_evidence(tmp_path: Path) -> None:
     recorder = stage(tmp_path, {}).board.recorder
     [record] = recorder.store.records(gate=GATE)
-    assert (record.verdict.outcome, record.verdict.findings[0].what) == (Outcome.ERROR, f"{GATE} has no container image")
+    assert (record.verdict.outcome, record.verdict.findings[0].what) == (
+        Outcome.ERROR,
+        f"{GATE} has no container image",
+    )
     said_ = [event.text for event in recorder.ledger.events("c1")]
-    assert said_[-1].startswith(f"{GATE} error: node01: {GATE} has no container image - Expected: an image in its input image Actual: none.")
+    assert said_[-1].startswith(
+        f"{GATE} error: node01: {GATE} has no container image - Expected: an image in its input image Actual: none."
+    )
 
 
 def test_a_declared_skip_starts_no_container(tmp_path: Path) -> None:
@@ -207,7 +223,14 @@ def test_a_declared_skip_starts_no_container(tmp_path: Path) -> None:
 
 def test_a_container_is_not_started_by_a_runtime_that_is_not_there(tmp_path: Path) -> None:
     missing = Answer(127, "", "bash: line 1: podman: command not found\n", 0.1)
-    recorder = stage(tmp_path, INPUTS, {"podman --version": missing, "--query-gpu=index,uuid": Answer(0, GPUS, "", 0.1)}).board.recorder
+    recorder = stage(
+        tmp_path, INPUTS, {"podman --version": missing, "--query-gpu=index,uuid": Answer(0, GPUS, "", 0.1)}
+    ).board.recorder
     first, second = recorder.store.records(gate=GATE)
-    assert {record.verdict.findings[0].what for record in (first, second)} == {"no podman on the node"}, "an error is tried once more"
-    assert {output.command for output in first.raw} == {"nvidia-smi --query-gpu=index,uuid --format=csv,noheader", "podman --version"}
+    assert {record.verdict.findings[0].what for record in (first, second)} == {"no podman on the node"}, (
+        "an error is tried once more"
+    )
+    assert {output.command for output in first.raw} == {
+        "nvidia-smi --query-gpu=index,uuid --format=csv,noheader",
+        "podman --version",
+    }

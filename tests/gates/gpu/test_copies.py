@@ -23,14 +23,22 @@ JSON, TABLE = text("nvbandwidth/dgx_h100_healthy.json"), text("nvbandwidth/dgx_h
 
 
 def copies(
-    change: Callable[[dict[str, dict[str, Any]]], object] = lambda _tests: None, *, replays: str = "0", seconds: float = 60.0, out: str | None = None
+    change: Callable[[dict[str, dict[str, Any]]], object] = lambda _tests: None,
+    *,
+    replays: str = "0",
+    seconds: float = 60.0,
+    out: str | None = None,
 ) -> Verdict:
     found = json.loads(JSON)
     change({test["name"]: test for test in found["nvbandwidth"]["testcases"]})
     pieces = SMI.split("\t<gpu id=")
     before = int(pieces[3].split("<replay_counter>")[1].split("<")[0])
     pieces[3] = pieces[3].replace(f"<replay_counter>{before}<", f"<replay_counter>{before + int(replays)}<")
-    outputs = {"before": SMI, "copy-0": out if out is not None else json.dumps(found), "after": later("\t<gpu id=".join(pieces))}
+    outputs = {
+        "before": SMI,
+        "copy-0": out if out is not None else json.dumps(found),
+        "after": later("\t<gpu id=".join(pieces)),
+    }
     return judge(COPY, outputs, {"launches": 1}, seconds=seconds)
 
 
@@ -60,7 +68,9 @@ def test_copies_of_a_healthy_node_pass_as_json_and_as_text() -> None:
         (lambda tests: tests["device_local_copy"].update(status="Fine"), "node01", "nvbandwidth unreadable", Outcome.ERROR),
     ],
 )  # fmt: skip
-def test_copies_that_are_slow_or_missing(change: Callable[[dict[str, dict[str, Any]]], object], where: str, what: str, outcome: Outcome) -> None:
+def test_copies_that_are_slow_or_missing(
+    change: Callable[[dict[str, dict[str, Any]]], object], where: str, what: str, outcome: Outcome
+) -> None:
     verdict = copies(change)
     assert (where, what) in {(finding.where, finding.what) for finding in verdict.findings}
     assert verdict.outcome is outcome
@@ -80,11 +90,15 @@ MEDIAN = "(0.85 of the median of all pairs: behind NVSwitches all are alike)"
     ids=["slow", "without a number", "implausible"],
 )  # fmt: skip
 def test_one_pair_that_a_gpus_median_hides_is_named(cell: str, outcome: Outcome, finding: str) -> None:
-    test = next(one for one in json.loads(JSON)["nvbandwidth"]["testcases"] if one["name"] == "device_to_device_memcpy_read_ce")
+    test = next(
+        one for one in json.loads(JSON)["nvbandwidth"]["testcases"] if one["name"] == "device_to_device_memcpy_read_ce"
+    )
     test["bandwidth_matrix"][3][5] = cell
     typical = statistics.median(float(value) for row in test["bandwidth_matrix"] for value in row if value != "N/A")
     verdict = copies(set_cell("device_to_device_memcpy_read_ce", 3, 5, cell))
-    assert says(verdict) == [f"node01 gpu3 and gpu5: {finding.format(least=f'{0.85 * typical:.1f}', most=f'{typical / 0.85:.1f}', look=LOOK)}"]
+    assert says(verdict) == [
+        f"node01 gpu3 and gpu5: {finding.format(least=f'{0.85 * typical:.1f}', most=f'{typical / 0.85:.1f}', look=LOOK)}"
+    ]
     assert verdict.outcome is outcome
     assert not {"node01/gpu3", "node01/gpu5"} & set(verdict.measured)
 
@@ -92,7 +106,9 @@ def test_one_pair_that_a_gpus_median_hides_is_named(cell: str, outcome: Outcome,
 def scaled(test: str, factor: float) -> Callable[[dict[str, dict[str, Any]]], object]:
     def change(tests: dict[str, dict[str, Any]]) -> None:
         rows = tests[test]["bandwidth_matrix"]
-        tests[test]["bandwidth_matrix"] = [[cell if cell == "N/A" else f"{float(cell) * factor:.2f}" for cell in row] for row in rows]
+        tests[test]["bandwidth_matrix"] = [
+            [cell if cell == "N/A" else f"{float(cell) * factor:.2f}" for cell in row] for row in rows
+        ]
 
     return change
 
@@ -124,9 +140,15 @@ def test_copies_between_peers_of_a_model_without_a_published_rate_follow_from_it
     known = facts("dgx_b200", 1)
     found = gate(COPY, {"launches": 1})
     said = {"before": SMI, "copy-0": JSON, "after": later(SMI)}
-    verdict = found.evaluate(known, found.plan(known, ["node01"])[0], {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in said.items()})
+    verdict = found.evaluate(
+        known,
+        found.plan(known, ["node01"])[0],
+        {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in said.items()},
+    )
     wanted = "at least 613.5 GB/s (derived: 0.85 x 18 links x 40.1 GB/s (NCCL src/graph/topo.h, SM100_NVLINK_BW))"
-    assert wanted in {finding.expected for finding in verdict.findings if finding.what == "device_to_device_memcpy_read_ce is slow"}
+    assert wanted in {
+        finding.expected for finding in verdict.findings if finding.what == "device_to_device_memcpy_read_ce is slow"
+    }
 
 
 def test_copies_to_a_host_over_a_link_that_is_not_published_wait_for_the_fleet() -> None:
@@ -134,7 +156,11 @@ def test_copies_to_a_host_over_a_link_that_is_not_published_wait_for_the_fleet()
     bare = known.nodes["node01"].gpu.model_copy(update={"pcie": None})
     known = replace(known, nodes={"node01": replace(known.nodes["node01"], gpu=bare)})
     found, said = gate(COPY, {"launches": 1}), {"before": SMI, "copy-0": JSON, "after": later(SMI)}
-    verdict = found.evaluate(known, found.plan(known, ["node01"])[0], {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in said.items()})
+    verdict = found.evaluate(
+        known,
+        found.plan(known, ["node01"])[0],
+        {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in said.items()},
+    )
     assert (verdict.outcome, verdict.fleet_pending) == (Outcome.PASS, True)
 
 
@@ -162,14 +188,21 @@ def test_a_gpu_that_is_gone_after_the_copies_is_seen() -> None:
     last = pieces[8].split("\t</gpu>\n", 1)[1]
     after = "\t<gpu id=".join(pieces[:8]).replace("<attached_gpus>8<", "<attached_gpus>7<") + last
     verdict = judge(COPY, {"before": SMI, "copy-0": JSON, "after": later(after)}, {"launches": 1})
-    assert says(verdict) == ["node01: GPUs in nvidia-smi - Expected: 8 Actual: 7. See the gate node/gpu/sanity/inventory: a GPU is missing."]
+    assert says(verdict) == [
+        "node01: GPUs in nvidia-smi - Expected: 8 Actual: 7. See the gate node/gpu/sanity/inventory: a GPU is missing."
+    ]
     assert verdict.outcome is Outcome.FAIL
 
 
 def test_the_copies_number_gpus_by_pci_address() -> None:
     """CUDA's own order is by speed: gpu3 would be another card than nvidia-smi's."""
     run = gate(COPY, {"launches": 2}).plan(facts("dgx_h100", 1), ["node01"])[0]
-    assert [dict(command.env) for command in run.commands] == [{}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, {}]
+    assert [dict(command.env) for command in run.commands] == [
+        {},
+        {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+        {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+        {},
+    ]
 
 
 PCI = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
@@ -249,7 +282,9 @@ def test_words_of_an_error_and_a_second_output_are_no_pass(out: str, said: str |
     verdict = copies(out=out)
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
     if said is not None:
-        assert [item.actual for item in verdict.findings] == [f"{said.format(line=JSON.count(chr(10)) + 1)} (exit code 0)"]
+        assert [item.actual for item in verdict.findings] == [
+            f"{said.format(line=JSON.count(chr(10)) + 1)} (exit code 0)"
+        ]
 
 
 def test_one_output_for_two_launches_is_one_launch() -> None:

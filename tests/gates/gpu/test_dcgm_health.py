@@ -28,8 +28,17 @@ NSCQ = "Check libnvidia-nscq (of the driver's version) and `systemctl status nvi
 def judge(set_: str, seen: str, check: dict[str, Any], platform: str = "dgx_h100", **changed: str) -> Verdict:
     known, found = facts(platform, 1), gate(GATE)
     run = found.plan(known, ["node01"])[0]
-    healthy = {"set_gpus": set_, "set_switches": SET, "seen": seen, "check_gpus": json.dumps(check), "check_switches": json.dumps(HEALTH)} | changed
-    said = {command.key: Output(command.key, "node01", "x", 0, healthy[command.key.replace("-", "_")], seconds=1.0) for command in run.commands}
+    healthy = {
+        "set_gpus": set_,
+        "set_switches": SET,
+        "seen": seen,
+        "check_gpus": json.dumps(check),
+        "check_switches": json.dumps(HEALTH),
+    } | changed
+    said = {
+        command.key: Output(command.key, "node01", "x", 0, healthy[command.key.replace("-", "_")], seconds=1.0)
+        for command in run.commands
+    }
     return found.evaluate(known, run, said)
 
 
@@ -38,14 +47,19 @@ def says(verdict: Verdict) -> list[str]:
 
 
 def seen_by_dcgm(gpus: int, switches: int = 4, active: str = " (Active)", model: str = "NVIDIA H100 80GB HBM3") -> str:
-    rows = "".join(f"| {gpu}      | Name: {model:<63}|\n|        | PCI Bus ID: 00000000:1{gpu}:00.0 |\n" for gpu in range(gpus))
+    rows = "".join(
+        f"| {gpu}      | Name: {model:<63}|\n|        | PCI Bus ID: 00000000:1{gpu}:00.0 |\n" for gpu in range(gpus)
+    )
     return f"{gpus} GPUs found{active}.\n+--------+\n| GPU ID |\n{rows}{switches} NvSwitches found.\n"
 
 
 def incident(word: str) -> dict[str, Any]:
     said = {"value": word, "overflow": ["Detected 1 volatile double-bit ECC error(s) in GPU 3."]}
     return {
-        "body": {"Overall Health": {"value": word}, "GPU": {"children": {"3": {"value": word, "children": {"Errors": {"children": {"Memory system": said}}}}}}},
+        "body": {
+            "Overall Health": {"value": word},
+            "GPU": {"children": {"3": {"value": word, "children": {"Errors": {"children": {"Memory system": said}}}}}},
+        },
         "header": [],
     }
 
@@ -136,7 +150,10 @@ def test_watches_of_another_model_are_none_of_this_platforms_gpus(gpus: int) -> 
 def test_more_gpus_than_the_platform_has_are_not_called_missing() -> None:
     verdict = judge(SET, seen_by_dcgm(9), HEALTH)
     step = "Correct the node's platform in site.yml: it has fewer GPUs than the node. For an output that was captured elsewhere, correct --profile or --gpus."
-    assert (says(verdict), verdict.outcome) == ([f"node01: GPUs that DCGM watches - Expected: 8 Actual: 9. {step}"], Outcome.FAIL)
+    assert (says(verdict), verdict.outcome) == (
+        [f"node01: GPUs that DCGM watches - Expected: 8 Actual: 9. {step}"],
+        Outcome.FAIL,
+    )
 
 
 @pytest.mark.parametrize("active", ["", " (Active)"], ids=["until DCGM 4.4", "from DCGM 4.5 on"])
@@ -150,17 +167,29 @@ def test_switches_are_a_group_of_their_own() -> None:
     commands = {command.key: command.argv for command in gate(GATE).plan(rack(1), ["node01"])[0].commands}
     assert commands["set-gpus"] == ("dcgmi", "health", "-g", "g", "-s", "a")
     assert commands["set-switches"] == ("dcgmi", "health", "-g", "s", "-s", "a")
-    assert [commands[f"check-{name}"][-1].splitlines()[-1] for name in ("gpus", "switches")] == [f"exec dcgmi health -g {group} -c -j" for group in "gs"]
+    assert [commands[f"check-{name}"][-1].splitlines()[-1] for name in ("gpus", "switches")] == [
+        f"exec dcgmi health -g {group} -c -j" for group in "gs"
+    ]
     said = {"value": "Failure", "overflow": ["Detected fatal errors on NvSwitch 2."]}
     switch = {"children": {"2": {"value": "Failure", "children": {"Errors": {"children": {"NvSwitch F": said}}}}}}
-    verdict = judge(SET, seen_by_dcgm(8), HEALTH, check_switches=json.dumps({"body": {"Overall Health": {"value": "Failure"}, "Switch": switch}}))
+    verdict = judge(
+        SET,
+        seen_by_dcgm(8),
+        HEALTH,
+        check_switches=json.dumps({"body": {"Overall Health": {"value": "Failure"}, "Switch": switch}}),
+    )
     assert says(verdict) == [
         (
             "node01 Switch 2: DCGM health: NvSwitch F - Expected: Healthy Actual: Failure: Detected fatal errors on NvSwitch 2.. "
             "Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md."
         )
     ]
-    refused = judge(SET, seen_by_dcgm(8), HEALTH, set_switches="Error: Unable to set health watches. Return: The Group is not found\n")
+    refused = judge(
+        SET,
+        seen_by_dcgm(8),
+        HEALTH,
+        set_switches="Error: Unable to set health watches. Return: The Group is not found\n",
+    )
     assert says(refused) == [
         (
             "node01: DCGM health watches of its switches could not be set - Expected: Health monitor systems set successfully "
@@ -177,7 +206,9 @@ def test_switches_are_a_group_of_their_own() -> None:
         ("sys_521ge_l40s", "NVIDIA L40S", None),
     ],
 )
-def test_a_server_whose_host_engine_sees_no_switches_is_not_held_to_any(platform: str, model: str, note: str | None) -> None:
+def test_a_server_whose_host_engine_sees_no_switches_is_not_held_to_any(
+    platform: str, model: str, note: str | None
+) -> None:
     verdict = judge(SET, seen_by_dcgm(8, 0, model=model), HEALTH, platform)
     assert (says(verdict), verdict.note, len(verdict.measured)) == ([], note, 8)
 
@@ -185,7 +216,9 @@ def test_a_server_whose_host_engine_sees_no_switches_is_not_held_to_any(platform
 def test_the_processors_of_an_arm_server_are_no_gpus() -> None:
     """DCGM 4 lists Grace behind the NVSwitches, in rows like a GPU's (dcgmi/Query.cpp, HelperDisplayDiscoveredCpus)."""
     row = "| {0}      | Name: Grace                                                          |\n|        | Serial number : 0x0000000{0}                                           |\n"
-    processors = f"0 ConnectX found.\n+----------+\n2 CPUs found.\n+--------+\n| CPU ID |\n{row.format(0)}{row.format(1)}"
+    processors = (
+        f"0 ConnectX found.\n+----------+\n2 CPUs found.\n+--------+\n| CPU ID |\n{row.format(0)}{row.format(1)}"
+    )
     verdict = judge(SET, seen_by_dcgm(4, 0, model="NVIDIA GB200") + processors, HEALTH, "gb200_nvl72")
     assert (says(verdict), verdict.outcome, len(verdict.measured)) == ([], Outcome.PASS, 4)
     lost = judge(SET, seen_by_dcgm(3, 0, model="NVIDIA GB200") + processors, HEALTH, "gb200_nvl72")
@@ -197,7 +230,12 @@ def test_the_processors_of_an_arm_server_are_no_gpus() -> None:
     [(False, 600, 60), (True, 600, 0), (True, 25, 35), (True, 0, 60), (True, -500, 60)],
     ids=["nobody set them", "set long ago", "set 25 s ago", "set just now", "a clock that went back"],
 )
-def test_dcgms_watches_have_their_minute_before_they_are_asked(tmp_path: Path, active: bool, ago_s: int, waits_s: int) -> None:  # noqa: FBT001 - a parameter of the test
+def test_dcgms_watches_have_their_minute_before_they_are_asked(
+    tmp_path: Path,
+    active: bool,  # noqa: FBT001 - a parameter of the test
+    ago_s: int,
+    waits_s: int,
+) -> None:
     """Watches (dcgmi health) of memory, PCIe, NVLink and heat need 60 s before the first query; Healthy before that is no measurement."""
     commands = {command.key: command for command in gate(GATE).plan(rack(1), ["node01"])[0].commands}
     set_, check = commands["set-gpus"], commands["check-gpus"]
@@ -212,7 +250,9 @@ def test_dcgms_watches_have_their_minute_before_they_are_asked(tmp_path: Path, a
     for name, body in programs.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n", encoding="ascii")
         (tmp_path / name).chmod(0o755)
-    said = subprocess.run(check.argv, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=True).stdout.splitlines()
+    said = subprocess.run(
+        check.argv, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     assert said[-1] == "dcgmi health -g g -c -j"
     slept = int(said[0].removeprefix("slept ")) if said[0].startswith("slept") else 0
     assert abs(slept - waits_s) <= 1

@@ -43,8 +43,15 @@ def test_a_gpu_that_is_described_twice_is_an_error(name: str, field: str) -> Non
     value, addresses = re.findall(f"<{field}>([^<]+)</{field}>", SMI)[0], re.findall('<gpu id="([^"]+)"', SMI)
     verdict = judged(name, copied(field))
     actual = f"{field} {value} at {addresses[0]}, {addresses[-1]}"
-    message = f"node01: nvidia-smi describes one GPU twice - Expected: a {field} of its own for every GPU Actual: {actual}. {STEP}"
-    assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == ([message], Outcome.ERROR, [])
+    message = (
+        f"node01: nvidia-smi describes one GPU twice - Expected: a {field} of its own for every GPU "
+        f"Actual: {actual}. {STEP}"
+    )
+    assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == (
+        [message],
+        Outcome.ERROR,
+        [],
+    )
 
 
 def test_there_are_gates_that_read_the_report() -> None:
@@ -61,7 +68,12 @@ def test_two_gpus_of_a_module_share_a_serial_and_three_do_not() -> None:
         report = tray
         for serial in serials[1:shared]:
             report = report.replace(f"<serial>{serial}<", f"<serial>{serials[0]}<")
-        return [finding.what for finding in found.evaluate(known, run, {"smi": Output("smi", "node01", "x", 0, report, seconds=1.0)}).findings]
+        return [
+            finding.what
+            for finding in found.evaluate(
+                known, run, {"smi": Output("smi", "node01", "x", 0, report, seconds=1.0)}
+            ).findings
+        ]
 
     assert (said(2), said(3)) == ([], ["nvidia-smi describes one GPU twice"])
 
@@ -70,6 +82,7 @@ def test_two_reports_ask_for_one() -> None:
     verdict = judged(SMI_ONLY[0], SMI + SMI)
     message = (
         "node01: nvidia-smi unreadable - Expected: a whole report of nvidia-smi -q -x "
-        "Actual: 2 reports of nvidia-smi -q -x: the output of one command is wanted (exit code 0). Give one report of nvidia-smi -q -x, of this node."
+        "Actual: 2 reports of nvidia-smi -q -x: the output of one command is wanted (exit code 0). "
+        "Give one report of nvidia-smi -q -x, of this node."
     )
     assert ([str(finding) for finding in verdict.findings], verdict.outcome) == ([message], Outcome.ERROR)

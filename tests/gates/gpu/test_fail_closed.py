@@ -14,7 +14,10 @@ from rackready.model.outcome import Outcome
 from tests.gates.gpu.simulated import node
 from tests.gates.gpu.test_faults import GATES
 
-INPUTS: dict[str, dict[str, object]] = {"node/gpu/performance/gemm": {"launches": 1}, "node/gpu/performance/nvbandwidth": {"launches": 1}}
+INPUTS: dict[str, dict[str, object]] = {
+    "node/gpu/performance/gemm": {"launches": 1},
+    "node/gpu/performance/nvbandwidth": {"launches": 1},
+}
 Captured = tuple[GateFacts, Gate, Run, dict[str, Output]]
 ENDLESS = {"node/gpu/sanity/xid"}
 """A log has no end of its own: what its last lines said cannot be known."""
@@ -41,7 +44,15 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Captured]:
         for name in GATES:
             found = gate(name, INPUTS.get(name))
             run = found.plan(known, ["node01"])[0]
-            out[name] = (known, found, run, {command.key: made.answer(command) for command in sorted(run.commands, key=lambda command: command.stage)})
+            out[name] = (
+                known,
+                found,
+                run,
+                {
+                    command.key: made.answer(command)
+                    for command in sorted(run.commands, key=lambda command: command.stage)
+                },
+            )
         return out
 
 

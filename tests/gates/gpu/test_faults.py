@@ -23,7 +23,9 @@ OTHERS = {
 GATES = [
     name
     for name, kind in all_gates().items()
-    if name.startswith("node/gpu/") and name not in OTHERS and kind.__module__.startswith(("rackready.gates.gpu", "rackready.gates.dcgm"))
+    if name.startswith("node/gpu/")
+    and name not in OTHERS
+    and kind.__module__.startswith(("rackready.gates.gpu", "rackready.gates.dcgm"))
 ]
 CHOSEN: dict[str, dict[str, Any]] = {
     "xid": {"gpu": 2, "code": 119},
@@ -80,7 +82,9 @@ def test_xids_of_applications_are_noted(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("percent", [3, 5, 10])
-def test_silent_slowness_is_not_seen_by_dcgm_but_by_siblings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, percent: int) -> None:
+def test_silent_slowness_is_not_seen_by_dcgm_but_by_siblings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, percent: int
+) -> None:
     slow = node(tmp_path, monkeypatch, (f"gemm-slow-{percent}", {"gpu": 6}))
     assert slow.judge("node/gpu/validation/dcgm-r3").outcome is Outcome.PASS
     verdict = slow.judge("node/gpu/performance/gemm")
@@ -91,5 +95,7 @@ def test_a_gpu_all_of_whose_links_are_inactive_is_named(tmp_path: Path, monkeypa
     broken = [("nvlink-down", {"gpu": 2, "link": link}) for link in range(18)]
     verdict = node(tmp_path, monkeypatch, *broken).judge("node/gpu/sanity/nvlink")
     said = "NVML: Unable to retrieve NVLink information as all links are inActive"
-    assert [(item.where, item.what, item.actual) for item in verdict.findings] == [("node01 gpu2", "no NVLink active", said)]
+    assert [(item.where, item.what, item.actual) for item in verdict.findings] == [
+        ("node01 gpu2", "no NVLink active", said)
+    ]
     assert (verdict.outcome, len(verdict.measured)) == (Outcome.FAIL, 7 * 18)

@@ -26,19 +26,32 @@ Document = dict[str, Any]
 
 def measured() -> Document:
     loads = {
-        kind: [{"readings": [rate * 0.7, *(rate * (1 + (gpu + second) % 3 / 1000) for second in range(30))], "differ": 0, "digest": 77} for gpu in range(8)]
+        kind: [
+            {
+                "readings": [rate * 0.7, *(rate * (1 + (gpu + second) % 3 / 1000) for second in range(30))],
+                "differ": 0,
+                "digest": 77,
+            }
+            for gpu in range(8)
+        ]
         for kind, rate in RATES.items()
     }
     return {"format": script.FORMAT, "torch": "2.9.0", "cuda": "13.0", "gpus": 8, "loads": loads, "complete": True}
 
 
-def judge(change: Callable[[Document], object] = lambda _found: None, *, code: int = 0, out: str | None = None) -> Verdict:
+def judge(
+    change: Callable[[Document], object] = lambda _found: None, *, code: int = 0, out: str | None = None
+) -> Verdict:
     found = measured()
     change(found)
     known = facts("dgx_h100", 1)
     made = gate(GATE, {"launches": 1})
     run = made.plan(known, ["node01"])[0]
-    return made.evaluate(known, run, {"gemm-0": Output("gemm-0", "node01", "x", code, json.dumps(found) if out is None else out, seconds=1.0)})
+    return made.evaluate(
+        known,
+        run,
+        {"gemm-0": Output("gemm-0", "node01", "x", code, json.dumps(found) if out is None else out, seconds=1.0)},
+    )
 
 
 def row(kind: str, gpu: int, **values: object) -> Callable[[Document], object]:
@@ -50,7 +63,10 @@ def test_a_healthy_node_passes_in_every_precision_that_the_gpu_has() -> None:
     assert [str(finding) for finding in verdict.findings] == []
     assert {metric.name for metric in verdict.metrics} == {"gemm_bf16", "gemm_fp8", "gemm_tf32"}
     assert len(verdict.measured) == 8
-    assert gate(GATE).tools({"gemm-0": Output("gemm-0", "node01", "x", 0, json.dumps(measured()))}) == {"torch": "2.9.0", "cuda": "13.0"}
+    assert gate(GATE).tools({"gemm-0": Output("gemm-0", "node01", "x", 0, json.dumps(measured()))}) == {
+        "torch": "2.9.0",
+        "cuda": "13.0",
+    }
 
 
 NAME = (
@@ -100,7 +116,9 @@ WHICH = (
 )
 def test_products_without_a_majority_fail_and_measure_nothing(digests: tuple[int, ...], said: str) -> None:
     verdict = judge(each_with(*digests))
-    wanted = f"node01: bf16 products differ between the GPUs - Expected: one digest on all of them Actual: {said}. {WHICH}"
+    wanted = (
+        f"node01: bf16 products differ between the GPUs - Expected: one digest on all of them Actual: {said}. {WHICH}"
+    )
     assert [str(finding) for finding in verdict.findings] == [wanted]
     assert (verdict.outcome, verdict.measured) == (Outcome.FAIL, [])
 
@@ -137,14 +155,19 @@ def test_three_percent_are_seen_with_the_launches_of_the_site() -> None:
         for launched in (one for rows in slow["loads"].values() for one in rows):
             launched["readings"] = [value * (1 + 1e-6 * at) for value in launched["readings"]]
         outputs[command.key] = Output(command.key, "node01", "x", 0, json.dumps(slow), seconds=1.0)
-    assert [(finding.where, finding.what) for finding in made.evaluate(known, run, outputs).findings] == [("node01 gpu6", "gemm_bf16 behind its siblings")]
+    assert [(finding.where, finding.what) for finding in made.evaluate(known, run, outputs).findings] == [
+        ("node01 gpu6", "gemm_bf16 behind its siblings")
+    ]
 
 
 def test_one_output_for_all_launches_is_one_launch() -> None:
     known = facts("dgx_h100", 1)
     made = gate(GATE, {"launches": 3})
     run = made.plan(known, ["node01"])[0]
-    outputs = {command.key: Output(command.key, "node01", "x", 0, json.dumps(measured()), seconds=1.0) for command in run.commands}
+    outputs = {
+        command.key: Output(command.key, "node01", "x", 0, json.dumps(measured()), seconds=1.0)
+        for command in run.commands
+    }
     verdict = made.evaluate(known, run, outputs)
     step = "Give the output of each launch. On a node: run the gate again."
     assert [str(finding) for finding in verdict.findings] == [
@@ -158,17 +181,23 @@ def test_what_is_no_measurement_is_an_error(out: str) -> None:
     assert judge(out=out).outcome is Outcome.ERROR
 
 
-def test_a_node_without_pytorch_is_told_what_to_name(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_without_pytorch_is_told_what_to_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "")  # the program sets it for itself: it is put back
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     assert script.main("5", "256", "bf16") == 1
     verdict = judge(out=capsys.readouterr().out, code=1)
     why = "PyTorch is not installed: import of torch halted; None in sys.modules"
-    assert [str(finding) for finding in verdict.findings] == [f"node01: GEMM by PyTorch did not run - Expected: a measurement Actual: {why}. {NAME}"]
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node01: GEMM by PyTorch did not run - Expected: a measurement Actual: {why}. {NAME}"
+    ]
     assert verdict.outcome is Outcome.ERROR
 
 
-def test_gpus_are_numbered_by_pci_address_from_the_first_use_of_pytorch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gpus_are_numbered_by_pci_address_from_the_first_use_of_pytorch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """On the node and in a container: the program itself says so, before PyTorch is imported."""
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
     seen: list[str] = []
@@ -198,7 +227,9 @@ class Matrix:
         return Matrix(f"{self.name}.t")
 
 
-@pytest.mark.parametrize("answer", [lambda result: result, lambda result: (result, "largest value")], ids=["2.5 and newer", "2.1 to 2.4"])
+@pytest.mark.parametrize(
+    "answer", [lambda result: result, lambda result: (result, "largest value")], ids=["2.5 and newer", "2.1 to 2.4"]
+)
 def test_fp8_is_asked_for_as_pytorch_wants_it(answer: Callable[[str], object]) -> None:
     """Left by rows, right by columns, two scales of one float32: PyTorch's _scaled_mm, which returned a pair until 2.4."""
     calls: list[tuple[object, ...]] = []
@@ -224,12 +255,22 @@ SENT = ("python3", "-", "20", "8192", "bf16", "fp8", "tf32")
     [
         ({}, SENT, 360),
         ({"python": ["/opt/torch/bin/python3"]}, ("/opt/torch/bin/python3", *SENT[1:]), 360),
-        ({"image": IMAGE}, ("podman", "run", "--rm", "--device", "nvidia.com/gpu=all", "--interactive", IMAGE, *SENT), 1860),
-        ({"image": IMAGE, "runtime": "docker"}, ("docker", "run", "--rm", "--gpus", "all", "--interactive", IMAGE, *SENT), 1860),
+        (
+            {"image": IMAGE},
+            ("podman", "run", "--rm", "--device", "nvidia.com/gpu=all", "--interactive", IMAGE, *SENT),
+            1860,
+        ),
+        (
+            {"image": IMAGE, "runtime": "docker"},
+            ("docker", "run", "--rm", "--gpus", "all", "--interactive", IMAGE, *SENT),
+            1860,
+        ),
     ],
     ids=["on the node", "a python3 of its own", "podman", "docker"],
 )
-def test_the_program_is_sent_with_its_arguments(inputs: Mapping[str, object], argv: tuple[str, ...], longest: float) -> None:
+def test_the_program_is_sent_with_its_arguments(
+    inputs: Mapping[str, object], argv: tuple[str, ...], longest: float
+) -> None:
     run = gate(GATE, {**inputs, "launches": 2}).plan(facts("dgx_h100", 1), ["node01"])[0]
     assert [(command.argv, command.timeout_s) for command in run.commands] == [(argv, longest)] * 2
     assert "torch.equal" in run.commands[0].stdin
@@ -250,7 +291,11 @@ def test_fp8_is_multiplied_only_where_the_gpu_has_it(platform: str, kinds: tuple
             "setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all",
         ),
         (127, "bash: line 1: podman: command not found\n", "bash: line 1: podman: command not found"),
-        (125, "docker: Error response from daemon: no such image.\n\nRun 'docker run --help' for more information\n", "no such image"),
+        (
+            125,
+            "docker: Error response from daemon: no such image.\n\nRun 'docker run --help' for more information\n",
+            "no such image",
+        ),
         (137, "", "nothing said"),
     ],
     ids=["CDI", "no runtime", "no image", "killed"],
@@ -261,7 +306,9 @@ def test_a_container_that_was_not_started_says_why(code: int, stderr: str, ended
     run = made.plan(known, ["node01"])[0]
     verdict = made.evaluate(known, run, {"gemm-0": Output("gemm-0", "node01", "x", code, "", stderr, seconds=1.0)})
     says = f"readings of every GPU and precision Actual: empty output (exit code {code}: {ended})"
-    assert [str(finding) for finding in verdict.findings] == [f"node01: GEMM by PyTorch unreadable - Expected: {says}. {NAME}"]
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node01: GEMM by PyTorch unreadable - Expected: {says}. {NAME}"
+    ]
     assert verdict.outcome is Outcome.ERROR
 
 

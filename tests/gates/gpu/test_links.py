@@ -22,7 +22,9 @@ from tests.gates.captured import evaluate
 from tests.gates.support import text
 
 S = "node/gpu/sanity/"
-NVLINK_STEP = "Power the node off and on once; if it stays so, reseat the GPU, then replace it: docs/runbooks/nvlink-down.md."
+NVLINK_STEP = (
+    "Power the node off and on once; if it stays so, reseat the GPU, then replace it: docs/runbooks/nvlink-down.md."
+)
 BLACKWELL = {
     "Tx packets": "1733", "Rx packets": "1731", "Malformed packet Errors": "0", "Buffer overrun Errors": "0", "Rx Errors": "0", "Rx remote Errors": "0",
     "Rx General Errors": "0", "Local link integrity Errors": "0", "Tx discards": "0", "Link recovery successful events": "0",
@@ -31,7 +33,13 @@ BLACKWELL = {
 }  # fmt: skip
 
 
-def judge(gate_id: str, texts: dict[str, str], platform: str = "dgx_h100", inputs: dict[str, object] | None = None, exit_code: int = 0) -> Verdict:
+def judge(
+    gate_id: str,
+    texts: dict[str, str],
+    platform: str = "dgx_h100",
+    inputs: dict[str, object] | None = None,
+    exit_code: int = 0,
+) -> Verdict:
     known = facts(platform, 1)
     found = gate(gate_id, inputs)
     return evaluate(found, known, found.plan(known, ["node01"])[0], texts, exit_code)
@@ -43,7 +51,10 @@ H100, GB200 = "NVIDIA H100 80GB HBM3", "NVIDIA GB200"
 def links(gpus: int, line: Callable[[int, int], str], model: str = H100) -> str:
     out = []
     for gpu in range(gpus):
-        out += [f"GPU {gpu}: {model} (UUID: GPU-{gpu:08d})", *(f"\t Link {link}: {line(gpu, link)}" for link in range(18))]
+        out += [
+            f"GPU {gpu}: {model} (UUID: GPU-{gpu:08d})",
+            *(f"\t Link {link}: {line(gpu, link)}" for link in range(18)),
+        ]
     return "\n".join(out) + "\n"
 
 
@@ -51,7 +62,11 @@ def counters(gpus: int, of: dict[str, str], changed: dict[tuple[int, int], dict[
     out = []
     for gpu in range(gpus):
         out.append(f"GPU {gpu}: {model} (UUID: GPU-{gpu:08d})")
-        out += [f"\t Link {link}: {name}: {value}" for link in range(18) for name, value in {**of, **changed.get((gpu, link), {})}.items()]
+        out += [
+            f"\t Link {link}: {name}: {value}"
+            for link in range(18)
+            for name, value in {**of, **changed.get((gpu, link), {})}.items()
+        ]
     return "\n".join(out) + "\n"
 
 
@@ -64,13 +79,17 @@ HOPPER = {"Replay Errors": "0", "Recovery Errors": "0", "CRC Errors": "0"}
         ({}, [], Outcome.PASS),
         (
             {"Replay Errors": "3"},
-            [f"node01 gpu1 nvlink4: NVLink Replay Errors - Expected: 0 since the driver was loaded Actual: 3. {NVLINK_STEP}"],
+            [
+                f"node01 gpu1 nvlink4: NVLink Replay Errors - Expected: 0 since the driver was loaded Actual: 3. {NVLINK_STEP}"
+            ],
             Outcome.FAIL,
         ),
         ({"CRC Errors": "40"}, [], Outcome.PASS),
         (
             {"Replay Errors": "many"},
-            ["node01 gpu1 nvlink4: NVLink counter Replay Errors unreadable - Expected: a whole number Actual: many. Run `nvidia-smi nvlink -e` by hand."],
+            [
+                "node01 gpu1 nvlink4: NVLink counter Replay Errors unreadable - Expected: a whole number Actual: many. Run `nvidia-smi nvlink -e` by hand."
+            ],
             Outcome.ERROR,
         ),
     ],
@@ -96,7 +115,10 @@ def test_error_counters_of_hopper(changed: dict[str, str], says: list[str], outc
     ],
 )
 def test_error_counters_of_blackwell(changed: dict[str, str], what: list[str], outcome: Outcome) -> None:
-    texts = {"status": links(4, lambda _gpu, _link: "53.125 GB/s", GB200), "errors": counters(4, BLACKWELL, {(1, 4): changed}, GB200)}
+    texts = {
+        "status": links(4, lambda _gpu, _link: "53.125 GB/s", GB200),
+        "errors": counters(4, BLACKWELL, {(1, 4): changed}, GB200),
+    }
     verdict = judge(f"{S}nvlink", texts, "gb200_nvl72")
     assert ([finding.what for finding in verdict.findings], verdict.outcome) == (what, outcome)
 
@@ -109,7 +131,12 @@ def test_a_counter_that_nobody_knows_is_an_error_when_it_counts() -> None:
 
 
 def test_links_that_are_down_or_slow_are_named() -> None:
-    status = links(8, lambda gpu, link: "<inactive>" if (gpu, link) == (2, 4) else "19.922 GB/s" if (gpu, link) == (5, 0) else "26.562 GB/s")
+    status = links(
+        8,
+        lambda gpu, link: (
+            "<inactive>" if (gpu, link) == (2, 4) else "19.922 GB/s" if (gpu, link) == (5, 0) else "26.562 GB/s"
+        ),
+    )
     verdict = judge(f"{S}nvlink", {"status": status, "errors": counters(8, HOPPER, {})})
     assert [str(finding) for finding in verdict.findings] == [
         f"node01 gpu2: NVLink down - Expected: 18 links active Actual: 17 (inactive or not listed: 4). {NVLINK_STEP}",
@@ -132,23 +159,42 @@ def refused(report: str, gpu: int, words: str) -> str:
 
 @pytest.mark.parametrize(
     "words",
-    [ALL_INACTIVE, "Unable to retrieve Nvlink information as all links are inActive", "Unable to retrieve NVLink information: Unknown Error"],
+    [
+        ALL_INACTIVE,
+        "Unable to retrieve Nvlink information as all links are inActive",
+        "Unable to retrieve NVLink information: Unknown Error",
+    ],
 )
 @pytest.mark.parametrize("sign", ["NVML: ", "NVML:", "\t NVML: "])
 @pytest.mark.parametrize("code", [0, 255])
 def test_a_gpu_whose_links_nvml_does_not_give_fails_by_name(words: str, sign: str, code: int) -> None:
     status, errors = links(8, lambda _gpu, _link: "26.562 GB/s"), counters(8, HOPPER, {})
-    verdict = judge(f"{S}nvlink", {"status": refused(status, 6, sign + words), "errors": refused(errors, 6, sign + words)}, exit_code=code)
+    verdict = judge(
+        f"{S}nvlink",
+        {"status": refused(status, 6, sign + words), "errors": refused(errors, 6, sign + words)},
+        exit_code=code,
+    )
     wanted = f"node01 gpu6: no NVLink active - Expected: 18 links active Actual: NVML: {words}. {NVLINK_STEP}"
-    assert ([str(finding) for finding in verdict.findings], verdict.outcome, len(verdict.measured)) == ([wanted], Outcome.FAIL, 7 * 18)
+    assert ([str(finding) for finding in verdict.findings], verdict.outcome, len(verdict.measured)) == (
+        [wanted],
+        Outcome.FAIL,
+        7 * 18,
+    )
 
 
 def test_counters_that_nvml_does_not_give_are_an_error_of_their_gpu() -> None:
     status, errors = links(8, lambda _gpu, _link: "26.562 GB/s"), counters(8, HOPPER, {})
-    verdict = judge(f"{S}nvlink", {"status": status, "errors": refused(errors, 2, "NVML: Unable to get error counters: Unknown Error")})
+    verdict = judge(
+        f"{S}nvlink",
+        {"status": status, "errors": refused(errors, 2, "NVML: Unable to get error counters: Unknown Error")},
+    )
     step = "Run `nvidia-smi nvlink -e` by hand."
     wanted = f"node01 gpu2: NVLink error counters not reported - Expected: its links Actual: NVML: Unable to get error counters: Unknown Error. {step}"
-    assert ([str(finding) for finding in verdict.findings], verdict.outcome, len(verdict.measured)) == ([wanted], Outcome.ERROR, 7 * 18)
+    assert ([str(finding) for finding in verdict.findings], verdict.outcome, len(verdict.measured)) == (
+        [wanted],
+        Outcome.ERROR,
+        7 * 18,
+    )
 
 
 def test_links_beside_a_refusal_to_give_them_are_an_error() -> None:
@@ -177,7 +223,11 @@ MORE = "Correct the node's platform in site.yml: it has fewer GPUs than the node
 @pytest.mark.parametrize(
     ("shown", "gpus", "says"),
     [
-        (7, 8, f"Expected: 8 ({', '.join(f'GPU {gpu}' for gpu in range(8))}) Actual: 7 ({', '.join(f'GPU {gpu}' for gpu in range(7))}). {MISSING}"),
+        (
+            7,
+            8,
+            f"Expected: 8 ({', '.join(f'GPU {gpu}' for gpu in range(8))}) Actual: 7 ({', '.join(f'GPU {gpu}' for gpu in range(7))}). {MISSING}",
+        ),
         (2, 1, f"Expected: 1 (GPU 0) Actual: 2 (GPU 0, GPU 1). {MORE}"),
     ],
 )
@@ -194,15 +244,26 @@ def test_one_gpu_of_another_number_is_named() -> None:
     known = offline.facts(offline.platform_of("dgx_h100", 1))
     found = gate(f"{S}nvlink")
     texts = {"status": links(1, lambda _gpu, _link: "26.562 GB/s"), "errors": counters(1, HOPPER, {})}
-    verdict = evaluate(found, known, found.plan(known, ["node01"])[0], {key: text_.replace("GPU 0:", "GPU 7:") for key, text_ in texts.items()}, 0)
+    verdict = evaluate(
+        found,
+        known,
+        found.plan(known, ["node01"])[0],
+        {key: text_.replace("GPU 0:", "GPU 7:") for key, text_ in texts.items()},
+        0,
+    )
     wanted = "node01: GPUs in nvidia-smi nvlink - Expected: 1 (GPU 0) Actual: 1 (GPU 7). Give the links of every GPU: `nvidia-smi nvlink -s` without -i."
     assert (str(verdict.findings[0]), verdict.outcome) == (wanted, Outcome.FAIL)
 
 
 def test_old_drivers_print_whole_gigabytes() -> None:
-    old = "\n".join(f"GPU {gpu}: A100-SXM4-80GB (UUID: GPU-{gpu})\n" + "\n".join(f"\t Link {link}: 25 GB/s" for link in range(12)) for gpu in range(8))
+    old = "\n".join(
+        f"GPU {gpu}: A100-SXM4-80GB (UUID: GPU-{gpu})\n" + "\n".join(f"\t Link {link}: 25 GB/s" for link in range(12))
+        for gpu in range(8)
+    )
     errors = "\n".join(
-        f"GPU {gpu}: A100-SXM4-80GB (UUID: GPU-{gpu})\n" + "\n".join(f"\t Link {link}: {name}: 0" for link in range(12) for name in HOPPER) for gpu in range(8)
+        f"GPU {gpu}: A100-SXM4-80GB (UUID: GPU-{gpu})\n"
+        + "\n".join(f"\t Link {link}: {name}: 0" for link in range(12) for name in HOPPER)
+        for gpu in range(8)
     )
     assert judge(f"{S}nvlink", {"status": old, "errors": errors}, "dgx_a100").outcome is Outcome.PASS
 
@@ -212,21 +273,43 @@ def test_counters_of_another_machine_prove_nothing_of_these_links() -> None:
     step = "Run `nvidia-smi nvlink -s` and `nvidia-smi nvlink -e` on the same host, one after the other."
     wanted = "node01: NVLink error counters of other GPUs - Expected: the UUIDs of nvidia-smi nvlink -s Actual: "
     all_others = "gpu0 GPU-90000000 for GPU-00000000, gpu1 GPU-90000001 for GPU-00000001 and 6 more. "
-    for errors, said in ((own.replace("GPU-0", "GPU-9"), all_others), (own.replace("GPU-00000005", "GPU-x"), "gpu5 GPU-x for GPU-00000005. ")):
+    for errors, said in (
+        (own.replace("GPU-0", "GPU-9"), all_others),
+        (own.replace("GPU-00000005", "GPU-x"), "gpu5 GPU-x for GPU-00000005. "),
+    ):
         verdict = judge(f"{S}nvlink", {"status": status, "errors": errors})
-        assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == ([wanted + said + step], Outcome.ERROR, [])
+        assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == (
+            [wanted + said + step],
+            Outcome.ERROR,
+            [],
+        )
 
 
 def test_links_of_another_model_are_not_judged() -> None:
-    verdict = judge(f"{S}nvlink", {"status": links(8, lambda _gpu, _link: "26.562 GB/s", "NVIDIA H800"), "errors": counters(8, HOPPER, {}, "NVIDIA H800")})
+    verdict = judge(
+        f"{S}nvlink",
+        {
+            "status": links(8, lambda _gpu, _link: "26.562 GB/s", "NVIDIA H800"),
+            "errors": counters(8, HOPPER, {}, "NVIDIA H800"),
+        },
+    )
     step = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
     wanted = f"node01: nvidia-smi nvlink reports GPUs of another model - Expected: {H100} Actual: NVIDIA H800 (8 on node01). {step}"
-    assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == ([wanted], Outcome.ERROR, [])
+    assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == (
+        [wanted],
+        Outcome.ERROR,
+        [],
+    )
 
 
-@pytest.mark.parametrize(("of", "said"), [({"CRC Errors": "0"}, "CRC Errors"), ({"Tx packets": "9", "Symbol Errors": "0"}, "Symbol Errors, Tx packets")])
+@pytest.mark.parametrize(
+    ("of", "said"),
+    [({"CRC Errors": "0"}, "CRC Errors"), ({"Tx packets": "9", "Symbol Errors": "0"}, "Symbol Errors, Tx packets")],
+)
 def test_a_link_that_counts_no_faults_is_an_error(of: dict[str, str], said: str) -> None:
-    verdict = judge(f"{S}nvlink", {"status": links(8, lambda _gpu, _link: "26.562 GB/s"), "errors": counters(8, of, {})})
+    verdict = judge(
+        f"{S}nvlink", {"status": links(8, lambda _gpu, _link: "26.562 GB/s"), "errors": counters(8, of, {})}
+    )
     wanted = (
         f"node01 gpu0 nvlink0: NVLink faults not counted - Expected: a counter of faults on every active link Actual: {said}. "
         "Run `nvidia-smi nvlink -e` by hand; update the driver."
@@ -252,11 +335,17 @@ TOPO = text("topo/dgx_h100_healthy.txt")
     ],
     ids=["no NICs", "no names", "one has no name"],
 )
-def test_affinity_of_a_platform_that_declares_nothing_is_an_error(unnamed: int, kept: int, names: str, measured: int) -> None:
+def test_affinity_of_a_platform_that_declares_nothing_is_an_error(
+    unnamed: int, kept: int, names: str, measured: int
+) -> None:
     known = facts("dgx_h100", 1)
     whole = known.nodes["node01"].platform
-    nics = [nic.model_copy(update={"rdma_device": ""}) if at < unnamed else nic for at, nic in enumerate(whole.nics[:kept])]
-    known = replace(known, nodes={"node01": replace(known.nodes["node01"], platform=whole.model_copy(update={"nics": nics}))})
+    nics = [
+        nic.model_copy(update={"rdma_device": ""}) if at < unnamed else nic for at, nic in enumerate(whole.nics[:kept])
+    ]
+    known = replace(
+        known, nodes={"node01": replace(known.nodes["node01"], platform=whole.model_copy(update={"nics": nics}))}
+    )
     found = gate(f"{S}affinity")
     verdict = evaluate(found, known, found.plan(known, ["node01"])[0], {"topo": TOPO}, 0)
     step = (
@@ -264,7 +353,11 @@ def test_affinity_of_a_platform_that_declares_nothing_is_an_error(unnamed: int, 
         "Where the server has no compute NICs, declare the gate's skip with that reason (site.yml gates.skip)."
     )
     wanted = f"node01: nothing to compare the topology with - Expected: {names} in the profile dgx_h100 Actual: not declared. {step}"
-    assert ([str(finding) for finding in verdict.findings], verdict.outcome, len(verdict.measured)) == ([wanted], Outcome.ERROR, measured)
+    assert ([str(finding) for finding in verdict.findings], verdict.outcome, len(verdict.measured)) == (
+        [wanted],
+        Outcome.ERROR,
+        measured,
+    )
 
 
 def test_affinity_of_a_healthy_node() -> None:
@@ -289,7 +382,10 @@ def test_a_nic_in_another_slot_is_named_with_what_sits_there() -> None:
         ("", "empty output"),
         (TOPO.replace("PXB", "PXZ", 1), "GPU0 to NIC0 is 'PXZ', a word that is not known"),
         (TOPO.split("NIC Legend")[0], "the legend does not say what NIC0 is"),
-        ("\n".join(line for line in TOPO.splitlines() if not line.startswith("GPU3")), "the row of GPU3 is missing or cut off"),
+        (
+            "\n".join(line for line in TOPO.splitlines() if not line.startswith("GPU3")),
+            "the row of GPU3 is missing or cut off",
+        ),
     ],
 )
 def test_a_matrix_that_is_not_whole_is_refused(broken: str, words: str) -> None:
@@ -335,6 +431,9 @@ def test_what_containers_are_offered(changed: dict[str, Any], says: str | None, 
 
 
 def test_a_runtime_that_does_not_name_nvidias_is_noted() -> None:
-    verdict = judge(f"{S}containers", {"containers": json.dumps(offered(runtimes={"docker": False, "containerd": None, "crio": None}))})
+    verdict = judge(
+        f"{S}containers",
+        {"containers": json.dumps(offered(runtimes={"docker": False, "containerd": None, "crio": None}))},
+    )
     assert verdict.outcome is Outcome.PASS
     assert "docker does not name nvidia-container-runtime" in (verdict.note or "")

@@ -37,7 +37,9 @@ class Row:
         found = gate(self.gate, self.inputs)
         run = found.plan(known, ["node01"])[0]
         texts = {**self.rest, self.key: damaged}
-        return found.evaluate(known, run, {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in texts.items()}).outcome
+        return found.evaluate(
+            known, run, {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in texts.items()}
+        ).outcome
 
 
 COPIES = {"before": SMI, "after": later(SMI)}
@@ -52,7 +54,10 @@ BAD = [
     Row("node/gpu/performance/nvbandwidth", "copy-0", JSON.replace('"device_local_copy"', '"another"'), COPIES, {"launches": 1}),
 ]  # fmt: skip
 GOOD = [
-    *(Row(f"{S}{name}", "smi", SMI) for name in ("ecc", "row-remap", "inforom", "recovery-action", "clocks", "settings", "fabric")),
+    *(
+        Row(f"{S}{name}", "smi", SMI)
+        for name in ("ecc", "row-remap", "inforom", "recovery-action", "clocks", "settings", "fabric")
+    ),
     Row(f"{S}xid", "log", text("kernel/dgx_h100_noise.txt")),
     Row(f"{S}affinity", "topo", TOPO),
     Row("node/gpu/performance/gemm", "fp16-0", FP16, inputs=ONE),

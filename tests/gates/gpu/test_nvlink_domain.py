@@ -26,7 +26,14 @@ def imex(size: int = 2, hosts: list[str] | None = None, **changed: Any) -> str:
     hosts = hosts or [f"198.19.0.{index + 1}" for index in range(size)]
     ends = {str(at): {"host": host, "status": "CONNECTED", "changed": True} for at, host in enumerate(hosts)}
     nodes = {
-        str(at): {"status": "READY", "host": host, "hostName": "", "connections": copy.deepcopy(ends), "version": "580.173.02"} for at, host in enumerate(hosts)
+        str(at): {
+            "status": "READY",
+            "host": host,
+            "hostName": "",
+            "connections": copy.deepcopy(ends),
+            "version": "580.173.02",
+        }
+        for at, host in enumerate(hosts)
     }
     return json.dumps({"nodes": nodes, "timestamp": "11/22/2026 00:37:39.905", "status": "UP"} | changed)
 
@@ -51,14 +58,15 @@ def domain(texts: dict[str, str]) -> Verdict:
         "address-node01": "198.19.0.1 198.18.1.1 fd00::1 \n",
         "address-node02": "198.19.0.2 198.18.1.2 fd00::2 \n",
     }
-    outputs = {command.key: Output(command.key, command.node, "x", 0, {**healthy, **texts}[command.key], seconds=1.0) for command in run.commands}
+    outputs = {
+        command.key: Output(command.key, command.node, "x", 0, {**healthy, **texts}[command.key], seconds=1.0)
+        for command in run.commands
+    }
     return found.evaluate(known, run, outputs)
 
 
 IMEX_STEP = "Compare /etc/nvidia-imex/nodes_config.cfg on all nodes of the rack, then restart nvidia-imex on all of them (it reads the list at start only)."
-DOMAIN_STEP = (
-    "Power the NVLink switch trays before the compute trays, check that NMX-C is configured, then restart the tray's driver: docs/runbooks/nvlink-down.md."
-)
+DOMAIN_STEP = "Power the NVLink switch trays before the compute trays, check that NMX-C is configured, then restart the tray's driver: docs/runbooks/nvlink-down.md."
 
 
 def test_a_healthy_domain_passes() -> None:
@@ -87,7 +95,11 @@ def test_a_domain_that_is_not_one(texts: dict[str, str], says: str) -> None:
     assert verdict.blamed == [says.split(maxsplit=1)[0].rstrip(":")]
 
 
-@pytest.mark.parametrize("short", [imex(1), imex().replace('"READY", "host": "198.19.0.2"', '"READY", "host": "198.19.0.1"')], ids=["one", "one twice"])
+@pytest.mark.parametrize(
+    "short",
+    [imex(1), imex().replace('"READY", "host": "198.19.0.2"', '"READY", "host": "198.19.0.1"')],
+    ids=["one", "one twice"],
+)
 def test_a_member_that_is_not_there_is_counted_and_named(short: str) -> None:
     verdict = domain({"imex-node01": short})
     assert [str(finding) for finding in verdict.findings] == [
@@ -102,7 +114,12 @@ NOT_OURS = "members of the IMEX domain are not the nodes of rack - Expected: nod
 
 def test_two_domains_with_nodes_of_other_racks_are_not_one() -> None:
     """Each is up, ready and connected: only whose they are tells them from the rack's own."""
-    verdict = domain({"imex-node01": imex(hosts=["198.19.0.1", "198.19.9.9"]), "imex-node02": imex(hosts=["198.19.0.2", "198.19.9.8"])})
+    verdict = domain(
+        {
+            "imex-node01": imex(hosts=["198.19.0.1", "198.19.9.9"]),
+            "imex-node02": imex(hosts=["198.19.0.2", "198.19.9.8"]),
+        }
+    )
     assert [str(finding) for finding in verdict.findings] == [
         f"node01: {NOT_OURS} 198.19.9.9 is none of them, none is node02. {IMEX_STEP}",
         f"node02: {NOT_OURS} 198.19.9.8 is none of them, none is node01. {IMEX_STEP}",
@@ -111,7 +128,9 @@ def test_two_domains_with_nodes_of_other_racks_are_not_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "hosts", [["198.18.1.1", "198.18.1.2"], ["node01", "node02.example"], ["fd00:0::1", "FD00::2"]], ids=["another network", "names", "IPv6"]
+    "hosts",
+    [["198.18.1.1", "198.18.1.2"], ["node01", "node02.example"], ["fd00:0::1", "FD00::2"]],
+    ids=["another network", "names", "IPv6"],
 )
 def test_a_domain_may_use_any_address_of_its_nodes(hosts: list[str]) -> None:
     verdict = domain({f"imex-{node}": imex(hosts=hosts) for node in ("node01", "node02")})
@@ -128,7 +147,9 @@ def test_addresses_and_versions_that_are_not_told_are_errors() -> None:
     assert verdict.outcome is Outcome.ERROR
     verdict = domain({"imex-node01": imex().replace("580.173.02", "", 1)})
     step = "Update nvidia-imex on both ends to the driver's version."
-    assert [str(finding) for finding in verdict.findings] == [f"node01: IMEX version of 198.19.0.1 not reported - Expected: 580.173.02 Actual: nothing. {step}"]
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node01: IMEX version of 198.19.0.1 not reported - Expected: 580.173.02 Actual: nothing. {step}"
+    ]
     assert verdict.outcome is Outcome.ERROR
 
 
@@ -144,21 +165,30 @@ def test_who_differs_is_named_also_behind_a_gpu_without_a_domain() -> None:
     assert verdict.blamed == ["node02"]
 
 
-def test_a_tray_that_is_named_keeps_the_others_of_its_rack_waiting_and_servers_without_such_a_domain_have_nothing_to_judge() -> None:
+def test_a_tray_that_is_named_keeps_the_others_of_its_rack_waiting_and_servers_without_such_a_domain_have_nothing_to_judge() -> (
+    None
+):
     known = facts("gb200_nvl72", 3)
     known = replace(known, nodes={**known.nodes, "node04": facts("dgx_h100", 4).nodes["node04"]})
     found = gate("rack/gpu/validation/nvlink-domain", {"nodes": 3})
     (run,) = found.plan(known, list(known.nodes))
     bad = Verdict(outcome=Outcome.FAIL, blamed=["node02"])
     by_node = found.attribute(known, [Done(run, bad)])
-    assert {node: (said.outcome, said.note, [str(one) for one in said.findings]) for node, [said] in by_node.items()} == {
+    assert {
+        node: (said.outcome, said.note, [str(one) for one in said.findings]) for node, [said] in by_node.items()
+    } == {
         node: (
             Outcome.NOT_RUN,
             None,
-            [f"{node}: {found.id} was not run - Expected: a measurement Actual: node02 of its NVLink domain did not pass. Repair that first."],
+            [
+                f"{node}: {found.id} was not run - Expected: a measurement Actual: node02 of its NVLink domain did not pass. Repair that first."
+            ],
         )
         for node in ("node01", "node03")
-    } | {"node02": (Outcome.FAIL, None, []), "node04": (Outcome.PASS, "its NVLinks end inside the server: nothing to judge", [])}
+    } | {
+        "node02": (Outcome.FAIL, None, []),
+        "node04": (Outcome.PASS, "its NVLinks end inside the server: nothing to judge", []),
+    }
     all_of_them = found.attribute(known, [Done(run, Verdict(outcome=Outcome.ERROR))])
     assert [all_of_them[node][0].outcome for node in run.nodes] == [Outcome.ERROR] * 3
 
@@ -172,7 +202,9 @@ def test_two_halves_of_a_rack_blame_neither() -> None:
     assert (verdict.outcome, verdict.blamed) == (Outcome.FAIL, [])
 
 
-@pytest.mark.parametrize("broken", ["", "IMEX not running", imex()[:80], json.dumps({"status": "UP"}), imex(status="SIDEWAYS")])
+@pytest.mark.parametrize(
+    "broken", ["", "IMEX not running", imex()[:80], json.dumps({"status": "UP"}), imex(status="SIDEWAYS")]
+)
 def test_an_imex_that_does_not_answer_is_an_error(broken: str) -> None:
     assert domain({"imex-node01": broken}).outcome is Outcome.ERROR
 
@@ -217,4 +249,8 @@ def test_one_trays_report_for_two_nodes_is_an_error() -> None:
         "node01, node02: one GPU on several nodes - Expected: GPUs of its own on every node "
         f"Actual: GPU-00000000-0000-0000-0000-000000000000 and 3 more on each of them. {step}"
     )
-    assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == ([wanted], Outcome.ERROR, [])
+    assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == (
+        [wanted],
+        Outcome.ERROR,
+        [],
+    )

@@ -19,7 +19,13 @@ from tests.gates.gpu.test_links import S, judge
 
 def path(gpu: str, bus: int, **changed: float | None) -> dict[str, Any]:
     names = [gpu, f"0000:{bus - 1:02x}:00.0", f"0000:{bus - 2:02x}:00.0", f"0000:{bus - 3:02x}:01.0"]
-    values = {"current_link_speed": 32.0, "max_link_speed": 32.0, "current_link_width": 16.0, "max_link_width": 16.0, "correctable": 0}
+    values = {
+        "current_link_speed": 32.0,
+        "max_link_speed": 32.0,
+        "current_link_width": 16.0,
+        "max_link_width": 16.0,
+        "correctable": 0,
+    }
     chain = [{"pci": name, **values} for name in names]
     for key, value in changed.items():
         at, leaf = key.split("_", 1)
@@ -36,7 +42,10 @@ def paths_of(platform: str = "dgx_h100", **changed: float | None) -> dict[str, A
     }
 
 
-PCIE_STEP = "Power the node off and on; if it stays so, reseat the board or riser of that link, then look at the BIOS's link speed: docs/runbooks/gpu.md."
+PCIE_STEP = (
+    "Power the node off and on; if it stays so, reseat the board or riser of that link, then look at the BIOS's "
+    "link speed: docs/runbooks/gpu.md."
+)
 
 
 @pytest.mark.parametrize(
@@ -50,30 +59,51 @@ PCIE_STEP = "Power the node off and on; if it stays so, reseat the board or rise
         ),
         (
             {"n2_current_link_speed": 16.0, "n3_current_link_speed": 16.0},
-            f"PCIe generation of 0000:41:00.0 to 0000:40:01.0 - Expected: generation 5 (32 GT/s) Actual: generation 4 (16 GT/s). {PCIE_STEP}",
+            (
+                "PCIe generation of 0000:41:00.0 to 0000:40:01.0 - Expected: generation 5 (32 GT/s) "
+                f"Actual: generation 4 (16 GT/s). {PCIE_STEP}"
+            ),
             Outcome.FAIL,
         ),
         (
             {"n3_max_link_speed": 16.0, "n2_current_link_speed": 16.0},
-            f"PCIe generation that 0000:40:01.0 above the GPU can do - Expected: 5 (platform profile dgx_h100) Actual: 4. {PCIE_STEP}",
+            (
+                "PCIe generation that 0000:40:01.0 above the GPU can do - Expected: 5 (platform profile dgx_h100) "
+                f"Actual: 4. {PCIE_STEP}"
+            ),
             Outcome.FAIL,
         ),
         (
             {"n1_max_link_speed": 16.0, "n0_current_link_speed": 16.0, "n1_current_link_speed": 16.0},
-            f"PCIe generation that 0000:42:00.0 above the GPU can do - Expected: 5 (platform profile dgx_h100) Actual: 4. {PCIE_STEP}",
+            (
+                "PCIe generation that 0000:42:00.0 above the GPU can do - Expected: 5 (platform profile dgx_h100) "
+                f"Actual: 4. {PCIE_STEP}"
+            ),
             Outcome.FAIL,
         ),
         (
             {"n1_max_link_width": 8.0, "n0_current_link_width": 8.0, "n1_current_link_width": 8.0},
-            f"PCIe lanes that 0000:42:00.0 above the GPU can do - Expected: 16 (platform profile dgx_h100) Actual: 8. {PCIE_STEP}",
+            (
+                "PCIe lanes that 0000:42:00.0 above the GPU can do - Expected: 16 (platform profile dgx_h100) "
+                f"Actual: 8. {PCIE_STEP}"
+            ),
             Outcome.FAIL,
         ),
-        ({"n0_max_link_speed": 16.0}, f"PCIe generation that the GPU can do - Expected: 5 (GPU profile) Actual: 4. {PCIE_STEP}", Outcome.FAIL),
-        ({"n0_max_link_width": 8.0}, f"PCIe lanes that the GPU can do - Expected: 16 (GPU profile) Actual: 8. {PCIE_STEP}", Outcome.FAIL),
+        (
+            {"n0_max_link_speed": 16.0},
+            f"PCIe generation that the GPU can do - Expected: 5 (GPU profile) Actual: 4. {PCIE_STEP}",
+            Outcome.FAIL,
+        ),
+        (
+            {"n0_max_link_width": 8.0},
+            f"PCIe lanes that the GPU can do - Expected: 16 (GPU profile) Actual: 8. {PCIE_STEP}",
+            Outcome.FAIL,
+        ),
         (
             {"n2_current_link_speed": None},
             (
-                "PCIe link 0000:41:00.0 to 0000:40:01.0 not reported - Expected: speed and width of both ends Actual: nothing. "
+                "PCIe link 0000:41:00.0 to 0000:40:01.0 not reported - Expected: speed and width of both ends "
+                "Actual: nothing. "
                 "Read `lspci -vv` as root by hand; a device in D3 or off the bus reports none."
             ),
             Outcome.ERROR,
@@ -81,7 +111,8 @@ PCIE_STEP = "Power the node off and on; if it stays so, reseat the board or rise
         (
             {"n2_current_link_speed": 16.0, "n2_max_link_speed": -1.0, "n3_current_link_speed": 16.0},
             (
-                "PCIe link 0000:41:00.0 to 0000:40:01.0 not reported - Expected: speed and width of both ends Actual: 16, -1, 16, 16, 32, 16. "
+                "PCIe link 0000:41:00.0 to 0000:40:01.0 not reported - Expected: speed and width of both ends "
+                "Actual: 16, -1, 16, 16, 32, 16. "
                 "Read `lspci -vv` as root by hand; a device in D3 or off the bus reports none."
             ),
             Outcome.ERROR,
@@ -97,10 +128,17 @@ def test_each_link_of_the_pcie_path(changed: dict[str, float | None], says: str 
 
 def test_a_server_whose_path_nobody_publishes_is_held_to_the_gpu_at_its_own_link_alone() -> None:
     slow = {"n3_max_link_speed": 16.0, "n2_current_link_speed": 16.0, "n3_current_link_speed": 16.0}
-    found = {"format": pcie_path.FORMAT, "complete": True, "gpus": [path(f"0000:{bus:02x}:00.0", bus, **slow) for bus in range(16, 96, 10)]}
+    found = {
+        "format": pcie_path.FORMAT,
+        "complete": True,
+        "gpus": [path(f"0000:{bus:02x}:00.0", bus, **slow) for bus in range(16, 96, 10)],
+    }
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)}, "sys_521ge_h100_pcie")
     assert [str(finding) for finding in verdict.findings] == []
-    assert verdict.note == "platform profile sys_521ge_h100_pcie does not say what the PCIe path above it can do: held end against end"
+    assert (
+        verdict.note
+        == "platform profile sys_521ge_h100_pcie does not say what the PCIe path above it can do: held end against end"
+    )
     near = {"n1_max_link_speed": 16.0, "n0_current_link_speed": 16.0, "n1_current_link_speed": 16.0}
     found["gpus"] = [path(f"0000:{bus:02x}:00.0", bus, **(near if bus == 26 else {})) for bus in range(16, 96, 10)]
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)}, "sys_521ge_h100_pcie")
@@ -109,16 +147,25 @@ def test_a_server_whose_path_nobody_publishes_is_held_to_the_gpu_at_its_own_link
 
 
 def test_a_gpu_whose_own_link_nobody_publishes_is_held_end_against_end() -> None:
-    found = {"format": pcie_path.FORMAT, "complete": True, "gpus": [path(f"0000:{bus:02x}:00.0", bus, n1_max_link_speed=16.0) for bus in range(16, 96, 10)]}
+    found = {
+        "format": pcie_path.FORMAT,
+        "complete": True,
+        "gpus": [path(f"0000:{bus:02x}:00.0", bus, n1_max_link_speed=16.0) for bus in range(16, 96, 10)],
+    }
     for gpu in found["gpus"]:
         gpu["links"][0]["current_link_speed"] = 16.0
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)}, "dgx_b200")
     assert [str(finding) for finding in verdict.findings] == []
     own = "GPU profile b200_sxm does not say what a GPU's own PCIe link can do: held end against end"
-    assert verdict.note == f"{own}; platform profile dgx_b200 does not say what the PCIe path above it can do: held end against end"
+    assert (
+        verdict.note
+        == f"{own}; platform profile dgx_b200 does not say what the PCIe path above it can do: held end against end"
+    )
 
 
-@pytest.mark.parametrize(("vendor", "outcome"), [("0x1b36", Outcome.PASS), ("0x15ad", Outcome.PASS), ("0x8086", Outcome.FAIL)])
+@pytest.mark.parametrize(
+    ("vendor", "outcome"), [("0x1b36", Outcome.PASS), ("0x15ad", Outcome.PASS), ("0x8086", Outcome.FAIL)]
+)
 def test_a_virtual_port_says_nothing_of_the_hardware(vendor: str, outcome: Outcome) -> None:
     """QEMU's root port says generation 4 of itself, whatever the GPU runs at."""
     found = paths_of()
@@ -137,7 +184,10 @@ def test_a_virtual_port_says_nothing_of_the_hardware(vendor: str, outcome: Outco
         ({}, None),
         (
             {"current_link_width": 4.0},
-            f"node01 gpu1: PCIe width of 0000:43:00.0 to the end that is not seen - Expected: x16 Actual: x4. {PCIE_STEP}",
+            (
+                "node01 gpu1: PCIe width of 0000:43:00.0 to the end that is not seen - Expected: x16 Actual: x4. "
+                f"{PCIE_STEP}"
+            ),
         ),
         (
             {"current_link_speed": 2.5},
@@ -149,7 +199,9 @@ def test_a_virtual_port_says_nothing_of_the_hardware(vendor: str, outcome: Outco
     ],
     ids=["full", "narrow", "slow"],
 )
-def test_a_gpu_whose_other_end_is_not_seen_is_held_to_what_it_can_do(changed: dict[str, float], says: str | None) -> None:
+def test_a_gpu_whose_other_end_is_not_seen_is_held_to_what_it_can_do(
+    changed: dict[str, float], says: str | None
+) -> None:
     """In a virtual machine the GPU may be all that there is of its path: its own end says how it was trained."""
     found = paths_of()
     for gpu in found["gpus"]:
@@ -162,14 +214,20 @@ def test_a_gpu_whose_other_end_is_not_seen_is_held_to_what_it_can_do(changed: di
 
 
 def test_a_card_in_a_slot_may_be_slow_while_idle_and_it_is_said() -> None:
-    found = {"format": pcie_path.FORMAT, "complete": True, "gpus": [path(f"0000:{bus:02x}:00.0", bus) for bus in range(16, 96, 10)]}
+    found = {
+        "format": pcie_path.FORMAT,
+        "complete": True,
+        "gpus": [path(f"0000:{bus:02x}:00.0", bus) for bus in range(16, 96, 10)],
+    }
     found["gpus"][0]["links"][0].update(current_link_speed=2.5, max_link_speed=16.0)  # type: ignore[index]
     for gpu in found["gpus"]:  # type: ignore[attr-defined]
         gpu["links"][0]["max_link_speed"] = 16.0
         gpu["links"][0]["current_link_speed"] = min(gpu["links"][0]["current_link_speed"], 16.0)
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)}, "sys_521ge_l40s")
     assert verdict.outcome is Outcome.PASS
-    assert "runs at generation 1 (2.5 GT/s) of generation 4 (16 GT/s) while idle, which such a card may" in (verdict.note or "")
+    assert "runs at generation 1 (2.5 GT/s) of generation 4 (16 GT/s) while idle, which such a card may" in (
+        verdict.note or ""
+    )
 
 
 def test_the_ports_of_a_virtual_node_say_nothing_of_the_hardware() -> None:
@@ -198,7 +256,12 @@ def test_the_script_reads_sysfs(tmp_path: Path, capsys: pytest.CaptureFixture[st
     flat = tmp_path / "devices"
     flat.mkdir()
     for folder, kind in ((root, "0x060400"), (card, "0x030200")):
-        for name, value in (("vendor", "0x10de"), ("class", kind), ("current_link_speed", "16.0 GT/s PCIe"), ("max_link_speed", "32.0 GT/s PCIe")):
+        for name, value in (
+            ("vendor", "0x10de"),
+            ("class", kind),
+            ("current_link_speed", "16.0 GT/s PCIe"),
+            ("max_link_speed", "32.0 GT/s PCIe"),
+        ):
             (folder / name).write_text(value + "\n")
         (folder / "current_link_width").write_text("255\n")
         (flat / folder.name).symlink_to(folder)
@@ -223,6 +286,9 @@ def test_a_revision_that_is_none_may_be_that_of_a_gpu_off_the_bus(revision: str)
     found = paths_of()
     found["gpus"][3]["revision"] = revision
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)})
-    wanted = f"node01 gpu3: PCI revision unreadable - Expected: 0x and two hexadecimal digits Actual: {revision!a}. Read `lspci -s ADDRESS -n` by hand."
+    wanted = (
+        f"node01 gpu3: PCI revision unreadable - Expected: 0x and two hexadecimal digits Actual: {revision!a}. "
+        "Read `lspci -s ADDRESS -n` by hand."
+    )
     assert ([str(finding) for finding in verdict.findings], verdict.outcome) == ([wanted], Outcome.ERROR)
     assert "node01/gpu3" not in verdict.measured

@@ -31,11 +31,20 @@ FP16 = text("proftester/dgx_h100_fp16_healthy.txt")
 ONE = {"launches": 1, "precisions": ["fp16"], "duration_s": 8, "warm_up_s": 2}
 
 
-def judge(gate_id: str, outputs: Mapping[str, str], inputs: Mapping[str, object], *, codes: Mapping[str, int] | None = None, seconds: float = 60.0) -> Verdict:
+def judge(
+    gate_id: str,
+    outputs: Mapping[str, str],
+    inputs: Mapping[str, object],
+    *,
+    codes: Mapping[str, int] | None = None,
+    seconds: float = 60.0,
+) -> Verdict:
     known: GateFacts = facts("dgx_h100", 1)
     found = gate(gate_id, inputs)
     run = found.plan(known, ["node01"])[0]
-    said = {key: Output(key, "node01", "x", (codes or {}).get(key, 0), out, seconds=seconds) for key, out in outputs.items()}
+    said = {
+        key: Output(key, "node01", "x", (codes or {}).get(key, 0), out, seconds=seconds) for key, out in outputs.items()
+    }
     return found.evaluate(known, run, said)
 
 
@@ -67,7 +76,9 @@ def test_gemm_of_a_healthy_node_passes_and_gives_the_fleet_its_metrics() -> None
 @pytest.mark.parametrize("percent", [5, 10, 40])
 def test_gemm_names_the_gpu_that_is_slow(percent: float) -> None:
     verdict = judge(GEMM, {"fp16-0": slowed(6, percent)}, ONE)
-    assert ("node01 gpu6", "gemm_fp16 behind its siblings") in {(finding.where, finding.what) for finding in verdict.findings}
+    assert ("node01 gpu6", "gemm_fp16 behind its siblings") in {
+        (finding.where, finding.what) for finding in verdict.findings
+    }
     assert {finding.where for finding in verdict.findings} == {"node01 gpu6"}
     assert "node01/gpu6" not in verdict.measured
     assert len(verdict.measured) == 7
@@ -125,24 +136,49 @@ def everywhere(share: float, of: str = FP16) -> str:
 def test_gemm_finds_eight_gpus_that_are_equally_slow() -> None:
     verdict = judge(GEMM, {"fp16-0": everywhere(0.5)}, ONE)
     source = f"derived: 0.6 x 794.5 TFLOPS; stas00/ml-engineering compute/accelerator, {MATMUL}: H100 SXM"
-    assert says(verdict)[0] == f"node01 gpu0: gemm_fp16 is slow - Expected: at least 4.767e+05 GFLOPS ({source}) Actual: 3.4e+05 GFLOPS. {BETTER}"
+    assert (
+        says(verdict)[0]
+        == f"node01 gpu0: gemm_fp16 is slow - Expected: at least 4.767e+05 GFLOPS ({source}) Actual: 3.4e+05 GFLOPS. {BETTER}"
+    )
     assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (Outcome.FAIL, [], 8)
 
 
 @pytest.mark.parametrize(
     ("model", "kind", "value", "source"),
     [
-        ("h100_sxm", "fp16", 476_700, f"derived: 0.6 x 794.5 TFLOPS; stas00/ml-engineering compute/accelerator, {MATMUL}: H100 SXM"),
-        ("h100_sxm", "tf32", 238_350, f"derived: 0.6 x 397.2 TFLOPS; stas00/ml-engineering compute/accelerator, {MATMUL}: H100 SXM"),
-        ("h200_sxm", "fp8", 872_040, f"derived: 0.6 x 1453 TFLOPS; stas00/ml-engineering compute/accelerator, {MATMUL}: H200 SXM"),
-        ("b200_sxm", "bf16", 1_047_000, f"derived: 0.6 x 1745 TFLOPS; stas00/ml-engineering compute/accelerator, {MATMUL}: B200 SXM"),
+        (
+            "h100_sxm",
+            "fp16",
+            476_700,
+            f"derived: 0.6 x 794.5 TFLOPS; stas00/ml-engineering compute/accelerator, {MATMUL}: H100 SXM",
+        ),
+        (
+            "h100_sxm",
+            "tf32",
+            238_350,
+            f"derived: 0.6 x 397.2 TFLOPS; stas00/ml-engineering compute/accelerator, {MATMUL}: H100 SXM",
+        ),
+        (
+            "h200_sxm",
+            "fp8",
+            872_040,
+            f"derived: 0.6 x 1453 TFLOPS; stas00/ml-engineering compute/accelerator, {MATMUL}: H200 SXM",
+        ),
+        (
+            "b200_sxm",
+            "bf16",
+            1_047_000,
+            f"derived: 0.6 x 1745 TFLOPS; stas00/ml-engineering compute/accelerator, {MATMUL}: B200 SXM",
+        ),
         ("h100_sxm", "fp32", 29_250, SMSTRESS.format("2330")),
         ("h200_sxm", "fp32", 37_500, SMSTRESS.format("2335")),
         ("l40s", "fp16", None, ""),
         ("h100_nvl", "fp32", None, ""),
     ],
 )
-def test_what_a_gpu_must_multiply_follows_from_what_is_published(model: str, kind: Precision, value: float | None, source: str) -> None:
+def test_what_a_gpu_must_multiply_follows_from_what_is_published(
+    model: str, kind: Precision, value: float | None, source: str
+) -> None:
     found = matmul.floor(loader.gpu(model), kind)
     assert (found and (round(found.value), found.source)) == (value and (value, source))
 
@@ -159,8 +195,13 @@ def test_gemm_of_a_model_without_a_published_rate_waits_for_its_fleet() -> None:
     bare = known.nodes["node01"].gpu.model_copy(update={"matmul": {}})
     known = replace(known, nodes={"node01": replace(known.nodes["node01"], gpu=bare)})
     found = gate(GEMM, ONE)
-    verdict = found.evaluate(known, found.plan(known, ["node01"])[0], {"fp16-0": Output("fp16-0", "node01", "x", 0, FP16, seconds=1.0)})
-    assert (verdict.outcome, verdict.remarks) == (Outcome.PASS, "fleet pending; measured by dcgmproftester; it has no BF16 and FP8")
+    verdict = found.evaluate(
+        known, found.plan(known, ["node01"])[0], {"fp16-0": Output("fp16-0", "node01", "x", 0, FP16, seconds=1.0)}
+    )
+    assert (verdict.outcome, verdict.remarks) == (
+        Outcome.PASS,
+        "fleet pending; measured by dcgmproftester; it has no BF16 and FP8",
+    )
 
 
 def test_gemm_plans_what_the_site_needs() -> None:
@@ -186,7 +227,13 @@ def test_gemm_plans_what_the_site_needs() -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", ["", "hello", "Worker 0:0 [1004]: TensorEngineActive:  generated ???, dcgm 0.000 (-e5 gflops).", FP16 + "GPU 0, TestField 1004 test SKIPPED.\n"]
+    "broken",
+    [
+        "",
+        "hello",
+        "Worker 0:0 [1004]: TensorEngineActive:  generated ???, dcgm 0.000 (-e5 gflops).",
+        FP16 + "GPU 0, TestField 1004 test SKIPPED.\n",
+    ],
 )
 def test_readings_that_are_none_are_refused(broken: str) -> None:
     with pytest.raises(FormatError):
@@ -206,7 +253,10 @@ def test_further_levels_need_their_own_tests(name: str, tests: str) -> None:
     verdict = found.evaluate(known, run, output)
     assert verdict.outcome is (Outcome.PASS if name == "dcgm-r2" else Outcome.ERROR)
     if name == "dcgm-r4":
-        assert [finding.what for finding in verdict.findings] == ["DCGM test memtest did not run", "DCGM test pulse_test did not run"]
+        assert [finding.what for finding in verdict.findings] == [
+            "DCGM test memtest did not run",
+            "DCGM test pulse_test did not run",
+        ]
 
 
 def test_wrong_results_are_found_by_the_integrity_check() -> None:
@@ -221,7 +271,12 @@ def test_wrong_results_are_found_by_the_integrity_check() -> None:
                     "warning": "Found 3 faulty memory elements on GPU 2 Run a field diagnostic on the GPU.",
                 }
                 test["results"][2].update(status="Fail", warnings=[wrong])
-    verdict = judge("node/gpu/stress/compute-integrity", {"dcgmi": json.dumps(found)}, {"skips": {"memtest": "left out of this fixture"}}, codes={"dcgmi": 205})
+    verdict = judge(
+        "node/gpu/stress/compute-integrity",
+        {"dcgmi": json.dumps(found)},
+        {"skips": {"memtest": "left out of this fixture"}},
+        codes={"dcgmi": 205},
+    )
     assert [(finding.where, finding.what) for finding in verdict.findings] == [("node01 gpu2", "DCGM test diagnostic")]
     run = gate("node/gpu/stress/compute-integrity", {"compute_s": 60}).plan(facts("dgx_h100", 1), ["node01"])[0]
     assert run.commands[0].argv == (
@@ -242,5 +297,10 @@ def test_a_note_of_one_gpu_alone_is_fleet_pending() -> None:
     alone = replace(known.nodes["node01"], platform=known.nodes["node01"].platform.model_copy(update={"gpus": 1}))
     known = replace(known, nodes={"node01": alone})
     found = gate(GEMM, ONE)
-    verdict = found.evaluate(known, found.plan(known, ["node01"])[0], {"fp16-0": Output("fp16-0", "node01", "x", 0, FP16, seconds=1.0)})
-    assert (verdict.outcome, verdict.remarks) == (Outcome.PASS, "fleet pending; measured by dcgmproftester; it has no BF16 and FP8")
+    verdict = found.evaluate(
+        known, found.plan(known, ["node01"])[0], {"fp16-0": Output("fp16-0", "node01", "x", 0, FP16, seconds=1.0)}
+    )
+    assert (verdict.outcome, verdict.remarks) == (
+        Outcome.PASS,
+        "fleet pending; measured by dcgmproftester; it has no BF16 and FP8",
+    )

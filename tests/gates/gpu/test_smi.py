@@ -41,14 +41,23 @@ def changed(gpu: int, *changes: tuple[str, str], of: str = HEALTHY) -> str:
     return "\t<gpu id=".join(pieces)
 
 
-def judge(gate_id: str, report: str, inputs: Mapping[str, object] | None = None, *, platform: str = "dgx_h100", exit_code: int = 0) -> Verdict:
+def judge(
+    gate_id: str,
+    report: str,
+    inputs: Mapping[str, object] | None = None,
+    *,
+    platform: str = "dgx_h100",
+    exit_code: int = 0,
+) -> Verdict:
     known = facts(platform, 1)
     found = gate(gate_id, inputs)
     return evaluate(found, known, found.plan(known, ["node01"])[0], {"smi": report}, exit_code)
 
 
 @pytest.mark.parametrize("name", GATES)
-@pytest.mark.parametrize(("report", "platform", "count"), [(HEALTHY, "dgx_h100", 8), (GB200, "gb200_nvl72", 4)], ids=["H100", "GB200"])
+@pytest.mark.parametrize(
+    ("report", "platform", "count"), [(HEALTHY, "dgx_h100", 8), (GB200, "gb200_nvl72", 4)], ids=["H100", "GB200"]
+)
 def test_healthy_nodes_pass_and_every_gpu_is_measured(name: str, report: str, platform: str, count: int) -> None:
     verdict = judge(name, report, platform=platform)
     assert [str(finding) for finding in verdict.findings] == []
@@ -96,7 +105,11 @@ ROWS = [
         ("<sram_threshold_exceeded>No<", "<sram_threshold_exceeded>Yes<"),
         f"SRAM errors above the vendor's threshold over its life - Expected: No Actual: Yes. The vendor replaces it (RMA). {REPLACE}",
     ),
-    Row("ecc", ("<tpc_repair_pending>No<", "<tpc_repair_pending>Yes<"), f"TPC repair waits for a reset - Expected: No Actual: Yes. {RESET}"),
+    Row(
+        "ecc",
+        ("<tpc_repair_pending>No<", "<tpc_repair_pending>Yes<"),
+        f"TPC repair waits for a reset - Expected: No Actual: Yes. {RESET}",
+    ),
     Row(
         "ecc",
         ("<dram_correctable>0<", "<dram_correctable>51<"),
@@ -158,7 +171,11 @@ ROWS = [
         "GPU recovery action: word not known - Expected: None Actual: Exorcise. Read the vendor's manual of nvidia-smi, and update rackready.",
         Outcome.ERROR,
     ),
-    Row("clocks", event("hw_thermal_slowdown"), f"clocks held down: hardware thermal slowdown - Expected: Not Active Actual: Active. {COOLING}"),
+    Row(
+        "clocks",
+        event("hw_thermal_slowdown"),
+        f"clocks held down: hardware thermal slowdown - Expected: Not Active Actual: Active. {COOLING}",
+    ),
     Row(
         "clocks",
         event("hw_power_brake_slowdown"),
@@ -202,10 +219,28 @@ ROWS = [
         "nvidia-smi unreadable - Expected: numbers where numbers belong Actual: gpu_power_readings/current_power_limit of 00000000:43:00.0 is 'high', which is no number. Run `nvidia-smi -q -x` by hand.",
         Outcome.ERROR,
     ),
-    Row("fabric", ("<state>Completed<", "<state>In Progress<"), f"fabric state - Expected: Completed Actual: In Progress. {LOCAL}"),
-    Row("fabric", ("<status>Success<", "<status>Insufficient Resources<"), f"fabric status - Expected: Success Actual: Insufficient Resources. {LOCAL}"),
-    Row("fabric", ("<summary>Healthy<", "<summary>Limited Capacity<"), f"fabric health - Expected: Healthy Actual: Limited Capacity. {REMOTE}", of=GB200),
-    Row("fabric", ("<bandwidth>Full<", "<bandwidth>Degraded<"), f"fabric health: bandwidth - Expected: Full Actual: Degraded. {REMOTE}", of=GB200),
+    Row(
+        "fabric",
+        ("<state>Completed<", "<state>In Progress<"),
+        f"fabric state - Expected: Completed Actual: In Progress. {LOCAL}",
+    ),
+    Row(
+        "fabric",
+        ("<status>Success<", "<status>Insufficient Resources<"),
+        f"fabric status - Expected: Success Actual: Insufficient Resources. {LOCAL}",
+    ),
+    Row(
+        "fabric",
+        ("<summary>Healthy<", "<summary>Limited Capacity<"),
+        f"fabric health - Expected: Healthy Actual: Limited Capacity. {REMOTE}",
+        of=GB200,
+    ),
+    Row(
+        "fabric",
+        ("<bandwidth>Full<", "<bandwidth>Degraded<"),
+        f"fabric health: bandwidth - Expected: Full Actual: Degraded. {REMOTE}",
+        of=GB200,
+    ),
     Row(
         "fabric",
         ("<access_timeout_recovery>False<", "<access_timeout_recovery>True<"),
@@ -242,7 +277,9 @@ def test_normal_reasons_are_no_fault() -> None:
 def test_the_general_slowdown_is_not_repeated_beside_a_particular_one() -> None:
     report = changed(1, event("hw_slowdown"), event("hw_power_brake_slowdown"))
     assert [finding.what for finding in judge(f"{S}clocks", report).findings] == ["clocks held down: power brake"]
-    assert [finding.what for finding in judge(f"{S}clocks", changed(1, event("hw_slowdown"))).findings] == ["clocks held down: hardware slowdown"]
+    assert [finding.what for finding in judge(f"{S}clocks", changed(1, event("hw_slowdown"))).findings] == [
+        "clocks held down: hardware slowdown"
+    ]
 
 
 @pytest.mark.parametrize(("margin", "outcome"), [("-1", Outcome.PASS), ("-2", Outcome.FAIL), ("-5", Outcome.FAIL)])
@@ -261,7 +298,10 @@ def test_older_gpus_report_the_threshold_in_degrees(limit: str, outcome: Outcome
     report = changed(
         1,
         (tlimit("1")[0], "<gpu_temp_tlimit>N/A<"),
-        ("<gpu_temp_slow_tlimit_threshold>-2 C</gpu_temp_slow_tlimit_threshold>", f"<gpu_temp_slow_threshold>{limit}</gpu_temp_slow_threshold>"),
+        (
+            "<gpu_temp_slow_tlimit_threshold>-2 C</gpu_temp_slow_tlimit_threshold>",
+            f"<gpu_temp_slow_threshold>{limit}</gpu_temp_slow_threshold>",
+        ),
     )
     assert judge(f"{S}clocks", report).outcome is outcome
 
@@ -295,7 +335,9 @@ def test_a_lost_gpu_fails_every_gate(name: str) -> None:
     said = "Unable to determine the device handle for GPU5: 0000:C3:00.0: GPU is lost.  Reboot the system to recover this GPU\n"
     verdict = judge(name, said, exit_code=15)
     assert verdict.outcome is Outcome.FAIL
-    assert str(verdict.findings[0]).startswith("node01: GPU lost (5) - Expected: a GPU that answers Actual: GPU is lost.")
+    assert str(verdict.findings[0]).startswith(
+        "node01: GPU lost (5) - Expected: a GPU that answers Actual: GPU is lost."
+    )
 
 
 @pytest.mark.parametrize("name", GATES)
@@ -311,8 +353,14 @@ def test_a_lost_gpu_fails_every_gate(name: str) -> None:
 def test_a_report_of_another_model_is_judged_by_no_gate(name: str, report: str, said: str) -> None:
     verdict = judge(name, report)
     step = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
-    wanted = f"node01: nvidia-smi reports GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: {said}. {step}"
-    assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == ([wanted], Outcome.ERROR, [])
+    wanted = (
+        f"node01: nvidia-smi reports GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: {said}. {step}"
+    )
+    assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == (
+        [wanted],
+        Outcome.ERROR,
+        [],
+    )
 
 
 def test_drivers_that_leave_out_the_vendors_name_report_the_same_model() -> None:
@@ -336,8 +384,14 @@ def test_a_missing_gpu_fails_and_the_others_keep_their_names(name: str) -> None:
         (HEALTHY[: len(HEALTHY) // 2], "the report is cut off: its last element is missing"),
         (HEALTHY.replace("</pci>", "", 1), "the report is damaged: "),
         (HEALTHY.replace("<attached_gpus>8", "<attached_gpus>9"), "the report counts 9 GPUs and describes 8"),
-        (HEALTHY.replace("00000000:1B:00.0", "00000000:43:00.0"), "a GPU of the report has no address, or two have the same"),
-        (HEALTHY.replace("<nvidia_smi_log>", '<!ENTITY a "b"><nvidia_smi_log>'), "the report declares entities, which nvidia-smi's never does"),
+        (
+            HEALTHY.replace("00000000:1B:00.0", "00000000:43:00.0"),
+            "a GPU of the report has no address, or two have the same",
+        ),
+        (
+            HEALTHY.replace("<nvidia_smi_log>", '<!ENTITY a "b"><nvidia_smi_log>'),
+            "the report declares entities, which nvidia-smi's never does",
+        ),
     ],
 )
 def test_what_is_no_report_is_refused(report: str, words: str) -> None:
@@ -372,19 +426,28 @@ def test_a_platform_without_switches_has_no_fabric_to_judge() -> None:
     plain = known.nodes["node01"].platform.model_copy(update={"nvswitch": False})
     known = replace(known, nodes={"node01": replace(known.nodes["node01"], platform=plain)})
     found = gate(f"{S}fabric")
-    verdict = evaluate(found, known, found.plan(known, ["node01"])[0], {"smi": HEALTHY.replace(">Completed<", ">N/A<")}, 0)
-    assert (verdict.outcome, verdict.note) == (Outcome.PASS, "platform dgx_h100 has no NVSwitches: there is no fabric to judge")
+    verdict = evaluate(
+        found, known, found.plan(known, ["node01"])[0], {"smi": HEALTHY.replace(">Completed<", ">N/A<")}, 0
+    )
+    assert (verdict.outcome, verdict.note) == (
+        Outcome.PASS,
+        "platform dgx_h100 has no NVSwitches: there is no fabric to judge",
+    )
     assert verdict.measured == [], "no GPU was measured by it"
 
 
 def test_gpus_before_hopper_tell_nothing_of_the_fabric() -> None:
     """As captured of an A100 (driver 570); one that tells nothing beside siblings that do is an error, as on any other server."""
     a100 = HEALTHY.replace("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB")
-    mute = a100.replace("<state>Completed</state>", "<state>N/A</state>").replace("<status>Success</status>", "<status>N/A</status>")
+    mute = a100.replace("<state>Completed</state>", "<state>N/A</state>").replace(
+        "<status>Success</status>", "<status>N/A</status>"
+    )
     verdict = judge(f"{S}fabric", mute, platform="dgx_a100")
     note = "GPU a100_80_sxm tells nothing of the fabric: its links are judged by node/gpu/sanity/nvlink, its fabric manager by versions"
     assert (verdict.outcome, verdict.measured, verdict.note) == (Outcome.PASS, [], note)
-    one = judge(f"{S}fabric", changed(2, ("<state>Completed</state>", "<state>N/A</state>"), of=a100), platform="dgx_a100")
+    one = judge(
+        f"{S}fabric", changed(2, ("<state>Completed</state>", "<state>N/A</state>"), of=a100), platform="dgx_a100"
+    )
     assert [(item.where, item.what) for item in one.findings] == [("node01 gpu2", "fabric state not reported")]
     assert (one.outcome, len(one.measured)) == (Outcome.ERROR, 7)
     hopper = judge(f"{S}fabric", HEALTHY.replace("<state>Completed</state>", "<state>N/A</state>"))
@@ -392,5 +455,11 @@ def test_gpus_before_hopper_tell_nothing_of_the_fabric() -> None:
 
 
 def test_banks_without_spare_rows_are_noted() -> None:
-    verdict = judge(f"{S}row-remap", changed(1, ("<row_remapper_histogram_none>0 bank(s)<", "<row_remapper_histogram_none>2 bank(s)<")))
-    assert (verdict.outcome, verdict.note) == (Outcome.PASS, "node01 gpu1: 2 banks have no spare row left; plan its replacement")
+    verdict = judge(
+        f"{S}row-remap",
+        changed(1, ("<row_remapper_histogram_none>0 bank(s)<", "<row_remapper_histogram_none>2 bank(s)<")),
+    )
+    assert (verdict.outcome, verdict.note) == (
+        Outcome.PASS,
+        "node01 gpu1: 2 banks have no spare row left; plan its replacement",
+    )

@@ -22,15 +22,41 @@ def memory_at(degrees: str, more: str = "") -> str:
         ("95 C", "", "dgx_h100", []),
         ("96 C", "", "dgx_h100", [HOT.format(95, CAPTURED, 96)]),
         ("118 C", "", "dgx_h100", [HOT.format(95, CAPTURED, 118)]),
-        ("92 C", "<gpu_temp_max_mem_threshold>90 C</gpu_temp_max_mem_threshold>", "dgx_h100", [HOT.format(90, "the GPU's own threshold", 92)]),
-        ("92 C", "<gpu_temp_max_mem_threshold>90 C</gpu_temp_max_mem_threshold>", "dgx_h200", [HOT.format(90, "the GPU's own threshold", 92)]),
+        (
+            "92 C",
+            "<gpu_temp_max_mem_threshold>90 C</gpu_temp_max_mem_threshold>",
+            "dgx_h100",
+            [HOT.format(90, "the GPU's own threshold", 92)],
+        ),
+        (
+            "92 C",
+            "<gpu_temp_max_mem_threshold>90 C</gpu_temp_max_mem_threshold>",
+            "dgx_h200",
+            [HOT.format(90, "the GPU's own threshold", 92)],
+        ),
         ("96 C", "<gpu_temp_max_mem_tlimit_threshold>0 C</gpu_temp_max_mem_tlimit_threshold>", "dgx_h200", []),
         ("N/A", "", "dgx_h200", []),
-        ("N/A", "", "dgx_h100", [f"node01 gpu1: memory temperature not reported - Expected: degrees Celsius Actual: nothing. {UPDATE}"]),
+        (
+            "N/A",
+            "",
+            "dgx_h100",
+            [f"node01 gpu1: memory temperature not reported - Expected: degrees Celsius Actual: nothing. {UPDATE}"],
+        ),
     ],
-    ids=["at its limit", "above", "hot", "its own limit", "its own limit of another model", "no limit published", "no sensor", "silent"],
+    ids=[
+        "at its limit",
+        "above",
+        "hot",
+        "its own limit",
+        "its own limit of another model",
+        "no limit published",
+        "no sensor",
+        "silent",
+    ],
 )
-def test_memory_is_held_against_its_operating_temperature(degrees: str, more: str, platform: str, said: list[str]) -> None:
+def test_memory_is_held_against_its_operating_temperature(
+    degrees: str, more: str, platform: str, said: list[str]
+) -> None:
     model = facts(platform).nodes["node01"].gpu.product_name
     verdict = judge(f"{S}clocks", memory_at(degrees, more).replace("NVIDIA H100 80GB HBM3", model), platform=platform)
     assert [str(finding) for finding in verdict.findings] == said
@@ -40,7 +66,10 @@ def test_memory_is_held_against_its_operating_temperature(degrees: str, more: st
 CLOCK = """<{group}>
 \t\t\t<graphics_clock>{graphics}</graphics_clock>
 \t\t\t<mem_clock>{memory}</mem_clock>"""
-RESET_CLOCKS = "Reset them (`nvidia-smi -rac`): they are deprecated; a site that wants lower clocks locks them (`nvidia-smi -lgc`)."
+RESET_CLOCKS = (
+    "Reset them (`nvidia-smi -rac`): they are deprecated; a site that wants lower clocks locks them (`nvidia-smi "
+    "-lgc`)."
+)
 
 
 def application_clocks(graphics: str, memory: str, group: str = "applications_clocks") -> str:
@@ -51,8 +80,19 @@ def application_clocks(graphics: str, memory: str, group: str = "applications_cl
 @pytest.mark.parametrize(
     ("graphics", "memory", "said"),
     [
-        ("345 MHz", "2619 MHz", "application clock of graphics lowered - Expected: at least 1980 MHz (the driver's default) Actual: 345 MHz"),
-        ("1980 MHz", "1593 MHz", "application clock of memory lowered - Expected: at least 2619 MHz (the driver's default) Actual: 1593 MHz"),
+        (
+            "345 MHz",
+            "2619 MHz",
+            (
+                "application clock of graphics lowered - Expected: at least 1980 MHz (the driver's default) "
+                "Actual: 345 MHz"
+            ),
+        ),
+        (
+            "1980 MHz",
+            "1593 MHz",
+            "application clock of memory lowered - Expected: at least 2619 MHz (the driver's default) Actual: 1593 MHz",
+        ),
     ],
     ids=["graphics", "memory"],
 )
@@ -69,4 +109,7 @@ def test_application_clocks_that_a_model_or_driver_does_not_have_are_not_lowered
 
 
 def test_application_clocks_above_the_default_are_no_fault() -> None:
-    assert judge(f"{S}settings", application_clocks("1500 MHz", "2619 MHz", "default_applications_clocks")).outcome is Outcome.PASS
+    assert (
+        judge(f"{S}settings", application_clocks("1500 MHz", "2619 MHz", "default_applications_clocks")).outcome
+        is Outcome.PASS
+    )

@@ -182,12 +182,17 @@ CASES = [
         "a clock that was not read",
         {"log": xid(79, "GPU has fallen off the bus.")},
         Outcome.ERROR,
-        ("node01: reading of the node's clock was not run - Expected: an output Actual: none. Run the gate again; if it stays so, report a bug.",),
+        (
+            "node01: reading of the node's clock was not run - Expected: an output Actual: none. Run the gate again; if it stays so, report a bug.",
+        ),
         {"since": "2026-11-21T08:00:00+00:00"},
     ),
     Case(
         "a clock that is none",
-        {"log": xid(79, "GPU has fallen off the bus."), "clock": Said("bash: date: command not found\n", exit_code=127)},
+        {
+            "log": xid(79, "GPU has fallen off the bus."),
+            "clock": Said("bash: date: command not found\n", exit_code=127),
+        },
         Outcome.ERROR,
         (
             (
@@ -201,7 +206,9 @@ CASES = [
         "a clock of another age",
         {"log": xid(79, "GPU has fallen off the bus."), "clock": Said("9" * 18)},
         Outcome.ERROR,
-        ("node01: the node's clock unreadable - Expected: seconds since 1970 Actual: '999999999999999999' (exit code 0). Run `date +%s` on the node.",),
+        (
+            "node01: the node's clock unreadable - Expected: seconds since 1970 Actual: '999999999999999999' (exit code 0). Run `date +%s` on the node.",
+        ),
         {"since": "2026-11-21T08:00:00+00:00"},
     ),
 ]
@@ -247,9 +254,17 @@ def test_the_decode_depends_on_the_driver_branch() -> None:
 def test_the_last_recovery_action_counts() -> None:
     lines = "\n".join(
         f"[{at}.000000] NVRM: Xid (PCI:0000:43:00): 154, GPU recovery action changed from {change}"
-        for at, change in ((40, "0x0 (None) to 0x1 (GPU Reset Required)"), (90, "0x1 (GPU Reset Required) to 0x0 (None)"))
+        for at, change in (
+            (40, "0x0 (None) to 0x1 (GPU Reset Required)"),
+            (90, "0x1 (GPU Reset Required) to 0x0 (None)"),
+        )
     )
-    assert judge(GATE, Case("over", {"log": Said(f"[    1.0] NVRM: loading NVIDIA UNIX\n{lines}\n")}, Outcome.PASS)).outcome is Outcome.PASS
+    assert (
+        judge(
+            GATE, Case("over", {"log": Said(f"[    1.0] NVRM: loading NVIDIA UNIX\n{lines}\n")}, Outcome.PASS)
+        ).outcome
+        is Outcome.PASS
+    )
 
 
 @pytest.mark.parametrize(
@@ -296,7 +311,11 @@ GONE = "Vendor's action RESTART_BM: power the node off and on; if it comes back:
 def test_a_gpu_that_fell_off_the_bus_without_an_xid_fails(lines: list[str], where: str, said: str) -> None:
     log = Said(f"{NOISE}{''.join(f'2026-11-21T07:00:00+0000 node01 kernel: {line}{chr(10)}' for line in lines)}")
     if where == "node01":
-        log = Said(log.stdout.replace("NVRM: GPU at PCI:0000:1b:00: GPU-00000000-0000-0000-0000-000000000000", "NVRM: something"))
+        log = Said(
+            log.stdout.replace(
+                "NVRM: GPU at PCI:0000:1b:00: GPU-00000000-0000-0000-0000-000000000000", "NVRM: something"
+            )
+        )
     wanted = f"{where}: GPU has fallen off the bus - Expected: no such line since boot Actual: {said}. {GONE}"
     check(GATE, Case("fallen", {"log": log}, Outcome.FAIL, (wanted,)))
     past = Case("dealt with", {"log": log, "clock": NOW}, Outcome.PASS, (), {"since": "2026-11-21T08:00:00+00:00"})
@@ -306,7 +325,10 @@ def test_a_gpu_that_fell_off_the_bus_without_an_xid_fails(lines: list[str], wher
 @pytest.mark.parametrize(
     ("log", "actual"),
     [
-        ("2019-03-04T05:06:07+0000 node01 kernel: NVRM: loading NVIDIA UNIX x86_64 Kernel Module  418.87.00\n", "1 line"),
+        (
+            "2019-03-04T05:06:07+0000 node01 kernel: NVRM: loading NVIDIA UNIX x86_64 Kernel Module  418.87.00\n",
+            "1 line",
+        ),
         ("2019-03-04T05:06:07+0000 node01 kernel: Linux version 4.15.0-45-generic (buildd@lcy01)\n", "1 line"),
         (f"{NOISE.splitlines()[0]}\n{NOISE.splitlines()[2]}\n", "2 lines without it"),
     ],
@@ -353,12 +375,18 @@ def test_an_xid_in_another_form_is_no_pass(form: str) -> None:
     """Nobody sees the difference; what was not understood is never counted as none."""
     line = next(line for line in FALLEN.split("\n") if "): 79," in line).replace("NVRM: Xid", form)
     verdict = judge(GATE, Case("another form", {"log": Said(f"{NOISE}{line}\n")}, Outcome.ERROR))
-    assert [(finding.what, finding.actual) for finding in verdict.findings] == [("kernel log has an Xid in a form that is not known", line)]
+    assert [(finding.what, finding.actual) for finding in verdict.findings] == [
+        ("kernel log has an Xid in a form that is not known", line)
+    ]
 
 
 @pytest.mark.parametrize(
     "line",
-    ["NVRM: _kgspLogXid119: **** GSP Timeout ****", "RPC: reply xid 0x2c0b8e3e", "NVRM: GPU at PCI:0000:43:00: GPU-9c1f"],
+    [
+        "NVRM: _kgspLogXid119: **** GSP Timeout ****",
+        "RPC: reply xid 0x2c0b8e3e",
+        "NVRM: GPU at PCI:0000:43:00: GPU-9c1f",
+    ],
 )
 def test_words_that_only_look_like_an_xid_are_noise(line: str) -> None:
     assert judge(GATE, Case("noise", {"log": with_line(line)}, Outcome.PASS)).outcome is Outcome.PASS

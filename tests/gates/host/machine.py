@@ -80,7 +80,13 @@ class Node:
         self.save()
         with store.change() as runtime:
             uuids = [gpu["uuid"] for gpu in self.state["gpus"]]
-            runtime.update({**store.fresh(), "modules": {"nvidia": {"version": VERSION}}, "persistence": dict.fromkeys(uuids, True)})
+            runtime.update(
+                {
+                    **store.fresh(),
+                    "modules": {"nvidia": {"version": VERSION}},
+                    "persistence": dict.fromkeys(uuids, True),
+                }
+            )
             runtime["dcgm"] = {"driver": VERSION, "gpus": uuids}
             runtime["fabric"] = {"state": "Completed", "pid": 1}
         self.put("/run/nv-hostengine.pid", "1")
@@ -119,10 +125,21 @@ class Node:
             files = {name: self.program(f"/usr/bin/{name}") for name in ("all_reduce_perf", "nvidia-smi", "smartctl")}
             return whole(trusted_programs, {"files": files})
         if "resolve" in wanted:
-            hosts = [(name, line.split()[0]) for line in paths.at("/etc/hosts").read_text().splitlines() for name in line.split()[1:]]
+            hosts = [
+                (name, line.split()[0])
+                for line in paths.at("/etc/hosts").read_text().splitlines()
+                for name in line.split()[1:]
+            ]
             server = paths.at("/etc/resolv.conf").read_text().split()[1]
-            found = {"hostname": self.name, "hosts": hosts, "addresses": ["127.0.0.1", ADDRESS], "resolved": {self.name: [ADDRESS]}}
-            return whole(names, {**found, "servers": [{"address": server, "answer": "NXDOMAIN" if server == SERVER else None}]})
+            found = {
+                "hostname": self.name,
+                "hosts": hosts,
+                "addresses": ["127.0.0.1", ADDRESS],
+                "resolved": {self.name: [ADDRESS]},
+            }
+            return whole(
+                names, {**found, "servers": [{"address": server, "answer": "NXDOMAIN" if server == SERVER else None}]}
+            )
         return sealed(self.document(wanted))
 
     def program(self, path: str) -> dict[str, str]:
@@ -130,7 +147,15 @@ class Node:
         text = paths.at(path).read_bytes()
         md5, sha256 = hashlib.md5(text, usedforsecurity=False).hexdigest(), hashlib.sha256(text).hexdigest()
         wanted = hashlib.md5(SHIPPED.encode(), usedforsecurity=False).hexdigest()
-        return {"path": path, "real": path, "package": "nccl-tests", "version": "2.19.6-1", "md5": md5, "sha256": sha256, "wanted": wanted}
+        return {
+            "path": path,
+            "real": path,
+            "package": "nccl-tests",
+            "version": "2.19.6-1",
+            "md5": md5,
+            "sha256": sha256,
+            "wanted": wanted,
+        }
 
     def document(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
         done: dict[str, Any] = {}
@@ -146,7 +171,14 @@ class Node:
         return {"format": "rackready/host-read/v1", "commands": done, "files": files, "complete": True}
 
     def run(self, argv: list[str], keep: str | None = None) -> dict[str, Any]:
-        answer: dict[str, Any] = {"argv": argv, "exit_code": None, "stdout": "", "stderr": "", "missing": False, "timed_out": False}
+        answer: dict[str, Any] = {
+            "argv": argv,
+            "exit_code": None,
+            "stdout": "",
+            "stderr": "",
+            "missing": False,
+            "timed_out": False,
+        }
         if argv[0] in self.missing:
             return {**answer, "missing": True}
         out, err = io.StringIO(), io.StringIO()
@@ -154,7 +186,13 @@ class Node:
             code = self.other(argv) if argv[0] not in PROGRAMS else PROGRAMS[argv[0]](argv[1:])
         lines = out.getvalue().splitlines()
         kept = [line for line in lines if keep is None or _found(keep, line)]
-        return {**answer, "exit_code": code, "stdout": "".join(f"{line}\n" for line in kept), "stderr": err.getvalue(), "lines": len(lines)}
+        return {
+            **answer,
+            "exit_code": code,
+            "stdout": "".join(f"{line}\n" for line in kept),
+            "stderr": err.getvalue(),
+            "lines": len(lines),
+        }
 
     def other(self, argv: list[str]) -> int:
         """Answer for the distribution's own programs, from the same state."""
@@ -166,7 +204,11 @@ class Node:
                 print(f"{name} loaded failed failed {name.removesuffix('.service')}")  # noqa: T201 - the same
             return 0
         if argv[:2] == ["sh", "-c"] and argv[2].endswith("echo complete"):
-            lists = {"env": LOGIN, "sshd": "port 22\nacceptenv LANG\nacceptenv LC_*\npermituserenvironment no\n", "dpkg": ""}
+            lists = {
+                "env": LOGIN,
+                "sshd": "port 22\nacceptenv LANG\nacceptenv LC_*\npermituserenvironment no\n",
+                "dpkg": "",
+            }
             print(f"{lists[argv[2].split()[0]]}complete")  # noqa: T201 - the same
             return 0
         if argv[:2] == ["systemctl", "is-active"]:
@@ -179,7 +221,11 @@ class Node:
 
     def lspci(self) -> str:
         """Print bridges from configuration space, in the words of pciutils 3.9."""
-        bridges = [folder for folder in sorted(paths.at("/sys/bus/pci/devices").iterdir()) if (folder / "class").read_text().strip() == "0x060400"]
+        bridges = [
+            folder
+            for folder in sorted(paths.at("/sys/bus/pci/devices").iterdir())
+            if (folder / "class").read_text().strip() == "0x060400"
+        ]
         return "\n".join(_lspci(folder.name, (folder / "config").read_bytes()) for folder in bridges)
 
     def files(self, pattern: str) -> dict[str, str]:
@@ -205,7 +251,9 @@ def whole(script: ModuleType, held: Mapping[str, Any]) -> str:
 
 def _same(name: str, pattern: str) -> bool:
     parts, wanted = name.split("/"), pattern.split("/")
-    return len(parts) == len(wanted) and all(fnmatch.fnmatchcase(part, want) for part, want in zip(parts, wanted, strict=True))
+    return len(parts) == len(wanted) and all(
+        fnmatch.fnmatchcase(part, want) for part, want in zip(parts, wanted, strict=True)
+    )
 
 
 def _found(pattern: str, line: str) -> bool:
@@ -226,7 +274,8 @@ def _lspci(address: str, space: bytes) -> str:
         f"\tControl: I/O+ Mem+ BusMaster+ SpecCycle- MemWINV- VGASnoop- ParErr- Stepping- SERR- FastB2B- DisINTx+\n"
         f"\tBus: primary={primary:02x}, secondary={secondary:02x}, subordinate={subordinate:02x}, sec-latency=0\n"
         f"\tCapabilities: [68] Express (v2) {port}, MSI 00\n"
-        f"\tCapabilities: [220 v1] Access Control Services\n\t\tACSCap:\tSrcValid+ TransBlk+ ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans+\n"
+        "\tCapabilities: [220 v1] Access Control Services\n\t\tACSCap:\tSrcValid+ TransBlk+ ReqRedir+ CmpltRedir+ "
+        "UpstreamFwd+ EgressCtrl- DirectTrans+\n"
         f"\t\tACSCtl:\t{flags}\n"
     )
 
@@ -234,7 +283,9 @@ def _lspci(address: str, space: bytes) -> str:
 def facts(*names: str) -> GateFacts:
     site = load_site("sim")
     known = {f"node{number:02d}": f"192.0.2.{10 + number}" for number in range(1, 5)}
-    return GateFacts(nodes={name: node_facts(site, name) for name in names}, fabric=site.fabric, fleet=len(names), names=known)
+    return GateFacts(
+        nodes={name: node_facts(site, name) for name in names}, fabric=site.fabric, fleet=len(names), names=known
+    )
 
 
 def judged(gate_id: str, nodes: Mapping[str, Node], inputs: Mapping[str, object] | None = None) -> Verdict:

@@ -35,7 +35,9 @@ def kernel(control: str, online: str, offline: str | None, present: int = 224) -
     }
 
     def change(found: dict[str, Any]) -> None:
-        found["commands"]["lscpu"]["stdout"] = json.dumps({"lscpu": [{"field": f"{name}:", "data": value} for name, value in rows.items()]})
+        found["commands"]["lscpu"]["stdout"] = json.dumps(
+            {"lscpu": [{"field": f"{name}:", "data": value} for name, value in rows.items()]}
+        )
         found["files"][SMT] = {SMT: control}
 
     return change
@@ -57,8 +59,16 @@ def test_smt_that_is_to_be_off_leaves_the_second_threads_offline(node: Node, cha
 @pytest.mark.parametrize(
     ("change", "smt", "counts"),
     [
-        (kernel("off", "0-110", "111-223"), False, ("112 online", "111 online, offline: 111, 112, 113, 114, 115, 116, 117, 118 and 105 more")),
-        (kernel("on", "0-111", "112-223"), True, ("224 online", "112 online, offline: 112, 113, 114, 115, 116, 117, 118, 119 and 104 more")),
+        (
+            kernel("off", "0-110", "111-223"),
+            False,
+            ("112 online", "111 online, offline: 111, 112, 113, 114, 115, 116, 117, 118 and 105 more"),
+        ),
+        (
+            kernel("on", "0-111", "112-223"),
+            True,
+            ("224 online", "112 online, offline: 112, 113, 114, 115, 116, 117, 118, 119 and 104 more"),
+        ),
         (kernel("forceoff", "0-110", "111", present=112), False, ("112 online", "111 online, offline: 111")),
         (kernel("notsupported", "0-110", "111", present=112), False, ("112 online", "111 online, offline: 111")),
     ],
@@ -78,11 +88,19 @@ def test_frequency_that_the_bios_keeps_is_declared(node: Node) -> None:
     assert (verdict.outcome, said(verdict)) == (Outcome.PASS, [])
     assert "the BIOS keeps frequency control, as the site says" in (verdict.note or "")
     verdict = judge(node, CPU, no_policies)
-    assert (verdict.outcome, said(verdict)) == (Outcome.ERROR, [("node01", "frequency governor not reported", "performance", "no cpufreq policy")])
-    assert verdict.findings[0].next_step.endswith("where the BIOS is to keep it, the site declares input governor: null.")
+    assert (verdict.outcome, said(verdict)) == (
+        Outcome.ERROR,
+        [("node01", "frequency governor not reported", "performance", "no cpufreq policy")],
+    )
+    assert verdict.findings[0].next_step.endswith(
+        "where the BIOS is to keep it, the site declares input governor: null."
+    )
 
 
 def test_a_governor_where_the_bios_is_to_keep_frequency_control_fails(node: Node) -> None:
     verdict = judge(node, CPU, inputs={"governor": None})
     expected = "no cpufreq policy: the BIOS keeps frequency control"
-    assert (verdict.outcome, said(verdict)) == (Outcome.FAIL, [("node01", "frequency governor", expected, "performance on 224 of 224 policies")])
+    assert (verdict.outcome, said(verdict)) == (
+        Outcome.FAIL,
+        [("node01", "frequency governor", expected, "performance on 224 of 224 policies")],
+    )

@@ -19,12 +19,20 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 
 def logged(*lines: str) -> Change:
-    return lambda found: found["commands"]["dmesg"].update(stdout="".join(f"[ 5000.1] {line}\n" for line in lines), lines=2000)
+    return lambda found: found["commands"]["dmesg"].update(
+        stdout="".join(f"[ 5000.1] {line}\n" for line in lines), lines=2000
+    )
 
 
 def event(severity: str, section: str, *more: str) -> tuple[str, ...]:
     """What the kernel prints of an error that the firmware reports."""
-    words = ("Hardware error from APEI Generic Hardware Error Source: 5", f"event severity: {severity}", f" Error 0, type: {severity}", f"  {section}", *more)
+    words = (
+        "Hardware error from APEI Generic Hardware Error Source: 5",
+        f"event severity: {severity}",
+        f" Error 0, type: {severity}",
+        f"  {section}",
+        *more,
+    )
     return tuple(f"{{1}}[Hardware Error]: {word}" for word in words)
 
 
@@ -36,8 +44,14 @@ TAKEN = "Memory failure: 0xcad1ff: recovery action for dirty LRU page: Recovered
 @pytest.mark.parametrize(
     ("lines", "last"),
     [
-        (event("recoverable", MEMORY_ERROR, "  error_type: 3, multi-bit ECC"), "1 line, the last: [ 5000.1] {1}[Hardware Error]: event severity: recoverable"),
-        (event("fatal", "section_type: general processor error"), "1 line, the last: [ 5000.1] {1}[Hardware Error]: event severity: fatal"),
+        (
+            event("recoverable", MEMORY_ERROR, "  error_type: 3, multi-bit ECC"),
+            "1 line, the last: [ 5000.1] {1}[Hardware Error]: event severity: recoverable",
+        ),
+        (
+            event("fatal", "section_type: general processor error"),
+            "1 line, the last: [ 5000.1] {1}[Hardware Error]: event severity: fatal",
+        ),
         (
             (*event("recoverable", MEMORY_ERROR)[3:], "{1}[Hardware Error]:   error_type: 3, multi-bit ECC"),
             "1 line, the last: [ 5000.1] {1}[Hardware Error]:   error_type: 3, multi-bit ECC",
@@ -47,9 +61,14 @@ TAKEN = "Memory failure: 0xcad1ff: recovery action for dirty LRU page: Recovered
     ],
     ids=["recoverable", "fatal", "cut-off", "machine-check", "page"],
 )
-def test_an_uncorrected_error_is_found_in_whatever_words_the_kernel_has_for_it(node: Node, lines: tuple[str, ...], last: str) -> None:
+def test_an_uncorrected_error_is_found_in_whatever_words_the_kernel_has_for_it(
+    node: Node, lines: tuple[str, ...], last: str
+) -> None:
     verdict = judge(node, "node/host/sanity/memory-errors", logged(*lines))
-    assert (verdict.outcome, said(verdict)) == (Outcome.FAIL, [("node01", "machine check in the kernel log", "none", last)])
+    assert (verdict.outcome, said(verdict)) == (
+        Outcome.FAIL,
+        [("node01", "machine check in the kernel log", "none", last)],
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,7 +87,10 @@ def test_corrected_errors_in_the_log_are_the_counters_business(node: Node, lines
 
 def test_an_uncorrected_error_of_pcie_is_noted_not_blamed_on_memory(node: Node) -> None:
     verdict = judge(node, "node/host/sanity/memory-errors", logged(*event("recoverable", "section_type: PCIe error")))
-    note = "uncorrected PCIe errors that the firmware reported: 1; not of memory, node/host/stress/counter-deltas counts them under load"
+    note = (
+        "uncorrected PCIe errors that the firmware reported: 1; not of memory, node/host/stress/counter-deltas "
+        "counts them under load"
+    )
     assert (verdict.outcome, verdict.note) == (Outcome.PASS, note)
     fatal = judge(node, "node/host/sanity/memory-errors", logged(*event("fatal", "section_type: PCIe error")))
     assert (fatal.outcome, len(fatal.findings), fatal.note) == (Outcome.FAIL, 1, None)
@@ -88,8 +110,16 @@ AWAY = "at most 30 s at a time, 1800 s after boot apart"
 @pytest.mark.parametrize(
     ("lines", "outcome", "finding"),
     [
-        (((20000, "down"), (20031, "up")), Outcome.FAIL, (WHERE, "link was away", AWAY, "31 s, from 20000 s after boot on")),
-        (((300, "down"), (2000, "up")), Outcome.FAIL, (WHERE, "link was away", AWAY, "1700 s, from 300 s after boot on")),
+        (
+            ((20000, "down"), (20031, "up")),
+            Outcome.FAIL,
+            (WHERE, "link was away", AWAY, "31 s, from 20000 s after boot on"),
+        ),
+        (
+            ((300, "down"), (2000, "up")),
+            Outcome.FAIL,
+            (WHERE, "link was away", AWAY, "1700 s, from 300 s after boot on"),
+        ),
         (
             ((5000, "down"), (8600, "up"), (20000, "down"), (20002, "up")),
             Outcome.FAIL,
@@ -98,7 +128,12 @@ AWAY = "at most 30 s at a time, 1800 s after boot apart"
         (
             ((20000, "down"),),
             Outcome.ERROR,
-            (WHERE, "link's return not in the kernel log", "Link up after each Link down", "Link down 20000 s after boot"),
+            (
+                WHERE,
+                "link's return not in the kernel log",
+                "Link up after each Link down",
+                "Link down 20000 s after boot",
+            ),
         ),
     ],
     ids=["half-a-minute", "beyond-the-grace", "longest", "no-return"],
@@ -123,8 +158,14 @@ def test_a_site_says_how_long_a_link_may_be_away(node: Node) -> None:
     assert judge(node, "node/host/sanity/links", lines, inputs={"max_outage_s": 900}).outcome is Outcome.PASS
 
 
-@pytest.mark.parametrize("lines", [((300, "down"), (1500, "up")), ((20000, "down"), (20030, "up")), ((9, "up"), (30, "up"))], ids=["boot", "short", "up"])
-def test_links_that_wait_for_their_switch_at_boot_or_blink_long_ago_are_good(node: Node, lines: tuple[tuple[float, str], ...]) -> None:
+@pytest.mark.parametrize(
+    "lines",
+    [((300, "down"), (1500, "up")), ((20000, "down"), (20030, "up")), ((9, "up"), (30, "up"))],
+    ids=["boot", "short", "up"],
+)
+def test_links_that_wait_for_their_switch_at_boot_or_blink_long_ago_are_good(
+    node: Node, lines: tuple[tuple[float, str], ...]
+) -> None:
     assert judge(node, "node/host/sanity/links", links(*lines)).outcome is Outcome.PASS
 
 
@@ -147,7 +188,9 @@ def ata(*attributes: tuple[int, int], turns: int | None = None) -> Callable[[Doc
     def change(said_: Document) -> None:
         del said_["nvme_smart_health_information_log"]
         said_.update({} if turns is None else {"rotation_rate": turns})
-        said_["ata_smart_attributes"] = {"table": [{"id": number, "raw": {"value": value}} for number, value in attributes]}
+        said_["ata_smart_attributes"] = {
+            "table": [{"id": number, "raw": {"value": value}} for number, value in attributes]
+        }
 
     return change
 
@@ -157,9 +200,20 @@ def ata(*attributes: tuple[int, int], turns: int | None = None) -> Callable[[Doc
     [
         (
             drive(lambda _said: None, 16 | 32),
-            ("smartctl warns", "every pre-failure attribute above its threshold", "one at or below it (exit 48; smartctl(8), exit status)"),
+            (
+                "smartctl warns",
+                "every pre-failure attribute above its threshold",
+                "one at or below it (exit 48; smartctl(8), exit status)",
+            ),
         ),
-        (drive(lambda _said: None, 128), ("smartctl warns", "no self-test that failed", "one in the drive's log (exit 128; smartctl(8), exit status)")),
+        (
+            drive(lambda _said: None, 128),
+            (
+                "smartctl warns",
+                "no self-test that failed",
+                "one in the drive's log (exit 128; smartctl(8), exit status)",
+            ),
+        ),
         (drive(ata((5, 0), (197, 0), (198, 120))), ("uncorrectable errors or sectors", "at most 0", "120")),
         (drive(ata((5, 0), (187, 55))), ("uncorrectable errors or sectors", "at most 0", "55")),
         (drive(ata((5, 1), (197, 2))), ("reallocated or pending sectors", "at most 0", "3")),
@@ -168,9 +222,21 @@ def ata(*attributes: tuple[int, int], turns: int | None = None) -> Callable[[Doc
         (drive(ata((5, 1), (9, 4000), turns=0)), ("reallocated or pending sectors", "at most 0", "1")),
         (drive(ata((5, 4), (187, 1), turns=0)), ("uncorrectable errors or sectors", "at most 0", "1")),
     ],
-    ids=["prefail", "self-test", "ata-198", "ata-187", "ata-5-197", "disk-5-197", "flash-197", "flash-5-alone", "flash-187"],
+    ids=[
+        "prefail",
+        "self-test",
+        "ata-198",
+        "ata-187",
+        "ata-5-197",
+        "disk-5-197",
+        "flash-197",
+        "flash-5-alone",
+        "flash-187",
+    ],
 )
-def test_what_smartctl_and_the_drives_own_counts_warn_of_fails(node: Node, change: Change, finding: tuple[str, str, str]) -> None:
+def test_what_smartctl_and_the_drives_own_counts_warn_of_fails(
+    node: Node, change: Change, finding: tuple[str, str, str]
+) -> None:
     verdict = judge(node, DISKS, change)
     assert [item[1:] for item in said(verdict)] == [finding]
     assert verdict.findings[0].where.startswith("node01 /dev/nvme4 (SAMSUNG MZQL23T8HCLS-00A07 ")
@@ -200,9 +266,13 @@ def test_an_ata_drive_that_reports_no_damage_attribute_is_an_error(node: Node) -
     words = "none of the attributes 5, 187, 197 and 198, which tell of damage (exit 0)"
     for table in ((), ((9, 4000),)):
         verdict = judge(node, DISKS, drive(ata(*table)))
-        assert said(verdict) == [("node01 /dev/nvme4", "health of the drive cannot be read", "smartctl's document", words)]
+        assert said(verdict) == [
+            ("node01 /dev/nvme4", "health of the drive cannot be read", "smartctl's document", words)
+        ]
         assert verdict.outcome is Outcome.ERROR
-    assert judge(node, DISKS, drive(ata((5, 0), (9, 4000)))).outcome is Outcome.PASS, "many drives of flash have no pending sectors"
+    assert judge(node, DISKS, drive(ata((5, 0), (9, 4000)))).outcome is Outcome.PASS, (
+        "many drives of flash have no pending sectors"
+    )
 
 
 @pytest.mark.parametrize(
@@ -255,12 +325,22 @@ BAD_SIGNAL = port("Troubleshooting Info", Recommendation="Bad signal integrity")
         (
             both(BAD_SIGNAL, port("Physical Counters and BER Info", Raw_Physical_BER="1E-6")),
             Outcome.FAIL,
-            (WHERE, "the NIC's firmware finds fault with the link", "No issue was observed", "Bad signal integrity (raw bit error rate 1e-06)"),
+            (
+                WHERE,
+                "the NIC's firmware finds fault with the link",
+                "No issue was observed",
+                "Bad signal integrity (raw bit error rate 1e-06)",
+            ),
         ),
         (
             port("Troubleshooting Info", Recommendation="Cable is unsupported"),
             Outcome.FAIL,
-            (WHERE, "the NIC's firmware finds fault with the link", "No issue was observed", "Cable is unsupported (raw bit error rate 5e-09)"),
+            (
+                WHERE,
+                "the NIC's firmware finds fault with the link",
+                "No issue was observed",
+                "Cable is unsupported (raw bit error rate 5e-09)",
+            ),
         ),
         *(
             (
@@ -271,7 +351,10 @@ BAD_SIGNAL = port("Troubleshooting Info", Recommendation="Bad signal integrity")
             for words in ("Info not available", "Troubleshooting in process")
         ),
         (
-            both(port("Module Info", every=True, Rx_Power_Current="1,1,1,1"), port("Module Info", Rx_Power_Current="-40,-40,-40,-40")),
+            both(
+                port("Module Info", every=True, Rx_Power_Current="1,1,1,1"),
+                port("Module Info", Rx_Power_Current="-40,-40,-40,-40"),
+            ),
             Outcome.ERROR,
             (WHERE, "no received light on a link that is up", "more than -40 dBm on a lane", "-40, -40, -40, -40 dBm"),
         ),
@@ -288,7 +371,9 @@ BAD_SIGNAL = port("Troubleshooting Info", Recommendation="Bad signal integrity")
     ],
     ids=["signal", "recommendation", "no-info", "in-process", "dark", "voltage", "bias"],
 )
-def test_what_the_firmware_and_the_module_find_fault_with(node: Node, change: Change, outcome: Outcome, finding: tuple[str, str, str, str]) -> None:
+def test_what_the_firmware_and_the_module_find_fault_with(
+    node: Node, change: Change, outcome: Outcome, finding: tuple[str, str, str, str]
+) -> None:
     verdict = judge(node, OPTICS, change)
     assert (verdict.outcome, said(verdict)) == (outcome, [finding])
     assert "node01/mlx5_0" not in verdict.measured
@@ -298,8 +383,14 @@ def test_dark_modules_that_give_no_limits_do_not_pass(node: Node) -> None:
     verdict = judge(node, OPTICS, port("Module Info", every=True, Rx_Power_Current="-40,-40,-40,-40"))
     assert (verdict.outcome, len(verdict.findings)) == (Outcome.ERROR, 8)
     lit = judge(node, OPTICS, port("Module Info", every=True, Rx_Power_Current="1,1,1,1 [0..0]"))
-    assert (lit.outcome, lit.note) == (Outcome.PASS, "a module gives no limits: what it watches is held only where it does")
+    assert (lit.outcome, lit.note) == (
+        Outcome.PASS,
+        "a module gives no limits: what it watches is held only where it does",
+    )
 
 
 def test_a_bad_signal_with_next_to_no_errors_before_correction_is_ignored(node: Node) -> None:
-    assert judge(node, OPTICS, both(BAD_SIGNAL, port("Physical Counters and BER Info", Raw_Physical_BER="4E-8"))).outcome is Outcome.PASS
+    assert (
+        judge(node, OPTICS, both(BAD_SIGNAL, port("Physical Counters and BER Info", Raw_Physical_BER="4E-8"))).outcome
+        is Outcome.PASS
+    )

@@ -65,13 +65,17 @@ def links(*words: tuple[str, str]) -> Change:
 
 def test_a_load_that_says_nothing_is_none(healthy: Outputs) -> None:
     verdict = judged(loaded(healthy, stdout="", seconds=0.0))
-    assert [str(finding) for finding in verdict.findings] == [f"node01: load failed - Expected: {HARDWARE} Actual: empty output. {BY_HAND}"]
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node01: load failed - Expected: {HARDWARE} Actual: empty output. {BY_HAND}"
+    ]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
 
 
 def test_a_load_that_failed_with_exit_0_is_none(healthy: Outputs) -> None:
     found = json.loads(healthy["load"].stdout)
-    pcie = next(test for kind in found["DCGM Diagnostic"]["test_categories"] for test in kind["tests"] if test["name"] == "pcie")
+    pcie = next(
+        test for kind in found["DCGM Diagnostic"]["test_categories"] for test in kind["tests"] if test["name"] == "pcie"
+    )
     pcie["results"][3]["status"] = "Fail"
     verdict = judged(loaded(healthy, stdout=json.dumps(found)))
     assert said(verdict) == [("node01", "load failed", HARDWARE, "pcie Fail on gpu3")]
@@ -84,7 +88,9 @@ def test_a_load_that_only_looked_at_software_loaded_no_gpu(healthy: Outputs) -> 
         for result in (result for test in kind["tests"] for result in test["results"]):
             if kind["category"] != "Deployment" and result["entity_id"] == 5:
                 result["status"] = "Skip"
-    assert said(judged(loaded(healthy, stdout=json.dumps(found)))) == [("node01", "load failed", HARDWARE, "none on gpu5")]
+    assert said(judged(loaded(healthy, stdout=json.dumps(found)))) == [
+        ("node01", "load failed", HARDWARE, "none on gpu5")
+    ]
 
 
 def test_a_load_of_ones_own_must_take_its_time(healthy: Outputs) -> None:
@@ -101,7 +107,10 @@ def test_an_uncorrected_memory_error_under_load_fails(healthy: Outputs) -> None:
         counts[min(path for path in counts if path.endswith("/ue_count"))] = "5"
 
     verdict = judged(healthy, after=grow)
-    assert (verdict.outcome, said(verdict)) == (Outcome.FAIL, [("node01", "ue_count grew under load", "by at most 0", "5")])
+    assert (verdict.outcome, said(verdict)) == (
+        Outcome.FAIL,
+        [("node01", "ue_count grew under load", "by at most 0", "5")],
+    )
 
 
 def test_a_memory_counter_that_is_no_number_is_not_left_out_of_the_sum(healthy: Outputs) -> None:
@@ -110,7 +119,9 @@ def test_a_memory_counter_that_is_no_number_is_not_left_out_of_the_sum(healthy: 
         counts[min(path for path in counts if path.endswith("/ue_count"))] = "many"
 
     verdict = judged(healthy, after=spoil)
-    assert said(verdict) == [("node01", "ue_count not readable", "a count that does not go back", "0 before, nothing after")]
+    assert said(verdict) == [
+        ("node01", "ue_count not readable", "a count that does not go back", "0 before, nothing after")
+    ]
     assert verdict.outcome is Outcome.ERROR
 
 
@@ -120,7 +131,12 @@ def test_crc_errors_of_an_nvlink_fail_by_their_rate(healthy: Outputs) -> None:
     expected = ("node01 gpu0 nvlink0", "NVLink CRC errors under load", "at most 100 a second", "110 a second")
     assert (verdict.outcome, said(verdict)) == (Outcome.FAIL, [expected])
     back = judged(healthy, before=links(("CRC Errors: 0", "CRC Errors: 7")))
-    words = ("node01 gpu0 nvlink0", "NVLink counter CRC Errors not readable", "a count that does not go back", "7 before, 0 after")
+    words = (
+        "node01 gpu0 nvlink0",
+        "NVLink counter CRC Errors not readable",
+        "a count that does not go back",
+        "7 before, 0 after",
+    )
     assert (back.outcome, said(back)) == (Outcome.ERROR, [words])
 
 
@@ -133,14 +149,27 @@ def test_a_bit_error_rate_of_an_nvlink_after_the_load_fails(healthy: Outputs) ->
     words = ("node01 gpu0 nvlink0", "NVLink bit error rate after correction", "at most 1e-12", "5e-6")
     assert (verdict.outcome, said(verdict)) == (Outcome.FAIL, [words])
     for text in ("low", "-1", "1e5", "nan"):
-        assert said(judged(healthy, after=rate(text))) == [("node01 gpu0 nvlink0", "NVLink Effective BER unreadable", "a rate such as 15e-255", text)]
+        assert said(judged(healthy, after=rate(text))) == [
+            ("node01 gpu0 nvlink0", "NVLink Effective BER unreadable", "a rate such as 15e-255", text)
+        ]
 
 
-@pytest.mark.parametrize("name", ["Rx Errors", "Rx remote Errors", "Rx General Errors", "Tx discards", "Malformed packet Errors", "Rx Poison Errors"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Rx Errors",
+        "Rx remote Errors",
+        "Rx General Errors",
+        "Tx discards",
+        "Malformed packet Errors",
+        "Rx Poison Errors",
+    ],
+)
 def test_faults_of_nvlinks_of_the_fifth_generation_fail_under_whatever_name(healthy: Outputs, name: str) -> None:
     """Their names begin as those of traffic do, which grows on every link."""
     before, after = (
-        links(("CRC Errors: 0", f"CRC Errors: 0\n\t Link 0: Tx packets: {sent}\n\t Link 0: {name}: {count}")) for sent, count in ((10, 0), (9000, 4))
+        links(("CRC Errors: 0", f"CRC Errors: 0\n\t Link 0: Tx packets: {sent}\n\t Link 0: {name}: {count}"))
+        for sent, count in ((10, 0), (9000, 4))
     )
     words = f"nvlink_{name.removesuffix(' Errors').lower().replace(' ', '_')} grew under load"
     verdict = judged(healthy, before=before, after=after)
@@ -154,7 +183,10 @@ def test_links_that_recovered_under_load_are_noted(healthy: Outputs) -> None:
     assert str(verdict.note).endswith("node01 gpu0 under load: 3 Link recovery successful events")
 
 
-AGAIN = "Run the gate again. For readings that were captured elsewhere: give the one before the load and the one after it, of this node."
+AGAIN = (
+    "Run the gate again. For readings that were captured elsewhere: give the one before the load and the one after "
+    "it, of this node."
+)
 BOOT, UPTIME = "/proc/sys/kernel/random/boot_id", "/proc/uptime"
 
 
@@ -193,9 +225,13 @@ def kernel(path: str, text: str | None) -> Change:
     ],
     ids=["another node", "no boot", "at once", "the other way round", "no time"],
 )
-def test_readings_that_are_no_pair_are_an_error(healthy: Outputs, changes: dict[str, Change], what: str, expected: str, actual: str) -> None:
+def test_readings_that_are_no_pair_are_an_error(
+    healthy: Outputs, changes: dict[str, Change], what: str, expected: str, actual: str
+) -> None:
     verdict = judged(healthy, **changes)
-    assert [str(finding) for finding in verdict.findings] == [f"node01: {what} - Expected: {expected} Actual: {actual}. {AGAIN}"]
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node01: {what} - Expected: {expected} Actual: {actual}. {AGAIN}"
+    ]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
 
 
@@ -210,14 +246,21 @@ def test_one_reading_for_before_and_after_is_no_pair(healthy: Outputs) -> None:
 def test_readings_that_tell_no_boot_are_known_by_their_gpus(healthy: Outputs) -> None:
     old = {key: kernel(BOOT, None) for key in ("before", "after")}
     verdict = judged(healthy, **old)
-    words = "the readings tell no boot (they were made by an earlier version): that they are of one node is known by its GPUs alone"
+    words = (
+        "the readings tell no boot (they were made by an earlier version): that they are of one node is known by "
+        "its GPUs alone"
+    )
     assert verdict.outcome is Outcome.PASS
     assert words in (verdict.note or "")
 
     def other(found: Document) -> None:
         kernel(BOOT, None)(found)
-        found["commands"]["nvlink"]["stdout"] = found["commands"]["nvlink"]["stdout"].replace("UUID: GPU-", "UUID: GPU-9", 2)
+        found["commands"]["nvlink"]["stdout"] = found["commands"]["nvlink"]["stdout"].replace(
+            "UUID: GPU-", "UUID: GPU-9", 2
+        )
 
     verdict = judged(healthy, **{**old, "after": other})
-    assert [(item.what, item.expected) for item in verdict.findings] == [("the readings are of other GPUs", "the UUIDs of the first reading")]
+    assert [(item.what, item.expected) for item in verdict.findings] == [
+        ("the readings are of other GPUs", "the UUIDs of the first reading")
+    ]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])

@@ -82,7 +82,9 @@ def test_a_drive_that_can_have_several_namespaces_has_the_capacity_that_they_hol
     assert (firmware.outcome, firmware.measured) == (Outcome.PASS, ["node01"])
     half = judge(node, DISKS, controllers(3840755982336, 1920377991168, "/dev/nvme4"))
     boot = "3 of 1920 GB (/dev/nvme0, /dev/nvme1, /dev/nvme4)"
-    assert said(half) == [("node01", "capacity of drives", "at least 8 of 3840 GB, 2 of 1920 GB", f"7 of 3841 GB ({DATA}), {boot}")]
+    assert said(half) == [
+        ("node01", "capacity of drives", "at least 8 of 3840 GB, 2 of 1920 GB", f"7 of 3841 GB ({DATA}), {boot}")
+    ]
     none = judge(node, DISKS, controllers(3840755982336, 3840755982336, "/dev/nvme4"))
     words = "no namespace: of 3840755982336 bytes 3840755982336 are in none (exit 0)"
     assert said(none) == [("node01 /dev/nvme4", "health of the drive cannot be read", "smartctl's document", words)]
@@ -92,10 +94,17 @@ def test_a_drive_that_can_have_several_namespaces_has_the_capacity_that_they_hol
 @pytest.mark.parametrize(("size", "shown"), [(51200, "51200 bytes"), (1920383410176, "1920 GB")])
 def test_a_drive_that_is_too_small_is_none_of_those_that_the_profile_has(node: Node, size: int, shown: str) -> None:
     verdict = judge(node, DISKS, small(size))
-    boot = "2 of 1920 GB (/dev/nvme0, /dev/nvme1), 1 of 51200 bytes (/dev/nvme4)" if size == 51200 else f"3 of {shown} (/dev/nvme0, /dev/nvme1, /dev/nvme4)"
-    assert said(verdict) == [("node01", "capacity of drives", "at least 8 of 3840 GB, 2 of 1920 GB", f"7 of 3841 GB ({DATA}), {boot}")]
+    boot = (
+        "2 of 1920 GB (/dev/nvme0, /dev/nvme1), 1 of 51200 bytes (/dev/nvme4)"
+        if size == 51200
+        else f"3 of {shown} (/dev/nvme0, /dev/nvme1, /dev/nvme4)"
+    )
+    assert said(verdict) == [
+        ("node01", "capacity of drives", "at least 8 of 3840 GB, 2 of 1920 GB", f"7 of 3841 GB ({DATA}), {boot}")
+    ]
     assert verdict.findings[0].next_step == (
-        "Put in drives of the capacity that the server was delivered with; a namespace that does not fill its drive is made anew (`nvme list`)."
+        "Put in drives of the capacity that the server was delivered with; "
+        "a namespace that does not fill its drive is made anew (`nvme list`)."
     )
     assert (verdict.outcome, verdict.measured) == (Outcome.FAIL, [])
     assert judge(node, DISKS, small(7681501126656)).outcome is Outcome.PASS, "a larger one serves as well"
@@ -113,7 +122,11 @@ def test_capacities_that_nobody_publishes_are_held_against_drives_of_the_same_mo
     assert said(odd) == [("node01", f"capacity of drives {SAMSUNG}", "one capacity on all drives of a model", actual)]
 
 
-@pytest.mark.parametrize("block", [{"tran": "usb", "rm": False}, {"tran": None, "rm": True}, {"tran": None, "rm": "1"}], ids=["usb", "removable", "older"])
+@pytest.mark.parametrize(
+    "block",
+    [{"tran": "usb", "rm": False}, {"tran": None, "rm": True}, {"tran": None, "rm": "1"}],
+    ids=["usb", "removable", "older"],
+)
 def test_a_drive_on_usb_or_that_can_be_taken_out_stands_in_for_none(node: Node, block: Document) -> None:
     note = "/dev/sda: on USB or removable, no drive of the host: not judged"
     beside = judge(node, DISKS, lambda found: another(found, "/dev/sda", **block))
@@ -134,8 +147,15 @@ def test_virtual_media_of_a_bmc_are_no_parts_of_the_host_for_firmware_and_rates(
 
     def media(found: Document) -> None:
         commands = found["commands"]
-        words = {"messages": [{"string": "/dev/sda: Unknown USB bridge [0x046b:0xff31 (0x100)]", "severity": "error"}], "exit_status": 1}
-        commands["smart /dev/sda"] = {**commands["smart /dev/nvme4"], "exit_code": 1, "stdout": json.dumps({"smartctl": words})}
+        words = {
+            "messages": [{"string": "/dev/sda: Unknown USB bridge [0x046b:0xff31 (0x100)]", "severity": "error"}],
+            "exit_status": 1,
+        }
+        commands["smart /dev/sda"] = {
+            **commands["smart /dev/nvme4"],
+            "exit_code": 1,
+            "stdout": json.dumps({"smartctl": words}),
+        }
         for key, items, item in (
             ("scan", "devices", {"name": "/dev/sda", "open_error": "Unknown USB bridge"}),
             ("lsblk", "blockdevices", {"path": "/dev/sda", "tran": "usb", "rm": True}),
@@ -149,7 +169,9 @@ def test_virtual_media_of_a_bmc_are_no_parts_of_the_host_for_firmware_and_rates(
     def stick(found: Document) -> None:
         commands = found["commands"]
         listed = json.loads(commands["lsblk"]["stdout"])
-        listed["blockdevices"].append({"path": "/dev/sda", "model": "Virtual HDisk0", "serial": "A1", "size": 4 << 30, "tran": "usb", "rm": True})
+        listed["blockdevices"].append(
+            {"path": "/dev/sda", "model": "Virtual HDisk0", "serial": "A1", "size": 4 << 30, "tran": "usb", "rm": True}
+        )
         commands["lsblk"]["stdout"] = json.dumps(listed)
         slow = json.loads(commands["fio /dev/nvme4n1"]["stdout"])
         slow["jobs"][0]["read"].update(bw_bytes=20_000_000, io_bytes=slow["jobs"][0]["read"]["runtime"] * 20_000)
@@ -170,7 +192,9 @@ def test_a_drive_of_which_nobody_says_how_it_is_attached_is_an_error(node: Node)
 
     assert judge(node, DISKS, change).outcome is Outcome.PASS
     verdict = judge(node, DISKS, unlisted)
-    assert said(verdict) == [("node01 /dev/sda", "how the drive is attached is not known", "the drive on lsblk's list", "not there")]
+    assert said(verdict) == [
+        ("node01 /dev/sda", "how the drive is attached is not known", "the drive on lsblk's list", "not there")
+    ]
     assert verdict.outcome is Outcome.ERROR
 
 

@@ -23,7 +23,13 @@ from tests.gates.support import rack
 PROGRAMS, ENVIRONMENT, NAMES = "node/host/sanity/programs", "node/host/sanity/environment", "node/host/sanity/names"
 Document = dict[str, Any]
 SHA = "0" * 64
-OWN_BUILD = {"path": "/usr/local/bin/ib_write_bw", "real": "/usr/local/bin/ib_write_bw", "package": None, "version": None, "wanted": None}
+OWN_BUILD = {
+    "path": "/usr/local/bin/ib_write_bw",
+    "real": "/usr/local/bin/ib_write_bw",
+    "package": None,
+    "version": None,
+    "wanted": None,
+}
 
 
 @pytest.fixture
@@ -46,7 +52,9 @@ def judge(
     change(found)
     script: ModuleType | None = {PROGRAMS: trusted_programs, NAMES: names}.get(gate_id)
     held = {key: value for key, value in found.items() if key not in {"format", "digest", "complete"}}
-    return made.evaluate(known, run, {output.key: replace(output, stdout=whole(script, held) if script else sealed(found))})
+    return made.evaluate(
+        known, run, {output.key: replace(output, stdout=whole(script, held) if script else sealed(found))}
+    )
 
 
 def said(verdict: Verdict) -> list[tuple[str, str, str, str]]:
@@ -61,25 +69,41 @@ def test_a_program_of_no_package_is_named_and_refused_unless_the_site_declares_i
     found = judge(node, PROGRAMS, own_build)
     assert found.outcome is Outcome.FAIL
     assert str(found.findings[0]) == (
-        "node01 /usr/local/bin/ib_write_bw: ib_write_bw belongs to no package - Expected: a program of a package, or one that the site declares "
-        "Actual: /usr/local/bin/ib_write_bw. Install it from a package, or declare the file in the gate set (inputs of node/host/sanity/programs: "
+        "node01 /usr/local/bin/ib_write_bw: ib_write_bw belongs to no package - "
+        "Expected: a program of a package, or one that the site declares "
+        "Actual: /usr/local/bin/ib_write_bw. Install it from a package, or declare the file in the gate set (inputs "
+        "of node/host/sanity/programs: "
         f"`sha256: {{/usr/local/bin/ib_write_bw: {SHA}}}`, or `unchecked: [/usr/local/bin/ib_write_bw]`)."
     )
-    assert judge(node, PROGRAMS, own_build, inputs={"sha256": {"/usr/local/bin/ib_write_bw": SHA}}).outcome is Outcome.PASS
+    assert (
+        judge(node, PROGRAMS, own_build, inputs={"sha256": {"/usr/local/bin/ib_write_bw": SHA}}).outcome is Outcome.PASS
+    )
     taken = judge(node, PROGRAMS, own_build, inputs={"unchecked": ["/usr/local/bin/ib_write_bw"]})
-    assert (taken.outcome, taken.note) == (Outcome.PASS, "/usr/local/bin/ib_write_bw belongs to no package and is taken as it is (declared)")
+    assert (taken.outcome, taken.note) == (
+        Outcome.PASS,
+        "/usr/local/bin/ib_write_bw belongs to no package and is taken as it is (declared)",
+    )
 
 
 def test_a_declared_file_is_held_to_what_is_declared(node: Node) -> None:
     other = "f" * 64
     found = judge(node, PROGRAMS, own_build, inputs={"sha256": {"/usr/local/bin/ib_write_bw": other}})
-    assert said(found) == [("node01 /usr/local/bin/ib_write_bw", "ib_write_bw is not the file that the site declares", f"SHA-256 {other}", SHA)]
+    assert said(found) == [
+        (
+            "node01 /usr/local/bin/ib_write_bw",
+            "ib_write_bw is not the file that the site declares",
+            f"SHA-256 {other}",
+            SHA,
+        )
+    ]
 
 
 def test_a_package_without_checksums_is_an_error(node: Node) -> None:
     found = judge(node, PROGRAMS, lambda found: found["files"]["smartctl"].update(wanted=None))
     assert found.outcome is Outcome.ERROR
-    assert said(found) == [("node01 /usr/bin/smartctl", "smartctl cannot be compared", "a checksum in package nccl-tests", "none")]
+    assert said(found) == [
+        ("node01 /usr/bin/smartctl", "smartctl cannot be compared", "a checksum in package nccl-tests", "none")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -115,29 +139,47 @@ def test_a_node_that_does_not_answer_is_an_error() -> None:
 
 
 SETTINGS = [
-    ("/etc/nccl.conf", "# ours\nNCCL_DEBUG=WARN\nNCCL_NET = Socket", [("line 2", "NCCL_DEBUG=WARN"), ("line 3", "NCCL_NET=Socket")]),
+    (
+        "/etc/nccl.conf",
+        "# ours\nNCCL_DEBUG=WARN\nNCCL_NET = Socket",
+        [("line 2", "NCCL_DEBUG=WARN"), ("line 3", "NCCL_NET=Socket")],
+    ),
     ("/root/.nccl.conf", "NCCL_ALGO=Tree", [("line 1", "NCCL_ALGO=Tree")]),
     ("/etc/environment", 'PATH="/usr/bin"\nLD_PRELOAD="/opt/x.so"', [("line 2", "LD_PRELOAD=/opt/x.so")]),
-    ("/etc/profile.d/site.sh", "if true; then export NCCL_IB_HCA=mlx5_1; fi\nexport CUDA_HOME=/usr/local/cuda", [("line 1", "NCCL_IB_HCA=mlx5_1")]),
-    ("/etc/security/pam_env.conf", "CUDA_VISIBLE_DEVICES DEFAULT=0,1\n#NCCL_X DEFAULT=1", [("line 1", "CUDA_VISIBLE_DEVICES=0,1")]),
+    (
+        "/etc/profile.d/site.sh",
+        "if true; then export NCCL_IB_HCA=mlx5_1; fi\nexport CUDA_HOME=/usr/local/cuda",
+        [("line 1", "NCCL_IB_HCA=mlx5_1")],
+    ),
+    (
+        "/etc/security/pam_env.conf",
+        "CUDA_VISIBLE_DEVICES DEFAULT=0,1\n#NCCL_X DEFAULT=1",
+        [("line 1", "CUDA_VISIBLE_DEVICES=0,1")],
+    ),
     ("/root/.bashrc", "alias ll='ls -l'\nUCX_TLS=tcp mpirun", [("line 2", "UCX_TLS=tcp")]),
     ("/root/.openmpi/mca-params.conf", "btl = tcp,self", [("line 1", "btl=tcp,self")]),
 ]
 
 
 @pytest.mark.parametrize(("path", "text", "expected"), SETTINGS)
-def test_a_file_that_sets_a_variable_is_named_with_line_and_value(node: Node, path: str, text: str, expected: list[tuple[str, str]]) -> None:
+def test_a_file_that_sets_a_variable_is_named_with_line_and_value(
+    node: Node, path: str, text: str, expected: list[tuple[str, str]]
+) -> None:
     node.put(path, text)
     found = judge(node, ENVIRONMENT)
     assert found.outcome is Outcome.FAIL
-    assert [(item.where, item.actual) for item in found.findings] == [(f"node01 {path} {line}", value) for line, value in expected]
+    assert [(item.where, item.actual) for item in found.findings] == [
+        (f"node01 {path} {line}", value) for line, value in expected
+    ]
 
 
 def test_the_words_of_a_refusal(node: Node) -> None:
     node.put("/etc/nccl.conf", "NCCL_NET=Socket")
     assert str(judge(node, ENVIRONMENT).findings[0]) == (
-        "node01 /etc/nccl.conf line 1: NCCL_NET is set - Expected: not set: it changes what is measured Actual: NCCL_NET=Socket. Take it out, or declare it "
-        "with its value in the gate set (inputs of node/host/sanity/environment: `allow: {NCCL_NET: 'Socket'}`), then repair the node."
+        "node01 /etc/nccl.conf line 1: NCCL_NET is set - Expected: not set: it changes what is measured "
+        "Actual: NCCL_NET=Socket. Take it out, or declare it "
+        "with its value in the gate set (inputs of node/host/sanity/environment: `allow: {NCCL_NET: 'Socket'}`), "
+        "then repair the node."
     )
 
 
@@ -149,21 +191,39 @@ def test_what_the_site_declares_may_be_set_to_that_value_alone(node: Node) -> No
 
 
 def test_a_variable_of_a_login_that_no_file_shows_is_named(node: Node) -> None:
-    found = judge(node, ENVIRONMENT, lambda found: found["commands"]["env"].update(stdout="HOME=/root\nNCCL_P2P_DISABLE=1\ncomplete\n"))
-    assert said(found)[0] == ("node01 environment of a login", "NCCL_P2P_DISABLE is set", "not set: it changes what is measured", "NCCL_P2P_DISABLE=1")
+    found = judge(
+        node,
+        ENVIRONMENT,
+        lambda found: found["commands"]["env"].update(stdout="HOME=/root\nNCCL_P2P_DISABLE=1\ncomplete\n"),
+    )
+    assert said(found)[0] == (
+        "node01 environment of a login",
+        "NCCL_P2P_DISABLE is set",
+        "not set: it changes what is measured",
+        "NCCL_P2P_DISABLE=1",
+    )
 
 
 def test_a_library_in_every_program_is_refused(node: Node) -> None:
     node.put("/etc/ld.so.preload", "# none\n/opt/trace.so")
-    assert said(judge(node, ENVIRONMENT)) == [("node01 /etc/ld.so.preload", "library is loaded into every program", "none", "/opt/trace.so")]
+    assert said(judge(node, ENVIRONMENT)) == [
+        ("node01 /etc/ld.so.preload", "library is loaded into every program", "none", "/opt/trace.so")
+    ]
 
 
 @pytest.mark.parametrize(
     ("line", "where"),
-    [("setenv NCCL_NET=Socket", "SetEnv"), ("acceptenv NCCL_*", "AcceptEnv"), ("acceptenv *", "AcceptEnv"), ("acceptenv LD_PRELOAD", "AcceptEnv")],
+    [
+        ("setenv NCCL_NET=Socket", "SetEnv"),
+        ("acceptenv NCCL_*", "AcceptEnv"),
+        ("acceptenv *", "AcceptEnv"),
+        ("acceptenv LD_PRELOAD", "AcceptEnv"),
+    ],
 )
 def test_sshd_lets_no_such_variable_in(node: Node, line: str, where: str) -> None:
-    found = judge(node, ENVIRONMENT, lambda found: found["commands"]["sshd"].update(stdout=f"acceptenv LC_*\n{line}\ncomplete\n"))
+    found = judge(
+        node, ENVIRONMENT, lambda found: found["commands"]["sshd"].update(stdout=f"acceptenv LC_*\n{line}\ncomplete\n")
+    )
     assert [item.what for item in found.findings] == [where]
 
 
@@ -177,7 +237,11 @@ def test_open_mpi_s_own_file_counts_only_where_it_was_changed(node: Node) -> Non
 
 
 def test_a_tool_that_fails_is_an_error(node: Node) -> None:
-    found = judge(node, ENVIRONMENT, lambda found: found["commands"]["sshd"].update(exit_code=255, stdout="", stderr="no hostkeys available\n"))
+    found = judge(
+        node,
+        ENVIRONMENT,
+        lambda found: found["commands"]["sshd"].update(exit_code=255, stdout="", stderr="no hostkeys available\n"),
+    )
     assert found.outcome is Outcome.ERROR
 
 
@@ -200,7 +264,9 @@ def test_a_tool_that_fails_is_an_error(node: Node) -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_name_that_leads_astray_is_named(node: Node, change: Callable[[Document], object], expected: tuple[str, str, str, str]) -> None:
+def test_a_name_that_leads_astray_is_named(
+    node: Node, change: Callable[[Document], object], expected: tuple[str, str, str, str]
+) -> None:
     found = judge(node, NAMES, change)
     assert (found.outcome, said(found)) == (Outcome.FAIL, [expected])
 
@@ -208,9 +274,18 @@ def test_a_name_that_leads_astray_is_named(node: Node, change: Callable[[Documen
 def test_names_that_the_site_needs_must_resolve(node: Node) -> None:
     known = replace(facts("node01"), needed=("mirror.example",))
     found = judge(node, NAMES, known=known, inputs={"hosts": {"files": "192.0.2.40"}})
-    assert [item.what for item in found.findings] == ["name files does not resolve", "name mirror.example does not resolve"]
+    assert [item.what for item in found.findings] == [
+        "name files does not resolve",
+        "name mirror.example does not resolve",
+    ]
     there = {"mirror.example": ["192.0.2.2"], "files": ["192.0.2.41"]}
-    found = judge(node, NAMES, lambda found: found["resolved"].update(there), known=known, inputs={"hosts": {"files": "192.0.2.40"}})
+    found = judge(
+        node,
+        NAMES,
+        lambda found: found["resolved"].update(there),
+        known=known,
+        inputs={"hosts": {"files": "192.0.2.40"}},
+    )
     assert said(found) == [("node01", "name files", "192.0.2.40", "192.0.2.41")]
 
 
@@ -240,7 +315,11 @@ def test_every_program_that_a_gate_runs_is_compared() -> None:
     for gate_id, kind in all_gates().items():
         for run in kind().plan(known, list(known.nodes)):
             for command in (item for item in run.commands if item.via == "host" and item.node in known.nodes):
-                spec = json.loads(command.argv[-1]) if command.stdin and command.argv[-1].startswith('{"commands"') else {"commands": []}
+                spec = (
+                    json.loads(command.argv[-1])
+                    if command.stdin and command.argv[-1].startswith('{"commands"')
+                    else {"commands": []}
+                )
                 started = {command.argv[0], *(tool["argv"][0] for tool in spec["commands"])}
                 for program in started - told - left_out:
                     strange.setdefault(program, set()).add(gate_id)

@@ -37,7 +37,9 @@ def test_a_fault_is_caught_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     nodes["node01"].inject(name)
     verdict = judged(BY_NAME[name].caught_by, nodes)
     assert verdict.outcome is Outcome.FAIL
-    texts = [f"{item.where}: {item.what} - Expected: {item.expected} Actual: {item.actual}" for item in verdict.findings]
+    texts = [
+        f"{item.where}: {item.what} - Expected: {item.expected} Actual: {item.actual}" for item in verdict.findings
+    ]
     assert [re.sub(r"\[ +\d+\.\d+\] ", "", text) for text in texts] == FOUND[name]
     assert all(item.next_step for item in verdict.findings)
     assert "node01" not in verdict.measured
@@ -51,11 +53,17 @@ def test_a_healthy_node_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert "node01" in verdict.measured
 
 
-def test_the_gate_of_firmware_blames_only_the_node_that_drifted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gate_of_firmware_blames_only_the_node_that_drifted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nodes = rack(tmp_path, monkeypatch, "group/host/validation/firmware")
     paths.ROOT = nodes["node01"].root
     nodes["node01"].inject("bios-version")
     verdict = judged("group/host/validation/firmware", nodes)
     found, known = gate("group/host/validation/firmware"), facts(*nodes)
     by_node = found.attribute(known, [Done(found.plan(known, list(nodes))[0], verdict)])
-    assert {name: items[0].outcome for name, items in by_node.items()} == {"node01": Outcome.FAIL, "node02": Outcome.PASS, "node03": Outcome.PASS}
+    assert {name: items[0].outcome for name, items in by_node.items()} == {
+        "node01": Outcome.FAIL,
+        "node02": Outcome.PASS,
+        "node03": Outcome.PASS,
+    }

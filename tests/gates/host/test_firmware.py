@@ -25,7 +25,9 @@ AGAIN = "Run the gate again; if it stays so, read its raw output (`rackready rep
 def test_a_psid_that_is_none_is_no_kind_of_its_own(node: Node, board: str) -> None:
     board = board.encode().decode("unicode_escape")
     verdict = judge(node, FIRMWARE, psids(board))
-    assert said(verdict) == [("node01 mlx5_0", "NIC firmware not reported", "version and PSID", f"'28.43.2566' and {board!r}")]
+    assert said(verdict) == [
+        ("node01 mlx5_0", "NIC firmware not reported", "version and PSID", f"'28.43.2566' and {board!r}")
+    ]
     assert verdict.outcome is Outcome.ERROR
 
 
@@ -33,7 +35,8 @@ def test_a_nic_that_no_other_is_like_is_not_left_out(node: Node) -> None:
     verdict = judge(node, FIRMWARE, psids("HPE0000000"))
     assert [str(finding) for finding in verdict.findings] == [
         (
-            "node01 mlx5_0: NIC that no other NIC is like - Expected: NIC MT_0000000838 Actual: mlx5_0 is NIC HPE0000000. Put in a NIC of the same kind, "
+            "node01 mlx5_0: NIC that no other NIC is like - Expected: NIC MT_0000000838 "
+            "Actual: mlx5_0 is NIC HPE0000000. Put in a NIC of the same kind, "
             "or declare both kinds in the gate set (baseline). `mstflint -d DEVICE query` shows its PSID."
         )
     ]
@@ -65,17 +68,25 @@ def vbios(change: Callable[[list[str]], object]) -> Change:
 )
 def test_vbios_is_told_of_every_gpu_of_one_model(node: Node, change: Callable[[list[str]], object]) -> None:
     finding = judge(node, FIRMWARE, vbios(change)).findings[0]
-    assert (finding.where, finding.what, finding.expected) == ("node01", "VBIOS not told of every GPU", "one line for each of 8 GPUs of one model")
+    assert (finding.where, finding.what, finding.expected) == (
+        "node01",
+        "VBIOS not told of every GPU",
+        "one line for each of 8 GPUs of one model",
+    )
     assert finding.next_step == "Run node/gpu/sanity/inventory: it names the GPU that is missing or another."
 
 
-@pytest.mark.parametrize(("model", "words"), [(-1, "model_name is -1, which is no word"), (True, "model_name is True, which is no word")])
+@pytest.mark.parametrize(
+    ("model", "words"), [(-1, "model_name is -1, which is no word"), (True, "model_name is True, which is no word")]
+)
 def test_a_drive_whose_model_is_no_word_cannot_be_read(node: Node, model: object, words: str) -> None:
     def change(found: Document) -> None:
         answer = found["commands"]["smart /dev/nvme4"]
         answer["stdout"] = json.dumps({**json.loads(answer["stdout"]), "model_name": model})
 
-    assert said(judge(node, FIRMWARE, change)) == [("node01 /dev/nvme4", "health of the drive cannot be read", "smartctl's document", f"{words} (exit 0)")]
+    assert said(judge(node, FIRMWARE, change)) == [
+        ("node01 /dev/nvme4", "health of the drive cannot be read", "smartctl's document", f"{words} (exit 0)")
+    ]
 
 
 @pytest.mark.parametrize("model", ["", "N/A", "unknown", "SAMSUNG\u200b MZ", "SAMSUNG  MZ"])
@@ -85,7 +96,9 @@ def test_a_drive_that_does_not_tell_its_model_is_no_kind_of_its_own(node: Node, 
         answer["stdout"] = json.dumps({**json.loads(answer["stdout"]), "model_name": model})
 
     verdict = judge(node, FIRMWARE, change)
-    assert [item[:3] for item in said(verdict)] == [("node01 /dev/nvme4", "drive firmware not reported", "model and version")]
+    assert [item[:3] for item in said(verdict)] == [
+        ("node01 /dev/nvme4", "drive firmware not reported", "model and version")
+    ]
     assert verdict.outcome is Outcome.ERROR
 
 
@@ -93,10 +106,13 @@ def test_an_answer_of_a_drive_that_the_scan_does_not_list_is_a_contradiction(nod
     def change(found: Document) -> None:
         answer = found["commands"]["scan"]
         listed = json.loads(answer["stdout"])
-        answer["stdout"] = json.dumps({**listed, "devices": [item for item in listed["devices"] if item["name"] != "/dev/nvme4"]})
+        answer["stdout"] = json.dumps(
+            {**listed, "devices": [item for item in listed["devices"] if item["name"] != "/dev/nvme4"]}
+        )
 
     for gate_id in (FIRMWARE, "node/host/sanity/disks"):
         texts = [str(finding) for finding in judge(node, gate_id, change).findings]
         assert (
-            f"node01 /dev/nvme4: smartctl's list contradicts its answers - Expected: a drive of its list Actual: an answer, and no place on the list. {AGAIN}"
+            "node01 /dev/nvme4: smartctl's list contradicts its answers - Expected: a drive of its list "
+            f"Actual: an answer, and no place on the list. {AGAIN}"
         ) in texts

@@ -42,14 +42,19 @@ def test_a_flap_is_the_nics_by_its_pci_address(node: Node, change: Change) -> No
     assert "node01/mlx5_0" not in verdict.measured
 
 
-@pytest.mark.parametrize("change", [named("eth4", "0000:18:00.1"), named("eth4", None)], ids=["another port", "another interface"])
+@pytest.mark.parametrize(
+    "change", [named("eth4", "0000:18:00.1"), named("eth4", None)], ids=["another port", "another interface"]
+)
 def test_a_flap_of_another_device_is_not_the_nics(node: Node, change: Change) -> None:
     assert judge(node, "node/host/sanity/links", change).outcome is Outcome.PASS
 
 
 def test_an_outage_that_ends_under_another_name_has_ended(node: Node) -> None:
     def change(found: Document) -> None:
-        lines = "[   20.000000] mlx5_core 0000:18:00.0 eth4: Link down\n[   40.000000] mlx5_core 0000:18:00.0 enp24s0np0: Link up\n"
+        lines = (
+            "[   20.000000] mlx5_core 0000:18:00.0 eth4: Link down\n[   40.000000] mlx5_core 0000:18:00.0 "
+            "enp24s0np0: Link up\n"
+        )
         found["commands"]["dmesg"].update(stdout=lines)
         found["files"]["/proc/uptime"] = {"/proc/uptime": "90000.00 1.0"}
 

@@ -26,7 +26,12 @@ FLAT = {
 
 def test_lscpu_of_older_versions_is_flat() -> None:
     found = lscpu.parse(json.dumps({"lscpu": [{"field": name, "data": value} for name, value in FLAT.items()]}))
-    assert (found.cpus, found.online, found.offline, found.model) == (8, {0, 1, 2, 3, 6}, {4, 5, 7}, "AMD EPYC 9654 96-Core Processor")
+    assert (found.cpus, found.online, found.offline, found.model) == (
+        8,
+        {0, 1, 2, 3, 6},
+        {4, 5, 7},
+        "AMD EPYC 9654 96-Core Processor",
+    )
 
 
 MEMORY = """# dmidecode 3.5
@@ -64,8 +69,17 @@ PORT = {
         "output": {
             "Operational Info": {"State": "Active", "Speed": "400G", "FEC": "Standard_RS-FEC - (544,514)"},
             "Troubleshooting Info": {"Recommendation": "No issue was observed"},
-            "Physical Counters and BER Info": {"Raw Physical BER": "4E-7", "Effective Physical BER": "15E-255", "Link Down Counter": "0"},
-            "Module Info": {"Vendor Part Number": "MCP4Y10-N003", "Vendor Serial Number": "MT2", "Temperature [C]": "N/A", "Rx Power Current [dBm]": "N/A"},
+            "Physical Counters and BER Info": {
+                "Raw Physical BER": "4E-7",
+                "Effective Physical BER": "15E-255",
+                "Link Down Counter": "0",
+            },
+            "Module Info": {
+                "Vendor Part Number": "MCP4Y10-N003",
+                "Vendor Serial Number": "MT2",
+                "Temperature [C]": "N/A",
+                "Rx Power Current [dBm]": "N/A",
+            },
         }
     },
     "status": {"code": 0, "message": "success"},
@@ -92,7 +106,9 @@ def test_a_copper_cable_has_neither_light_nor_temperature() -> None:
     ],
     ids=["dac", "acc", "aoc", "aoc-silent", "module", "unknown"],
 )
-def test_what_is_plugged_in_tells_whether_it_must_watch_itself(kind: str, technology: str, monitored: str, *, copper: bool, watches: bool) -> None:
+def test_what_is_plugged_in_tells_whether_it_must_watch_itself(
+    kind: str, technology: str, monitored: str, *, copper: bool, watches: bool
+) -> None:
     found = json.loads(json.dumps(PORT))
     found["result"]["output"]["Module Info"].update(
         {"Cable Type": kind, "Cable Technology": technology, "Digital Diagnostic Monitoring": monitored},
@@ -114,10 +130,15 @@ def test_lanes_come_in_two_shapes() -> None:
 def test_bridges_behind_a_volume_management_device_have_a_domain_of_their_own() -> None:
     """Linux makes up a domain of five digits for the drives behind it (VROC); lspci lists its root ports with the others."""
     block = (
-        "{} PCI bridge: Intel Corporation Device 352a (rev 11) (prog-if 00 [Normal decode])\n\tBus: primary=00, secondary=01, subordinate=ff, sec-latency=0\n"
+        "{} PCI bridge: Intel Corporation Device 352a (rev 11) (prog-if 00 [Normal decode])\n\tBus: primary=00, "
+        "secondary=01, subordinate=ff, sec-latency=0\n"
     )
     made_up, plain = lspci.parse(block.format("10000:00:02.0") + "\n" + block.format("0000:00:02.0"))
-    assert [made_up.above(address) for address in ("10000:01:00.0", "0000:1b:00.0", "10001:01:00.0")] == [True, False, False]
+    assert [made_up.above(address) for address in ("10000:01:00.0", "0000:1b:00.0", "10001:01:00.0")] == [
+        True,
+        False,
+        False,
+    ]
     assert [plain.above(address) for address in ("10000:01:00.0", "0000:1b:00.0")] == [False, True]
 
 
@@ -129,7 +150,10 @@ def test_fio_reports_sections_apart_and_warns_before_its_document() -> None:
         {"error": 0, "read": IDLE, "write": {"io_bytes": 1_800_000_000, "bw_bytes": 2_000_000_000, "runtime": 900}},
         {"error": 5, "read": {"io_bytes": 2_100_000_000, "bw_bytes": 3_000_000_000, "runtime": 700}, "write": IDLE},
     ]
-    found = fio.parse("note: both iodepth >= 1 and synchronous I/O engine are selected\n" + json.dumps({"fio version": "fio-3.36", "jobs": jobs}))
+    found = fio.parse(
+        "note: both iodepth >= 1 and synchronous I/O engine are selected\n"
+        + json.dumps({"fio version": "fio-3.36", "jobs": jobs})
+    )
     assert (found.read, found.write, found.error, found.runtime) == (3.0, 2.0, 5, 0.9)
     assert (found.bytes_read, found.bytes_written) == (2_100_000_000, 1_800_000_000)
     jobs[1]["read"] = {"io_bytes": 1_000_000, "bw_bytes": 3_000_000_000, "runtime": 700}
@@ -172,19 +196,43 @@ TRACKING = "C0000202,192.0.2.2,3,1700000000.0,{},0.0,0.0,0.0,0.0,0.0,{},{},64.0,
         (lscpu.parse, '{"lscpu": [', "JSON cut off or damaged at line 1 column 12"),
         (lscpu.parse, '{"lscpu": [{"field": "CPU(s):", "data": "8"}]}', "lscpu without 'Model name'"),
         (dmidecode.memory, "", "empty output"),
-        (dmidecode.memory, "Permission denied\n", "no line '# dmidecode VERSION' at the top: not dmidecode's output, or cut off"),
+        (
+            dmidecode.memory,
+            "Permission denied\n",
+            "no line '# dmidecode VERSION' at the top: not dmidecode's output, or cut off",
+        ),
         (dmidecode.memory, "# dmidecode 3.4\n", "no Memory Device structure (DMI type 17)"),
         (dmidecode.memory, MEMORY.replace("32768 MB", "some"), "size 'some' of P1-DIMMA1 is not understood"),
-        (dmidecode.memory, MEMORY[: MEMORY.index("\tSize: No")], "a Memory Device without Size and Locator: the output is cut off"),
-        (dmidecode.memory, MEMORY.replace("3200 MT/s", "3,200 MT/s"), "speed '3,200 MT/s' of P1-DIMMA1 is not understood"),
+        (
+            dmidecode.memory,
+            MEMORY[: MEMORY.index("\tSize: No")],
+            "a Memory Device without Size and Locator: the output is cut off",
+        ),
+        (
+            dmidecode.memory,
+            MEMORY.replace("3200 MT/s", "3,200 MT/s"),
+            "speed '3,200 MT/s' of P1-DIMMA1 is not understood",
+        ),
         (dmidecode.bios_version, MEMORY, "no BIOS Information structure with a Version (DMI type 0)"),
         (chrony.parse, "", "empty output"),
         (chrony.parse, "a,b\n", "2 fields, Expected: 14 (chronyc -c tracking)"),
         (chrony.parse, ",".join(["0"] * 13 + ["Wrong"]), "leap status 'Wrong' is a word that is not known"),
-        (chrony.parse, ",".join(["C0000202", "x", "three", *["0"] * 10, "Normal"]), "not a number: invalid literal for int() with base 10: 'three'"),
-        (chrony.parse, ",".join(["C0000202", "x", "3", "0", "0", "much", *["0"] * 7, "Normal"]), "not a number: could not convert string to float: 'much'"),
+        (
+            chrony.parse,
+            ",".join(["C0000202", "x", "three", *["0"] * 10, "Normal"]),
+            "not a number: invalid literal for int() with base 10: 'three'",
+        ),
+        (
+            chrony.parse,
+            ",".join(["C0000202", "x", "3", "0", "0", "much", *["0"] * 7, "Normal"]),
+            "not a number: could not convert string to float: 'much'",
+        ),
         *(
-            (chrony.parse, ",".join([reference, "", "10", *["0"] * 10, "Normal"]), f"reference id {reference!r}, Expected: eight hexadecimal digits")
+            (
+                chrony.parse,
+                ",".join([reference, "", "10", *["0"] * 10, "Normal"]),
+                f"reference id {reference!r}, Expected: eight hexadecimal digits",
+            )
             for reference in ("\u200b7F7F0101", "7F7F\x000101", "7\u22127F0101", "7F7F01  01", "7F7F010", "")
         ),
         (
@@ -194,10 +242,21 @@ TRACKING = "C0000202,192.0.2.2,3,1700000000.0,{},0.0,0.0,0.0,0.0,0.0,{},{},64.0,
         ),
         *(
             (chrony.parse, TRACKING.format(*times), NO_TIMES.format(*times))
-            for times in (("nan", "0", "0"), ("inf", "0", "0"), ("0", "nan", "0"), ("0", "-5", "0"), ("0", "0", "inf"), ("0", "9", "-9"))
+            for times in (
+                ("nan", "0", "0"),
+                ("inf", "0", "0"),
+                ("0", "nan", "0"),
+                ("0", "-5", "0"),
+                ("0", "0", "inf"),
+                ("0", "9", "-9"),
+            )
         ),
         (lspci.parse, "", "empty output"),
-        (lspci.parse, "0000:17:00.0 PCI bridge: X\n\tCapabilities: <access denied>\n", "capabilities: <access denied>, Expected: run as root"),
+        (
+            lspci.parse,
+            "0000:17:00.0 PCI bridge: X\n\tCapabilities: <access denied>\n",
+            "capabilities: <access denied>, Expected: run as root",
+        ),
         (lspci.parse, "pcilib: sysfs_scan\n", "not the first line of a device: 'pcilib: sysfs_scan'"),
         (lspci.parse, "0000:17:00.0 PCI bridge: X\n", "0000:17:00.0 without its bus numbers: the output is cut off"),
         (smart.drive, '{"smartctl": {}}', "neither an NVMe health log nor ATA attributes"),
@@ -208,17 +267,37 @@ TRACKING = "C0000202,192.0.2.2,3,1700000000.0,{},0.0,0.0,0.0,0.0,0.0,{},{},64.0,
             '{"smartctl": {}, "devices": [{"name": "/dev/nvme0"}, {"name": "/dev/nvme0"}]}',
             "/dev/nvme0 stands twice in the list: as many names are not as many drives",
         ),
-        (mlxlink.parse, '{"status": {"code": 1, "message": "no device"}, "result": {}}', "mlxlink: status 1: no device"),
+        (
+            mlxlink.parse,
+            '{"status": {"code": 1, "message": "no device"}, "result": {}}',
+            "mlxlink: status 1: no device",
+        ),
         (mlxlink.parse, '{"status": {"code": 0}, "result": {}}', "mlxlink without 'output'"),
-        (mlxlink.parse, json.dumps(PORT).replace('"Speed": "400G"', '"Speed": "400G", "Width": "four"'), "'four' where a width should be"),
+        (
+            mlxlink.parse,
+            json.dumps(PORT).replace('"Speed": "400G"', '"Speed": "400G", "Width": "four"'),
+            "'four' where a width should be",
+        ),
         (mlxlink.parse, json.dumps(PORT).replace("4E-7", "low"), "'low' where a number should be"),
         (mlxlink.parse, json.dumps(PORT).replace("4E-7", "-1"), "'-1' where a bit error rate should be"),
         (mlxlink.parse, json.dumps(PORT).replace("15E-255", "12"), "'12' where a bit error rate should be"),
-        (mlxlink.parse, json.dumps(PORT).replace("Temperature [C]", "Temperature [K]"), "Temperature [K] where Temperature [C] should be"),
+        (
+            mlxlink.parse,
+            json.dumps(PORT).replace("Temperature [C]", "Temperature [K]"),
+            "Temperature [K] where Temperature [C] should be",
+        ),
         (fio.parse, "fio: command not understood\n", "no JSON: fio: command not understood"),
         (fio.parse, '{"fio version": "fio-3.33", "jobs": []}', "no job ran"),
-        (fio.parse, '{"fio version": "fio-3.33", "jobs": [{"read": {"bw_bytes": Infinity}}]}', "Infinity where JSON has a number"),
-        (fio.parse, '{"fio version": "fio-3.33", "jobs": [{"read": {"bw_bytes": 1e999}}]}', "1e999 where JSON has a number"),
+        (
+            fio.parse,
+            '{"fio version": "fio-3.33", "jobs": [{"read": {"bw_bytes": Infinity}}]}',
+            "Infinity where JSON has a number",
+        ),
+        (
+            fio.parse,
+            '{"fio version": "fio-3.33", "jobs": [{"read": {"bw_bytes": 1e999}}]}',
+            "1e999 where JSON has a number",
+        ),
         (lscpu.parse, '{"lscpu": [{"field": "CPU(s):", "data": NaN}]}', "NaN where JSON has a number"),
     ],
 )

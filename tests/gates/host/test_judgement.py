@@ -30,7 +30,11 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 
 
 def judge(
-    node: Node, gate_id: str, change: Change = lambda _found: None, known: GateFacts | None = None, inputs: Mapping[str, object] | None = None
+    node: Node,
+    gate_id: str,
+    change: Change = lambda _found: None,
+    known: GateFacts | None = None,
+    inputs: Mapping[str, object] | None = None,
 ) -> Verdict:
     known = known or facts("node01")
     made = gate(gate_id, inputs)
@@ -54,7 +58,9 @@ LOG = "[ {at:12.6f}] mlx5_core 0000:18:00.0 enp24s0np0: Link {way}\n"
 
 def flaps(*times: float, uptime: str | None = "90000.00 1.0") -> Change:
     def change(found: Document) -> None:
-        found["commands"]["dmesg"].update(stdout="".join(LOG.format(at=at + more, way=way) for at in times for more, way in ((0, "down"), (5, "up"))))
+        found["commands"]["dmesg"].update(
+            stdout="".join(LOG.format(at=at + more, way=way) for at in times for more, way in ((0, "down"), (5, "up")))
+        )
         found["files"]["/proc/uptime"] = {} if uptime is None else {"/proc/uptime": uptime}
 
     return change
@@ -64,39 +70,76 @@ WHERE = "node01 mlx5_0 (rail 1)"
 
 
 @pytest.mark.parametrize(
-    "line", ["[  2000,000000] mlx5_core 0000:18:00,0 enp24s0np0: Link down", "[  2000.1] mlx5_core 0000:18:00,0 eth4: Link down", "0: Link down", "noise"]
+    "line",
+    [
+        "[  2000,000000] mlx5_core 0000:18:00,0 enp24s0np0: Link down",
+        "[  2000.1] mlx5_core 0000:18:00,0 eth4: Link down",
+        "0: Link down",
+        "noise",
+    ],
 )
 def test_a_line_on_links_that_nobody_understands_is_an_error(node: Node, line: str) -> None:
     verdict = judge(node, "node/host/sanity/links", lambda found: found["commands"]["dmesg"].update(stdout=f"{line}\n"))
-    assert said(verdict) == [("node01", "line of the kernel log not understood", "time, driver, device and Link down or up", line)]
+    assert said(verdict) == [
+        ("node01", "line of the kernel log not understood", "time, driver, device and Link down or up", line)
+    ]
     assert verdict.outcome is Outcome.ERROR
 
 
 def test_a_kernel_without_a_command_line_is_an_error(node: Node) -> None:
-    verdict = judge(node, "node/host/sanity/kernel-settings", lambda found: found["files"].update({"/proc/cmdline": {"/proc/cmdline": ""}}))
+    verdict = judge(
+        node,
+        "node/host/sanity/kernel-settings",
+        lambda found: found["files"].update({"/proc/cmdline": {"/proc/cmdline": ""}}),
+    )
     assert said(verdict) == [("node01", "kernel command line not reported", "/proc/cmdline", "nothing")]
 
 
 def test_a_module_whose_speed_only_it_does_not_say_is_an_error(node: Node) -> None:
     def change(found: Document) -> None:
-        found["commands"]["dmidecode"]["stdout"] = found["commands"]["dmidecode"]["stdout"].replace("Configured Memory Speed", "Speed then", 1)
+        found["commands"]["dmidecode"]["stdout"] = found["commands"]["dmidecode"]["stdout"].replace(
+            "Configured Memory Speed", "Speed then", 1
+        )
 
     verdict = judge(node, "node/host/sanity/memory-modules", change)
-    assert said(verdict) == [("node01", "speed of memory modules not reported", "a speed of every module, as most have", "none of DIMM_P0_A0")]
+    assert said(verdict) == [
+        (
+            "node01",
+            "speed of memory modules not reported",
+            "a speed of every module, as most have",
+            "none of DIMM_P0_A0",
+        )
+    ]
     assert verdict.outcome is Outcome.ERROR
 
 
 @pytest.mark.parametrize(
     ("change", "outcome", "finding"),
     [
-        (link("state", None), Outcome.FAIL, (WHERE, "RDMA device missing", "/sys/class/infiniband/mlx5_0", "not there")),
+        (
+            link("state", None),
+            Outcome.FAIL,
+            (WHERE, "RDMA device missing", "/sys/class/infiniband/mlx5_0", "not there"),
+        ),
         (link("state", "1: DOWN"), Outcome.FAIL, (WHERE, "link is not up", "4: ACTIVE", "1: DOWN (5: LinkUp)")),
         (link("rate", "200 Gb/sec (4X HDR)"), Outcome.FAIL, (WHERE, "rate", "400 Gb/s", "200 Gb/s")),
         (link("rate", "fast"), Outcome.ERROR, (WHERE, "rate not reported", "400 Gb/s", "fast")),
         (link("counters/link_downed", None), Outcome.ERROR, (WHERE, "link_downed not reported", "a count", "nothing")),
-        (link("counters/link_downed", "5"), Outcome.FAIL, (WHERE, "link went down", "at most 4 times since boot", "5 times")),
-        (flaps(80000), Outcome.FAIL, (WHERE, "link went down", "not in the last 6 h, 1800 s after boot apart", "1, the last 80000 s after boot")),
-        (flaps(2000, uptime=None), Outcome.FAIL, (WHERE, "link went down", "not in the last 6 h, 1800 s after boot apart", "1, the last 2000 s after boot")),
+        (
+            link("counters/link_downed", "5"),
+            Outcome.FAIL,
+            (WHERE, "link went down", "at most 4 times since boot", "5 times"),
+        ),
+        (
+            flaps(80000),
+            Outcome.FAIL,
+            (WHERE, "link went down", "not in the last 6 h, 1800 s after boot apart", "1, the last 80000 s after boot"),
+        ),
+        (
+            flaps(2000, uptime=None),
+            Outcome.FAIL,
+            (WHERE, "link went down", "not in the last 6 h, 1800 s after boot apart", "1, the last 2000 s after boot"),
+        ),
     ],
 )
 def test_links(node: Node, change: Change, outcome: Outcome, finding: tuple[str, str, str, str]) -> None:
@@ -123,7 +166,11 @@ def test_a_virtual_machine_is_not_judged_by_the_rule_for_bare_metal(node: Node, 
     node.inject("acs-on")
     verdict = judge(node, gate_id, known=virtual())
     assert verdict.outcome is Outcome.PASS
-    assert verdict.note == "a virtual machine: its host needs access control services, and the NIC address translation (ATS) instead; not judged here"
+    assert (
+        verdict.note
+        == "a virtual machine: its host needs access control services, and the NIC address translation (ATS) "
+        "instead; not judged here"
+    )
 
 
 def test_an_iommu_group_that_cannot_be_read_is_not_taken_for_an_iommu_that_is_off(node: Node) -> None:
@@ -131,18 +178,25 @@ def test_an_iommu_group_that_cannot_be_read_is_not_taken_for_an_iommu_that_is_of
     verdict = judge(node, "node/host/sanity/iommu", lambda found: found["files"].update({path: {path: None}}))
     assert said(verdict) == [("node01", f"{path} cannot be read", "its text", "an I/O error")]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
-    assert judge(node, "node/host/sanity/iommu", lambda found: found["files"].update({path: {}})).outcome is Outcome.PASS, "no group: the IOMMU is off"
+    assert (
+        judge(node, "node/host/sanity/iommu", lambda found: found["files"].update({path: {}})).outcome is Outcome.PASS
+    ), "no group: the IOMMU is off"
 
 
 def test_a_platform_without_figures_is_an_error_where_only_they_could_judge(node: Node) -> None:
     known = platform_facts("dgx_b200")
     assert known.nodes["node01"].platform.host is None
     memory = judge(node, "node/host/sanity/memory-modules", known=known)
-    assert said(memory) == [("node01", "number of memory modules cannot be judged", "a number in the platform's profile", "none")]
+    assert said(memory) == [
+        ("node01", "number of memory modules cannot be judged", "a number in the platform's profile", "none")
+    ]
     assert judge(node, "node/host/sanity/disks", known=known).outcome is Outcome.ERROR
     assert judge(node, "node/host/sanity/disks", known=known, inputs={"drives": 10}).outcome is Outcome.PASS
     cpu = judge(node, "node/host/sanity/cpu", known=known)
-    assert (cpu.outcome, cpu.note) == (Outcome.PASS, "neither model nor number of cores is judged: the platform's profile has none")
+    assert (cpu.outcome, cpu.note) == (
+        Outcome.PASS,
+        "neither model nor number of cores is judged: the platform's profile has none",
+    )
 
 
 GPUS, NICS = "the PCI addresses of its GPUs", "the device names of its compute NICs"
@@ -150,11 +204,21 @@ GPUS, NICS = "the PCI addresses of its GPUs", "the device names of its compute N
 
 @pytest.mark.parametrize(
     ("platform", "missing"),
-    [("r760xa_l4", GPUS), ("dgx_a100", NICS), ("dgx_b200", f"{GPUS} and {NICS}"), ("gb200_nvl72", f"{GPUS} and {NICS}")],
+    [
+        ("r760xa_l4", GPUS),
+        ("dgx_a100", NICS),
+        ("dgx_b200", f"{GPUS} and {NICS}"),
+        ("gb200_nvl72", f"{GPUS} and {NICS}"),
+    ],
     ids=["r760xa_l4", "dgx_a100", "dgx_b200", "gb200_nvl72"],
 )
-@pytest.mark.parametrize("gate_id", [f"node/host/sanity/{name}" for name in ("pcie-acs", "iommu", "numa", "links")] + ["node/host/validation/optics"])
-def test_parts_whose_place_is_not_published_are_not_taken_for_missing_or_good(node: Node, gate_id: str, platform: str, missing: str) -> None:
+@pytest.mark.parametrize(
+    "gate_id",
+    [f"node/host/sanity/{name}" for name in ("pcie-acs", "iommu", "numa", "links")] + ["node/host/validation/optics"],
+)
+def test_parts_whose_place_is_not_published_are_not_taken_for_missing_or_good(
+    node: Node, gate_id: str, platform: str, missing: str
+) -> None:
     known = platform_facts(platform)
     verdict = judge(node, gate_id, lambda found: found["commands"].get("dmesg", {}).update(stdout=""), known=known)
     if not known.nodes["node01"].nics and gate_id.endswith(("links", "optics")):
@@ -162,8 +226,10 @@ def test_parts_whose_place_is_not_published_are_not_taken_for_missing_or_good(no
         return
     assert [str(finding) for finding in verdict.findings] == [
         (
-            f"node01: parts cannot be found - Expected: their addresses and names in the profile {platform} Actual: not published: {missing}. "
-            f"Add what is missing to the platform's profile ({platform}.yml), with its source: `lspci -D` and `ls -l /sys/class/infiniband` on such a server."
+            f"node01: parts cannot be found - Expected: their addresses and names in the profile {platform} "
+            f"Actual: not published: {missing}. "
+            f"Add what is missing to the platform's profile ({platform}.yml), with its source: `lspci -D` and `ls "
+            "-l /sys/class/infiniband` on such a server."
         )
     ]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
@@ -175,20 +241,32 @@ def test_numa_of_a_platform_that_says_neither_nodes_nor_nics_is_an_error(node: N
     bare = replace(one, nics=(), platform=one.platform.model_copy(update={"host": None}))
     verdict = judge(node, "node/host/sanity/numa", known=replace(known, nodes={"node01": bare}))
     wanted = "a number of NUMA nodes, or compute NICs, in the platform's profile"
-    assert (verdict.outcome, said(verdict)) == (Outcome.ERROR, [("node01", "NUMA layout cannot be judged", wanted, "neither")])
+    assert (verdict.outcome, said(verdict)) == (
+        Outcome.ERROR,
+        [("node01", "NUMA layout cannot be judged", wanted, "neither")],
+    )
 
 
 @pytest.mark.parametrize(
     ("state", "inputs", "finding"),
     [
-        ({"model": "Intel(R) Xeon(R) Platinum 8462Y+"}, {}, ("node01", "processor model", "8480C", "Intel(R) Xeon(R) Platinum 8462Y+")),
+        (
+            {"model": "Intel(R) Xeon(R) Platinum 8462Y+"},
+            {},
+            ("node01", "processor model", "8480C", "Intel(R) Xeon(R) Platinum 8462Y+"),
+        ),
         ({"sockets": 1}, {}, ("node01", "sockets", "2", "1")),
         ({"cores": 52}, {}, ("node01", "cores per socket", "56", "52")),
         ({}, {"smt": False}, ("node01", "SMT", "off", "on")),
         (
             {},
             {"governor": "schedutil"},
-            ("node01", "frequency governor", "schedutil", "performance on 224 of 224 policies (CPU 0, 1, 2, 3, 4, 5, 6, 7 and 216 more)"),
+            (
+                "node01",
+                "frequency governor",
+                "schedutil",
+                "performance on 224 of 224 policies (CPU 0, 1, 2, 3, 4, 5, 6, 7 and 216 more)",
+            ),
         ),
     ],
 )
@@ -203,7 +281,10 @@ def test_processors(node: Node, state: Document, inputs: Document, finding: tupl
 @pytest.mark.parametrize(
     ("inputs", "finding"),
     [
-        ({"cmdline": ["numa_balancing=disable"]}, ("node01", "kernel command line", "numa_balancing=disable", "not there")),
+        (
+            {"cmdline": ["numa_balancing=disable"]},
+            ("node01", "kernel command line", "numa_balancing=disable", "not there"),
+        ),
         ({"cmdline": ["iommu=off"]}, ("node01", "kernel command line", "iommu=off", "iommu=pt")),
         ({"hugepages": {2048: 4096}}, ("node01", "huge pages of 2048 kB", "at least 4096", "1024")),
     ],
@@ -225,7 +306,9 @@ def test_a_service_may_be_known_to_fail(node: Node) -> None:
 
 
 def units(*rows: str) -> Change:
-    return lambda found: found["commands"]["systemctl"].update(stdout=found["commands"]["systemctl"]["stdout"] + "".join(f"{row}\n" for row in rows))
+    return lambda found: found["commands"]["systemctl"].update(
+        stdout=found["commands"]["systemctl"]["stdout"] + "".join(f"{row}\n" for row in rows)
+    )
 
 
 @pytest.mark.parametrize(
@@ -233,16 +316,26 @@ def units(*rows: str) -> Change:
     [
         (
             "nvidia-dcgm.service loaded activating auto-restart NVIDIA DCGM service",
-            ("node01", "service ended and is started again", "nvidia-dcgm.service running, or stopped on purpose", "activating (auto-restart)"),
+            (
+                "node01",
+                "service ended and is started again",
+                "nvidia-dcgm.service running, or stopped on purpose",
+                "activating (auto-restart)",
+            ),
         ),
         ("raid.mount loaded failed failed /raid", ("node01", "mount failed", "raid.mount not failed", "failed")),
     ],
     ids=["restart", "mount"],
 )
-def test_a_service_that_ends_again_and_again_and_a_mount_that_failed(node: Node, row: str, finding: tuple[str, str, str, str]) -> None:
+def test_a_service_that_ends_again_and_again_and_a_mount_that_failed(
+    node: Node, row: str, finding: tuple[str, str, str, str]
+) -> None:
     verdict = judge(node, "node/host/sanity/services", units(row))
     assert (verdict.outcome, said(verdict), verdict.measured) == (Outcome.FAIL, [finding], [])
-    assert judge(node, "node/host/sanity/services", units(row), inputs={"may_fail": [row.split(maxsplit=1)[0]]}).outcome is Outcome.PASS
+    assert (
+        judge(node, "node/host/sanity/services", units(row), inputs={"may_fail": [row.split(maxsplit=1)[0]]}).outcome
+        is Outcome.PASS
+    )
 
 
 @pytest.mark.parametrize(
@@ -268,10 +361,17 @@ def test_parts_that_are_declared_are_held_against_the_declaration(node: Node) ->
 
 
 def test_firmware_is_held_against_a_declared_baseline_even_where_all_agree(node: Node) -> None:
-    verdict = judge(node, "group/host/validation/firmware", inputs={"baseline": {"NIC MT_0000000838": "28.44.1036", "NIC MT_9": "1"}})
+    verdict = judge(
+        node,
+        "group/host/validation/firmware",
+        inputs={"baseline": {"NIC MT_0000000838": "28.44.1036", "NIC MT_9": "1"}},
+    )
     assert len(verdict.findings) == 8
     assert said(verdict)[0] == ("node01 mlx5_0", "firmware of NIC MT_0000000838", "28.44.1036 (declared)", "28.43.2566")
-    assert verdict.note == "held against the declared baseline; declared but not found: NIC MT_9; not judged, since there is only one: BIOS of DGXH100"
+    assert (
+        verdict.note == "held against the declared baseline; declared but not found: NIC MT_9; "
+        "not judged, since there is only one: BIOS of DGXH100"
+    )
 
 
 def psids(*boards: str) -> Change:
@@ -293,33 +393,48 @@ def test_a_part_that_the_declared_baseline_does_not_name_does_not_slip_past_it(n
     inputs = {"baseline": {NIC: "28.43.2566", "NIC MT_9": "1"}}
     verdict = judge(node, FIRMWARE, psids(*["HPE0000000"] * count), inputs=inputs)
     finding = verdict.findings[0]
-    assert (len(verdict.findings), verdict.outcome, verdict.measured, verdict.blamed) == (1, Outcome.ERROR, [], ["node01"])
+    assert (len(verdict.findings), verdict.outcome, verdict.measured, verdict.blamed) == (
+        1,
+        Outcome.ERROR,
+        [],
+        ["node01"],
+    )
     assert (finding.where, finding.what, finding.expected) == (
         "node01 NIC HPE0000000",
         "NIC that the firmware baseline does not declare",
         f"{NIC} or NIC MT_9 (declared)",
     )
     assert finding.actual == ", ".join(
-        f"{name} has 28.43.2566" for name in ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11")[:count]
+        f"{name} has 28.43.2566"
+        for name in ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11")[:count]
     )
     assert finding.next_step == (
-        "Put in a part that is declared, or declare this kind of part, too (input baseline: 'NIC HPE0000000' and the version that is wanted)."
+        "Put in a part that is declared, or declare this kind of part, too (input baseline: 'NIC HPE0000000' and "
+        "the version that is wanted)."
     )
 
 
 def test_a_baseline_may_name_parts_that_a_node_does_not_have(node: Node) -> None:
     inputs = {"baseline": {NIC: "28.43.2566", "NIC HPE0000000": "28.43.2566", "VBIOS of NVIDIA H200": "96.00.D0.00.01"}}
-    both = judge(node, FIRMWARE, psids("HPE0000000"), inputs={"baseline": {name: inputs["baseline"][name] for name in (NIC, "NIC HPE0000000")}})
+    both = judge(
+        node,
+        FIRMWARE,
+        psids("HPE0000000"),
+        inputs={"baseline": {name: inputs["baseline"][name] for name in (NIC, "NIC HPE0000000")}},
+    )
     assert (both.outcome, both.measured) == (Outcome.PASS, ["node01"])
     other = judge(node, FIRMWARE, inputs=inputs)
-    assert [item[:2] for item in said(other)] == [("node01 VBIOS of NVIDIA H100 80GB HBM3", "VBIOS that the firmware baseline does not declare")]
+    assert [item[:2] for item in said(other)] == [
+        ("node01 VBIOS of NVIDIA H100 80GB HBM3", "VBIOS that the firmware baseline does not declare")
+    ]
 
 
 def test_a_baseline_that_names_no_kind_of_part_is_refused() -> None:
     with pytest.raises(GateInputsError) as error:
         gate(FIRMWARE, {"baseline": {"Nic MT_0000000838": "28.43.2566", NIC: "28.43.2566"}})
     assert str(error.value) == (
-        f"gate {FIRMWARE}: inputs - Expected: baseline Actual: baseline: Value error, Nic MT_0000000838: no part is called so, and nothing would be "
+        f"gate {FIRMWARE}: inputs - Expected: baseline Actual: baseline: Value error, Nic MT_0000000838: no part is "
+        "called so, and nothing would be "
         "held against it; names begin with BIOS of, NIC, VBIOS of, drive. Correct the inputs in the gate set."
     )
 
@@ -333,21 +448,33 @@ def fleet(tmp_path: Path, patch: pytest.MonkeyPatch, faults: Mapping[str, str], 
         one = Node(tmp_path / command.node, patch, command.node)
         if command.node in faults:
             one.inject("bios-version", version=faults[command.node])
-        outputs[command.key] = replace(one.answer(command), **({"failure": "no answer"} if command.node == lost else {}))
+        outputs[command.key] = replace(
+            one.answer(command), **({"failure": "no answer"} if command.node == lost else {})
+        )
     by_node = made.attribute(known, [Done(run, made.evaluate(known, run, outputs))])
     return {name: items[0] for name, items in by_node.items()}
 
 
 def test_a_node_out_of_reach_is_an_error_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = fleet(tmp_path, monkeypatch, {"node02": "1.05.03"}, lost="node03")
-    assert {name: verdict.outcome for name, verdict in found.items()} == {"node01": Outcome.FAIL, "node02": Outcome.FAIL, "node03": Outcome.ERROR}
-    assert said(found["node01"]) == [("node01 BIOS of DGXH100", "firmware", "one version on alike parts", "1.05.03, 1.06.07")]
+    assert {name: verdict.outcome for name, verdict in found.items()} == {
+        "node01": Outcome.FAIL,
+        "node02": Outcome.FAIL,
+        "node03": Outcome.ERROR,
+    }
+    assert said(found["node01"]) == [
+        ("node01 BIOS of DGXH100", "firmware", "one version on alike parts", "1.05.03, 1.06.07")
+    ]
     assert said(found["node03"]) == [("node03", "reading of firmware could not run", "a result", "no answer")]
 
 
 def test_the_majority_of_identical_nodes_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = fleet(tmp_path, monkeypatch, {"node01": "1.05.03", "node02": "1.05.03"})
-    assert {name: verdict.outcome for name, verdict in found.items()} == {"node01": Outcome.PASS, "node02": Outcome.PASS, "node03": Outcome.FAIL}
+    assert {name: verdict.outcome for name, verdict in found.items()} == {
+        "node01": Outcome.PASS,
+        "node02": Outcome.PASS,
+        "node03": Outcome.FAIL,
+    }
 
 
 def test_a_drive_is_held_against_a_declared_rate(node: Node) -> None:
@@ -361,14 +488,29 @@ def test_a_drive_is_held_against_a_declared_rate(node: Node) -> None:
 @pytest.mark.parametrize(
     ("fault", "finding"),
     [
-        ("link-ber", (f"{WHERE} after the load", "bit error rate after correction", "at most 1e-12", "3e-09 (Bad signal integrity)")),
+        (
+            "link-ber",
+            (
+                f"{WHERE} after the load",
+                "bit error rate after correction",
+                "at most 1e-12",
+                "3e-09 (Bad signal integrity)",
+            ),
+        ),
         (
             "optics-hot",
-            (f"{WHERE} after the load", "module temperature", "-10 to 80 C (the module's own alarm thresholds, as mlxlink prints them)", "84 C"),
+            (
+                f"{WHERE} after the load",
+                "module temperature",
+                "-10 to 80 C (the module's own alarm thresholds, as mlxlink prints them)",
+                "84 C",
+            ),
         ),
     ],
 )
-def test_links_and_modules_are_looked_at_again_after_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, finding: tuple[str, ...]) -> None:
+def test_links_and_modules_are_looked_at_again_after_the_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, finding: tuple[str, ...]
+) -> None:
     one = Node(tmp_path, monkeypatch)
     one.inject(fault)
     verdict = judged("node/host/stress/counter-deltas", {"node01": one})
@@ -377,8 +519,15 @@ def test_links_and_modules_are_looked_at_again_after_the_load(tmp_path: Path, mo
 
 def test_a_bound_of_many_parts_is_recorded_once_and_another_beside_it() -> None:
     judge = Judge()
-    limits = [Limit("link_downs", Op.LE, bound, "1", source) for bound, source in ((2, "a"), (2, "a"), (3, "a"), (2, "b"))]
-    assert [limit.holds(judge, f"node01 nic{place}", 3) for place, limit in enumerate(limits)] == [False, False, True, False]
+    limits = [
+        Limit("link_downs", Op.LE, bound, "1", source) for bound, source in ((2, "a"), (2, "a"), (3, "a"), (2, "b"))
+    ]
+    assert [limit.holds(judge, f"node01 nic{place}", 3) for place, limit in enumerate(limits)] == [
+        False,
+        False,
+        True,
+        False,
+    ]
     for count in (8, 7):
         judge.count("gpu_count", "node01", count, 8, "profile")
     assert [(item.metric, item.bound, item.source) for item in judge.criteria] == [

@@ -15,7 +15,11 @@ from tests.gates.host.test_judgement import WHERE, Change, judge, said
 OPTICS, PART, FEC = "node/host/validation/optics", "MMA4Z00-NS400", "Standard_RS-FEC - (544,514)"
 WATCHED = ("Temperature [C]", "Voltage [mV]", "Bias Current [mA]", "Rx Power Current [dBm]", "Tx Power Current [dBm]")
 SILENT = dict.fromkeys(WATCHED, "N/A")
-DAC = {"Cable Type": "Passive copper cable", "Cable Technology": "Copper cable unequalized", "Digital Diagnostic Monitoring": "No"}
+DAC = {
+    "Cable Type": "Passive copper cable",
+    "Cable Technology": "Copper cable unequalized",
+    "Digital Diagnostic Monitoring": "No",
+}
 AOC = {"Cable Type": "Active cable (active copper / optics)", "Digital Diagnostic Monitoring": "No"}
 HALF = 4
 
@@ -56,7 +60,9 @@ def ports(section: str, count: int, values: Mapping[str, str]) -> Change:
     ],
     ids=["part", "fec"],
 )
-def test_ports_without_a_majority_to_follow_fail(node: Node, change: Change, what: str, expected: str, actual: str) -> None:
+def test_ports_without_a_majority_to_follow_fail(
+    node: Node, change: Change, what: str, expected: str, actual: str
+) -> None:
     verdict = judge(node, OPTICS, change)
     assert (verdict.outcome, len(verdict.findings), verdict.measured) == (Outcome.FAIL, 8, [])
     assert said(verdict)[0] == (WHERE, what, expected, actual)
@@ -74,14 +80,17 @@ def test_parts_that_are_declared_need_no_majority_and_have_error_correction_of_t
     inputs = {"parts": [PART, "MCP4Y10-N001"]}
     assert judge(node, OPTICS, change, inputs=inputs).outcome is Outcome.PASS
     expected = "Interleaved_Low_Latency_RS-FEC - (272,257), as 3 of the node's 4 ports with MCP4Y10-N001 have"
-    assert said(judge(node, OPTICS, one_without, inputs=inputs)) == [(WHERE, "error correction (FEC)", expected, "No FEC")]
+    assert said(judge(node, OPTICS, one_without, inputs=inputs)) == [
+        (WHERE, "error correction (FEC)", expected, "No FEC")
+    ]
 
 
 def test_optical_modules_of_which_none_reports_anything_are_errors(node: Node) -> None:
     verdict = judge(node, OPTICS, ports("Module Info", 8, SILENT))
     assert (verdict.outcome, len(verdict.findings), verdict.measured) == (Outcome.ERROR, 8 * len(WATCHED), [])
     assert str(verdict.findings[0]) == (
-        f"{WHERE}: module temperature not reported - Expected: a reading: no copper is plugged in, and what has optics watches itself Actual: nothing. "
+        f"{WHERE}: module temperature not reported - Expected: a reading: no copper is plugged in, and what has "
+        "optics watches itself Actual: nothing. "
         "Reseat the module and read again (`mlxlink -m`); if it stays so, replace the module."
     )
 
@@ -90,7 +99,10 @@ def test_copper_has_nothing_to_report_and_an_optical_cable_without_sensors_is_no
     copper = judge(node, OPTICS, ports("Module Info", 8, {**DAC, **SILENT}))
     assert (copper.outcome, copper.note, len(copper.measured)) == (Outcome.PASS, None, 9)
     cable = judge(node, OPTICS, ports("Module Info", 8, {**AOC, **SILENT}))
-    note = "an optical cable has no sensors (digital diagnostic monitoring): neither its light nor its temperature is judged"
+    note = (
+        "an optical cable has no sensors (digital diagnostic monitoring): neither its light nor its temperature is "
+        "judged"
+    )
     assert (cable.outcome, cable.note) == (Outcome.PASS, note)
 
 

@@ -38,11 +38,19 @@ def printed(node: Node, command: Command, *, dump: bool = True) -> Given:
     out: Given = {}
     for spec in wanted["commands"]:
         each = spec.get("each")
-        values = [""] if each is None else [item[each["field"]] for item in json.loads(out[each["of"]][0].text)[each["list"]]]
+        values = (
+            [""]
+            if each is None
+            else [item[each["field"]] for item in json.loads(out[each["of"]][0].text)[each["list"]]]
+        )
         answers = [node.run([value if word == "{}" else word for word in spec["argv"]]) for value in values]
         out[spec["key"]] = [Captured(answer["stdout"], answer["exit_code"]) for answer in answers]
     if dump:
-        out["files"] = [Captured("".join(f"{path}:{text}\n" for pattern in wanted["files"] for path, text in node.files(pattern).items()))]
+        out["files"] = [
+            Captured(
+                "".join(f"{path}:{text}\n" for pattern in wanted["files"] for path, text in node.files(pattern).items())
+            )
+        ]
     return out
 
 
@@ -60,7 +68,9 @@ def test_a_reading_is_the_same_as_the_nodes_own(node: Node, gate_id: str) -> Non
     assert findings == []
     ours, theirs = json.loads(documents[command.key].text), node.document(json.loads(command.argv[-1]))
     for key, answer in theirs["commands"].items():  # the number of all lines is sent where some are left out alone
-        assert ours["commands"][key] == {name: value for name, value in answer.items() if name != "lines" or "lines" in ours["commands"][key]}
+        assert ours["commands"][key] == {
+            name: value for name, value in answer.items() if name != "lines" or "lines" in ours["commands"][key]
+        }
     assert (ours["files"], ours["commands"].keys()) == (theirs["files"], theirs["commands"].keys())
     assert evaluate(gate(gate_id), known, run, documents).outcome is Outcome.PASS
 
@@ -69,7 +79,15 @@ def test_links_are_told_by_ibstat_too(node: Node) -> None:
     known, run, command = planned(LINKS)
     given = printed(node, command)
     told = {"rate", "state", "phys_state"}
-    given["files"] = [Captured("".join(line for line in given["files"][0].text.splitlines(keepends=True) if line.split(":")[0].rpartition("/")[2] not in told))]
+    given["files"] = [
+        Captured(
+            "".join(
+                line
+                for line in given["files"][0].text.splitlines(keepends=True)
+                if line.split(":")[0].rpartition("/")[2] not in told
+            )
+        )
+    ]
     names = [nic.rdma_device for nic in known.nodes["node01"].nics]
     for text, outcome in (
         (ibstat(*names), Outcome.PASS),
@@ -81,8 +99,10 @@ def test_links_are_told_by_ibstat_too(node: Node) -> None:
         assert evaluate(gate(LINKS), known, run, documents).outcome is outcome
     assert lacks(LINKS, {**given, "ibstat": [Captured(ibstat(*names[1:]))]}) == [
         (
-            f"node01: /sys/class/infiniband/{names[0]}/ports/1/state, /sys/class/infiniband/{names[0]}/ports/1/phys_state, "
-            f"/sys/class/infiniband/{names[0]}/ports/1/rate: not in these outputs - Expected: `grep -H '' /sys/class/infiniband/{names[0]}/ports/1/"
+            f"node01: /sys/class/infiniband/{names[0]}/ports/1/state, "
+            f"/sys/class/infiniband/{names[0]}/ports/1/phys_state, "
+            f"/sys/class/infiniband/{names[0]}/ports/1/rate: not in these outputs - "
+            f"Expected: `grep -H '' /sys/class/infiniband/{names[0]}/ports/1/"
             f"{{state,phys_state,rate}}` Actual: not given. "
             "Give its output with --input files=FILE."
         )
@@ -103,10 +123,16 @@ def test_each_tool_that_is_lacking_is_named(node: Node) -> None:
     give = "Actual: not given. Give its output with --input"
     assert lacks(DISKS, {"smart": given["smart"]}) == [
         f"node01: output of smartctl: not in these outputs - Expected: `smartctl --scan-open --json` {give} scan=FILE.",
-        f"node01: output of lsblk: not in these outputs - Expected: `lsblk --json --nodeps --exclude 1,7,11 --output PATH,TRAN,RM` {give} lsblk=FILE.",
+        (
+            "node01: output of lsblk: not in these outputs - Expected: `lsblk --json --nodeps --exclude 1,7,11 "
+            f"--output PATH,TRAN,RM` {give} lsblk=FILE."
+        ),
     ]
     first = json.loads(given["smart"][0].text)["device"]["name"]
-    wanted = f"node01: health of {first}: not in these outputs - Expected: `smartctl --all --json {first}` {give} smart=FILE."
+    wanted = (
+        f"node01: health of {first}: not in these outputs - Expected: `smartctl --all --json {first}` {give} "
+        "smart=FILE."
+    )
     assert lacks(DISKS, {**given, "smart": given["smart"][1:]}) == [wanted]
 
 
@@ -115,7 +141,10 @@ def test_each_tool_that_is_lacking_is_named(node: Node) -> None:
     [
         (
             '{"critical_warning": 0, "percent_used": 1, "media_errors": 0}',
-            "nvme smart-log tells no serial number, model, capacity and verdict of the drive; `smartctl --all --json DEVICE` does",
+            (
+                "nvme smart-log tells no serial number, model, capacity and verdict of the drive; "
+                "`smartctl --all --json DEVICE` does"
+            ),
         ),
         (
             '{"smartctl": {"exit_status": 0}, "device": {"name": "/dev/nvme99"}}',
@@ -152,7 +181,10 @@ def test_patterns_of_files_are_not_told_whole_by_a_list(node: Node) -> None:
     _, _, command = planned("node/host/sanity/cpu")
     found = lacks("node/host/sanity/cpu", printed(node, command))
     step = "Run that command on the node, and give its output."
-    assert found[0].endswith(f"Expected: the gate's own command (`rackready gate show`) Actual: a list of files, which does not show that it is whole. {step}")
+    assert found[0].endswith(
+        "Expected: the gate's own command (`rackready gate show`) Actual: a list of files, which does not show "
+        f"that it is whole. {step}"
+    )
 
 
 def test_outputs_are_known_by_what_they_say(node: Node) -> None:
@@ -172,4 +204,7 @@ def test_where_a_profile_publishes_no_nics_the_gate_says_so() -> None:
     documents, findings = made(known, run, {"read": given})
     assert findings == []
     verdict = evaluate(gate(LINKS), known, run, documents)
-    assert (verdict.outcome, [finding.what for finding in verdict.findings]) == (Outcome.ERROR, ["parts cannot be found"])
+    assert (verdict.outcome, [finding.what for finding in verdict.findings]) == (
+        Outcome.ERROR,
+        ["parts cannot be found"],
+    )

@@ -55,7 +55,9 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Heal
         for gate_id in GATES:
             made = gate(gate_id)
             run = made.plan(known, ["node01"])[0]
-            outputs = {command.key: node.answer(command) for command in sorted(run.commands, key=lambda item: item.stage)}
+            outputs = {
+                command.key: node.answer(command) for command in sorted(run.commands, key=lambda item: item.stage)
+            }
             found[gate_id] = Healthy(made, known, run, outputs)
         yield found
         paths.ROOT = Path("/")
@@ -82,7 +84,17 @@ def test_the_reading_itself(healthy: dict[str, Healthy], gate_id: str) -> None:
             replace(whole, failure="node01: SSH to 192.0.2.9:22 failed (timed out)"),
             replace(whole, timed_out=True, exit_code=None),
             replace(whole, exit_code=1),
-            *(replace(whole, stdout=text) for text in ("", "null", "[]", "{}", whole.stdout[: len(whole.stdout) // 2], '{"format": "rackready/host-read/v1"}')),
+            *(
+                replace(whole, stdout=text)
+                for text in (
+                    "",
+                    "null",
+                    "[]",
+                    "{}",
+                    whole.stdout[: len(whole.stdout) // 2],
+                    '{"format": "rackready/host-read/v1"}',
+                )
+            ),
         ):
             assert one.with_output(key, output).outcome is Outcome.ERROR
 
@@ -120,7 +132,9 @@ def test_a_tool_that_says_nothing_or_is_cut_off(healthy: dict[str, Healthy], gat
             for end in (0, len(text) // 3, len(text) // 2):
                 if tool.startswith(("lspci", "dmidecode")) and end:
                     continue  # cut between two structures: the number of parts tells, below
-                verdict = one.judge(lambda found, tool=tool, end=end, text=text: found["commands"][tool].update(stdout=text[:end]), key)  # type: ignore[misc]
+                verdict = one.judge(
+                    lambda found, tool=tool, end=end, text=text: found["commands"][tool].update(stdout=text[:end]), key
+                )  # type: ignore[misc]
                 assert verdict.outcome is not Outcome.PASS, (tool, end)
 
 
@@ -130,11 +144,15 @@ def test_memory_and_bridges_that_are_cut_off_are_missed(healthy: dict[str, Healt
         text = json.loads(one.outputs["read"].stdout)["commands"][tool]["stdout"]
         for part in range(1, 20):
             end = len(text) * part // 20
-            verdict = one.judge(lambda found, tool=tool, end=end, text=text: found["commands"][tool].update(stdout=text[:end]), "read")  # type: ignore[misc]
+            verdict = one.judge(
+                lambda found, tool=tool, end=end, text=text: found["commands"][tool].update(stdout=text[:end]), "read"
+            )  # type: ignore[misc]
             assert verdict.outcome is not Outcome.PASS, (tool, end)
 
 
-@pytest.mark.parametrize("gate_id", [name for name in GATES if name not in {"node/host/sanity/iommu", "node/host/sanity/kernel-settings"}])
+@pytest.mark.parametrize(
+    "gate_id", [name for name in GATES if name not in {"node/host/sanity/iommu", "node/host/sanity/kernel-settings"}]
+)
 def test_kernel_files_that_are_not_there_never_pass(healthy: dict[str, Healthy], gate_id: str) -> None:
     one = healthy[gate_id]
     for key in one.of_tools():
@@ -150,7 +168,8 @@ def test_a_document_of_which_a_part_was_lost_is_not_believed(healthy: dict[str, 
     verdict = one.with_output("read", replace(one.outputs["read"], stdout=json.dumps(found)))
     assert [str(finding) for finding in verdict.findings] == [
         (
-            "node01: processors unreadable - Expected: a complete document of readings Actual: its digest is not that of its contents. "
+            "node01: processors unreadable - Expected: a complete document of readings "
+            "Actual: its digest is not that of its contents. "
             "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
         )
     ]
@@ -161,7 +180,10 @@ TEXTS = [
         "node/host/sanity/clock",
         "chronyc",
         {"missing": True},
-        "node01: chronyc is not installed - Expected: the program chronyc Actual: not found. Install the package chrony (`rackready install`).",
+        (
+            "node01: chronyc is not installed - Expected: the program chronyc Actual: not found. "
+            "Install the package chrony (`rackready install`)."
+        ),
     ),
     (
         "node/host/sanity/clock",
@@ -177,7 +199,8 @@ TEXTS = [
         "chronyc",
         {"stdout": "C0000202,192.0.2.2,3\n"},
         (
-            "node01: chronyc's output is not understood - Expected: one line of 14 fields Actual: 3 fields, Expected: 14 (chronyc -c tracking). "
+            "node01: chronyc's output is not understood - Expected: one line of 14 fields Actual: 3 fields, "
+            "Expected: 14 (chronyc -c tracking). "
             "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
         ),
     ),
@@ -186,8 +209,10 @@ TEXTS = [
         "chronyc",
         {"stdout": "C0000202,192.0.2.2,3,1700000000.0,-0.002,0.0,0.0,0.0,0.0,0.0,4.0,1.5,64.0,Normal\n"},
         (
-            "node01: clock's largest error - Expected: at most 3 s Actual: 3.502000 s (offset 0.002000 s, root dispersion 1.500000 s, root delay 4.000000 s). "
-            "Check that the node reaches its time servers now (`chronyc -n sources -v`) and which path they take: the bound grows while none answers."
+            "node01: clock's largest error - Expected: at most 3 s Actual: 3.502000 s (offset 0.002000 s, root "
+            "dispersion 1.500000 s, root delay 4.000000 s). "
+            "Check that the node reaches its time servers now (`chronyc -n sources -v`) and which path they take: "
+            "the bound grows while none answers."
         ),
     ),
     *(
@@ -196,7 +221,8 @@ TEXTS = [
             "chronyc",
             {"stdout": f"{reference},{name},{stratum},1700000000.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,Normal\n"},
             (
-                f"node01: clock is not synchronised - Expected: a time source that is followed Actual: leap status Normal, stratum {stratum}{own}. "
+                "node01: clock is not synchronised - Expected: a time source that is followed "
+                f"Actual: leap status Normal, stratum {stratum}{own}. "
                 "Check that the node reaches its time servers (`chronyc -n sources`), and that UDP port 123 is open."
             ),
         )
@@ -212,7 +238,8 @@ TEXTS = [
         "smart /dev/nvme4",
         {"exit_code": 2},
         (
-            "node01 /dev/nvme4: health of the drive cannot be read - Expected: exit code without bits 0 to 2 Actual: exit 2. "
+            "node01 /dev/nvme4: health of the drive cannot be read - Expected: exit code without bits 0 to 2 "
+            "Actual: exit 2. "
             "Run `smartctl -a /dev/nvme4` on the node."
         ),
     ),
@@ -220,14 +247,20 @@ TEXTS = [
         "node/host/sanity/disks",
         "smart /dev/nvme4",
         {"exit_code": 8},
-        "node01 /dev/nvme4: smartctl contradicts itself - Expected: exit code and verdict agree Actual: exit 8, passed True. Run `smartctl -a /dev/nvme4`.",
+        (
+            "node01 /dev/nvme4: smartctl contradicts itself - Expected: exit code and verdict agree "
+            "Actual: exit 8, passed True. Run `smartctl -a /dev/nvme4`."
+        ),
     ),
     *(
         (
             gate_id,
             "dmesg",
             {"stdout": "", "lines": 0},
-            "node01: kernel log is empty - Expected: the kernel's messages since boot Actual: none. Somebody cleared it (`dmesg --clear`): reboot the node.",
+            (
+                "node01: kernel log is empty - Expected: the kernel's messages since boot Actual: none. "
+                "Somebody cleared it (`dmesg --clear`): reboot the node."
+            ),
         )
         for gate_id in ("node/host/sanity/memory-errors", "node/host/sanity/links")
     ),
@@ -235,7 +268,10 @@ TEXTS = [
         "node/host/sanity/services",
         "is-active",
         {"stdout": "active\nactive\n"},
-        "node01: states of services not understood - Expected: 1 states Actual: 'active active', exit 0. Run the gate again.",
+        (
+            "node01: states of services not understood - Expected: 1 states Actual: 'active active', exit 0. "
+            "Run the gate again."
+        ),
     ),
     *(
         (
@@ -261,7 +297,8 @@ TEXTS = [
         {"stdout": "8388608 unlimited\n"},
         (
             "node01: locked memory (memlock) - Expected: unlimited Actual: soft 8388608, hard unlimited (bytes). "
-            "RDMA registers its buffers as locked memory: run install again (it writes /etc/security/limits.d), and log in anew."
+            "RDMA registers its buffers as locked memory: run install again (it writes /etc/security/limits.d), and "
+            "log in anew."
         ),
     ),
     (
@@ -276,7 +313,11 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(("gate_id", "tool", "change", "text"), TEXTS, ids=lambda value: value if isinstance(value, str) and "/" in value else None)
+@pytest.mark.parametrize(
+    ("gate_id", "tool", "change", "text"),
+    TEXTS,
+    ids=lambda value: value if isinstance(value, str) and "/" in value else None,
+)
 def test_words(healthy: dict[str, Healthy], gate_id: str, tool: str, change: Document, text: str) -> None:
     verdict = healthy[gate_id].judge(lambda found: found["commands"][tool].update(change), "read")
     assert [str(finding) for finding in verdict.findings] == [text]
@@ -287,7 +328,11 @@ def test_a_node_without_compute_nics_has_nothing_to_judge(healthy: dict[str, Hea
     one = healthy[gate_id]
     plain = replace(one.known, nodes={"node01": replace(one.known.nodes["node01"], nics=())})
     verdict = one.gate.evaluate(plain, one.run, one.outputs)
-    assert (verdict.outcome, verdict.note, verdict.measured) == (Outcome.PASS, "the platform has no compute NICs: nothing to judge", [])
+    assert (verdict.outcome, verdict.note, verdict.measured) == (
+        Outcome.PASS,
+        "the platform has no compute NICs: nothing to judge",
+        [],
+    )
 
 
 @pytest.mark.parametrize("gate_id", ["node/host/sanity/pcie-acs", "node/host/sanity/iommu"])
@@ -296,15 +341,24 @@ def test_a_virtual_machine_has_nothing_to_judge(healthy: dict[str, Healthy], gat
     node = one.known.nodes["node01"]
     virtual = replace(one.known, nodes={"node01": replace(node, node=node.node.model_copy(update={"kind": "virtual"}))})
     verdict = one.gate.evaluate(virtual, one.run, one.outputs)
-    words = "a virtual machine: its host needs access control services, and the NIC address translation (ATS) instead; not judged here"
+    words = (
+        "a virtual machine: its host needs access control services, and the NIC address translation (ATS) instead; "
+        "not judged here"
+    )
     assert (verdict.outcome, verdict.note, verdict.measured) == (Outcome.PASS, words, [])
 
 
 @pytest.mark.parametrize(
     ("field", "what"),
-    [("Rx Power Current [dBm]", "received light"), ("Tx Power Current [dBm]", "sent light"), ("Temperature [C]", "module temperature")],
+    [
+        ("Rx Power Current [dBm]", "received light"),
+        ("Tx Power Current [dBm]", "sent light"),
+        ("Temperature [C]", "module temperature"),
+    ],
 )
-def test_a_module_that_is_silent_where_its_siblings_are_not_is_an_error(healthy: dict[str, Healthy], field: str, what: str) -> None:
+def test_a_module_that_is_silent_where_its_siblings_are_not_is_an_error(
+    healthy: dict[str, Healthy], field: str, what: str
+) -> None:
     def silence(found: Document) -> None:
         tool = found["commands"]["mlxlink-mlx5_4"]
         said = json.loads(tool["stdout"])
@@ -314,7 +368,10 @@ def test_a_module_that_is_silent_where_its_siblings_are_not_is_an_error(healthy:
     verdict = healthy["node/host/validation/optics"].judge(silence, "read")
     step = "Reseat the module and read again (`mlxlink -m`); if it stays so, replace the module."
     assert [str(finding) for finding in verdict.findings] == [
-        f"node01 mlx5_4 (rail 3): {what} not reported - Expected: a reading with its limits, as 7 modules of the same part have Actual: nothing. {step}"
+        (
+            f"node01 mlx5_4 (rail 3): {what} not reported - Expected: a reading with its limits, as 7 modules of the "
+            f"same part have Actual: nothing. {step}"
+        )
     ]
     assert verdict.outcome is Outcome.ERROR
     assert "node01/mlx5_4" not in verdict.measured
@@ -326,7 +383,10 @@ def test_a_load_that_fails_or_a_counter_that_goes_back_is_an_error(healthy: dict
     assert one.with_output("load", None).outcome is Outcome.ERROR
     failed = one.with_output("load", replace(load, exit_code=226, stdout="Error: GPU 3 failed", stderr=""))
     assert [str(finding) for finding in failed.findings] == [
-        "node01: load failed - Expected: exit 0 Actual: exit 226: Error: GPU 3 failed. Run the gates of what it tests first; by hand: `dcgmi diag -r 2 -j`."
+        (
+            "node01: load failed - Expected: exit 0 Actual: exit 226: Error: GPU 3 failed. "
+            "Run the gates of what it tests first; by hand: `dcgmi diag -r 2 -j`."
+        )
     ]
     path = "/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed"
     back = one.judge(lambda found: found["files"][path].update({path: "7"}), "before")
@@ -353,7 +413,11 @@ def with_links(one: Healthy, before: str, after: str) -> Verdict:
     return one.gate.evaluate(one.known, one.run, {**one.outputs, **changed})
 
 
-BLACKWELL = (("Replay Errors", "Malformed packet Errors"), ("Recovery Errors", "Effective Errors"), ("CRC Errors", "Symbol Errors"))
+BLACKWELL = (
+    ("Replay Errors", "Malformed packet Errors"),
+    ("Recovery Errors", "Effective Errors"),
+    ("CRC Errors", "Symbol Errors"),
+)
 """Words of drivers for Blackwell in place of Hopper's."""
 
 
@@ -361,25 +425,39 @@ def test_nvlink_counters_of_another_name_after_the_load_are_an_error(healthy: di
     one = healthy["node/host/stress/counter-deltas"]
     verdict = with_links(one, nvlink_says(one, "before"), nvlink_says(one, "after", ("Replay Errors", "Link Recovery")))
     said = [(finding.where, finding.what) for finding in verdict.findings]
-    assert said == [(f"node01 gpu{gpu}", f"nvlink_{name} not readable") for gpu in range(8) for name in ("link_recovery", "replay")]
+    assert said == [
+        (f"node01 gpu{gpu}", f"nvlink_{name} not readable") for gpu in range(8) for name in ("link_recovery", "replay")
+    ]
     assert verdict.outcome is Outcome.ERROR
 
 
 def test_nvlink_counters_of_blackwell_are_held(healthy: dict[str, Healthy]) -> None:
     one = healthy["node/host/stress/counter-deltas"]
-    assert with_links(one, nvlink_says(one, "before", *BLACKWELL), nvlink_says(one, "after", *BLACKWELL)).outcome is Outcome.PASS
+    assert (
+        with_links(one, nvlink_says(one, "before", *BLACKWELL), nvlink_says(one, "after", *BLACKWELL)).outcome
+        is Outcome.PASS
+    )
     grown = nvlink_says(one, "after", *BLACKWELL, first=("Effective Errors: 0", "Effective Errors: 3"))
     verdict = with_links(one, nvlink_says(one, "before", *BLACKWELL), grown)
-    assert [(finding.where, finding.what, finding.actual) for finding in verdict.findings] == [("node01 gpu0", "nvlink_effective grew under load", "3")]
+    assert [(finding.where, finding.what, finding.actual) for finding in verdict.findings] == [
+        ("node01 gpu0", "nvlink_effective grew under load", "3")
+    ]
     healed = nvlink_says(one, "after", *BLACKWELL, first=("Symbol Errors: 0", "Symbol Errors: 3"))
-    assert with_links(one, nvlink_says(one, "before", *BLACKWELL), healed).outcome is Outcome.PASS, "error correction does its work on a healthy link"
+    assert with_links(one, nvlink_says(one, "before", *BLACKWELL), healed).outcome is Outcome.PASS, (
+        "error correction does its work on a healthy link"
+    )
 
 
 def test_nvlinks_that_count_no_faults_or_go_away_under_load_are_said(healthy: dict[str, Healthy]) -> None:
     one = healthy["node/host/stress/counter-deltas"]
-    only = [nvlink_says(one, key, ("Recovery Errors", "Symbol Errors"), ("Replay Errors", "Total link recovery events")) for key in ("before", "after")]
+    only = [
+        nvlink_says(one, key, ("Recovery Errors", "Symbol Errors"), ("Replay Errors", "Total link recovery events"))
+        for key in ("before", "after")
+    ]
     verdict = with_links(one, *only)
-    assert {(finding.what, finding.expected) for finding in verdict.findings} == {("NVLink faults not counted", "a counter of faults on every link")}
+    assert {(finding.what, finding.expected) for finding in verdict.findings} == {
+        ("NVLink faults not counted", "a counter of faults on every link")
+    }
     lines = nvlink_says(one, "after").splitlines(keepends=True)
     gone = "".join(line for line in lines if "Link 4:" not in line)
     verdict = with_links(one, nvlink_says(one, "before"), gone)

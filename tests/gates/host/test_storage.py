@@ -36,7 +36,10 @@ def disk(change: Callable[[Document], object]) -> Change:
 DISK = "node/host/performance/disk-bandwidth"
 DATA = "SAMSUNG MZQL23T8HCLS-00A07"
 HOW = "(inputs models, read_gb_s)"
-FEW = f"SAMSUNG MZ1L21T9HCLS-00A07: 2 of this model are too few to compare, and no rate is declared: measured, not judged {HOW}"
+FEW = (
+    "SAMSUNG MZ1L21T9HCLS-00A07: 2 of this model are too few to compare, and no rate is declared: measured, not "
+    f"judged {HOW}"
+)
 
 
 def fiftieth(read: Document) -> None:
@@ -76,7 +79,9 @@ def test_a_drive_that_was_read_and_is_not_listed_is_an_error(node: Node) -> None
         found["commands"]["lsblk"]["stdout"] = json.dumps(said_)
 
     verdict = judge(node, DISK, change)
-    assert said(verdict) == [("node01", "a drive was read that lsblk does not list", "every drive on its list", "/dev/nvme8n1")]
+    assert said(verdict) == [
+        ("node01", "a drive was read that lsblk does not list", "every drive on its list", "/dev/nvme8n1")
+    ]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
 
 
@@ -94,7 +99,9 @@ def test_drives_that_can_be_held_against_nothing_ask_for_a_rate(node: Node) -> N
         )
     ]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
-    assert judge(node, DISK, listed(few), inputs={"models": {DATA: 6.0}}).outcome is Outcome.PASS, "one is judged, the others are noted"
+    assert judge(node, DISK, listed(few), inputs={"models": {DATA: 6.0}}).outcome is Outcome.PASS, (
+        "one is judged, the others are noted"
+    )
 
 
 def test_a_node_without_drives_has_none_to_read(node: Node) -> None:
@@ -102,7 +109,8 @@ def test_a_node_without_drives_has_none_to_read(node: Node) -> None:
     assert [str(finding) for finding in verdict.findings] == [
         (
             "node01: no drive to read - Expected: at least one block device with a size Actual: none. "
-            "Look at what the kernel sees (`lsblk` on the node); node/host/sanity/disks says how many drives it must be."
+            "Look at what the kernel sees (`lsblk` on the node); node/host/sanity/disks says how many drives it "
+            "must be."
         )
     ]
     assert verdict.outcome is Outcome.ERROR
@@ -110,7 +118,9 @@ def test_a_node_without_drives_has_none_to_read(node: Node) -> None:
 
 def test_a_drive_that_was_read_for_a_moment_is_not_measured(node: Node) -> None:
     verdict = judge(node, DISK, disk(lambda read: read.update(runtime=1, io_bytes=read["bw_bytes"] // 1000)))
-    assert set(said(verdict)) == {(f"node01 /dev/nvme{place}n1", "reading ended too soon", "10 s", "0.001 s") for place in range(10)}
+    assert set(said(verdict)) == {
+        (f"node01 /dev/nvme{place}n1", "reading ended too soon", "10 s", "0.001 s") for place in range(10)
+    }
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
 
 
@@ -123,7 +133,10 @@ def moved(kind: str, read: float, write: float, error: int = 0, total: int = 16 
     done = [{"io_bytes": total, "bw_bytes": rate * 1e9, "runtime": total / rate / 1e6} for rate in (write, read)]
     jobs = [{"error": error, "read": idle, "write": done[0]}, {"error": 0, "read": done[1], "write": idle}]
     said_ = {"argv": ["x"], "exit_code": 0, "stderr": "", "missing": False, "timed_out": False}
-    commands = {"mount": {**said_, "stdout": f"{kind}\n"}, "fio": {**said_, "stdout": json.dumps({"fio version": "fio-3.33", "jobs": jobs})}}
+    commands = {
+        "mount": {**said_, "stdout": f"{kind}\n"},
+        "fio": {**said_, "stdout": json.dumps({"fio version": "fio-3.33", "jobs": jobs})},
+    }
     document = {"format": "rackready/host-read/v1", "commands": commands, "files": {}, "complete": True}
     return Output(key="read", node="node01", command="captured", exit_code=0, stdout=sealed(document))
 
@@ -136,7 +149,9 @@ def filesystem(output: Output, inputs: Mapping[str, object]) -> Verdict:
 def test_a_parallel_file_system_of_which_nothing_is_declared_is_an_error() -> None:
     for inputs in ({}, {"directory": "/lustre/test"}, {"read_gb_s": 5.0}):
         verdict = filesystem(moved("lustre", 50, 50), inputs)
-        assert said(verdict) == [("node01", "parallel file system cannot be judged", "a folder and a rate that the site declares", "none")]
+        assert said(verdict) == [
+            ("node01", "parallel file system cannot be judged", "a folder and a rate that the site declares", "none")
+        ]
         assert verdict.outcome is Outcome.ERROR
 
 
@@ -151,9 +166,14 @@ def test_a_parallel_file_system_gives_what_is_declared() -> None:
 
 def test_files_that_were_moved_in_part_or_faster_than_the_network_are_no_measurement() -> None:
     part = filesystem(moved("lustre", 5.1, 2.1, total=10**6), RATES)
-    assert said(part) == [("node01", f"files were not moved in whole ({way})", "68719476736 bytes (16 of 4G)", "1000000 bytes") for way in ("write", "read")]
+    assert said(part) == [
+        ("node01", f"files were not moved in whole ({way})", "68719476736 bytes (16 of 4G)", "1000000 bytes")
+        for way in ("write", "read")
+    ]
     fast = filesystem(moved("lustre", 100_000, 2.1), RATES)
-    assert [item[:2] + item[3:] for item in said(fast)] == [("node01", "read rate is none of this server's network", "100000.00 GB/s")]
+    assert [item[:2] + item[3:] for item in said(fast)] == [
+        ("node01", "read rate is none of this server's network", "100000.00 GB/s")
+    ]
     assert (part.outcome, fast.outcome, part.measured, fast.measured) == (Outcome.ERROR, Outcome.ERROR, [], [])
 
 

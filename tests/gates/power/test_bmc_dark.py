@@ -55,14 +55,18 @@ def busy(monkeypatch: pytest.MonkeyPatch, room: Room, times: int) -> None:
     monkeypatch.setattr(_Pdu, "do_GET", answer)
 
 
-def test_a_pdu_that_answers_with_a_page_for_a_moment_is_asked_again(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pdu_that_answers_with_a_page_for_a_moment_is_asked_again(
+    room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     busy(monkeypatch, room, 2)
     cycled(room, ledger)
     assert off(room) == {"pdu1": [], "pdu2": []}
     assert states(ledger)[-1] != "intent"
 
 
-def test_a_pdu_that_answers_with_pages_only_keeps_no_other_outlet_off(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pdu_that_answers_with_pages_only_keeps_no_other_outlet_off(
+    room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     busy(monkeypatch, room, 10**9)
     answer = cycled(room, ledger)
     assert off(room)["pdu1"] == []
@@ -98,7 +102,9 @@ def test_an_outlet_that_goes_off_after_everything_was_switched_on_again_is_switc
     assert (off(room)["pdu1"], room.rack.nodes[0].power) == ([], "On")
 
 
-def test_a_login_that_the_bmc_refuses_after_its_mains_went_is_not_tried_again(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_that_the_bmc_refuses_after_its_mains_went_is_not_tried_again(
+    room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node, logins, login = room.rack.nodes[0], [], fake_rack.Redfish._login
     room.pdus["pdu1"].plugged = room.pdus["pdu2"].plugged = {}
     original = FakePdu.switch
@@ -120,7 +126,9 @@ def test_a_login_that_the_bmc_refuses_after_its_mains_went_is_not_tried_again(ro
     assert sum(logins) <= 4  # before; once while it should be silent; twice while it is waited for
 
 
-def test_the_scheduler_is_asked_again_right_before_the_power_goes(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scheduler_is_asked_again_right_before_the_power_goes(
+    room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job: list[str] = []
     real = Mains.require_on
 
@@ -130,7 +138,10 @@ def test_the_scheduler_is_asked_again_right_before_the_power_goes(room: Room, le
 
     monkeypatch.setattr(Mains, "require_on", waits)
     made = replace(cycler(room, ledger), refuse=lambda _node: "".join(job[:1]))
-    with pytest.raises(RackreadyError, match=r"no jobs run or may start Actual: job 7 runs on it\. Nothing was done to it: drain it first\."):
+    with pytest.raises(
+        RackreadyError,
+        match=r"no jobs run or may start Actual: job 7 runs on it\. Nothing was done to it: drain it first\.",
+    ):
         made.cycle("node01", bmc_site(room), "ac", "1", proceed=lambda: None)
     assert (room.asked, states(ledger)) == ([], [])
 
@@ -144,7 +155,9 @@ def test_a_stop_before_the_power_goes_leaves_nothing_open(room: Room, ledger: Le
     assert (room.asked, states(ledger)) == ([], [])
 
 
-def test_what_was_left_off_before_a_repair_is_told_and_not_switched(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_left_off_before_a_repair_is_told_and_not_switched(
+    room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     killed_without_mains(room, ledger, monkeypatch)
     ledger.raise_epoch("node01", "repaired: another power supply")
     asked = list(room.asked)
@@ -152,11 +165,14 @@ def test_what_was_left_off_before_a_repair_is_told_and_not_switched(room: Room, 
     assert room.asked == asked
     assert said(ledger).endswith(
         "a power cycle was cut off before `rackready repair node01`: nothing is switched any more, and "
-        f"{', '.join(outlet.called for outlet in cycler(room, ledger).feeds.outlets['node01'])} may still be off. Switch it on by hand."
+        f"{', '.join(outlet.called for outlet in cycler(room, ledger).feeds.outlets['node01'])} may still be off. "
+        "Switch it on by hand."
     )
 
 
-def test_an_outlet_that_the_site_gives_to_another_node_by_now_is_not_switched(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outlet_that_the_site_gives_to_another_node_by_now_is_not_switched(
+    room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     killed_without_mains(room, ledger, monkeypatch)
     made = cycler(room, ledger)
     outlets = made.feeds.outlets["node01"]
@@ -164,5 +180,7 @@ def test_an_outlet_that_the_site_gives_to_another_node_by_now_is_not_switched(ro
     other = replace(made, feeds=replace(made.feeds, outlets={"node02": outlets}))
     give_back(other, Hosts(), {"node01": bmc_site(room)}, ["node01"])
     assert room.asked == asked
-    told = "the site file gives it to node02 now. Nothing was switched: look what hangs on it, and switch it on by hand."
+    told = (
+        "the site file gives it to node02 now. Nothing was switched: look what hangs on it, and switch it on by hand."
+    )
     assert f"{outlets[0].called} - Expected: its own, as when its power was taken away Actual: {told}" in said(ledger)

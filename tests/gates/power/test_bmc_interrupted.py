@@ -32,7 +32,9 @@ from tests.gates.mains import OFF, ON, bmc_site, cycled, cycler, killed_without_
 NET = 87
 
 
-def test_after_a_kill_without_mains_the_next_cycle_switches_outlets_and_node_on_first(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_kill_without_mains_the_next_cycle_switches_outlets_and_node_on_first(
+    room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     killed_without_mains(room, ledger, monkeypatch)
     # The site file may name other outlets by now: those that were switched off are switched on.
     told = json.loads(cycled(room, ledger, "warm", outlets=[]).stdout)
@@ -56,7 +58,9 @@ class Booting:
         return said(code=0 if self.left < 0 else 1)
 
 
-def test_after_a_kill_a_run_gives_the_power_back_before_it_asks_the_node_for_anything(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_kill_a_run_gives_the_power_back_before_it_asks_the_node_for_anything(
+    room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     killed_without_mains(room, ledger, monkeypatch)
     host = Booting()
     interrupted.give_back(cycler(room, ledger), host, {"node01": bmc_site(room)}, ["node01", "node02"])
@@ -68,13 +72,17 @@ def test_after_a_kill_a_run_gives_the_power_back_before_it_asks_the_node_for_any
     assert len(host.asked) == 3, "there is nothing more to give back"
 
 
-def test_a_node_that_does_not_boot_again_is_said_and_not_waited_for_without_end(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_does_not_boot_again_is_said_and_not_waited_for_without_end(
+    room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     killed_without_mains(room, ledger, monkeypatch)
     interrupted.give_back(cycler(room, ledger), Booting(10**9), {"node01": bmc_site(room)}, ["node01"], boot_s=0.05)
     assert [event.text for event in ledger.events("c1")][-1] == "it has not booted 0 s after its power was given back"
 
 
-def test_outlets_whose_pdu_the_site_names_no_more_stay_open_in_the_ledger_and_are_said(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outlets_whose_pdu_the_site_names_no_more_stay_open_in_the_ledger_and_are_said(
+    room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     killed_without_mains(room, ledger, monkeypatch)
     message = (
         "node01: pdu1 outlet A1 - Expected: device pdu1 with a bmc in the site file Actual: none. "
@@ -85,12 +93,16 @@ def test_outlets_whose_pdu_the_site_names_no_more_stay_open_in_the_ledger_and_ar
         blind.cycle("node01", bmc_site(room), "warm", "1", proceed=lambda: None)
     assert str(caught.value) == message
     interrupted.give_back(blind, Booting(), {"node01": bmc_site(room)}, ["node01"])
-    assert [event.text for event in ledger.events("c1")][-1] == f"a power cycle was cut off, and its power could not be given back: {message}"
+    assert [event.text for event in ledger.events("c1")][
+        -1
+    ] == f"a power cycle was cut off, and its power could not be given back: {message}"
     assert states(ledger) == ["intent"]
     assert room.asked == OFF
 
 
-def test_after_a_repair_nothing_is_switched_any_more(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_repair_nothing_is_switched_any_more(
+    room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     killed_without_mains(room, ledger, monkeypatch)
     ledger.raise_epoch("node01", "somebody works at it")
     interrupted.give_back(cycler(room, ledger), Booting(), {"node01": bmc_site(room)}, ["node01"])
@@ -98,9 +110,13 @@ def test_after_a_repair_nothing_is_switched_any_more(room: Room, ledger: Ledger,
 
 
 @pytest.mark.parametrize(
-    ("gates", "given"), [(["bmc/health/sanity/rollup"], []), ([PowerCycles.id, "bmc/health/sanity/rollup"], ["node01"])], ids=["no", "yes"]
+    ("gates", "given"),
+    [(["bmc/health/sanity/rollup"], []), ([PowerCycles.id, "bmc/health/sanity/rollup"], ["node01"])],
+    ids=["no", "yes"],
 )
-def test_only_a_run_that_may_cycle_power_gives_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gates: list[str], given: list[str]) -> None:
+def test_only_a_run_that_may_cycle_power_gives_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gates: list[str], given: list[str]
+) -> None:
     there: list[str] = []
 
     @contextmanager
@@ -110,7 +126,9 @@ def test_only_a_run_that_may_cycle_power_gives_it_back(tmp_path: Path, monkeypat
     monkeypatch.setattr(phase, "connect", connect)
     monkeypatch.setattr(phase, "give_back", lambda _cycler, _hosts, _bmcs, nodes: there.extend(nodes))
     entries = [GateSetEntry(id=gate) for gate in gates]
-    with phase.stages(PhaseContext("sim", tmp_path, "c1"), load_site("sim"), EnvPaths(tmp_path, "sim"), ["node01"], entries):
+    with phase.stages(
+        PhaseContext("sim", tmp_path, "c1"), load_site("sim"), EnvPaths(tmp_path, "sim"), ["node01"], entries
+    ):
         assert there == given
     there.clear()
     site = load_site("sim")
@@ -129,7 +147,9 @@ def test_only_a_run_that_may_cycle_power_gives_it_back(tmp_path: Path, monkeypat
     ],
     ids=["a BMC that boots", "one login refused", "two logins refused"],
 )
-def test_a_bmc_that_boots_is_asked_again_but_a_refused_login_only_once_more(monkeypatch: pytest.MonkeyPatch, said: list[Any], asked: int) -> None:
+def test_a_bmc_that_boots_is_asked_again_but_a_refused_login_only_once_more(
+    monkeypatch: pytest.MonkeyPatch, said: list[Any], asked: int
+) -> None:
     rests: list[float] = []
     monkeypatch.setattr(module.time, "sleep", rests.append)
     answers = iter(said)

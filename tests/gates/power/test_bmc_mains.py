@@ -32,7 +32,8 @@ def test_a_node_whose_outlets_are_named_is_cycled_by_them_and_passes(room: Room,
     found, attempts = measured(Host(node.boots), way(room, ledger))
     assert (found.outcome, texts(found)) == (Outcome.PASS, [])
     assert found.note == (
-        "2 of 2 power cycles (ac by pdu), 12 parts compared after each; only the silence of its BMC showed that the outlets are the node's own: "
+        "2 of 2 power cycles (ac by pdu), 12 parts compared after each; "
+        "only the silence of its BMC showed that the outlets are the node's own: "
         "its BMC does not tell whether its power supplies have input"
     )
     assert room.asked == [*OFF, *ON] * 2
@@ -72,7 +73,8 @@ def test_outlets_of_another_machine_are_switched_on_again_and_named(room: Room, 
     assert answer.failure == (
         f"{where}: power cycle by pdu1 outlet A1, pdu2 outlet A1 - Expected: a BMC without power, since these are off "
         "Actual: after 0 s it still answers (power Off). They are not all that feeds node01, or feed another machine: "
-        "look what is plugged in there, and correct outlets of node01 in the site file. Undone: its outlets and the node are on again."
+        "look what is plugged in there, and correct outlets of node01 in the site file. "
+        "Undone: its outlets and the node are on again."
     )
     assert room.asked == [*OFF, *ON]
     assert not room.pdus["pdu1"].off | room.pdus["pdu2"].off
@@ -82,7 +84,8 @@ def test_outlets_of_another_machine_are_switched_on_again_and_named(room: Room, 
 def test_an_outlet_that_does_not_switch_is_named_and_the_others_are_on_again(room: Room, ledger: Ledger) -> None:
     room.pdus["pdu2"].stuck = {"A1"}
     assert cycled(room, ledger).failure == (
-        "pdu2 outlet A1: power - Expected: Off within 0 s Actual: On. Look at the log of the PDU. Undone: its outlets and the node are on again."
+        "pdu2 outlet A1: power - Expected: Off within 0 s Actual: On. Look at the log of the PDU. "
+        "Undone: its outlets and the node are on again."
     )
     assert room.asked == [*OFF, *ON]
     assert room.pdus["pdu1"].off == set()
@@ -116,13 +119,26 @@ def _slow(_room: Room, patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("trouble", "message", "asked"),
     [
-        (_refusing, "Redfish refused the login of user admin - Expected: HTTP 200 Actual: 403. Check the password in file ", ["pdu1 A1 On", "On"]),
-        (_slow, "unreachable - Expected: Redfish answers within 5 s Actual: ", ["pdu2 A1 On", "pdu1 A1 On", "pdu2 A1 Off", "On", "pdu2 A1 On", "pdu1 A1 On"]),
+        (
+            _refusing,
+            "Redfish refused the login of user admin - Expected: HTTP 200 Actual: 403. Check the password in file ",
+            ["pdu1 A1 On", "On"],
+        ),
+        (
+            _slow,
+            "unreachable - Expected: Redfish answers within 5 s Actual: ",
+            ["pdu2 A1 On", "pdu1 A1 On", "pdu2 A1 Off", "On", "pdu2 A1 On", "pdu1 A1 On"],
+        ),
     ],
     ids=["refuses", "times-out"],
 )
 def test_after_a_pdu_that_does_not_do_it_everything_is_on_again(
-    room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, trouble: Callable[[Room, pytest.MonkeyPatch], None], message: str, asked: list[str]
+    room: Room,
+    ledger: Ledger,
+    monkeypatch: pytest.MonkeyPatch,
+    trouble: Callable[[Room, pytest.MonkeyPatch], None],
+    message: str,
+    asked: list[str],
 ) -> None:
     trouble(room, monkeypatch)
     answer = cycled(room, ledger)
@@ -133,10 +149,15 @@ def test_after_a_pdu_that_does_not_do_it_everything_is_on_again(
     assert states(ledger) == ["failed"]
 
 
-def test_what_cannot_be_switched_on_again_is_named_and_stays_open_in_the_ledger(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_switched_on_again_is_named_and_stays_open_in_the_ledger(
+    room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(FakePdu, "switch", _then_dark(FakePdu.switch))
     answer = cycled(room, ledger)
-    where = f"pdu2 BMC {room.pdus['pdu2'].account.bmc}:{room.rack.bmc_port}: unreachable - Expected: Redfish answers within 5 s Actual: "
+    where = (
+        f"pdu2 BMC {room.pdus['pdu2'].account.bmc}:{room.rack.bmc_port}: unreachable - "
+        "Expected: Redfish answers within 5 s Actual: "
+    )
     assert answer.failure.startswith(where)
     assert "It could not be undone: pdu2 outlet A1: not seen on again - Expected: On Actual: " + where in answer.failure
     assert answer.failure.endswith("Bring outlets and node to On by hand, or run the gate again, which tries it.")
@@ -184,7 +205,10 @@ def _then_dark(original: Callable[[FakePdu, str, str], None]) -> Callable[[FakeP
         ),
         (
             {"PowerControlLocked": True},
-            "pdu2 outlet A1: switching - Expected: action Outlet.PowerControl with On and Off Actual: locked (PowerControlLocked). Allow it in the PDU.",
+            (
+                "pdu2 outlet A1: switching - Expected: action Outlet.PowerControl with On and Off "
+                "Actual: locked (PowerControlLocked). Allow it in the PDU."
+            ),
         ),
         (
             {"PowerEnabled": False},
@@ -193,15 +217,30 @@ def _then_dark(original: Callable[[FakePdu, str, str], None]) -> Callable[[FakeP
                 "Actual: not to be switched on again (PowerEnabled false). Allow it in the PDU."
             ),
         ),
-        ({"Actions": {}}, "pdu2 outlet A1: switching - Expected: action Outlet.PowerControl with On and Off Actual: not offered. Allow it in the PDU."),
         (
-            {"Actions": {"#Outlet.PowerControl": {"target": "/redfish/v1/x", "PowerState@Redfish.AllowableValues": ["On"]}}},
-            "pdu2 outlet A1: switching - Expected: action Outlet.PowerControl with On and Off Actual: it allows On. Allow it in the PDU.",
+            {"Actions": {}},
+            (
+                "pdu2 outlet A1: switching - Expected: action Outlet.PowerControl with On and Off Actual: not offered. "
+                "Allow it in the PDU."
+            ),
+        ),
+        (
+            {
+                "Actions": {
+                    "#Outlet.PowerControl": {"target": "/redfish/v1/x", "PowerState@Redfish.AllowableValues": ["On"]}
+                }
+            },
+            (
+                "pdu2 outlet A1: switching - Expected: action Outlet.PowerControl with On and Off Actual: it allows On. "
+                "Allow it in the PDU."
+            ),
         ),
     ],
     ids=["off", "not-told", "changing", "locked", "disabled", "metered-only", "on-only"],
 )
-def test_an_outlet_that_is_not_on_or_may_not_be_switched_is_refused_before_anything(room: Room, ledger: Ledger, about: dict[str, object], message: str) -> None:
+def test_an_outlet_that_is_not_on_or_may_not_be_switched_is_refused_before_anything(
+    room: Room, ledger: Ledger, about: dict[str, object], message: str
+) -> None:
     room.pdus["pdu2"].told["A1"] = about
     assert cycled(room, ledger, "auto").failure == message
     assert room.asked == []
@@ -213,12 +252,17 @@ def test_an_outlet_that_is_not_on_or_may_not_be_switched_is_refused_before_anyth
     [
         ({"outlet": "A9"}, "none"),
         ({"outlet": "a1"}, "none"),
-        ({"outlet": "A1"}, "/redfish/v1/PowerEquipment/RackPDUs/1/Outlets/A1, /redfish/v1/PowerEquipment/RackPDUs/2/Outlets/A1"),
+        (
+            {"outlet": "A1"},
+            "/redfish/v1/PowerEquipment/RackPDUs/1/Outlets/A1, /redfish/v1/PowerEquipment/RackPDUs/2/Outlets/A1",
+        ),
         ({"outlet": "A1", "rack_pdu": "3"}, "none"),
     ],
     ids=["unknown", "other-case", "of-two-chained", "unknown-chained"],
 )
-def test_an_outlet_that_is_not_there_once_is_refused_before_anything(room: Room, ledger: Ledger, stated: dict[str, str], actual: str) -> None:
+def test_an_outlet_that_is_not_there_once_is_refused_before_anything(
+    room: Room, ledger: Ledger, stated: dict[str, str], actual: str
+) -> None:
     room.pdu("pdu3", units={"1": ("A1", "A2"), "2": ("A1",)})
     outlet = Outlet(pdu="pdu3", **stated)
     assert cycled(room, ledger, outlets=[outlet]).failure == (
@@ -237,7 +281,9 @@ def test_the_outlet_of_a_chained_pdu_is_found_by_that_pdu(room: Room, ledger: Le
     assert room.asked == ["GracefulShutdown", "pdu3 A1 Off", "pdu3 A1 On", "On"]
 
 
-def test_an_outlet_that_goes_off_while_the_node_goes_down_is_not_switched(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outlet_that_goes_off_while_the_node_goes_down_is_not_switched(
+    room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     original = FakeRack.reset
 
     def reset(rack: FakeRack, node: FakeNode, kind: str) -> None:
@@ -247,7 +293,8 @@ def test_an_outlet_that_goes_off_while_the_node_goes_down_is_not_switched(room: 
     monkeypatch.setattr(FakeRack, "reset", reset)
     assert cycled(room, ledger).failure == (
         "pdu2 outlet A1: power - Expected: On, as the outlet of a running node Actual: Off. "
-        "Find out who switched it off and why, switch it on, then run again. Undone: no outlet was switched, the node is on again."
+        "Find out who switched it off and why, switch it on, then run again. "
+        "Undone: no outlet was switched, the node is on again."
     )
     assert room.asked == ["GracefulShutdown", "On"]
 
@@ -271,7 +318,9 @@ def test_a_cycler_of_a_site_knows_the_outlets_that_it_states(ledger: Ledger) -> 
     ],
     ids=["by", "by-nothing", "not-ac", "kind", "result", "error"],
 )
-def test_a_document_of_a_cycle_that_is_not_as_it_must_be_is_unreadable(room: Room, ledger: Ledger, change: dict[str, object], actual: str) -> None:
+def test_a_document_of_a_cycle_that_is_not_as_it_must_be_is_unreadable(
+    room: Room, ledger: Ledger, change: dict[str, object], actual: str
+) -> None:
     _, attempts = measured(Host(room.rack.nodes[0].boots), way(room, ledger), cycles=1)
     outputs = dict(attempts[0].outputs)
     outputs["cycle-1"] = replace(outputs["cycle-1"], stdout=json.dumps(json.loads(outputs["cycle-1"].stdout) | change))

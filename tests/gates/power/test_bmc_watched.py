@@ -33,7 +33,9 @@ def moments(supplies: Supplies, monkeypatch: pytest.MonkeyPatch) -> list[tuple[s
     original = FakePdu.switch
 
     def switch(pdu: FakePdu, outlet: str, state: str) -> None:
-        seen.append((f"{pdu.name} {outlet} {state}", [supply for supply in supplies.cords if supplies.has_input(supply)]))
+        seen.append(
+            (f"{pdu.name} {outlet} {state}", [supply for supply in supplies.cords if supplies.has_input(supply)])
+        )
         original(pdu, outlet, state)
 
     monkeypatch.setattr(FakePdu, "switch", switch)
@@ -62,47 +64,61 @@ def test_each_outlet_goes_only_after_a_supply_lost_its_input_to_the_one_before(
     assert (room.asked, states(ledger)) == ([*OFF, *ON], ["done"])
 
 
-def test_an_outlet_that_feeds_no_supply_is_on_again_at_once_and_no_other_goes(room: Room, ledger: Ledger, supplies: Supplies) -> None:
+def test_an_outlet_that_feeds_no_supply_is_on_again_at_once_and_no_other_goes(
+    room: Room, ledger: Ledger, supplies: Supplies
+) -> None:
     """Somebody else hangs on the first of two."""
     room.pdus["pdu1"].plugged = {"A2": room.rack.nodes[0]}
     supplies.cords = {"PSU0": ("pdu1", "A2"), "PSU1": ("pdu2", "A1")}
     assert cycled(room, ledger).failure == (
-        f"{where(room)}: pdu1 outlet A1 - Expected: a power supply of node01 that loses its input within 0 s, since the site says that this outlet feeds it "
-        f"Actual: PSU0 input, PSU1 input. Look what is plugged in there (it was without that feed meanwhile), {CORRECT} {SHOWN}"
+        f"{where(room)}: pdu1 outlet A1 - Expected: a power supply of node01 that loses its input within 0 s, since "
+        "the site says that this outlet feeds it "
+        "Actual: PSU0 input, PSU1 input. Look what is plugged in there (it was without that feed meanwhile), "
+        f"{CORRECT} {SHOWN}"
     )
     assert room.asked == ["GracefulShutdown", "pdu1 A1 Off", "pdu1 A1 On", "On"]
     assert (states(ledger), room.rack.nodes[0].power) == (["failed"], "On")
 
 
-def test_of_three_outlets_the_second_is_wrong_and_comes_on_first(room: Room, ledger: Ledger, supplies: Supplies) -> None:
+def test_of_three_outlets_the_second_is_wrong_and_comes_on_first(
+    room: Room, ledger: Ledger, supplies: Supplies
+) -> None:
     three = [BOTH[0], Outlet(pdu="pdu1", outlet="A2"), BOTH[1]]
     room.pdus["pdu2"].plugged["A2"] = room.rack.nodes[0]
     supplies.cords = {"PSU0": ("pdu1", "A1"), "PSU1": ("pdu2", "A2"), "PSU2": ("pdu2", "A1")}
     assert cycled(room, ledger, outlets=three).failure == (
-        f"{where(room)}: pdu1 outlet A2 - Expected: a power supply of node01 that loses its input within 0 s, since the site says that this outlet feeds it "
-        f"Actual: PSU1 input, PSU2 input. Look what is plugged in there (it was without that feed meanwhile), {CORRECT} {SHOWN}"
+        f"{where(room)}: pdu1 outlet A2 - Expected: a power supply of node01 that loses its input within 0 s, since "
+        "the site says that this outlet feeds it "
+        "Actual: PSU1 input, PSU2 input. Look what is plugged in there (it was without that feed meanwhile), "
+        f"{CORRECT} {SHOWN}"
     )
     assert room.asked == ["GracefulShutdown", "pdu1 A1 Off", "pdu1 A2 Off", "pdu1 A2 On", "pdu1 A1 On", "On"]
     assert states(ledger) == ["failed"]
 
 
-def test_of_two_outlets_the_last_is_wrong_and_named_by_the_bmc_that_still_answers(room: Room, ledger: Ledger, supplies: Supplies) -> None:
+def test_of_two_outlets_the_last_is_wrong_and_named_by_the_bmc_that_still_answers(
+    room: Room, ledger: Ledger, supplies: Supplies
+) -> None:
     room.pdus["pdu2"].plugged = {"A2": room.rack.nodes[0]}
     supplies.cords["PSU1"] = ("pdu2", "A2")
     assert cycled(room, ledger).failure == (
-        f"{where(room)}: power cycle by pdu1 outlet A1, pdu2 outlet A1 - Expected: a BMC without power, since these are off "
+        f"{where(room)}: power cycle by pdu1 outlet A1, pdu2 outlet A1 - "
+        "Expected: a BMC without power, since these are off "
         "Actual: after 0 s it still answers (power Off). The others were seen to feed node01, pdu2 outlet A1 was not: "
         f"look what is plugged in there, {CORRECT} {SHOWN}"
     )
     assert room.asked == [*OFF, *ON]
 
 
-def test_an_outlet_that_takes_two_supplies_leaves_one_that_feeds_none(room: Room, ledger: Ledger, supplies: Supplies) -> None:
+def test_an_outlet_that_takes_two_supplies_leaves_one_that_feeds_none(
+    room: Room, ledger: Ledger, supplies: Supplies
+) -> None:
     three = [*BOTH, Outlet(pdu="pdu2", outlet="A2")]
     room.pdus["pdu2"].plugged = {"A2": room.rack.nodes[0]}
     supplies.cords = {"PSU0": ("pdu1", "A1"), "PSU1": ("pdu1", "A1"), "PSU2": ("pdu2", "A2")}
     assert cycled(room, ledger, outlets=three).failure == (
-        f"{where(room)}: pdu1 outlet A1 - Expected: one power supply of node01 without input, since this outlet is off Actual: PSU0, PSU1. "
+        f"{where(room)}: pdu1 outlet A1 - Expected: one power supply of node01 without input, since this outlet is "
+        "off Actual: PSU0, PSU1. "
         f"Then another of its outlets feeds none: look what is plugged in where, {CORRECT} {SHOWN}"
     )
     assert room.asked == ["GracefulShutdown", "pdu1 A1 Off", "pdu1 A1 On", "On"]
@@ -113,16 +129,24 @@ def test_a_bmc_that_dies_with_the_first_of_its_outlets_ends_it(room: Room, ledge
     supplies.cords["PSU1"] = ("pdu1", "A1")
     found = cycled(room, ledger).failure
     assert found.startswith(
-        f"{where(room)}: pdu1 outlet A1 - Expected: a BMC that answers, since other outlets of node01 are on Actual: {where(room)}: unreachable - "
+        f"{where(room)}: pdu1 outlet A1 - Expected: a BMC that answers, since other outlets of node01 are on "
+        f"Actual: {where(room)}: unreachable - "
     )
-    assert found.endswith(f" Look which supplies of node01 hang on this outlet, and correct its outlets in the site file. {SHOWN}")
+    assert found.endswith(
+        f" Look which supplies of node01 hang on this outlet, and correct its outlets in the site file. {SHOWN}"
+    )
     assert room.asked == ["GracefulShutdown", "pdu1 A1 Off", "pdu1 A1 On", "On"]
 
 
-def test_a_supply_that_merely_falls_quiet_was_not_seen_to_lose_anything(room: Room, ledger: Ledger, supplies: Supplies) -> None:
+def test_a_supply_that_merely_falls_quiet_was_not_seen_to_lose_anything(
+    room: Room, ledger: Ledger, supplies: Supplies
+) -> None:
     supplies.way = "quiet"
     supplies.told = {"PSU0": {"Status": {"State": "Enabled", "Health": "OK"}}}
-    assert "within 0 s, since the site says that this outlet feeds it Actual: PSU0 not told, PSU1 input. " in cycled(room, ledger).failure
+    assert (
+        "within 0 s, since the site says that this outlet feeds it Actual: PSU0 not told, PSU1 input. "
+        in cycled(room, ledger).failure
+    )
     assert room.asked == ["GracefulShutdown", "pdu1 A1 Off", "pdu1 A1 On", "On"]
 
 
@@ -140,32 +164,46 @@ def test_a_supply_without_input_is_refused_before_anything(
 ) -> None:
     change(supplies)
     assert cycled(room, ledger).failure == (
-        f"{where(room)}: power supplies - Expected: input at each, before an outlet of node01 goes off Actual: PSU0 input, PSU1 {actual}. "
-        "pdu1 outlet A1, pdu2 outlet A1 show On: find the cord, breaker or supply that is dead, repair it, then run again."
+        f"{where(room)}: power supplies - Expected: input at each, before an outlet of node01 goes off "
+        f"Actual: PSU0 input, PSU1 {actual}. "
+        "pdu1 outlet A1, pdu2 outlet A1 show On: find the cord, breaker or supply that is dead, repair it, then run "
+        "again."
     )
     assert (room.asked, ledger.entries("node01")) == ([], [])
 
 
-@pytest.mark.parametrize(("there", "shown"), [({"PSU0"}, "1 (PSU0)"), ({"PSU0", "PSU1", "PSU2"}, "3 (PSU0, PSU1, PSU2)")], ids=["fewer", "more"])
+@pytest.mark.parametrize(
+    ("there", "shown"),
+    [({"PSU0"}, "1 (PSU0)"), ({"PSU0", "PSU1", "PSU2"}, "3 (PSU0, PSU1, PSU2)")],
+    ids=["fewer", "more"],
+)
 def test_another_number_of_supplies_than_outlets_is_refused_before_anything(
     room: Room, ledger: Ledger, supplies: Supplies, there: set[str], shown: str
 ) -> None:
     supplies.cords["PSU2"] = ("pdu2", "A2")
-    supplies.told = {supply: {"Status": {"State": "Absent"}, "LineInputStatus": None} for supply in set(supplies.cords) - there}
+    supplies.told = {
+        supply: {"Status": {"State": "Absent"}, "LineInputStatus": None} for supply in set(supplies.cords) - there
+    }
     assert cycled(room, ledger).failure == (
-        f"{where(room)}: power supplies - Expected: 2, one for each outlet of node01 (pdu1 outlet A1, pdu2 outlet A1) Actual: {shown}. "
+        f"{where(room)}: power supplies - Expected: 2, one for each outlet of node01 (pdu1 outlet A1, pdu2 outlet "
+        f"A1) Actual: {shown}. "
         f"Look what is plugged in where, {CORRECT[:-1]}; a supply that is missing is put in first."
     )
     assert (room.asked, ledger.entries("node01")) == ([], [])
 
 
-def test_supplies_that_cannot_be_read_are_refused_before_anything(room: Room, ledger: Ledger, supplies: Supplies) -> None:
+def test_supplies_that_cannot_be_read_are_refused_before_anything(
+    room: Room, ledger: Ledger, supplies: Supplies
+) -> None:
     original = supplies.documents
-    room.rack.nodes[0].more = lambda: {address: document for address, document in original().items() if not address.endswith("/PSU1")}
+    room.rack.nodes[0].more = lambda: {
+        address: document for address, document in original().items() if not address.endswith("/PSU1")
+    }
     at = "/redfish/v1/Chassis/1/PowerSubsystem/PowerSupplies/PSU1"
     found = cycled(room, ledger).failure
     assert found.startswith(
-        f"{where(room)}: power supplies - Expected: to read whether each has input, before an outlet of node01 goes off Actual: {at} unread: {where(room)}: "
+        f"{where(room)}: power supplies - Expected: to read whether each has input, before an outlet of node01 goes "
+        f"off Actual: {at} unread: {where(room)}: "
     )
     assert found.endswith("Update or restart the BMC, then run again.")
     assert (room.asked, ledger.entries("node01")) == ([], [])
@@ -182,8 +220,10 @@ def test_a_supply_that_dies_while_the_node_goes_down_ends_it_before_an_outlet_is
 
     monkeypatch.setattr(FakeRack, "reset", reset)
     assert cycled(room, ledger).failure == (
-        f"{where(room)}: power supplies - Expected: input at each, before an outlet of node01 goes off Actual: PSU0 no input, PSU1 input. "
-        "pdu1 outlet A1, pdu2 outlet A1 show On: find the cord, breaker or supply that is dead, repair it, then run again. "
+        f"{where(room)}: power supplies - Expected: input at each, before an outlet of node01 goes off "
+        "Actual: PSU0 no input, PSU1 input. "
+        "pdu1 outlet A1, pdu2 outlet A1 show On: find the cord, breaker or supply that is dead, repair it, then run "
+        "again. "
         "Undone: no outlet was switched, the node is on again."
     )
     assert room.asked == ["GracefulShutdown", "On"]
@@ -221,10 +261,13 @@ def test_where_input_is_not_told_only_silence_shows_it_and_that_is_said(
     found, attempts = measured(Host(room.rack.nodes[0].boots), way(room, ledger), cycles=1)
     assert (found.outcome, texts(found)) == (Outcome.PASS, [])
     assert found.note == (
-        f"1 of 1 power cycles (ac by pdu), 12 parts compared after each; only the silence of its BMC showed that the outlets are the node's own: {why}"
+        "1 of 1 power cycles (ac by pdu), 12 parts compared after each; "
+        f"only the silence of its BMC showed that the outlets are the node's own: {why}"
     )
     assert json.loads(attempts[0].outputs["cycle-1"].stdout)["proof"] == {"by": "silence", "why": why}
-    assert f"only the silence of its BMC will show that pdu1 outlet A1, pdu2 outlet A1 feed it: {why}" in [event.text for event in ledger.events("c1")]
+    assert f"only the silence of its BMC will show that pdu1 outlet A1, pdu2 outlet A1 feed it: {why}" in [
+        event.text for event in ledger.events("c1")
+    ]
     assert room.asked == [*OFF, *ON]
 
 
@@ -249,7 +292,11 @@ def _lagging_outlet(room: Room, _supplies: Supplies) -> None:
 
 @pytest.mark.parametrize("change", [_slow, _lagging_outlet], ids=["slow-bmc", "lagging-outlet"])
 def test_what_is_slow_is_waited_for(
-    room: Room, ledger: Ledger, supplies: Supplies, monkeypatch: pytest.MonkeyPatch, change: Callable[[Room, Supplies], None]
+    room: Room,
+    ledger: Ledger,
+    supplies: Supplies,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Room, Supplies], None],
 ) -> None:
     change(room, supplies)
     seen = moments(supplies, monkeypatch)
@@ -258,17 +305,26 @@ def test_what_is_slow_is_waited_for(
     assert seen[1] == ("pdu2 A1 Off", ["PSU1"])
 
 
-def test_a_bmc_that_shows_it_too_late_is_taken_for_a_wrong_outlet(room: Room, ledger: Ledger, supplies: Supplies) -> None:
+def test_a_bmc_that_shows_it_too_late_is_taken_for_a_wrong_outlet(
+    room: Room, ledger: Ledger, supplies: Supplies
+) -> None:
     supplies.lag_s = 60.0
     assert "Actual: PSU0 input, PSU1 input. " in cycled(room, ledger).failure
     assert room.asked == ["GracefulShutdown", "pdu1 A1 Off", "pdu1 A1 On", "On"]
 
 
 @pytest.mark.parametrize(
-    ("told", "actual"), [({"LineInputStatus": "LossOfInput"}, "no input"), ({"LineInputStatus": None}, "not told")], ids=["no-input", "not-told"]
+    ("told", "actual"),
+    [({"LineInputStatus": "LossOfInput"}, "no input"), ({"LineInputStatus": None}, "not told")],
+    ids=["no-input", "not-told"],
 )
 def test_a_supply_that_stays_without_input_fails_the_node_and_ends_the_row(
-    room: Room, ledger: Ledger, supplies: Supplies, monkeypatch: pytest.MonkeyPatch, told: dict[str, object], actual: str
+    room: Room,
+    ledger: Ledger,
+    supplies: Supplies,
+    monkeypatch: pytest.MonkeyPatch,
+    told: dict[str, object],
+    actual: str,
 ) -> None:
     original = FakeRack.mains
 
@@ -282,8 +338,10 @@ def test_a_supply_that_stays_without_input_fails_the_node_and_ends_the_row(
         Outcome.FAIL,
         [
             (
-                f"node01 psu PSU0: no input again after power cycle 1 (ac by pdu) - Expected: Normal input Actual: {actual}. "
-                "Check its power cord, the PDU outlet and the breaker of that feed; if they are good, replace the supply."
+                "node01 psu PSU0: no input again after power cycle 1 (ac by pdu) - Expected: Normal input "
+                f"Actual: {actual}. "
+                "Check its power cord, the PDU outlet and the breaker of that feed; "
+                "if they are good, replace the supply."
             )
         ],
     )

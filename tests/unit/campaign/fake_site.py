@@ -1,10 +1,10 @@
 # ruff: noqa: T201 - a program of its own, whose output the tests read
 """A controller with phases of its own that write down what they did: run as a program by the kill tests.
 
-Usage: fake_site.py ROOT MODE. MODE names what happens: ``run``; ``die:PHASE`` (SIGKILL inside that phase); ``hang:PHASE``;
-``fail:PHASE:NODE``; ``error:PHASE:NODE``; ``untouched:PHASE:NODE`` (held, and kept by its jobs);
-``defect:PHASE``; ``silent:PHASE:NODE`` (no result for the node); ``deaf:PHASE`` (nobody takes our output any more once that
-phase hangs); ``torn:PHASE`` (one batch of it cannot write the ledger while another hangs).
+Usage: fake_site.py ROOT MODE. MODE names what happens: ``run``; ``die:PHASE`` (SIGKILL inside that phase);
+``hang:PHASE``; ``fail:PHASE:NODE``; ``error:PHASE:NODE``; ``untouched:PHASE:NODE`` (held, and kept by its jobs);
+``defect:PHASE``; ``silent:PHASE:NODE`` (no result for the node); ``deaf:PHASE`` (nobody takes our output any more once
+that phase hangs); ``torn:PHASE`` (one batch of it cannot write the ledger while another hangs).
 """
 
 from __future__ import annotations

@@ -31,7 +31,9 @@ def rows(**changes: dict[str, Any]) -> list[NodeSummary]:
     return [replace(GOOD, name=name, **changes.get(name, {})) for name in names]
 
 
-def recorded(root: Path, site: Site, made: list[NodeSummary], request: Request = REQUEST, *, came_to: set[str] | None = None) -> list[str]:
+def recorded(
+    root: Path, site: Site, made: list[NodeSummary], request: Request = REQUEST, *, came_to: set[str] | None = None
+) -> list[str]:
     paths = EnvPaths(root, "lab")
     results: dict[str, dict[str, Any]] = {row.name: {} for row in made if came_to is None or row.name in came_to}
     done = record_applied(paths, site, request, Finished("c1", results, resumed=False), made)
@@ -40,7 +42,14 @@ def recorded(root: Path, site: Site, made: list[NodeSummary], request: Request =
 
 
 def test_good_deploy_records_all(tmp_path: Path, site: Site) -> None:
-    assert recorded(tmp_path, site, rows()) == ["node node01", "node node02", "node node03", "node node04", "switch leaf01", "switch leaf02"]
+    assert recorded(tmp_path, site, rows()) == [
+        "node node01",
+        "node node02",
+        "node node03",
+        "node node04",
+        "switch leaf01",
+        "switch leaf02",
+    ]
     assert read(EnvPaths(tmp_path, "lab").state).facts["switch leaf01"]["port swp1"] == "node01 rail 1"
 
 
@@ -52,9 +61,18 @@ def test_failed_node_is_not_applied_though_its_switches_are(tmp_path: Path, site
 
 
 @pytest.mark.parametrize(
-    ("phase", "outcome", "switches"), [("fabric", "fail", 0), ("install", "error", 0), ("fabric", "pass", 2), ("validate", "fail", 2), ("", "not_run", 0)]
+    ("phase", "outcome", "switches"),
+    [
+        ("fabric", "fail", 0),
+        ("install", "error", 0),
+        ("fabric", "pass", 2),
+        ("validate", "fail", 2),
+        ("", "not_run", 0),
+    ],
 )
-def test_switches_are_applied_from_the_fabric_phase_on(tmp_path: Path, site: Site, phase: str, outcome: str, switches: int) -> None:
+def test_switches_are_applied_from_the_fabric_phase_on(
+    tmp_path: Path, site: Site, phase: str, outcome: str, switches: int
+) -> None:
     all_so = {"state": "installed", "phase": phase, "outcome": outcome}
     done = recorded(tmp_path, site, rows(**{f"node0{number}": all_so for number in range(1, 5)}))
     assert len(done) == switches
@@ -68,7 +86,13 @@ def test_node_that_the_campaign_never_came_to_is_not_applied(tmp_path: Path, sit
     assert recorded(tmp_path, site, rows(), came_to=set()) == []
 
 
-@pytest.mark.parametrize("request_", [replace(REQUEST, check=True), *(replace(REQUEST, kind=kind) for kind in ("validate", "install", "fabric", "handover"))])
+@pytest.mark.parametrize(
+    "request_",
+    [
+        replace(REQUEST, check=True),
+        *(replace(REQUEST, kind=kind) for kind in ("validate", "install", "fabric", "handover")),
+    ],
+)
 def test_checks_and_single_phases_write_nothing(tmp_path: Path, site: Site, request_: Request) -> None:
     assert recorded(tmp_path, site, rows(), request_) == []
     assert not (EnvPaths(tmp_path, "lab").state / FILE).exists()

@@ -84,7 +84,9 @@ def test_changed_site_is_not_resumed_but_begun_anew_and_said(tmp_path: Path) -> 
     assert did(tmp_path).count("provision node01,node02,node03") == 2
 
 
-@pytest.mark.parametrize("shell", ['exec "$@"', 'trap "" INT TERM; exec "$@"'], ids=["in the foreground", "in a background that ignores it"])
+@pytest.mark.parametrize(
+    "shell", ['exec "$@"', 'trap "" INT TERM; exec "$@"'], ids=["in the foreground", "in a background that ignores it"]
+)
 def test_ctrl_c_stops_within_seconds_and_the_next_run_goes_on(tmp_path: Path, shell: str) -> None:
     """A shell without job control starts its background commands with SIGINT ignored: the controller listens all the same."""
     child = start(tmp_path, "hang:fabric", shell=shell)
@@ -119,10 +121,15 @@ def test_a_terminal_that_is_gone_stops_it_as_ctrl_c_does(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("mode", "error"),
-    [("deaf:validate", "BrokenPipeError: [Errno 32] Broken pipe"), ("torn:install", "LedgerError: the ledger cannot be written")],
+    [
+        ("deaf:validate", "BrokenPipeError: [Errno 32] Broken pipe"),
+        ("torn:install", "LedgerError: the ledger cannot be written"),
+    ],
     ids=["nobody takes its output any more", "one batch cannot be recorded while another works"],
 )
-def test_an_error_of_the_controller_ends_all_work_before_the_next_may_begin(tmp_path: Path, mode: str, error: str) -> None:
+def test_an_error_of_the_controller_ends_all_work_before_the_next_may_begin(
+    tmp_path: Path, mode: str, error: str
+) -> None:
     child = start(tmp_path, mode)
     try:
         text, _ = child.communicate(timeout=30)
@@ -143,12 +150,21 @@ def words(kind: str, *options: str, check: bool = False) -> str:
 def test_a_stop_names_the_very_command_that_goes_on() -> None:
     """Without its options it would be another campaign: of every node, and no dry run."""
     assert words("deploy") == "stopped. Nothing is lost: `make deploy ENV=prod` goes on where it stopped."
-    assert words("install", "--limit", "node01") == "stopped. Nothing is lost: `rackready install --env prod --limit node01` goes on where it stopped."
-    assert words("deploy", "--limit", "node01") == "stopped. Nothing is lost: `rackready deploy --env prod --limit node01` goes on where it stopped."
+    assert (
+        words("install", "--limit", "node01")
+        == "stopped. Nothing is lost: `rackready install --env prod --limit node01` goes on where it stopped."
+    )
+    assert (
+        words("deploy", "--limit", "node01")
+        == "stopped. Nothing is lost: `rackready deploy --env prod --limit node01` goes on where it stopped."
+    )
 
 
 def test_a_dry_run_that_is_stopped_points_to_no_real_one() -> None:
-    assert words("deploy", "--check", check=True) == "stopped. It was a dry run: nothing was changed. `rackready deploy --env prod --check` looks again."
+    assert (
+        words("deploy", "--check", check=True)
+        == "stopped. It was a dry run: nothing was changed. `rackready deploy --env prod --check` looks again."
+    )
 
 
 def test_failed_node_is_quarantined_and_the_others_go_on(tmp_path: Path) -> None:
@@ -168,7 +184,9 @@ def test_error_keeps_the_state_and_is_not_a_pass(tmp_path: Path) -> None:
 def test_node_without_a_result_is_an_error(tmp_path: Path) -> None:
     code, text = run(tmp_path, "silent:validate:node01")
     assert code == 1
-    assert "ROW node01 connected validate error validate: no result - Expected: one for every node Actual: none." in text
+    assert (
+        "ROW node01 connected validate error validate: no result - Expected: one for every node Actual: none." in text
+    )
 
 
 def test_defect_of_ours_is_an_error_with_its_log(tmp_path: Path) -> None:
@@ -221,7 +239,10 @@ def test_workflow_shape_is_the_one_of_its_abi(tmp_path: Path, monkeypatch: pytes
             self.nodes = nodes
 
         def get_result(self, **_: object) -> dict[str, dict[str, Any]]:
-            return {node: {"outcome": "fail" if node == "node02" else "pass", "message": "", "changed": False} for node in self.nodes}
+            return {
+                node: {"outcome": "fail" if node == "node02" else "pass", "message": "", "changed": False}
+                for node in self.nodes
+            }
 
     def enqueue(queue: str, work: Callable[..., Any], data: dict[str, Any], phase: str, nodes: list[str]) -> Handle:
         assert data == request
@@ -256,7 +277,11 @@ def test_change_that_was_cut_off_counts_as_a_change(tmp_path: Path) -> None:
     """Evidence from before a touch whose end nobody knows is about another node."""
     run(tmp_path, "die:optimize")
     ledger = Ledger.open(tmp_path / ".rackready/x/state.sqlite")
-    cut_off = {name: ledger.last_change(name) for name in ("node01", "node02", "node03") if (last := ledger.latest(name, CHANGE)) and last.status == "intent"}
+    cut_off = {
+        name: ledger.last_change(name)
+        for name in ("node01", "node02", "node03")
+        if (last := ledger.latest(name, CHANGE)) and last.status == "intent"
+    }
     assert cut_off, "batches run side by side: whichever came to the phase first"
     run(tmp_path, "run")
     assert all(ledger.last_change(name) > before > 0 for name, before in cut_off.items())
@@ -271,7 +296,12 @@ def test_unchanged_phase_leaves_evidence_valid(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "state"), [("error:install:node03", "provisioned"), ("error:provision:node03", "declared"), ("fail:handover:node03", "certified")]
+    ("mode", "state"),
+    [
+        ("error:install:node03", "provisioned"),
+        ("error:provision:node03", "declared"),
+        ("fail:handover:node03", "certified"),
+    ],
 )
 def test_ready_node_that_goes_wrong_is_not_ready_any_more(tmp_path: Path, mode: str, state: str) -> None:
     run(tmp_path, "run")
@@ -307,7 +337,16 @@ def test_a_campaign_that_measures_anew_is_not_resumed_by_one_that_does_not(tmp_p
     said: list[str] = []
 
     def request(*, again: bool) -> Request:
-        return new_request(site, env="sim", root=tmp_path, kind="validate", phases=("validate",), nodes=("node01",), check=False, again=again)
+        return new_request(
+            site,
+            env="sim",
+            root=tmp_path,
+            kind="validate",
+            phases=("validate",),
+            nodes=("node01",),
+            check=False,
+            again=again,
+        )
 
     first, _ = controller._choose(paths, ledger, request(again=True), said.append)
     assert first.context().again

@@ -69,7 +69,9 @@ def test_a_dry_run_names_it_and_sets_nothing_aside(rack: Rack) -> None:
     key = damage(rack)
     out = rack.run(check=True)
     assert (out["node02"].outcome, out["node01"].outcome) == (Outcome.PASS, Outcome.NOT_RUN)
-    assert out["node01"].message.startswith(f"would be measured: node01: {R3} - Expected: pass Actual: error. {words(key)}")
+    assert out["node01"].message.startswith(
+        f"would be measured: node01: {R3} - Expected: pass Actual: error. {words(key)}"
+    )
     assert set_aside(rack.ledger) == []
 
 
@@ -121,7 +123,10 @@ def test_a_fail_that_is_damaged_is_not_measured_until_it_passes_but_after_a_repa
     out = rack.run()
     assert (out["node01"].outcome, out["node02"].outcome) == (Outcome.FAIL, Outcome.PASS)
     assert out["node01"].message.startswith(words(key))
-    assert "A fail was recorded and stands: when the node is repaired, `rackready repair node01 --reason '...'`." in out["node01"].message
+    assert (
+        "A fail was recorded and stands: when the node is repaired, `rackready repair node01 --reason '...'`."
+        in out["node01"].message
+    )
     rack.ledger.done(rack.ledger.change_begins("node01", "repair"))
     assert rack.run()["node01"].outcome is Outcome.PASS
     assert set(rack.due()) == {"node01"}

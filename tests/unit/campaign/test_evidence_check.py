@@ -31,7 +31,11 @@ from rackready.paths import EnvPaths
 
 ROOT = Path(__file__).resolve().parents[3]
 NODES = ["node01", "node02"]
-R3, PAIR, RING = "node/gpu/validation/dcgm-r3", "pair/fabric/performance/ib-write-bw", "cluster/fabric/performance/nccl-all-reduce-ring"
+R3, PAIR, RING = (
+    "node/gpu/validation/dcgm-r3",
+    "pair/fabric/performance/ib-write-bw",
+    "cluster/fabric/performance/nccl-all-reduce-ring",
+)
 SEEN = "seen again by this run already: evidence of this very node still counts"
 KEPT = NodeResult(Outcome.ERROR, "jobs run on it", touched=False)
 
@@ -64,7 +68,14 @@ class Rack:
         self.store = EvidenceStore.open(self.ledger, self.paths.raw)
 
     def measured(
-        self, node: str, gate: str = "", *, outcome: Outcome = Outcome.PASS, hours_ago: float = 0.3, findings: Sequence[Finding] = (), by: str = "c1"
+        self,
+        node: str,
+        gate: str = "",
+        *,
+        outcome: Outcome = Outcome.PASS,
+        hours_ago: float = 0.3,
+        findings: Sequence[Finding] = (),
+        by: str = "c1",
     ) -> None:
         """Append evidence of all gates that decide, or of one."""
         at = datetime.now(UTC) - timedelta(hours=hours_ago)
@@ -86,7 +97,9 @@ class Rack:
         )  # fmt: skip
 
     def run(self, *nodes: str, again: bool = False, check: bool = False) -> dict[str, NodeResult]:
-        return run_where_needed(PhaseContext("sim", self.ctx.root, "c1", check=check, again=again), list(nodes or NODES))
+        return run_where_needed(
+            PhaseContext("sim", self.ctx.root, "c1", check=check, again=again), list(nodes or NODES)
+        )
 
     def due(self) -> dict[str, set[str]]:
         assert len(self.runs) == 1
@@ -96,20 +109,39 @@ class Rack:
         lost = Finding(where="x", what="SSH", expected="an answer", actual="none", next_step="Look.")
         return {node: lost if node in self.unread else self.prints(node) for node in nodes}
 
-    def seen_now(self, _ctx: object, site: object, nodes: list[str]) -> tuple[dict[str, Fingerprint | Finding], dict[str, Seen | Finding]]:
-        unsaid = Finding(where="x", what="parts that were seen before cannot be read", expected="drives", actual="drives: lsblk: exit 1", next_step="Look.")
-        return self.fingerprints(site, None, nodes), {node: unsaid if node in self.hidden else Seen("d") for node in nodes if node not in self.unread}
+    def seen_now(
+        self, _ctx: object, site: object, nodes: list[str]
+    ) -> tuple[dict[str, Fingerprint | Finding], dict[str, Seen | Finding]]:
+        unsaid = Finding(
+            where="x",
+            what="parts that were seen before cannot be read",
+            expected="drives",
+            actual="drives: lsblk: exit 1",
+            next_step="Look.",
+        )
+        return self.fingerprints(site, None, nodes), {
+            node: unsaid if node in self.hidden else Seen("d") for node in nodes if node not in self.unread
+        }
 
-    def gates(self, _ctx: object, nodes: list[str], *, partners: Sequence[str], kept: Mapping[str, Mapping[str, Verdict]]) -> dict[str, NodeResult]:
+    def gates(
+        self, _ctx: object, nodes: list[str], *, partners: Sequence[str], kept: Mapping[str, Mapping[str, Verdict]]
+    ) -> dict[str, NodeResult]:
         ids = [entry.id for entry in entries(self.site)]
-        self.runs.append((nodes, list(partners), {node: {name for name in ids if name not in kept[node]} for node in nodes}))
+        self.runs.append(
+            (nodes, list(partners), {node: {name for name in ids if name not in kept[node]} for node in nodes})
+        )
         return {node: NodeResult(Outcome.PASS) for node in nodes}
 
-    def look(self, _ctx: object, nodes: list[str], *, kept: Mapping[str, Mapping[str, Verdict]], quiet: bool) -> dict[str, NodeResult]:
+    def look(
+        self, _ctx: object, nodes: list[str], *, kept: Mapping[str, Mapping[str, Verdict]], quiet: bool
+    ) -> dict[str, NodeResult]:
         assert quiet, "a look at nodes on which nothing is wrong has nothing to say"
         ids = [entry.id for entry in entries(self.site)]
         self.looked.append({node: {name for name in ids if name not in kept[node]} for node in nodes})
-        return {node: self.sees.get(node, NodeResult(Outcome.PASS, data={"gates": dict.fromkeys(ids, "pass")})) for node in nodes}
+        return {
+            node: self.sees.get(node, NodeResult(Outcome.PASS, data={"gates": dict.fromkeys(ids, "pass")}))
+            for node in nodes
+        }
 
     def lights(self) -> set[str]:
         return {entry.id for entry in entries(self.site) if looks(entry.id)}
@@ -149,7 +181,9 @@ def test_every_run_looks_anew_at_nodes_in_production_and_drains_nobody(rack: Rac
         rack.measured(node, by="c0")
     rack.busy = set(NODES)
     words = f"seen again: {len(rack.lights())} checks passed; what was measured under load still counts"
-    assert {node: (result.outcome, result.message) for node, result in rack.run().items()} == dict.fromkeys(NODES, (Outcome.PASS, words))
+    assert {node: (result.outcome, result.message) for node, result in rack.run().items()} == dict.fromkeys(
+        NODES, (Outcome.PASS, words)
+    )
     assert rack.looked == [dict.fromkeys(NODES, rack.lights())]
     assert len(rack.lights()) >= 32
     assert (rack.runs, rack.taken) == ([], {})
@@ -168,7 +202,9 @@ def test_what_a_look_finds_decides_and_such_a_node_is_no_partner(rack: Rack, out
 def test_one_run_looks_once(rack: Rack) -> None:
     for node in NODES:
         rack.measured(node)
-    assert {node: (result.outcome, result.message) for node, result in rack.run().items()} == dict.fromkeys(NODES, (Outcome.PASS, SEEN))
+    assert {node: (result.outcome, result.message) for node, result in rack.run().items()} == dict.fromkeys(
+        NODES, (Outcome.PASS, SEEN)
+    )
     assert (rack.runs, rack.looked) == ([], [])
 
 
@@ -182,7 +218,10 @@ def test_a_look_of_this_run_that_is_old_is_made_again(rack: Rack) -> None:
 def test_a_dry_run_looks_at_nothing(rack: Rack) -> None:
     rack.measured("node01", by="c0")
     found = rack.run("node01", check=True)["node01"]
-    assert (found.outcome, found.message) == (Outcome.PASS, "would be looked at anew; what was measured under load still counts")
+    assert (found.outcome, found.message) == (
+        Outcome.PASS,
+        "would be looked at anew; what was measured under load still counts",
+    )
     assert rack.looked == []
 
 
@@ -233,7 +272,9 @@ def test_again_measures_everything_anew(rack: Rack) -> None:
 def test_a_fail_on_record_is_not_measured_away(rack: Rack, *, again: bool) -> None:
     for node in NODES:
         rack.measured(node)
-    bad = Finding(where="node02 gpu2", what="NVLink down", expected="18 links", actual="17", next_step="Reseat the board.")
+    bad = Finding(
+        where="node02 gpu2", what="NVLink down", expected="18 links", actual="17", next_step="Reseat the board."
+    )
     rack.measured("node02", R3, outcome=Outcome.FAIL, hours_ago=0.1, findings=[bad])
     rack.boots["node02"] = "b2"
     result = rack.run(again=again)["node02"]
@@ -247,14 +288,18 @@ def test_a_fail_on_record_is_not_measured_away(rack: Rack, *, again: bool) -> No
 
 def test_a_pass_after_a_fail_does_not_launder_it(rack: Rack) -> None:
     """`rackready gate run`, run until it passes, is no repair."""
-    bad = Finding(where="node02 gpu2", what="NVLink down", expected="18 links", actual="17", next_step="Reseat the board.")
+    bad = Finding(
+        where="node02 gpu2", what="NVLink down", expected="18 links", actual="17", next_step="Reseat the board."
+    )
     rack.measured("node02")
     rack.measured("node02", R3, outcome=Outcome.FAIL, hours_ago=0.2, findings=[bad])
     rack.measured("node02", R3, hours_ago=0.1)
     found = rack.run("node02")["node02"]
     assert (found.outcome, found.message[:24]) == (Outcome.FAIL, "node02 gpu2: NVLink down")
     rack.ledger.done(rack.ledger.change_begins("node02", "repair"))
-    assert rack.run("node02")["node02"].outcome is Outcome.PASS, "measured anew: what was before the repair counts no longer"
+    assert rack.run("node02")["node02"].outcome is Outcome.PASS, (
+        "measured anew: what was before the repair counts no longer"
+    )
     assert rack.due()["node02"] >= {R3}
 
 
@@ -292,7 +337,10 @@ def test_a_partner_that_cannot_be_given_back_is_said(rack: Rack) -> None:
     rack.measured("node02")
     rack.busy, rack.back = {"node02"}, NodeResult(Outcome.ERROR, "node02: no answer.")
     rack.run("node02", "node01")
-    assert rack.ledger.events("c1")[-1].text == "it helped to measure and could not be handed over again: node02: no answer."
+    assert (
+        rack.ledger.events("c1")[-1].text
+        == "it helped to measure and could not be handed over again: node02: no answer."
+    )
     assert rack.ledger.state("node02") is None, "it is not said to be ready"
 
 
@@ -301,11 +349,15 @@ def test_a_partner_that_keeps_its_jobs_does_not_serve(rack: Rack) -> None:
     rack.busy, rack.keep = {"node02"}, {"node02"}
     rack.run()
     assert (rack.runs[0][1], rack.returned) == ([], ["node02"]), "it was drained for nothing: it is on offer again"
-    assert "it does not serve as a partner: jobs run on it" in [event.text for event in rack.ledger.events("c1") if event.node == "node02"]
+    assert "it does not serve as a partner: jobs run on it" in [
+        event.text for event in rack.ledger.events("c1") if event.node == "node02"
+    ]
 
 
 @pytest.mark.parametrize("error", [RuntimeError, Interrupted])
-def test_a_partner_is_given_back_when_the_gates_raise(rack: Rack, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
+def test_a_partner_is_given_back_when_the_gates_raise(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
     def gates(*_args: object, **_more: object) -> dict[str, NodeResult]:
         raise error
 
@@ -318,9 +370,16 @@ def test_a_partner_is_given_back_when_the_gates_raise(rack: Rack, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("reason", "returned"), [("rackready: partner in the measurement of node03", ["node02"]), ("rackready: quarantined: broken", []), ("bad PSU, maria", [])]
+    ("reason", "returned"),
+    [
+        ("rackready: partner in the measurement of node03", ["node02"]),
+        ("rackready: quarantined: broken", []),
+        ("bad PSU, maria", []),
+    ],
 )
-def test_a_partner_that_a_killed_run_left_drained_is_given_back(rack: Rack, monkeypatch: pytest.MonkeyPatch, reason: str, returned: list[str]) -> None:
+def test_a_partner_that_a_killed_run_left_drained_is_given_back(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch, reason: str, returned: list[str]
+) -> None:
     class Shown:
         def show(self, node: str) -> SchedulerNode:
             return SchedulerNode(node, "IDLE+DRAIN", usable=False, drained=True, down=False, reason=reason)
@@ -345,7 +404,10 @@ def test_a_node_whose_parts_cannot_be_seen_any_more_is_no_pass_and_not_loaded(ra
     rack.measured("node01", by="c0")
     rack.hidden = {"node01"}
     found = rack.run("node01")["node01"]
-    assert found == NodeResult(Outcome.ERROR, "x: parts that were seen before cannot be read - Expected: drives Actual: drives: lsblk: exit 1. Look.")
+    assert found == NodeResult(
+        Outcome.ERROR,
+        "x: parts that were seen before cannot be read - Expected: drives Actual: drives: lsblk: exit 1. Look.",
+    )
     assert (rack.runs, rack.looked, rack.taken) == ([], [], {})
 
 
@@ -353,7 +415,9 @@ def test_a_dry_run_says_what_would_be_measured_and_holds_nobody(rack: Rack) -> N
     rack.busy = set(NODES)
     found = rack.run("node01", check=True)["node01"]
     assert found.outcome is Outcome.NOT_RUN
-    assert found.message.startswith("would be measured: node01: node/gpu/validation/dcgm-r1 - Expected: pass, measured on the node as it is now")
+    assert found.message.startswith(
+        "would be measured: node01: node/gpu/validation/dcgm-r1 - Expected: pass, measured on the node as it is now"
+    )
     assert (rack.runs, rack.taken) == ([], {})
 
 

@@ -40,13 +40,19 @@ class World:
         for module in (fabric, rails):
             monkeypatch.setattr(module, "run_switches", self._switches)
         monkeypatch.setattr(fabric, "run_playbook", self._playbook)
-        monkeypatch.setattr(fabric, "verify_fabric", lambda _ctx, nodes: {node: NodeResult(self.agrees, f"{node}: said") for node in nodes})
+        monkeypatch.setattr(
+            fabric,
+            "verify_fabric",
+            lambda _ctx, nodes: {node: NodeResult(self.agrees, f"{node}: said") for node in nodes},
+        )
 
     def _switches(self, _ctx: PhaseContext, names: list[str]) -> dict[str, NodeResult]:
         self.visited.append(names)
         return {name: NodeResult(Outcome.PASS, f"{name}: changed and confirmed") for name in names}
 
-    def _playbook(self, _ctx: PhaseContext, playbook: str, nodes: list[str], extra: dict[str, Any]) -> dict[str, NodeResult]:
+    def _playbook(
+        self, _ctx: PhaseContext, playbook: str, nodes: list[str], extra: dict[str, Any]
+    ) -> dict[str, NodeResult]:
         assert playbook == "fabric.yml"
         self.known = extra["host_roce_known_peers"]
         data = {"changed": 1, "ok": 9} | ({"unmeasured": self.unmeasured} if self.unmeasured else {})
@@ -79,7 +85,12 @@ def test_a_measured_fabric_is_a_pass(world: World) -> None:
 
 
 def test_nodes_that_are_connected_or_further_stand_in_as_peers(world: World) -> None:
-    for node, state in (("node02", NodeState.READY), ("node03", NodeState.CONNECTED), ("node04", NodeState.INSTALLED), ("node01", NodeState.READY)):
+    for node, state in (
+        ("node02", NodeState.READY),
+        ("node03", NodeState.CONNECTED),
+        ("node04", NodeState.INSTALLED),
+        ("node01", NodeState.READY),
+    ):
         world.ledger.set_state(node, state)
     world.run("node01")
     assert world.known == ["node02", "node03"]
@@ -88,7 +99,10 @@ def test_nodes_that_are_connected_or_further_stand_in_as_peers(world: World) -> 
 def test_a_switch_that_no_cable_ends_on_any_more_is_cleared_when_we_had_configured_it(world: World) -> None:
     path = world.context.root / "inventories/t/site.yml"
     raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    raw["switches"] += [{**raw["switches"][0], "name": name, "address": address} for name, address in (("leaf03", "192.0.2.23"), ("leaf04", "192.0.2.24"))]
+    raw["switches"] += [
+        {**raw["switches"][0], "name": name, "address": address}
+        for name, address in (("leaf03", "192.0.2.23"), ("leaf04", "192.0.2.24"))
+    ]
     path.write_text(yaml.safe_dump(raw), encoding="utf-8")
     world.ledger.done(world.ledger.begin("leaf03", OPERATION, "d", {"commands": []}).token)
     assert world.run("node01")["node01"].outcome is Outcome.PASS
@@ -100,7 +114,11 @@ def test_a_switch_that_no_cable_ends_on_any_more_is_cleared_when_we_had_configur
 def test_what_a_task_could_not_measure_is_told_as_information_and_kept() -> None:
     told: list[tuple[str, str, str]] = []
     events = Events("fabric", ["node01"], "log", lambda *words: told.append(words))
-    events.line(json.dumps({"event": "runner_on_ok", "host": "node01", "task": "rails", "res": {"changed": False, "unmeasured": ALONE}}))
+    events.line(
+        json.dumps(
+            {"event": "runner_on_ok", "host": "node01", "task": "rails", "res": {"changed": False, "unmeasured": ALONE}}
+        )
+    )
     events.line(json.dumps({"event": "playbook_on_stats", "ok": {"node01": 3}, "processed": {"node01": 1}}))
     assert told == [("node01", text, "info") for text in ALONE]
     assert events.result("node01").data == {"changed": 0, "ok": 3, "unmeasured": ALONE}

@@ -8,7 +8,13 @@ from rackready.handover.production import UNTOUCHED
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
 
-BEHIND = {"node01": ["leaf01"], "node02": ["leaf01"], "node03": ["leaf02"], "node04": ["leaf02"], "node05": ["leaf01", "leaf02"]}
+BEHIND = {
+    "node01": ["leaf01"],
+    "node02": ["leaf01"],
+    "node03": ["leaf02"],
+    "node04": ["leaf02"],
+    "node05": ["leaf01", "leaf02"],
+}
 PASS = NodeResult(Outcome.PASS)
 KEPT = NodeResult(Outcome.ERROR, "jobs run on it", touched=False)
 NICS = NodeResult(Outcome.PASS, changed=True, data={"changes": ["MTU"]})
@@ -24,7 +30,16 @@ def planned(
     nics: Results | None = None,
 ) -> FabricPlan:
     looked = dict.fromkeys((node for node in asked if node in busy), PASS) | (nics or {})
-    seen = Seen(asked, frozenset({*ours, *asked}), BEHIND, busy, unknown or {}, {"leaf01": PASS, "leaf02": PASS} | (switches or {}), ports or {}, looked)
+    seen = Seen(
+        asked,
+        frozenset({*ours, *asked}),
+        BEHIND,
+        busy,
+        unknown or {},
+        {"leaf01": PASS, "leaf02": PASS} | (switches or {}),
+        ports or {},
+        looked,
+    )
     return plan(seen)
 
 
@@ -39,7 +54,10 @@ def test_where_nothing_changes_nobody_is_drained_and_nothing_runs_twice() -> Non
 
 def test_only_a_node_that_changes_is_drained_with_the_reason() -> None:
     found = planned("node01", "node02", busy=("node01", "node02"), ports={"node01": ["leaf01"]}, nics={"node02": NICS})
-    assert found.drain == {"node01": "fabric is about to change: its ports on leaf01", "node02": "fabric is about to change: MTU"}
+    assert found.drain == {
+        "node01": "fabric is about to change: its ports on leaf01",
+        "node02": "fabric is about to change: MTU",
+    }
     assert short(found.after({})) == (["node01", "node02"], [], [], [])
 
 
@@ -48,7 +66,8 @@ def test_who_keeps_its_jobs_keeps_its_switch_as_it_is() -> None:
     work = found.after({"node01": KEPT})
     assert short(work) == (["node03"], [], ["node01", "node02"], [])
     assert work.left["node02"].message == (
-        "leaf01: its ports would change - Expected: all nodes in production behind it drained Actual: not drained: node01. "
+        "leaf01: its ports would change - Expected: all nodes in production behind it drained "
+        "Actual: not drained: node01. "
         "Nothing was touched: run again when their jobs have ended."
     )
 
@@ -72,7 +91,9 @@ def test_a_switch_that_cannot_be_previewed_is_left_as_it_is_while_somebody_behin
     work = found.after({})
     assert short(work) == (["node03"], [], ["node01"], [])
     assert (work.left["node01"].message, work.left["node01"].data) == ("leaf01: does not answer", {UNTOUCHED: True})
-    assert short(planned("node01", switches=bad).after({})) == (["node01"], [], [], []), "nobody is in production behind it: it is tried"
+    assert short(planned("node01", switches=bad).after({})) == (["node01"], [], [], []), (
+        "nobody is in production behind it: it is tried"
+    )
 
 
 def test_a_node_left_alone_at_one_switch_whose_ports_change_at_another_is_not_as_it_was() -> None:
@@ -93,9 +114,13 @@ def test_a_node_of_which_nobody_knows_whether_it_has_jobs_is_left_alone() -> Non
 def test_a_dry_run_tells_who_would_be_drained_and_who_left_alone() -> None:
     found = planned("node01", "node03", busy=("node01", "node04"), ports={"node01": ["leaf01"], "node04": ["leaf02"]})
     out = told(found, {"node01": NICS, "node03": PASS})
-    assert (out["node01"].message, out["node01"].changed) == ("would be drained first: fabric is about to change: its ports on leaf01", True)
+    assert (out["node01"].message, out["node01"].changed) == (
+        "would be drained first: fabric is about to change: its ports on leaf01",
+        True,
+    )
     assert out["node03"].outcome is Outcome.ERROR
     assert out["node03"].message == (
-        "leaf02: its ports would change - Expected: all nodes in production behind it drained Actual: not drained: node04. "
+        "leaf02: its ports would change - Expected: all nodes in production behind it drained "
+        "Actual: not drained: node04. "
         "Nothing was touched: run it for them too (--limit), or for the whole site."
     )

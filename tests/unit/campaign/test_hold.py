@@ -24,7 +24,11 @@ class World:
     """What is in production, what would change, whose jobs do not end; and what was done."""
 
     def __init__(
-        self, busy: tuple[str, ...] = (), would: dict[str, NodeResult] | None = None, keep: tuple[str, ...] = (), unknown: tuple[str, ...] = ()
+        self,
+        busy: tuple[str, ...] = (),
+        would: dict[str, NodeResult] | None = None,
+        keep: tuple[str, ...] = (),
+        unknown: tuple[str, ...] = (),
     ) -> None:
         self.busy, self.would, self.keep, self.unknown = busy, would or {}, keep, unknown
         self.looked: list[str] = []
@@ -66,7 +70,9 @@ def test_nodes_out_of_production_are_done_without_a_look(monkeypatch: pytest.Mon
     assert (world.looked, world.done, world.held) == ([], NODES, {})
 
 
-def test_where_nothing_would_change_nothing_is_held_and_nothing_runs_twice(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+def test_where_nothing_would_change_nothing_is_held_and_nothing_runs_twice(
+    monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext
+) -> None:
     world = World(busy=("node01", "node02", "node03"))
     assert play(monkeypatch, ctx, world) == dict.fromkeys(NODES, PASS)
     assert (world.looked, world.done, world.held) == (NODES, [], {})
@@ -81,7 +87,10 @@ def test_only_what_would_change_is_held_with_the_reason(monkeypatch: pytest.Monk
 
 
 def test_the_reason_says_what_differs_and_no_task(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
-    found = {"changes": ["host_roce : service | Say in a dry run what would be applied"], "differs": ["enp26s0np0 MTU 1500, wanted 9000"]}
+    found = {
+        "changes": ["host_roce : service | Say in a dry run what would be applied"],
+        "differs": ["enp26s0np0 MTU 1500, wanted 9000"],
+    }
     world = World(busy=("node01",), would={"node01": NodeResult(Outcome.PASS, changed=True, data=found)})
     play(monkeypatch, ctx, world)
     assert world.held == {"node01": "optimize is about to change: enp26s0np0 MTU 1500, wanted 9000"}
@@ -106,7 +115,9 @@ def test_a_dry_run_that_fails_is_no_word_about_changes(monkeypatch: pytest.Monke
     assert "node01" in world.done
 
 
-def test_a_node_that_cannot_be_looked_at_is_an_error_and_not_changed(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+def test_a_node_that_cannot_be_looked_at_is_an_error_and_not_changed(
+    monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext
+) -> None:
     world = World(busy=("node01",), would={"node01": NodeResult(Outcome.ERROR, "cannot log in")})
     result = play(monkeypatch, ctx, world)["node01"]
     assert (result.outcome, result.message, result.touched) == (Outcome.ERROR, "cannot log in", False)
@@ -152,13 +163,20 @@ class Fabric(World):
     def switches(self, ctx: PhaseContext, names: list[str]) -> Results:
         if not ctx.check:
             self.done += names
-        return {name: NodeResult(Outcome.PASS, changed=bool(self.diffs.get(name)), data={"diff": self.diffs.get(name, "")}) for name in names}
+        return {
+            name: NodeResult(Outcome.PASS, changed=bool(self.diffs.get(name)), data={"diff": self.diffs.get(name, "")})
+            for name in names
+        }
 
-    def playbook(self, ctx: PhaseContext, _playbook: str, nodes: list[str], _more: dict[str, list[str]] | None = None) -> Results:
+    def playbook(
+        self, ctx: PhaseContext, _playbook: str, nodes: list[str], _more: dict[str, list[str]] | None = None
+    ) -> Results:
         return self.run(ctx, nodes)
 
 
-def fabric_of(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext, world: Fabric, nodes: list[str], **diffs: str) -> Results:
+def fabric_of(
+    monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext, world: Fabric, nodes: list[str], **diffs: str
+) -> Results:
     world.diffs = diffs
     for name, stand_in in {
         "in_production": world.in_production,
@@ -177,7 +195,9 @@ ALL = ("node01", "node02", "node03", "node04")
 def test_a_fabric_as_wanted_is_verified_and_nobody_is_held(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
     world = Fabric(busy=ALL)
     out = fabric_of(monkeypatch, ctx, world, list(ALL))
-    assert {node: (result.outcome, result.changed) for node, result in out.items()} == dict.fromkeys(ALL, (Outcome.PASS, False))
+    assert {node: (result.outcome, result.changed) for node, result in out.items()} == dict.fromkeys(
+        ALL, (Outcome.PASS, False)
+    )
     assert world.held == {}
     assert world.done == ["leaf01", "leaf02"], "switches are verified; the hosts' dry run stands"
 
@@ -189,36 +209,46 @@ def test_ports_of_a_new_node_touch_nobody_in_production(monkeypatch: pytest.Monk
     assert [node for node, result in sorted(out.items()) if result.changed] == ["node04"]
 
 
-def test_a_change_of_all_ports_holds_everybody_behind_the_switch(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+def test_a_change_of_all_ports_holds_everybody_behind_the_switch(
+    monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext
+) -> None:
     world = Fabric(busy=("node01", "node02"))
     fabric_of(monkeypatch, ctx, world, list(ALL), leaf01="+ nv set qos roce mode lossless")
     assert world.held == dict.fromkeys(("node01", "node02"), "fabric is about to change: its ports on leaf01")
     assert {"leaf01", "leaf02", *ALL} == set(world.done)
 
 
-def test_a_switch_waits_while_jobs_run_behind_the_ports_that_change(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+def test_a_switch_waits_while_jobs_run_behind_the_ports_that_change(
+    monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext
+) -> None:
     world = Fabric(busy=("node01", "node02"), keep=("node01",))
     out = fabric_of(monkeypatch, ctx, world, list(ALL), leaf01="+ nv set qos roce mode lossless")
     assert out["node01"] == KEPT
     assert out["node03"].message == (
-        "leaf01: its ports would change - Expected: all nodes in production behind it drained Actual: not drained: node01. "
+        "leaf01: its ports would change - Expected: all nodes in production behind it drained "
+        "Actual: not drained: node01. "
         "Nothing was touched: run again when their jobs have ended."
     )
     assert not out["node03"].touched
     assert world.done == []
 
 
-def test_a_node_in_production_that_was_not_asked_for_is_not_cut_off(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+def test_a_node_in_production_that_was_not_asked_for_is_not_cut_off(
+    monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext
+) -> None:
     world = Fabric(busy=("node01", "node02"))
     out = fabric_of(monkeypatch, ctx, world, ["node03"], leaf02="+ nv set qos roce mode lossless")
     assert out["node03"].message == (
-        "leaf02: its ports would change - Expected: all nodes in production behind it drained Actual: not drained: node01, node02. "
+        "leaf02: its ports would change - Expected: all nodes in production behind it drained "
+        "Actual: not drained: node01, node02. "
         "Nothing was touched: run it for them too (--limit), or for the whole site."
     )
     assert (world.done, world.held) == ([], {})
 
 
-def test_a_node_of_a_later_wave_is_held_and_its_evidence_voided(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+def test_a_node_of_a_later_wave_is_held_and_its_evidence_voided(
+    monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext
+) -> None:
     ledger = Ledger.open(EnvPaths(ctx.root, "sim").database)
     ledger.put_campaign("c1", env="sim", kind="deploy", nodes=list(ALL), site_digest="d", abi="1", status="running")
     world = Fabric(busy=("node02",))
@@ -228,7 +258,9 @@ def test_a_node_of_a_later_wave_is_held_and_its_evidence_voided(monkeypatch: pyt
     assert ledger.last_change("node03") == 0
 
 
-def test_a_change_that_a_killed_run_left_open_counts_for_every_port(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+def test_a_change_that_a_killed_run_left_open_counts_for_every_port(
+    monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext
+) -> None:
     ledger = Ledger.open(EnvPaths(ctx.root, "sim").database)
     ledger.begin("leaf02", "switch-commit", "digest", {})
     world = Fabric(busy=("node02",))

@@ -56,8 +56,16 @@ def run(monkeypatch: pytest.MonkeyPatch, root: Path, world: Ready) -> list[str]:
         return dict.fromkeys(nodes, NodeResult(Outcome.PASS))
 
     monkeypatch.setattr(step, "hold_nodes", hold_nodes)
-    stands = {"in_production": world.in_production, "take_out": world.take_out, "run_switches": world.switches, "run_playbook": world.playbook}
-    for name, stand_in in {**stands, "verify_fabric": lambda _ctx, names: dict.fromkeys(names, NodeResult(Outcome.PASS))}.items():
+    stands = {
+        "in_production": world.in_production,
+        "take_out": world.take_out,
+        "run_switches": world.switches,
+        "run_playbook": world.playbook,
+    }
+    for name, stand_in in {
+        **stands,
+        "verify_fabric": lambda _ctx, names: dict.fromkeys(names, NodeResult(Outcome.PASS)),
+    }.items():
         monkeypatch.setattr(fabric, name, stand_in)
     step.run_phase(Request("c1", "sim", str(root), "fabric", ("fabric",), ALL, 8, 8, 100, ""), "fabric", list(ALL))
     return drained
@@ -67,7 +75,9 @@ def states(ledger: Ledger) -> dict[str, tuple[NodeState, str]]:
     return {row.name: (row.state, row.reason) for row in ledger.states()}
 
 
-def test_neighbours_of_a_node_that_keeps_its_jobs_stay_ready_and_on_offer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ledger: Ledger) -> None:
+def test_neighbours_of_a_node_that_keeps_its_jobs_stay_ready_and_on_offer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ledger: Ledger
+) -> None:
     world = Ready(busy=ALL, keep=("node01",))
     world.diffs = {"leaf01": "+ nv set interface swp1-4 link mtu 9216"}
     assert run(monkeypatch, tmp_path, world) == []
@@ -78,7 +88,9 @@ def test_neighbours_of_a_node_that_keeps_its_jobs_stay_ready_and_on_offer(monkey
     assert ledger.last_change("node02") == 0, "its evidence stands"
 
 
-def test_a_node_of_which_the_scheduler_says_nothing_stays_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ledger: Ledger) -> None:
+def test_a_node_of_which_the_scheduler_says_nothing_stays_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ledger: Ledger
+) -> None:
     world = Ready(unknown=("node02",))
     world.diffs = {}
     assert run(monkeypatch, tmp_path, world) == []
@@ -104,7 +116,9 @@ class Blind(Ready):
 
     def switches(self, ctx: PhaseContext, names: list[str]) -> Results:
         out = super().switches(ctx, names)
-        return out | ({"leaf02": NodeResult(Outcome.ERROR, "leaf02: no preview.")} if ctx.check and "leaf02" in names else {})
+        return out | (
+            {"leaf02": NodeResult(Outcome.ERROR, "leaf02: no preview.")} if ctx.check and "leaf02" in names else {}
+        )
 
 
 def test_a_switch_whose_preview_fails_is_not_changed_while_a_node_behind_it_is_in_production(
@@ -117,7 +131,9 @@ def test_a_switch_whose_preview_fails_is_not_changed_while_a_node_behind_it_is_i
     assert states(ledger) == dict.fromkeys(ALL, (NodeState.READY, "leaf02: no preview."))
 
 
-def test_a_preview_fails_and_nobody_can_say_whether_jobs_run_behind_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ledger: Ledger) -> None:
+def test_a_preview_fails_and_nobody_can_say_whether_jobs_run_behind_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ledger: Ledger
+) -> None:
     world = Blind(unknown=("node02",))
     world.diffs = {}
     assert run(monkeypatch, tmp_path, world) == []
@@ -126,7 +142,9 @@ def test_a_preview_fails_and_nobody_can_say_whether_jobs_run_behind_it(monkeypat
     assert states(ledger)["node02"] == (NodeState.READY, "node02: nobody can say it")
 
 
-def test_a_switch_whose_preview_fails_is_tried_when_nobody_behind_it_is_in_production(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ledger: Ledger) -> None:
+def test_a_switch_whose_preview_fails_is_tried_when_nobody_behind_it_is_in_production(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ledger: Ledger
+) -> None:
     world = Blind()
     world.diffs = {}
     assert run(monkeypatch, tmp_path, world) == []
@@ -139,21 +157,32 @@ class Peers(Ready):
 
     plays: list[tuple[bool, list[str], list[str]]]
 
-    def playbook(self, ctx: PhaseContext, _playbook: str, nodes: list[str], more: dict[str, list[str]] | None = None) -> Results:
+    def playbook(
+        self, ctx: PhaseContext, _playbook: str, nodes: list[str], more: dict[str, list[str]] | None = None
+    ) -> Results:
         if nodes:
             self.plays.append((ctx.check, nodes, (more or {}).get("host_roce_known_peers", [])))
         return self.run(ctx, nodes)
 
 
 @pytest.mark.usefixtures("ledger")
-def test_nodes_that_are_not_played_stand_in_as_peers_in_the_dry_run_and_the_real_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    world = Peers(busy=("node01", "node02"), would={"node02": NodeResult(Outcome.PASS, changed=True, data={"changes": ["x"]})})
+def test_nodes_that_are_not_played_stand_in_as_peers_in_the_dry_run_and_the_real_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    world = Peers(
+        busy=("node01", "node02"), would={"node02": NodeResult(Outcome.PASS, changed=True, data={"changes": ["x"]})}
+    )
     world.diffs, world.plays = {}, []
     run(monkeypatch, tmp_path, world)
-    assert world.plays == [(True, ["node01", "node02"], ["node03", "node04"]), (False, ["node02", "node03", "node04"], ["node01"])]
+    assert world.plays == [
+        (True, ["node01", "node02"], ["node03", "node04"]),
+        (False, ["node02", "node03", "node04"], ["node01"]),
+    ]
 
 
-def test_a_node_left_alone_at_one_switch_and_changed_at_another_is_not_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ledger: Ledger) -> None:
+def test_a_node_left_alone_at_one_switch_and_changed_at_another_is_not_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ledger: Ledger
+) -> None:
     behind = {"node01": ["leaf01", "leaf02"], "node02": ["leaf01"], "node03": ["leaf01"], "node04": ["leaf01"]}
     monkeypatch.setattr(fabric, "cables", lambda _site, names: {name: behind[name] for name in names})
     world = Blind(busy=("node01",))

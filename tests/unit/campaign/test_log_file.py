@@ -31,7 +31,9 @@ def test_the_log_is_private_dated_in_utc_and_without_secrets(tmp_path: Path) -> 
         "AT DEBUG   MainThread rackready.drivers.remote: node01: nvidia-smi -q -x: exit 0",
         "AT INFO    MainThread rackready.drivers.remote: node01: connects with password=[scrubbed]",
     ]
-    assert told == ["drivers.remote: node01: connects with password=[scrubbed]"], "only what is of level INFO, and only where it is asked for"
+    assert told == ["drivers.remote: node01: connects with password=[scrubbed]"], (
+        "only what is of level INFO, and only where it is asked for"
+    )
     assert path.stat().st_mode & 0o777 == 0o600
     assert (logging.getLogger("rackready").level, logging.getLogger("rackready").handlers) == (before, [])
 
@@ -53,5 +55,9 @@ def test_a_resumed_campaign_goes_on_in_its_file_and_a_traceback_stays_one_entry(
 def test_every_attempt_of_a_gate_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     known = rack(1)
     with caplog.at_level(logging.INFO, "rackready.gates.runner"):
-        Runner(FakeConnection({"": said("no report")}), known, lambda *_: None).gate(gate("node/gpu/sanity/ecc", {}), list(known.nodes))
-    assert [record.getMessage() for record in caplog.records] == [f"node/gpu/sanity/ecc on node01: error, attempt {number}" for number in (1, 2)]
+        Runner(FakeConnection({"": said("no report")}), known, lambda *_: None).gate(
+            gate("node/gpu/sanity/ecc", {}), list(known.nodes)
+        )
+    assert [record.getMessage() for record in caplog.records] == [
+        f"node/gpu/sanity/ecc on node01: error, attempt {number}" for number in (1, 2)
+    ]

@@ -13,7 +13,14 @@ CAMPAIGN = "c1"
 
 def test_the_same_words_of_several_nodes_one_after_the_other_are_one_line(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "s.sqlite")
-    for node, text in (("node01", "a begins"), ("node02", "a begins"), ("node01", "a pass"), ("node02", "a fail"), ("node01", "a fail"), ("node01", "a fail")):
+    for node, text in (
+        ("node01", "a begins"),
+        ("node02", "a begins"),
+        ("node01", "a pass"),
+        ("node02", "a fail"),
+        ("node01", "a fail"),
+        ("node01", "a fail"),
+    ):
         ledger.event(CAMPAIGN, node, "validate", text, level="error" if "fail" in text else "ok")
     shown: list[tuple[str, str, str]] = []
 

@@ -41,7 +41,9 @@ def test_killed_it_goes_on_and_no_password_is_left_anywhere(tmp_path: Path, shar
     assert kept == [tmp_path / "inventories/x/password"]
 
 
-def test_another_machine_is_refused_and_takes_over_once_it_is_free(postgres: PostgresServer, tmp_path: Path, shared: Database) -> None:
+def test_another_machine_is_refused_and_takes_over_once_it_is_free(
+    postgres: PostgresServer, tmp_path: Path, shared: Database
+) -> None:
     """What the other machine does not have is how far the workflow was: a new campaign goes on from the ledger, and says so."""
     other = tmp_path / "other"
     postgres.settings(other, "x", name=name_of(shared))
@@ -60,16 +62,26 @@ def test_another_machine_is_refused_and_takes_over_once_it_is_free(postgres: Pos
     assert "ROW node02 ready handover pass" in text
 
 
-def test_lost_server_stops_the_campaign_and_the_next_run_goes_on(postgres: PostgresServer, tmp_path: Path, shared: Database) -> None:
+def test_lost_server_stops_the_campaign_and_the_next_run_goes_on(
+    postgres: PostgresServer, tmp_path: Path, shared: Database
+) -> None:
     child = start(tmp_path, "hang:fabric")
     begun(tmp_path, "fabric")
-    held = "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = '{}')"
+    held = (
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT "
+        "oid FROM pg_database WHERE datname = '{}')"
+    )
     assert postgres.sql(held.format(name_of(shared))) == [(True,)]
     text, _ = child.communicate(timeout=60)
     assert child.returncode == 2, text
     assert "this controller has lost its lock - Expected: a connection that stays Actual: " in text
-    assert "this controller has lost its lock - Expected: lock number 1 Actual: the connection that held it ended. Nothing more is begun." in text
-    assert (tmp_path / "ended.log").read_text(encoding="utf-8") == "fabric held\n", "what was under way ended before the lock of this machine was given back"
+    assert (
+        "this controller has lost its lock - Expected: lock number 1 Actual: the connection that held it ended. "
+        "Nothing more is begun." in text
+    )
+    assert (tmp_path / "ended.log").read_text(encoding="utf-8") == "fabric held\n", (
+        "what was under way ended before the lock of this machine was given back"
+    )
     code, text = run(tmp_path, "run")
     assert code == 0, text
     assert did(tmp_path).count("provision node01,node02,node03") == 1

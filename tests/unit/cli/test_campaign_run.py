@@ -25,18 +25,30 @@ __all__ = ["project"]
 NODES = {f"node0{number}" for number in range(1, 5)}
 
 
-def ran(project: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *, check: bool = False, failed: str = "") -> set[str]:
+def ran(
+    project: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *, check: bool = False, failed: str = ""
+) -> set[str]:
     """Run a command whose campaign is replaced by its result; return the keys of what is recorded as applied."""
 
     def campaign(paths: EnvPaths, request: Request, **_: Any) -> Finished:
         ledger = Ledger.open(paths.database)
         for node in request.nodes:
             ledger.set_state(node, NodeState.QUARANTINED if node == failed else NodeState.READY)
-        ledger.put_campaign(request.campaign, env="lab", kind=kind, nodes=list(request.nodes), site_digest="d", abi="1", status="finished")
+        ledger.put_campaign(
+            request.campaign,
+            env="lab",
+            kind=kind,
+            nodes=list(request.nodes),
+            site_digest="d",
+            abi="1",
+            status="finished",
+        )
         ledger.close()
         good = {"outcome": "pass", "message": "", "changed": True, "phase": "handover"}
         bad = {"outcome": "fail", "message": "bad", "changed": True, "phase": "validate"}
-        return Finished(request.campaign, {node: bad if node == failed else good for node in request.nodes}, resumed=False)
+        return Finished(
+            request.campaign, {node: bad if node == failed else good for node in request.nodes}, resumed=False
+        )
 
     monkeypatch.setenv("RACKREADY_ROOT", str(project))
     monkeypatch.setattr(campaign_run, "run_campaign", campaign)
@@ -47,11 +59,19 @@ def ran(project: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *, check: boo
 
 
 def test_deploy_records_what_it_applied(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ran(project, monkeypatch, "deploy") == {*(f"node {name}" for name in NODES), "switch leaf01", "switch leaf02"}
+    assert ran(project, monkeypatch, "deploy") == {
+        *(f"node {name}" for name in NODES),
+        "switch leaf01",
+        "switch leaf02",
+    }
 
 
 def test_failed_node_is_not_recorded(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ran(project, monkeypatch, "deploy", failed="node03") == {*(f"node {name}" for name in NODES - {"node03"}), "switch leaf01", "switch leaf02"}
+    assert ran(project, monkeypatch, "deploy", failed="node03") == {
+        *(f"node {name}" for name in NODES - {"node03"}),
+        "switch leaf01",
+        "switch leaf02",
+    }
 
 
 @pytest.mark.parametrize("kind", ["provision", "install", "fabric", "validate", "optimize", "handover"])
@@ -65,12 +85,18 @@ def test_check_records_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def damage(path: Path) -> str:
     path.write_bytes(b"no gzip")
-    return f"{path} - Expected: what an earlier deploy recorded (rackready/applied/v1) Actual: BadGzipFile: Not a gzipped file (b'no'). {REMOVE}"
+    return (
+        f"{path} - Expected: what an earlier deploy recorded (rackready/applied/v1) "
+        f"Actual: BadGzipFile: Not a gzipped file (b'no'). {REMOVE}"
+    )
 
 
 def forbid(path: Path) -> str:
     path.mkdir()
-    return f"{path} - Expected: what an earlier deploy recorded (rackready/applied/v1) Actual: IsADirectoryError: [Errno 21] Is a directory: '{path}'. {REMOVE}"
+    return (
+        f"{path} - Expected: what an earlier deploy recorded (rackready/applied/v1) "
+        f"Actual: IsADirectoryError: [Errno 21] Is a directory: '{path}'. {REMOVE}"
+    )
 
 
 REMOVE = "Remove it: the next deploy records everything anew, until then all is shown as added."
@@ -121,4 +147,7 @@ def test_a_key_that_the_controller_lacks_is_refused_before_any_node_is_asked(pro
     for command in (("deploy",), ("certificate", "verify")):
         done = rackready(project, *command, "--env", "lab")
         says = "an OpenSSH private key without passphrase Actual: No such file or directory"
-        assert (done.returncode, done.stderr) == (2, f"this controller: private key {key} - Expected: {says}. Correct access.private_key in the site file.\n")
+        assert (done.returncode, done.stderr) == (
+            2,
+            f"this controller: private key {key} - Expected: {says}. Correct access.private_key in the site file.\n",
+        )

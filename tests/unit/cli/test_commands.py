@@ -97,7 +97,12 @@ def test_repair_brings_a_quarantined_node_back_in_a_new_epoch(project: Path) -> 
     without_scheduler(project)
     done = rackready(project, "repair", "node03", "--reason", "baseboard replaced", "--env", "lab", "--output", "json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"name": "node03", "state": "reachable", "epoch": 2, "reason": "repaired: baseboard replaced"}
+    assert json.loads(done.stdout) == {
+        "name": "node03",
+        "state": "reachable",
+        "epoch": 2,
+        "reason": "repaired: baseboard replaced",
+    }
     row = ledger.state("node03")
     assert row is not None
     assert (row.state, row.epoch) == (NodeState.REACHABLE, 2)
@@ -118,7 +123,10 @@ def test_repair_of_a_node_on_offer_holds_it_first(project: Path) -> None:
     Ledger.open(project / ".rackready/lab/state.sqlite").set_state("node03", NodeState.READY)
     done = rackready(project, "repair", "node03", "--reason", "GPU 2 replaced", "--env", "lab")
     assert done.returncode == 0, done.stderr
-    assert listed.read_text(encoding="utf-8").splitlines()[1:] == ["node02", "# node03: rackready: repaired: GPU 2 replaced"]
+    assert listed.read_text(encoding="utf-8").splitlines()[1:] == [
+        "node02",
+        "# node03: rackready: repaired: GPU 2 replaced",
+    ]
 
 
 def test_repair_of_a_node_that_cannot_be_held_records_nothing(project: Path) -> None:
@@ -127,7 +135,9 @@ def test_repair_of_a_node_that_cannot_be_held_records_nothing(project: Path) -> 
     ledger.set_state("node03", NodeState.READY)
     done = rackready(project, "repair", "node03", "--reason", "x", "--env", "lab")
     assert done.returncode == 2
-    assert "node03 is ready and on offer: nothing was recorded. Run again once the scheduler can hold it." in done.stderr
+    assert (
+        "node03 is ready and on offer: nothing was recorded. Run again once the scheduler can hold it." in done.stderr
+    )
     row = ledger.state("node03")
     assert row is not None
     assert (row.state, row.epoch) == (NodeState.READY, 1)
@@ -138,7 +148,9 @@ def test_repair_of_a_node_of_a_campaign_that_was_cut_off(project: Path) -> None:
     (project / ".rackready/lab").mkdir(parents=True)
     ledger = Ledger.open(project / ".rackready/lab/state.sqlite")
     for campaign, nodes in (("c1", ["node01", "node02"]), ("c2", ["node03", "node04"])):
-        ledger.put_campaign(campaign, env="lab", kind="deploy", nodes=nodes, site_digest="d", abi="1", status="interrupted")
+        ledger.put_campaign(
+            campaign, env="lab", kind="deploy", nodes=nodes, site_digest="d", abi="1", status="interrupted"
+        )
     ledger.set_state("node03", NodeState.INSTALLED)
     without_scheduler(project)
     done = rackready(project, "repair", "node03", "--reason", "x", "--env", "lab")
@@ -150,14 +162,21 @@ def test_repair_of_a_node_of_a_campaign_that_was_cut_off(project: Path) -> None:
 def test_repair_of_a_node_that_was_never_taken_up_claims_nothing_of_it(project: Path) -> None:
     done = rackready(project, "repair", "node03", "--reason", "x", "--env", "lab")
     assert done.returncode == 2
-    assert done.stderr == "node03 - Expected: a deployment record Actual: none. Run `rackready deploy --env lab --limit node03` first.\n"
+    assert (
+        done.stderr
+        == "node03 - Expected: a deployment record Actual: none. Run `rackready deploy --env lab --limit node03` "
+        "first.\n"
+    )
     assert not (project / ".rackready/lab/state.sqlite").exists()
 
 
 @pytest.mark.parametrize("command", ["repair", "retire"])
 def test_an_empty_reason_is_refused(project: Path, command: str) -> None:
     done = rackready(project, command, "node03", "--reason", " \n", "--env", "lab")
-    assert (done.returncode, done.stderr) == (2, "--reason - Expected: words that say why Actual: nothing. Give them: they are kept in the record.\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "--reason - Expected: words that say why Actual: nothing. Give them: they are kept in the record.\n",
+    )
 
 
 def campaign_of(project: Path, status: str) -> EnvPaths:
@@ -182,8 +201,13 @@ def test_status_tells_a_campaign_that_runs_from_one_whose_controller_was_killed(
 
 def test_an_import_does_not_hide_that_a_deploy_was_cut_off(project: Path) -> None:
     paths = campaign_of(project, "interrupted")
-    Ledger.open(paths.database).put_campaign("i1", env="lab", kind="import", nodes=["node01"], site_digest="", abi="", status="finished")
-    assert shown(project) == ("interrupted", "campaign c1 was interrupted: the same command (deploy) goes on where it stopped")
+    Ledger.open(paths.database).put_campaign(
+        "i1", env="lab", kind="import", nodes=["node01"], site_digest="", abi="", status="finished"
+    )
+    assert shown(project) == (
+        "interrupted",
+        "campaign c1 was interrupted: the same command (deploy) goes on where it stopped",
+    )
 
 
 def test_status_of_a_finished_campaign_says_no_more(project: Path) -> None:
@@ -199,7 +223,9 @@ def test_a_damaged_ledger_is_no_full_disk(project: Path) -> None:
     assert "Actual: file is not a database. Run `rackready doctor`, which says what to do." in done.stderr
 
 
-def test_states_and_campaigns_of_another_machine_are_shown(postgres: PostgresServer, project: Path, tmp_path: Path) -> None:
+def test_states_and_campaigns_of_another_machine_are_shown(
+    postgres: PostgresServer, project: Path, tmp_path: Path
+) -> None:
     elsewhere = EnvPaths(tmp_path / "elsewhere", "lab")
     postgres.settings(elsewhere.root, name=name_of(postgres.database(project)))
     done = rackready(project, "status", "--env", "lab", "--output", "json")
@@ -221,21 +247,33 @@ def test_server_that_does_not_answer_is_said(postgres: PostgresServer, project: 
     postgres.settings(project, host=str(project), password=None)
     done = rackready(project, command, "--env", "lab")
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"PostgreSQL database rackready on {project}:{postgres.port}: the ledger cannot be read - Expected: a database that can be reached" in done.stderr
-    assert f"Start the server, or correct host and port in {project}/inventories/lab/database.yml, then run again." in done.stderr
+    assert (
+        f"PostgreSQL database rackready on {project}:{postgres.port}: the ledger cannot be read - "
+        "Expected: a database that can be reached" in done.stderr
+    )
+    assert (
+        f"Start the server, or correct host and port in {project}/inventories/lab/database.yml, then run again."
+        in done.stderr
+    )
     assert "Traceback" not in done.stderr
 
 
 def test_repair_of_an_unknown_node_is_refused(project: Path) -> None:
     done = rackready(project, "repair", "node9", "--reason", "x", "--env", "lab")
     assert done.returncode == 2
-    assert done.stderr == "node9 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name.\n"
+    assert (
+        done.stderr
+        == "node9 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name.\n"
+    )
 
 
 def test_unknown_limit_is_refused(project: Path) -> None:
     done = rackready(project, "deploy", "--env", "lab", "--limit", "node01,node7")
     assert done.returncode == 2
-    assert "--limit node01,node7 - Expected: some of node01, node02, node03, node04 Actual: node7. Correct it." in done.stderr
+    assert (
+        "--limit node01,node7 - Expected: some of node01, node02, node03, node04 Actual: node7. Correct it."
+        in done.stderr
+    )
 
 
 def test_quarantined_node_is_left_alone_by_a_mere_repeat(project: Path) -> None:
@@ -247,7 +285,14 @@ def test_quarantined_node_is_left_alone_by_a_mere_repeat(project: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert "rackready repair node03 --reason" in done.stderr
     assert json.loads(done.stdout)["nodes"] == [
-        {"name": "node03", "state": "quarantined", "phase": "", "outcome": "fail", "changed": False, "reason": "node03 gpu2: NVLink down"}
+        {
+            "name": "node03",
+            "state": "quarantined",
+            "phase": "",
+            "outcome": "fail",
+            "changed": False,
+            "reason": "node03 gpu2: NVLink down",
+        }
     ]
 
 
@@ -266,7 +311,15 @@ def test_schema_is_one_json_document(project: Path) -> None:
 def test_outside_a_checkout(tmp_path: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if key not in {"RACKREADY_ROOT", "ENV"}}
     code = "import rackready.paths as p; p.__file__ = '/nowhere/x.py'; from rackready.cli.main import main; main()"
-    done = subprocess.run([sys.executable, "-c", code, "status"], capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "status"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 2
     assert "no checkout of rackready here" in done.stderr
 
@@ -303,7 +356,10 @@ def test_retire_of_an_unknown_node_is_refused(project: Path, words: tuple[str, .
     without_scheduler(project)
     done = rackready(project, "retire", "node9", "--reason", "x", "--env", "lab", *words)
     assert done.returncode == 2
-    assert done.stderr == "node9 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name.\n"
+    assert (
+        done.stderr
+        == "node9 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name.\n"
+    )
     assert not (project / ".rackready/lab/state.sqlite").exists()
 
 
@@ -320,8 +376,13 @@ def test_a_retired_node_is_left_out_and_that_is_said(project: Path) -> None:
     without_scheduler(project)
     done = rackready(project, "deploy", "--env", "lab", "--limit", "node03", "--output", "json")
     assert done.returncode == 0, done.stderr
-    assert "node03 is retired (sold) and left out. Take it out of the site file; if it is to come back: rackready repair node03 --reason" in done.stderr
-    assert json.loads(done.stdout)["nodes"] == [{"name": "node03", "state": "retired", "phase": "", "outcome": "skip", "changed": False, "reason": "sold"}]
+    assert (
+        "node03 is retired (sold) and left out. Take it out of the site file; "
+        "if it is to come back: rackready repair node03 --reason" in done.stderr
+    )
+    assert json.loads(done.stdout)["nodes"] == [
+        {"name": "node03", "state": "retired", "phase": "", "outcome": "skip", "changed": False, "reason": "sold"}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -345,12 +406,21 @@ def test_a_reader_that_leaves_is_no_full_disk_and_no_bad_node(project: Path) -> 
     argv = [sys.executable, "-m", "rackready", "status", "--env", "lab"]
     read_end, write_end = os.pipe()
     os.close(read_end)
-    done = subprocess.run(argv, stdout=write_end, stderr=subprocess.PIPE, env={**os.environ, "RACKREADY_ROOT": str(project)}, timeout=60, check=False)
+    done = subprocess.run(
+        argv,
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "RACKREADY_ROOT": str(project)},
+        timeout=60,
+        check=False,
+    )
     os.close(write_end)
     assert (done.returncode, done.stderr) == (2, b"")
 
 
-def test_ctrl_c_before_anything_was_begun_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_before_anything_was_begun_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def interrupted(_arguments: list[str]) -> None:
         raise KeyboardInterrupt
 
@@ -359,7 +429,9 @@ def test_ctrl_c_before_anything_was_begun_says_how_to_go_on(monkeypatch: pytest.
     assert capsys.readouterr().err == "stopped. Nothing is lost: the same command goes on from what is recorded.\n"
 
 
-def test_a_defect_is_shown_whole_and_looks_like_no_bad_node(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_defect_is_shown_whole_and_looks_like_no_bad_node(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(main, "build", lambda _arguments: 1 / 0)
     assert main.run(["status", "--output", "json"]) == (2, True)
     said = capsys.readouterr()
@@ -379,7 +451,9 @@ main.main()
 
 
 def test_an_error_ends_the_process_whatever_threads_it_left_but_not_who_called_within_it() -> None:
-    done = subprocess.run([sys.executable, "-c", STUCK, "status", "--nothing"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", STUCK, "status", "--nothing"], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stdout) == (2, "2\n")
 
 
@@ -389,7 +463,14 @@ def test_a_report_is_one_json_document_and_says_by_its_exit_code_what_did_not_pa
     ledger.close()
     done = rackready(project, "report", "--env", "lab", "--output", "json", "--junit", str(project / "here.xml"))
     found = json.loads(done.stdout)
-    assert (done.returncode, found["campaign"]["id"], {node["outcome"] for node in found["nodes"]}) == (1, "c1", {"not_run"})
+    assert (done.returncode, found["campaign"]["id"], {node["outcome"] for node in found["nodes"]}) == (
+        1,
+        "c1",
+        {"not_run"},
+    )
     assert (project / "here.xml").read_text(encoding="utf-8").startswith("<?xml")
     again = rackready(project, "report", "c1", "--env", "lab", "--again")
-    assert (again.returncode, [Path(line).name for line in again.stdout.splitlines()]) == (1, ["c1.again.html", "c1.again.json", "c1.again.junit.xml"])
+    assert (again.returncode, [Path(line).name for line in again.stdout.splitlines()]) == (
+        1,
+        ["c1.again.html", "c1.again.json", "c1.again.junit.xml"],
+    )

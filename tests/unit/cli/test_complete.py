@@ -18,23 +18,46 @@ HEAVY = ("ansible", "pulumi", "dbos", "sqlalchemy", "paramiko", "netmiko", "rack
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     (tmp_path / "playbooks").mkdir()
-    for env, text in (("lab", "racks: [{name: r1, nodes: [{name: 'node[01-03]'}, {name: 'gpu{n}'}]}]"), ("prod", "racks: [{name: 'a[1-2]', template: t}]")):
+    for env, text in (
+        ("lab", "racks: [{name: r1, nodes: [{name: 'node[01-03]'}, {name: 'gpu{n}'}]}]"),
+        ("prod", "racks: [{name: 'a[1-2]', template: t}]"),
+    ):
         folder = tmp_path / "inventories" / env
         folder.mkdir(parents=True)
-        (folder / "site.yml").write_text(f"{text}\ntemplates: {{racks: {{t: {{nodes: [{{name: '{{rack}}-n[1-2]'}}]}}}}}}\n", encoding="utf-8")
+        (folder / "site.yml").write_text(
+            f"{text}\ntemplates: {{racks: {{t: {{nodes: [{{name: '{{rack}}-n[1-2]'}}]}}}}}}\n", encoding="utf-8"
+        )
     (tmp_path / "inventories/empty").mkdir()
     return tmp_path
 
 
 def ask(checkout: Path, *python: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Call the command without arguments, as a shell does for its completion: everything is in the environment."""
-    environment = {key: value for key, value in os.environ.items() if key != "ENV"} | {"RACKREADY_ROOT": str(checkout)} | variables
-    return subprocess.run([sys.executable, *python, "-m", "rackready"], capture_output=True, text=True, env=environment, cwd=checkout, timeout=60, check=False)
+    environment = (
+        {key: value for key, value in os.environ.items() if key != "ENV"}
+        | {"RACKREADY_ROOT": str(checkout)}
+        | variables
+    )
+    return subprocess.run(
+        [sys.executable, *python, "-m", "rackready"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=checkout,
+        timeout=60,
+        check=False,
+    )
 
 
 def complete(checkout: Path, line: str, *python: str) -> subprocess.CompletedProcess[str]:
     """Ask as bash does; the last word of the line is the one that is completed."""
-    return ask(checkout, *python, _RACKREADY_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(len(line.split(" ")) - 1))
+    return ask(
+        checkout,
+        *python,
+        _RACKREADY_COMPLETE="complete_bash",
+        COMP_WORDS=line,
+        COMP_CWORD=str(len(line.split(" ")) - 1),
+    )
 
 
 def offered(checkout: Path, line: str) -> list[str]:
@@ -53,7 +76,10 @@ def offered(checkout: Path, line: str) -> list[str]:
         ("rackready deploy --env ", ["lab", "prod"]),
         ("rackready repair --env lab node0", ["node01", "node02", "node03"]),
         ("rackready repair --env prod ", ["a1-n1", "a1-n2", "a2-n1", "a2-n2"]),
-        ("rackready deploy --env lab --limit node01,node02,n", ["node01,node02,node01", "node01,node02,node02", "node01,node02,node03"]),
+        (
+            "rackready deploy --env lab --limit node01,node02,n",
+            ["node01,node02,node01", "node01,node02,node02", "node01,node02,node03"],
+        ),
         ("rackready help exit", ["exit-codes"]),
         ("rackready repair --env nowhere n", []),
         ("rackready repair --env empty n", []),
@@ -63,7 +89,10 @@ def test_what_is_offered(checkout: Path, line: str, words: list[str]) -> None:
     assert offered(checkout, line) == words
 
 
-@pytest.mark.parametrize("text", ["racks: [", "racks: 7", "- a", "racks: [{name: 'a[', nodes: [{name: 3}]}]", "racks: [7]", "racks: [{nodes: 3}]"])
+@pytest.mark.parametrize(
+    "text",
+    ["racks: [", "racks: 7", "- a", "racks: [{name: 'a[', nodes: [{name: 3}]}]", "racks: [7]", "racks: [{nodes: 3}]"],
+)
 def test_a_site_file_that_is_broken_offers_nothing(checkout: Path, text: str) -> None:
     (checkout / "inventories/lab/site.yml").write_text(text, encoding="utf-8")
     assert offered(checkout, "rackready repair --env lab n") == []
@@ -75,7 +104,16 @@ def test_a_long_site_file_offers_nothing(checkout: Path) -> None:
     assert offered(checkout, "rackready repair --env lab n") == []
 
 
-@pytest.mark.parametrize("line", ["rackready ga", "rackready gate show node", "rackready repair --env lab n", "rackready deploy --limit n", "rackready help e"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rackready ga",
+        "rackready gate show node",
+        "rackready repair --env lab n",
+        "rackready deploy --limit n",
+        "rackready help e",
+    ],
+)
 def test_completion_loads_nothing_heavy(checkout: Path, line: str) -> None:
     done = complete(checkout, line, "-X", "importtime")
     loaded = {row.rpartition("|")[2].strip() for row in done.stderr.splitlines()}

@@ -32,7 +32,9 @@ def paths(tmp_path: Path, call: Call) -> EnvPaths:
     for node in ("node01", "node02"):
         ledger.set_state(node, NodeState.READY)
     ledger.set_state("node03", NodeState.QUARANTINED, "node03 gpu2: NVLink down")
-    ledger.put_campaign("c1", env="sim", kind="deploy", nodes=["node01", "node02"], site_digest="d", abi="1", status="finished")
+    ledger.put_campaign(
+        "c1", env="sim", kind="deploy", nodes=["node01", "node02"], site_digest="d", abi="1", status="finished"
+    )
     bad, _ = EvidenceStore.open(ledger, found.raw).append(on("node01"), on("node02"))
     spoil(ledger, bad, record="{")
     ledger.close()
@@ -40,7 +42,12 @@ def paths(tmp_path: Path, call: Call) -> EnvPaths:
 
 
 def outcomes(text: str) -> dict[str, str]:
-    return {node["name"]: gate["outcome"] for node in json.loads(text)["nodes"] for gate in node["gates"] if gate["gate"] == GATE}
+    return {
+        node["name"]: gate["outcome"]
+        for node in json.loads(text)["nodes"]
+        for gate in node["gates"]
+        if gate["gate"] == GATE
+    }
 
 
 @pytest.mark.usefixtures("paths")
@@ -49,7 +56,9 @@ def test_report_shows_an_error_of_one_node(call: Call, words: tuple[str, ...]) -
     code, out, _ = call("report", *words, "--output", "json")
     assert (code, outcomes(out)["node01"]) == (1, "error")
     assert set(outcomes(out)) == {"node01", "node02"}
-    texts = [finding["text"] for node in json.loads(out)["nodes"] for gate in node["gates"] for finding in gate["findings"]]
+    texts = [
+        finding["text"] for node in json.loads(out)["nodes"] for gate in node["gates"] for finding in gate["findings"]
+    ]
     assert any(text.startswith(f"node01: evidence of {GATE} is damaged (record ") for text in texts)
 
 
@@ -94,9 +103,15 @@ def test_what_was_set_aside_is_listed_with_its_proof(call: Call, paths: EnvPaths
     lines = call("evidence", "set-aside")[1].splitlines()
     assert lines == [f"{row['at']} {row['why']}", f"  found: SHA-256 {row['sha256']}, `--proof {row['id']}`"]
     code, _, err = call("evidence", "set-aside", "--proof", "x")
-    assert (code, err) == (2, "--proof x - Expected: an id of `rackready evidence set-aside` Actual: none of that name. Correct it.\n")
+    assert (code, err) == (
+        2,
+        "--proof x - Expected: an id of `rackready evidence set-aside` Actual: none of that name. Correct it.\n",
+    )
 
 
 def test_without_a_ledger_there_is_nothing_to_list(call: Call) -> None:
     code, _, err = call("evidence", "set-aside")
-    assert (code, err) == (2, "evidence set-aside --env sim - Expected: a ledger Actual: none. Nothing was deployed yet.\n")
+    assert (code, err) == (
+        2,
+        "evidence set-aside --env sim - Expected: a ledger Actual: none. Nothing was deployed yet.\n",
+    )

@@ -53,7 +53,9 @@ def scene(project: Path) -> Scene:
 def run_doctor(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "RACKREADY_ROOT": str(project), "COLUMNS": "200"}
     command = [sys.executable, "-m", "rackready", "doctor", "--env", "lab", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=project, timeout=120, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=project, timeout=120, check=False
+    )
 
 
 def test_json_is_one_document_with_every_check(project: Path) -> None:
@@ -81,7 +83,9 @@ def test_secret_that_others_can_read_fails(project: Path) -> None:
     secret.chmod(0o644)
     outcome, text = doctor_checks.secrets(scene(project))
     assert outcome is Outcome.FAIL
-    assert text == f"secret in file {secret} - Expected: mode 0600 Actual: 0644. Run: chmod 600 {secret}.".replace("file ", "", 1)
+    assert text == f"secret in file {secret} - Expected: mode 0600 Actual: 0644. Run: chmod 600 {secret}.".replace(
+        "file ", "", 1
+    )
 
 
 def test_missing_secret_and_key_are_both_named(project: Path) -> None:
@@ -101,7 +105,10 @@ def test_environment_with_a_preparation_says_so(project: Path) -> None:
 
 
 def test_all_secrets_in_place_pass(project: Path) -> None:
-    assert doctor_checks.secrets(scene(project)) == (Outcome.PASS, "7 secrets and 1 private keys are readable by their owner alone")
+    assert doctor_checks.secrets(scene(project)) == (
+        Outcome.PASS,
+        "7 secrets and 1 private keys are readable by their owner alone",
+    )
 
 
 def key_listing(expiry: float | None, validity: str = "-", capabilities: str = "scSC") -> str:
@@ -128,8 +135,12 @@ def test_mirror_key(listing: str, outcome: Outcome, words: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("gpg") is None, reason="gpg is not installed")
-@pytest.mark.parametrize(("expiry", "words"), [("20200101T000000", "Actual: expired on 2020-01-01."), ("never", "valid, without expiry")])
-def test_mirror_key_as_gpg_prints_it(project: Path, tmp_path_factory: pytest.TempPathFactory, expiry: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("expiry", "words"), [("20200101T000000", "Actual: expired on 2020-01-01."), ("never", "valid, without expiry")]
+)
+def test_mirror_key_as_gpg_prints_it(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, expiry: str, words: str
+) -> None:
     home = tmp_path_factory.mktemp("gpg")
     home.chmod(0o700)
     gpg = ["gpg", "--homedir", str(home), "--batch", "--passphrase", "", "--faked-system-time", "20190101T000000!"]
@@ -164,14 +175,21 @@ def test_held_lock_names_its_holder(project: Path) -> None:
 
 
 @pytest.mark.parametrize(("locked", "named"), [("state.sqlite", "state.sqlite"), ("lab", "lab")])
-def test_a_ledger_that_cannot_be_written_fails(project: Path, monkeypatch: pytest.MonkeyPatch, locked: str, named: str) -> None:
+def test_a_ledger_that_cannot_be_written_fails(
+    project: Path, monkeypatch: pytest.MonkeyPatch, locked: str, named: str
+) -> None:
     path = EnvPaths(project, "lab").database.file
     Ledger.open(path).close()
-    monkeypatch.setattr(os, "access", lambda place, mode: Path(place).name != locked or mode != os.W_OK)  # root may write anywhere
+    monkeypatch.setattr(
+        os, "access", lambda place, mode: Path(place).name != locked or mode != os.W_OK
+    )  # root may write anywhere
     place = next(item for item in (path, path.parent) if item.name == named)
     assert doctor_checks.ledger(scene(project)) == (
         Outcome.FAIL,
-        f"{place} - Expected: writable by user {os.geteuid()} Actual: read-only. Run as its owner, or: chmod u+w {place}",
+        (
+            f"{place} - Expected: writable by user {os.geteuid()} Actual: read-only. "
+            f"Run as its owner, or: chmod u+w {place}"
+        ),
     )
 
 
@@ -195,7 +213,10 @@ def test_doctor_looks_at_the_server(postgres: PostgresServer, project: Path) -> 
     assert doctor_checks.ledger(scene(project)) == (Outcome.PASS, "none yet: nothing was deployed")
     ledger = Ledger.open(database)
     EvidenceStore.open(ledger, project / "raw")
-    assert doctor_checks.ledger(scene(project)) == (Outcome.PASS, f"PostgreSQL database {name_of(database)} on {postgres.folder}:{postgres.port}")
+    assert doctor_checks.ledger(scene(project)) == (
+        Outcome.PASS,
+        f"PostgreSQL database {name_of(database)} on {postgres.folder}:{postgres.port}",
+    )
     with ControllerLock(EnvPaths(project, "lab").lock, "rackready deploy", database):
         outcome, text = doctor_checks.controller_lock(scene(project))
     assert outcome is Outcome.FAIL
@@ -205,10 +226,15 @@ def test_doctor_looks_at_the_server(postgres: PostgresServer, project: Path) -> 
     (project / "inventories/lab/password").chmod(0o644)
     assert "inventories/lab/password - Expected: mode 0600 Actual: 0644." in doctor_checks.secrets(scene(project))[1]
     postgres.settings(project, password={"env": "NOT_SET"})
-    outcomes = {report.check: (report.outcome, report.text) for report in doctor_checks.examine(EnvPaths(project, "lab"))}
+    outcomes = {
+        report.check: (report.outcome, report.text) for report in doctor_checks.examine(EnvPaths(project, "lab"))
+    }
     assert outcomes["ledger"] == (
         Outcome.ERROR,
-        "could not be looked at: secret in environment variable NOT_SET - Expected: a value Actual: not set. Export NOT_SET and run again.",
+        (
+            "could not be looked at: secret in environment variable NOT_SET - Expected: a value Actual: not set. "
+            "Export NOT_SET and run again."
+        ),
     )
 
 
@@ -218,10 +244,15 @@ def test_evidence_that_could_be_changed_is_no_evidence(project: Path, database: 
     assert doctor_checks.ledger(scene(project))[0] is Outcome.PASS
     server = ledger.engine.name == "postgresql"
     with ledger.engine.begin() as connection:
-        connection.exec_driver_sql("ALTER TABLE evidence DISABLE TRIGGER evidence_no_delete" if server else "DROP TRIGGER evidence_no_delete")
+        connection.exec_driver_sql(
+            "ALTER TABLE evidence DISABLE TRIGGER evidence_no_delete" if server else "DROP TRIGGER evidence_no_delete"
+        )
     outcome, text = doctor_checks.ledger(scene(project))
     assert outcome is Outcome.FAIL
-    assert text.startswith("Expected: evidence that the database keeps from being changed Actual: without evidence_no_delete. Find out who ")
+    assert text.startswith(
+        "Expected: evidence that the database keeps from being changed Actual: without evidence_no_delete. "
+        "Find out who "
+    )
 
 
 def test_wrong_engine_version_fails(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +270,9 @@ def test_wrong_engine_version_fails(project: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_package_that_differs_from_the_lock_fails(project: Path) -> None:
-    lines = 'pydantic==0.0.1 \\\n    --hash=sha256:00\nnot-installed==1 ; python_version < "3" \\\n    --hash=sha256:00\n'
+    lines = (
+        'pydantic==0.0.1 \\\n    --hash=sha256:00\nnot-installed==1 ; python_version < "3" \\\n    --hash=sha256:00\n'
+    )
     (project / "requirements.lock").write_text(lines, encoding="utf-8")
     outcome, text = doctor_checks.packages(scene(project))
     assert outcome is Outcome.FAIL
@@ -259,7 +292,12 @@ def test_check_that_cannot_look_is_an_error_and_others_go_on(project: Path, monk
 
 @pytest.mark.parametrize(
     ("outcomes", "refused", "code"),
-    [([Outcome.PASS, Outcome.SKIP], False, 0), ([Outcome.PASS, Outcome.FAIL], False, 1), ([Outcome.ERROR], False, 1), ([Outcome.FAIL], True, 2)],
+    [
+        ([Outcome.PASS, Outcome.SKIP], False, 0),
+        ([Outcome.PASS, Outcome.FAIL], False, 1),
+        ([Outcome.ERROR], False, 1),
+        ([Outcome.FAIL], True, 2),
+    ],
 )
 def test_exit_codes(outcomes: list[Outcome], refused: bool, code: int) -> None:  # noqa: FBT001
     assert exit_code([Report("x", outcome, "", refused=refused) for outcome in outcomes]) == code

@@ -19,12 +19,21 @@ INVENTORY = "node/gpu/sanity/inventory"
 def captured(tmp_path: Path) -> Path:
     folder = tmp_path / "captured"
     folder.mkdir()
-    one = {"node": "node01", "gate": INVENTORY, "key": "inventory", "exit_code": 0, "file": "out.txt", "time": "2026-11-22T09:00:00+00:00"}
+    one = {
+        "node": "node01",
+        "gate": INVENTORY,
+        "key": "inventory",
+        "exit_code": 0,
+        "file": "out.txt",
+        "time": "2026-11-22T09:00:00+00:00",
+    }
     gpus = [{"index": index, "id": f"165000000000{index}", "vbios": "96.00"} for index in range(8)]
     files = {
         "out.txt": text("nvml/dgx_h100_healthy.json"),
         "print.json": fingerprint_of("node01", (), chassis_serial="SIM-DGXH100-0001", gpus=gpus).stdout,
-        "manifest.json": json.dumps({"schema": "rackready/captured/v1", "by": "field team", "outputs": [one | {"fingerprint": "print.json"}]}),
+        "manifest.json": json.dumps(
+            {"schema": "rackready/captured/v1", "by": "field team", "outputs": [one | {"fingerprint": "print.json"}]}
+        ),
     }
     for name, content in files.items():
         (folder / name).write_text(content, encoding="utf-8")
@@ -38,9 +47,16 @@ def test_an_import_has_a_report(call: Call, captured: Path, tmp_path: Path) -> N
     for arguments in ((), (campaign,)):
         code, said, _ = call("report", *arguments, "--output", "json")
         document = json.loads(said)
-        assert (code, document["campaign"]["id"], document["campaign"]["kind"], document["campaign"]["status"]) == (1, campaign, "import", "finished")
+        assert (code, document["campaign"]["id"], document["campaign"]["kind"], document["campaign"]["status"]) == (
+            1,
+            campaign,
+            "import",
+            "finished",
+        )
         node = document["nodes"][0]
-        assert [(gate["gate"], gate["outcome"], gate["campaign"]) for gate in node["gates"]] == [(INVENTORY, "pass", campaign)]
+        assert [(gate["gate"], gate["outcome"], gate["campaign"]) for gate in node["gates"]] == [
+            (INVENTORY, "pass", campaign)
+        ]
         assert node["outcome"] == "not_run", "one gate says nothing of the parts that it does not measure"
     for end in ("html", "json", "junit.xml"):
         assert "inventory" in (tmp_path / ".rackready/sim/reports" / f"{campaign}.{end}").read_text(encoding="utf-8")
@@ -54,18 +70,26 @@ def test_a_user_without_a_name_is_asked_for_one(call: Call, captured: Path, monk
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.getuid", lambda: 54321)
-    text = "--by - Expected: who imports it Actual: nothing, and the user of this machine has no name. Give --by NAME.\n"
+    text = (
+        "--by - Expected: who imports it Actual: nothing, and the user of this machine has no name. Give --by NAME.\n"
+    )
     assert call("evidence", "import", str(captured)) == (2, "", text)
     assert call("evidence", "import", str(captured), "--by", "night shift")[0] == 0
 
 
 def test_a_gate_of_the_site_that_does_not_exist_is_refused(call: Call, captured: Path, tmp_path: Path) -> None:
     path = tmp_path / "inventories/sim/site.yml"
-    path.write_text(path.read_text(encoding="utf-8").replace("gates: {", "gates: {also: [{id: node/gpu/sanity/nothing}], ", 1), encoding="utf-8")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("gates: {", "gates: {also: [{id: node/gpu/sanity/nothing}], ", 1),
+        encoding="utf-8",
+    )
     for arguments in (("import", str(captured)), ("export-kit", "--node", "node01", "--out", str(tmp_path / "kit"))):
         code, _, wrong = call("evidence", *arguments)
         assert code == 2
-        assert "gates.also[0].id: gate node/gpu/sanity/nothing does not exist - Expected: an id that `rackready gate list` shows." in wrong
+        assert (
+            "gates.also[0].id: gate node/gpu/sanity/nothing does not exist - "
+            "Expected: an id that `rackready gate list` shows." in wrong
+        )
     assert not (tmp_path / ".rackready/sim/state.sqlite").exists()
 
 

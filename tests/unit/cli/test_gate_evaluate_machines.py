@@ -38,7 +38,10 @@ def captures(folder: Path, ends: tuple[str, str] = (FIRST, SECOND), device: str 
 def test_addresses_of_the_capture_are_given(evaluate: Any, tmp_path: Path) -> None:  # noqa: ANN401
     given = [PAIR, "--profile", "dgx_h100", *captures(tmp_path)]
     code, out, _ = evaluate(*given)
-    said = "ib_write_bw used other GIDs - Expected: 192.168.1.11 to 192.168.1.12 Actual: 10.4.1.23 to 10.4.1.57. Run the gate again; for an output that was "
+    said = (
+        "ib_write_bw used other GIDs - Expected: 192.168.1.11 to 192.168.1.12 Actual: 10.4.1.23 to 10.4.1.57. "
+        "Run the gate again; for an output that was "
+    )
     step = "captured elsewhere, check that it is this rail's, and give its addresses (--address NODE:HCA=ADDRESS)."
     assert (code, f"{said}{step}" in out) == (2, True)
     code, out, _ = evaluate(*given, "--address", f"node01:mlx5_0={FIRST}", "--address", f"node02:mlx5_0={SECOND}")
@@ -72,12 +75,23 @@ def test_a_site_file_gives_names_and_addresses(evaluate: Any, tmp_path: Path, si
     assert "gpu01 mlx5_0 -> gpu02 mlx5_0 (rail 1)" in out
     code, out, _ = evaluate(*given, *captures(tmp_path))
     assert (code, "Expected: 10.4.1.11 to 10.4.1.12 Actual: 10.4.1.23 to 10.4.1.57. " in out) == (2, True)
-    code, out, _ = evaluate(*given, *captures(tmp_path), "--address", f"gpu01:mlx5_0={FIRST}", "--address", f"gpu02:mlx5_0={SECOND}")
+    code, out, _ = evaluate(
+        *given, *captures(tmp_path), "--address", f"gpu01:mlx5_0={FIRST}", "--address", f"gpu02:mlx5_0={SECOND}"
+    )
     assert (code, out.splitlines()[0]) == (0, f"{PAIR}: pass")
 
 
 def test_an_environment_gives_them_too(evaluate: Any, tmp_path: Path) -> None:  # noqa: ANN401
-    given = [PAIR, "--env", "sim", "--node", "node03", "--node", "node04", *captures(tmp_path, ("192.168.1.13", "192.168.1.14"))]
+    given = [
+        PAIR,
+        "--env",
+        "sim",
+        "--node",
+        "node03",
+        "--node",
+        "node04",
+        *captures(tmp_path, ("192.168.1.13", "192.168.1.14")),
+    ]
     code, out, _ = evaluate(*given)
     assert (code, out.splitlines()[0]) == (0, f"{PAIR}: pass")
 
@@ -85,9 +99,18 @@ def test_an_environment_gives_them_too(evaluate: Any, tmp_path: Path) -> None:  
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--profile", "dgx_h100", "--env", "sim"], "gate evaluate - Expected: --profile, or a site by --env or --site Actual: both. Give one of them."),
+        (
+            ["--profile", "dgx_h100", "--env", "sim"],
+            "gate evaluate - Expected: --profile, or a site by --env or --site Actual: both. Give one of them.",
+        ),
         ([], "gate evaluate - Expected: --profile, or a site by --env or --site Actual: neither. Give one of them."),
-        (["--env", "sim"], "gate evaluate - Expected: --node for each node whose outputs these are Actual: none. Name the nodes of the site."),
+        (
+            ["--env", "sim"],
+            (
+                "gate evaluate - Expected: --node for each node whose outputs these are Actual: none. "
+                "Name the nodes of the site."
+            ),
+        ),
         (["--env", "sim", "--node", "gpu9"], "--node gpu9 - Expected: one of node01, node02, node03, node04."),
         (
             ["--env", "sim", "--node", "node01", "--gpus", "4"],
@@ -97,12 +120,21 @@ def test_an_environment_gives_them_too(evaluate: Any, tmp_path: Path) -> None:  
             ["--profile", "dgx_h100", "--node", "a", "--nodes", "2"],
             "--nodes 2 - Expected: 1, as many as --node names. Leave one of the two out.",
         ),
-        (["--profile", "dgx_h100", "--node", "a", "--node", "a"], "--node - Expected: each node once Actual: a, a. Correct it."),
+        (
+            ["--profile", "dgx_h100", "--node", "a", "--node", "a"],
+            "--node - Expected: each node once Actual: a, a. Correct it.",
+        ),
         (
             ["--profile", "dgx_h100", "--node", "A 1", "--node", "b"],
-            "node A 1 - Expected: a host name, as a site file has it Actual: String should match pattern '^[a-z][a-z0-9-]{0,62}$'. Correct it.",
+            (
+                "node A 1 - Expected: a host name, as a site file has it Actual: String should match pattern "
+                "'^[a-z][a-z0-9-]{0,62}$'. Correct it."
+            ),
         ),
-        (["--profile", "dgx_h100", "--address", "mlx5_0"], "--address mlx5_0 - Expected: NODE:HCA=ADDRESS. Correct it."),
+        (
+            ["--profile", "dgx_h100", "--address", "mlx5_0"],
+            "--address mlx5_0 - Expected: NODE:HCA=ADDRESS. Correct it.",
+        ),
         (
             ["--profile", "dgx_h100", "--address", "mlx5_0=10.0.0.1"],
             "--address mlx5_0=10.0.0.1 - Expected: NODE:HCA=ADDRESS Actual: no node. Name the node before the HCA.",
@@ -114,17 +146,24 @@ def test_an_environment_gives_them_too(evaluate: Any, tmp_path: Path) -> None:  
         (
             ["--profile", "dgx_h100", "--address", "node01:mlx9=10.0.0.1"],
             (
-                "--address node01:mlx9=10.0.0.1 - Expected: one of node01's HCAs, mlx5_0, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9, mlx5_10, mlx5_11 "
+                "--address node01:mlx9=10.0.0.1 - Expected: one of node01's HCAs, mlx5_0, mlx5_3, mlx5_4, mlx5_5, "
+                "mlx5_6, mlx5_9, mlx5_10, mlx5_11 "
                 "Actual: none of them. Correct it."
             ),
         ),
         (
             ["--profile", "dgx_h100", "--address", "node01:mlx5_0=fe80::1"],
-            "--address node01:mlx5_0=fe80::1 - Expected: an IPv4 address Actual: Expected 4 octets in 'fe80::1'. Correct it.",
+            (
+                "--address node01:mlx5_0=fe80::1 - Expected: an IPv4 address Actual: Expected 4 octets in 'fe80::1'. "
+                "Correct it."
+            ),
         ),
         (
             ["--profile", "dgx_h100", "--address", "node01:mlx5_0=10.0.0.1", "--address", "node01:mlx5_0=10.0.0.2"],
-            "--address node01:mlx5_0=10.0.0.2 - Expected: one value for node01:mlx5_0 Actual: 10.0.0.1 before it. Give each once.",
+            (
+                "--address node01:mlx5_0=10.0.0.2 - Expected: one value for node01:mlx5_0 Actual: 10.0.0.1 before it. "
+                "Give each once."
+            ),
         ),
         (
             ["--profile", "dgx_h100", "--address", "node01:mlx5_0=10.0.0.1", "--address", "node02:mlx5_0=10.0.0.1"],
@@ -132,7 +171,10 @@ def test_an_environment_gives_them_too(evaluate: Any, tmp_path: Path) -> None:  
         ),
         (
             ["--profile", "dgx_h100", "--hca", "9=mlx5_0"],
-            "--hca 9=mlx5_0 - Expected: one of node01's rails, 1, 2, 3, 4, 5, 6, 7, 8 Actual: none of them. Correct it.",
+            (
+                "--hca 9=mlx5_0 - Expected: one of node01's rails, 1, 2, 3, 4, 5, 6, 7, 8 Actual: none of them. "
+                "Correct it."
+            ),
         ),
         (
             ["--profile", "dgx_h100", "--hca", "1=mlx5_3"],
@@ -140,7 +182,12 @@ def test_an_environment_gives_them_too(evaluate: Any, tmp_path: Path) -> None:  
         ),
     ],
 )
-def test_what_options_say_of_machines_is_refused_in_words(evaluate: Any, tmp_path: Path, options: list[str], said: str) -> None:  # noqa: ANN401
+def test_what_options_say_of_machines_is_refused_in_words(
+    evaluate: Any,  # noqa: ANN401
+    tmp_path: Path,
+    options: list[str],
+    said: str,
+) -> None:
     (tmp_path / "x").write_text(text("perftest/dgx_h100_rail1_healthy.txt"), encoding="utf-8")
     code, out, err = evaluate(PAIR, *options, "--input", f"client-forth={tmp_path / 'x'}")
     assert (code, out, err.splitlines()[-1]) == (2, "", said)

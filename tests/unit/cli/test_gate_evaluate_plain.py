@@ -48,7 +48,10 @@ def test_inputs_of_a_gate_are_set(evaluate: Any, tmp_path: Path) -> None:  # noq
     log = files(tmp_path, log=text("nccl/dgx_h100_8_healthy.txt"))
     assert evaluate(REDUCE, *log)[0] == 0
     code, out, _ = evaluate(REDUCE, *log, "--set", "size=8G")
-    said = "all_reduce_perf ran something else - Expected: 8 ranks, sizes [4294967296, 8589934592] Actual: 8 ranks, sizes [8589934592, 17179869184]"
+    said = (
+        "all_reduce_perf ran something else - Expected: 8 ranks, sizes [4294967296, 8589934592] "
+        "Actual: 8 ranks, sizes [8589934592, 17179869184]"
+    )
     assert (code, said in out) == (2, True)
     code, out, _ = evaluate(REDUCE, *log, "--set", "launches=2")
     assert (code, "without one: launch1." in out) == (2, True)
@@ -60,15 +63,30 @@ def test_inputs_of_a_gate_are_set(evaluate: Any, tmp_path: Path) -> None:  # noq
     ("given", "said"),
     [
         (["size"], "--set size - Expected: NAME=VALUE, e.g. size=8G. `rackready gate show {gate}` lists the inputs."),
-        (["launches=2", "launches=3"], "--set launches=3 - Expected: one value for launches Actual: 2 before it. Give each once."),
-        (["size=[8G"], "--set size=[8G - Expected: a value as YAML has it Actual: expected ',' or ']', but got '<stream end>'. Correct it."),
+        (
+            ["launches=2", "launches=3"],
+            "--set launches=3 - Expected: one value for launches Actual: 2 before it. Give each once.",
+        ),
+        (
+            ["size=[8G"],
+            (
+                "--set size=[8G - Expected: a value as YAML has it Actual: expected ',' or ']', but got '<stream end>'. "
+                "Correct it."
+            ),
+        ),
         (
             ["sizes=8G"],
-            "--set sizes: gate {gate} has no such input - Expected: one of binary, launches, published_floor, published_source, size. Correct or remove it.",
+            (
+                "--set sizes: gate {gate} has no such input - Expected: one of binary, launches, published_floor, "
+                "published_source, size. Correct or remove it."
+            ),
         ),
         (
             ["launches='7'"],
-            "--set launches: gate {gate} - Expected: a valid integer Actual: 7. Correct it; `rackready gate show {gate}` describes the inputs.",
+            (
+                "--set launches: gate {gate} - Expected: a valid integer Actual: 7. Correct it; "
+                "`rackready gate show {gate}` describes the inputs."
+            ),
         ),
         (
             ["size=8 GB"],
@@ -79,7 +97,11 @@ def test_inputs_of_a_gate_are_set(evaluate: Any, tmp_path: Path) -> None:  # noq
         ),
     ],
 )
-def test_inputs_that_a_gate_does_not_take_are_refused_as_a_sites_are(evaluate: Any, given: list[str], said: str) -> None:  # noqa: ANN401
+def test_inputs_that_a_gate_does_not_take_are_refused_as_a_sites_are(
+    evaluate: Any,  # noqa: ANN401
+    given: list[str],
+    said: str,
+) -> None:
     code, out, err = evaluate(REDUCE, "--input", str(SMI), *(f"--set={item}" for item in given))
     assert (code, out, err.splitlines()[-1]) == (2, "", said.format(gate=REDUCE))
 
@@ -91,11 +113,23 @@ def test_plain_outputs_are_taken_in_any_order_or_by_their_keys(evaluate: Any, tm
     given = files(tmp_path, links=printed.nvlink(), report=printed.SMI)
     assert evaluate(INVENTORY, *given)[0] == 0
     assert evaluate(INVENTORY, "--input", f"nvlink={tmp_path}/links", "--input", f"smi={tmp_path}/report")[0] == 0
-    assert evaluate(INVENTORY, "--input", f"inventory={tmp_path}/report", "--input", f"inventory:nvlink={tmp_path}/links")[0] == 0
+    assert (
+        evaluate(INVENTORY, "--input", f"inventory={tmp_path}/report", "--input", f"inventory:nvlink={tmp_path}/links")[
+            0
+        ]
+        == 0
+    )
     code, out, _ = evaluate(INVENTORY, "--input", str(tmp_path / "report"))
     assert (code, "Give what `nvidia-smi nvlink -s` prints, too: --input nvlink=FILE." in out) == (2, True)
     assert evaluate(PATH, *files(tmp_path, lspci=printed.lspci(paths_of()["gpus"])))[0] == 0
-    every = files(tmp_path, packages=printed.DPKG_L, report=printed.SMI, module=printed.MODULE, services=printed.SERVICES, manager=printed.MANAGER)
+    every = files(
+        tmp_path,
+        packages=printed.DPKG_L,
+        report=printed.SMI,
+        module=printed.MODULE,
+        services=printed.SERVICES,
+        manager=printed.MANAGER,
+    )
     assert evaluate(VERSIONS, *every)[0] == 0
 
 
@@ -108,14 +142,20 @@ def test_what_plain_outputs_lack_is_an_error_in_json_too(evaluate: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("smi={smi}", "{smi}"), "--input {smi} - Expected: one file for smi Actual: {smi} and {smi}. Give each output once."),
+        (
+            ("smi={smi}", "{smi}"),
+            "--input {smi} - Expected: one file for smi Actual: {smi} and {smi}. Give each output once.",
+        ),
         (
             ("smi={smi}", "inventory={ours}"),
             "--input inventory=smi - Expected: the output of inventory, or of smi Actual: both. Give one of them.",
         ),
         (
             ("nvidia={smi}",),
-            "--input nvidia={smi} - Expected: at most 1 files, or KEY=FILE with KEY one of inventory; or what a tool printed, as smi, nvlink. Correct it.",
+            (
+                "--input nvidia={smi} - Expected: at most 1 files, or KEY=FILE with KEY one of inventory; "
+                "or what a tool printed, as smi, nvlink. Correct it."
+            ),
         ),
     ],
     ids=["a report twice", "a report beside the document", "a key of no tool"],
@@ -127,12 +167,17 @@ def test_plain_outputs_that_do_not_fit_are_refused(evaluate: Any, given: tuple[s
 
 
 def test_what_no_tool_of_the_gate_prints_is_refused_with_those_that_there_are(evaluate: Any, tmp_path: Path) -> None:  # noqa: ANN401
-    given = files(tmp_path, link="2: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq state UP mode DEFAULT group default qlen 1000\n")
+    given = files(
+        tmp_path,
+        link="2: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq state UP mode DEFAULT group default qlen "
+        "1000\n",
+    )
     code, out, err = evaluate("node/host/sanity/links", *given)
     said = (
         f"--input {tmp_path}/link - Expected: the output of the gate's command, or of dmesg (`dmesg`), "
         "files (`grep -H '' /proc/uptime /sys/class/infiniband/{mlx5_0,mlx5_3 ...`), ibstat (`ibstat`) "
-        "Actual: '2: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq'. Give what one of them prints; KEY=FILE says which it is."
+        "Actual: '2: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq'. Give what one of them prints; "
+        "KEY=FILE says which it is."
     )
     assert (code, out, err.splitlines()[-1]) == (2, "", said)
 
@@ -150,13 +195,19 @@ def test_an_exit_code_is_told_of_a_plain_output(evaluate: Any, tmp_path: Path) -
 def test_prefixes_are_taken_off_and_it_is_said(evaluate: Any, tmp_path: Path) -> None:  # noqa: ANN401
     given = files(tmp_path, report=before(printed.SMI, POD + TIME))
     code, _, err = evaluate("node/gpu/sanity/ecc", *given)
-    assert (code, err.splitlines()[-1]) == (0, f"--input {tmp_path}/report: judged without kubectl's pod/probe-7x/main and times")
+    assert (code, err.splitlines()[-1]) == (
+        0,
+        f"--input {tmp_path}/report: judged without kubectl's pod/probe-7x/main and times",
+    )
     given = files(tmp_path, log=before(text("nccl/dgx_h100_8_healthy.txt"), TAG))
     code, _, err = evaluate(REDUCE, *given)
     assert (code, err.splitlines()[-1]) == (0, f"--input {tmp_path}/log: judged without mpirun's tags of rank [1,0]")
     given = files(tmp_path, report=before(printed.SMI, TAG) + before(printed.SMI, "[1,1]<stdout>:"))
     code, out, err = evaluate("node/gpu/sanity/ecc", *given)
-    said = f"--input {tmp_path}/report - Expected: lines of one rank Actual: 2 ([1,0], [1,1]). Give the lines of each rank in a file of its own."
+    said = (
+        f"--input {tmp_path}/report - Expected: lines of one rank Actual: 2 ([1,0], [1,1]). "
+        "Give the lines of each rank in a file of its own."
+    )
     assert (code, out, err.splitlines()[-1]) == (2, "", said)
 
 
@@ -177,7 +228,9 @@ def test_one_report_is_judged_by_every_gate_that_reads_it(evaluate: Any, tmp_pat
         VERSIONS: ["cat /proc/driver/nvidia/version"],
         "node/gpu/stress/burn": ["nvidia-smi -q -x (2 readings)"],
     }
-    code, out, _ = evaluate("--all", "--input", str(SMI), *files(tmp_path, links=printed.nvlink(), lspci=printed.lspci(paths_of()["gpus"])))
+    code, out, _ = evaluate(
+        "--all", "--input", str(SMI), *files(tmp_path, links=printed.nvlink(), lspci=printed.lspci(paths_of()["gpus"]))
+    )
     lines = out.splitlines()
     assert code == 0
     assert [line.split()[1] for line in lines if line.startswith("\u2502")] == [
@@ -195,7 +248,9 @@ def test_a_fail_is_told_where_a_gate_needs_more(evaluate: Any, tmp_path: Path) -
     assert "was not run" not in out
     assert out.splitlines()[-1] == f"not judged as a whole: {NVLINK}: it also needs `nvidia-smi nvlink -e`"
     found = json.loads(evaluate("--all", *down, "--output", "json")[1])
-    assert [(item["gate"], item["outcome"], item["lacks"]) for item in found["gates"]] == [(NVLINK, "fail", ["nvidia-smi nvlink -e"])]
+    assert [(item["gate"], item["outcome"], item["lacks"]) for item in found["gates"]] == [
+        (NVLINK, "fail", ["nvidia-smi nvlink -e"])
+    ]
     assert NVLINK not in {item["gate"] for item in found["not_judged"]}
     good = json.loads(evaluate("--all", *files(tmp_path, links=printed.nvlink()), "--output", "json")[1])
     assert (good["gates"], NVLINK in {item["gate"] for item in good["not_judged"]}) == ([], True)
@@ -229,10 +284,28 @@ KINDS = "nvidia-smi -q -x, nvidia-smi nvlink -s, nvidia-smi nvlink -e, nvidia-sm
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--all", INVENTORY], f"gate evaluate --all - Expected: files alone Actual: {INVENTORY} too. Leave them out, or judge by one gate."),
-        (["--all", "--set", "size=8G"], "gate evaluate --all - Expected: files alone Actual: --set too. Leave them out, or judge by one gate."),
-        (["--all", "--nodes", "2"], "gate evaluate --all - Expected: outputs of one node Actual: 2 nodes. Judge each node by itself."),
-        (["--all", "--input", "{smi}"], "--input {smi} - Expected: one output of `nvidia-smi -q -x` Actual: {smi} and {smi}. Give each output once."),
+        (
+            ["--all", INVENTORY],
+            (
+                f"gate evaluate --all - Expected: files alone Actual: {INVENTORY} too. "
+                "Leave them out, or judge by one gate."
+            ),
+        ),
+        (
+            ["--all", "--set", "size=8G"],
+            "gate evaluate --all - Expected: files alone Actual: --set too. Leave them out, or judge by one gate.",
+        ),
+        (
+            ["--all", "--nodes", "2"],
+            "gate evaluate --all - Expected: outputs of one node Actual: 2 nodes. Judge each node by itself.",
+        ),
+        (
+            ["--all", "--input", "{smi}"],
+            (
+                "--input {smi} - Expected: one output of `nvidia-smi -q -x` Actual: {smi} and {smi}. "
+                "Give each output once."
+            ),
+        ),
         (
             ["--all", "--input", "{other}"],
             f"--input {{other}} - Expected: the output of {KINDS} Actual: '{{{{'. Give others to their gate by its id.",

@@ -65,7 +65,8 @@ def test_show_says_that_launches_alternate(call: Any) -> None:  # noqa: ANN401
 def test_show_says_why_a_launcher_is_not_shown(call: Any) -> None:  # noqa: ANN401
     _, out, _ = call("gate", "show", RING, "--profile", "h100_sxm")
     assert out.splitlines()[-1] == (
-        "with launcher = mpijob: refused: site.yml gates.launcher: mpijob - Expected: a container image in the gate's input image Actual: none. "
+        "with launcher = mpijob: refused: site.yml gates.launcher: mpijob - "
+        "Expected: a container image in the gate's input image Actual: none. "
         "Name one in the gate set."
     )
 
@@ -76,11 +77,16 @@ def test_show_says_why_a_launcher_is_not_shown(call: Any) -> None:  # noqa: ANN4
         (
             "node/gpu/validation/container-run",
             (
-                "node01: node/gpu/validation/container-run has no container image - Expected: an image in its input image Actual: none. "
-                "Name one in the gate set (inputs: {image: ...}), or declare the gate's skip with its reason (site.yml gates.skip)."
+                "node01: node/gpu/validation/container-run has no container image - "
+                "Expected: an image in its input image Actual: none. "
+                "Name one in the gate set (inputs: {image: ...}), or declare the gate's skip with its reason "
+                "(site.yml gates.skip)."
             ),
         ),
-        ("rack/power/sanity/devices", "this server model has nothing that it measures, or what it asks stands in a site file (devices, rails)"),
+        (
+            "rack/power/sanity/devices",
+            "this server model has nothing that it measures, or what it asks stands in a site file (devices, rails)",
+        ),
     ],
     ids=["no image", "no devices"],
 )
@@ -95,7 +101,10 @@ def test_show_as_json_holds_whole_scripts(call: Any) -> None:  # noqa: ANN401
     (command,) = document["commands"]
     assert code == 0
     assert command["stdin"].startswith('"""Prints what NVML says')
-    assert document["inputs"]["pcie_width"] == {"value": 16, "description": "PCIe lanes that every GPU must have trained"}
+    assert document["inputs"]["pcie_width"] == {
+        "value": 16,
+        "description": "PCIe lanes that every GPU must have trained",
+    }
 
 
 def test_explain_says_findings_with_next_steps_outcomes_and_sets(call: Any) -> None:  # noqa: ANN401
@@ -103,7 +112,10 @@ def test_explain_says_findings_with_next_steps_outcomes_and_sets(call: Any) -> N
     assert code == 0
     for words in (
         "  gpu-nvlink-down: NVLink down\n    Some NVLinks of this GPU are inactive",
-        "    next: Power the node off and on once; if the link stays down, reseat the GPU, then replace it: docs/runbooks/nvlink-down.md",
+        (
+            "    next: Power the node off and on once; if the link stays down, reseat the GPU, then replace it: "
+            "docs/runbooks/nvlink-down.md"
+        ),
         "  nvml-cannot-be-asked: NVML cannot be asked\n",
         "    next: Check that the driver is loaded (`nvidia-smi` on the node), then run install again.",
         "as every gate can: command-not-run, ",
@@ -117,26 +129,42 @@ def test_explain_says_the_bounds_that_are_known_before_a_run(call: Any) -> None:
     _, out, _ = call("gate", "explain", INVENTORY, "--profile", "dgx_h100")
     lines = out.splitlines()
     place = lines.index("bounds on 1 x dgx_h100: as far as they are known before a run:")
-    assert lines[place + 1 : place + 3] == ["  identity: gpu_count eq 8: platform profile dgx_h100", "  identity: nvlinks_active eq 18: GPU profile"]
+    assert lines[place + 1 : place + 3] == [
+        "  identity: gpu_count eq 8: platform profile dgx_h100",
+        "  identity: nvlinks_active eq 18: GPU profile",
+    ]
     _, out, _ = call("gate", "explain", RING, "--profile", "dgx_h100", "--nodes", "40")
     assert "bounds on 40 x dgx_h100: as far as they are known before a run:" in out
-    assert "  floor: busbw ge 278.1 GB/s (derived): 0.75 x min(links x per-link, B): above 32 nodes, judgement [links=370.8, B=400]" in out
+    assert (
+        "  floor: busbw ge 278.1 GB/s (derived): 0.75 x min(links x per-link, B): above 32 nodes, judgement "
+        "[links=370.8, B=400]" in out
+    )
 
 
 def test_explain_says_where_no_bound_is_known_before_a_run(call: Any) -> None:  # noqa: ANN401
     _, out, _ = call("gate", "explain", "node/gpu/sanity/xid", "--profile", "dgx_h100")
     assert (
-        "bounds on 1 x dgx_h100: none that can be told before a run: readings are held against the profile, the inputs above and what the node itself "
+        "bounds on 1 x dgx_h100: none that can be told before a run: readings are held against the profile, the "
+        "inputs above and what the node itself "
         "reports; every finding names what was expected, and the record its source"
     ) in out
 
 
 def test_explain_says_the_fleet(call: Any) -> None:  # noqa: ANN401
     _, out, _ = call("gate", "explain", "node/gpu/performance/nccl-all-reduce")
-    assert "  fleet: busbw not below that of at least 16 identical units; smallest effect to be found 3% of their median" in out
+    assert (
+        "  fleet: busbw not below that of at least 16 identical units; smallest effect to be found 3% of their median"
+        in out
+    )
 
 
-def evaluate(call: Any, name: str, *more: str, gate: str = INVENTORY, profile: str = "dgx_h100") -> tuple[int, str, str]:  # noqa: ANN401
+def evaluate(
+    call: Any,  # noqa: ANN401
+    name: str,
+    *more: str,
+    gate: str = INVENTORY,
+    profile: str = "dgx_h100",
+) -> tuple[int, str, str]:
     code, out, err = call("gate", "evaluate", gate, "--input", str(FIXTURES / name), "--profile", profile, *more)
     return code, out, err
 
@@ -145,7 +173,10 @@ def evaluate(call: Any, name: str, *more: str, gate: str = INVENTORY, profile: s
 def test_evaluate_takes_a_server_or_a_gpu_and_its_exit_code_says_the_outcome(call: Any, profile: str) -> None:  # noqa: ANN401
     assert evaluate(call, "nvml/dgx_h100_healthy.json", profile=profile)[0] == 0
     code, out, _ = evaluate(call, "nvml/dgx_h100_gpu2_link4_inactive.json", profile=profile)
-    assert (code, "node01 gpu2: NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive)." in out) == (1, True)
+    assert (code, "node01 gpu2: NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive)." in out) == (
+        1,
+        True,
+    )
     code, out, _ = evaluate(call, "nvml/dgx_h100_healthy.json", "--exit-code", "3", profile=profile)
     assert (code, out.splitlines()[0]) == (2, f"{INVENTORY}: error")
     assert evaluate(call, "nvml/dgx_h100_healthy.json", "--gpus", "4", profile=profile)[0] == 1
@@ -158,11 +189,16 @@ def test_an_output_that_no_reading_takes_is_an_error_and_no_crash(call: Any, mon
     monkeypatch.setattr(Inventory, "evaluate", crash)
     code, out, _ = evaluate(call, "nvml/dgx_h100_healthy.json")
     assert code == 2
-    assert f"node01: {INVENTORY} could not judge its output - Expected: a verdict Actual: TypeError: 'int' object is not iterable. " in " ".join(out.split())
+    assert (
+        f"node01: {INVENTORY} could not judge its output - Expected: a verdict "
+        "Actual: TypeError: 'int' object is not iterable. " in " ".join(out.split())
+    )
 
 
 def test_a_skip_that_nobody_declared_is_no_pass(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
-    monkeypatch.setattr("rackready.gates.offline.evaluate", lambda *_: Verdict(outcome=Outcome.SKIP, note="the tool left it out"))
+    monkeypatch.setattr(
+        "rackready.gates.offline.evaluate", lambda *_: Verdict(outcome=Outcome.SKIP, note="the tool left it out")
+    )
     assert evaluate(call, "nvml/dgx_h100_healthy.json")[0] == 2
 
 
@@ -172,7 +208,12 @@ def test_exit_codes_by_command_and_another_run(call: Any, tmp_path: Path) -> Non
         path.write_text(ports({device: port(sent)}), encoding="utf-8")
         return str(path)
 
-    said = (FIXTURES / "perftest/dgx_h100_rail1_healthy.txt").read_text(encoding="utf-8").replace(": mlx5_0", ": mlx5_3").replace("dev = 0]", "dev = 1]")
+    said = (
+        (FIXTURES / "perftest/dgx_h100_rail1_healthy.txt")
+        .read_text(encoding="utf-8")
+        .replace(": mlx5_0", ": mlx5_3")
+        .replace("dev = 0]", "dev = 1]")
+    )
     (tmp_path / "forth.txt").write_text(between(said, "192.168.2.11", "192.168.2.12"), encoding="utf-8")
     (tmp_path / "back.txt").write_text(between(said, "192.168.2.12", "192.168.2.11"), encoding="utf-8")
     files = {"link-first": link("mlx5_3"), "link-second": link("mlx5_3")}
@@ -191,14 +232,20 @@ def test_exit_codes_by_command_and_another_run(call: Any, tmp_path: Path) -> Non
         ),
     )
     code, _, err = call(*common[:-1], "rail2")
-    assert (code, err.splitlines()[-1].startswith("--run rail2 - Expected: one of node01+node02/rail1, node01+node02/rail2, ")) == (2, True)
+    assert (
+        code,
+        err.splitlines()[-1].startswith("--run rail2 - Expected: one of node01+node02/rail1, node01+node02/rail2, "),
+    ) == (2, True)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("run",), "gate run - Expected: gate ids, or --set NAME Actual: neither. Give one of them."),
-        (("run", INVENTORY, "--set", "quick"), "gate run - Expected: gate ids, or --set NAME Actual: both. Give one of them."),
+        (
+            ("run", INVENTORY, "--set", "quick"),
+            "gate run - Expected: gate ids, or --set NAME Actual: both. Give one of them.",
+        ),
         (
             ("run", INVENTORY, "--profile", "dgx_h100"),
             "gate run: --profile, --gpus and --store - Expected: with --local. Nodes of a site are",
@@ -207,7 +254,13 @@ def test_exit_codes_by_command_and_another_run(call: Any, tmp_path: Path) -> Non
             ("run", INVENTORY, "--local", "--node", "node01"),
             "gate run --local --node - Expected: no --node: --local is this machine.",
         ),
-        (("run", "--set", "nightlie"), "gate_sets profile 'nightlie' does not exist - Expected: one of bringup, burnin, maintenance, nightly, quick."),
+        (
+            ("run", "--set", "nightlie"),
+            (
+                "gate_sets profile 'nightlie' does not exist - Expected: one of bringup, burnin, maintenance, nightly, "
+                "quick."
+            ),
+        ),
     ],
 )
 def test_what_contradicts_itself_is_refused(call: Any, arguments: tuple[str, ...], message: str) -> None:  # noqa: ANN401
@@ -215,17 +268,36 @@ def test_what_contradicts_itself_is_refused(call: Any, arguments: tuple[str, ...
     assert (code, err.splitlines()[-1].startswith(message)) == (2, True)
 
 
-def test_local_on_a_machine_without_a_gpu_is_a_clear_error(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+def test_local_on_a_machine_without_a_gpu_is_a_clear_error(
+    call: Any,  # noqa: ANN401
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The real commands of this machine; NVML is hidden where the machine that tests has a GPU."""
     (tmp_path / "pynvml.py").write_text("raise ImportError('hidden')\n", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     code, out, err = call("gate", "run", INVENTORY, "--local")
     assert (code, out) == (2, "")
-    assert err.splitlines()[-1].startswith("this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: pynvml is not installed")
-    code, out, _ = call("gate", "run", INVENTORY, "--local", "--profile", "h100_sxm", "--store", str(tmp_path / "store"), "--output", "json")
+    assert err.splitlines()[-1].startswith(
+        "this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: pynvml is not installed"
+    )
+    code, out, _ = call(
+        "gate",
+        "run",
+        INVENTORY,
+        "--local",
+        "--profile",
+        "h100_sxm",
+        "--store",
+        str(tmp_path / "store"),
+        "--output",
+        "json",
+    )
     ((node, found),) = json.loads(out)["nodes"].items()
     assert (code, found["outcome"]) == (2, "error")
-    assert found["message"].startswith(f"{node}: fingerprint unreadable - Expected: serials, firmware, kernel and driver Actual: hidden.")
+    assert found["message"].startswith(
+        f"{node}: fingerprint unreadable - Expected: serials, firmware, kernel and driver Actual: hidden."
+    )
 
 
 def test_list_says_which_sets_have_a_gate(call: Any) -> None:  # noqa: ANN401
@@ -236,7 +308,11 @@ def test_list_says_which_sets_have_a_gate(call: Any) -> None:  # noqa: ANN401
 
 
 @pytest.mark.parametrize("columns", [20, 80, 400])
-def test_list_shows_ids_whole_however_narrow_the_output_is(call: Any, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:  # noqa: ANN401
+def test_list_shows_ids_whole_however_narrow_the_output_is(
+    call: Any,  # noqa: ANN401
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int,
+) -> None:
     """A pipe is taken for 80 columns; an id that ends in three dots cannot be given to another command."""
     monkeypatch.setattr(console, "width", columns)
     code, out, _ = call("gate", "list")
@@ -247,12 +323,24 @@ def test_list_shows_ids_whole_however_narrow_the_output_is(call: Any, monkeypatc
 
 def test_evidence_import_says_outcome_and_what_it_cannot_prove(call: Any, tmp_path: Path) -> None:  # noqa: ANN401
     (tmp_path / "out.json").write_bytes((FIXTURES / "nvml/dgx_h100_healthy.json").read_bytes())
-    one = {"node": "node01", "gate": INVENTORY, "key": "inventory", "exit_code": 0, "file": "out.json", "time": "2026-11-22T00:00:00+00:00"}
-    (tmp_path / "manifest.json").write_text(json.dumps({"schema": "rackready/captured/v1", "by": "field team", "outputs": [one]}), encoding="utf-8")
+    one = {
+        "node": "node01",
+        "gate": INVENTORY,
+        "key": "inventory",
+        "exit_code": 0,
+        "file": "out.json",
+        "time": "2026-11-22T00:00:00+00:00",
+    }
+    (tmp_path / "manifest.json").write_text(
+        json.dumps({"schema": "rackready/captured/v1", "by": "field team", "outputs": [one]}), encoding="utf-8"
+    )
     code, out, _ = call("evidence", "import", str(tmp_path), "--by", "ops")
     assert (code, out.splitlines()) == (
         0,
-        [f"node01 {INVENTORY}: pass", "  no fingerprint with its chassis serial and GPUs proves that it is this node: it satisfies no gate"],
+        [
+            f"node01 {INVENTORY}: pass",
+            "  no fingerprint with its chassis serial and GPUs proves that it is this node: it satisfies no gate",
+        ],
     )
     code, _, err = call("evidence", "import", str(tmp_path / "nothing"))
     assert (code, "nothing was imported." in err) == (2, True)
@@ -273,7 +361,14 @@ class Choosing(Gate):
 
     def plan(self, facts: GateFacts, nodes: list[str]) -> list[Run]:  # type: ignore[override]
         del facts
-        return [Run("one", nodes[0], (nodes[0],), (Command("x", nodes[0], ("true",), 1), Command("y", nodes[0], (f"{self.inputs.collective}_perf",), 1)))]
+        return [
+            Run(
+                "one",
+                nodes[0],
+                (nodes[0],),
+                (Command("x", nodes[0], ("true",), 1), Command("y", nodes[0], (f"{self.inputs.collective}_perf",), 1)),
+            )
+        ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         raise NotImplementedError
@@ -285,16 +380,31 @@ def test_what_another_choice_would_run_is_shown_where_it_differs(monkeypatch: py
     found = describe.shown(Choosing(), facts("dgx_h100"), ["node01"])
     assert [command["line"] for command in found["commands"]] == ["true", "all_reduce_perf"]
     (variant,) = found["variants"]
-    assert (variant["choice"], variant["value"], [command["line"] for command in variant["commands"]]) == ("collective", "alltoall", ["alltoall_perf"])
+    assert (variant["choice"], variant["value"], [command["line"] for command in variant["commands"]]) == (
+        "collective",
+        "alltoall",
+        ["alltoall_perf"],
+    )
 
 
 LOOKS = (("list",), ("show", INVENTORY, "--profile", "dgx_h100"), ("explain", INVENTORY, "--profile", "dgx_h100"))
 
 
 @pytest.mark.parametrize("look", LOOKS, ids=lambda look: look[0])
-def test_an_environment_that_was_named_and_is_none_is_refused(call: Any, look: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
-    none = f"{tmp_path}/inventories/nope/site.yml: 1 problem; nothing was touched.\n  : no such file. Begin one from inventories/example/site.yml.\n"
-    outside = "--env ../x - Expected: a plain name such as prod (letters, digits, - _ .) Actual: '../x'. It names a folder of inventories/.\n"
+def test_an_environment_that_was_named_and_is_none_is_refused(
+    call: Any,  # noqa: ANN401
+    look: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    none = (
+        f"{tmp_path}/inventories/nope/site.yml: 1 problem; nothing was touched.\n  : no such file. "
+        "Begin one from inventories/example/site.yml.\n"
+    )
+    outside = (
+        "--env ../x - Expected: a plain name such as prod (letters, digits, - _ .) Actual: '../x'. "
+        "It names a folder of inventories/.\n"
+    )
     assert call("gate", *look, "--env", "nope") == (2, "", none)
     assert call("gate", *look, "--env", "../x") == (2, "", outside)
     monkeypatch.setenv("ENV", "nope")
@@ -302,11 +412,16 @@ def test_an_environment_that_was_named_and_is_none_is_refused(call: Any, look: t
 
 
 @pytest.mark.parametrize("look", LOOKS, ids=lambda look: look[0])
-def test_a_site_file_that_is_broken_is_refused_also_where_nobody_named_it(call: Any, look: tuple[str, ...], tmp_path: Path) -> None:  # noqa: ANN401
+def test_a_site_file_that_is_broken_is_refused_also_where_nobody_named_it(
+    call: Any,  # noqa: ANN401
+    look: tuple[str, ...],
+    tmp_path: Path,
+) -> None:
     site = tmp_path / "inventories/sim/site.yml"
     site.write_text("racks: [", encoding="utf-8")
     wrong = (
-        f"{site}: 1 problem; nothing was touched.\n  line 1, column 9: not valid YAML: expected the node content, but found '<stream end>'. Correct the file.\n"
+        f"{site}: 1 problem; nothing was touched.\n  line 1, column 9: not valid YAML: expected the node content, "
+        "but found '<stream end>'. Correct the file.\n"
     )
     assert call("gate", *look) == (2, "", wrong)
 

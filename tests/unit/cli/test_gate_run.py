@@ -16,7 +16,10 @@ from rackready.paths import EnvPaths, project_root
 
 ROOT = Path(__file__).resolve().parents[3]
 LOADS = "node/gpu/validation/dcgm-r1"
-SILENT = "node04: whether jobs run on it - Expected: the scheduler says it Actual: x. Nothing was touched: run again once it answers."
+SILENT = (
+    "node04: whether jobs run on it - Expected: the scheduler says it Actual: x. "
+    "Nothing was touched: run again once it answers."
+)
 
 
 class World:
@@ -30,7 +33,9 @@ class World:
 
     def in_production(self, _ctx: PhaseContext, nodes: list[str]) -> tuple[list[str], dict[str, NodeResult]]:
         self.asked += nodes
-        return [node for node in nodes if node in self.busy], {node: NodeResult(Outcome.ERROR, SILENT) for node in nodes if node in self.unknown}
+        return [node for node in nodes if node in self.busy], {
+            node: NodeResult(Outcome.ERROR, SILENT) for node in nodes if node in self.unknown
+        }
 
     def run_gates(self, _ctx: PhaseContext, nodes: list[str], *, only: list[str]) -> dict[str, NodeResult]:
         assert only
@@ -55,12 +60,16 @@ def call(*arguments: str) -> int:
 
 
 @pytest.mark.parametrize("gate", [LOADS, "pair/fabric/performance/ib-write-bw"])
-def test_a_gate_that_loads_nodes_is_refused_in_production(world: World, capsys: pytest.CaptureFixture[str], gate: str) -> None:
+def test_a_gate_that_loads_nodes_is_refused_in_production(
+    world: World, capsys: pytest.CaptureFixture[str], gate: str
+) -> None:
     world.busy = {"node01", "node03"}
     assert call(gate) == 2
     assert capsys.readouterr().err.splitlines()[-1] == (
-        f"gate run {gate}: it loads nodes - Expected: none in production Actual: node01, node03. Nothing was run: drain them, "
-        "or `rackready validate --again --limit node01,node03 --env sim`, which waits for their jobs; or name other nodes with --node."
+        f"gate run {gate}: it loads nodes - Expected: none in production Actual: node01, node03. "
+        "Nothing was run: drain them, "
+        "or `rackready validate --again --limit node01,node03 --env sim`, which waits for their jobs; "
+        "or name other nodes with --node."
     )
     assert (world.asked, world.measured) == (["node01", "node02", "node03", "node04"], [])
 
@@ -84,7 +93,9 @@ def test_a_gate_that_only_looks_runs_everywhere(world: World) -> None:
     assert (world.asked, len(world.measured)) == ([], 4)
 
 
-@pytest.mark.parametrize("command", [["gate", "run", "node/gpu/sanity/inventory"], ["plan"], ["doctor"], ["validate", "--check"], ["deploy"]])
+@pytest.mark.parametrize(
+    "command", [["gate", "run", "node/gpu/sanity/inventory"], ["plan"], ["doctor"], ["validate", "--check"], ["deploy"]]
+)
 def test_a_gate_of_the_site_that_does_not_exist_is_refused_before_anything_is_done(
     world: World, capsys: pytest.CaptureFixture[str], command: list[str]
 ) -> None:
@@ -94,7 +105,8 @@ def test_a_gate_of_the_site_that_does_not_exist_is_refused_before_anything_is_do
     site.write_text(yaml.safe_dump(document), encoding="utf-8")
     assert main.run(command).code == 2
     said = capsys.readouterr()
-    assert "gates.also[0].id: gate node/gpu/x does not exist - Expected: an id that `rackready gate list` shows. Correct it." in " ".join(
-        (said.out + said.err).replace("\u2502", " ").split()
+    assert (
+        "gates.also[0].id: gate node/gpu/x does not exist - Expected: an id that `rackready gate list` shows. "
+        "Correct it." in " ".join((said.out + said.err).replace("\u2502", " ").split())
     )
     assert world.measured == []

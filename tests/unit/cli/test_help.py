@@ -70,7 +70,17 @@ def test_an_unknown_topic_names_near_ones(outside: Any) -> None:  # noqa: ANN401
 
 def test_all_topics_are_listed(outside: Any) -> None:  # noqa: ANN401
     out = outside("help")[1]
-    assert all(word in out for word in ("busbw", "exit-codes", "silent-data-corruption", "node/gpu/sanity/xid", "handover", "keys inside them"))
+    assert all(
+        word in out
+        for word in (
+            "busbw",
+            "exit-codes",
+            "silent-data-corruption",
+            "node/gpu/sanity/xid",
+            "handover",
+            "keys inside them",
+        )
+    )
     listed = json.loads(outside("help", "--output", "json")[1])["topics"]
     assert {item["kind"] for item in listed} == {"page", "term", "runbook", "gate", "key"}
 
@@ -78,7 +88,11 @@ def test_all_topics_are_listed(outside: Any) -> None:  # noqa: ANN401
 def test_topics_are_those_of_the_documents() -> None:
     glossary = (ROOT / "docs/reference/glossary.md").read_text(encoding="utf-8")
     names = {topic.kind: {item.name for item in topics() if item.kind == topic.kind} for topic in topics()}
-    assert names["term"] == {word for line in re.findall(r"^- (\*\*.*?):", glossary, re.MULTILINE) for word in re.findall(r"\*\*(.+?)\*\*", line)}
+    assert names["term"] == {
+        word
+        for line in re.findall(r"^- (\*\*.*?):", glossary, re.MULTILINE)
+        for word in re.findall(r"\*\*(.+?)\*\*", line)
+    }
     assert names["runbook"] == {path.stem for path in (ROOT / "docs/runbooks").glob("*.md")} - {"README"}
     assert names["gate"] == set(all_gates())
     assert documents.gate_titles() == {gate_id: kind.title() for gate_id, kind in all_gates().items()}
@@ -89,7 +103,11 @@ def test_every_topic_has_a_text_without_links() -> None:
     assert [name for name, text in texts.items() if not text.strip() or "](" in text] == []
 
 
-def test_an_installation_without_documents_says_so(monkeypatch: pytest.MonkeyPatch, outside: Any, tmp_path: Path) -> None:  # noqa: ANN401
+def test_an_installation_without_documents_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+    outside: Any,  # noqa: ANN401
+    tmp_path: Path,
+) -> None:
     monkeypatch.setattr(documents, "__file__", str(tmp_path / "a/b/c/d/documents.py"))
     documents.terms.cache_clear()
     topics.cache_clear()

@@ -22,7 +22,8 @@ from tests.stacks.fake_rack import FakeRack
 
 Call = Callable[..., tuple[int, str, str]]
 EVIDENCE = (
-    "A new host key can mean that the node was installed anew: its fingerprint decides what of its evidence still counts. `rackready deploy` reads it first."
+    "A new host key can mean that the node was installed anew: its fingerprint decides what of its evidence still "
+    "counts. `rackready deploy` reads it first."
 )
 OLD = text_of(paramiko.ECDSAKey.generate(bits=256))
 
@@ -33,7 +34,9 @@ def rack(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> Iterato
     del call
     monkeypatch.setattr(hostkeys, "_TIMEOUT_S", 5.0)
     made = FakeRack(tmp_path / "rack", 4, net=83)
-    overlay = made.site() | {"switches": [{"name": f"leaf0{k}", "address": f"127.83.3.{k}", "port": made.ssh_port} for k in (1, 2)]}
+    overlay = made.site() | {
+        "switches": [{"name": f"leaf0{k}", "address": f"127.83.3.{k}", "port": made.ssh_port} for k in (1, 2)]
+    }
     path = EnvPaths(tmp_path, "sim").overlay
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(overlay), encoding="utf-8")
@@ -92,7 +95,11 @@ def test_a_changed_key_is_shown_with_both_fingerprints_and_the_serial_and_pinned
     assert pinned(known(tmp_path), where(rack, "node03")) == key(rack, "node03")
     ledger = Ledger.read_only(EnvPaths(tmp_path, "sim").database)
     entry = ledger.entries("node03")[-1]
-    assert (entry.operation, entry.status, entry.observed) == (HOST_KEY, "done", {"pinned": old, "shown": new, "serial": "FAKE-0003"})
+    assert (entry.operation, entry.status, entry.observed) == (
+        HOST_KEY,
+        "done",
+        {"pinned": old, "shown": new, "serial": "FAKE-0003"},
+    )
 
 
 def test_no_means_no(call: Call, rack: FakeRack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +115,10 @@ def test_without_a_terminal_it_is_refused_unless_yes(call: Call, rack: FakeRack,
     pin(known(tmp_path), where(rack, "node03"), OLD)
     code, out, err = call("hostkey", "accept", "node03")
     assert (code, out.splitlines()[0]) == (2, f"node03 {rack.node('node03').address}:{rack.ssh_port}")
-    text = "hostkey accept node03 - Expected: an answer at a terminal, or --yes Actual: no terminal. Nothing was pinned: compare the keys, then add --yes.\n"
+    text = (
+        "hostkey accept node03 - Expected: an answer at a terminal, or --yes Actual: no terminal. "
+        "Nothing was pinned: compare the keys, then add --yes.\n"
+    )
     assert err == text
     assert pinned(known(tmp_path), where(rack, "node03")) == OLD
     code, out, _ = call("hostkey", "accept", "node03", "--yes", "--output", "json")
@@ -125,32 +135,43 @@ def test_without_a_terminal_it_is_refused_unless_yes(call: Call, rack: FakeRack,
                     "shown": ssh.fingerprint(key(rack, "node03")),
                     "serial": {"expected": "FAKE-0003", "actual": "FAKE-0003"},
                     "outcome": "accepted",
-                    "message": f"node03: pinned {ssh.fingerprint(key(rack, 'node03'))} in place of {ssh.fingerprint(OLD)}",
+                    "message": f"node03: pinned {ssh.fingerprint(key(rack, 'node03'))} in "
+                    f"place of {ssh.fingerprint(OLD)}",
                 }
             ]
         },
     )
 
 
-def test_a_bmc_of_another_machine_stops_it(call: Call, rack: FakeRack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bmc_of_another_machine_stops_it(
+    call: Call, rack: FakeRack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rack.node("node03").serial = "OTHER-1"
     pin(known(tmp_path), where(rack, "node03"), OLD)
     answered(monkeypatch, "y\n")
     code, _, err = call("hostkey", "accept", "node03")
     assert code == 1
     assert err == (
-        f"node03 BMC {rack.node('node03').bmc}:{rack.bmc_port}: answers for another machine - Expected: serial FAKE-0003 Actual: OTHER-1. "
+        f"node03 BMC {rack.node('node03').bmc}:{rack.bmc_port}: answers for another machine - "
+        "Expected: serial FAKE-0003 Actual: OTHER-1. "
         "No key was accepted: correct serial or bmc.address of node03 in the site file, or the cabling of its BMC.\n"
     )
     assert pinned(known(tmp_path), where(rack, "node03")) == OLD
 
 
-def test_without_the_bmc_only_a_person_accepts(call: Call, rack: FakeRack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_bmc_only_a_person_accepts(
+    call: Call, rack: FakeRack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (rack.folder / "node03-bmc").write_text("wrong", encoding="utf-8")
     code, _, err = call("hostkey", "accept", "node03", "--yes")
     assert code == 1
-    assert err.startswith(f"node03: its BMC - Expected: serial FAKE-0003 Actual: node03 BMC {rack.node('node03').bmc}:{rack.bmc_port}: ")
-    step = "--yes accepts no key without it: mend the BMC, or compare the fingerprint on the node's console and accept it at a terminal.\n"
+    assert err.startswith(
+        f"node03: its BMC - Expected: serial FAKE-0003 Actual: node03 BMC {rack.node('node03').bmc}:{rack.bmc_port}: "
+    )
+    step = (
+        "--yes accepts no key without it: mend the BMC, or compare the fingerprint on the node's console and accept "
+        "it at a terminal.\n"
+    )
     assert err.endswith(step)
     assert not known(tmp_path).exists()
     answered(monkeypatch, "y\n")
@@ -160,7 +181,9 @@ def test_without_the_bmc_only_a_person_accepts(call: Call, rack: FakeRack, tmp_p
     assert pinned(known(tmp_path), where(rack, "node03")) == key(rack, "node03")
 
 
-def test_a_lost_file_is_rebuilt_for_the_whole_site_and_one_dead_host_holds_back_no_other(call: Call, rack: FakeRack, tmp_path: Path) -> None:
+def test_a_lost_file_is_rebuilt_for_the_whole_site_and_one_dead_host_holds_back_no_other(
+    call: Call, rack: FakeRack, tmp_path: Path
+) -> None:
     """node02 is off, node04 left for good, node01's pin survived; nobody answers for the switches."""
     rack.set_power(rack.node("node02"), "Off")
     Ledger.open(EnvPaths(tmp_path, "sim").database).set_state("node04", NodeState.RETIRED, "sold")
@@ -168,27 +191,45 @@ def test_a_lost_file_is_rebuilt_for_the_whole_site_and_one_dead_host_holds_back_
     code, out, _ = call("hostkey", "accept", "--all", "--yes", "--output", "json")
     rows = {row["name"]: row for row in json.loads(out)["hosts"]}
     assert code == 1
-    outcomes = {"node01": "unchanged", "node02": "error", "node03": "accepted", "leaf01": "error", "leaf02": "error", "scheduler": "error"}
+    outcomes = {
+        "node01": "unchanged",
+        "node02": "error",
+        "node03": "accepted",
+        "leaf01": "error",
+        "leaf02": "error",
+        "scheduler": "error",
+    }
     assert {name: row["outcome"] for name, row in rows.items()} == outcomes
     assert rows["node01"]["message"] == f"node01: pinned already, {ssh.fingerprint(key(rack, 'node01'))}"
     address = f"node02 ({rack.node('node02').address}:{rack.ssh_port})"
     assert rows["node02"]["message"].startswith(f"{address}: no SSH service - Expected: an answer within 5 s Actual: ")
-    assert sorted(line.split()[0] for line in known(tmp_path).read_text().splitlines()) == [where(rack, "node01"), where(rack, "node03")]
+    assert sorted(line.split()[0] for line in known(tmp_path).read_text().splitlines()) == [
+        where(rack, "node01"),
+        where(rack, "node03"),
+    ]
     assert known(tmp_path).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_damaged_file_is_mended(call: Call, rack: FakeRack, tmp_path: Path) -> None:
-    known(tmp_path).write_bytes(f"{where(rack, 'node01')} ecdsa-sha2-nistp256 AAAA=\xff\n".encode("latin-1") + b"192.0.2.9 ssh-ed25519 \xff\xfe\n")
+    known(tmp_path).write_bytes(
+        f"{where(rack, 'node01')} ecdsa-sha2-nistp256 AAAA=\xff\n".encode("latin-1")
+        + b"192.0.2.9 ssh-ed25519 \xff\xfe\n"
+    )
     code, _, err = call("hostkey", "accept", "node01", "--yes")
     assert (code, err) == (0, ""), err
     assert pinned(known(tmp_path), where(rack, "node01")) == key(rack, "node01")
-    assert known(tmp_path).read_bytes().startswith(b"192.0.2.9 ssh-ed25519 \xff\xfe\n"), "what is no business of this call stays as it was"
+    assert known(tmp_path).read_bytes().startswith(b"192.0.2.9 ssh-ed25519 \xff\xfe\n"), (
+        "what is no business of this call stays as it was"
+    )
 
 
 @pytest.mark.parametrize(("words", "actual"), [((), "neither"), (("node01", "--all"), "both")])
 def test_names_or_all(call: Call, words: tuple[str, ...], actual: str) -> None:
     code, _, err = call("hostkey", "accept", *words)
-    assert (code, err) == (2, f"hostkey accept - Expected: names of hosts, or --all Actual: {actual}. Give one of them.\n")
+    assert (code, err) == (
+        2,
+        f"hostkey accept - Expected: names of hosts, or --all Actual: {actual}. Give one of them.\n",
+    )
 
 
 def test_an_unknown_name_is_refused(call: Call) -> None:

@@ -80,7 +80,10 @@ def test_mac_of_two_machines_is_refused_wherever_it_stands(project: Path) -> Non
     document["templates"]["nodes"]["h100"]["bmc"]["mac"] = "02:00:00:00:00:01"
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
     found = refused(project, GOOD)
-    expected = "templates.nodes.h100.bmc.mac: BMC MAC address 02:00:00:00:00:01 is also that of node node01. Give node node02 its own."
+    expected = (
+        "templates.nodes.h100.bmc.mac: BMC MAC address 02:00:00:00:00:01 is also that of node node01. "
+        "Give node node02 its own."
+    )
     assert found[0] == expected
 
 
@@ -107,10 +110,16 @@ REFUSED = [
     (HEAD, ["line 2: Expected: a machine Actual: the file ends. Add the machines."]),
     (
         "serial,mac,rack,unit\n",
-        ["line 1: column password is missing - Expected: serial, bmc_mac, password, rack, unit Actual: serial, mac, rack, unit. Name the columns so."],
+        [
+            (
+                "line 1: column password is missing - Expected: serial, bmc_mac, password, rack, unit "
+                "Actual: serial, mac, rack, unit. Name the columns so."
+            )
+        ],
     ),
     (
-        HEAD + "S1,02:00:00:00:00:01,p,rack09,1\nS2,02:00:00:00:00,p,rack01,9\nS3,020000000003,p,rack01,2\nS4,020000000004,p,rack01,top\n",
+        HEAD
+        + "S1,02:00:00:00:00:01,p,rack09,1\nS2,02:00:00:00:00,p,rack01,9\nS3,020000000003,p,rack01,2\nS4,020000000004,p,rack01,top\n",
         [
             "line 2: the site has no rack rack09. Correct the name.",
             "line 3: bmc_mac - Expected: six pairs of hexadecimal digits Actual: '02:00:00:00:00'. Correct it.",
@@ -132,11 +141,23 @@ REFUSED = [
         + "S1,02:00:00:00:00:01 (left),p,rack01,1\nS2,0200:00-000002,p,rack01,9\nS3,00:00:00:00:00:00,p,rack01,17\n"
         + "S4,ff:ff:ff:ff:ff:ff,p,rack01,25\nS5,01:00:5e:00:00:01,p,rack01,25\n",
         [
-            "line 2: bmc_mac - Expected: six pairs of hexadecimal digits Actual: '02:00:00:00:00:01 (left)'. Correct it.",
+            (
+                "line 2: bmc_mac - Expected: six pairs of hexadecimal digits Actual: '02:00:00:00:00:01 (left)'. "
+                "Correct it."
+            ),
             "line 3: bmc_mac - Expected: six pairs of hexadecimal digits Actual: '0200:00-000002'. Correct it.",
-            "line 4: bmc_mac - Expected: the address of one interface Actual: '00:00:00:00:00:00', no address. Correct it.",
-            "line 5: bmc_mac - Expected: the address of one interface Actual: 'ff:ff:ff:ff:ff:ff', the address of a group. Correct it.",
-            "line 6: bmc_mac - Expected: the address of one interface Actual: '01:00:5e:00:00:01', the address of a group. Correct it.",
+            (
+                "line 4: bmc_mac - Expected: the address of one interface Actual: '00:00:00:00:00:00', no address. "
+                "Correct it."
+            ),
+            (
+                "line 5: bmc_mac - Expected: the address of one interface "
+                "Actual: 'ff:ff:ff:ff:ff:ff', the address of a group. Correct it."
+            ),
+            (
+                "line 6: bmc_mac - Expected: the address of one interface "
+                "Actual: '01:00:5e:00:00:01', the address of a group. Correct it."
+            ),
         ],
     ),
     (
@@ -170,4 +191,8 @@ def test_no_password_stands_in_a_refusal(project: Path) -> None:
 def test_file_that_is_not_there(project: Path) -> None:
     result = CliRunner().invoke(app, ["manifest", str(project / "none.csv"), "--env", "lab"])
     assert isinstance(result.exception, RackreadyError)
-    assert re.search(r"none.csv - Expected: a CSV file in UTF-8 Actual: No such file or directory. Correct the path or the encoding.$", str(result.exception))
+    assert re.search(
+        r"none.csv - Expected: a CSV file in UTF-8 Actual: No such file or directory. "
+        r"Correct the path or the encoding.$",
+        str(result.exception),
+    )

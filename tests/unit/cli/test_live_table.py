@@ -60,12 +60,21 @@ def test_what_goes_wrong_stays_above_the_table() -> None:
 
 
 def test_an_attempt_that_errs_is_not_the_end_of_a_phase() -> None:
-    text, _ = screen(NODES, (event("validate", "no answer", "error"), ["node01"]), (event("validate", "second attempt", DETAIL), ["node01"]))
+    text, _ = screen(
+        NODES,
+        (event("validate", "no answer", "error"), ["node01"]),
+        (event("validate", "second attempt", DETAIL), ["node01"]),
+    )
     assert marks(text, "node01") == "✓✓▸·"
 
 
 def test_gates_of_a_later_validation_do_not_take_a_node_back() -> None:
-    text, _ = screen(NODES, (event("revalidate"), ["node01"]), (event("validate", "gemm pass", DETAIL), ["node01"]), (event("hold", "drained"), ["node01"]))
+    text, _ = screen(
+        NODES,
+        (event("revalidate"), ["node01"]),
+        (event("validate", "gemm pass", DETAIL), ["node01"]),
+        (event("hold", "drained"), ["node01"]),
+    )
     assert marks(text, "node01") == "✓✓✓▸"
     assert re.search(r"^node01 .*drained$", text, re.MULTILINE)
 
@@ -87,7 +96,12 @@ def test_a_thousand_nodes_are_grouped_by_phase_and_the_bad_ones_named() -> None:
         (event("install", "changed", "ok"), nodes[10:40]),
     )
     rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.startswith(PHASES)}
-    assert rows == {"provision": ["1000"], "install": ["100", "860", "30", "10"], "validate": ["1000"], "revalidate": ["1000"]}
+    assert rows == {
+        "provision": ["1000"],
+        "install": ["100", "860", "30", "10"],
+        "validate": ["1000"],
+        "revalidate": ["1000"],
+    }
     assert len(text.splitlines()) <= 20
     assert "node0007: apt: no space left\nand 2 more" in text
 

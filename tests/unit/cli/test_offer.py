@@ -20,9 +20,13 @@ from rackready.paths import EnvPaths
 Call = Callable[..., tuple[int, str, str]]
 FINDING = "node03 gpu2: NVLink down"
 HELD = f"# node03: rackready: quarantined: {FINDING}"
-DRAINED = "node03 is quarantined, and the scheduler offered it to jobs (ready): drained. If it was repaired: rackready repair node03 --reason '...'\n"
+DRAINED = (
+    "node03 is quarantined, and the scheduler offered it to jobs (ready): drained. "
+    "If it was repaired: rackready repair node03 --reason '...'\n"
+)
 ALARM = (
-    "node03: quarantined, and the scheduler offers it to jobs - Expected: drained Actual: ready. `rackready deploy` drains it before anything else. "
+    "node03: quarantined, and the scheduler offers it to jobs - Expected: drained Actual: ready. "
+    "`rackready deploy` drains it before anything else. "
     "If it was repaired: `rackready repair node03 --reason '...'`."
 )
 
@@ -64,7 +68,9 @@ def test_commands_of_phases_drain_it(call: Call, listed: Path, kind: str) -> Non
         (("gate", "run", "node/gpu/sanity/inventory", "--node", "node04"), None),
     ],
 )
-def test_other_commands_that_may_write_drain_it(call: Call, listed: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], refused: int | None) -> None:
+def test_other_commands_that_may_write_drain_it(
+    call: Call, listed: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], refused: int | None
+) -> None:
     monkeypatch.setattr(gates_phase, "run_gates", lambda *_, **__: {})
     code, _, err = call(*words)
     assert refused is None or code == refused, err
@@ -74,7 +80,14 @@ def test_other_commands_that_may_write_drain_it(call: Call, listed: Path, monkey
 
 @pytest.mark.parametrize(
     "words",
-    [("deploy", "--check", "--limit", "node03"), ("status",), ("plan",), ("retire", "node04", "--reason", "x"), ("gate", "list"), ("doctor",)],
+    [
+        ("deploy", "--check", "--limit", "node03"),
+        ("status",),
+        ("plan",),
+        ("retire", "node04", "--reason", "x"),
+        ("gate", "list"),
+        ("doctor",),
+    ],
 )
 def test_commands_that_only_look_leave_it(call: Call, listed: Path, words: tuple[str, ...]) -> None:
     before = listed.read_bytes()
@@ -87,7 +100,12 @@ def test_status_shows_it_as_an_alarm(call: Call, listed: Path) -> None:
     assert (code, out.splitlines()[-1]) == (0, f"ALARM {ALARM}")
     document = json.loads(call("status", "--output", "json")[1])
     assert (document["alarms"], document["not_asked"]) == ([ALARM], [])
-    assert {node["name"]: node["offered"] for node in document["nodes"]} == {"node01": None, "node02": None, "node03": True, "node04": None}
+    assert {node["name"]: node["offered"] for node in document["nodes"]} == {
+        "node01": None,
+        "node02": None,
+        "node03": True,
+        "node04": None,
+    }
     listed.write_text("node02\n", encoding="utf-8")
     document = json.loads(call("status", "--output", "json")[1])
     assert (document["alarms"], document["nodes"][2]["offered"]) == ([], False)
@@ -108,16 +126,24 @@ def test_status_works_without_the_scheduler(call: Call, listed: Path) -> None:
 def test_repair_holds_a_node_that_is_on_offer_whatever_its_state(call: Call, listed: Path) -> None:
     code, _, err = call("repair", "node03", "--reason", "baseboard replaced")
     assert (code, lines(listed)) == (0, ["node02", "# node03: rackready: repaired: baseboard replaced"])
-    assert err == "node03 is quarantined, and the scheduler offered it to jobs (ready): it is drained until it is handed over again\n"
+    assert (
+        err == "node03 is quarantined, and the scheduler offered it to jobs (ready): it is drained until it is handed "
+        "over again\n"
+    )
 
 
-def test_repair_of_a_node_on_offer_that_cannot_be_held_records_nothing(call: Call, listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repair_of_a_node_on_offer_that_cannot_be_held_records_nothing(
+    call: Call, listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(*_: Any) -> bool:
         raise SchedulerError("ready.txt - Expected: writable Actual: read-only file system.")
 
     monkeypatch.setattr(FileAdapter, "drain", refused)
     code, _, err = call("repair", "node03", "--reason", "x")
-    text = "ready.txt - Expected: writable Actual: read-only file system. node03 is quarantined and on offer: nothing was recorded."
+    text = (
+        "ready.txt - Expected: writable Actual: read-only file system. "
+        "node03 is quarantined and on offer: nothing was recorded."
+    )
     assert (code, err.splitlines()[-1]) == (2, f"{text} Run again once the scheduler can hold it.")
     row = Ledger.read_only(EnvPaths(tmp_path, "sim").database).state("node03")
     assert row is not None

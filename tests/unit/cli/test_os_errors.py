@@ -17,12 +17,33 @@ Command = Callable[..., tuple[int, str, str]]
 SAID = [
     (errno.ENOENT, "Expected: a path that is there Actual: No such file or directory. Correct the path."),
     (errno.EISDIR, "Expected: a file Actual: Is a directory. Name a file in that folder."),
-    (errno.EACCES, "Expected: a path that this user may use Actual: Permission denied. Correct its permissions or its owner, or run as another user."),
-    (errno.EROFS, "Expected: a file system that can be written Actual: Read-only file system. Name a path on another, or mount it writable."),
+    (
+        errno.EACCES,
+        (
+            "Expected: a path that this user may use Actual: Permission denied. "
+            "Correct its permissions or its owner, or run as another user."
+        ),
+    ),
+    (
+        errno.EROFS,
+        (
+            "Expected: a file system that can be written Actual: Read-only file system. "
+            "Name a path on another, or mount it writable."
+        ),
+    ),
     (errno.EEXIST, "Expected: nothing there yet Actual: File exists. Name another, or remove it."),
-    (errno.ENOSPC, "Expected: room on the file system Actual: No space left on device. Free disk space there, then run again."),
-    (errno.EDQUOT, "Expected: room on the file system Actual: Disk quota exceeded. Free disk space there, then run again."),
-    (errno.EIO, "Expected: a usable file system Actual: Input/output error. See what `dmesg` says of its disk, then run again."),
+    (
+        errno.ENOSPC,
+        "Expected: room on the file system Actual: No space left on device. Free disk space there, then run again.",
+    ),
+    (
+        errno.EDQUOT,
+        "Expected: room on the file system Actual: Disk quota exceeded. Free disk space there, then run again.",
+    ),
+    (
+        errno.EIO,
+        "Expected: a usable file system Actual: Input/output error. See what `dmesg` says of its disk, then run again.",
+    ),
 ]
 
 
@@ -49,7 +70,9 @@ CALLS = [
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: " ".join(call[:2]))
 @pytest.mark.parametrize("what", ["none.json", "."], ids=["absent", "folder"])
-def test_every_command_that_reads_a_file_says_so_of_one_that_it_cannot_read(command: Command, tmp_path: Path, call: tuple[str, ...], what: str) -> None:
+def test_every_command_that_reads_a_file_says_so_of_one_that_it_cannot_read(
+    command: Command, tmp_path: Path, call: tuple[str, ...], what: str
+) -> None:
     code, out, error = command(*call, str(tmp_path / what))
     assert code == 2
     assert "Free disk space" not in error + out

@@ -14,7 +14,9 @@ from rackready.cli.main import build
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     calls: list[dict[str, Any]] = []
-    monkeypatch.setattr(campaign_run, "run", lambda kind, phases, **more: calls.append({"kind": kind, "phases": phases, **more}))
+    monkeypatch.setattr(
+        campaign_run, "run", lambda kind, phases, **more: calls.append({"kind": kind, "phases": phases, **more})
+    )
     return calls
 
 
@@ -23,12 +25,21 @@ def call(*arguments: str) -> int:
 
 
 @pytest.mark.parametrize(("flags", "again"), [((), False), (("--again",), True)])
-def test_validate_says_whether_everything_is_measured_anew(asked: list[dict[str, Any]], flags: tuple[str, ...], *, again: bool) -> None:
+def test_validate_says_whether_everything_is_measured_anew(
+    asked: list[dict[str, Any]], flags: tuple[str, ...], *, again: bool
+) -> None:
     assert call("validate", "--limit", "node01", *flags) == 0
-    assert (asked[0]["kind"], asked[0]["phases"], asked[0]["limit"], asked[0]["again"]) == ("validate", ("validate",), "node01", again)
+    assert (asked[0]["kind"], asked[0]["phases"], asked[0]["limit"], asked[0]["again"]) == (
+        "validate",
+        ("validate",),
+        "node01",
+        again,
+    )
 
 
-@pytest.mark.parametrize(("command", "phases"), [("optimize", ("optimize", "revalidate")), ("handover", ("certify", "handover"))])
+@pytest.mark.parametrize(
+    ("command", "phases"), [("optimize", ("optimize", "revalidate")), ("handover", ("certify", "handover"))]
+)
 def test_other_phases_know_no_again(asked: list[dict[str, Any]], command: str, phases: tuple[str, ...]) -> None:
     assert call(command) == 0
     assert asked[0]["phases"] == phases

@@ -37,7 +37,11 @@ def rack(tmp_path: Path, call: Call) -> EnvPaths:
 def test_the_end_of_a_campaign(rack: EnvPaths, call: Call, kind: str) -> None:
     _ = rack
     code, out, err = call(kind, "--env", "sim")
-    assert (code, f"node03: node03 {VALUE}" in out, "node03 is in quarantine and left alone. When it is repaired: rackready repair node03" in err) == (
+    assert (
+        code,
+        f"node03: node03 {VALUE}" in out,
+        "node03 is in quarantine and left alone. When it is repaired: rackready repair node03" in err,
+    ) == (
         1,
         True,
         True,
@@ -61,7 +65,9 @@ def test_status_of_a_campaign_that_runs_says_what_each_node_does(rack: EnvPaths,
     said = [line for line in out.splitlines() if " now (" in line]
     assert len(said) == 1
     assert re.fullmatch(
-        r"node01 now \(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\): validate: node/gpu/sanity/nvlink begins: " + re.escape(f"{VALUE} (gate 17 of 41)"), said[0]
+        r"node01 now \(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\): validate: node/gpu/sanity/nvlink begins: "
+        + re.escape(f"{VALUE} (gate 17 of 41)"),
+        said[0],
     )
     assert " now (" not in call("status", "--env", "sim")[1], "its controller is dead: nothing runs"
 
@@ -83,7 +89,10 @@ def test_retire_shows_its_steps(rack: EnvPaths, call: Call) -> None:
 def test_gate_evaluate(tmp_path: Path, call: Call) -> None:
     report = (ROOT / "tests/fixtures/smi/dgx_h100_healthy.xml").read_text(encoding="utf-8")
     strange = tmp_path / "smi.xml"
-    strange.write_text(re.sub(r"<product_name>[^<]*</product_name>", f"<product_name>{VALUE}</product_name>", report, count=1), encoding="utf-8")
+    strange.write_text(
+        re.sub(r"<product_name>[^<]*</product_name>", f"<product_name>{VALUE}</product_name>", report, count=1),
+        encoding="utf-8",
+    )
     _, out, err = call("gate", "evaluate", "node/gpu/sanity/settings", "--profile", "dgx_h100", "--input", str(strange))
     assert VALUE in out + err
 
@@ -98,7 +107,9 @@ def test_doctor_names_files_as_they_are(tmp_path: Path, call: Call, monkeypatch:
 
 
 def test_size_prints_a_model_under_the_name_that_its_file_gives(tmp_path: Path, call: Call) -> None:
-    config = json.loads((ROOT / "tests/fixtures/llm/llama31_8b.json").read_text(encoding="utf-8")) | {"_name_or_path": VALUE}
+    config = json.loads((ROOT / "tests/fixtures/llm/llama31_8b.json").read_text(encoding="utf-8")) | {
+        "_name_or_path": VALUE
+    }
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     code, out, _ = call("size", "model", "--config", str(tmp_path / "config.json"))
     assert (code, VALUE in out) == (0, True)

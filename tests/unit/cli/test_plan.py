@@ -28,7 +28,9 @@ def test_before_any_deploy_all_is_added_and_the_exit_code_is_1(project: Path) ->
     done = rackready(project, "plan", "--env", "lab")
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.startswith("plan of sim\n  nodes       4 x dgx_h100, metal in 1 rack\n")
-    assert done.stdout.endswith("added (6)\n  node node01\n  node node02\n  node node03\n  node node04\n  switch leaf01\n  switch leaf02\n")
+    assert done.stdout.endswith(
+        "added (6)\n  node node01\n  node node02\n  node node03\n  node node04\n  switch leaf01\n  switch leaf02\n"
+    )
     assert not (project / ".rackready/lab/state.sqlite").exists()
     assert not (project / ".rackready/lab/applied.json.gz").exists()
 
@@ -50,7 +52,9 @@ def test_change_is_shown_by_device_and_field(project: Path) -> None:
     done = rackready(project, "plan", "--env", "lab", "--output", "json")
     assert done.returncode == 1
     changed = json.loads(done.stdout)["difference"]["changed"]
-    assert [(key, [change["field"] for change in fields]) for key, fields in changed.items()] == [("node node02", ["serial"])]
+    assert [(key, [change["field"] for change in fields]) for key, fields in changed.items()] == [
+        ("node node02", ["serial"])
+    ]
     assert changed["node node02"][0]["after"] == "OTHER"
 
 
@@ -64,8 +68,15 @@ def test_another_site_is_not_compared_with_what_an_environment_has(project: Path
     told = "not compared: environment lab was deployed from site sim, and this file describes site h100-1su"
     assert f"\n{told}\n" in done.stdout
     assert "removed" not in done.stdout
-    found = json.loads(rackready(project, "plan", "--env", "lab", "--site", other, "--output", "json").stdout)["difference"]
-    assert (found["against"], found["removed"], found["changed"], found["not_compared"]) == (None, [], {}, told.removeprefix("not compared: "))
+    found = json.loads(rackready(project, "plan", "--env", "lab", "--site", other, "--output", "json").stdout)[
+        "difference"
+    ]
+    assert (found["against"], found["removed"], found["changed"], found["not_compared"]) == (
+        None,
+        [],
+        {},
+        told.removeprefix("not compared: "),
+    )
     assert (
         "**Changes: 43 added, 0 changed, 0 removed** (not compared: environment"
         in rackready(project, "plan", "--env", "lab", "--site", other, "--output", "markdown").stdout
@@ -127,7 +138,16 @@ def test_files(project: Path) -> None:
     stale.parent.mkdir(parents=True)
     stale.write_text("", encoding="utf-8")
     done = rackready(
-        project, "plan", "--env", "lab", "--site", str(ROOT / "inventories/examples/h100-1su-infiniband.yml"), "--write", str(out), "--output", "json"
+        project,
+        "plan",
+        "--env",
+        "lab",
+        "--site",
+        str(ROOT / "inventories/examples/h100-1su-infiniband.yml"),
+        "--write",
+        str(out),
+        "--output",
+        "json",
     )
     assert done.returncode == 1, done.stderr
     assert json.loads(done.stdout)["written"]["files"] == [
@@ -150,7 +170,10 @@ def test_files(project: Path) -> None:
     with (out / "addresses.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len({row["address"] for row in rows}) == len(rows) == 31 * 3 + 19 + 31
-    assert {path.name for path in stale.parent.iterdir()} == {*(f"cables-a0{number}.html" for number in range(1, 9)), "cables-net09.html"}
+    assert {path.name for path in stale.parent.iterdir()} == {
+        *(f"cables-a0{number}.html" for number in range(1, 9)),
+        "cables-net09.html",
+    }
     assert json.loads((out / "plan.json").read_text(encoding="utf-8"))["cables"]["listed"] == 740
     assert "<svg" in (out / "plan.html").read_text(encoding="utf-8")
 
@@ -170,7 +193,8 @@ def test_numbers_that_are_not_finite_are_refused(project: Path) -> None:
     done = rackready(project, "plan", "--env", "lab", "--slack-m", "inf", "--spares-pct", "inf")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "--slack-m inf: Expected: a finite number Actual: inf. Correct it.\n--spares-pct inf: Expected: a finite number Actual: inf. Correct it.\n"
+        "--slack-m inf: Expected: a finite number Actual: inf. Correct it.\n--spares-pct inf: "
+        "Expected: a finite number Actual: inf. Correct it.\n"
     )
 
 

@@ -44,8 +44,16 @@ def test_a_raw_output_is_printed_as_it_is_or_as_one_document(call: Any, digest: 
     [(("c9",), "c9"), (("c1", "--again"), "c1, --again"), (("--junit", "x.xml"), "--junit x.xml")],
     ids=["no campaign", "a campaign", "a file"],
 )
-def test_a_raw_output_takes_no_word_that_would_be_passed_over(call: Any, digest: str, words: tuple[str, ...], said: str) -> None:  # noqa: ANN401
-    text = f"--raw {digest} - Expected: nothing but --env and --output beside it Actual: {said}. Its hash says all: leave it out.\n"
+def test_a_raw_output_takes_no_word_that_would_be_passed_over(
+    call: Any,  # noqa: ANN401
+    digest: str,
+    words: tuple[str, ...],
+    said: str,
+) -> None:
+    text = (
+        f"--raw {digest} - Expected: nothing but --env and --output beside it Actual: {said}. "
+        "Its hash says all: leave it out.\n"
+    )
     assert call("report", *words, "--raw", digest) == (2, "", text)
 
 
@@ -57,16 +65,26 @@ def test_junit_goes_neither_onto_itself_nor_into_a_pipe(call: Any, paths: EnvPat
         (pipe, "a named pipe", f"Name another, or take {own}"),
         (tmp_path, "Is a directory", f"Name another, or take {own}"),
     ):
-        text = f"--junit {target} - Expected: another file, that can be written Actual: {actual}. {step}: the report is written.\n"
+        text = (
+            f"--junit {target} - Expected: another file, that can be written Actual: {actual}. "
+            f"{step}: the report is written.\n"
+        )
         assert call("report", "--junit", str(target)) == (2, "", text)
         assert own.read_text(encoding="utf-8").startswith("<?xml")
 
 
 def test_a_campaign_that_is_not_on_record_is_refused(call: Any, paths: EnvPaths) -> None:  # noqa: ANN401
-    assert call("report", "c9") == (2, "", "campaign c9 - Expected: one of c1 Actual: none of them. Leave it out for the latest.\n")
+    assert call("report", "c9") == (
+        2,
+        "",
+        "campaign c9 - Expected: one of c1 Actual: none of them. Leave it out for the latest.\n",
+    )
     file = paths.database.file
     for path in file.parent.glob(f"{file.name}*"):
         path.unlink()
     Ledger.open(paths.database).close()
-    text = "report --env sim - Expected: a campaign on record Actual: none yet. Run `rackready deploy`, then report again.\n"
+    text = (
+        "report --env sim - Expected: a campaign on record Actual: none yet. "
+        "Run `rackready deploy`, then report again.\n"
+    )
     assert call("report") == (2, "", text)

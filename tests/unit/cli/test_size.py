@@ -27,7 +27,9 @@ def size(monkeypatch: pytest.MonkeyPatch, command: Size) -> Size:
     """Run the command in this process; returns exit code, standard output and standard error."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(console, "width", 240)  # COLUMNS is read once, when the first test of this process imports it
+        monkeypatch.setattr(
+            console, "width", 240
+        )  # COLUMNS is read once, when the first test of this process imports it
         return command("size", *arguments)
 
     return run
@@ -44,13 +46,34 @@ def test_model_says_what_the_shape_says(size: Size) -> None:
 
 def test_serve_names_layout_limit_and_cost(size: Size) -> None:
     code, out, _ = size(
-        "serve", "--config", L70, "--context", "32768", "--on", "dgx_h100", "--price-hour", "2.5", "--virtual-overhead", "0.2", "--output", "json"
+        "serve",
+        "--config",
+        L70,
+        "--context",
+        "32768",
+        "--on",
+        "dgx_h100",
+        "--price-hour",
+        "2.5",
+        "--virtual-overhead",
+        "0.2",
+        "--output",
+        "json",
     )
     row = json.loads(out)["candidates"][0]
     assert code == 0
-    assert (row["platform"], row["tp"], row["pp"], row["gpus"], row["fits"], row["limit"]) == ("dgx_h100", 8, 1, 8, True, "bandwidth")
+    assert (row["platform"], row["tp"], row["pp"], row["gpus"], row["fits"], row["limit"]) == (
+        "dgx_h100",
+        8,
+        1,
+        8,
+        True,
+        "bandwidth",
+    )
     assert (row["sequences"], row["smallest"]) == (42, {"tp": 4, "pp": 1, "gpus": 4})
-    assert row["cost"]["per_million_tokens"] == pytest.approx(2.5 * 8 / (row["decode"]["tokens_per_second"] * 3600) * 1e6)
+    assert row["cost"]["per_million_tokens"] == pytest.approx(
+        2.5 * 8 / (row["decode"]["tokens_per_second"] * 3600) * 1e6
+    )
     assert row["cost"]["per_million_tokens_virtual"] == pytest.approx(row["cost"]["per_million_tokens"] / 0.8)
 
 
@@ -59,14 +82,33 @@ def test_virtual_machines_are_priced_beside_metal(size: Size) -> None:
     terms = ("--virtual-used", "0.8", "--virtual-fee", "0.5", "--virtual-overhead", "0.05")
     cost = json.loads(size(*rented, *terms, "--output", "json")[1])["candidates"][0]["cost"]
     assert (cost["gpu_hour"], cost["gpu_hour_virtual"]) == (pytest.approx(2 / 0.4), pytest.approx(2.5 / 0.8))
-    assert cost["per_million_tokens_virtual"] == pytest.approx(cost["per_million_tokens"] * (2.5 / 0.8) / (2 / 0.4) / 0.95)
+    assert cost["per_million_tokens_virtual"] == pytest.approx(
+        cost["per_million_tokens"] * (2.5 / 0.8) / (2 / 0.4) / 0.95
+    )
     document = json.loads(size(*rented, *terms[:2], "--output", "json")[1])
-    assert document["assumed"][-2:] == ["virtual machines are as fast as metal (--virtual-overhead)", "their licences cost nothing (--virtual-fee)"]
+    assert document["assumed"][-2:] == [
+        "virtual machines are as fast as metal (--virtual-overhead)",
+        "their licences cost nothing (--virtual-fee)",
+    ]
     assert document["candidates"][0]["cost"]["gpu_hour_virtual"] == pytest.approx(2 / 0.8)
 
 
 def test_price_of_zero_is_a_price(size: Size) -> None:
-    arguments = ("serve", "--config", L8, "--on", "dgx_h100", "--on", "dgx_b200", "--price-hour", "2.5", "--price-hour", "dgx_b200=0", "--virtual-used", "0.5")
+    arguments = (
+        "serve",
+        "--config",
+        L8,
+        "--on",
+        "dgx_h100",
+        "--on",
+        "dgx_b200",
+        "--price-hour",
+        "2.5",
+        "--price-hour",
+        "dgx_b200=0",
+        "--virtual-used",
+        "0.5",
+    )
     costs = {row["platform"]: row["cost"] for row in json.loads(size(*arguments, "--output", "json")[1])["candidates"]}
     assert (costs["dgx_h100"]["gpu_hour"], costs["dgx_b200"]["gpu_hour"]) == (2.5, 0)
     assert "0.00 (virtual 0.00)" in size(*arguments)[1]
@@ -74,7 +116,9 @@ def test_price_of_zero_is_a_price(size: Size) -> None:
 
 def test_efficiency_makes_results_dearer(size: Size) -> None:
     def cost(*more: str) -> float:
-        document = json.loads(size("serve", "--config", L8, "--on", "dgx_h100", "--price-hour", "2", "--output", "json", *more)[1])
+        document = json.loads(
+            size("serve", "--config", L8, "--on", "dgx_h100", "--price-hour", "2", "--output", "json", *more)[1]
+        )
         return float(document["candidates"][0]["cost"]["per_million_tokens"])
 
     assert cost("--efficiency", "0.5") == pytest.approx(2 * cost())
@@ -88,20 +132,52 @@ def test_without_a_stated_overhead_nothing_is_said_of_virtual_machines(size: Siz
 def test_every_default_is_printed(size: Size) -> None:
     _, out, _ = size("serve", *SHAPE, "--on", "dgx_h200")
     flat = " ".join(out.split())
-    for text in ("--kv-heads", "--vocabulary", "--weights", "--context", "--kv)", "--utilization", "--reserve-gib", "--sequences", "--efficiency"):
+    for text in (
+        "--kv-heads",
+        "--vocabulary",
+        "--weights",
+        "--context",
+        "--kv)",
+        "--utilization",
+        "--reserve-gib",
+        "--sequences",
+        "--efficiency",
+    ):
         assert text in flat, text
     _, out, _ = size("train", *SHAPE, "--on", "dgx_h200", "--tokens", "1T", "--price-gpu", "1000")
     flat = " ".join(out.split())
     for text in (
-        *("--gradient-bytes", "--optimizer", "--recompute", "--sequence)", "--micro-batch)", "--micro-batches", "--zero", "--gpus", "--mfu"),
-        *("--load", "--price-kwh", "--pue", "--used", "micro-batch 1", "tp ", "pp ", "dp 1", "MFU 0.4 (source: assumed)"),
+        *(
+            "--gradient-bytes",
+            "--optimizer",
+            "--recompute",
+            "--sequence)",
+            "--micro-batch)",
+            "--micro-batches",
+            "--zero",
+            "--gpus",
+            "--mfu",
+        ),
+        *(
+            "--load",
+            "--price-kwh",
+            "--pue",
+            "--used",
+            "micro-batch 1",
+            "tp ",
+            "pp ",
+            "dp 1",
+            "MFU 0.4 (source: assumed)",
+        ),
     ):
         assert text in flat, text
 
 
 def test_the_cheapest_tensor_parallelism_is_searched_not_the_smallest(size: Size) -> None:
     def cost(*more: str) -> tuple[int, float]:
-        row = json.loads(size("serve", "--config", L70, "--on", "dgx_h100", "--price-hour", "2.5", "--output", "json", *more)[1])["candidates"][0]
+        row = json.loads(
+            size("serve", "--config", L70, "--on", "dgx_h100", "--price-hour", "2.5", "--output", "json", *more)[1]
+        )["candidates"][0]
         return row["tp"], row["cost"]["per_million_tokens"]
 
     found = cost()
@@ -112,7 +188,9 @@ def test_the_cheapest_tensor_parallelism_is_searched_not_the_smallest(size: Size
 
 def test_sequences_are_spread_over_as_many_replicas_as_they_need(size: Size) -> None:
     def row(*more: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(size("serve", "--config", L70, "--on", "dgx_h100", "--output", "json", *more)[1])["candidates"][0]
+        found: dict[str, Any] = json.loads(
+            size("serve", "--config", L70, "--on", "dgx_h100", "--output", "json", *more)[1]
+        )["candidates"][0]
         return found
 
     many = row("--sequences", "400", "--tp", "8")
@@ -124,15 +202,45 @@ def test_sequences_are_spread_over_as_many_replicas_as_they_need(size: Size) -> 
 
 def test_prices_per_server_model(size: Size) -> None:
     prices = ("--price-hour", "2.5", "--price-hour", "l40s=1", "--price-hour", "dgx_b200=6")
-    document = json.loads(size("serve", "--config", L8, "--on", "dgx_h100", "--on", "dgx_b200", "--on", "l40s", *prices, "--output", "json")[1])
-    assert {row["platform"]: row["cost"]["gpu_hour"] for row in document["candidates"]} == {"dgx_h100": 2.5, "dgx_b200": 6, "sys_521ge_l40s": 1}
-    document = json.loads(size("serve", "--config", L8, "--on", "dgx_h100", "--on", "l40s", "--price-hour", "l40s=1", "--output", "json")[1])
-    assert [(row["platform"], bool(row["cost"])) for row in document["candidates"]] == [("sys_521ge_l40s", True), ("dgx_h100", False)]
+    document = json.loads(
+        size(
+            "serve", "--config", L8, "--on", "dgx_h100", "--on", "dgx_b200", "--on", "l40s", *prices, "--output", "json"
+        )[1]
+    )
+    assert {row["platform"]: row["cost"]["gpu_hour"] for row in document["candidates"]} == {
+        "dgx_h100": 2.5,
+        "dgx_b200": 6,
+        "sys_521ge_l40s": 1,
+    }
+    document = json.loads(
+        size("serve", "--config", L8, "--on", "dgx_h100", "--on", "l40s", "--price-hour", "l40s=1", "--output", "json")[
+            1
+        ]
+    )
+    assert [(row["platform"], bool(row["cost"])) for row in document["candidates"]] == [
+        ("sys_521ge_l40s", True),
+        ("dgx_h100", False),
+    ]
 
 
 def test_micro_batches_of_the_fastest_run_are_searched(size: Size) -> None:
     def row(*more: str) -> dict[str, Any]:
-        document = json.loads(size("train", "--config", L70, "--gpus", "1024", "--tokens", "1T", "--on", "dgx_h100", "--output", "json", *more)[1])
+        document = json.loads(
+            size(
+                "train",
+                "--config",
+                L70,
+                "--gpus",
+                "1024",
+                "--tokens",
+                "1T",
+                "--on",
+                "dgx_h100",
+                "--output",
+                "json",
+                *more,
+            )[1]
+        )
         found: dict[str, Any] = document["candidates"][0]
         return found
 
@@ -143,7 +251,21 @@ def test_micro_batches_of_the_fastest_run_are_searched(size: Size) -> None:
 
 def test_what_was_said_is_not_called_assumed(size: Size) -> None:
     _, out, _ = size(
-        *("serve", "--config", L8, "--context", "4096", "--kv", "fp8", "--utilization", "0.8", "--reserve-gib", "0", "--sequences", "8"),
+        *(
+            "serve",
+            "--config",
+            L8,
+            "--context",
+            "4096",
+            "--kv",
+            "fp8",
+            "--utilization",
+            "0.8",
+            "--reserve-gib",
+            "0",
+            "--sequences",
+            "8",
+        ),
         *("--efficiency", "0.6", "--on", "dgx_h100", "--output", "json"),
     )
     assert json.loads(out)["assumed"] == []
@@ -151,7 +273,21 @@ def test_what_was_said_is_not_called_assumed(size: Size) -> None:
 
 def test_train_gives_days_and_cost(size: Size) -> None:
     code, out, _ = size(
-        *("train", "--config", L70, "--gpus", "1024", "--tokens", "1T", "--mfu", "0.38", "--mfu-source", "our last run", "--on", "dgx_h100"),
+        *(
+            "train",
+            "--config",
+            L70,
+            "--gpus",
+            "1024",
+            "--tokens",
+            "1T",
+            "--mfu",
+            "0.38",
+            "--mfu-source",
+            "our last run",
+            "--on",
+            "dgx_h100",
+        ),
         *("--micro-batches", "64", "--price-hour", "2", "--output", "json"),
     )
     document = json.loads(out)
@@ -168,9 +304,14 @@ def test_serve_says_which_limit_it_could_not_judge(size: Size) -> None:
     code, out, _ = size("serve", "--config", L70, "--on", "r760xa_h100_nvl", "--tp", "8", "--pp", "1")
     assert code == 0
     assert "bandwidth, compute; not judged: interconnect (network)" in out
-    note = "r760xa_h100_nvl: the rate of the network between its GPUs is not published in the profile: interconnect is not judged, and may bind first"
+    note = (
+        "r760xa_h100_nvl: the rate of the network between its GPUs is not published in the profile: interconnect is "
+        "not judged, and may bind first"
+    )
     assert note in out
-    document = json.loads(size("serve", "--config", L70, "--on", "r760xa_h100_nvl", "--tp", "8", "--pp", "1", "--output", "json")[1])
+    document = json.loads(
+        size("serve", "--config", L70, "--on", "r760xa_h100_nvl", "--tp", "8", "--pp", "1", "--output", "json")[1]
+    )
     assert document["candidates"][0]["decode"]["not_judged"] == ["interconnect (network)"]
 
 
@@ -188,10 +329,28 @@ def test_quantized_weights_need_less(size: Size) -> None:
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_narrow_output_cuts_no_server_and_no_number(size: Size, monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:  # noqa: FBT001 - a case
+def test_narrow_output_cuts_no_server_and_no_number(
+    size: Size,
+    monkeypatch: pytest.MonkeyPatch,
+    terminal: bool,  # noqa: FBT001 - a case
+) -> None:
     monkeypatch.setattr("rackready.cli.output.console._width", 80)
     monkeypatch.setattr("rackready.cli.output.console._force_terminal", terminal)
-    code, out, _ = size("train", "--config", L70, "--gpus", "1024", "--micro-batches", "64", "--tokens", "1T", "--on", "dgx_h100", "--price-hour", "2")
+    code, out, _ = size(
+        "train",
+        "--config",
+        L70,
+        "--gpus",
+        "1024",
+        "--micro-batches",
+        "64",
+        "--tokens",
+        "1T",
+        "--on",
+        "dgx_h100",
+        "--price-hour",
+        "2",
+    )
     assert code == 0
     assert "…" not in out
     for text in ("dgx_h100", "h100_sxm", "62.9 GiB of 79.6 GiB", "16.4 GiB", "12.1", "297,123", "594,246"):
@@ -200,7 +359,12 @@ def test_narrow_output_cuts_no_server_and_no_number(size: Size, monkeypatch: pyt
 
 def test_weights_that_the_user_names_replace_those_of_the_file(size: Size, tmp_path: Path) -> None:
     path = tmp_path / "hqq.json"
-    path.write_text(json.dumps({**json.loads(Path(L8).read_text("utf-8")), "quantization_config": {"quant_method": "hqq", "nbits": 3}}), encoding="utf-8")
+    path.write_text(
+        json.dumps(
+            {**json.loads(Path(L8).read_text("utf-8")), "quantization_config": {"quant_method": "hqq", "nbits": 3}}
+        ),
+        encoding="utf-8",
+    )
     code, out, _ = size("model", "--config", str(path), "--weights", "int4", "--output", "json")
     assert code == 0
     assert (json.loads(out)["model"]["weights"], json.loads(out)["assumed"]) == ("int4", [])
@@ -211,41 +375,91 @@ def test_weights_that_the_user_names_replace_those_of_the_file(size: Size, tmp_p
     [
         (
             ("model",),
-            "--config, --params: Expected: exactly one of them Actual: neither. Name the model by its config.json, or by its parameters and shape.",
+            (
+                "--config, --params: Expected: exactly one of them Actual: neither. "
+                "Name the model by its config.json, or by its parameters and shape."
+            ),
         ),
         (
             ("model", "--config", L8, "--params", "8B"),
-            "--config, --params: Expected: exactly one of them Actual: both. Name the model by its config.json, or by its parameters and shape.",
+            (
+                "--config, --params: Expected: exactly one of them Actual: both. "
+                "Name the model by its config.json, or by its parameters and shape."
+            ),
         ),
         (
             ("serve", "--params", "70B", "--layers", "80"),
-            "--hidden, --heads: Expected: the shape beside --params, since cache and activations follow from it Actual: not given. Give them, or --config.",
+            (
+                "--hidden, --heads: Expected: the shape beside --params, since cache and activations follow from it "
+                "Actual: not given. Give them, or --config."
+            ),
         ),
         (
             ("serve", "--params", "seventy", *SHAPE[2:]),
-            "--params seventy: Expected: a number above 0 such as 70B, 8.03B or 15T (K, M, B, T: 10^3 to 10^12) Actual: 'seventy'. Correct it.",
+            (
+                "--params seventy: Expected: a number above 0 such as 70B, 8.03B or 15T (K, M, B, T: 10^3 to 10^12) "
+                "Actual: 'seventy'. Correct it."
+            ),
         ),
-        (("serve", *SHAPE, "--kv-heads", "7"), "--kv-heads 7: Expected: a divisor of --heads 64 Actual: 7. Correct it."),
-        (("serve", *SHAPE[:5], "8200", *SHAPE[6:]), "--hidden 8200: Expected: a multiple of --heads 64 Actual: 8200. Correct one of them."),
+        (
+            ("serve", *SHAPE, "--kv-heads", "7"),
+            "--kv-heads 7: Expected: a divisor of --heads 64 Actual: 7. Correct it.",
+        ),
+        (
+            ("serve", *SHAPE[:5], "8200", *SHAPE[6:]),
+            "--hidden 8200: Expected: a multiple of --heads 64 Actual: 8200. Correct one of them.",
+        ),
         (
             ("serve", "--config", L8, "--weights", "int3"),
-            "--weights int3: Expected: one of fp32, bf16, fp16, fp8, int8, int4, nvfp4, mxfp4 Actual: int3. Choose one of them.",
+            (
+                "--weights int3: Expected: one of fp32, bf16, fp16, fp8, int8, int4, nvfp4, mxfp4 Actual: int3. "
+                "Choose one of them."
+            ),
         ),
-        (("serve", "--config", L8, "--kv", "int4"), "--kv int4: Expected: one of bf16, fp16, fp8, int8 Actual: int4. Choose one of them."),
-        (("serve", "--config", L8, "--utilization", "1.2"), "--utilization 1.2: Expected: above 0 and at most 1 Actual: 1.2. Correct it."),
+        (
+            ("serve", "--config", L8, "--kv", "int4"),
+            "--kv int4: Expected: one of bf16, fp16, fp8, int8 Actual: int4. Choose one of them.",
+        ),
+        (
+            ("serve", "--config", L8, "--utilization", "1.2"),
+            "--utilization 1.2: Expected: above 0 and at most 1 Actual: 1.2. Correct it.",
+        ),
         (
             ("train", "--config", GPT2, "--sequence", "2048"),
             "--sequence 2048: gpt2 was made for less - Expected: at most 1024 Actual: 2048. Lower it.",
         ),
-        (("serve", "--config", L8, "--context", "200000"), "--context 200000: llama was made for less - Expected: at most 131072 Actual: 200000. Lower it."),
-        (("serve", "--config", L8, "--price-hour", "1", "--price-gpu", "1"), "--price-hour, --price-gpu: Expected: one of them Actual: both. Rent or buy."),
-        (("serve", "--config", L8, "--price-gpu", "1", "--life-years", "0"), "--life-years 0: Expected: above 0 Actual: 0. Correct it."),
+        (
+            ("serve", "--config", L8, "--context", "200000"),
+            "--context 200000: llama was made for less - Expected: at most 131072 Actual: 200000. Lower it.",
+        ),
+        (
+            ("serve", "--config", L8, "--price-hour", "1", "--price-gpu", "1"),
+            "--price-hour, --price-gpu: Expected: one of them Actual: both. Rent or buy.",
+        ),
+        (
+            ("serve", "--config", L8, "--price-gpu", "1", "--life-years", "0"),
+            "--life-years 0: Expected: above 0 Actual: 0. Correct it.",
+        ),
         (
             ("serve", "--config", L8, "--price-gpu", "1", "--pue", "0.9"),
             "--pue 0.9: Expected: at least 1, since what IT draws is part of it Actual: 0.9. Correct it.",
         ),
         (
-            ("serve", "--config", L8, "--price-hour", "h1000=2", "--price-hour", "dear", "--price-hour", "-1", "--price-hour", "3", "--price-hour", "4"),
+            (
+                "serve",
+                "--config",
+                L8,
+                "--price-hour",
+                "h1000=2",
+                "--price-hour",
+                "dear",
+                "--price-hour",
+                "-1",
+                "--price-hour",
+                "3",
+                "--price-hour",
+                "4",
+            ),
             (
                 f"--price-hour h1000=2: Expected: one of {', '.join(IDS)} Actual: h1000. Correct it.\n"
                 "--price-hour dear: Expected: a price, or ID=PRICE Actual: dear. Correct it.\n"
@@ -255,15 +469,24 @@ def test_weights_that_the_user_names_replace_those_of_the_file(size: Size, tmp_p
         ),
         (
             ("serve", "--config", L8, "--price-hour", "inf", "--life-years", "nan"),
-            "--price-hour inf: Expected: a number Actual: inf. Correct it.\n--life-years nan: Expected: a number Actual: nan. Correct it.",
+            (
+                "--price-hour inf: Expected: a number Actual: inf. Correct it.\n--life-years nan: Expected: a number "
+                "Actual: nan. Correct it."
+            ),
         ),
         (
             ("serve", "--config", L8, "--price-hour", "2", "--price-kwh", "0.1", "--pue", "1.3"),
-            "--price-kwh, --pue: Expected: --price-gpu beside it Actual: none. A price per hour has energy and cooling in it: leave it out.",
+            (
+                "--price-kwh, --pue: Expected: --price-gpu beside it Actual: none. "
+                "A price per hour has energy and cooling in it: leave it out."
+            ),
         ),
         (
             ("serve", "--config", L8, "--tp", "3"),
-            "--tp 3: 32 heads and 8 key and value heads cannot be split over 3 GPUs - Expected: one of 1, 2, 4, 8, 16, 32 Actual: 3. Choose one of them.",
+            (
+                "--tp 3: 32 heads and 8 key and value heads cannot be split over 3 GPUs - "
+                "Expected: one of 1, 2, 4, 8, 16, 32 Actual: 3. Choose one of them."
+            ),
         ),
         (("train", "--config", L8, "--ep", "8"), "--ep 8: llama has no experts - Expected: 1 Actual: 8. Leave it out."),
         (
@@ -271,52 +494,113 @@ def test_weights_that_the_user_names_replace_those_of_the_file(size: Size, tmp_p
             "--virtual-overhead 3: Expected: at least 0 and below 1 Actual: 3. Give a share, e.g. 0.03 for 3 %.",
         ),
         (
-            ("serve", "--config", L8, "--on", "dgx_h100", "--used", "0.5", "--virtual-overhead", "0.03", "--virtual-used", "0.8", "--virtual-fee", "1"),
             (
-                "--used, --virtual-overhead, --virtual-used, --virtual-fee: Expected: --price-hour or --price-gpu beside it Actual: none. "
+                "serve",
+                "--config",
+                L8,
+                "--on",
+                "dgx_h100",
+                "--used",
+                "0.5",
+                "--virtual-overhead",
+                "0.03",
+                "--virtual-used",
+                "0.8",
+                "--virtual-fee",
+                "1",
+            ),
+            (
+                "--used, --virtual-overhead, --virtual-used, --virtual-fee: "
+                "Expected: --price-hour or --price-gpu beside it Actual: none. "
                 "Give a price, or leave it out."
             ),
         ),
         (
             ("serve", "--config", L8, "--price-hour", "2", "--life-years", "5", "--load", "0.8"),
-            "--life-years, --load: Expected: --price-gpu beside it Actual: none. A price per hour has the purchase and energy in it: leave it out.",
+            (
+                "--life-years, --load: Expected: --price-gpu beside it Actual: none. "
+                "A price per hour has the purchase and energy in it: leave it out."
+            ),
         ),
         (
-            ("serve", "--config", L8, "--on", "dgx_h100", "--on", "dgx_b200", "--price-hour", "2.5", "--price-hour", "l40s=1"),
             (
-                "--price-hour l40s=1: Expected: one of dgx_b200, dgx_h100, b200_sxm, h100_sxm, which are looked at (--on) Actual: l40s. "
+                "serve",
+                "--config",
+                L8,
+                "--on",
+                "dgx_h100",
+                "--on",
+                "dgx_b200",
+                "--price-hour",
+                "2.5",
+                "--price-hour",
+                "l40s=1",
+            ),
+            (
+                "--price-hour l40s=1: Expected: one of dgx_b200, dgx_h100, b200_sxm, h100_sxm, which are looked at "
+                "(--on) Actual: l40s. "
                 "Name it with --on too, or leave its price out."
             ),
         ),
         (
             ("serve", "--config", L8, "--on", "dgx_h100", "--price-gpu", "40000", "--price-gpu", "dgx_h100=35000"),
-            "--price-gpu 40000: Expected: a server without a price of its own Actual: all that are looked at have one. Leave it out.",
+            (
+                "--price-gpu 40000: Expected: a server without a price of its own "
+                "Actual: all that are looked at have one. Leave it out."
+            ),
         ),
         (
             ("train", "--config", L8, "--on", "dgx_h100", "--price-hour", "2"),
-            "--price-hour: Expected: --tokens beside it, since a run is priced Actual: none. Say how many tokens the run has, or leave the price out.",
+            (
+                "--price-hour: Expected: --tokens beside it, since a run is priced Actual: none. "
+                "Say how many tokens the run has, or leave the price out."
+            ),
         ),
-        (("serve", "--config", L8, "--virtual-used", "1.5"), "--virtual-used 1.5: Expected: above 0 and at most 1 Actual: 1.5. Correct it."),
-        (("serve", "--config", L8, "--virtual-fee", "-1"), "--virtual-fee -1: Expected: at least 0 Actual: -1. Correct it."),
+        (
+            ("serve", "--config", L8, "--virtual-used", "1.5"),
+            "--virtual-used 1.5: Expected: above 0 and at most 1 Actual: 1.5. Correct it.",
+        ),
+        (
+            ("serve", "--config", L8, "--virtual-fee", "-1"),
+            "--virtual-fee -1: Expected: at least 0 Actual: -1. Correct it.",
+        ),
         (
             ("train", "--config", L8, "--optimizer", "lion"),
             "--optimizer lion: Expected: one of adam, adam_no_master, adam8bit, sgd Actual: lion. Choose one of them.",
         ),
-        (("train", "--config", L8, "--recompute", "some"), "--recompute some: Expected: one of selective, none, full Actual: some. Choose one of them."),
-        (("train", "--config", L8, "--gradient-bytes", "3"), "--gradient-bytes 3: Expected: 2 or 4 Actual: 3. Choose one of them."),
-        (("train", "--config", L8, "--tokens", "1T", "--mfu", "40"), "--mfu 40: Expected: above 0 and at most 1 Actual: 40. Correct it."),
+        (
+            ("train", "--config", L8, "--recompute", "some"),
+            "--recompute some: Expected: one of selective, none, full Actual: some. Choose one of them.",
+        ),
+        (
+            ("train", "--config", L8, "--gradient-bytes", "3"),
+            "--gradient-bytes 3: Expected: 2 or 4 Actual: 3. Choose one of them.",
+        ),
+        (
+            ("train", "--config", L8, "--tokens", "1T", "--mfu", "40"),
+            "--mfu 40: Expected: above 0 and at most 1 Actual: 40. Correct it.",
+        ),
         (
             ("train", "--config", L8, "--tp", "8", "--pp", "2", "--gpus", "100", "--on", "dgx_h100"),
             "--gpus 100: Expected: a multiple of tp x pp = 8 x 2 = 16 Actual: 100. Take 96, or other degrees.",
         ),
-        (("serve", "--params", "0.1", *SHAPE[2:]), "--params 0.1: Expected: at least 1 parameter Actual: 0.1. Give a number such as 70B."),
+        (
+            ("serve", "--params", "0.1", *SHAPE[2:]),
+            "--params 0.1: Expected: at least 1 parameter Actual: 0.1. Give a number such as 70B.",
+        ),
         (
             ("serve", "--params", "1B", *SHAPE[2:], "--vocabulary", "128256"),
             "--params 1B: Expected: at least 2,101,354,496, which its embeddings have Actual: 1B. Correct one of them.",
         ),
         (("serve", *SHAPE, "--vocabulary", "-1"), "--vocabulary -1: Expected: at least 0 Actual: -1. Correct it."),
-        (("serve", "--config", L8, "--reserve-gib", "-0.5"), "--reserve-gib -0.5: Expected: at least 0, or -1 for 2 Actual: -0.5. Correct it."),
-        (("train", "--config", L8, "--reserve-gib", "inf"), "--reserve-gib inf: Expected: at least 0, or -1 for 2 Actual: inf. Correct it."),
+        (
+            ("serve", "--config", L8, "--reserve-gib", "-0.5"),
+            "--reserve-gib -0.5: Expected: at least 0, or -1 for 2 Actual: -0.5. Correct it.",
+        ),
+        (
+            ("train", "--config", L8, "--reserve-gib", "inf"),
+            "--reserve-gib inf: Expected: at least 0, or -1 for 2 Actual: inf. Correct it.",
+        ),
     ],
 )
 def test_refusal(size: Size, arguments: tuple[str, ...], text: str) -> None:
@@ -333,7 +617,11 @@ def test_a_file_that_is_no_json_is_refused(size: Size, tmp_path: Path) -> None:
 def test_a_file_nested_too_deep_is_refused(size: Size, tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text("[" * 200_000 + "]" * 200_000, encoding="utf-8")
-    assert size("model", "--config", str(path)) == (2, "", f"{path}: Expected: a JSON file Actual: nested too deep to be read. Give a model's config.json.\n")
+    assert size("model", "--config", str(path)) == (
+        2,
+        "",
+        f"{path}: Expected: a JSON file Actual: nested too deep to be read. Give a model's config.json.\n",
+    )
 
 
 def test_a_wrong_option_value_is_a_refusal_and_no_defect(size: Size) -> None:
@@ -346,7 +634,9 @@ def test_a_wrong_option_value_is_a_refusal_and_no_defect(size: Size) -> None:
 def test_a_refusal_is_one_json_document_when_json_is_wanted(size: Size) -> None:
     code, out, _ = size("serve", "--config", L8, "--kv", "int4", "--output", "json")
     assert code == 2
-    assert json.loads(out) == {"error": "--kv int4: Expected: one of bf16, fp16, fp8, int8 Actual: int4. Choose one of them."}
+    assert json.loads(out) == {
+        "error": "--kv int4: Expected: one of bf16, fp16, fp8, int8 Actual: int4. Choose one of them."
+    }
 
 
 def test_rate_that_no_layout_reaches_is_no_lack_of_memory(size: Size) -> None:
@@ -355,7 +645,21 @@ def test_rate_that_no_layout_reaches_is_no_lack_of_memory(size: Size) -> None:
     row = json.loads(out)["candidates"][0]
     assert (code, row["fits"], row["limit"], row["sequences"]) == (1, False, "rate", 0)
     # One sequence alone, on the layout that is fastest for it.
-    alone = json.loads(size(*arguments[:-2], "--least-rate", "1", "--sequences", "1", "--tp", str(row["tp"]), "--pp", "1", "--output", "json")[1])
+    alone = json.loads(
+        size(
+            *arguments[:-2],
+            "--least-rate",
+            "1",
+            "--sequences",
+            "1",
+            "--tp",
+            str(row["tp"]),
+            "--pp",
+            "1",
+            "--output",
+            "json",
+        )[1]
+    )
     assert row["best_rate"] == pytest.approx(alone["candidates"][0]["decode"]["per_sequence"])
     code, text, _ = size(*arguments)
     assert code == 1
@@ -365,7 +669,21 @@ def test_rate_that_no_layout_reaches_is_no_lack_of_memory(size: Size) -> None:
 
 
 def test_lack_of_memory_names_no_rate(size: Size) -> None:
-    code, out, _ = size("serve", "--config", L70, "--on", "dgx_h100", "--tp", "1", "--pp", "1", "--least-rate", "100000", "--output", "json")
+    code, out, _ = size(
+        "serve",
+        "--config",
+        L70,
+        "--on",
+        "dgx_h100",
+        "--tp",
+        "1",
+        "--pp",
+        "1",
+        "--least-rate",
+        "100000",
+        "--output",
+        "json",
+    )
     row = json.loads(out)["candidates"][0]
     assert (code, row["fits"], row["limit"], row["best_rate"]) == (1, False, "memory", None)
 

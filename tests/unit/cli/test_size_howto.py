@@ -19,7 +19,10 @@ GIB = 2**30
 
 
 def answer(command: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    words = [str(ROOT / "tests/fixtures/llm/llama31_70b.json") if word == "llama-3.1-70b/config.json" else word for word in shlex.split(command)]
+    words = [
+        str(ROOT / "tests/fixtures/llm/llama31_70b.json") if word == "llama-3.1-70b/config.json" else word
+        for word in shlex.split(command)
+    ]
     assert main.run([*words[1:], "--output", "json"]).code == 0
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     return document
@@ -32,7 +35,10 @@ def test_there_is_one_example_of_each_command() -> None:
 def test_model_example(capsys: pytest.CaptureFixture[str]) -> None:
     model = answer(COMMANDS[0], capsys)["model"]
     weights, cache = model["weight_bytes"] / GIB, model["kv_bytes_per_token"]["bf16"]
-    assert f"{model['parameters'] / 1e9:.2f} billion parameters, {weights:.1f} GiB of weights in bf16, {cache:,.0f} bytes of cache" in TEXT
+    assert (
+        f"{model['parameters'] / 1e9:.2f} billion parameters, {weights:.1f} GiB of weights in bf16, {cache:,.0f} "
+        "bytes of cache" in TEXT
+    )
 
 
 def test_serve_example(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,8 +46,17 @@ def test_serve_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(document["candidates"]) == 2
     for row in document["candidates"]:
         decode, prefill = row["decode"], row["prefill"]
-        line = [row["platform"], f"tp {row['tp']} pp {row['pp']}", f"{row['memory']['weights'] / GIB:.1f} GiB", f"{decode['tokens_per_second']:,.0f}"]
-        line += [f"{decode['per_sequence']:.1f}", f"{prefill['tokens_per_second']:,.0f}", f"{decode['limit']}, {prefill['limit']}"]
+        line = [
+            row["platform"],
+            f"tp {row['tp']} pp {row['pp']}",
+            f"{row['memory']['weights'] / GIB:.1f} GiB",
+            f"{decode['tokens_per_second']:,.0f}",
+        ]
+        line += [
+            f"{decode['per_sequence']:.1f}",
+            f"{prefill['tokens_per_second']:,.0f}",
+            f"{decode['limit']}, {prefill['limit']}",
+        ]
         assert f"| {' | '.join(line)} | {row['cost']['per_million_tokens']:.2f} {document['currency']} |" in TEXT
 
 
@@ -50,7 +65,11 @@ def test_train_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(document["candidates"]) == 2
     for row in document["candidates"]:
         memory = row["memory"]
-        line = [row["platform"], f"tp {row['tp']} pp {row['pp']} dp {row['dp']}", f"{memory['total'] / GIB:.1f} GiB of {memory['available'] / GIB:.1f} GiB"]
+        line = [
+            row["platform"],
+            f"tp {row['tp']} pp {row['pp']} dp {row['dp']}",
+            f"{memory['total'] / GIB:.1f} GiB of {memory['available'] / GIB:.1f} GiB",
+        ]
         line += [row["limit"], f"{row['days']:.1f}", f"{row['gpu_hours']:,.0f}", f"{row['cost']['run']:,.0f}"]
         assert f"| {' | '.join(line)} |" in TEXT
 
@@ -62,5 +81,7 @@ def test_one_micro_batch_a_step_is_bound_by_the_interconnect(capsys: pytest.Capt
 
 def test_every_option_that_the_text_names_exists() -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/rackready/cli").glob("size*.py"))
-    missing = [option for option in re.findall(r"`(--[a-z-]+)", TEXT) if f'"{option}"' not in source and option != "--output"]
+    missing = [
+        option for option in re.findall(r"`(--[a-z-]+)", TEXT) if f'"{option}"' not in source and option != "--output"
+    ]
     assert missing == []

@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-FULL = "standard output - Expected: a place that takes what is printed Actual: No space left on device. Free disk space there, then run again.\n"
-CLOSED = f"standard output - Expected: open Actual: closed. Nothing was done: send it to a file or to {os.devnull}, then run again.\n"
+FULL = (
+    "standard output - Expected: a place that takes what is printed Actual: No space left on device. "
+    "Free disk space there, then run again.\n"
+)
+CLOSED = (
+    f"standard output - Expected: open Actual: closed. Nothing was done: send it to a file or to {os.devnull}, then "
+    "run again.\n"
+)
 ECC = f"gate evaluate node/gpu/sanity/ecc --profile dgx_h100 --input {ROOT}/tests/fixtures/smi/dgx_h100_healthy.xml"
 
 
@@ -19,7 +25,9 @@ def shell(project: Path, call: str, streams: str) -> subprocess.CompletedProcess
     """Call the command line with its streams as a shell sets them."""
     environment = {**os.environ, "RACKREADY_ROOT": str(project), "PYTHON": sys.executable}
     program = f'"$PYTHON" -m rackready {call} {streams}'
-    return subprocess.run(["sh", "-c", program], capture_output=True, text=True, env=environment, cwd=ROOT, timeout=120, check=False)
+    return subprocess.run(
+        ["sh", "-c", program], capture_output=True, text=True, env=environment, cwd=ROOT, timeout=120, check=False
+    )
 
 
 @pytest.fixture
@@ -43,7 +51,10 @@ def test_what_cannot_be_printed_is_refused_in_one_line(project: Path, call: str,
 
 def test_an_error_is_told_also_where_its_document_cannot_be_printed(project: Path) -> None:
     done = shell(project, "status --env ../x --output json", ">/dev/full")
-    said = "--env ../x - Expected: a plain name such as prod (letters, digits, - _ .) Actual: '../x'. It names a folder of inventories/.\n"
+    said = (
+        "--env ../x - Expected: a plain name such as prod (letters, digits, - _ .) Actual: '../x'. "
+        "It names a folder of inventories/.\n"
+    )
     assert (done.returncode, done.stderr) == (2, said)
 
 
@@ -54,8 +65,17 @@ def test_a_verdict_comes_out_though_nothing_else_can(project: Path) -> None:
 
 def test_a_file_never_takes_the_number_of_a_stream_that_was_closed(project: Path) -> None:
     """The next file that is opened, a database too, would get what programs print."""
-    code = "import os; from rackready.cli.streams import open_streams; open_streams(); print(os.open('/etc/hostname', os.O_RDONLY) > 2)"
+    code = (
+        "import os; from rackready.cli.streams import open_streams; open_streams(); "
+        "print(os.open('/etc/hostname', os.O_RDONLY) > 2)"
+    )
     done = subprocess.run(
-        ["sh", "-c", f'"{sys.executable}" -c "{code}" <&- 2>&-'], capture_output=True, text=True, cwd=project, env={**os.environ}, timeout=60, check=False
+        ["sh", "-c", f'"{sys.executable}" -c "{code}" <&- 2>&-'],
+        capture_output=True,
+        text=True,
+        cwd=project,
+        env={**os.environ},
+        timeout=60,
+        check=False,
     )
     assert done.stdout == "True\n"

@@ -38,13 +38,19 @@ def small(racks: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def rack(number: int, nodes: str = "[1-4]") -> dict[str, Any]:
-    return {"name": f"r{number:03d}", "template": "gpu", "nodes": [{"name": f"{{rack}}-n{nodes}", "template": "b200", "unit": {"first": 3, "step": 11}}]}
+    return {
+        "name": f"r{number:03d}",
+        "template": "gpu",
+        "nodes": [{"name": f"{{rack}}-n{nodes}", "template": "b200", "unit": {"first": 3, "step": 11}}],
+    }
 
 
 def cables(site: Site, names: set[str]) -> dict[tuple[str, int, int], tuple[str, int]]:
     """Return (node, rail, plane) to (switch, port) for these nodes."""
     fabric, _ = planned(site)
-    return {(link.node, link.nic, link.plane): (link.switch, link.port) for link in fabric.endpoints if link.node in names}
+    return {
+        (link.node, link.nic, link.plane): (link.switch, link.port) for link in fabric.endpoints if link.node in names
+    }
 
 
 def by_name(plan: AddressPlan) -> dict[str, Any]:
@@ -98,7 +104,10 @@ def test_pool_of_numbered_links_that_is_too_small() -> None:
     document["networks"]["underlay"]["pool"] = "10.45.0.0/20"
     site = parse(document)
     fabric, _ = planned(site)
-    text = "networks.underlay.pool: 10.45.0.0/20 has 4096 addresses - Expected: 6144 or more. Give it a /19, or use unnumbered links."
+    text = (
+        "networks.underlay.pool: 10.45.0.0/20 has 4096 addresses - Expected: 6144 or more. "
+        "Give it a /19, or use unnumbered links."
+    )
     assert trunk_problem(site, fabric) == text
 
 
@@ -107,7 +116,8 @@ def test_loopback_pool_that_is_too_small() -> None:
     document["networks"]["loopbacks"] = "10.30.0.0/27"
     _, plan = planned(parse(document))
     assert plan.problems[0] == (
-        "networks.loopbacks: leaf-su002-r8 is leaf 16 of plane 1 - Expected: at most 15 of a tier in 10.30.0.0/27. Give it a larger pool."
+        "networks.loopbacks: leaf-su002-r8 is leaf 16 of plane 1 - Expected: at most 15 of a tier in 10.30.0.0/27. "
+        "Give it a larger pool."
     )
 
 
@@ -130,7 +140,10 @@ def test_nodes_that_are_added_to_a_rack_renumber_nothing(slots: set[int], number
 
 
 @settings(max_examples=8, deadline=None)
-@given(st.lists(st.integers(1, 24), min_size=2, max_size=6, unique=True), st.sets(st.integers(1, 4), min_size=1, max_size=3))
+@given(
+    st.lists(st.integers(1, 24), min_size=2, max_size=6, unique=True),
+    st.sets(st.integers(1, 4), min_size=1, max_size=3),
+)
 def test_nodes_and_racks_that_are_added_move_no_cable_of_a_node(numbers: list[int], slots: set[int]) -> None:
     some = "[" + ",".join(str(slot) for slot in sorted(slots)) + "]"
     few = parse(small([rack(number, some) for number in numbers[1:]]))
@@ -172,7 +185,9 @@ def test_address_given_by_hand_is_kept_and_its_double_refused() -> None:
     del document["racks"][0]["nodes"][0]["address"]
     overlay = {"racks": [{"name": "rack01", "nodes": [{"name": "node04", "address": "10.0.0.12"}]}]}
     assert str(parse(copy.deepcopy(document)).node("node02").address) == "10.0.0.12"
-    assert refusals(document, overlay) == ["racks[0].nodes[0].address: address 10.0.0.12 is also that of node node02. Give node node04 its own."]
+    assert refusals(document, overlay) == [
+        "racks[0].nodes[0].address: address 10.0.0.12 is also that of node node02. Give node node04 its own."
+    ]
 
 
 REFUSED = [
@@ -185,14 +200,25 @@ REFUSED = [
     ),
     (
         {"racks": [rack(1, "[1-5]")]},
-        "racks[0].nodes[0]: node r001-n5 has number 5 - Expected: 1 to 4 within its rack (networks.rack_slots). Give it a slot, or another name.",
+        (
+            "racks[0].nodes[0]: node r001-n5 has number 5 - Expected: 1 to 4 within its rack (networks.rack_slots). "
+            "Give it a slot, or another name."
+        ),
     ),
     (
         {"racks": [rack(1), {**rack(1), "name": "s001"}]},
         "racks[1]: number 1 is also that of rack r001. Give rack s001 its own.",
     ),
     (
-        {"racks": [{**rack(1), "name": "middle", "nodes": [{"name": "n[1-2]", "template": "b200", "unit": {"first": 1, "step": 10}}]}]},
+        {
+            "racks": [
+                {
+                    **rack(1),
+                    "name": "middle",
+                    "nodes": [{"name": "n[1-2]", "template": "b200", "unit": {"first": 1, "step": 10}}],
+                }
+            ]
+        },
         "racks[0]: rack middle has no number in its name, from which addresses could derive. Give it an index.",
     ),
     (
@@ -205,7 +231,8 @@ REFUSED = [
     (
         {"racks": [{**rack(1), "su": 513}]},
         (
-            "racks[0]: rack r001 is in unit 513, and networks.compute.pool 10.128.0.0/12 has subnets (/24) for 512 units. "
+            "racks[0]: rack r001 is in unit 513, and networks.compute.pool 10.128.0.0/12 has subnets (/24) for 512 "
+            "units. "
             "Give networks.compute a larger pool or smaller subnets."
         ),
     ),

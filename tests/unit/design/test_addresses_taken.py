@@ -36,26 +36,37 @@ def test_address_of_a_rails_gateway() -> None:
     document = example("mixed-metal-virtual")
     document["devices"] = [{"name": "login-1", "kind": "login", "address": "192.168.3.1"}]
     assert refusals(document) == [
-        "devices[0].address: address 192.168.3.1 of device login-1 is the gateway of 192.168.3.0/24 (rail 3). Give device login-1 another address."
+        (
+            "devices[0].address: address 192.168.3.1 of device login-1 is the gateway of 192.168.3.0/24 (rail 3). "
+            "Give device login-1 another address."
+        )
     ]
 
 
 def test_address_of_a_rails_nic_is_refused_when_the_site_is_loaded() -> None:
     document = example("mixed-metal-virtual")
-    document["devices"] = [{"name": "login-1", "kind": "login", "address": "192.168.3.12"}, {"name": "login-2", "kind": "login", "address": "192.168.3.200"}]
+    document["devices"] = [
+        {"name": "login-1", "kind": "login", "address": "192.168.3.12"},
+        {"name": "login-2", "kind": "login", "address": "192.168.3.200"},
+    ]
     assert refusals(document) == [
-        "devices[0].address: address 192.168.3.12 of device login-1 is that of train-2 on rail 3 (192.168.3.0/24). Give device login-1 another address."
+        (
+            "devices[0].address: address 192.168.3.12 of device login-1 is that of train-2 on rail 3 (192.168.3.0/24). "
+            "Give device login-1 another address."
+        )
     ]
 
 
 def test_rails_of_a_site_without_networks_are_judged_too() -> None:
     assert refusals(lab(networks=False), given("192.168.2.255", "192.168.1.14")) == [
         (
-            "racks[0].nodes[0].address: address 192.168.2.255 of node node04 is the broadcast address of 192.168.2.0/24 (rail 2). "
+            "racks[0].nodes[0].address: address 192.168.2.255 of node node04 is the broadcast address of "
+            "192.168.2.0/24 (rail 2). "
             "Give node node04 another address."
         ),
         (
-            "racks[0].nodes[0].bmc.address: address 192.168.1.14 of the BMC of node04 is that of node04 on rail 1 (192.168.1.0/24). "
+            "racks[0].nodes[0].bmc.address: address 192.168.1.14 of the BMC of node04 is that of node04 on rail 1 "
+            "(192.168.1.0/24). "
             "Give the BMC of node04 another address."
         ),
     ]
@@ -76,7 +87,10 @@ def test_no_gateway_is_given_in_any_example() -> None:
 def lab(*, networks: bool) -> dict[str, Any]:
     document = example("lab-4-nodes")
     if networks:
-        document["networks"] = {"in_band": {"pool": "10.0.0.0/20"}, "oob": {"pool": "10.1.0.0/20", "per_rack": 24, "routed": False}}
+        document["networks"] = {
+            "in_band": {"pool": "10.0.0.0/20"},
+            "oob": {"pool": "10.1.0.0/20", "per_rack": 24, "routed": False},
+        }
     return document
 
 
@@ -95,10 +109,18 @@ RESERVED = [
 def test_address_of_a_subnet_itself(address: str, bmc: str, what: str, block: str) -> None:
     at = "racks[0].nodes[0]"
     assert refusals(lab(networks=True), given(address, bmc)) == [
-        f"{at}.address: address {address} of node node04 is the {what} of {block} (networks.in_band). Give node node04 another address.",
-        f"{at}.bmc.address: address {bmc} of the BMC of node04 is the {what} of 10.1.0.0/20 (networks.oob). Give the BMC of node04 another address.",
+        (
+            f"{at}.address: address {address} of node node04 is the {what} of {block} (networks.in_band). "
+            "Give node node04 another address."
+        ),
+        (
+            f"{at}.bmc.address: address {bmc} of the BMC of node04 is the {what} of 10.1.0.0/20 (networks.oob). "
+            "Give the BMC of node04 another address."
+        ),
     ]
-    assert str(parse(lab(networks=False), given(address, bmc)).node("node04").address) == address, "a site without networks is not judged"
+    assert str(parse(lab(networks=False), given(address, bmc)).node("node04").address) == address, (
+        "a site without networks is not judged"
+    )
 
 
 def test_block_of_a_pool_that_is_one_subnet_has_no_addresses_of_its_own() -> None:
@@ -110,7 +132,8 @@ def test_dhcp_server_on_a_gateway() -> None:
     document["networks"]["in_band"]["dhcp_servers"] = ["10.20.255.1"]
     assert refusals(document) == [
         (
-            "networks.in_band.dhcp_servers[0]: address 10.20.255.1 of DHCP server 10.20.255.1 is the gateway of 10.20.255.0/24 (networks.oob). "
+            "networks.in_band.dhcp_servers[0]: address 10.20.255.1 of DHCP server 10.20.255.1 is the gateway of "
+            "10.20.255.0/24 (networks.oob). "
             "Give DHCP server 10.20.255.1 another address."
         )
     ]
@@ -118,9 +141,18 @@ def test_dhcp_server_on_a_gateway() -> None:
 
 def newcomer(document: dict[str, Any]) -> None:
     """Put a node in front of all others."""
-    document["racks"].insert(0, {"name": "rack00", "nodes": [{"name": "node05", "template": "h100", "index": 5, "unit": 1, "address": "192.0.2.15"}]})
+    document["racks"].insert(
+        0,
+        {
+            "name": "rack00",
+            "nodes": [{"name": "node05", "template": "h100", "index": 5, "unit": 1, "address": "192.0.2.15"}],
+        },
+    )
     document["racks"][0]["nodes"][0]["bmc"] = {"address": "192.0.2.115"}
-    document["links"] += [{"node": "node05", "rails": f"{rail}-{rail + 3}", "switch": f"leaf0{rail // 5 + 1}", "ports": "swp17-swp20"} for rail in (1, 5)]
+    document["links"] += [
+        {"node": "node05", "rails": f"{rail}-{rail + 3}", "switch": f"leaf0{rail // 5 + 1}", "ports": "swp17-swp20"}
+        for rail in (1, 5)
+    ]
 
 
 def test_a_node_with_an_index_keeps_its_addresses_wherever_another_is_added() -> None:
@@ -138,11 +170,14 @@ def test_nodes_whose_addresses_hang_on_their_places_are_named() -> None:
     del document["racks"][0]["nodes"][0]["index"]
     assert number_notes(parse(document)) == [
         (
-            "addresses: node01, node02, node03, node04: their compute addresses follow from their places in the file, so that a node that is added before them "
+            "addresses: node01, node02, node03, node04: their compute addresses follow from their places in the "
+            "file, so that a node that is added before them "
             "renumbers them. Give each node an index, or add nodes behind the last one only."
         )
     ]
     assert number_notes(parse(example("b200-4su-roce"))) == []
     newcomer(document)
     document["racks"][0]["nodes"][0]["index"] = 3
-    assert refusals(document) == ["racks[1].nodes[0]: node number 3 is also that of node node05. Give node node02 its own."]
+    assert refusals(document) == [
+        "racks[1].nodes[0]: node number 3 is also that of node node05. Give node node02 its own."
+    ]

@@ -73,7 +73,10 @@ ELECTRIC: list[tuple[str, Change, str]] = [
     (
         H100,
         feed(volts=0.415),
-        f"{FEED}.volts: 0.415 V three-phase gives outlets of 0 V, and dgx_h100 takes 200 to 240 V - Expected: 200 to 240 V at the outlets Actual: 0 V. {VOLTS}",
+        (
+            f"{FEED}.volts: 0.415 V three-phase gives outlets of 0 V, and dgx_h100 takes 200 to 240 V - "
+            f"Expected: 200 to 240 V at the outlets Actual: 0 V. {VOLTS}"
+        ),
     ),
     (
         H100,
@@ -95,15 +98,19 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         H100,
         several(change("templates.racks.gpu.feeds", SHELVES), change("templates.racks.gpu.devices", [])),
         (
-            "templates.racks.gpu.feeds: dgx_h100 has AC supplies with cords - Expected: a feed of kind pdu Actual: shelf only (DC bus bar). "
+            "templates.racks.gpu.feeds: dgx_h100 has AC supplies with cords - Expected: a feed of kind pdu "
+            "Actual: shelf only (DC bus bar). "
             "Give the rack a feed of kind pdu, or place it in another."
         ),
     ),
     (
         GB200,
-        change("templates.racks.nvl72.feeds", [{"name": "pdu-[1-2]", "from": "busway-{n}", "breaker_a": 400, "volts": 415}]),
+        change(
+            "templates.racks.nvl72.feeds", [{"name": "pdu-[1-2]", "from": "busway-{n}", "breaker_a": 400, "volts": 415}]
+        ),
         (
-            "templates.racks.nvl72.feeds: gb200_nvl72 takes its power from a DC bus bar - Expected: a feed of kind shelf Actual: pdu only. "
+            "templates.racks.nvl72.feeds: gb200_nvl72 takes its power from a DC bus bar - "
+            "Expected: a feed of kind shelf Actual: pdu only. "
             "Give the rack its power shelves (feeds of kind shelf), or place it in a rack that has them."
         ),
     ),
@@ -111,7 +118,8 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         GB200,
         change("templates.racks.nvl72.feeds.0.outlet", "C19"),
         (
-            "templates.racks.nvl72.feeds[0].outlet: feed shelf-1 is a power shelf and gives outlet - Expected: a feed of kind pdu, or no outlet Actual: shelf. "
+            "templates.racks.nvl72.feeds[0].outlet: feed shelf-1 is a power shelf and gives outlet - "
+            "Expected: a feed of kind pdu, or no outlet Actual: shelf. "
             "Remove outlet, or correct the kind."
         ),
     ),
@@ -119,7 +127,8 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         GB200,
         change("templates.racks.nvl72.feeds.0.psus", 2),
         (
-            "templates.racks.nvl72.feeds[0].psus: feed shelf-1 is a power shelf and gives psus - Expected: a feed of kind pdu, or no psus Actual: shelf. "
+            "templates.racks.nvl72.feeds[0].psus: feed shelf-1 is a power shelf and gives psus - "
+            "Expected: a feed of kind pdu, or no psus Actual: shelf. "
             "Remove psus, or correct the kind."
         ),
     ),
@@ -135,25 +144,33 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         H100,
         several(busway(volts=415), feed(volts=208, phases=1)),
         (
-            f"{FEED}.volts: feed pdu-1 comes from busway-1, a busway of 415 V - Expected: 240 V or 415 V Actual: 208 V. "
+            f"{FEED}.volts: feed pdu-1 comes from busway-1, a busway of 415 V - Expected: 240 V or 415 V "
+            "Actual: 208 V. "
             "Correct the voltage of one of the two, or declare the transformer between them."
         ),
     ),
     (
         H100,
         busway(phases=1),
-        f"{FEED}.phases: feed pdu-1 is three-phase, and busway-1 is single-phase - Expected: phases: 1 Actual: 3. Correct the phases of one of the two.",
+        (
+            f"{FEED}.phases: feed pdu-1 is three-phase, and busway-1 is single-phase - Expected: phases: 1 Actual: 3. "
+            "Correct the phases of one of the two."
+        ),
     ),
     (
         B200,
         change("templates.racks.gpu.cooling", {"kind": "liquid", "max_kw": 60}),
-        f"templates.racks.gpu.cooling.kind: dgx_b200 is air-cooled - Expected: cooling of kind air or hybrid Actual: liquid. {AIR}",
+        (
+            "templates.racks.gpu.cooling.kind: dgx_b200 is air-cooled - Expected: cooling of kind air or hybrid "
+            f"Actual: liquid. {AIR}"
+        ),
     ),
     (
         GB200,
         change("templates.racks.nvl72.cooling", {"kind": "air", "max_kw": 132}),
         (
-            "templates.racks.nvl72.cooling.kind: gb200_nvl72 is liquid-cooled - Expected: cooling of kind liquid or hybrid Actual: air. "
+            "templates.racks.nvl72.cooling.kind: gb200_nvl72 is liquid-cooled - "
+            "Expected: cooling of kind liquid or hybrid Actual: air. "
             "Place it in a rack with a liquid loop."
         ),
     ),
@@ -161,7 +178,8 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         B200,
         change("templates.racks.gpu.cooling", {"kind": "air", "max_kw": 60, "max_air_kw": 80}),
         (
-            "templates.racks.gpu.cooling.max_air_kw: air carries more than the rack may lose in all (max_kw) - Expected: at most 60 kW Actual: 80 kW. "
+            "templates.racks.gpu.cooling.max_air_kw: air carries more than the rack may lose in all (max_kw) - "
+            "Expected: at most 60 kW Actual: 80 kW. "
             "Lower max_air_kw, or raise max_kw."
         ),
     ),
@@ -181,77 +199,115 @@ UNITS: list[tuple[str, Change, str]] = [
         H100,
         change("facility.power.1.rating_kw", 400_000),
         (
-            f"facility.power[1].rating_kw: {LOW} (parallel static and rotary systems reach some tens of MW) - Expected: 0.5 to 50,000 kW Actual: 400,000 kW. "
+            f"facility.power[1].rating_kw: {LOW} (parallel static and rotary systems reach some tens of MW) - "
+            "Expected: 0.5 to 50,000 kW Actual: 400,000 kW. "
             "Give it in kW."
         ),
     ),
     (
         H100,
         change("facility.power.2.rating_kw", 600_000),
-        f"facility.power[2].rating_kw: {LOW} (6,300 A at 415 V are 4,500 kW) - Expected: 0.5 to 5,000 kW Actual: 600,000 kW. Give it in kW.",
+        (
+            f"facility.power[2].rating_kw: {LOW} (6,300 A at 415 V are 4,500 kW) - Expected: 0.5 to 5,000 kW "
+            "Actual: 600,000 kW. Give it in kW."
+        ),
     ),
     (
         H100,
         change("facility.power.0.rating_kw", 0.0015),
-        f"facility.power[0].rating_kw: {LOW} (5 GW are the largest sites that are planned) - Expected: 0.5 to 5,000,000 kW Actual: 0.0015 kW. Give it in kW.",
+        (
+            f"facility.power[0].rating_kw: {LOW} (5 GW are the largest sites that are planned) - "
+            "Expected: 0.5 to 5,000,000 kW Actual: 0.0015 kW. Give it in kW."
+        ),
     ),
     (
         H100,
         busway(volts=41500),
-        f"facility.power[2].volts: {LOW} (low voltage ends at 1,000 V (IEC 60038)) - Expected: 100 to 1,000 V Actual: 41,500 V. Give it in V.",
+        (
+            f"facility.power[2].volts: {LOW} (low voltage ends at 1,000 V (IEC 60038)) - Expected: 100 to 1,000 V "
+            "Actual: 41,500 V. Give it in V."
+        ),
     ),
     (
         H100,
         feed(breaker_a=60_000),
-        f"{FEED}.breaker_a: {LOW} (standard breakers go from 6 to 6,300 A (IEC 60898-1, IEC 60059)) - Expected: 5 to 6,300 A Actual: 60,000 A. Give it in A.",
+        (
+            f"{FEED}.breaker_a: {LOW} (standard breakers go from 6 to 6,300 A (IEC 60898-1, IEC 60059)) - "
+            "Expected: 5 to 6,300 A Actual: 60,000 A. Give it in A."
+        ),
     ),
     (
         H100,
         feed(power_factor=0.095),
-        f"{FEED}.power_factor: {LOW} (supplies of servers correct theirs to 0.9 and more) - Expected: 0.5 to 1 Actual: 0.095. Correct it.",
+        (
+            f"{FEED}.power_factor: {LOW} (supplies of servers correct theirs to 0.9 and more) - Expected: 0.5 to 1 "
+            "Actual: 0.095. Correct it."
+        ),
     ),
     (
         GB200,
         change("templates.racks.nvl72.feeds.0.rating_kw", 33_000),
-        f"templates.racks.nvl72.feeds[0].rating_kw: {LOW} (racks of 1 MW are announced) - Expected: 0.5 to 2,000 kW Actual: 33,000 kW. Give it in kW.",
+        (
+            f"templates.racks.nvl72.feeds[0].rating_kw: {LOW} (racks of 1 MW are announced) - Expected: 0.5 to 2,000 kW "
+            "Actual: 33,000 kW. Give it in kW."
+        ),
     ),
     (
         B200,
         change("templates.racks.gpu.cooling.max_kw", 60_000),
-        f"templates.racks.gpu.cooling.max_kw: {LOW} (racks of 1 MW are announced) - Expected: 0.5 to 2,000 kW Actual: 60,000 kW. Give it in kW.",
+        (
+            f"templates.racks.gpu.cooling.max_kw: {LOW} (racks of 1 MW are announced) - Expected: 0.5 to 2,000 kW "
+            "Actual: 60,000 kW. Give it in kW."
+        ),
     ),
     (
         B200,
         change("templates.racks.gpu.max_weight_kg", 1.4),
         (
-            f"templates.racks.gpu.max_weight_kg: {LOW} (an empty rack weighs 100 kg, a full NVL72 1.4 t) - Expected: 100 to 10,000 kg Actual: 1.4 kg. "
+            f"templates.racks.gpu.max_weight_kg: {LOW} (an empty rack weighs 100 kg, a full NVL72 1.4 t) - "
+            "Expected: 100 to 10,000 kg Actual: 1.4 kg. "
             "Give it in kg."
         ),
     ),
     (
         B200,
         change("halls.0.row_pitch_m", 3000),
-        f"halls[0].row_pitch_m: {LOW} (a row and an aisle are 2 to 5 m) - Expected: 0.8 to 30 m Actual: 3,000 m. Give it in m.",
+        (
+            f"halls[0].row_pitch_m: {LOW} (a row and an aisle are 2 to 5 m) - Expected: 0.8 to 30 m Actual: 3,000 m. "
+            "Give it in m."
+        ),
     ),
     (
         B200,
         change("halls.0.rack_pitch_m", 600),
-        f"halls[0].rack_pitch_m: {LOW} (racks are 0.6 to 0.8 m wide) - Expected: 0.3 to 3 m Actual: 600 m. Give it in m.",
+        (
+            f"halls[0].rack_pitch_m: {LOW} (racks are 0.6 to 0.8 m wide) - Expected: 0.3 to 3 m Actual: 600 m. "
+            "Give it in m."
+        ),
     ),
     (
         B200,
         change("halls.0.tray_height_m", 2800),
-        f"halls[0].tray_height_m: {LOW} (trays hang below the ceiling of a hall) - Expected: 0.3 to 30 m Actual: 2,800 m. Give it in m.",
+        (
+            f"halls[0].tray_height_m: {LOW} (trays hang below the ceiling of a hall) - Expected: 0.3 to 30 m "
+            "Actual: 2,800 m. Give it in m."
+        ),
     ),
     (
         B200,
         change("facility.cooling_kw", 0.002),
-        f"facility.cooling_kw: {LOW} (5 GW are the largest sites that are planned) - Expected: 1 to 5,000,000 kW Actual: 0.002 kW. Give it in kW.",
+        (
+            f"facility.cooling_kw: {LOW} (5 GW are the largest sites that are planned) - Expected: 1 to 5,000,000 kW "
+            "Actual: 0.002 kW. Give it in kW."
+        ),
     ),
     (
         B200,
         change("facility.power_on.max_step_kw", 0.6),
-        f"facility.power_on.max_step_kw: {LOW} (5 GW are the largest sites that are planned) - Expected: 1 to 5,000,000 kW Actual: 0.6 kW. Give it in kW.",
+        (
+            f"facility.power_on.max_step_kw: {LOW} (5 GW are the largest sites that are planned) - "
+            "Expected: 1 to 5,000,000 kW Actual: 0.6 kW. Give it in kW."
+        ),
     ),
     (
         B200,
@@ -266,13 +322,17 @@ UNITS: list[tuple[str, Change, str]] = [
     (
         B200,
         plate(model="dgx_b200", max_power_w=14.3),
-        "facility.nameplates[0].max_power_w: dgx_b200: its profile has 14,300 W - Expected: 3,575 to 57,200 W Actual: 14.3 W. Give it in W, for one dgx_b200.",
+        (
+            "facility.nameplates[0].max_power_w: dgx_b200: its profile has 14,300 W - Expected: 3,575 to 57,200 W "
+            "Actual: 14.3 W. Give it in W, for one dgx_b200."
+        ),
     ),
     (
         B200,
         plate(model="dgx_b200", max_power_w=1_830_400),
         (
-            "facility.nameplates[0].max_power_w: dgx_b200: its profile has 14,300 W - Expected: 3,575 to 57,200 W Actual: 1,830,400 W. "
+            "facility.nameplates[0].max_power_w: dgx_b200: its profile has 14,300 W - Expected: 3,575 to 57,200 W "
+            "Actual: 1,830,400 W. "
             "Give it in W, for one dgx_b200."
         ),
     ),
@@ -280,7 +340,8 @@ UNITS: list[tuple[str, Change, str]] = [
         B200,
         plate(model="dgx_b200", weight_kg=142_400),
         (
-            "facility.nameplates[0].weight_kg: dgx_b200: its profile has 142.4 kg - Expected: 35.6 to 569.6 kg Actual: 142,400 kg. "
+            "facility.nameplates[0].weight_kg: dgx_b200: its profile has 142.4 kg - Expected: 35.6 to 569.6 kg "
+            "Actual: 142,400 kg. "
             "Give it in kg, for one dgx_b200."
         ),
     ),
@@ -288,7 +349,8 @@ UNITS: list[tuple[str, Change, str]] = [
         B200,
         plate(model="sn5600_2x400", max_power_w=2.2),
         (
-            "facility.nameplates[0].max_power_w: sn5600_2x400: no server or switch has such a figure - Expected: 20 to 50,000 W Actual: 2.2 W. "
+            "facility.nameplates[0].max_power_w: sn5600_2x400: no server or switch has such a figure - "
+            "Expected: 20 to 50,000 W Actual: 2.2 W. "
             "Give it in W, for one sn5600_2x400."
         ),
     ),
@@ -296,7 +358,8 @@ UNITS: list[tuple[str, Change, str]] = [
         B200,
         plate(model="sn5600_2x400", max_power_w=600),
         (
-            "facility.nameplates[0].max_power_w: sn5600_2x400 draws more typically than at most - Expected: typical no more than 600 W Actual: 940 W. "
+            "facility.nameplates[0].max_power_w: sn5600_2x400 draws more typically than at most - "
+            "Expected: typical no more than 600 W Actual: 940 W. "
             "Correct one of the two."
         ),
     ),
@@ -304,7 +367,8 @@ UNITS: list[tuple[str, Change, str]] = [
         B200,
         plate(model="dgx_b200", transient_power_w=9000),
         (
-            "facility.nameplates[0].transient_power_w: dgx_b200 draws less in a transient than at most - Expected: 14,300 W or more Actual: 9,000 W. "
+            "facility.nameplates[0].transient_power_w: dgx_b200 draws less in a transient than at most - "
+            "Expected: 14,300 W or more Actual: 9,000 W. "
             "Correct one of the two."
         ),
     ),
@@ -313,9 +377,12 @@ UNITS: list[tuple[str, Change, str]] = [
 IGNORED: list[tuple[str, Change, str]] = [
     (
         B200,
-        change("topology", {"tiers": 2, "leaf": {"model": "sn5600_2x400"}, "su_nodes": 32, "spine_oversubscription": "2:1"}),
+        change(
+            "topology", {"tiers": 2, "leaf": {"model": "sn5600_2x400"}, "su_nodes": 32, "spine_oversubscription": "2:1"}
+        ),
         (
-            "topology.spine_oversubscription: spines of two tiers have none above - Expected: 1:1, or tiers: 3 Actual: 2:1 with tiers: 2. "
+            "topology.spine_oversubscription: spines of two tiers have none above - Expected: 1:1, or tiers: 3 "
+            "Actual: 2:1 with tiers: 2. "
             "Remove it, or correct tiers."
         ),
     ),
@@ -323,13 +390,26 @@ IGNORED: list[tuple[str, Change, str]] = [
         B200,
         change("fabric.qos", {"dscp": 26, "cnp_dscp": 26}),
         (
-            "fabric.qos.cnp_dscp: one DSCP has two priorities (3 for data, 6 for congestion notification) - Expected: another DSCP than dscp Actual: 26. "
+            "fabric.qos.cnp_dscp: one DSCP has two priorities (3 for data, 6 for congestion notification) - "
+            "Expected: another DSCP than dscp Actual: 26. "
             "Give congestion notification its own."
         ),
     ),
-    (B200, change("racks.2.devices.0.psus", TRUE), "racks[2].devices[0].psus: Expected: a number Actual: true. Write the number."),
-    (LAB, change("racks.0.nodes.0.unit", {"first": TRUE}), "racks[0].nodes[0].unit.first: Expected: a number Actual: true. Write the number."),
-    (B200, change("deliveries.0.day", 86400), "deliveries[0].day: Value error, a day is written as 2027-03-01 - Actual: 86400. Correct it."),
+    (
+        B200,
+        change("racks.2.devices.0.psus", TRUE),
+        "racks[2].devices[0].psus: Expected: a number Actual: true. Write the number.",
+    ),
+    (
+        LAB,
+        change("racks.0.nodes.0.unit", {"first": TRUE}),
+        "racks[0].nodes[0].unit.first: Expected: a number Actual: true. Write the number.",
+    ),
+    (
+        B200,
+        change("deliveries.0.day", 86400),
+        "deliveries[0].day: Value error, a day is written as 2027-03-01 - Actual: 86400. Correct it.",
+    ),
 ]
 
 
@@ -354,7 +434,12 @@ RIGHT: list[tuple[str, Change]] = [
     (B200, change("templates.racks.gpu.cooling", {"kind": "air", "max_kw": 60, "max_air_kw": 60})),
     (B200, plate(model="dgx_b200", max_power_w=12_000)),
     (B200, plate(model="dgx_b200", transient_power_w=20_000, typical_power_w=11_000)),
-    (B200, change("topology", {"tiers": 3, "leaf": {"model": "sn5600_2x400"}, "su_nodes": 32, "spine_oversubscription": "2:1"})),
+    (
+        B200,
+        change(
+            "topology", {"tiers": 3, "leaf": {"model": "sn5600_2x400"}, "su_nodes": 32, "spine_oversubscription": "2:1"}
+        ),
+    ),
 ]
 
 

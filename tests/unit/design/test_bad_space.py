@@ -27,18 +27,27 @@ SPACE: list[tuple[str, Change, str]] = [
             " - Expected: addresses of hosts Actual: 169.254.0.0/16. Correct it."
         ),
     ),
-    (B200, change("networks.storage.pool", "8.8.0.0/16"), f"networks.storage.pool: 8.8.0.0/16 of networks.storage is public - {PRIVATE} 8.8.0.0/16. {HELD}"),
+    (
+        B200,
+        change("networks.storage.pool", "8.8.0.0/16"),
+        f"networks.storage.pool: 8.8.0.0/16 of networks.storage is public - {PRIVATE} 8.8.0.0/16. {HELD}",
+    ),
     (
         B200,
         change("networks.loopbacks", "172.32.0.0/20"),
         f"networks.loopbacks: 172.32.0.0/20 of networks.loopbacks is public - {PRIVATE} 172.32.0.0/20. {HELD}",
     ),
-    (B200, change("networks.oob.pool", "172.0.0.0/8"), f"networks.oob.pool: 172.0.0.0/8 of networks.oob is public - {PRIVATE} 172.0.0.0/8. {HELD}"),
+    (
+        B200,
+        change("networks.oob.pool", "172.0.0.0/8"),
+        f"networks.oob.pool: 172.0.0.0/8 of networks.oob is public - {PRIVATE} 172.0.0.0/8. {HELD}",
+    ),
     (
         GB200,
         change("networks.underlay.pool", "169.254.0.0/16"),
         (
-            "networks.underlay.pool: 169.254.0.0/16 of networks.underlay is link-local (RFC 3927): no router passes it on"
+            "networks.underlay.pool: 169.254.0.0/16 of networks.underlay is link-local (RFC 3927): no router passes "
+            "it on"
             " - Expected: addresses of hosts Actual: 169.254.0.0/16. Correct it."
         ),
     ),
@@ -50,13 +59,17 @@ SPACE: list[tuple[str, Change, str]] = [
     (
         LAB,
         change("racks.0.nodes.0.bmc.address", {"first": "100.128.0.1"}),
-        f"racks[0].nodes[0].bmc.address: address 100.128.0.1 of the BMC of node01 is public - {PRIVATE} 100.128.0.1. {HELD}",
+        (
+            f"racks[0].nodes[0].bmc.address: address 100.128.0.1 of the BMC of node01 is public - {PRIVATE} "
+            f"100.128.0.1. {HELD}"
+        ),
     ),
     (
         LAB,
         change("racks.0.nodes.0.bmc.address", {"first": "169.254.0.17"}),
         (
-            "racks[0].nodes[0].bmc.address: address 169.254.0.17 of the BMC of node01 is link-local (RFC 3927): no router passes it on"
+            "racks[0].nodes[0].bmc.address: address 169.254.0.17 of the BMC of node01 is link-local (RFC 3927): no "
+            "router passes it on"
             " - Expected: an address of a host Actual: 169.254.0.17. Correct it."
         ),
     ),
@@ -68,7 +81,10 @@ SPACE: list[tuple[str, Change, str]] = [
     (
         B200,
         change("public_space", ["10.0.0.0/8"]),
-        "public_space[0]: 10.0.0.0/8 is not public - Expected: public space that the site holds Actual: 10.0.0.0/8. Remove it.",
+        (
+            "public_space[0]: 10.0.0.0/8 is not public - Expected: public space that the site holds Actual: 10.0.0.0/8. "
+            "Remove it."
+        ),
     ),
 ]
 

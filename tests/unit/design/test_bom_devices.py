@@ -15,7 +15,11 @@ def lines(document: dict[str, Any]) -> list[tuple[str, str, str, int]]:
 
 def test_h100_pod_has_racks_pdus_ufm_and_storage_in_its_bill() -> None:
     bom = plan_site(parse(example("h100-1su-infiniband"))).bom
-    found = {(line.group, line.part, line.needed, line.spare) for line in bom if line.group in {"rack", "pdu", "ufm", "storage", "head", "login"}}
+    found = {
+        (line.group, line.part, line.needed, line.spare)
+        for line in bom
+        if line.group in {"rack", "pdu", "ufm", "storage", "head", "login"}
+    }
     # 24 PDUs that the GPU racks name, and one for each of the two feeds of the network rack, which names none.
     assert found == {
         ("rack", NO_MODEL, 9, 0),

@@ -17,12 +17,19 @@ from rackready.profiles.loader import gate_set, gates_of, set_of
 
 ROOT = Path(__file__).resolve().parents[3]
 R1 = "node/gpu/validation/dcgm-r1"
-GOOD = {"gate": R1, "until": str(today() + timedelta(days=30)), "by": "storage team", "reason": "false alarms with DCGM 4.6.1"}
+GOOD = {
+    "gate": R1,
+    "until": str(today() + timedelta(days=30)),
+    "by": "storage team",
+    "reason": "false alarms with DCGM 4.6.1",
+}
 
 
 def site_of(*disabled: dict[str, Any]) -> Site:
     document = read_yaml(ROOT / "inventories/sim/site.yml")
-    return parse_site({**document, "gates": {"set": "bringup", "disabled": list(disabled)}}, source="site.yml", base=ROOT)
+    return parse_site(
+        {**document, "gates": {"set": "bringup", "disabled": list(disabled)}}, source="site.yml", base=ROOT
+    )
 
 
 def refusals(*disabled: dict[str, Any]) -> list[str]:
@@ -32,7 +39,9 @@ def refusals(*disabled: dict[str, Any]) -> list[str]:
 
 
 def test_a_kill_switch_with_an_end_is_taken() -> None:
-    assert site_of(GOOD).gates.skipped("node03", today()) == {R1: f"switched off until {GOOD['until']} by storage team: false alarms with DCGM 4.6.1"}
+    assert site_of(GOOD).gates.skipped("node03", today()) == {
+        R1: f"switched off until {GOOD['until']} by storage team: false alarms with DCGM 4.6.1"
+    }
 
 
 def test_the_last_day_may_be_ninety_days_ahead_and_no_more() -> None:
@@ -41,7 +50,8 @@ def test_the_last_day_may_be_ninety_days_ahead_and_no_more() -> None:
     later = last + timedelta(days=1)
     assert refusals({**GOOD, "until": str(later)}) == [
         (
-            f"gates.disabled[0].until: gate {R1} is off until {later} - Expected: {last} or before (at most 90 days ahead). "
+            f"gates.disabled[0].until: gate {R1} is off until {later} - "
+            f"Expected: {last} or before (at most 90 days ahead). "
             "Give an earlier day, and look at it again then."
         )
     ]
@@ -49,13 +59,17 @@ def test_the_last_day_may_be_ninety_days_ahead_and_no_more() -> None:
 
 @pytest.mark.parametrize("key", ["until", "by", "reason"])
 def test_what_is_missing_is_refused(key: str) -> None:
-    assert refusals({name: value for name, value in GOOD.items() if name != key}) == [f"gates.disabled[0].{key}: is required and missing. Add it."]
+    assert refusals({name: value for name, value in GOOD.items() if name != key}) == [
+        f"gates.disabled[0].{key}: is required and missing. Add it."
+    ]
 
 
 @pytest.mark.parametrize(("key", "least"), [("by", 2), ("reason", 10)])
 def test_blanks_are_no_name_and_no_reason(key: str, least: int) -> None:
     blank = " " * 12
-    assert refusals({**GOOD, key: blank}) == [f"gates.disabled[0].{key}: String should have at least {least} characters - Actual: '{blank}'. Correct it."]
+    assert refusals({**GOOD, key: blank}) == [
+        f"gates.disabled[0].{key}: String should have at least {least} characters - Actual: '{blank}'. Correct it."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +83,9 @@ def test_blanks_are_no_name_and_no_reason(key: str, least: int) -> None:
 )
 @pytest.mark.parametrize("key", ["by", "reason"])
 def test_what_nobody_sees_is_no_name_and_no_reason(key: str, words: str, expected: str) -> None:
-    assert refusals({**GOOD, key: words}) == [f"gates.disabled[0].{key}: Value error, Expected: {expected} - Actual: {words!r}. Correct it."]
+    assert refusals({**GOOD, key: words}) == [
+        f"gates.disabled[0].{key}: Value error, Expected: {expected} - Actual: {words!r}. Correct it."
+    ]
 
 
 def test_a_gate_of_another_set_may_be_switched_off_since_that_set_may_be_run_by_name() -> None:
@@ -82,7 +98,10 @@ def test_a_gate_of_another_set_may_be_switched_off_since_that_set_may_be_run_by_
 
 def test_a_gate_that_is_in_no_set_is_refused_and_so_is_one_given_twice() -> None:
     found = refusals({**GOOD, "gate": "node/gpu/sanity/inventry"}, GOOD, GOOD)
-    assert found[0].startswith("gates.disabled[0].gate: gate node/gpu/sanity/inventry is in no set - Expected: one of node/gpu/sanity/inventory, ")
+    assert found[0].startswith(
+        "gates.disabled[0].gate: gate node/gpu/sanity/inventry is in no set - "
+        "Expected: one of node/gpu/sanity/inventory, "
+    )
     assert found[1] == f"gates.disabled[2].gate: gate {R1} is switched off twice. Keep one of the two."
 
 
@@ -107,7 +126,11 @@ def test_a_skip_names_nodes_as_slurm_does_and_only_such_as_there_are() -> None:
         return parse_site({**document, "gates": {"set": "bringup", "skip": [entry]}}, source="site.yml", base=ROOT)
 
     found = skips("node[01-02]", "node04").gates
-    assert [name for name in ("node01", "node02", "node03", "node04") if found.skipped(name, today())] == ["node01", "node02", "node04"]
+    assert [name for name in ("node01", "node02", "node03", "node04") if found.skipped(name, today())] == [
+        "node01",
+        "node02",
+        "node04",
+    ]
     with pytest.raises(SiteInvalidError) as refused:
         skips("node01", "node[03-06]")
     assert [str(problem) for problem in refused.value.problems] == [
@@ -120,7 +143,10 @@ def test_a_gate_is_skipped_once_on_a_node() -> None:
     document = read_yaml(ROOT / "inventories/sim/site.yml")
 
     def skips(*entries: tuple[str, str]) -> Site:
-        listed = [{"gate": gate, "nodes": [nodes], "reason": f"reason number {place} of several"} for place, (gate, nodes) in enumerate(entries)]
+        listed = [
+            {"gate": gate, "nodes": [nodes], "reason": f"reason number {place} of several"}
+            for place, (gate, nodes) in enumerate(entries)
+        ]
         return parse_site({**document, "gates": {"set": "bringup", "skip": listed}}, source="site.yml", base=ROOT)
 
     other = "node/gpu/sanity/ecc"
@@ -129,27 +155,41 @@ def test_a_gate_is_skipped_once_on_a_node() -> None:
         skips((R1, "node[01-04]"), (other, "node02"), (R1, "node[01-04]"), (other, "node[02-03]"))
     actual = " - Expected: one reason Actual: another in"
     assert [str(problem) for problem in refused.value.problems] == [
-        f"gates.skip[2].nodes: gate {R1} is skipped twice on node01, node02, node03 and 1 more{actual} gates.skip[0]. Keep one of the two.",
+        (
+            f"gates.skip[2].nodes: gate {R1} is skipped twice on node01, node02, node03 and 1 more{actual} "
+            "gates.skip[0]. Keep one of the two."
+        ),
         f"gates.skip[3].nodes: gate {other} is skipped twice on node02{actual} gates.skip[1]. Keep one of the two.",
     ]
 
 
 def test_a_site_adds_gates_to_its_set_and_says_otherwise_of_some() -> None:
     document = read_yaml(ROOT / "inventories/sim/site.yml")
-    own = [{"id": R1, "max_age_hours": 24}, {"id": "node/storage/performance/parallel-filesystem", "inputs": {"read_gb_s": 40}}]
+    own = [
+        {"id": R1, "max_age_hours": 24},
+        {"id": "node/storage/performance/parallel-filesystem", "inputs": {"read_gb_s": 40}},
+    ]
     site = parse_site({**document, "gates": {"set": "bringup", "also": own}}, source="site.yml", base=ROOT)
     found = {entry.id: entry for entry in gates_of(site.gates)}
-    assert (found[R1].max_age_hours, found[R1].after_boot) == (24, False), "the site's entry stands in place of the set's as a whole"
+    assert (found[R1].max_age_hours, found[R1].after_boot) == (24, False), (
+        "the site's entry stands in place of the set's as a whole"
+    )
     assert list(found)[-1] == "node/storage/performance/parallel-filesystem"
     assert len(found) == len(gate_set("bringup").gates) + 1
-    with pytest.raises(SiteInvalidError, match=rf"gates\.also\[1\]\.id: gate {R1} is given twice\. Keep one of the two\."):
+    with pytest.raises(
+        SiteInvalidError, match=rf"gates\.also\[1\]\.id: gate {R1} is given twice\. Keep one of the two\."
+    ):
         parse_site({**document, "gates": {"set": "bringup", "also": [own[0], own[0]]}}, source="site.yml", base=ROOT)
 
 
 def test_a_set_that_is_run_by_name_takes_the_sites_values_and_nothing_more() -> None:
     """An image that the site names is for every set that asks for it; gates that the site adds to its own set are not added to others."""
     document = read_yaml(ROOT / "inventories/sim/site.yml")
-    torch = {"id": "node/gpu/performance/gemm-torch", "inputs": {"image": "registry.example/pytorch:25.10"}, "max_age_hours": 2160}
+    torch = {
+        "id": "node/gpu/performance/gemm-torch",
+        "inputs": {"image": "registry.example/pytorch:25.10"},
+        "max_age_hours": 2160,
+    }
     own = [torch, {"id": "node/gpu/validation/container-run", "inputs": {"image": "registry.example/cuda:13.0"}}]
     site = parse_site({**document, "gates": {"set": "bringup", "also": own}}, source="site.yml", base=ROOT)
     burnin = set_of(site.gates, "burnin")

@@ -13,20 +13,29 @@ B200, H100, LAB = "b200-4su-roce", "h100-1su-infiniband", "lab-4-nodes"
 
 def test_links_may_end_on_sub_ports() -> None:
     document = example(LAB)
-    document["switches"] = [{**document["switches"][0], "name": name, "address": f"192.0.2.2{number}"} for number, name in enumerate(("leaf01", "leaf02"))]
+    document["switches"] = [
+        {**document["switches"][0], "name": name, "address": f"192.0.2.2{number}"}
+        for number, name in enumerate(("leaf01", "leaf02"))
+    ]
     document["switches"][0]["ports"] = [{"ports": "swp1-swp8", "breakout": 2, "polarity": "B"}]
     document["links"][0] = {"node": "node01", "rails": "1-2", "switch": "leaf01", "ports": "swp1s0-swp1s1"}
     document["links"] += [
         {"node": "node01", "rails": "3-4", "switch": "leaf01", "ports": "swp2s0-swp2s1"},
         {"node": "node[02-04]", "rails": "1-4", "switch": "leaf01", "ports": "swp9-swp20"},
     ]
-    assert {link.ports for link in parse(document).links if link.node == "node01"} == {"swp1s0-swp1s1", "swp2s0-swp2s1", "swp1-swp4"}
+    assert {link.ports for link in parse(document).links if link.node == "node01"} == {
+        "swp1s0-swp1s1",
+        "swp2s0-swp2s1",
+        "swp1-swp4",
+    }
 
 
 def test_a_window_that_ends_before_it_begins() -> None:
     document = example(B200)
     document["maintenance"][0] |= {"begins": "2027-02-01", "ends": "2027-01-01"}
-    assert refusals(document) == ["maintenance[0].ends: ends on 2027-01-01, before it begins on 2027-02-01. Correct one of the two."]
+    assert refusals(document) == [
+        "maintenance[0].ends: ends on 2027-01-01, before it begins on 2027-02-01. Correct one of the two."
+    ]
 
 
 def test_windows_apart_in_time_or_racks_are_fine() -> None:
@@ -62,7 +71,13 @@ def test_what_was_taken_out_is_not_called_missing(path: str, value: object, firs
 
 def test_virtual_nodes_need_no_cables() -> None:
     document = example(LAB)
-    guest = {"name": "vm-[11-12]", "kind": "virtual", "platform": "dgx_h100", "host": "node01", "address": {"first": "192.0.2.51"}}
+    guest = {
+        "name": "vm-[11-12]",
+        "kind": "virtual",
+        "platform": "dgx_h100",
+        "host": "node01",
+        "address": {"first": "192.0.2.51"},
+    }
     document["racks"][0]["nodes"].append(guest)
     assert [node.name for node in parse(document).nodes() if node.kind == "virtual"] == ["vm-11", "vm-12"]
     document["links"].append({"node": "vm-11", "rails": "1", "switch": "leaf01", "ports": "swp17"})

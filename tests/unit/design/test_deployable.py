@@ -26,7 +26,10 @@ def reasons(site: Site, nodes: list[str], command: str) -> list[str]:
     with pytest.raises(NotDeployableError) as caught:
         require(site, nodes, command)
     lines = str(caught.value).splitlines()
-    assert lines[0] == f"rackready {command}: site {site.name} can be planned, and not be deployed like this; nothing was touched."
+    assert (
+        lines[0]
+        == f"rackready {command}: site {site.name} can be planned, and not be deployed like this; nothing was touched."
+    )
     assert lines[-1] == "`rackready plan` works on it."
     return [line.strip() for line in lines[1:-1]]
 
@@ -43,7 +46,9 @@ def test_known_nodes_of_a_leaf_only_site_are_deployable() -> None:
 
 def test_nodes_without_serial_number_are_refused_and_can_be_left_out() -> None:
     site = lab("S1", "S2")
-    assert reasons(site, everything(site), "deploy") == [f"node03, node04: serial number - Expected: known Actual: not given yet. {IMPORT}"]
+    assert reasons(site, everything(site), "deploy") == [
+        f"node03, node04: serial number - Expected: known Actual: not given yet. {IMPORT}"
+    ]
 
 
 def test_bmc_is_asked_for_by_what_talks_to_it_alone() -> None:
@@ -62,7 +67,10 @@ def test_infiniband_and_topologies_are_planned_only() -> None:
     site = parse(example("h100-1su-infiniband"))
     assert reasons(site, ["a01-n1"], "deploy") == [
         "fabric.kind: infiniband - Expected: roce. InfiniBand switches and NICs are not configured yet.",
-        "topology: given - Expected: links to leaf switches only. Spines, planes and the cables of a topology are not configured yet.",
+        (
+            "topology: given - Expected: links to leaf switches only. Spines, planes and the cables of a topology are "
+            "not configured yet."
+        ),
         f"a01-n1: serial number - Expected: known Actual: not given yet. {IMPORT}",
     ]
 
@@ -70,27 +78,38 @@ def test_infiniband_and_topologies_are_planned_only() -> None:
 def test_ports_that_are_split_are_planned_only() -> None:
     document = example("lab-4-nodes")
     document["switches"][0]["ports"] = [{"ports": "swp33", "breakout": 2}]
-    assert reasons(parse(document), [], "fabric") == ["leaf01, leaf02: ports with breakout - Expected: whole ports. Breakout is not configured yet."]
+    assert reasons(parse(document), [], "fabric") == [
+        "leaf01, leaf02: ports with breakout - Expected: whole ports. Breakout is not configured yet."
+    ]
 
 
 def test_virtual_nodes_and_unpublished_platforms_are_planned_only() -> None:
     found = reasons(parse(example("mixed-metal-virtual")), ["vm-a03", "vm-a04"], "install")
-    assert found[0] == "vm-a03, vm-a04: kind virtual - Expected: metal. Virtual nodes are not provisioned yet; leave them out with --limit."
+    assert (
+        found[0] == "vm-a03, vm-a04: kind virtual - Expected: metal. Virtual nodes are not provisioned yet; "
+        "leave them out with --limit."
+    )
     assert found[1] == (
-        "profiles/platform/sys_521ge_l40s.yml: the PCI addresses of its GPUs - Expected: known Actual: not published. Add them from a machine of yours."
+        "profiles/platform/sys_521ge_l40s.yml: the PCI addresses of its GPUs - Expected: known "
+        "Actual: not published. Add them from a machine of yours."
     )
 
 
 def test_many_nodes_are_counted() -> None:
     site = parse(example("b200-4su-roce"))
-    assert reasons(site, everything(site), "validate")[-1].startswith("a01-n1, a01-n2, a01-n3, a01-n4, a02-n1 and 123 more: serial number")
+    assert reasons(site, everything(site), "validate")[-1].startswith(
+        "a01-n1, a01-n2, a01-n3, a01-n4, a02-n1 and 123 more: serial number"
+    )
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "/etc", "..", ".hidden", ""])
 def test_environment_that_leads_elsewhere_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(RackreadyError) as caught:
         EnvPaths(tmp_path, name)
-    expected = f"--env {name} - Expected: a plain name such as prod (letters, digits, - _ .) Actual: {name!r}. It names a folder of inventories/."
+    expected = (
+        f"--env {name} - Expected: a plain name such as prod (letters, digits, - _ .) Actual: {name!r}. "
+        "It names a folder of inventories/."
+    )
     assert str(caught.value) == expected
     with pytest.raises(RackreadyError, match="Expected: a plain name"):
         load_site(name, root=tmp_path)

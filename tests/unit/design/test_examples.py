@@ -59,7 +59,10 @@ def test_nvl72_rack_is_one_domain_of_72_gpus() -> None:
     site = parse(example("gb200-nvl72-8-racks"))
     assert {len(rack.nodes) for rack in site.racks if rack.nodes} == {18}
     assert [domain.rack for domain in site.nvlink_domains] == [f"r{number:02d}" for number in range(1, 9)]
-    assert Counter(device.kind for device in site.devices if device.rack == "r01") == {"power_shelf": 8, "nvlink_tray": 9}
+    assert Counter(device.kind for device in site.devices if device.rack == "r01") == {
+        "power_shelf": 8,
+        "nvlink_tray": 9,
+    }
 
 
 def test_virtual_nodes_have_a_host_and_no_bmc() -> None:
@@ -71,11 +74,19 @@ def test_virtual_nodes_have_a_host_and_no_bmc() -> None:
 def test_hundred_thousand_gpus_load_in_seconds_and_little_memory() -> None:
     """Limits: 4 s of processor time and 750 MiB for writing out, validation and checks of 12,500 nodes."""
     script = (
-        "import resource, time; from pathlib import Path; from rackready.design.site import load_site; began = time.process_time();"
-        f"site = load_site('x', site_file=Path({str(EXAMPLES / (LARGE + '.yml'))!r}), root=Path({str(ROOT)!r})); spent = time.process_time() - began;"
+        "import resource, time; from pathlib import Path; from rackready.design.site import load_site; "
+        "began = time.process_time();"
+        f"site = load_site('x', site_file=Path({str(EXAMPLES / (LARGE + '.yml'))!r}), root=Path({str(ROOT)!r})); "
+        "spent = time.process_time() - began;"
         "print(len(site.nodes()), spent, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT / "src"), "PATH": ""})
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(ROOT / "src"), "PATH": ""},
+    )
     nodes, seconds, mib = (float(part) for part in done.stdout.split())
     assert nodes == 12_500
     assert seconds < 4

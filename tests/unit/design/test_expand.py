@@ -25,7 +25,9 @@ def test_lab_written_short_is_the_simulated_rack() -> None:
         (node.name, node.unit, node.address, node.bmc.address) for node in sim.nodes()
     ]
     assert lab.links != sim.links, "the order differs: rails 1-4 of all nodes first"
-    assert sorted(lab.links, key=lambda link: (link.node, link.rails)) == sorted(sim.links, key=lambda link: (link.node, link.rails))
+    assert sorted(lab.links, key=lambda link: (link.node, link.rails)) == sorted(
+        sim.links, key=lambda link: (link.node, link.rails)
+    )
     assert lab.fabric == sim.fabric
 
 
@@ -90,8 +92,16 @@ def test_series(series: dict[str, Any], values: list[Any]) -> None:
 
 def test_template_lies_under_the_item_and_places_are_filled() -> None:
     templates = {
-        "nodes": {"base": {"platform": "p", "bmc": {"username": "root", "port": 444}}, "big": {"template": "base", "platform": "q"}},
-        "racks": {"r": {"hall": "h1", "nodes": [{"name": "{rack}-n[1-2]", "template": "big", "bmc": {"username": "{rack}-{n}"}}]}},
+        "nodes": {
+            "base": {"platform": "p", "bmc": {"username": "root", "port": 444}},
+            "big": {"template": "base", "platform": "q"},
+        },
+        "racks": {
+            "r": {
+                "hall": "h1",
+                "nodes": [{"name": "{rack}-n[1-2]", "template": "big", "bmc": {"username": "{rack}-{n}"}}],
+            }
+        },
     }
     racks = rows({"name": "a[1-2]", "template": "r", "hall": "h2"}, templates=templates)
     assert [rack["hall"] for rack in racks] == ["h2", "h2"]
@@ -105,13 +115,20 @@ def test_series_of_the_rack_inside_of_its_items() -> None:
     feeds = [{"name": "f[1-2]", "from": {"first": 1, "every": 2, "of": "rack", "text": "b{n}"}}]
     devices = [{"name": "{rack}-d", "kind": "pdu", "index": {"first": 5, "of": "rack"}}]
     document = expand({"racks": [{"name": "a[1-3]", "feeds": feeds, "devices": devices}]}).document
-    assert [[feed["from"] for feed in rack["feeds"]] for rack in document["racks"]] == [["b1", "b1"], ["b1", "b1"], ["b2", "b2"]]
+    assert [[feed["from"] for feed in rack["feeds"]] for rack in document["racks"]] == [
+        ["b1", "b1"],
+        ["b1", "b1"],
+        ["b2", "b2"],
+    ]
     assert [device["index"] for device in document["devices"]] == [5, 6, 7]
 
 
 def test_devices_of_a_rack_stand_at_the_top_with_their_rack() -> None:
     document = expand(
-        {"racks": [{"name": "a[1-2]", "devices": [{"name": "{rack}-pdu[1-2]", "kind": "pdu"}]}], "devices": [{"name": "cdu", "kind": "cdu"}]}
+        {
+            "racks": [{"name": "a[1-2]", "devices": [{"name": "{rack}-pdu[1-2]", "kind": "pdu"}]}],
+            "devices": [{"name": "cdu", "kind": "cdu"}],
+        }
     ).document
     assert [(device["name"], device.get("rack")) for device in document["devices"]] == [
         ("cdu", None),
@@ -123,8 +140,15 @@ def test_devices_of_a_rack_stand_at_the_top_with_their_rack() -> None:
 
 
 def test_overlay_is_merged_by_name_after_writing_out() -> None:
-    site = parse(example("lab-4-nodes"), {"racks": [{"name": "rack01", "nodes": [{"name": "node03", "serial": "S3", "address": "198.51.100.3"}]}]})
-    assert (site.node("node03").serial, str(site.node("node03").address), site.node("node03").unit) == ("S3", "198.51.100.3", 17)
+    site = parse(
+        example("lab-4-nodes"),
+        {"racks": [{"name": "rack01", "nodes": [{"name": "node03", "serial": "S3", "address": "198.51.100.3"}]}]},
+    )
+    assert (site.node("node03").serial, str(site.node("node03").address), site.node("node03").unit) == (
+        "S3",
+        "198.51.100.3",
+        17,
+    )
     assert site.node("node02").serial is None
 
 
@@ -132,11 +156,18 @@ def test_place_of_a_secret_is_replaced_whole() -> None:
     bmc = {"password": {"file": "secrets/node03"}}
     lab = example("lab-4-nodes")
     lab["racks"][0]["nodes"][0]["bmc"] |= {"password": {"file": "secrets/{name}"}}
-    site = parse(lab, {"racks": [{"name": "rack01", "nodes": [{"name": "node03", "bmc": {"password": {"env": "OTHER"}}}]}]})
-    assert [str(node.bmc.password) for node in site.nodes()][1:3] == ["file /base/secrets/node02", "environment variable OTHER"]
-    assert str(parse(example("lab-4-nodes"), {"racks": [{"name": "rack01", "nodes": [{"name": "node03", "bmc": bmc}]}]}).node("node03").bmc.password) == (
-        "file /base/secrets/node03"
+    site = parse(
+        lab, {"racks": [{"name": "rack01", "nodes": [{"name": "node03", "bmc": {"password": {"env": "OTHER"}}}]}]}
     )
+    assert [str(node.bmc.password) for node in site.nodes()][1:3] == [
+        "file /base/secrets/node02",
+        "environment variable OTHER",
+    ]
+    assert str(
+        parse(example("lab-4-nodes"), {"racks": [{"name": "rack01", "nodes": [{"name": "node03", "bmc": bmc}]}]})
+        .node("node03")
+        .bmc.password
+    ) == ("file /base/secrets/node03")
 
 
 def test_problems_are_told_where_they_were_written() -> None:
@@ -147,7 +178,10 @@ def test_problems_are_told_where_they_were_written() -> None:
         "racks[0].nodes[0].unit: units 13-20 are partly taken by node03. Place node04 where 8 units are free.",
         "racks[0].nodes[0].unit: units 5-12 are partly taken by node01. Place node02 where 8 units are free.",
         "racks[0].nodes[0].unit: units 9-16 are partly taken by node02. Place node03 where 8 units are free.",
-        "templates.nodes.h100.colour: unknown key. Correct its spelling or remove it; `rackready schema` lists the keys.",
+        (
+            "templates.nodes.h100.colour: unknown key. Correct its spelling or remove it; "
+            "`rackready schema` lists the keys."
+        ),
     ]
 
 
@@ -160,18 +194,31 @@ def test_a_template_of_thousands_is_told_once() -> None:
 
 
 REFUSED = [
-    ("racks.0.template", "gpuu", "racks[0].template: templates.racks has no 'gpuu' - Expected: one of none. Correct the name."),
+    (
+        "racks.0.template",
+        "gpuu",
+        "racks[0].template: templates.racks has no 'gpuu' - Expected: one of none. Correct the name.",
+    ),
     ("racks.0.nodes.0.name", "node[04-01]", "racks[0].nodes[0].name: 'node[04-01]' runs backwards. Correct the range."),
     (
         "racks.0.nodes.0.unit",
         {"first": "x"},
         (
-            "racks[0].nodes[0].unit: no series: Expected 4 octets in 'x'. Give first (a whole number, an IPv4 address or a subnet) or offset, "
+            "racks[0].nodes[0].unit: no series: Expected 4 octets in 'x'. "
+            "Give first (a whole number, an IPv4 address or a subnet) or offset, "
             "and whole numbers for the rest."
         ),
     ),
-    ("links.0.ports", "swp1-swp15", "links[0].ports: 4 nodes of 4 rails need 16 ports - Actual: 15. Give as many ports, in the order of nodes."),
-    ("templates", [], "templates: Expected: lists by name, with templates by name in each. Write templates: {racks: {NAME: {...}}}."),
+    (
+        "links.0.ports",
+        "swp1-swp15",
+        "links[0].ports: 4 nodes of 4 rails need 16 ports - Actual: 15. Give as many ports, in the order of nodes.",
+    ),
+    (
+        "templates",
+        [],
+        "templates: Expected: lists by name, with templates by name in each. Write templates: {racks: {NAME: {...}}}.",
+    ),
 ]
 
 
@@ -189,7 +236,9 @@ def test_refused(path: str, value: object, text: str) -> None:
 def test_templates_that_go_in_circles_are_refused() -> None:
     lab = example("lab-4-nodes")
     lab["templates"]["nodes"]["h100"]["template"] = "h100"
-    assert "templates.nodes.h100.template: more than 5 templates build on each other. Write them flatter." in refusals(lab)
+    assert "templates.nodes.h100.template: more than 5 templates build on each other. Write them flatter." in refusals(
+        lab
+    )
 
 
 def test_schema_knows_the_written_form() -> None:

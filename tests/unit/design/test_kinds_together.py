@@ -17,7 +17,10 @@ from rackready.model.problems import SiteInvalidError
 from tests.unit.design.written import ROOT, Change, change, example, refusals
 
 TRUE: object = True
-NOT_JUDGED = "plan: fabric, loads and losses are not judged while parts of the site cannot be used. Correct the rest, then plan again."
+NOT_JUDGED = (
+    "plan: fabric, loads and losses are not judged while parts of the site cannot be used. "
+    "Correct the rest, then plan again."
+)
 Text = Callable[[str], str]
 
 
@@ -39,27 +42,83 @@ def _without_gates(document: dict[str, Any]) -> None:
 
 
 KINDS: dict[str, tuple[Change, Text, str]] = {
-    "two readings": (_nothing, lambda text: text.replace("height_u: 48", "height_u: 060"), "templates.racks.gpu.height_u: 060 is the number 48 in YAML 1.1"),
+    "two readings": (
+        _nothing,
+        lambda text: text.replace("height_u: 48", "height_u: 060"),
+        "templates.racks.gpu.height_u: 060 is the number 48 in YAML 1.1",
+    ),
     "key twice": (_nothing, lambda text: text + "name: other\n", "name: key 'name' is given twice"),
     "unknown key": (change("facility.colour", "red"), _same, "facility.colour: unknown key."),
     "value of a key": (change("facility.pue", 0.5), _same, "facility.pue: Input should be greater than or equal to 1"),
-    "value of an item": (change("racks.2.switch_slots.0.tier", "leef"), _same, "racks[2].switch_slots[0].tier: Input should be 'leaf', 'spine' or 'core'"),
+    "value of an item": (
+        change("racks.2.switch_slots.0.tier", "leef"),
+        _same,
+        "racks[2].switch_slots[0].tier: Input should be 'leaf', 'spine' or 'core'",
+    ),
     "missing section": (_without_gates, _same, "gates: is required and missing."),
     "wrong section": (change("schema", "rackready/site/v9"), _same, "schema: Input should be 'rackready/site/v1'"),
     "template": (change("racks.1.template", "nope"), _same, "racks[1].template: templates.racks has no 'nope'"),
-    "truth for a number": (change("racks.2.devices.2.psus_needed", TRUE), _same, "racks[2].devices[2].psus_needed: Expected: a number Actual: true."),
-    "reference": (change("racks.2.feeds.1.from", "busway-9"), _same, "racks[2].feeds[1].from: no power node is called busway-9"),
-    "profile": (change("templates.nodes.h100.platform", "dgx_x"), _same, "templates.nodes.h100.platform: platform profile 'dgx_x' does not exist"),
-    "address twice": (_addresses, _same, "racks[2].devices[1].address: address 10.99.0.5 is also that of device ufm-1."),
-    "overlap": (change("networks.storage.pool", "10.21.128.0/17"), _same, "networks.storage.pool: 10.21.128.0/17 of networks.storage overlaps"),
-    "space": (change("networks.loopbacks", "169.254.0.0/24"), _same, "networks.loopbacks: 169.254.0.0/24 of networks.loopbacks is link-local"),
-    "group": (change("tenants.1.pkey", "0x0011"), _same, "tenants[1].pkey: partition key 0x0011 is also that of tenant research."),
+    "truth for a number": (
+        change("racks.2.devices.2.psus_needed", TRUE),
+        _same,
+        "racks[2].devices[2].psus_needed: Expected: a number Actual: true.",
+    ),
+    "reference": (
+        change("racks.2.feeds.1.from", "busway-9"),
+        _same,
+        "racks[2].feeds[1].from: no power node is called busway-9",
+    ),
+    "profile": (
+        change("templates.nodes.h100.platform", "dgx_x"),
+        _same,
+        "templates.nodes.h100.platform: platform profile 'dgx_x' does not exist",
+    ),
+    "address twice": (
+        _addresses,
+        _same,
+        "racks[2].devices[1].address: address 10.99.0.5 is also that of device ufm-1.",
+    ),
+    "overlap": (
+        change("networks.storage.pool", "10.21.128.0/17"),
+        _same,
+        "networks.storage.pool: 10.21.128.0/17 of networks.storage overlaps",
+    ),
+    "space": (
+        change("networks.loopbacks", "169.254.0.0/24"),
+        _same,
+        "networks.loopbacks: 169.254.0.0/24 of networks.loopbacks is link-local",
+    ),
+    "group": (
+        change("tenants.1.pkey", "0x0011"),
+        _same,
+        "tenants[1].pkey: partition key 0x0011 is also that of tenant research.",
+    ),
     "units": (change("racks.2.devices.1.unit", 20), _same, "racks[2].devices[1].unit: unit 20 is taken by ufm-1."),
-    "voltage": (change("racks.2.feeds.1.volts", 480), _same, "racks[2].feeds[1].volts: 480 V three-phase gives outlets of 277 V"),
-    "figure": (change("facility.power.1.rating_kw", 400_000), _same, "facility.power[1].rating_kw: no such figure is built"),
-    "cooling": (change("racks.2.cooling", {"kind": "air", "max_kw": 90, "max_air_kw": 100}), _same, "racks[2].cooling.max_air_kw: air carries more than"),
-    "overloaded feed": (change("racks.2.feeds.0.breaker_a", 6), _same, "rack net09: feed pdu-1 (415 V three-phase 6 A at 80 %) is over its rating"),
-    "circle of power": (change("facility.power.0", {"name": "grid", "kind": "sts", "fed_by": ["busway-1"]}), _same, "facility.power: power runs in a circle"),
+    "voltage": (
+        change("racks.2.feeds.1.volts", 480),
+        _same,
+        "racks[2].feeds[1].volts: 480 V three-phase gives outlets of 277 V",
+    ),
+    "figure": (
+        change("facility.power.1.rating_kw", 400_000),
+        _same,
+        "facility.power[1].rating_kw: no such figure is built",
+    ),
+    "cooling": (
+        change("racks.2.cooling", {"kind": "air", "max_kw": 90, "max_air_kw": 100}),
+        _same,
+        "racks[2].cooling.max_air_kw: air carries more than",
+    ),
+    "overloaded feed": (
+        change("racks.2.feeds.0.breaker_a", 6),
+        _same,
+        "rack net09: feed pdu-1 (415 V three-phase 6 A at 80 %) is over its rating",
+    ),
+    "circle of power": (
+        change("facility.power.0", {"name": "grid", "kind": "sts", "fed_by": ["busway-1"]}),
+        _same,
+        "facility.power: power runs in a circle",
+    ),
 }
 
 PLANNED = {"overloaded feed", "circle of power"}
@@ -71,7 +130,9 @@ PARTS = {"value of an item", "template", "profile"}
 def refusal(tmp_path: Path, *kinds: str, planned: bool = True) -> list[str]:
     """Return the problems of a site with such mistakes; with ``planned`` also those that only a plan finds."""
     document = example("h100-1su-infiniband")
-    document["racks"][2]["feeds"] = [{"name": f"pdu-{n}", "from": f"busway-{n}", "breaker_a": 60, "volts": 415} for n in (1, 2)]
+    document["racks"][2]["feeds"] = [
+        {"name": f"pdu-{n}", "from": f"busway-{n}", "breaker_a": 60, "volts": 415} for n in (1, 2)
+    ]
     for kind in kinds:
         KINDS[kind][0](document)
     text = dump_yaml(document)

@@ -30,7 +30,11 @@ def refused(tmp_path: Path, change: Any) -> dict[str, str]:  # noqa: ANN401
     [
         (("software", "mirror", "suite"), "./\nTrusted: yes", LINE),
         (("software", "mirror", "suite"), "bookworm main", "holds a blank - Expected: one word"),
-        (("software", "mirror", "suite"), "book\u200bworm", "holds '\\u200b' - Expected: one line of characters that can be seen"),
+        (
+            ("software", "mirror", "suite"),
+            "book\u200bworm",
+            "holds '\\u200b' - Expected: one line of characters that can be seen",
+        ),
         (("software", "mirror", "components"), ["main\nEnabled: no"], LINE),
         (("software", "mirror", "key"), "key.asc\nx", LINE),
         (("access", "user"), "root\nProxyCommand x", LINE),

@@ -44,15 +44,20 @@ def fabric(document: dict[str, Any], name: str) -> dict[str, Any]:
 def test_every_port_of_a_node_has_a_cable_or_a_reason(name: str, counts: tuple[int, int, int]) -> None:
     plan = planned(example(name))
     assert plan.problems == ()
-    found = [sum(network[state] for network in node_ports(plan).values()) for state in ("cabled", "unused", "not_cabled")]
+    found = [
+        sum(network[state] for network in node_ports(plan).values()) for state in ("cabled", "unused", "not_cabled")
+    ]
     assert tuple(found) == counts
-    assert not [note for note in plan.notes if "not_cabled" in note], "nothing is left that the site could say something about"
+    assert not [note for note in plan.notes if "not_cabled" in note], (
+        "nothing is left that the site could say something about"
+    )
 
 
 def superpod() -> dict[str, Any]:
     """DGX SuperPOD H100 of four units, 127 nodes: RA-11333-001 V11, tables 4, 7 and 8.
 
-    Six in-band leafs in three pairs under two spines are our reading of its 24 leaf-core and 6 ISL cables; it does not say how its 16 storage switches split.
+    Six in-band leafs in three pairs under two spines are our reading of its 24 leaf-core and 6 ISL cables; it does not
+    say how its 16 storage switches split.
     """
     document = example(H100)
     gpu = document["templates"]["racks"]["gpu"]
@@ -78,7 +83,15 @@ def superpod() -> dict[str, Any]:
         "row": "net",
         "height_u": 52,
         "feeds": [{"name": "pdu-[1-2]", "from": "busway-{n}", "breaker_a": 100, "volts": 415}],
-        "devices": [{"name": "{rack}-pdu[1-2]", "kind": "pdu", "height_u": 0, "index": {"first": 1}, "management": {"name": "net", "cage": "rj45"}}],
+        "devices": [
+            {
+                "name": "{rack}-pdu[1-2]",
+                "kind": "pdu",
+                "height_u": 0,
+                "index": {"first": 1},
+                "management": {"name": "net", "cage": "rj45"},
+            }
+        ],
     }
     document["templates"]["racks"]["net"] = net
     document["racks"] = [
@@ -111,9 +124,14 @@ def superpod() -> dict[str, Any]:
         slots.append({"fabric": name, "rack": f"net{number}", "tier": tier, "units": units, "step": step})
     document["switch_slots"] = slots
     pair = {"ufm-1": "ufm-2", "ufm-2": "ufm-1"}
-    servers = [{"name": name, "rack": "net40", "unit": 40 + place, "pair": other, "fabric_ports": 2} for place, (name, other) in enumerate(pair.items())]
+    servers = [
+        {"name": name, "rack": "net40", "unit": 40 + place, "pair": other, "fabric_ports": 2}
+        for place, (name, other) in enumerate(pair.items())
+    ]
     document["devices"] = [{**server, **item, "kind": "ufm"} for item in servers]
-    document["devices"] += [{**server, "name": f"ufm-{n}", "kind": "ufm", "rack": "net41", "unit": 37 + n} for n in (3, 4)]
+    document["devices"] += [
+        {**server, "name": f"ufm-{n}", "kind": "ufm", "rack": "net41", "unit": 37 + n} for n in (3, 4)
+    ]
     document["devices"] += [{**server, "name": f"head-{n}", "rack": f"net{36 + n}", "unit": 45} for n in (1, 2, 3, 4)]
     for device in document["devices"]:
         if device["kind"] == "ufm":
@@ -132,9 +150,34 @@ def superpod() -> dict[str, Any]:
             "peer_links": 2,
             "downlinks": 8,
         },
-        {"name": "storage", "role": "storage", "leaf": "qm9700", "racks_per_leaf": 7, "leafs": 2, "uplinks": 24, "spine": "qm9700", "spines": 6},
-        {"name": "oob", "role": "oob", "leaf": "sn2201", "racks": ["a[01-32]"], "racks_per_leaf": 6, "uplinks": 2, "uplink_to": "in-band"},
-        {"name": "oob-net", "role": "oob", "leaf": "sn2201", "racks": ["net[37-42]"], "racks_per_leaf": 3, "uplinks": 2, "uplink_to": "in-band"},
+        {
+            "name": "storage",
+            "role": "storage",
+            "leaf": "qm9700",
+            "racks_per_leaf": 7,
+            "leafs": 2,
+            "uplinks": 24,
+            "spine": "qm9700",
+            "spines": 6,
+        },
+        {
+            "name": "oob",
+            "role": "oob",
+            "leaf": "sn2201",
+            "racks": ["a[01-32]"],
+            "racks_per_leaf": 6,
+            "uplinks": 2,
+            "uplink_to": "in-band",
+        },
+        {
+            "name": "oob-net",
+            "role": "oob",
+            "leaf": "sn2201",
+            "racks": ["net[37-42]"],
+            "racks_per_leaf": 3,
+            "uplinks": 2,
+            "uplink_to": "in-band",
+        },
     ]
     del document["tenants"]
     return document
@@ -155,8 +198,9 @@ def test_superpod_of_127_nodes_has_the_counts_of_its_reference_architecture() ->
     # Table 8, storage: 254 QSFP112 transceivers (980-9I693-00NS00) in the DGX systems.
     assert next(line.needed for line in plan.bom if line.part == "MMA1Z00-NS400") == 254
     kinds = by_kind(plan)
-    # Table 4: 1,020 cables to nodes and UFM, 1,024 between leafs and spines. Table 8: 254 in-band cables to nodes and 8 to management servers, 24 leaf to
-    # core and 6 ISL, 16 uplinks out-of-band to in-band; 494 storage cables of which 254 end in nodes.
+    # Table 4: 1,020 cables to nodes and UFM, 1,024 between leafs and spines. Table 8: 254 in-band cables to nodes and 8
+    # to management servers, 24 leaf to core and 6 ISL, 16 uplinks out-of-band to in-band; 494 storage cables of which
+    # 254 end in nodes.
     assert (kinds["compute"], kinds["trunk"]) == (1_020, 1_024)
     assert (kinds["in_band"], kinds["in_band_trunk"], kinds["oob_trunk"]) == (254 + 8, 24 + 6, 16)
     assert (kinds["storage"], kinds["storage_trunk"]) == (254, 494 - 254)
@@ -176,14 +220,21 @@ def test_rack_that_is_added_moves_no_cable_beside_the_compute_fabric() -> None:
     document["tenants"], document["deliveries"] = [], []
     fabric(document, "oob")["racks"] = ["a[01-24]"]
     kinds = {"in_band", "storage", "oob", "in_band_trunk", "storage_trunk"}
-    fewer, all_of_them = ({cable.label for cable in planned(item).cables.cables if cable.run.kind in kinds} for item in (document, example(B200)))
+    fewer, all_of_them = (
+        {cable.label for cable in planned(item).cables.cables if cable.run.kind in kinds}
+        for item in (document, example(B200))
+    )
     assert fewer
     assert fewer < all_of_them
 
 
 def test_two_leafs_share_the_ports_of_a_bond() -> None:
     plan = planned(example(B200))
-    ends = {cable.a_port: cable.b_device for cable in plan.cables.cables if cable.a_device == "a09-n1" and cable.run.kind == "in_band"}
+    ends = {
+        cable.a_port: cable.b_device
+        for cable in plan.cables.cables
+        if cable.a_device == "a09-n1" and cable.run.kind == "in_band"
+    }
     assert ends == {"bf3-1p2": "in-band-leaf-003", "bf3-2p2": "in-band-leaf-004"}
 
 
@@ -207,15 +258,26 @@ def test_uplinks_of_an_out_of_band_switch_are_its_own_ports() -> None:
     assert ports is not None
     assert [socket.port for socket in ports.sockets] == ["swp49", "swp50", "swp51", "swp52"]
     plan = planned(example(B200))
-    ends = [(cable.a_port, cable.b_device) for cable in plan.cables.cables if cable.a_device == "oob-leaf-001" and cable.run.kind == "oob_trunk"]
+    ends = [
+        (cable.a_port, cable.b_device)
+        for cable in plan.cables.cables
+        if cable.a_device == "oob-leaf-001" and cable.run.kind == "oob_trunk"
+    ]
     assert ends == [("swp49", "in-band-spine-001"), ("swp50", "in-band-spine-002")]
 
 
 def test_leafs_that_nothing_joins_are_noted() -> None:
     document = example(B200)
-    del fabric(document, "storage")["spine"], fabric(document, "storage")["spines"], fabric(document, "storage")["uplinks"]
+    del (
+        fabric(document, "storage")["spine"],
+        fabric(document, "storage")["spines"],
+        fabric(document, "storage")["uplinks"],
+    )
     document["racks"][-1]["switch_slots"].pop()
-    text = "storage: nothing joins its leafs to each other. Give it spines or uplink_to with uplinks, unless your own network does."
+    text = (
+        "storage: nothing joins its leafs to each other. Give it spines or uplink_to with uplinks, unless your own "
+        "network does."
+    )
     assert text in planned(document).notes
 
 
@@ -226,38 +288,59 @@ def test_leafs_that_nothing_joins_are_noted() -> None:
             "in-band",
             {"racks_per_leaf": 32},
             (
-                "other_fabrics[0] (in-band): ports of a01, a02, a03, a04, a05, a06, a07, a08 and 25 more on a leaf - Expected: at most 1 (58 for 32 racks)"
+                "other_fabrics[0] (in-band): ports of a01, a02, a03, a04, a05, a06, a07, a08 and 25 more on a leaf "
+                "- Expected: at most 1 (58 for 32 racks)"
                 " Actual: 4. Lower racks_per_leaf to 14, or take a larger leaf."
             ),
         ),
         (
             "in-band",
             {"racks_per_leaf": 64},
-            "other_fabrics[0] (in-band): racks_per_leaf - Expected: at most 58, as sn4600c has 58 ports for racks Actual: 64. Lower it, or take a larger leaf.",
+            (
+                "other_fabrics[0] (in-band): racks_per_leaf - Expected: at most 58, as sn4600c has 58 ports for racks "
+                "Actual: 64. Lower it, or take a larger leaf."
+            ),
         ),
         (
             "in-band",
             {"downlinks": 4},
             (
-                "other_fabrics[3] (oob-net): ports that in-band keeps for uplinks of others - Expected: at least 5 on in-band-spine-001 Actual: 4."
+                "other_fabrics[3] (oob-net): ports that in-band keeps for uplinks of others - "
+                "Expected: at least 5 on in-band-spine-001 Actual: 4."
                 " Raise downlinks of in-band to 5."
             ),
         ),
-        ("in-band", {"rate": 400}, "other_fabrics[0] (in-band): ports of sn4600c - Expected: some of 400 Gb/s Actual: none. Take another model, or say rate."),
+        (
+            "in-band",
+            {"rate": 400},
+            (
+                "other_fabrics[0] (in-band): ports of sn4600c - Expected: some of 400 Gb/s Actual: none. "
+                "Take another model, or say rate."
+            ),
+        ),
         (
             "storage",
             {"rate": 800, "uplinks": 0, "spine": None, "spines": 0},
             (
-                "other_fabrics: storage: 256 ports of nodes are not cabled: they run 400 Gb/s at most, and links of storage 800."
+                "other_fabrics: storage: 256 ports of nodes are not cabled: they run 400 Gb/s at most, and links of "
+                "storage 800."
                 " Correct the fabric, or declare the ports unused in a NIC plan."
             ),
         ),
-        ("oob", {"uplinks": 5}, "other_fabrics[2] (oob): uplinks - Expected: at most 4 Actual: 5, more than sn2201 has ports for. Lower uplinks."),
+        (
+            "oob",
+            {"uplinks": 5},
+            (
+                "other_fabrics[2] (oob): uplinks - Expected: at most 4 Actual: 5, more than sn2201 has ports for. "
+                "Lower uplinks."
+            ),
+        ),
         (
             "storage",
             {"spines": 1, "uplinks": 48},
             (
-                "other_fabrics[1] (storage): leafs - Expected: numbers up to 2, for which sn5600_2x400 has ports Actual: storage-leaf-003."
+                "other_fabrics[1] (storage): leafs - Expected: numbers up to 2, for which sn5600_2x400 has ports "
+                "Actual: storage-leaf-003."
                 " Take more spines, or fewer uplinks."
             ),
         ),
@@ -272,31 +355,55 @@ def test_fabric_that_does_not_fit_is_a_problem(name: str, fields: dict[str, Any]
 def test_switches_without_a_slot_are_a_problem() -> None:
     document = example(B200)
     document["racks"][-1]["switch_slots"][0]["units"] = "1-2"
-    assert "switch_slots: 3 oob leaf switches have 2 slots (oob-leaf-003 is the first without). Add slots for 1 more." in problems(document)
+    assert (
+        "switch_slots: 3 oob leaf switches have 2 slots (oob-leaf-003 is the first without). Add slots for 1 more."
+        in problems(document)
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "fields", "expected"),
     [
-        ("storage", {"leaf": "sn9999"}, "other_fabrics[1].leaf: switch profile 'sn9999' does not exist - Expected: one of"),
+        (
+            "storage",
+            {"leaf": "sn9999"},
+            "other_fabrics[1].leaf: switch profile 'sn9999' does not exist - Expected: one of",
+        ),
         (
             "oob",
             {"racks": ["a[01-40]"]},
-            "other_fabrics[2].racks[0]: no racks are called a33, a34, a35, a36, a37, a38, a39, a40. Correct the name or the range.",
+            (
+                "other_fabrics[2].racks[0]: no racks are called a33, a34, a35, a36, a37, a38, a39, a40. "
+                "Correct the name or the range."
+            ),
         ),
         (
             "oob",
             {"uplink_to": "core"},
-            "other_fabrics[2].uplink_to: no other fabric is called core - Expected: one of in-band, storage, oob-net. Correct the name.",
+            (
+                "other_fabrics[2].uplink_to: no other fabric is called core - "
+                "Expected: one of in-band, storage, oob-net. Correct the name."
+            ),
         ),
         ("oob-net", {"name": "oob"}, "other_fabrics[3].name: fabric oob is given twice. Give each its own name."),
-        ("oob", {"racks": ["a[01-32]", "net33"]}, "other_fabrics[3].racks: rack net33 is served by oob already, which is out-of-band too."),
+        (
+            "oob",
+            {"racks": ["a[01-32]", "net33"]},
+            "other_fabrics[3].racks: rack net33 is served by oob already, which is out-of-band too.",
+        ),
         (
             "oob",
             {"uplinks": 0},
-            "other_fabrics[2]: Value error, uplinks - Expected: uplinks with spine or uplink_to, and none without Actual: one of them alone",
+            (
+                "other_fabrics[2]: Value error, uplinks - Expected: uplinks with spine or uplink_to, and none without "
+                "Actual: one of them alone"
+            ),
         ),
-        ("storage", {"uplinks": 31}, "other_fabrics[1]: Value error, uplinks: 31 over 2 spines - Expected: a number that 2 divides Actual: 31"),
+        (
+            "storage",
+            {"uplinks": 31},
+            "other_fabrics[1]: Value error, uplinks: 31 over 2 spines - Expected: a number that 2 divides Actual: 31",
+        ),
         ("oob", {"peer_links": 1}, "other_fabrics[2]: Value error, peer_links - Expected: leafs: 2 Actual: leafs: 1"),
     ],
 )
@@ -310,7 +417,10 @@ def test_uplinks_in_a_circle_are_refused() -> None:
     document = example(B200)
     fabric(document, "oob").update(uplink_to="oob-net")
     fabric(document, "oob-net").update(uplink_to="oob")
-    expected = "other_fabrics[2].uplink_to: the uplinks of oob lead back to itself. Let one of these fabrics have spines or no uplinks."
+    expected = (
+        "other_fabrics[2].uplink_to: the uplinks of oob lead back to itself. "
+        "Let one of these fabrics have spines or no uplinks."
+    )
     assert expected in refused(document)
 
 
@@ -318,7 +428,10 @@ def test_slots_of_a_fabric_that_is_not_there_are_refused() -> None:
     document = example(B200)
     document["racks"][-1]["switch_slots"][0]["fabric"] = "oobb"
     assert refused(document) == [
-        "racks[3].switch_slots[0].fabric: no other fabric is called oobb - Expected: one of in-band, storage, oob, oob-net. Correct the name."
+        (
+            "racks[3].switch_slots[0].fabric: no other fabric is called oobb - "
+            "Expected: one of in-band, storage, oob, oob-net. Correct the name."
+        )
     ]
 
 
@@ -326,8 +439,20 @@ def test_slots_of_a_fabric_that_is_not_there_are_refused() -> None:
     ("unused", "expected"),
     [
         ("slot9", "nic_plans[0].unused[0].name: dgx_h100 has no port slot9 - Expected: one of "),
-        ("rail1", "nic_plans[0].unused[0].name: port rail1 of dgx_h100 is of the compute fabric, which cables every rail. Remove it."),
-        ("slot1p2", "nic_plans[0].unused[0].name: port slot1p2 is unused, and the plan says what it is for. Remove one of the two."),
+        (
+            "rail1",
+            (
+                "nic_plans[0].unused[0].name: port rail1 of dgx_h100 is of the compute fabric, which cables every rail. "
+                "Remove it."
+            ),
+        ),
+        (
+            "slot1p2",
+            (
+                "nic_plans[0].unused[0].name: port slot1p2 is unused, and the plan says what it is for. "
+                "Remove one of the two."
+            ),
+        ),
         ("slot3p2", "nic_plans[0].unused[1].name: port slot3p2 is given twice. Say once why it is unused."),
     ],
 )
@@ -339,7 +464,15 @@ def test_unused_port_is_one_that_is_there_and_free(unused: str, expected: str) -
 
 def test_switch_of_its_own_rack_serves_a_node_before_a_fabric_does() -> None:
     document = example(B200)
-    own = {"name": "tor", "os": "cumulus_nvue", "model": "sn2201", "role": "oob", "rack": "a01", "unit": 48, "address": "10.20.0.250"}
+    own = {
+        "name": "tor",
+        "os": "cumulus_nvue",
+        "model": "sn2201",
+        "role": "oob",
+        "rack": "a01",
+        "unit": 48,
+        "address": "10.20.0.250",
+    }
     document["switches"] = [{**own, "password": {"env": "SWITCH_PASSWORD"}}]
     plan = planned(document)
     ends = {cable.b_device for cable in plan.cables.cables if cable.a_rack == "a01" and cable.run.kind == "oob"}
@@ -356,4 +489,7 @@ def test_least_downlinks_are_those_that_fit(name: str, least: int) -> None:
     assert told(least) == []
     for fewer in range(least):
         assert told(fewer)
-        assert all(f"Expected: at least {least} on " in text and text.endswith(f"Raise downlinks of in-band to {least}.") for text in told(fewer))
+        assert all(
+            f"Expected: at least {least} on " in text and text.endswith(f"Raise downlinks of in-band to {least}.")
+            for text in told(fewer)
+        )

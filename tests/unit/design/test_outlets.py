@@ -18,10 +18,19 @@ def site(name: str = "A{n}") -> dict[str, Any]:
     document = lab()
     rack = document["racks"][0]["name"]
     document["devices"] = [
-        {"name": f"pdu{k}", "kind": "pdu", "rack": rack, "height_u": 0, "index": k, "bmc": {"address": f"192.0.2.24{k}", "password": {"env": "PDU"}}}
+        {
+            "name": f"pdu{k}",
+            "kind": "pdu",
+            "rack": rack,
+            "height_u": 0,
+            "index": k,
+            "bmc": {"address": f"192.0.2.24{k}", "password": {"env": "PDU"}},
+        }
         for k in (1, 2)
     ]
-    document["racks"][0]["nodes"][0]["outlets"] = [{"pdu": f"pdu{k}", "outlet": name.replace("{n}", str(n))} for k in (1, 2) for n in (1, 2, 3)]
+    document["racks"][0]["nodes"][0]["outlets"] = [
+        {"pdu": f"pdu{k}", "outlet": name.replace("{n}", str(n))} for k in (1, 2) for n in (1, 2, 3)
+    ]
     return document
 
 
@@ -41,7 +50,10 @@ def _also(**about: object) -> Change:
 
     def apply(document: dict[str, Any]) -> None:
         first = {"pdu": "pdu1", "outlet": "B1", **about}
-        document["racks"][0]["nodes"][1]["outlets"] = [first, *({"pdu": "pdu2", "outlet": f"B{k}"} for k in range(2, SUPPLIES + 1))]
+        document["racks"][0]["nodes"][1]["outlets"] = [
+            first,
+            *({"pdu": "pdu2", "outlet": f"B{k}"} for k in range(2, SUPPLIES + 1)),
+        ]
 
     return apply
 
@@ -49,7 +61,12 @@ def _also(**about: object) -> Change:
 def test_a_place_that_no_number_can_be_put_in_is_refused() -> None:
     document = site()
     document["racks"][0]["nodes"][0]["outlets"][0]["outlet"] = "A{su_slot}"
-    assert refusals(document) == [f"{HERE}[0].outlet: String should match pattern '^[A-Za-z0-9_.:-]{{1,64}}$' - Actual: 'A{{su_slot}}'. Correct it."]
+    assert refusals(document) == [
+        (
+            f"{HERE}[0].outlet: String should match pattern '^[A-Za-z0-9_.:-]{{1,64}}$' - Actual: 'A{{su_slot}}'. "
+            "Correct it."
+        )
+    ]
 
 
 def _one_service(document: dict[str, Any]) -> None:
@@ -57,11 +74,19 @@ def _one_service(document: dict[str, Any]) -> None:
 
 
 REFUSED: list[tuple[str, Change, list[str]]] = [
-    ("unknown", change(f"{NODE}.0.pdu", "pdu9"), [f"{HERE}[0].pdu: no PDU is called pdu9 - Expected: one of pdu1, pdu2. Correct the name."]),
+    (
+        "unknown",
+        change(f"{NODE}.0.pdu", "pdu9"),
+        [f"{HERE}[0].pdu: no PDU is called pdu9 - Expected: one of pdu1, pdu2. Correct the name."],
+    ),
     (
         "no-pdu",
         change("devices.0.kind", "power_shelf"),
-        [f"{HERE}[{k}].pdu: pdu1 is of kind power_shelf - Expected: pdu. Name the PDU into which the supply is plugged." for k in range(3)],
+        [
+            f"{HERE}[{k}].pdu: pdu1 is of kind power_shelf - Expected: pdu. "
+            "Name the PDU into which the supply is plugged."
+            for k in range(3)
+        ],
     ),
     (
         "no-bmc",
@@ -73,9 +98,21 @@ REFUSED: list[tuple[str, Change, list[str]]] = [
         ],
     ),
     ("twice", change(f"{NODE}.1.outlet", "A1"), [f"{HERE}[1].outlet: outlet A1 of pdu1 is given twice. {OWN}"]),
-    ("two-nodes", _also(outlet="A2"), [f"racks[0].nodes[1].outlets[0].outlet: outlet A2 of pdu1 also feeds node01. {OWN}"]),
-    ("perhaps-the-same", _also(outlet="A2", rack_pdu="2"), [f"racks[0].nodes[1].outlets[0].outlet: outlet A2 of pdu1 also feeds node01. {OWN}"]),
-    ("one-service-by-two-names", _one_service, [f"{HERE}[{k}].outlet: outlet A{k - 2} of pdu2 is given twice. {OWN}" for k in range(3, 6)]),
+    (
+        "two-nodes",
+        _also(outlet="A2"),
+        [f"racks[0].nodes[1].outlets[0].outlet: outlet A2 of pdu1 also feeds node01. {OWN}"],
+    ),
+    (
+        "perhaps-the-same",
+        _also(outlet="A2", rack_pdu="2"),
+        [f"racks[0].nodes[1].outlets[0].outlet: outlet A2 of pdu1 also feeds node01. {OWN}"],
+    ),
+    (
+        "one-service-by-two-names",
+        _one_service,
+        [f"{HERE}[{k}].outlet: outlet A{k - 2} of pdu2 is given twice. {OWN}" for k in range(3, 6)],
+    ),
     (
         "too-few",
         lambda document: document["racks"][0]["nodes"][0]["outlets"].pop(),
@@ -119,7 +156,10 @@ def test_everything_is_said_at_once() -> None:
 def test_a_pdu_at_the_address_of_a_bmc_is_refused() -> None:
     document = site()
     document["devices"][0]["bmc"]["address"] = document["racks"][0]["nodes"][0]["bmc"]["address"]
-    assert refusals(document) == [f"{HERE}[{k}].pdu: the bmc of pdu1 is that of node01 itself. Correct the address of one of them." for k in range(3)]
+    assert refusals(document) == [
+        f"{HERE}[{k}].pdu: the bmc of pdu1 is that of node01 itself. Correct the address of one of them."
+        for k in range(3)
+    ]
 
 
 def test_a_virtual_node_has_no_outlets() -> None:
@@ -127,14 +167,18 @@ def test_a_virtual_node_has_no_outlets() -> None:
     outlets = document["racks"][0]["nodes"][0].pop("outlets")
     virtual = {key: value for key, value in document["racks"][0]["nodes"][1].items() if key not in {"unit", "serial"}}
     document["racks"][0]["nodes"][1] = {**virtual, "kind": "virtual", "host": "node01", "outlets": outlets}
-    assert "racks[0].nodes[1].outlets: virtual node node02 has outlets. Remove them: its host has them." in refusals(document)
+    assert "racks[0].nodes[1].outlets: virtual node node02 has outlets. Remove them: its host has them." in refusals(
+        document
+    )
 
 
 def test_chained_pdus_of_one_service_have_outlets_of_the_same_name() -> None:
     document = site()
     for outlet in document["racks"][0]["nodes"][0]["outlets"]:
         outlet["rack_pdu"] = "1"
-    document["racks"][0]["nodes"][1]["outlets"] = [{**outlet, "rack_pdu": "2"} for outlet in document["racks"][0]["nodes"][0]["outlets"]]
+    document["racks"][0]["nodes"][1]["outlets"] = [
+        {**outlet, "rack_pdu": "2"} for outlet in document["racks"][0]["nodes"][0]["outlets"]
+    ]
     assert parse(document).nodes()[1].outlets[0].called == "pdu1 PDU 2 outlet A1"
 
 
@@ -142,7 +186,13 @@ def test_a_range_of_nodes_names_its_outlets_by_their_numbers() -> None:
     document = site()
     nodes = document["racks"][0]["nodes"]
     del nodes[0]["outlets"]
-    document["templates"] = {"nodes": {"fed": {"outlets": [{"pdu": f"pdu{k}", "outlet": place} for k in (1, 2) for place in ("A{n}", "B{n}", "C{n}")]}}}
+    document["templates"] = {
+        "nodes": {
+            "fed": {
+                "outlets": [{"pdu": f"pdu{k}", "outlet": place} for k in (1, 2) for place in ("A{n}", "B{n}", "C{n}")]
+            }
+        }
+    }
     for node in nodes:
         node["template"] = "fed"
     assert [outlet.outlet for outlet in parse(document).nodes()[1].outlets] == ["A2", "B2", "C2"] * 2

@@ -38,7 +38,9 @@ def begun(paths: EnvPaths) -> PhaseContext:
     return PhaseContext("sim", paths.root, "c1", site_digest=pin(paths, load_site("sim", root=paths.root)))
 
 
-@pytest.mark.parametrize("path", [SITE, *sorted((ROOT / "inventories" / "examples").glob("*.yml"))], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [SITE, *sorted((ROOT / "inventories" / "examples").glob("*.yml"))], ids=lambda path: path.stem
+)
 def test_a_site_is_the_same_after_it_was_stored(path: Path, tmp_path: Path) -> None:
     site = load_site("sim", site_file=path, root=ROOT)
     where = EnvPaths(tmp_path, "sim")
@@ -53,7 +55,8 @@ def test_an_edit_during_a_campaign_changes_nothing_and_is_said(paths: EnvPaths) 
     edit(paths, "name: sim", "name: other")
     assert (site_of(ctx), site_of(PhaseContext("sim", paths.root, "c2")).name) == (before, "other")
     assert edited(ctx) == (
-        f"{paths.site_file} or an overlay was edited while this campaign ran, which used the site as it was. Run the same command again to apply the edit."
+        f"{paths.site_file} or an overlay was edited while this campaign ran, which used the site as it was. "
+        "Run the same command again to apply the edit."
     )
 
 
@@ -61,7 +64,9 @@ def test_an_edit_that_cannot_be_used_is_said_with_its_reason(paths: EnvPaths) ->
     ctx = begun(paths)
     edit(paths, "name: sim", "nme: sim")
     assert site_of(ctx).name == "sim"
-    assert edited(ctx).startswith(f"{paths.site_file} was edited while this campaign ran, which used the site as it was. It cannot be used now: ")
+    assert edited(ctx).startswith(
+        f"{paths.site_file} was edited while this campaign ran, which used the site as it was. It cannot be used now: "
+    )
     assert "nme" in edited(ctx)
 
 
@@ -88,8 +93,21 @@ def test_ansible_reads_the_site_of_the_campaign(paths: EnvPaths) -> None:
     ctx = begun(paths)
     edit(paths, "name: sim", "nme: sim")
     argv = [str(Path(sys.executable).with_name("ansible-inventory")), "-i", str(paths.site_file), "--list"]
-    env = {"PATH": "/usr/bin:/bin", "HOME": str(paths.root), "PYTHONPATH": str(ROOT / "src"), "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "LANG": "C.UTF-8"}
-    done = subprocess.run(argv, check=True, capture_output=True, text=True, cwd=ROOT, env=env | {VARIABLE: str(pinned_file(paths, ctx.site_digest))})
+    env = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(paths.root),
+        "PYTHONPATH": str(ROOT / "src"),
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "LANG": "C.UTF-8",
+    }
+    done = subprocess.run(
+        argv,
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=env | {VARIABLE: str(pinned_file(paths, ctx.site_digest))},
+    )
     assert sorted(json.loads(done.stdout)["_meta"]["hostvars"]) == ["node01", "node02", "node03", "node04"]
     live = subprocess.run(argv, check=False, capture_output=True, text=True, cwd=ROOT, env=env)
     assert "nme" in live.stderr, "without it, the file as it is now is read"

@@ -12,8 +12,14 @@ from rackready.model.site import Site, SwitchSlot
 from tests.unit.design.topology.fabrics import fabric
 from tests.unit.design.written import example, parse
 
-SLOTS = [SwitchSlot(rack=f"{tier}-{number:03d}", tier=tier, units="1-40", step=1) for tier in ("leaf", "spine", "core") for number in range(1, 60)]
-SITE: Site = parse(example("b200-4su-roce")).model_copy(update={"switch_slots": SLOTS, "switches": [], "other_fabrics": []})
+SLOTS = [
+    SwitchSlot(rack=f"{tier}-{number:03d}", tier=tier, units="1-40", step=1)
+    for tier in ("leaf", "spine", "core")
+    for number in range(1, 60)
+]
+SITE: Site = parse(example("b200-4su-roce")).model_copy(
+    update={"switch_slots": SLOTS, "switches": [], "other_fabrics": []}
+)
 
 
 def places(plan: FabricPlan) -> dict[str, tuple[str, int]]:
@@ -42,12 +48,17 @@ def test_units_that_are_added_move_no_switch_that_stands(planes: int, rails: int
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 6), st.integers(1, 4), st.sampled_from([None, 2, 3]))
-def test_more_spines_and_cores_move_no_switch_that_stands(planes: int, rails: int, units: int, more: int, tiers: int | None) -> None:
+def test_more_spines_and_cores_move_no_switch_that_stands(
+    planes: int, rails: int, units: int, more: int, tiers: int | None
+) -> None:
     """Nothing is said of growth: counts of spines and cores rise, and those of later planes keep their slots, management addresses and loopbacks."""
     before, after = (fabric(4 * count, 4, 16, rails, planes=planes, tiers=tiers) for count in (units, units + more))
     if after.problems or before.counts["tiers"] != after.counts["tiers"]:
         return
     old, new = places(before), places(after)
     assert {name: new[name] for name in old} == old
-    numbers = [{own.name: (own.loopback, own.asn, own.oob) for own in switch_addresses(SITE, plan)[0]} for plan in (before, after)]
+    numbers = [
+        {own.name: (own.loopback, own.asn, own.oob) for own in switch_addresses(SITE, plan)[0]}
+        for plan in (before, after)
+    ]
     assert {name: numbers[1][name] for name in numbers[0]} == numbers[0]

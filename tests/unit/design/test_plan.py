@@ -17,7 +17,12 @@ from tests.unit.design.written import EXAMPLES, Change, change, example, parse
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.yml"))
 SMALL = [name for name in NAMES if "100k" not in name]
 """The plan of 100,000 GPUs takes about ten seconds: it is made once."""
-EXPECTED_CABLES = {"b200-4su-roce": 2946, "gb200-nvl72-8-racks": 1224, "gpus-100k-three-tier": 300_448, "h100-1su-infiniband": 740}
+EXPECTED_CABLES = {
+    "b200-4su-roce": 2946,
+    "gb200-nvl72-8-racks": 1224,
+    "gpus-100k-three-tier": 300_448,
+    "h100-1su-infiniband": 740,
+}
 
 
 def planned(name: str, *changes: Change) -> Plan:
@@ -28,7 +33,11 @@ def planned(name: str, *changes: Change) -> Plan:
 
 
 def plain(plan: Plan) -> str:
-    return json.dumps(summary(plan)) + json.dumps(device_facts(plan)) + "\n".join(cable.label for cable in plan.cables.cables)
+    return (
+        json.dumps(summary(plan))
+        + json.dumps(device_facts(plan))
+        + "\n".join(cable.label for cable in plan.cables.cables)
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -39,7 +48,9 @@ def test_every_example_plans_without_a_problem(name: str) -> None:
     assert all(not cable.problem for cable in plan.cables.cables)
     assert len(plan.addresses.nodes) == len(plan.site.nodes())
     facts = device_facts(plan)
-    assert {key.removeprefix("node ") for key in facts if key.startswith("node ")} == {node.name for node in plan.site.nodes()}
+    assert {key.removeprefix("node ") for key in facts if key.startswith("node ")} == {
+        node.name for node in plan.site.nodes()
+    }
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -52,7 +63,10 @@ def test_written_links_are_planned_like_a_fabric() -> None:
     assert plan.fabric.counts == {"leaf": 2, "tiers": 1, "planes": 1, "nodes": 4, "devices": 0, "endpoint_cables": 32}
     assert plan.fabric.endpoints[0].port == 1
     assert plan.fabric.spof == (
-        "leaf01 to leaf02 (2 switches), each: the only leaf of 4 rails for 4 nodes: when it is lost they keep 4 of 8 rails (50.0 % lost).",
+        (
+            "leaf01 to leaf02 (2 switches), each: the only leaf of 4 rails for 4 nodes: when it is lost they keep 4 of "
+            "8 rails (50.0 % lost)."
+        ),
     )
 
 
@@ -62,17 +76,32 @@ def test_every_link_is_a_fact_of_both_of_its_ends() -> None:
         for field, text in own.items():
             far, _, port = text.partition(" ")
             if key.startswith("switch ") and field.startswith("port ") and f"switch {far}" in facts:
-                assert facts[f"switch {far}"][f"port {port}"] == f"{key.removeprefix('switch ')} {field.removeprefix('port ')}"
+                assert (
+                    facts[f"switch {far}"][f"port {port}"]
+                    == f"{key.removeprefix('switch ')} {field.removeprefix('port ')}"
+                )
             if field.startswith("link "):
-                assert facts[f"switch {far}"][f"port {port}"] == f"{key.removeprefix('node ')} rail {field.split()[1].split('.')[0]}"
+                assert (
+                    facts[f"switch {far}"][f"port {port}"]
+                    == f"{key.removeprefix('node ')} rail {field.split()[1].split('.')[0]}"
+                )
 
 
 def test_fabric_that_cannot_be_built_is_a_problem_at_its_place_and_lists_no_cable() -> None:
     plan = planned("h100-1su-infiniband", change("topology.leaf", {"model": "qm9700", "radix": 128}))
     assert [str(problem) for problem in plan.problems] == [
-        "topology.leaf.radix: ports of qm9700 at 400 Gb/s - Expected: at most 64 Actual: 128. Leave radix out, or take a larger model.",
-        "topology.spine.radix: ports of qm9700 at 400 Gb/s - Expected: at most 64 Actual: 128. Leave radix out, or take a larger model.",
-        "topology.core.radix: ports of qm9700 at 400 Gb/s - Expected: at most 64 Actual: 128. Leave radix out, or take a larger model.",
+        (
+            "topology.leaf.radix: ports of qm9700 at 400 Gb/s - Expected: at most 64 Actual: 128. "
+            "Leave radix out, or take a larger model."
+        ),
+        (
+            "topology.spine.radix: ports of qm9700 at 400 Gb/s - Expected: at most 64 Actual: 128. "
+            "Leave radix out, or take a larger model."
+        ),
+        (
+            "topology.core.radix: ports of qm9700 at 400 Gb/s - Expected: at most 64 Actual: 128. "
+            "Leave radix out, or take a larger model."
+        ),
     ]
     assert plan.cables.cables == ()
     assert "compute fabric: it cannot be built, so no cables are listed." in plan.notes
@@ -106,7 +135,16 @@ B200 = "b200-4su-roce"
 @pytest.mark.parametrize(
     ("path", "value", "change_of"),
     [
-        ("tenants.0.vlan", 1300, ("node a01-n1", "tenant", "research, VLAN 1201, VRF research, VNI 100201", "research, VLAN 1300, VRF research, VNI 100201")),
+        (
+            "tenants.0.vlan",
+            1300,
+            (
+                "node a01-n1",
+                "tenant",
+                "research, VLAN 1201, VRF research, VNI 100201",
+                "research, VLAN 1300, VRF research, VNI 100201",
+            ),
+        ),
         (
             "networks.oob.dhcp_servers",
             ["10.20.255.12"],
@@ -117,11 +155,20 @@ B200 = "b200-4su-roce"
                 "/24, gateway 10.20.0.1, MTU 1500, DHCP relayed to 10.20.255.12",
             ),
         ),
-        ("networks.storage.mtu", 1500, ("node a01-n1", "storage network", "/26, gateway 10.22.0.1, MTU 9000", "/26, gateway 10.22.0.1, MTU 1500")),
+        (
+            "networks.storage.mtu",
+            1500,
+            ("node a01-n1", "storage network", "/26, gateway 10.22.0.1, MTU 9000", "/26, gateway 10.22.0.1, MTU 1500"),
+        ),
         (
             "networks.storage.vlan",
             77,
-            ("node a01-n1", "storage network", "/26, gateway 10.22.0.1, MTU 9000", "/26, gateway 10.22.0.1, MTU 9000, VLAN 77"),
+            (
+                "node a01-n1",
+                "storage network",
+                "/26, gateway 10.22.0.1, MTU 9000",
+                "/26, gateway 10.22.0.1, MTU 9000, VLAN 77",
+            ),
         ),
         (
             "nic_plans.0.bonds.0.mode",
@@ -131,7 +178,12 @@ B200 = "b200-4su-roce"
         (
             "nic_plans.0.dpus.0.os",
             "bf-bundle-3.2",
-            ("node a01-n1", "DPU dpu1", "dpu mode, bf-bundle-3.1, bf3-1p1, bf3-1p2", "dpu mode, bf-bundle-3.2, bf3-1p1, bf3-1p2"),
+            (
+                "node a01-n1",
+                "DPU dpu1",
+                "dpu mode, bf-bundle-3.1, bf3-1p1, bf3-1p2",
+                "dpu mode, bf-bundle-3.2, bf3-1p1, bf3-1p2",
+            ),
         ),
         (
             "nic_plans.0.nics.+",
@@ -146,7 +198,9 @@ B200 = "b200-4su-roce"
     ],
     ids=["tenant", "relay", "mtu", "vlan", "bond", "dpu", "affinity", "numbered"],
 )
-def test_what_the_site_says_of_a_device_is_compared(path: str, value: object, change_of: tuple[str, str, str, str]) -> None:
+def test_what_the_site_says_of_a_device_is_compared(
+    path: str, value: object, change_of: tuple[str, str, str, str]
+) -> None:
     before, after = device_facts(planned(B200)), device_facts(planned(B200, change(path, value)))
     key, *fields = change_of
     assert FieldChange(*fields) in difference(before, after).changed[key]
@@ -156,7 +210,9 @@ def test_partition_keys_are_compared_as_ports_hold_them() -> None:
     before = device_facts(planned("h100-1su-infiniband"))
     after = device_facts(planned("h100-1su-infiniband", change("tenants.0.full_member", value=False)))
     found = difference(before, after).changed
-    assert found["node a01-n1"] == (FieldChange("tenant", "research, partition key 0x8011", "research, partition key 0x0011"),)
+    assert found["node a01-n1"] == (
+        FieldChange("tenant", "research, partition key 0x8011", "research, partition key 0x0011"),
+    )
     assert len(found) == 16
 
 
@@ -188,7 +244,9 @@ sites = st.dictionaries(st.sampled_from(["node a", "node b", "switch c"]), texts
 
 @settings(max_examples=60, deadline=None)
 @given(sites, sites)
-def test_difference_is_complete_and_turns_round(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) -> None:
+def test_difference_is_complete_and_turns_round(
+    before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]
+) -> None:
     there, back = difference(before, after), difference(after, before)
     assert (there.added, there.removed) == (back.removed, back.added)
     assert bool(there) is (before != after)

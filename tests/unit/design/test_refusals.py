@@ -41,20 +41,31 @@ LINK = EndpointLink("a01-n1", 1, 1, "leaf-x", 1)
 
 
 def test_a_switch_without_ports_of_the_links_rate() -> None:
-    assert troubles(LINK, "sn2201") == ["leaf-x: ports of 400 Gb/s - Expected: at least one Actual: sn2201 has none. Take another model."]
+    assert troubles(LINK, "sn2201") == [
+        "leaf-x: ports of 400 Gb/s - Expected: at least one Actual: sn2201 has none. Take another model."
+    ]
 
 
 def test_a_rail_that_a_server_does_not_have() -> None:
-    assert troubles(LINK._replace(nic=9)) == ["a01-n1: rail 9 - Expected: a NIC of dgx_h100 Actual: none. Correct the link."]
+    assert troubles(LINK._replace(nic=9)) == [
+        "a01-n1: rail 9 - Expected: a NIC of dgx_h100 Actual: none. Correct the link."
+    ]
 
 
 def test_cages_that_nobody_publishes(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = Socket("p1", "p1", 0, 1, "")
     with monkeypatch.context() as patched:
         patched.setattr(runs, "nic_socket", lambda *_: bare)
-        assert troubles(LINK) == ["platform dgx_h100: cage of rail 1 - Expected: known Actual: not published. Add it to the profile, with its source."]
+        assert troubles(LINK) == [
+            (
+                "platform dgx_h100: cage of rail 1 - Expected: known Actual: not published. "
+                "Add it to the profile, with its source."
+            )
+        ]
     monkeypatch.setattr(runs, "switch_ports", lambda *_: SwitchPorts((bare,), 4, "infiniband"))
-    assert troubles(LINK) == ["switch model qm9700: cage - Expected: known Actual: not published. Add it to the profile, with its source."]
+    assert troubles(LINK) == [
+        "switch model qm9700: cage - Expected: known Actual: not published. Add it to the profile, with its source."
+    ]
 
 
 def test_a_sub_port_that_is_too_slow_for_its_link() -> None:
@@ -85,10 +96,14 @@ def test_as_numbers_that_are_not_private(first: int, leaf: int) -> None:
 
 
 def test_power_in_a_circle() -> None:
-    circle = [PowerNode(name="ups-1", kind="ups", fed_by=["rpp-1"]), PowerNode(name="rpp-1", kind="rpp", fed_by=["ups-1"])]
+    circle = [
+        PowerNode(name="ups-1", kind="ups", fed_by=["rpp-1"]),
+        PowerNode(name="rpp-1", kind="rpp", fed_by=["ups-1"]),
+    ]
     (problem,) = structure_problems(circle)
     assert str(problem) in {
-        f"facility.power: power runs in a circle: {way} - Expected: each node fed from upstream. Take one of these out of fed_by."
+        f"facility.power: power runs in a circle: {way} - Expected: each node fed from upstream. "
+        "Take one of these out of fed_by."
         for way in ("ups-1 <- rpp-1 <- ups-1", "rpp-1 <- ups-1 <- rpp-1")
     }
 
@@ -100,8 +115,14 @@ def test_feeders_that_cannot_be() -> None:
         PowerNode(name="rpp-1", kind="rpp", fed_by=["ups-1", "ups-1"], sharing="shared"),
     ]
     assert [str(problem) for problem in structure_problems(nodes)] == [
-        "facility.power[0].fed_by: grid is a utility - Expected: fed by nothing Actual: ups-1. Remove it, or correct the kind.",
-        "facility.power[2].fed_by[1]: power node ups-1 feeds rpp-1 already - Expected: each once. Remove one of the two.",
+        (
+            "facility.power[0].fed_by: grid is a utility - Expected: fed by nothing Actual: ups-1. "
+            "Remove it, or correct the kind."
+        ),
+        (
+            "facility.power[2].fed_by[1]: power node ups-1 feeds rpp-1 already - Expected: each once. "
+            "Remove one of the two."
+        ),
     ]
 
 
@@ -114,7 +135,9 @@ def test_devices_of_a_rack_that_are_no_list() -> None:
 def test_a_site_file_that_is_no_mapping() -> None:
     with pytest.raises(SiteInvalidError) as refused:
         parse_site([], source="site.yml", base=Path("/base"))
-    assert str(refused.value.problems[0]).removeprefix(": ") == ("Expected: a mapping Actual: something else. Begin one from inventories/example/site.yml.")
+    assert str(refused.value.problems[0]).removeprefix(": ") == (
+        "Expected: a mapping Actual: something else. Begin one from inventories/example/site.yml."
+    )
 
 
 def test_secrets_that_are_not_where_the_site_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,12 +146,24 @@ def test_secrets_that_are_not_where_the_site_says(tmp_path: Path, monkeypatch: p
     empty.write_text("\n", encoding="utf-8")
     gone = tmp_path / "gone"
     for ref, text in (
-        (SecretRef(env="NOWHERE"), "secret in environment variable NOWHERE - Expected: a value Actual: not set. Export NOWHERE and run again."),
+        (
+            SecretRef(env="NOWHERE"),
+            "secret in environment variable NOWHERE - Expected: a value Actual: not set. Export NOWHERE and run again.",
+        ),
         (
             SecretRef(file=gone),
-            f"secret in file {gone} - Expected: a readable file Actual: FileNotFoundError. Put the secret there (mode 0600) and run again.",
+            (
+                f"secret in file {gone} - Expected: a readable file Actual: FileNotFoundError. "
+                "Put the secret there (mode 0600) and run again."
+            ),
         ),
-        (SecretRef(file=empty), f"secret in file {empty} - Expected: a value Actual: empty file. Put the secret there (mode 0600) and run again."),
+        (
+            SecretRef(file=empty),
+            (
+                f"secret in file {empty} - Expected: a value Actual: empty file. "
+                "Put the secret there (mode 0600) and run again."
+            ),
+        ),
     ):
         with pytest.raises(SecretUnreadableError) as refused:
             reveal(ref)
@@ -153,7 +188,8 @@ def test_no_layout_divides_the_gpus() -> None:
     with pytest.raises(RackreadyError) as refused:
         candidates.train_on(server, gpu, model, TrainingJob(128, 1), Layout(0, 2), 15, 0.4)
     assert str(refused.value) == (
-        "dgx_h100: no layout of llama is possible there - Expected: degrees that divide 17 heads and the GPUs Actual: none. "
+        "dgx_h100: no layout of llama is possible there - Expected: degrees that divide 17 heads and the GPUs "
+        "Actual: none. "
         "Give --tp and --pp, or another --gpus."
     )
 
@@ -163,21 +199,30 @@ def test_what_stands_in_the_way_of_every_layout_is_the_reason() -> None:
     gpu, server = loader.gpu("h100_sxm"), loader.platform("dgx_h100")
     with pytest.raises(RackreadyError) as refused:
         candidates.serve_on(server, gpu, model, ServingJob(128), Layout(0, 4), None)
-    assert str(refused.value) == "--pp 4: the model has fewer layers than pipeline stages - Expected: at most 2 Actual: 4. Lower it."
+    assert (
+        str(refused.value)
+        == "--pp 4: the model has fewer layers than pipeline stages - Expected: at most 2 Actual: 4. Lower it."
+    )
 
 
 def test_heads_that_cannot_be_grouped() -> None:
     with pytest.raises(RackreadyError) as refused:
         read_config({**MODEL, "num_key_value_heads": 5}, "config.json")
     text = str(refused.value)
-    assert text.startswith("config.json: shape - Value error, 17 heads cannot share 5 key and value heads evenly. Expected: the shape of one model Actual: ")
+    assert text.startswith(
+        "config.json: shape - Value error, 17 heads cannot share 5 key and value heads evenly. "
+        "Expected: the shape of one model Actual: "
+    )
     assert text.endswith(" Correct the file.")
 
 
 def test_a_flow_below_what_endpoints_can_send() -> None:
     plan = fabric(32, 8, 16, 4)
     proof = prove(plan.switches, plan.endpoints, plan.trunks[: len(plan.trunks) // 2], Design())
-    first = "topology: max-flow of plane 1, first half of the units against the second - Expected: 64 links Actual: 0. Compare the trunks with the cable list."
+    first = (
+        "topology: max-flow of plane 1, first half of the units against the second - Expected: 64 links Actual: 0. "
+        "Compare the trunks with the cable list."
+    )
     assert first in proof.problems
 
 
@@ -185,5 +230,8 @@ def test_a_cross_check_that_looked_at_nothing(monkeypatch: pytest.MonkeyPatch) -
     plan = fabric(32, 8, 16, 4)
     monkeypatch.setattr(proving.cuts, "flows", lambda *_: [])
     assert prove(plan.switches, plan.endpoints, plan.trunks, Design()).problems == (
-        "topology: max-flow of plane 1 - Expected: at least one cut Actual: none over 16 leafs. Report this: the proof is not whole.",
+        (
+            "topology: max-flow of plane 1 - Expected: at least one cut Actual: none over 16 leafs. "
+            "Report this: the proof is not whole."
+        ),
     )

@@ -56,7 +56,10 @@ def test_four_different_mistakes_are_listed_in_one_run(raw: dict[str, Any]) -> N
         "links[3].ports: leaf02 has no port swp65, swp66, swp67, swp68 - Expected: swp1 to swp64. Correct the port.",
         "racks[0].nodes[1].colour: unknown key. Correct its spelling or remove it; `rackready schema` lists the keys.",
         "racks[0].nodes[2].address: address 192.0.2.11 is also that of node node01. Give node node03 its own.",
-        "software.driver_branch: branch 470 cannot drive NVIDIA H100 80GB HBM3 (h100_sxm) - Expected: 525 or newer. Use a branch of hgx-r580-debian12.",
+        (
+            "software.driver_branch: branch 470 cannot drive NVIDIA H100 80GB HBM3 (h100_sxm) - Expected: 525 or newer. "
+            "Use a branch of hgx-r580-debian12."
+        ),
     ]
 
 
@@ -72,44 +75,80 @@ def change(path: str, value: object) -> Callable[[dict[str, Any]], None]:
 
 
 REFUSED = [
-    (change("racks.0.nodes.1.name", "node01"), "racks[0].nodes[1].name: name node01 is also that of node node01. Give node node01 its own."),
+    (
+        change("racks.0.nodes.1.name", "node01"),
+        "racks[0].nodes[1].name: name node01 is also that of node node01. Give node node01 its own.",
+    ),
     (
         change("racks.0.nodes.1.serial", "SIM-DGXH100-0001"),
-        "racks[0].nodes[1].serial: serial number SIM-DGXH100-0001 is also that of node node01. Give node node02 its own.",
+        (
+            "racks[0].nodes[1].serial: serial number SIM-DGXH100-0001 is also that of node node01. "
+            "Give node node02 its own."
+        ),
     ),
     (
         change("racks.0.nodes.1.bmc.address", "192.0.2.111"),
-        "racks[0].nodes[1].bmc.address: address 192.0.2.111 is also that of the BMC of node01. Give the BMC of node02 its own.",
+        (
+            "racks[0].nodes[1].bmc.address: address 192.0.2.111 is also that of the BMC of node01. "
+            "Give the BMC of node02 its own."
+        ),
     ),
     (
         change("racks.0.nodes.1.platform", "dgx_h1000"),
-        f"racks[0].nodes[1].platform: platform profile 'dgx_h1000' does not exist - Expected: one of {', '.join(known('platform'))}. Correct the id",
+        (
+            "racks[0].nodes[1].platform: platform profile 'dgx_h1000' does not exist - "
+            f"Expected: one of {', '.join(known('platform'))}. Correct the id"
+        ),
     ),
-    (change("racks.0.nodes.1.unit", 2), "racks[0].nodes[1].unit: units 2-9 are partly taken by node01. Place node02 where 8 units are free."),
-    (change("switches.0.os", "sonic"), "switches[0].os: sn5600 does not run 'sonic' - Expected: one of cumulus_nvue. Correct it."),
+    (
+        change("racks.0.nodes.1.unit", 2),
+        "racks[0].nodes[1].unit: units 2-9 are partly taken by node01. Place node02 where 8 units are free.",
+    ),
+    (
+        change("switches.0.os", "sonic"),
+        "switches[0].os: sn5600 does not run 'sonic' - Expected: one of cumulus_nvue. Correct it.",
+    ),
     (change("links.0.rails", "1-3"), "links[0]: 3 rails but 4 ports. Give as many ports as rails."),
     (change("links.0.rails", "6-9"), "links[0].rails: node01 has no rail 9 - Expected: 1 to 8. Correct the rail."),
-    (change("links.0.ports", "swp5-swp8"), "links[2].ports: port swp5 of leaf01 is cabled already. One cable to a port: correct one of the two links."),
+    (
+        change("links.0.ports", "swp5-swp8"),
+        "links[2].ports: port swp5 of leaf01 is cabled already. One cable to a port: correct one of the two links.",
+    ),
     (change("links.0.node", "node09"), "links[0].node: no node is called node09. Correct the name."),
-    (change("links.0.switch", "leaf02"), "links[2].switch: rail 1 ends on leaf01, leaf02, which no spine joins. Cable each rail to one leaf."),
+    (
+        change("links.0.switch", "leaf02"),
+        "links[2].switch: rail 1 ends on leaf01, leaf02, which no spine joins. Cable each rail to one leaf.",
+    ),
     (change("fabric.mtu", 9216 - 0), None),
     (
         change("fabric.switch_mtu", 1500),
-        "fabric.mtu: 9000 bytes on hosts is more than 1500 on switch ports: large frames would be dropped. Lower it, or raise fabric.switch_mtu.",
+        (
+            "fabric.mtu: 9000 bytes on hosts is more than 1500 on switch ports: large frames would be dropped. "
+            "Lower it, or raise fabric.switch_mtu."
+        ),
     ),
     (change("fabric.rails.1.vlan", 901), "fabric.rails[1].vlan: VLAN 901 is given twice. Each rail has its own."),
     (
         change("fabric.rails.1.subnet", "192.168.1.128/25"),
-        "fabric.rails[1].subnet: subnet 192.168.1.128/25 overlaps that of rail 1 (192.168.1.0/24). Give each rail its own subnet.",
+        (
+            "fabric.rails[1].subnet: subnet 192.168.1.128/25 overlaps that of rail 1 (192.168.1.0/24). "
+            "Give each rail its own subnet."
+        ),
     ),
     (change("fabric.rails.1.subnet", "192.168.2.0/28"), None),
     (
         change("fabric.rails.1.subnet", "192.168.2.0/29"),
-        "fabric.rails[1].subnet: subnet 192.168.2.0/29 has room for 0 nodes, the site has 4. Give the rail a larger subnet.",
+        (
+            "fabric.rails[1].subnet: subnet 192.168.2.0/29 has room for 0 nodes, the site has 4. "
+            "Give the rail a larger subnet."
+        ),
     ),
     (
         change("software.driver_branch", 590),
-        "software.driver_branch: branch 590 is not in software set hgx-r580-debian12 - Expected: one of 580. Choose one of them, or another set.",
+        (
+            "software.driver_branch: branch 590 is not in software set hgx-r580-debian12 - Expected: one of 580. "
+            "Choose one of them, or another set."
+        ),
     ),
     (
         change("gates.skip", [{"gate": "node/gpu/none", "nodes": ["node01"], "reason": "not on this machine"}]),
@@ -119,10 +158,16 @@ REFUSED = [
         change("racks.0.nodes.0.bmc.password", "hunter2"),
         "racks[0].nodes[0].bmc.password: Expected: a mapping Actual: text. Correct it.",
     ),
-    (change("racks.0.nodes.0.bmc.password", {}), "racks[0].nodes[0].bmc.password: Value error, give exactly one of file and env. Correct it."),
+    (
+        change("racks.0.nodes.0.bmc.password", {}),
+        "racks[0].nodes[0].bmc.password: Value error, give exactly one of file and env. Correct it.",
+    ),
     (
         change("handover.kind", "lsf"),
-        "handover: Input tag 'lsf' found using 'kind' does not match any of the expected tags: 'slurm', 'file', 'plugin'. Correct it.",
+        (
+            "handover: Input tag 'lsf' found using 'kind' does not match any of the expected tags: 'slurm', 'file', "
+            "'plugin'. Correct it."
+        ),
     ),
 ]
 
@@ -145,7 +190,10 @@ def test_paths_stay_true_when_items_before_are_pruned(raw: dict[str, Any]) -> No
     raw["racks"][0]["nodes"][0]["unit"] = "top"
     raw["racks"][0]["nodes"][3]["serial"] = "SIM-DGXH100-0002"
     found = refusals(raw)
-    assert "racks[0].nodes[3].serial: serial number SIM-DGXH100-0002 is also that of node node02. Give node node04 its own." in found
+    assert (
+        "racks[0].nodes[3].serial: serial number SIM-DGXH100-0002 is also that of node node02. "
+        "Give node node04 its own." in found
+    )
     assert any(text.startswith("racks[0].nodes[0].unit: Input should be a valid integer") for text in found)
     assert len(found) == 2, "a pruned node must not make its links look wrong"
 
@@ -160,9 +208,15 @@ def test_broken_section_does_not_hide_what_is_wrong_elsewhere(raw: dict[str, Any
 
 
 QOS_REFUSALS = [
-    "fabric.qos.cnp_dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 48 to 55 Actual: 4. Choose one of them.",
+    (
+        "fabric.qos.cnp_dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 48 to 55 "
+        "Actual: 4. Choose one of them."
+    ),
     "fabric.qos.cnp_priority: the lossless RoCE preset of NVUE does not do this - Expected: 6 Actual: 7. Use 6.",
-    "fabric.qos.dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 24 to 31 Actual: 34. Choose one of them.",
+    (
+        "fabric.qos.dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 24 to 31 Actual: 34. "
+        "Choose one of them."
+    ),
     "fabric.qos.priority: the lossless RoCE preset of NVUE does not do this - Expected: 3 Actual: 4. Use 3.",
 ]
 
@@ -200,7 +254,10 @@ def test_document_that_is_no_mapping(junk: object) -> None:
 def test_key_given_twice_is_refused_with_its_line(tmp_path: Path) -> None:
     site = tmp_path / "site.yml"
     site.write_text("name: a\nname: b\n", encoding="utf-8")
-    with pytest.raises(SiteInvalidError, match=r"name: key 'name' is given twice - Expected: once Actual: lines 1 and 2\. Remove one of the two\."):
+    with pytest.raises(
+        SiteInvalidError,
+        match=r"name: key 'name' is given twice - Expected: once Actual: lines 1 and 2\. Remove one of the two\.",
+    ):
         load_site("x", site_file=site, root=tmp_path)
 
 
@@ -210,7 +267,10 @@ def test_absent_site_file_says_how_to_begin(tmp_path: Path) -> None:
 
 
 def test_overlay_merges_named_lists_by_name(raw: dict[str, Any]) -> None:
-    overlay = {"racks": [{"name": "rack01", "nodes": [{"name": "node03", "address": "198.51.100.3"}]}], "links": [{"x": 1}]}
+    overlay = {
+        "racks": [{"name": "rack01", "nodes": [{"name": "node03", "address": "198.51.100.3"}]}],
+        "links": [{"x": 1}],
+    }
     before = copy.deepcopy(raw)
     merged = merge(raw, overlay)
     assert merged["racks"][0]["nodes"][2]["address"] == "198.51.100.3"
@@ -224,14 +284,19 @@ def test_overlay_file_is_read_by_the_loader(tmp_path: Path, raw: dict[str, Any])
     (tmp_path / "inventories/lab").mkdir(parents=True)
     (tmp_path / "inventories/lab/site.yml").write_text(yaml.safe_dump(raw), encoding="utf-8")
     (tmp_path / ".rackready/overlays").mkdir(parents=True)
-    (tmp_path / ".rackready/overlays/lab.yml").write_text("software: {mirror: {url: 'http://198.51.100.9:80'}}\n", encoding="utf-8")
+    (tmp_path / ".rackready/overlays/lab.yml").write_text(
+        "software: {mirror: {url: 'http://198.51.100.9:80'}}\n", encoding="utf-8"
+    )
     assert load_site("lab", root=tmp_path).software.mirror.url == "http://198.51.100.9:80"
 
 
 @pytest.mark.parametrize("user", ["carol:s3cret@", "carol@", ":s3@cret@"])
 def test_credentials_in_the_mirror_s_url_are_refused_and_not_shown(raw: dict[str, Any], user: str) -> None:
     raw["software"]["mirror"]["url"] = f"http://{user}192.0.2.2:8080/a"
-    words = "Value error, names a user or password - Expected: a URL without: credentials belong in apt's auth.conf on the nodes"
+    words = (
+        "Value error, names a user or password - Expected: a URL without: credentials belong in apt's auth.conf on "
+        "the nodes"
+    )
     assert refusals(raw) == [f"software.mirror.url: {words} - Actual: 'http://***@192.0.2.2:8080/a'. Correct it."]
     raw["software"]["mirror"]["url"] = f"ftp://{user}192.0.2.2"
     words = r"String should match pattern '^(https?|file)://\S+$'"
@@ -264,7 +329,9 @@ def test_digest_follows_what_is_wanted_and_not_how_it_is_reached(raw: dict[str, 
     assert desired_digest(parse(moved), "node01") != base
 
 
-@pytest.mark.parametrize(("text", "names"), [("swp1-swp3", ["swp1", "swp2", "swp3"]), ("swp7", ["swp7"]), ("2-3", ["2", "3"])])
+@pytest.mark.parametrize(
+    ("text", "names"), [("swp1-swp3", ["swp1", "swp2", "swp3"]), ("swp7", ["swp7"]), ("2-3", ["2", "3"])]
+)
 def test_expand_range(text: str, names: list[str]) -> None:
     assert expand_range(text) == names
 

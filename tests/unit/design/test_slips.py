@@ -25,7 +25,12 @@ def test_longest_range() -> None:
 
 
 SLIPS = [
-    ("lab-4-nodes", "links.0.ports", "swp1-swp999999999999", ["links[0]: 'swp1-swp999999999999' is more than 200000 names. Correct the range."]),
+    (
+        "lab-4-nodes",
+        "links.0.ports",
+        "swp1-swp999999999999",
+        ["links[0]: 'swp1-swp999999999999' is more than 200000 names. Correct the range."],
+    ),
     (
         "lab-4-nodes",
         "racks.0.nodes.0.unit",
@@ -72,9 +77,24 @@ SLIPS = [
             )
         ],
     ),
-    ("b200-4su-roce", "devices", 1_000_000_000_000, ["devices: Input should be a valid list - Actual: 1000000000000. Correct it."]),
-    ("b200-4su-roce", "halls.0.row_pitch_m", float("inf"), ["halls[0].row_pitch_m: Input should be a finite number - Actual: inf. Correct it."]),
-    ("b200-4su-roce", "facility.power.0.volts", float("inf"), ["facility.power[0].volts: Input should be a finite number - Actual: inf. Correct it."]),
+    (
+        "b200-4su-roce",
+        "devices",
+        1_000_000_000_000,
+        ["devices: Input should be a valid list - Actual: 1000000000000. Correct it."],
+    ),
+    (
+        "b200-4su-roce",
+        "halls.0.row_pitch_m",
+        float("inf"),
+        ["halls[0].row_pitch_m: Input should be a finite number - Actual: inf. Correct it."],
+    ),
+    (
+        "b200-4su-roce",
+        "facility.power.0.volts",
+        float("inf"),
+        ["facility.power[0].volts: Input should be a finite number - Actual: inf. Correct it."],
+    ),
 ]
 
 
@@ -110,16 +130,47 @@ def test_an_overlay_of_which_a_part_would_be_lost_is_refused(tmp_path: Path, tex
 @pytest.mark.parametrize(
     ("path", "value", "problem"),
     [
-        ("topology.spine_oversubscription", 2, "topology.spine_oversubscription: Input should be a valid string - Actual: 2. Correct it."),
-        ("other_fabrics.1.leafs", 1, "other_fabrics[1]: Value error, peer_links - Expected: leafs: 2 Actual: leafs: 1. Correct it."),
-        ("other_fabrics.0.rate", "fast", "other_fabrics[0].rate: Input should be 1, 10, 25, 100, 200, 400 or 800 - Actual: 'fast'. Correct it."),
+        (
+            "topology.spine_oversubscription",
+            2,
+            "topology.spine_oversubscription: Input should be a valid string - Actual: 2. Correct it.",
+        ),
+        (
+            "other_fabrics.1.leafs",
+            1,
+            "other_fabrics[1]: Value error, peer_links - Expected: leafs: 2 Actual: leafs: 1. Correct it.",
+        ),
+        (
+            "other_fabrics.0.rate",
+            "fast",
+            "other_fabrics[0].rate: Input should be 1, 10, 25, 100, 200, 400 or 800 - Actual: 'fast'. Correct it.",
+        ),
         ("topology", [1], "topology: Expected: a mapping Actual: a list. Correct it."),
-        ("fabric.kind", {"a": 1}, "fabric.kind: Input should be 'roce' or 'infiniband' - Actual: a mapping. Correct it."),
-        ("fabric.kind", "infinibend", "fabric.kind: Input should be 'roce' or 'infiniband' - Actual: 'infinibend'. Correct it."),
+        (
+            "fabric.kind",
+            {"a": 1},
+            "fabric.kind: Input should be 'roce' or 'infiniband' - Actual: a mapping. Correct it.",
+        ),
+        (
+            "fabric.kind",
+            "infinibend",
+            "fabric.kind: Input should be 'roce' or 'infiniband' - Actual: 'infinibend'. Correct it.",
+        ),
         ("fabric", [1], "fabric: Expected: a mapping Actual: a list. Correct it."),
         ("facility", [1], "facility: Expected: a mapping Actual: a list. Correct it."),
-        ("facility.pue", "low", "facility.pue: Input should be a valid number, unable to parse string as a number - Actual: 'low'. Correct it."),
-        ("facility.nameplates.0.max_power_w", [1], "facility.nameplates[0].max_power_w: Input should be a valid number - Actual: a list. Correct it."),
+        (
+            "facility.pue",
+            "low",
+            (
+                "facility.pue: Input should be a valid number, unable to parse string as a number - Actual: 'low'. "
+                "Correct it."
+            ),
+        ),
+        (
+            "facility.nameplates.0.max_power_w",
+            [1],
+            "facility.nameplates[0].max_power_w: Input should be a valid number - Actual: a list. Correct it.",
+        ),
         ("networks", [1], "networks: Expected: a mapping Actual: a list. Correct it."),
         ("racks.2.height_u", None, "racks[2].height_u: Input should be a valid integer - Actual: nothing. Correct it."),
     ],

@@ -17,7 +17,10 @@ from tests.unit.design.written import EXAMPLES
     ("text", "problem"),
     [
         ("a: " + "[" * 3000 + "]" * 3000 + "\n", ": not valid YAML: nested too deep to be read. Correct the file."),
-        ("vlan: 0b_\n", "line 1, column 7: not valid YAML: no int: invalid literal for int() with base 2: ''. Correct the file."),
+        (
+            "vlan: 0b_\n",
+            "line 1, column 7: not valid YAML: no int: invalid literal for int() with base 2: ''. Correct the file.",
+        ),
     ],
     ids=["deep", "no-number"],
 )
@@ -38,13 +41,18 @@ def test_a_day_that_there_is_not_stays_text(tmp_path: Path, text: str) -> None:
 
 def test_a_day_that_there_is_not_hides_no_other_problem(tmp_path: Path) -> None:
     text = (EXAMPLES / "gb200-nvl72-8-racks.yml").read_text(encoding="utf-8")
-    text = re.sub(r"day: \d{4}-\d\d-\d\d", "day: 2027-13-01", text, count=1).replace("\nfabric:", "\nfabrik: 1\nfabric:")
+    text = re.sub(r"day: \d{4}-\d\d-\d\d", "day: 2027-13-01", text, count=1).replace(
+        "\nfabric:", "\nfabrik: 1\nfabric:"
+    )
     file = tmp_path / "site.yml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(SiteInvalidError) as caught:
         load_site("x", site_file=file, root=tmp_path)
     assert [str(found) for found in caught.value.problems] == [
-        "deliveries[0].day: Input should be a valid date or datetime, month value is outside expected range of 1-12 - Actual: '2027-13-01'. Correct it.",
+        (
+            "deliveries[0].day: Input should be a valid date or datetime, month value is outside expected range of 1-12 "
+            "- Actual: '2027-13-01'. Correct it."
+        ),
         "fabrik: unknown key. Correct its spelling or remove it; `rackready schema` lists the keys.",
     ]
 
@@ -58,7 +66,9 @@ def test_a_number_of_more_digits_than_python_reads_is_refused(tmp_path: Path) ->
 
 def test_aliases_that_multiply_are_refused_before_anything_walks_them(tmp_path: Path) -> None:
     file = tmp_path / "site.yml"
-    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"] + [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 10)]
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"] + [
+        f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 10)
+    ]
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.raises(SiteInvalidError) as caught:
         read_yaml(file)

@@ -23,17 +23,26 @@ ROOT = Path(__file__).resolve().parents[3]
 NODES = ["node01", "node02"]
 
 
-def event(kind: str, host: str = "", task: str = "install | Install exact version", role: str = "nvidia_driver", **res: Any) -> str:
+def event(
+    kind: str, host: str = "", task: str = "install | Install exact version", role: str = "nvidia_driver", **res: Any
+) -> str:
     return json.dumps({"event": kind, "host": host, "task": task, "role": role, "res": res})
 
 
 def stats(**kinds: dict[str, int]) -> str:
-    return json.dumps({"event": "playbook_on_stats", **{kind: kinds.get(kind, {}) for kind in ("ok", "changed", "failures", "dark", "processed")}})
+    return json.dumps(
+        {
+            "event": "playbook_on_stats",
+            **{kind: kinds.get(kind, {}) for kind in ("ok", "changed", "failures", "dark", "processed")},
+        }
+    )
 
 
 def judge(*lines: str, nodes: list[str] | None = None) -> tuple[Events, list[tuple[str, str, str]]]:
     told: list[tuple[str, str, str]] = []
-    events = Events("install", nodes or NODES, "/logs/install.log", lambda node, text, level: told.append((node, text, level)))
+    events = Events(
+        "install", nodes or NODES, "/logs/install.log", lambda node, text, level: told.append((node, text, level))
+    )
     return collect(lines, events), told
 
 
@@ -63,7 +72,9 @@ def test_unchanged_and_changed_nodes_pass_with_their_counts() -> None:
 def test_a_dry_run_names_what_would_change() -> None:
     told: list[str] = []
     events = Events("optimize", NODES, "/logs/optimize.log", lambda _node, text, _level: told.append(text), check=True)
-    collect([event("runner_on_ok", "node02", changed=True), stats(ok=BOTH, changed={"node02": 1}, processed=BOTH)], events)
+    collect(
+        [event("runner_on_ok", "node02", changed=True), stats(ok=BOTH, changed={"node02": 1}, processed=BOTH)], events
+    )
     assert told == ["would change: nvidia_driver : install | Install exact version"]
     assert events.result("node02").data["changes"] == ["nvidia_driver : install | Install exact version"]
     assert "changes" not in events.result("node01").data
@@ -71,14 +82,21 @@ def test_a_dry_run_names_what_would_change() -> None:
 
 def test_what_differs_is_kept_and_told_where_a_task_says_it() -> None:
     found = ["enp26s0np0 MTU 1500, wanted 9000", "enp60s0np0 MTU 1500, wanted 9000"]
-    events, told = judge(event("runner_on_ok", "node02", changed=True, differs=found), stats(ok=BOTH, changed={"node02": 1}, processed=BOTH))
+    events, told = judge(
+        event("runner_on_ok", "node02", changed=True, differs=found),
+        stats(ok=BOTH, changed={"node02": 1}, processed=BOTH),
+    )
     assert events.result("node02").data["differs"] == found
-    assert told == [("node02", f"changed: nvidia_driver : install | Install exact version ({'; '.join(found)})", "detail")]
+    assert told == [
+        ("node02", f"changed: nvidia_driver : install | Install exact version ({'; '.join(found)})", "detail")
+    ]
 
 
 def test_failed_task_names_node_phase_task_and_reason() -> None:
     words = "Expected: package lists signed by the mirror's key Actual: EXPKEYSIG 1234 rackready. Renew it."
-    events, told = judge(event("runner_on_failed", "node02", msg=words), stats(ok=BOTH, failures={"node02": 1}, processed=BOTH))
+    events, told = judge(
+        event("runner_on_failed", "node02", msg=words), stats(ok=BOTH, failures={"node02": 1}, processed=BOTH)
+    )
     assert events.result("node01").outcome is Outcome.PASS
     bad = events.result("node02")
     assert bad.outcome is Outcome.FAIL
@@ -89,7 +107,10 @@ def test_failed_task_names_node_phase_task_and_reason() -> None:
 @pytest.mark.parametrize(
     ("res", "actual"),
     [
-        ({"msg": "non-zero return code", "stderr": "first\nmodprobe: FATAL: Module nvidia not found\n"}, "modprobe: FATAL: Module nvidia not found"),
+        (
+            {"msg": "non-zero return code", "stderr": "first\nmodprobe: FATAL: Module nvidia not found\n"},
+            "modprobe: FATAL: Module nvidia not found",
+        ),
         ({"msg": "non-zero return code", "stderr": "", "stdout": "said on stdout\n"}, "said on stdout"),
         ({"msg": "Could not find the unit"}, "Could not find the unit"),
         ({"censored": "the output has been hidden", "msg": "hunter2"}, "the result is kept secret (no_log)"),
@@ -105,8 +126,14 @@ def test_reason_of_a_task_without_our_words(res: dict[str, Any], actual: str) ->
 
 def test_full_disk_of_a_node_is_told_apart_from_a_broken_module() -> None:
     trace = "Traceback\n  File x\nOSError: [Errno 28] No space left on device"
-    events, _ = judge(event("runner_on_failed", "node02", msg="MODULE FAILURE: see stdout", stderr=trace), stats(failures={"node02": 1}, processed=BOTH))
-    assert "Expected: room on the node's disk Actual: No space left on device. Free disk space on the node" in events.result("node02").message
+    events, _ = judge(
+        event("runner_on_failed", "node02", msg="MODULE FAILURE: see stdout", stderr=trace),
+        stats(failures={"node02": 1}, processed=BOTH),
+    )
+    assert (
+        "Expected: room on the node's disk Actual: No space left on device. Free disk space on the node"
+        in events.result("node02").message
+    )
 
 
 def test_items_of_a_loop_are_all_named_once() -> None:
@@ -123,7 +150,10 @@ def test_items_of_a_loop_are_all_named_once() -> None:
 @pytest.mark.parametrize(
     ("words", "step"),
     [
-        ("Failed to connect to the host via ssh: connect to host 10.0.0.2 port 22: No route to host", "Check that the node is up"),
+        (
+            "Failed to connect to the host via ssh: connect to host 10.0.0.2 port 22: No route to host",
+            "Check that the node is up",
+        ),
         (
             "Failed to connect to the host via ssh: Host key verification failed.",
             "pinned key was lost, `rackready hostkey accept node02` shows both keys and pins",
@@ -131,34 +161,47 @@ def test_items_of_a_loop_are_all_named_once() -> None:
     ],
 )
 def test_unreachable_node_is_an_error(words: str, step: str) -> None:
-    events, _ = judge(event("runner_on_unreachable", "node02", msg=words), stats(ok={"node01": 3}, dark={"node02": 1}, processed=BOTH))
+    events, _ = judge(
+        event("runner_on_unreachable", "node02", msg=words), stats(ok={"node01": 3}, dark={"node02": 1}, processed=BOTH)
+    )
     bad = events.result("node02")
     assert bad.outcome is Outcome.ERROR
-    assert bad.message.startswith("node02: install: cannot log in - Expected: SSH answers with the pinned host key Actual: Failed to connect")
+    assert bad.message.startswith(
+        "node02: install: cannot log in - Expected: SSH answers with the pinned host key Actual: Failed to connect"
+    )
     assert step in bad.message
     assert events.result("node01").outcome is Outcome.PASS
 
 
 def test_module_s_own_words_about_a_full_disk_win_over_ansible_s_exception() -> None:
     """ansible-core 2.19 adds an exception to whatever a module says when it fails."""
-    words = "Expected: room on the node's disk for the packages Actual: No space left on device (/var/cache/apt has 0 MiB free of 2 MiB). Free disk space."
+    words = (
+        "Expected: room on the node's disk for the packages Actual: No space left on device (/var/cache/apt has 0 "
+        "MiB free of 2 MiB). Free disk space."
+    )
     failed = event("runner_on_failed", "node02", msg=words, exception="(traceback unavailable)")
     events, _ = judge(failed, stats(ok={"node01": 3}, failures={"node02": 1}, processed=BOTH))
     assert events.result("node02").message.endswith(f"failed - {words}")
 
 
 NO_FOLDER = (
-    "Failed to create temporary directory. In some cases, you may have been able to authenticate and did not have permissions on the target directory. "
-    'Consider changing the remote tmp path in ansible.cfg to a path rooted in "/tmp". Failed command was: ( umask 77 && mkdir -p "..." ), exited with result 1'
+    "Failed to create temporary directory. In some cases, you may have been able to authenticate and did not have "
+    "permissions on the target directory. "
+    'Consider changing the remote tmp path in ansible.cfg to a path rooted in "/tmp". '
+    'Failed command was: ( umask 77 && mkdir -p "..." ), exited with result 1'
 )
 
 
 def test_node_without_room_for_a_temporary_folder_is_not_called_unreachable() -> None:
-    events, _ = judge(event("runner_on_unreachable", "node02", msg=NO_FOLDER), stats(ok={"node01": 3}, dark={"node02": 1}, processed=BOTH))
+    events, _ = judge(
+        event("runner_on_unreachable", "node02", msg=NO_FOLDER),
+        stats(ok={"node01": 3}, dark={"node02": 1}, processed=BOTH),
+    )
     bad = events.result("node02")
     assert bad.outcome is Outcome.ERROR
     assert bad.message == (
-        "node02: install: no room to work - Expected: a temporary folder in the login's home directory Actual: Failed to create temporary directory. "
+        "node02: install: no room to work - Expected: a temporary folder in the login's home directory "
+        "Actual: Failed to create temporary directory. "
         "Look whether that disk is full or read-only (`df -h ~` on the node), then run again."
     )
 
@@ -168,11 +211,19 @@ def test_missing_node_is_an_error_though_the_rest_went_well() -> None:
     assert events.result("node01").outcome is Outcome.PASS
     missing = events.result("node02")
     assert missing.outcome is Outcome.ERROR
-    assert "node02: install: no result - Expected: Ansible reports on every node that was asked for Actual: no word about it" in missing.message
+    assert (
+        "node02: install: no result - Expected: Ansible reports on every node that was asked for "
+        "Actual: no word about it" in missing.message
+    )
 
 
 def test_run_without_any_result_carries_ansible_s_last_error() -> None:
-    events, _ = judge(json.dumps({"event": "output", "text": "[ERROR]: Completely failed to parse inventory source"}), "not json", '"a string"', "[1]")
+    events, _ = judge(
+        json.dumps({"event": "output", "text": "[ERROR]: Completely failed to parse inventory source"}),
+        "not json",
+        '"a string"',
+        "[1]",
+    )
     for node in NODES:
         assert "Actual: [ERROR]: Completely failed to parse inventory source. See" in events.result(node).message
 
@@ -197,7 +248,8 @@ def test_strangers_are_seen() -> None:
     assert events.strangers() == ["node09"]
 
 
-# the run around it -----------------------------------------------------------------------------------------------------
+# the run around it
+# -----------------------------------------------------------------------------------------------------
 
 Child = Callable[..., ChildResult]
 
@@ -217,7 +269,9 @@ def worker(monkeypatch: pytest.MonkeyPatch, *lines: str, timed_out: bool = False
     def child(argv: list[str], **given: Any) -> ChildResult:
         seen.update(given, argv=argv, request=json.loads(given["stdin_text"]))
         file = next(word for word in seen["request"]["argv"] if word.startswith("@"))[1:]
-        seen.update(vars=json.loads(Path(file).read_text()), vars_file=Path(file), mode=stat.S_IMODE(Path(file).stat().st_mode))
+        seen.update(
+            vars=json.loads(Path(file).read_text()), vars_file=Path(file), mode=stat.S_IMODE(Path(file).stat().st_mode)
+        )
         for line in lines:
             given["on_line"](line)
         return ChildResult(0, timed_out, 1.0)
@@ -231,7 +285,11 @@ def ledger_of(ctx: PhaseContext) -> Ledger:
 
 
 def test_intent_and_end_are_recorded_per_node(ctx: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = worker(monkeypatch, event("runner_on_failed", "node02", msg="no"), stats(ok={"node01": 3}, failures={"node02": 1}, processed=BOTH))
+    seen = worker(
+        monkeypatch,
+        event("runner_on_failed", "node02", msg="no"),
+        stats(ok={"node01": 3}, failures={"node02": 1}, processed=BOTH),
+    )
     results = run_playbook(ctx, "install.yml", ["node01", "node02", "node03"])
     assert [results[node].outcome for node in results] == [Outcome.PASS, Outcome.FAIL, Outcome.ERROR]
     entries = {entry.node: entry for entry in ledger_of(ctx).entries()}
@@ -259,7 +317,9 @@ def test_interrupted_run_is_said_aloud_and_superseded(ctx: PhaseContext, monkeyp
     assert "an earlier run was interrupted here" in ledger_of(ctx).events("c1")[0].text
 
 
-def test_only_the_nodes_asked_for_and_only_a_small_environment(ctx: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_nodes_asked_for_and_only_a_small_environment(
+    ctx: PhaseContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "secret")
     seen = worker(monkeypatch, stats(processed=BOTH))
     run_playbook(ctx, "install.yml", NODES, {"x": 1}, ["driver"])

@@ -35,16 +35,28 @@ def test_events_come_live_and_secrets_stay_secret(tmp_path: Path) -> None:
     argv = ["-i", "here,", "-e", f"ansible_python_interpreter={sys.executable}", str(tmp_path / "play.yml")]
     request = {"argv": argv, "cwd": str(tmp_path), "artifacts": str(tmp_path / "logs/run1")}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    env = {"PATH": path, "PYTHONPATH": str(ROOT / "src"), "HOME": str(tmp_path), "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg")}
+    env = {
+        "PATH": path,
+        "PYTHONPATH": str(ROOT / "src"),
+        "HOME": str(tmp_path),
+        "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"),
+    }
     child = subprocess.Popen(
-        [sys.executable, "-m", "rackready.drivers.ansible_worker"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
+        [sys.executable, "-m", "rackready.drivers.ansible_worker"],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
     )
     assert child.stdin is not None
     assert child.stdout is not None
     child.stdin.write(json.dumps(request))
     child.stdin.close()
     first = (time.monotonic(), json.loads(child.stdout.readline()))
-    assert not list((tmp_path / "logs").rglob("command")), "the environment stands in no file while the play runs: a kill would leave it there"
+    assert not list((tmp_path / "logs").rglob("command")), (
+        "the environment stands in no file while the play runs: a kill would leave it there"
+    )
     events = [first, *((time.monotonic(), json.loads(line)) for line in child.stdout)]
     assert child.wait() == 2
     kinds = [(event["event"], event.get("task", "")) for _, event in events if event["event"] != "output"]

@@ -31,7 +31,9 @@ def no_stop() -> Iterator[None]:
 
 
 def alive(pid: int) -> bool:
-    return process.start_ticks(pid) != 0 and Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").split(") ")[1][0] != "Z"
+    return (
+        process.start_ticks(pid) != 0 and Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").split(") ")[1][0] != "Z"
+    )
 
 
 def until(holds: Callable[[], object], within_s: float = 60) -> None:
@@ -50,7 +52,9 @@ def time_out_after_a_line(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_output_goes_to_the_log_and_to_the_listener(tmp_path: Path, ledger: Ledger) -> None:
     lines: list[str] = []
-    result = process.run_child(["sh", "-c", "echo one; echo two >&2; exit 3"], log=tmp_path / "x.log", ledger=ledger, on_line=lines.append)
+    result = process.run_child(
+        ["sh", "-c", "echo one; echo two >&2; exit 3"], log=tmp_path / "x.log", ledger=ledger, on_line=lines.append
+    )
     assert result.returncode == 3
     assert lines == ["one", "two"]
     assert (tmp_path / "x.log").read_text(encoding="utf-8") == "one\ntwo\n"
@@ -67,7 +71,9 @@ def test_stdin_reaches_the_child(tmp_path: Path) -> None:
 def test_time_out_ends_the_whole_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     time_out_after_a_line(lines, monkeypatch)
-    result = process.run_child(["sh", "-c", "sleep 300 & echo $!; sleep 300"], log=tmp_path / "x.log", timeout_s=200, on_line=lines.append)
+    result = process.run_child(
+        ["sh", "-c", "sleep 300 & echo $!; sleep 300"], log=tmp_path / "x.log", timeout_s=200, on_line=lines.append
+    )
     assert result.timed_out
     assert not alive(int(lines[0]))
 
@@ -89,7 +95,11 @@ def test_stop_asks_first_and_raises_interrupted(tmp_path: Path) -> None:
         process.STOP.set()
 
     with pytest.raises(process.Interrupted):
-        process.run_child(["sh", "-c", "trap 'echo asked; exit 0' INT; echo up; while :; do sleep 0.05; done"], log=tmp_path / "x.log", on_line=hear)
+        process.run_child(
+            ["sh", "-c", "trap 'echo asked; exit 0' INT; echo up; while :; do sleep 0.05; done"],
+            log=tmp_path / "x.log",
+            on_line=hear,
+        )
     assert lines == ["up", "asked"]
 
 
@@ -135,7 +145,9 @@ run_child(["sh", "-c", "sleep 300 & echo $! ; sleep 300"], log=Path(sys.argv[2])
 
 def test_reap_ends_what_a_killed_controller_left(tmp_path: Path) -> None:
     database = tmp_path / "state.sqlite"
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(database), str(tmp_path / "x.log")], stdout=subprocess.PIPE, text=True)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(database), str(tmp_path / "x.log")], stdout=subprocess.PIPE, text=True
+    )
     assert parent.stdout is not None
     orphan = int(parent.stdout.readline())
     parent.send_signal(signal.SIGKILL)
@@ -177,14 +189,18 @@ ESCAPE = "setsid sh -c 'echo $$; sleep 300' & wait"
 def test_time_out_ends_also_what_left_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     time_out_after_a_line(lines, monkeypatch)
-    assert process.run_child(["sh", "-c", ESCAPE], log=tmp_path / "x.log", timeout_s=200, on_line=lines.append).timed_out
+    assert process.run_child(
+        ["sh", "-c", ESCAPE], log=tmp_path / "x.log", timeout_s=200, on_line=lines.append
+    ).timed_out
     assert not alive(int(lines[0]))
 
 
 def test_end_of_a_child_ends_also_what_left_its_session(tmp_path: Path) -> None:
     lines: list[str] = []
     script = f"({ESCAPE.replace('sleep', 'touch up; sleep')}) & until [ -e up ]; do sleep 0.05; done"
-    result = process.run_child(["sh", "-c", script], log=tmp_path / "x.log", cwd=tmp_path, timeout_s=200, on_line=lines.append)
+    result = process.run_child(
+        ["sh", "-c", script], log=tmp_path / "x.log", cwd=tmp_path, timeout_s=200, on_line=lines.append
+    )
     assert result.returncode == 0
     assert not alive(int(lines[0]))
 
@@ -204,7 +220,9 @@ def test_a_child_that_ends_leaves_what_its_neighbour_started(tmp_path: Path, led
     """Two batches run side by side: each has a mark of its own."""
     lines: list[str] = []
     neighbour = threading.Thread(
-        target=process.run_child, args=(["sh", "-c", ESCAPE],), kwargs={"log": tmp_path / "x.log", "timeout_s": 200, "on_line": lines.append, "ledger": ledger}
+        target=process.run_child,
+        args=(["sh", "-c", ESCAPE],),
+        kwargs={"log": tmp_path / "x.log", "timeout_s": 200, "on_line": lines.append, "ledger": ledger},
     )
     neighbour.start()
     until(lambda: lines)
@@ -217,7 +235,9 @@ def test_a_child_that_ends_leaves_what_its_neighbour_started(tmp_path: Path, led
 def killed_with_a_stray(database: Path, log: Path) -> int:
     """Return the pid of a process that left the session of a child whose controller was killed."""
     script = PARENT.replace("sleep 300 & echo $! ; sleep 300", ESCAPE)
-    parent = subprocess.Popen([sys.executable, "-c", script, str(database), str(log)], stdout=subprocess.PIPE, text=True)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script, str(database), str(log)], stdout=subprocess.PIPE, text=True
+    )
     assert parent.stdout is not None
     stray = int(parent.stdout.readline())
     parent.send_signal(signal.SIGKILL)
@@ -247,7 +267,12 @@ def test_reap_spares_what_works_for_another_checkout(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("folder", "ended"), [("", True), ("-other", False)])
-def test_reap_ends_shared_ssh_connections_of_this_checkout_alone(tmp_path: Path, ledger: Ledger, folder: str, ended: bool) -> None:  # noqa: FBT001 - expected
+def test_reap_ends_shared_ssh_connections_of_this_checkout_alone(
+    tmp_path: Path,
+    ledger: Ledger,
+    folder: str,
+    ended: bool,  # noqa: FBT001 - expected
+) -> None:
     """OpenSSH writes its title over its environment, mark included."""
     title = f"ssh: {tmp_path}{folder}/cp/1-2-0/0a1b [mux]"
     master = subprocess.Popen(["bash", "-c", f"exec -a '{title}' sleep 300"], start_new_session=True)
@@ -273,7 +298,10 @@ def test_only_this_very_mark_counts(tmp_path: Path, value: str) -> None:
 
 def test_whoever_looks_is_not_found_itself_nor_who_started_it(tmp_path: Path) -> None:
     mark = marks.child_mark(marks.project_mark(tmp_path / "state.sqlite"))
-    look = f"import os; from rackready.drivers.marks import marked; found = marked({mark!r}); print(len(found), {{os.getpid(), os.getppid()}} & set(found))"
+    look = (
+        f"import os; from rackready.drivers.marks import marked; found = marked({mark!r}); "
+        "print(len(found), {os.getpid(), os.getppid()} & set(found))"
+    )
     script = f'sleep 300 & "{sys.executable}" -c "$LOOK"; kill $!'
     env = {**os.environ, marks.VARIABLE: mark, "LOOK": look, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, check=False)

@@ -10,7 +10,16 @@ import pytest
 from pulumi import automation as auto
 
 from rackready.drivers import pulumi as driver
-from rackready.drivers.pulumi import EngineError, StackBusyError, environment, free_lock, last_words, passphrase_file, require_engine, stack_name
+from rackready.drivers.pulumi import (
+    EngineError,
+    StackBusyError,
+    environment,
+    free_lock,
+    last_words,
+    passphrase_file,
+    require_engine,
+    stack_name,
+)
 from rackready.paths import EnvPaths
 
 
@@ -58,7 +67,9 @@ def test_nothing_of_the_environment_is_told_to_anybody_else(paths: EnvPaths) -> 
 
 def test_without_an_engine_the_next_step_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "search_path", lambda _root: str(tmp_path))
-    with pytest.raises(EngineError, match=r"Pulumi engine - Expected: `pulumi` on the PATH .* Actual: none\. Run `make setup`"):
+    with pytest.raises(
+        EngineError, match=r"Pulumi engine - Expected: `pulumi` on the PATH .* Actual: none\. Run `make setup`"
+    ):
         require_engine(tmp_path)
 
 
@@ -84,7 +95,9 @@ class FakeStack:
 
 def locked_by(pid: int) -> auto.ConcurrentUpdateError:
     error = auto.ConcurrentUpdateError.__new__(auto.ConcurrentUpdateError)
-    Exception.__init__(error, f"error: the stack is currently locked by 1 lock(s)\n  created by root@host (pid {pid}) at now")
+    Exception.__init__(
+        error, f"error: the stack is currently locked by 1 lock(s)\n  created by root@host (pid {pid}) at now"
+    )
     return error
 
 
@@ -112,7 +125,9 @@ def test_the_lock_of_a_living_engine_is_respected(monkeypatch: pytest.MonkeyPatc
     stack: Any = FakeStack()
     monkeypatch.setattr(driver, "_is_engine", lambda _pid: True)
     error = locked_by(4242)
-    with pytest.raises(StackBusyError, match=r"Pulumi stack t-rack01 - Expected: not in use Actual: locked by pulumi, pid 4242\. Wait"):
+    with pytest.raises(
+        StackBusyError, match=r"Pulumi stack t-rack01 - Expected: not in use Actual: locked by pulumi, pid 4242\. Wait"
+    ):
         free_lock(stack, error)
     assert stack.cancelled == 0
 

@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 from rackready.drivers import redfish
-from rackready.drivers.redfish import Bmc, BmcError, BmcIdentityError, BmcLoginError, BmcTlsError, BmcUnreachableError, BootTarget, PowerAction
+from rackready.drivers.redfish import (
+    Bmc,
+    BmcError,
+    BmcIdentityError,
+    BmcLoginError,
+    BmcTlsError,
+    BmcUnreachableError,
+    BootTarget,
+    PowerAction,
+)
 from rackready.model.site import Bmc as BmcSite
 from tests.stacks.fake_rack import FakeNode, FakeRack
 
@@ -56,11 +65,15 @@ def test_boots_once_and_powers_on_and_off(rack: FakeRack, node: FakeNode) -> Non
     assert node.asked == ["boot Pxe Once", "On", "GracefulShutdown"]
 
 
-def test_power_is_cut_when_the_system_does_not_go_down(rack: FakeRack, node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_power_is_cut_when_the_system_does_not_go_down(
+    rack: FakeRack, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(redfish, "_GRACEFUL_OFF_S", 0.1)
     rack.set_power(node, "On")
     real = rack.reset
-    monkeypatch.setattr(rack, "reset", lambda which, kind: which.asked.append(kind) if kind == "GracefulShutdown" else real(which, kind))
+    monkeypatch.setattr(
+        rack, "reset", lambda which, kind: which.asked.append(kind) if kind == "GracefulShutdown" else real(which, kind)
+    )
     with bmc(rack) as client:
         assert client.power(PowerAction.OFF, wait_s=10) == "Off"
     assert node.asked == ["GracefulShutdown", "ForceOff"]
@@ -73,14 +86,19 @@ def test_a_bmc_without_sessions_is_asked_with_basic_authentication(rack: FakeRac
 
 
 @pytest.mark.parametrize("sessions", [True, False])
-def test_a_refused_login_is_said_once_and_never_tried_again(rack: FakeRack, node: FakeNode, tmp_path: Path, *, sessions: bool) -> None:
+def test_a_refused_login_is_said_once_and_never_tried_again(
+    rack: FakeRack, node: FakeNode, tmp_path: Path, *, sessions: bool
+) -> None:
     node.has_sessions = sessions
     wrong = tmp_path / "wrong"
     wrong.write_text("not-the-password")
     with bmc(rack, password={"file": str(wrong)}) as client, pytest.raises(BmcLoginError) as caught:
         client.identify()
     where = f"node01 BMC 127.78.1.1:{rack.bmc_port}"
-    assert str(caught.value) == f"{where}: Redfish refused the login of user admin - Expected: HTTP 200 Actual: 401. Check the password in file {wrong}."
+    assert (
+        str(caught.value) == f"{where}: Redfish refused the login of user admin - Expected: HTTP 200 Actual: 401. "
+        f"Check the password in file {wrong}."
+    )
     assert node.logins == 1
     assert "not-the-password" not in str(caught.value)
 
@@ -88,27 +106,42 @@ def test_a_refused_login_is_said_once_and_never_tried_again(rack: FakeRack, node
 def test_nothing_there(rack: FakeRack) -> None:
     with (
         bmc(rack, port=1) as client,
-        pytest.raises(BmcUnreachableError, match=r"node01 BMC 127\.78\.1\.1:1: unreachable - Expected: .* Actual: .*refused.* Check bmc\.address"),
+        pytest.raises(
+            BmcUnreachableError,
+            match=r"node01 BMC 127\.78\.1\.1:1: unreachable - Expected: .* Actual: .*refused.* Check bmc\.address",
+        ),
     ):
         client.identify()
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused_before_the_password_is_sent(rack: FakeRack, node: FakeNode) -> None:
+def test_a_certificate_that_nobody_vouches_for_is_refused_before_the_password_is_sent(
+    rack: FakeRack, node: FakeNode
+) -> None:
     with (
         bmc(rack, ca=None) as client,
-        pytest.raises(BmcTlsError, match=r"TLS - Expected: a certificate for 127\.78\.1\.1 signed by an authority .* Actual: .*verify failed.*bmc\.ca"),
+        pytest.raises(
+            BmcTlsError,
+            match=r"TLS - Expected: a certificate for 127\.78\.1\.1 signed by an authority .* "
+            r"Actual: .*verify failed.*bmc\.ca",
+        ),
     ):
         client.identify()
     assert node.logins == 0
 
 
 def test_a_missing_ca_file_is_named(rack: FakeRack) -> None:
-    with bmc(rack, ca="/nowhere/ca.pem") as client, pytest.raises(BmcTlsError, match=r"Expected: a PEM file at /nowhere/ca\.pem Actual: none"):
+    with (
+        bmc(rack, ca="/nowhere/ca.pem") as client,
+        pytest.raises(BmcTlsError, match=r"Expected: a PEM file at /nowhere/ca\.pem Actual: none"),
+    ):
         client.identify()
 
 
 def test_another_machine_is_refused_and_untouched(rack: FakeRack, node: FakeNode) -> None:
-    with bmc(rack) as client, pytest.raises(BmcIdentityError, match="nothing was done to it - Expected: serial OTHER Actual: FAKE-0001"):
+    with (
+        bmc(rack) as client,
+        pytest.raises(BmcIdentityError, match="nothing was done to it - Expected: serial OTHER Actual: FAKE-0001"),
+    ):
         client.require("OTHER")
     assert node.asked == []
 
@@ -139,7 +172,10 @@ def test_a_reset_is_never_sent_twice(rack: FakeRack, node: FakeNode) -> None:
 
 def test_a_power_state_that_does_not_come_is_an_error(rack: FakeRack, node: FakeNode) -> None:
     node.power_lag_s = 3
-    with bmc(rack) as client, pytest.raises(BmcError, match=r"power - Expected: On within 0 s Actual: Off\. Look at the BMC's event log"):
+    with (
+        bmc(rack) as client,
+        pytest.raises(BmcError, match=r"power - Expected: On within 0 s Actual: Off\. Look at the BMC's event log"),
+    ):
         client.power(PowerAction.ON, wait_s=0.1)
 
 
@@ -150,10 +186,17 @@ def test_one_caller_at_a_time(rack: FakeRack) -> None:
     bmc(rack)._lock.release()
 
 
-@pytest.mark.parametrize("target", ["", "https://192.0.2.9/redfish/v1/x", "//192.0.2.9/redfish/v1/x"], ids=["none", "elsewhere", "elsewhere-in-short"])
+@pytest.mark.parametrize(
+    "target",
+    ["", "https://192.0.2.9/redfish/v1/x", "//192.0.2.9/redfish/v1/x"],
+    ids=["none", "elsewhere", "elsewhere-in-short"],
+)
 def test_an_action_that_is_not_of_this_service_is_not_asked_for(rack: FakeRack, node: FakeNode, target: str) -> None:
     with bmc(rack) as one, pytest.raises(BmcError) as caught:
         one.post(target, {"PowerState": "Off"})
     where = f"node01 BMC {node.bmc}:{rack.bmc_port}"
-    assert str(caught.value) == f"{where}: action - Expected: a target below /redfish/ Actual: {target or 'none'}. Update the BMC's firmware."
+    assert (
+        str(caught.value) == f"{where}: action - Expected: a target below /redfish/ Actual: {target or 'none'}. "
+        "Update the BMC's firmware."
+    )
     assert node.logins == 0

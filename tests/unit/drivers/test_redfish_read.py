@@ -107,7 +107,12 @@ def test_what_is_no_collection_is_unread() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "unread"), [(0, {}), (1, {"/c/A/s": "no collection: it has no Members"}), (False, {"/c/A/s": "no collection: it has no Members"})]
+    ("count", "unread"),
+    [
+        (0, {}),
+        (1, {"/c/A/s": "no collection: it has no Members"}),
+        (False, {"/c/A/s": "no collection: it has no Members"}),
+    ],
 )
 def test_a_collection_that_counts_no_members_may_list_none(count: int, unread: dict[str, str]) -> None:
     """A DGX H100's BMC answers so for a log without entries."""
@@ -118,7 +123,9 @@ def test_a_collection_that_counts_no_members_may_list_none(count: int, unread: d
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_members_come_with_one_request_where_the_service_expands_and_one_by_one_where_it_only_says_so(*, broken: bool) -> None:
+def test_members_come_with_one_request_where_the_service_expands_and_one_by_one_where_it_only_says_so(
+    *, broken: bool
+) -> None:
     there = service()
     there[ROOT]["ProtocolFeaturesSupported"] = {"ExpandQuery": {"NoLinks": True}}
     del there["/c/A/s"]["Members@odata.nextLink"]
@@ -133,7 +140,12 @@ def test_members_come_with_one_request_where_the_service_expands_and_one_by_one_
 
 def log_entry(number: int, **fields: Any) -> dict[str, Any]:
     """An entry of a log of NVIDIA's, as its collection shows it."""
-    return {**part(f"/c/A/log/{number}"), "@odata.type": "#LogEntry.v1_15_0.LogEntry", "Created": "2026-03-02T07:11:40+00:00", **fields}
+    return {
+        **part(f"/c/A/log/{number}"),
+        "@odata.type": "#LogEntry.v1_15_0.LogEntry",
+        "Created": "2026-03-02T07:11:40+00:00",
+        **fields,
+    }
 
 
 @pytest.mark.parametrize(
@@ -148,12 +160,19 @@ def log_entry(number: int, **fields: Any) -> dict[str, Any]:
     ],
     ids=["no severity", "severity null", "whole", "older property", "neither id nor name", "a link with its type"],
 )
-def test_a_member_that_comes_embedded_with_less_than_gates_read_is_asked_for_by_itself(copy: dict[str, Any], *, asked_itself: bool) -> None:
-    there = service(**{"/c/A/log": {"@odata.id": "/c/A/log", "Members": [copy]}, "/c/A/log/1": log_entry(1, Severity="Critical")})
+def test_a_member_that_comes_embedded_with_less_than_gates_read_is_asked_for_by_itself(
+    copy: dict[str, Any], *, asked_itself: bool
+) -> None:
+    there = service(
+        **{"/c/A/log": {"@odata.id": "/c/A/log", "Members": [copy]}, "/c/A/log/1": log_entry(1, Severity="Critical")}
+    )
     there["/c/A"]["Log"] = link("/c/A/log")
     asked: list[str] = []
     found = Walk(getter(there, asked)).all(["Chassis/*/Log/*"])
-    assert ("/c/A/log/1" in asked, found.documents["/c/A/log/1"].get("Severity") == "Critical") == (asked_itself, asked_itself)
+    assert ("/c/A/log/1" in asked, found.documents["/c/A/log/1"].get("Severity") == "Critical") == (
+        asked_itself,
+        asked_itself,
+    )
 
 
 def test_an_embedded_member_that_lacks_what_the_trail_goes_on_with_is_asked_for_by_itself_once() -> None:
@@ -184,7 +203,9 @@ def test_a_property_with_a_dot_in_its_name_is_followed() -> None:
     there = service()
     there["/c/A"]["@Redfish.Settings"] = {"SettingsObject": link("/c/A/SD")}
     there["/c/A/SD"] = part("/c/A/SD")
-    assert Walk(getter(there)).all(["Chassis/*/@Redfish.Settings.SettingsObject"]).trails == {"Chassis/*/@Redfish.Settings.SettingsObject": ["/c/A/SD"]}
+    assert Walk(getter(there)).all(["Chassis/*/@Redfish.Settings.SettingsObject"]).trails == {
+        "Chassis/*/@Redfish.Settings.SettingsObject": ["/c/A/SD"]
+    }
 
 
 def test_no_secret_and_no_noise_is_kept() -> None:
@@ -192,11 +213,21 @@ def test_no_secret_and_no_noise_is_kept() -> None:
         "Id": "Bios",
         "@odata.etag": "1",
         "Actions": {},
-        "Attributes": {"AdminPassword": "hunter2", "Users": [{"Token": "abc"}], "PasswordSet": True, "SetupPassword": ""},
+        "Attributes": {
+            "AdminPassword": "hunter2",
+            "Users": [{"Token": "abc"}],
+            "PasswordSet": True,
+            "SetupPassword": "",
+        },
     }
     assert cleaned(said) == {
         "Id": "Bios",
-        "Attributes": {"AdminPassword": "(left out)", "Users": [{"Token": "(left out)"}], "PasswordSet": True, "SetupPassword": ""},
+        "Attributes": {
+            "AdminPassword": "(left out)",
+            "Users": [{"Token": "(left out)"}],
+            "PasswordSet": True,
+            "SetupPassword": "",
+        },
     }
 
 

@@ -10,11 +10,20 @@ import paramiko
 import pytest
 
 from rackready.drivers import ssh
-from rackready.drivers.ssh import HostKeyChangedError, SshLoginError, SshTarget, SshTimeoutError, pin, pinned, wait_and_pin
+from rackready.drivers.ssh import (
+    HostKeyChangedError,
+    SshLoginError,
+    SshTarget,
+    SshTimeoutError,
+    pin,
+    pinned,
+    wait_and_pin,
+)
 from tests.stacks.fake_rack import FakeRack
 
 WAY_OUT = (
-    "If it was installed anew, or the pinned key was lost, `rackready hostkey accept node01` shows both keys and pins the new one; "
+    "If it was installed anew, or the pinned key was lost, `rackready hostkey accept node01` shows both keys and "
+    "pins the new one; "
     "if not, find out who answers there."
 )
 
@@ -28,7 +37,9 @@ def rack(tmp_path: Path) -> Iterator[FakeRack]:
 
 @pytest.fixture
 def target(rack: FakeRack, tmp_path: Path) -> SshTarget:
-    return SshTarget("node01", rack.nodes[0].address, rack.ssh_port, "root", rack.folder / "id_ed25519", tmp_path / "known_hosts")
+    return SshTarget(
+        "node01", rack.nodes[0].address, rack.ssh_port, "root", rack.folder / "id_ed25519", tmp_path / "known_hosts"
+    )
 
 
 def text(key: paramiko.PKey) -> str:
@@ -59,11 +70,15 @@ def test_port_22_stands_without_its_number(target: SshTarget) -> None:
 
 
 def test_silence_is_an_error_that_says_what_to_do(target: SshTarget) -> None:
-    with pytest.raises(SshTimeoutError, match=r"SSH - Expected: an answer within 0 s Actual: .*refused.*console through its BMC"):
+    with pytest.raises(
+        SshTimeoutError, match=r"SSH - Expected: an answer within 0 s Actual: .*refused.*console through its BMC"
+    ):
         wait_and_pin(target, timeout_s=0.1)
 
 
-def test_a_port_that_says_nothing_is_not_ssh(rack: FakeRack, target: SshTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_says_nothing_is_not_ssh(
+    rack: FakeRack, target: SshTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ssh, "_BANNER_S", 0.2)
     with socket.create_server((rack.nodes[0].address, rack.ssh_port)), pytest.raises(SshTimeoutError):
         wait_and_pin(target, timeout_s=0.1)
@@ -75,7 +90,8 @@ def test_a_changed_host_key_is_refused_and_the_pin_stays(rack: FakeRack, target:
     rack.set_power(rack.nodes[0], "On")
     with pytest.raises(
         HostKeyChangedError,
-        match=r"SSH host key changed, no login was tried - Expected: ecdsa\S+ SHA256:\S+ Actual: ecdsa\S+ SHA256:\S+ If it was installed anew",
+        match=r"SSH host key changed, no login was tried - Expected: ecdsa\S+ SHA256:\S+ "
+        r"Actual: ecdsa\S+ SHA256:\S+ If it was installed anew",
     ) as caught:
         wait_and_pin(target, timeout_s=5)
     assert str(caught.value).endswith(WAY_OUT)
@@ -89,13 +105,17 @@ def test_a_reinstalled_host_gets_its_new_key_pinned(rack: FakeRack, target: SshT
     assert pinned(target.known_hosts, target.host) == facts.host_key
 
 
-def test_a_refused_key_is_an_error_that_names_it(rack: FakeRack, target: SshTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_key_is_an_error_that_names_it(
+    rack: FakeRack, target: SshTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ssh, "_LOGIN_PATIENCE_S", 0.1)
     rack.set_power(rack.nodes[0], "On")
     other = FakeRack(tmp_path / "other", 0 + 1, net=80)
     stranger = SshTarget("node01", target.address, target.port, "root", other.folder / "id_ed25519", target.known_hosts)
     try:
-        with pytest.raises(SshLoginError, match=r"SSH refused the login of root - Expected: .*id_ed25519 opens it Actual: key refused"):
+        with pytest.raises(
+            SshLoginError, match=r"SSH refused the login of root - Expected: .*id_ed25519 opens it Actual: key refused"
+        ):
             wait_and_pin(stranger, timeout_s=5)
     finally:
         other.stop()
@@ -104,7 +124,9 @@ def test_a_refused_key_is_an_error_that_names_it(rack: FakeRack, target: SshTarg
 
 def test_a_missing_private_key_is_named_before_anything_is_tried(target: SshTarget) -> None:
     lost = SshTarget("node01", target.address, target.port, "root", Path("/nowhere/key"), target.known_hosts)
-    with pytest.raises(SshLoginError, match=r"private key /nowhere/key - Expected: an OpenSSH private key .*access\.private_key"):
+    with pytest.raises(
+        SshLoginError, match=r"private key /nowhere/key - Expected: an OpenSSH private key .*access\.private_key"
+    ):
         wait_and_pin(lost, timeout_s=5)
 
 
@@ -113,7 +135,10 @@ def test_pins_of_other_hosts_stay(tmp_path: Path) -> None:
     pin(known, "[192.0.2.1]:22", "ssh-ed25519 AAAA")
     pin(known, "[192.0.2.2]:22", "ssh-ed25519 BBBB")
     pin(known, "[192.0.2.1]:22", "ssh-ed25519 CCCC")
-    assert sorted(known.read_text().splitlines()) == ["[192.0.2.1]:22 ssh-ed25519 CCCC", "[192.0.2.2]:22 ssh-ed25519 BBBB"]
+    assert sorted(known.read_text().splitlines()) == [
+        "[192.0.2.1]:22 ssh-ed25519 CCCC",
+        "[192.0.2.2]:22 ssh-ed25519 BBBB",
+    ]
 
 
 def test_many_hosts_pin_at_once(tmp_path: Path) -> None:
@@ -128,7 +153,9 @@ def test_many_hosts_pin_at_once(tmp_path: Path) -> None:
 
 def test_a_damaged_line_pins_nothing_and_spoils_no_other(tmp_path: Path) -> None:
     known, good = tmp_path / "known_hosts", paramiko.ECDSAKey.generate(bits=256)
-    known.write_bytes(b"192.0.2.1 ssh-ed25519 AAAA\n192.0.2.2 ssh-ed25519 \xff\n192.0.2.3\n\n192.0.2.4 " + text(good).encode() + b"\n")
+    known.write_bytes(
+        b"192.0.2.1 ssh-ed25519 AAAA\n192.0.2.2 ssh-ed25519 \xff\n192.0.2.3\n\n192.0.2.4 " + text(good).encode() + b"\n"
+    )
     client = paramiko.SSHClient()
     ssh.load_pins(client, known)
     assert list(client.get_host_keys()) == ["192.0.2.4"]

@@ -33,7 +33,11 @@ def spoil(ledger: Ledger, one: EvidenceRecord, **columns: Any) -> None:
     suffix = " ON evidence" if ledger.engine.name == "postgresql" else ""
     with ledger.engine.begin() as connection:
         connection.execute(sa.text(f"DROP TRIGGER IF EXISTS evidence_no_update{suffix}"))
-        connection.execute(sa.update(sa.table("evidence", *map(sa.column, ("id", *columns)))).where(sa.column("id") == one.id).values(**columns))
+        connection.execute(
+            sa.update(sa.table("evidence", *map(sa.column, ("id", *columns))))
+            .where(sa.column("id") == one.id)
+            .values(**columns)
+        )
 
 
 def text(words: str) -> dict[str, str]:
@@ -51,8 +55,14 @@ KINDS: dict[str, tuple[Callable[[EvidenceRecord], dict[str, str]], Callable[[Evi
     "changed": (
         lambda one: {"record": one.model_dump_json().replace('"pass"', '"skip"')},
         lambda one: (
-            f"the record as it was written, of SHA-256 {hashlib.sha256(one.model_dump_json().encode()).hexdigest()[:12]}",
-            f"content of {hashlib.sha256(one.model_dump_json().replace(chr(34) + 'pass' + chr(34), chr(34) + 'skip' + chr(34)).encode()).hexdigest()[:12]}",
+            (
+                "the record as it was written, of SHA-256 "
+                f"{hashlib.sha256(one.model_dump_json().encode()).hexdigest()[:12]}"
+            ),
+            (
+                "content of "
+                f"{hashlib.sha256(one.model_dump_json().replace(chr(34) + 'pass' + chr(34), chr(34) + 'skip' + chr(34)).encode()).hexdigest()[:12]}"
+            ),
         ),
     ),
     "cut": (lambda one: text(one.model_dump_json()[:-20]), lambda _: (READS, "no JSON")),
@@ -63,7 +73,10 @@ KINDS: dict[str, tuple[Callable[[EvidenceRecord], dict[str, str]], Callable[[Evi
         lambda _: (READS, "one that the newer rackready 99.1 wrote"),
     ),
     "empty": (lambda _: {"record": ""}, lambda _: ("a record", "nothing")),
-    "another's": (lambda one: without(one, id="0" * 20 + "-aaaaaaaa"), lambda one: (f"id {'0' * 20}-aaaaaaaa, as in the record", f"id {one.id} beside it")),
+    "another's": (
+        lambda one: without(one, id="0" * 20 + "-aaaaaaaa"),
+        lambda one: (f"id {'0' * 20}-aaaaaaaa, as in the record", f"id {one.id} beside it"),
+    ),
     "column": (lambda _: {"outcome": "skip"}, lambda _: ("outcome pass, as in the record", "outcome skip beside it")),
 }
 
@@ -85,13 +98,24 @@ def test_damage_costs_one_gate_of_one_node_and_is_named(store: EvidenceStore, le
     assert store.records() == [other, neighbour]
     assert store.newest(GATE) == {"node02": neighbour}
     assert list(store.last({"node01", "node02"})) == [other, neighbour]
-    assert {gate: one.verdict.outcome for gate, one in store.concluded("node01").items()} == {GATE: Outcome.ERROR, OTHER: Outcome.PASS}
+    assert {gate: one.verdict.outcome for gate, one in store.concluded("node01").items()} == {
+        GATE: Outcome.ERROR,
+        OTHER: Outcome.PASS,
+    }
     again = store.append(on("node01"))[0]
     assert store.valid("node01", "d1", fingerprint())[GATE] == again, "measured again, it counts"
 
 
 def test_a_record_of_before_there_were_codes_counts_as_it_was_written(store: EvidenceStore, ledger: Ledger) -> None:
-    new = {"code": "nvlink-inactive", "where": "node01 gpu2", "what": "NVLink down", "expected": "18", "actual": "17", "next_step": "Reseat it.", "nodes": []}
+    new = {
+        "code": "nvlink-inactive",
+        "where": "node01 gpu2",
+        "what": "NVLink down",
+        "expected": "18",
+        "actual": "17",
+        "next_step": "Reseat it.",
+        "nodes": [],
+    }
     verdict = Verdict(outcome=Outcome.FAIL, findings=[Finding.model_validate(new)])
     kept = store.append(on("node01", outcome=Outcome.FAIL).model_copy(update={"verdict": verdict}))[0]
     old = json.loads(kept.model_dump_json())
@@ -117,7 +141,13 @@ def test_what_was_found_is_kept_as_proof_once(store: EvidenceStore, ledger: Ledg
     (row,) = set_aside(ledger)
     bytes_ = changes(bad).get("record", bad.model_dump_json()).encode()
     assert proof(ledger, row["id"]) == bytes_
-    assert (row["kind"], row["name"], row["campaign"], row["gate"], row["target"]) == ("record", bad.id, "c7", GATE, "node01")
+    assert (row["kind"], row["name"], row["campaign"], row["gate"], row["target"]) == (
+        "record",
+        bad.id,
+        "c7",
+        GATE,
+        "node01",
+    )
     assert row["sha256"] == (hashlib.sha256(bytes_).hexdigest() if bytes_ else "")
     assert row["at"].startswith("20")
     with ledger.engine.connect() as connection:
@@ -141,7 +171,9 @@ def test_a_row_that_the_database_cannot_read_costs_only_itself(store: EvidenceSt
     first, bad, last = store.append(on("node01", OTHER), on("node01"), on("node02"))
     with ledger.engine.begin() as connection:
         connection.execute(sa.text("DROP TRIGGER evidence_no_update"))
-        connection.execute(sa.text("UPDATE evidence SET record = CAST(x'7bff7d' AS TEXT) WHERE id = :id"), {"id": bad.id})
+        connection.execute(
+            sa.text("UPDATE evidence SET record = CAST(x'7bff7d' AS TEXT) WHERE id = :id"), {"id": bad.id}
+        )
     assert store.records() == [first, last]
     finding = store.valid("node01", "d1")[GATE].verdict.findings[0]
     assert finding.expected == "a record that the database can read"
@@ -165,9 +197,14 @@ def test_a_fail_whose_record_is_damaged_stands_until_the_node_is_repaired(store:
     spoil(ledger, bad, record="{}")
     found = store.valid("node01", "d1", fingerprint(), fails_since=0.0)[GATE]
     assert found.verdict.outcome is Outcome.FAIL
-    assert found.verdict.findings[0].next_step == "A fail was recorded and stands: when the node is repaired, `rackready repair node01 --reason '...'`."
+    assert (
+        found.verdict.findings[0].next_step
+        == "A fail was recorded and stands: when the node is repaired, `rackready repair node01 --reason '...'`."
+    )
     assert store.concluded("node01")[GATE].verdict.outcome is Outcome.FAIL
-    assert store.valid("node01", "d1", fingerprint())[GATE] == later, "a fail from before the last change stands in nobody's way"
+    assert store.valid("node01", "d1", fingerprint())[GATE] == later, (
+        "a fail from before the last change stands in nobody's way"
+    )
     assert store.valid("node01", "d1", fingerprint(), fails_since=later.started.timestamp() + 1)[GATE] == later
 
 
@@ -183,25 +220,45 @@ def test_a_run_over_several_nodes_is_shown_as_damaged(store: EvidenceStore, ledg
     store.append(pair, good)
     spoil(ledger, pair, record="")
     found = list(store.over_several("c1"))
-    assert [(one.target, one.verdict.outcome) for one in found] == [("node01+node02/rail1", Outcome.ERROR), ("node01+node02/rail2", Outcome.PASS)]
+    assert [(one.target, one.verdict.outcome) for one in found] == [
+        ("node01+node02/rail1", Outcome.ERROR),
+        ("node01+node02/rail2", Outcome.PASS),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("damaged", "actual"), [(b"", "Error -5 while decompressing data: incomplete or truncated stream"), (b"x\x9cnonsense", "Error -3 while decompressing data")]
+    ("damaged", "actual"),
+    [
+        (b"", "Error -5 while decompressing data: incomplete or truncated stream"),
+        (b"x\x9cnonsense", "Error -3 while decompressing data"),
+    ],
 )
-def test_a_damaged_output_is_moved_out_of_the_way_and_kept(store: EvidenceStore, ledger: Ledger, tmp_path: Path, damaged: bytes, actual: str) -> None:
+def test_a_damaged_output_is_moved_out_of_the_way_and_kept(
+    store: EvidenceStore, ledger: Ledger, tmp_path: Path, damaged: bytes, actual: str
+) -> None:
     good = judged_from(store, "one")
     digest = good.raw[0].stdout_sha256
     file = raw_file(tmp_path, digest)
     file.write_bytes(damaged)
     finding = store.valid("node01", "d1")[GATE].verdict.findings[0]
-    assert (finding.what, finding.expected) == (f"evidence of {GATE} lost a raw output (record {good.id})", "the output that it was judged from")
+    assert (finding.what, finding.expected) == (
+        f"evidence of {GATE} lost a raw output (record {good.id})",
+        "the output that it was judged from",
+    )
     assert finding.actual.startswith(actual)
     (lost,) = store.put_aside("c7")
-    assert lost.text().startswith(f"node01: evidence of {GATE} lost raw output {digest[:12]} - Expected: the output that it was judged from Actual: {actual}")
+    assert lost.text().startswith(
+        f"node01: evidence of {GATE} lost raw output {digest[:12]} - Expected: the output that it was judged from "
+        f"Actual: {actual}"
+    )
     assert not file.exists()
     (row,) = set_aside(ledger)
-    assert (row["kind"], row["name"], row["campaign"], row["sha256"]) == ("raw output", digest, "c7", hashlib.sha256(damaged).hexdigest() if damaged else "")
+    assert (row["kind"], row["name"], row["campaign"], row["sha256"]) == (
+        "raw output",
+        digest,
+        "c7",
+        hashlib.sha256(damaged).hexdigest() if damaged else "",
+    )
     assert Path(row["file"]).read_bytes() == damaged
     assert Path(row["file"]).parent == tmp_path / FOLDER
     assert store.put_raw("one") == digest
@@ -223,7 +280,9 @@ def test_an_output_that_is_gone_is_named(store: EvidenceStore, ledger: Ledger, t
     assert (row["name"], row["file"], row["sha256"]) == (good.raw[0].stdout_sha256, "", "")
 
 
-def test_a_folder_in_the_place_of_an_output_is_moved_away_too(store: EvidenceStore, ledger: Ledger, tmp_path: Path) -> None:
+def test_a_folder_in_the_place_of_an_output_is_moved_away_too(
+    store: EvidenceStore, ledger: Ledger, tmp_path: Path
+) -> None:
     digest = hashlib.sha256(b"one").hexdigest()
     raw_file(tmp_path, digest).mkdir(parents=True)
     assert store.put_raw("one") == digest

@@ -10,7 +10,11 @@ import pytest
 from rackready.evidence.junit import junit
 from rackready.model.evidence import COVERAGE
 
-CHILDREN = {"testsuites": {"testsuite"}, "testsuite": {"testcase"}, "testcase": {"failure", "error", "skipped", "system-out"}}
+CHILDREN = {
+    "testsuites": {"testsuite"},
+    "testsuite": {"testcase"},
+    "testcase": {"failure", "error", "skipped", "system-out"},
+}
 """The part of the JUnit schema (Jenkins' xunit plugin, Ant's junitreport) that is written: element -> what may lie in it."""
 COUNTS = ("tests", "failures", "errors", "skipped")
 REQUIRED = {
@@ -38,11 +42,21 @@ def entry(gate: str, outcome: str, *texts: str, note: str | None = None, target:
 
 
 def node(name: str, *gates: dict[str, Any], coverage: str = "pass", unmeasured: tuple[str, ...] = ()) -> dict[str, Any]:
-    return {"name": name, "gates": list(gates), "coverage": {"outcome": coverage, "unmeasured": list(unmeasured), "skipped": {}}}
+    return {
+        "name": name,
+        "gates": list(gates),
+        "coverage": {"outcome": coverage, "unmeasured": list(unmeasured), "skipped": {}},
+    }
 
 
 def report(*nodes: dict[str, Any], runs: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
-    return {"site": "sim", "campaign": {"id": "c1"}, "generated": "2026-11-22T07:00:00+00:00", "nodes": list(nodes), "runs": list(runs)}
+    return {
+        "site": "sim",
+        "campaign": {"id": "c1"},
+        "generated": "2026-11-22T07:00:00+00:00",
+        "nodes": list(nodes),
+        "runs": list(runs),
+    }
 
 
 def checked(document: dict[str, Any]) -> ET.Element:
@@ -56,8 +70,13 @@ def checked(document: dict[str, Any]) -> ET.Element:
             assert len([child for child in element if child.tag != "system-out"]) <= 1
         if element.tag in {"testsuites", "testsuite"}:
             cases = list(element.iter("testcase"))
-            found = {"tests": len(cases)} | {name: len(list(element.iter(tag))) for name, tag in (("failures", "failure"), ("errors", "error"))}
-            assert {name: int(element.attrib[name]) for name in COUNTS} == {**found, "skipped": len(list(element.iter("skipped")))}
+            found = {"tests": len(cases)} | {
+                name: len(list(element.iter(tag))) for name, tag in (("failures", "failure"), ("errors", "error"))
+            }
+            assert {name: int(element.attrib[name]) for name in COUNTS} == {
+                **found,
+                "skipped": len(list(element.iter("skipped"))),
+            }
             assert float(element.attrib["time"]) == pytest.approx(sum(float(case.attrib["time"]) for case in cases))
     return root
 
@@ -67,17 +86,25 @@ def results(root: ET.Element) -> dict[str, tuple[str, str]]:
     out = {}
     for case in root.iter("testcase"):
         kinds = [child for child in case if child.tag != "system-out"]
-        out[f"{case.attrib['classname']}.{case.attrib['name']}"] = (kinds[0].tag, kinds[0].attrib["message"]) if kinds else ("passed", "")
+        out[f"{case.attrib['classname']}.{case.attrib['name']}"] = (
+            (kinds[0].tag, kinds[0].attrib["message"]) if kinds else ("passed", "")
+        )
     return out
 
 
 def test_every_outcome_is_what_it_is() -> None:
     gates = [
         entry("node/gpu/sanity/inventory", "pass"),
-        entry("node/gpu/sanity/versions", "fail", "node01: driver - Expected: 580 Actual: 570. Install.", "node01: second"),
+        entry(
+            "node/gpu/sanity/versions", "fail", "node01: driver - Expected: 580 Actual: 570. Install.", "node01: second"
+        ),
         entry("node/gpu/validation/dcgm-r1", "error", "node01: DCGM did not end"),
         entry("node/gpu/validation/dcgm-r3", "not_run", "node01: dcgm-r3 was not run"),
-        entry("pair/fabric/performance/ib-write-bw", "skip", note="switched off until 2026-12-01 by storage team: false alarms"),
+        entry(
+            "pair/fabric/performance/ib-write-bw",
+            "skip",
+            note="switched off until 2026-12-01 by storage team: false alarms",
+        ),
     ]
     root = checked(report(node("node01", *gates)))
     assert results(root) == {
@@ -85,7 +112,10 @@ def test_every_outcome_is_what_it_is() -> None:
         "node.gpu.sanity.versions [node01]": ("failure", "node01: driver - Expected: 580 Actual: 570. Install."),
         "node.gpu.validation.dcgm-r1 [node01]": ("error", "node01: DCGM did not end"),
         "node.gpu.validation.dcgm-r3 [node01]": ("error", "node01: dcgm-r3 was not run"),
-        "pair.fabric.performance.ib-write-bw [node01]": ("skipped", "switched off until 2026-12-01 by storage team: false alarms"),
+        "pair.fabric.performance.ib-write-bw [node01]": (
+            "skipped",
+            "switched off until 2026-12-01 by storage team: false alarms",
+        ),
         "node.all.sanity.coverage [node01]": ("passed", ""),
     }
     failure = next(root.iter("failure"))
@@ -95,23 +125,43 @@ def test_every_outcome_is_what_it_is() -> None:
 
 
 def test_the_type_is_the_codes_of_what_was_found() -> None:
-    bad = entry("node/gpu/sanity/nvlink", "fail", "node01 gpu2: NVLink down", "node01 gpu3: NVLink down", "node01 gpu3 nvlink4: NVLink speed")
+    bad = entry(
+        "node/gpu/sanity/nvlink",
+        "fail",
+        "node01 gpu2: NVLink down",
+        "node01 gpu3: NVLink down",
+        "node01 gpu3 nvlink4: NVLink speed",
+    )
     for finding, code in zip(bad["findings"], ("nvlink-inactive", "nvlink-inactive", "nvlink-speed"), strict=True):
         finding["code"] = code
-    assert [failure.attrib["type"] for failure in checked(report(node("node01", bad))).iter("failure")] == ["nvlink-inactive nvlink-speed"]
+    assert [failure.attrib["type"] for failure in checked(report(node("node01", bad))).iter("failure")] == [
+        "nvlink-inactive nvlink-speed"
+    ]
 
 
 def test_one_case_a_gate_and_node() -> None:
     ids = ["node/gpu/sanity/inventory", "node/gpu/sanity/versions"]
-    root = checked(report(*(node(name, *(entry(gate, "pass", target=name) for gate in ids)) for name in ("node01", "node02"))))
+    root = checked(
+        report(*(node(name, *(entry(gate, "pass", target=name) for gate in ids)) for name in ("node01", "node02")))
+    )
     assert [suite.attrib["name"] for suite in root] == ["node01", "node02"]
-    assert len({(case.attrib["classname"], case.attrib["name"]) for case in root.iter("testcase")}) == 2 * (len(ids) + 1)
+    assert len({(case.attrib["classname"], case.attrib["name"]) for case in root.iter("testcase")}) == 2 * (
+        len(ids) + 1
+    )
 
 
 def test_what_was_not_measured_is_an_error() -> None:
-    root = checked(report(node("node01", coverage="error", unmeasured=("node01/gpu3", "node01/rail2")), node("node02", coverage="not_run")))
+    root = checked(
+        report(
+            node("node01", coverage="error", unmeasured=("node01/gpu3", "node01/rail2")),
+            node("node02", coverage="not_run"),
+        )
+    )
     assert results(root) == {
-        f"{COVERAGE.replace('/', '.').replace('.coverage', '')}.coverage [node01]": ("error", "node01: not measured: node01/gpu3, node01/rail2"),
+        f"{COVERAGE.replace('/', '.').replace('.coverage', '')}.coverage [node01]": (
+            "error",
+            "node01: not measured: node01/gpu3, node01/rail2",
+        ),
         "node.all.sanity.coverage [node02]": ("error", "node02: coverage not_run"),
     }
 
@@ -119,11 +169,16 @@ def test_what_was_not_measured_is_an_error() -> None:
 def test_runs_over_several_nodes_have_a_suite_of_their_own() -> None:
     run = entry("pair/fabric/performance/ib-write-bw", "fail", "node01 mlx5_0: slow", target="node01+node02/rail1")
     root = checked(report(node("node01"), runs=(run,)))
-    assert results(root)["pair.fabric.performance.ib-write-bw [node01+node02/rail1]"] == ("failure", "node01 mlx5_0: slow")
+    assert results(root)["pair.fabric.performance.ib-write-bw [node01+node02/rail1]"] == (
+        "failure",
+        "node01 mlx5_0: slow",
+    )
 
 
 def test_an_outcome_that_nobody_knows_is_no_pass() -> None:
-    assert results(checked(report(node("node01", entry("node/gpu/sanity/inventory", "perhaps")))))["node.gpu.sanity.inventory [node01]"] == (
+    assert results(checked(report(node("node01", entry("node/gpu/sanity/inventory", "perhaps")))))[
+        "node.gpu.sanity.inventory [node01]"
+    ] == (
         "error",
         "outcome 'perhaps' is not known",
     )

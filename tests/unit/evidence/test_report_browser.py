@@ -15,7 +15,9 @@ from rackready.evidence import heat
 from rackready.evidence.report import render
 
 CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Debian's chromium is not installed: `make setup-test` as root installs it")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="Debian's chromium is not installed: `make setup-test` as root installs it"
+)
 
 PAIR = "pair/fabric/performance/ib-write-bw"
 DIGEST = "a" * 64
@@ -24,7 +26,13 @@ ROWS = "</pre><script>document.title = 'broken'</script> busbw 477.06"
 
 
 def gate(name: str, outcome: str, value: float) -> dict[str, Any]:
-    finding = {"where": f"{name} gpu2", "what": "NVLink down", "expected": "18 links active", "actual": "17", "next_step": "Run `rackready <b>`."}
+    finding = {
+        "where": f"{name} gpu2",
+        "what": "NVLink down",
+        "expected": "18 links active",
+        "actual": "17",
+        "next_step": "Run `rackready <b>`.",
+    }
     text = f"{name} gpu2: NVLink down - Expected: 18 links active Actual: 17. Power the node off and on."
     return {
         "title": "All GPUs reduce together.",
@@ -34,14 +42,30 @@ def gate(name: str, outcome: str, value: float) -> dict[str, Any]:
         "target": name,
         "nodes": [name],
         "raw": [
-            {"host": name, "command": "all_reduce_perf " + "-b 8 " * 40, "exit_code": 0, "stdout_sha256": DIGEST, "stderr_sha256": "b" * 64, "seconds": 1.0}
+            {
+                "host": name,
+                "command": "all_reduce_perf " + "-b 8 " * 40,
+                "exit_code": 0,
+                "stdout_sha256": DIGEST,
+                "stderr_sha256": "b" * 64,
+                "seconds": 1.0,
+            }
         ],
         "inputs": {},
         "outcome": outcome,
         "findings": [] if outcome == "pass" else [{**finding, "text": text}],
         "metrics": [{"name": "busbw", "target": name, "value": value, "unit": "GB/s"}],
         "criteria": [
-            {"metric": "busbw", "op": "ge", "bound": 456.0, "unit": "GB/s", "label": "floor", "source": "a source", "derived": False, "inputs": {"P": 450.0}}
+            {
+                "metric": "busbw",
+                "op": "ge",
+                "bound": 456.0,
+                "unit": "GB/s",
+                "label": "floor",
+                "source": "a source",
+                "derived": False,
+                "inputs": {"P": 450.0},
+            }
         ],
         "fleet_pending": False,
         "note": None,
@@ -68,9 +92,16 @@ def document() -> dict[str, Any]:
         }
         for name, value in values.items()
     ]
-    pair = gate("node01", "pass", 391.0) | {"gate": PAIR, "target": "node01+node02/rail1", "nodes": ["node01", "node02"]}
+    pair = gate("node01", "pass", 391.0) | {
+        "gate": PAIR,
+        "target": "node01+node02/rail1",
+        "nodes": ["node01", "node02"],
+    }
     errors = {"name": "port_errors", "target": "node01/mlx5_0", "value": 0.0, "unit": "1"}
-    pair["metrics"] = [errors, {"name": "bw_average", "target": "node01/mlx5_0->node02/mlx5_0", "value": 391.0, "unit": "Gb/s"}]
+    pair["metrics"] = [
+        errors,
+        {"name": "bw_average", "target": "node01/mlx5_0->node02/mlx5_0", "value": 391.0, "unit": "Gb/s"},
+    ]
     pair["criteria"] = [
         {**bound, "metric": "port_errors", "op": "eq", "bound": 0.0, "unit": "1", "label": "identity"},
         {**bound, "metric": "bw_average", "op": "le", "bound": 412.0, "unit": "Gb/s", "label": "ceiling"},
@@ -123,7 +154,10 @@ def test_the_bad_node_is_seen_at_once_and_its_cell_leads_to_it(page: Page) -> No
     cell = page.locator(".map .cell", has_text="node03")
     assert cell.is_visible()
     assert cell.evaluate("one => getComputedStyle(one).backgroundColor") == "rgb(179, 38, 30)"
-    assert page.locator(".map .cell", has_text="node01").evaluate("one => getComputedStyle(one).backgroundColor") == "rgb(26, 127, 55)"
+    assert (
+        page.locator(".map .cell", has_text="node01").evaluate("one => getComputedStyle(one).backgroundColor")
+        == "rgb(26, 127, 55)"
+    )
     cell.click()
     assert page.url.endswith("#node03")
     assert page.get_by_text("node03 gpu2: NVLink down - Expected: 18 links active Actual: 17.").first.is_visible()
@@ -179,7 +213,10 @@ def test_the_gate_matrix_names_its_gates_and_its_nodes(page: Page) -> None:
 
 def test_distributions_are_drawn_with_each_bound_under_its_own_name_and_with_its_source(page: Page) -> None:
     strip = page.locator("figure", has_text="busbw")
-    assert words(strip.locator("figcaption")) == "busbw: 4 units, 310 to 478, median 476.5 GB/s floor: at least 456 GB/s (source: a source)"
+    assert (
+        words(strip.locator("figcaption"))
+        == "busbw: 4 units, 310 to 478, median 476.5 GB/s floor: at least 456 GB/s (source: a source)"
+    )
     assert strip.locator("svg .bad").count() == 1
     box = strip.locator("svg").bounding_box()
     assert box is not None

@@ -13,17 +13,49 @@ NVLINK, DISKS = "node/gpu/sanity/nvlink", "node/host/sanity/disks"
 WHERE = {"node01": ("rack-a", 7), "node02": ("rack-a", 13), "node03": ("rack-b", None)}
 
 
-def finding(where: str, what: str = "NVLink down", actual: str = "17", step: str = "Power the node off and on.") -> dict[str, str]:
-    return {"code": "nvlink-inactive", "where": where, "what": what, "expected": "18", "actual": actual, "next_step": step}
+def finding(
+    where: str, what: str = "NVLink down", actual: str = "17", step: str = "Power the node off and on."
+) -> dict[str, str]:
+    return {
+        "code": "nvlink-inactive",
+        "where": where,
+        "what": what,
+        "expected": "18",
+        "actual": actual,
+        "next_step": step,
+    }
 
 
-def gate(name: str, outcome: str, *findings: dict[str, str], pending: bool = False, note: str | None = None) -> dict[str, Any]:
-    return {"gate": name, "title": "Every NVLink is active.", "outcome": outcome, "findings": list(findings), "fleet_pending": pending, "note": note}
+def gate(
+    name: str, outcome: str, *findings: dict[str, str], pending: bool = False, note: str | None = None
+) -> dict[str, Any]:
+    return {
+        "gate": name,
+        "title": "Every NVLink is active.",
+        "outcome": outcome,
+        "findings": list(findings),
+        "fleet_pending": pending,
+        "note": note,
+    }
 
 
-def node(name: str, outcome: str, *gates: dict[str, Any], state: str = "quarantined", reason: str = "", unmeasured: tuple[str, ...] = ()) -> dict[str, Any]:
+def node(
+    name: str,
+    outcome: str,
+    *gates: dict[str, Any],
+    state: str = "quarantined",
+    reason: str = "",
+    unmeasured: tuple[str, ...] = (),
+) -> dict[str, Any]:
     coverage = {"outcome": "error" if unmeasured else "pass", "counts": {}, "unmeasured": list(unmeasured)}
-    return {"name": name, "state": state, "reason": reason, "outcome": outcome, "gates": list(gates), "coverage": coverage}
+    return {
+        "name": name,
+        "state": state,
+        "reason": reason,
+        "outcome": outcome,
+        "gates": list(gates),
+        "coverage": coverage,
+    }
 
 
 def page(*nodes: dict[str, Any], small: bool = True) -> dict[str, Any]:
@@ -44,28 +76,43 @@ def test_a_finding_of_several_nodes_is_one_group_with_its_racks_and_its_next_ste
         "Power the node off and on.",
     )
     assert (group["alike"]["parts"], group["alike"]["expected"], group["alike"]["actual"]) == (["gpu2"], "18", "17")
-    assert group["racks"] == {"rack-a": [{"node": "node01", "unit": 7}, {"node": "node02", "unit": 13}], "rack-b": [{"node": "node03", "unit": None}]}
+    assert group["racks"] == {
+        "rack-a": [{"node": "node01", "unit": 7}, {"node": "node02", "unit": 13}],
+        "rack-b": [{"node": "node03", "unit": None}],
+    }
 
 
 def test_places_that_differ_say_each_what_was_found_and_what_to_do() -> None:
     one, other = finding("node01 gpu2"), finding("node02 gpu4", actual="16", step="Replace gpu4.")
-    (group,) = page(node("node01", "fail", gate(NVLINK, "fail", one)), node("node02", "fail", gate(NVLINK, "fail", other)))["groups"]
+    (group,) = page(
+        node("node01", "fail", gate(NVLINK, "fail", one)), node("node02", "fail", gate(NVLINK, "fail", other))
+    )["groups"]
     assert (group["alike"], group["next_step"]) == (None, "")
-    assert [(place["rack"], place["unit"], place["node"], place["parts"], place["actual"], place["next_step"]) for place in group["places"]] == [
+    assert [
+        (place["rack"], place["unit"], place["node"], place["parts"], place["actual"], place["next_step"])
+        for place in group["places"]
+    ] == [
         ("rack-a", 7, "node01", ["gpu2"], "17", "Power the node off and on."),
         ("rack-a", 13, "node02", ["gpu4"], "16", "Replace gpu4."),
     ]
 
 
 def test_parts_of_a_node_that_show_the_same_are_one_place() -> None:
-    (group,) = page(node("node01", "fail", gate(NVLINK, "fail", *(finding(f"node01 gpu{at}") for at in range(8)))))["groups"]
+    (group,) = page(node("node01", "fail", gate(NVLINK, "fail", *(finding(f"node01 gpu{at}") for at in range(8)))))[
+        "groups"
+    ]
     (place,) = group["places"]
     assert (group["nodes"], place["parts"], place["more"]) == (1, ["gpu0", "gpu1", "gpu2", "gpu3", "gpu4", "gpu5"], 2)
 
 
 def test_the_worst_comes_first_then_what_most_nodes_have_and_coverage_last() -> None:
     groups = page(
-        node("node01", "error", gate(DISKS, "error", finding("node01 nvme3", "drive is not read")), unmeasured=("node01/gpu2/nvlink4",)),
+        node(
+            "node01",
+            "error",
+            gate(DISKS, "error", finding("node01 nvme3", "drive is not read")),
+            unmeasured=("node01/gpu2/nvlink4",),
+        ),
         node("node02", "fail", gate(NVLINK, "fail", finding("node02 gpu2"), finding("node02 gpu3", "NVLink slow"))),
         node("node03", "fail", gate(NVLINK, "fail", finding("node03 gpu2", "NVLink slow"))),
     )["groups"]
@@ -75,13 +122,22 @@ def test_the_worst_comes_first_then_what_most_nodes_have_and_coverage_last() -> 
         ("error", "drive is not read"),
         ("error", "parts that no gate measured"),
     ]
-    assert (groups[-1]["places"][0]["parts"], groups[-1]["next_step"]) == (["gpu2/nvlink4"], "Run `rackready validate --limit node01`.")
+    assert (groups[-1]["places"][0]["parts"], groups[-1]["next_step"]) == (
+        ["gpu2/nvlink4"],
+        "Run `rackready validate --limit node01`.",
+    )
 
 
 @pytest.mark.parametrize("small", [True, False])
 def test_a_node_that_is_stuck_though_no_gate_failed_is_told_with_its_reason(*, small: bool) -> None:
-    (group,) = page(node("node02", "pass", gate(NVLINK, "pass"), state="stuck", reason="no answer of its BMC"), small=small)["groups"]
-    assert (group["outcome"], group["what"], group["places"][0]["actual"]) == ("stuck", "set aside without a finding of a gate", "no answer of its BMC")
+    (group,) = page(
+        node("node02", "pass", gate(NVLINK, "pass"), state="stuck", reason="no answer of its BMC"), small=small
+    )["groups"]
+    assert (group["outcome"], group["what"], group["places"][0]["actual"]) == (
+        "stuck",
+        "set aside without a finding of a gate",
+        "no answer of its BMC",
+    )
 
 
 def test_a_node_that_nothing_measured_is_told_with_the_command_that_measures_it() -> None:
@@ -97,17 +153,26 @@ def test_a_record_without_a_finding_is_told_by_its_title_and_note() -> None:
 
 
 @pytest.mark.parametrize("small", [True, False])
-@pytest.mark.parametrize(("state", "told"), [("validated", ["gates that no bound could judge"]), ("certified", []), ("ready", [])])
-def test_a_pass_that_no_bound_could_judge_is_told_by_its_field_until_the_node_is_certified(state: str, told: list[str], *, small: bool) -> None:
+@pytest.mark.parametrize(
+    ("state", "told"), [("validated", ["gates that no bound could judge"]), ("certified", []), ("ready", [])]
+)
+def test_a_pass_that_no_bound_could_judge_is_told_by_its_field_until_the_node_is_certified(
+    state: str, told: list[str], *, small: bool
+) -> None:
     word = gate(DISKS, "pass", note="fleet pending")
     found = page(node("node01", "pass", gate(NVLINK, "pass", pending=True), word, state=state), small=small)
     assert [group["what"] for group in found["groups"]] == told
-    assert [group["places"][0]["parts"] for group in found["groups"]] == [[NVLINK]] * len(told), "what a note says decides nothing"
+    assert [group["places"][0]["parts"] for group in found["groups"]] == [[NVLINK]] * len(told), (
+        "what a note says decides nothing"
+    )
     assert found["nodes"] == 0
 
 
 def test_good_nodes_are_no_faults() -> None:
-    assert page(node("node01", "pass", gate(NVLINK, "pass"), state="ready"), node("node02", "skip", gate(NVLINK, "skip"), state="certified")) == {
+    assert page(
+        node("node01", "pass", gate(NVLINK, "pass"), state="ready"),
+        node("node02", "skip", gate(NVLINK, "skip"), state="certified"),
+    ) == {
         "nodes": 0,
         "groups": [],
         "left": 0,

@@ -31,7 +31,9 @@ def test_of_two_runs_at_once_each_writes_its_own_and_the_last_one_stays(tmp_path
 
 
 def test_what_killed_runs_left_goes_and_what_another_run_writes_stays(tmp_path: Path) -> None:
-    left, held, foreign = (tmp_path / name for name in (".c1.json.dead.part", ".c1.json.held.part", ".c1.html.dead.part"))
+    left, held, foreign = (
+        tmp_path / name for name in (".c1.json.dead.part", ".c1.json.held.part", ".c1.html.dead.part")
+    )
     for path in (left, held, foreign):
         path.write_bytes(b"half")
     with held.open("rb") as other:
@@ -61,7 +63,10 @@ def test_a_part_that_was_taken_for_a_left_over_is_begun_again(tmp_path: Path, mo
 def test_a_disk_that_takes_no_more_is_said_and_keeps_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "c1.json"
     path.write_bytes(b"before")
-    text = f"{path}: the report cannot be written - Expected: a writable folder Actual: No space left on device. Free disk space, then run `rackready report`."
+    text = (
+        f"{path}: the report cannot be written - Expected: a writable folder Actual: No space left on device. "
+        "Free disk space, then run `rackready report`."
+    )
     with pytest.raises(ReportError, match=re.escape(text)):
         write_half(path)
     assert (names(tmp_path), path.read_bytes()) == (["c1.json"], b"before")

@@ -55,11 +55,36 @@ class Stored:
 
     def record(self, gate: str, target: str, nodes: list[str], value: float, *, bad: bool = False) -> None:
         step = "Cool it \x1b[0m."
-        finding = Finding(code="gemm-slow", where=target, what="slow", expected="at least 690 TFLOP/s", actual=f"{value:g}", next_step=step)
-        metrics = [Metric(name="rate", target=f"{nodes[0]}/gpu{gpu}", value=value + gpu / 8, unit="TFLOP/s") for gpu in range(8)]
-        verdict = Verdict(outcome=Outcome.FAIL if bad else Outcome.PASS, findings=[finding] if bad else [], metrics=metrics, measured=nodes)
+        finding = Finding(
+            code="gemm-slow",
+            where=target,
+            what="slow",
+            expected="at least 690 TFLOP/s",
+            actual=f"{value:g}",
+            next_step=step,
+        )
+        metrics = [
+            Metric(name="rate", target=f"{nodes[0]}/gpu{gpu}", value=value + gpu / 8, unit="TFLOP/s")
+            for gpu in range(8)
+        ]
+        verdict = Verdict(
+            outcome=Outcome.FAIL if bad else Outcome.PASS,
+            findings=[finding] if bad else [],
+            metrics=metrics,
+            measured=nodes,
+        )
         digest = self.store.put_raw(f"output of {target}")
-        raw = [RawOutput(host=nodes[0], command="gemm", exit_code=0, stdout_sha256=digest, stderr_sha256=overview.EMPTY, seconds=1.0, key="gemm")]
+        raw = [
+            RawOutput(
+                host=nodes[0],
+                command="gemm",
+                exit_code=0,
+                stdout_sha256=digest,
+                stderr_sha256=overview.EMPTY,
+                seconds=1.0,
+                key="gemm",
+            )
+        ]
         self.store.append(
             EvidenceRecord(
                 id=new_id(),
@@ -95,26 +120,38 @@ def test_what_is_written_in_parts_is_the_whole_document(tmp_path: Path, nodes: i
     assert written.junit.read_text(encoding="utf-8") == junit(whole)
     raw = {stored_raw["stdout_sha256"]: stored.store.raw(stored_raw["stdout_sha256"]) for stored_raw in raw_of(whole)}
     assert written.html.read_text(encoding="utf-8") == render(whole, dict(sorted(raw.items())))
-    assert written.outcomes == {outcome: count for outcome, count in (("pass", nodes - nodes // 9), ("fail", nodes // 9)) if count}
+    assert written.outcomes == {
+        outcome: count for outcome, count in (("pass", nodes - nodes // 9), ("fail", nodes // 9)) if count
+    }
     assert sorted(path.name for path in stored.paths.reports.iterdir()) == ["c1.html", "c1.json", "c1.junit.xml"]
     assert {path.stat().st_mode & 0o777 for path in stored.paths.reports.iterdir()} == {0o600}
 
 
 def raw_of(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [raw for item in [*(gate for node in report["nodes"] for gate in node["gates"]), *report["runs"]] for raw in item["raw"]]
+    return [
+        raw
+        for item in [*(gate for node in report["nodes"] for gate in node["gates"]), *report["runs"]]
+        for raw in item["raw"]
+    ]
 
 
 def test_a_node_is_a_line_of_the_json(tmp_path: Path) -> None:
     stored = Stored(tmp_path, 4)
     lines = write(stored.site, stored.paths, "c1").json.read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line.strip().rstrip(","))["name"] for line in lines if line.startswith('    {"name": "node0')][-4:] == stored.names
+    assert [json.loads(line.strip().rstrip(","))["name"] for line in lines if line.startswith('    {"name": "node0')][
+        -4:
+    ] == stored.names
 
 
 def test_a_report_without_any_record_has_empty_lists(tmp_path: Path) -> None:
     paths = EnvPaths(tmp_path, "sim")
     Ledger.open(paths.database).close()
     found = as_written(write(site_with(2), paths, "c1").json)
-    assert (found["runs"], found["events"], [node["outcome"] for node in found["nodes"]]) == ([], [], ["not_run", "not_run"])
+    assert (found["runs"], found["events"], [node["outcome"] for node in found["nodes"]]) == (
+        [],
+        [],
+        ["not_run", "not_run"],
+    )
 
 
 @pytest.mark.parametrize(("coverage", "wanted"), [(False, "pass"), (True, "fail")], ids=["whole", "not whole"])
@@ -143,7 +180,9 @@ class Dying:
     def begin(self, site: Site, ledger: Ledger, store: EvidenceStore) -> None:
         """Nothing to make ready."""
 
-    def node(self, name: str, newest: Mapping[str, EvidenceRecord]) -> tuple[Mapping[str, EvidenceRecord], Sequence[Figure]]:
+    def node(
+        self, name: str, newest: Mapping[str, EvidenceRecord]
+    ) -> tuple[Mapping[str, EvidenceRecord], Sequence[Figure]]:
         if name == "node18":
             os._exit(137)
         return newest, ()
@@ -174,7 +213,9 @@ class Waiting(Dying):
     def __init__(self, said_in: Path) -> None:
         self.said_in = said_in
 
-    def node(self, name: str, newest: Mapping[str, EvidenceRecord]) -> tuple[Mapping[str, EvidenceRecord], Sequence[Figure]]:
+    def node(
+        self, name: str, newest: Mapping[str, EvidenceRecord]
+    ) -> tuple[Mapping[str, EvidenceRecord], Sequence[Figure]]:
         del name
         (self.said_in / str(os.getpid())).touch()
         time.sleep(120)
@@ -201,7 +242,9 @@ if __name__ == "__main__":
 """
     script = tmp_path / "report.py"
     script.write_text(source, encoding="utf-8")
-    with subprocess.Popen([sys.executable, str(script)], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}) as process:
+    with subprocess.Popen(
+        [sys.executable, str(script)], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ) as process:
         assert until(lambda: any(said_in.iterdir()))
         workers = [Path("/proc", path.name) for path in said_in.iterdir()]
         process.kill()
@@ -265,12 +308,31 @@ def test_a_large_sites_page_says_on_top_what_is_bad_and_where(large: tuple[Store
 def test_what_is_bad_stays_small_where_a_thousand_nodes_have_it() -> None:
     found = Overview(1000)
     finding = {"where": "", "what": "slow", "expected": "700", "actual": "350", "next_step": "Cool it."}
-    item = {"gate": GATE, "title": "A title.", "outcome": "fail", "findings": [finding], "fleet_pending": False, "note": None}
+    item = {
+        "gate": GATE,
+        "title": "A title.",
+        "outcome": "fail",
+        "findings": [finding],
+        "fleet_pending": False,
+        "note": None,
+    }
     coverage = {"outcome": "pass", "counts": {}, "unmeasured": []}
     for number in range(1000):
         name = f"node{number:04}"
         gates = [{**item, "findings": [{**finding, "where": f"{name} gpu{gpu}"} for gpu in range(8)]}]
-        found.node(seen({"name": name, "state": "quarantined", "reason": "", "outcome": "fail", "gates": gates, "coverage": coverage}, small=False))
+        found.node(
+            seen(
+                {
+                    "name": name,
+                    "state": "quarantined",
+                    "reason": "",
+                    "outcome": "fail",
+                    "gates": gates,
+                    "coverage": coverage,
+                },
+                small=False,
+            )
+        )
     (group,) = found.faults.groups.values()
     assert (group.nodes, len(group.places), group.left) == (1000, faults.MOST_PLACES, 1000 - faults.MOST_PLACES)
     assert (group.places[0].parts, group.places[0].count) == (["gpu0", "gpu1", "gpu2", "gpu3", "gpu4", "gpu5"], 8)

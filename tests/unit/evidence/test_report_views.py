@@ -16,15 +16,31 @@ PAIR = "pair/fabric/performance/ib-write-bw"
 
 
 def node(name: str, outcome: str = "pass", gates: dict[str, str] | None = None) -> dict[str, Any]:
-    return {"name": name, "state": "ready", "outcome": outcome, "gates": [{"gate": key, "outcome": value} for key, value in (gates or {}).items()]}
+    return {
+        "name": name,
+        "state": "ready",
+        "outcome": outcome,
+        "gates": [{"gate": key, "outcome": value} for key, value in (gates or {}).items()],
+    }
 
 
 def metric(name: str, value: float, unit: str, target: str = "node01") -> dict[str, Any]:
     return {"name": name, "target": target, "value": value, "unit": unit}
 
 
-def bound(name: str, value: float, op: str = "ge", said: str = "floor", unit: str = "GB/s", source: str = "a data sheet") -> dict[str, Any]:
-    return {"metric": name, "op": op, "bound": value, "unit": unit, "label": said, "source": source, "derived": False, "inputs": {}}
+def bound(
+    name: str, value: float, op: str = "ge", said: str = "floor", unit: str = "GB/s", source: str = "a data sheet"
+) -> dict[str, Any]:
+    return {
+        "metric": name,
+        "op": op,
+        "bound": value,
+        "unit": unit,
+        "label": said,
+        "source": source,
+        "derived": False,
+        "inputs": {},
+    }
 
 
 def run(first: str, second: str, rail: int, outcome: str, value: float | None) -> dict[str, Any]:
@@ -32,15 +48,29 @@ def run(first: str, second: str, rail: int, outcome: str, value: float | None) -
     metrics = [metric("port_errors", 0, "1", f"{first}/mlx5_0"), metric("xmit_bytes", 5e12, "B", f"{first}/mlx5_0")]
     metrics += [] if value is None else [metric("bw_average", value, "Gb/s", f"rail{rail}")]
     criteria = [bound("port_errors", 0, "eq", "identity", "1"), bound("bw_average", 377.6, unit="Gb/s")]
-    return {"gate": PAIR, "target": f"{first}+{second}/rail{rail}", "nodes": [first, second], "outcome": outcome, "metrics": metrics, "criteria": criteria}
+    return {
+        "gate": PAIR,
+        "target": f"{first}+{second}/rail{rail}",
+        "nodes": [first, second],
+        "outcome": outcome,
+        "metrics": metrics,
+        "criteria": criteria,
+    }
 
 
 def test_the_map_shows_every_node_from_the_top_unit_down() -> None:
     site = load_site("sim")
-    found = heat.racks(site, [node("node01"), node("node02", "fail"), node("node03", "not_run"), node("node04", "skip")])
+    found = heat.racks(
+        site, [node("node01"), node("node02", "fail"), node("node03", "not_run"), node("node04", "skip")]
+    )
     assert [rack["name"] for rack in found] == [rack.name for rack in site.racks]
     cells = [cell for rack in found for cell in rack["cells"]]
-    assert {cell["name"]: cell["sign"] for cell in cells} == {"node01": "P", "node02": "F", "node03": "N", "node04": "S"}
+    assert {cell["name"]: cell["sign"] for cell in cells} == {
+        "node01": "P",
+        "node02": "F",
+        "node03": "N",
+        "node04": "S",
+    }
     units = [cell["unit"] for cell in found[0]["cells"]]
     assert units == sorted(units, reverse=True)
     assert found[0]["outcomes"] == {"pass": 1, "fail": 1, "skip": 1, "not_run": 1}
@@ -50,32 +80,61 @@ GEMM, BURN, CPU = "node/gpu/performance/gemm", "node/gpu/stress/burn", "node/hos
 
 
 def test_the_gate_matrix_is_grouped_by_layer_with_a_row_a_gate() -> None:
-    nodes = [node("node01", gates={GEMM: "pass", CPU: "pass", BURN: "fail"}), node("node02", gates={GEMM: "pass", CPU: "pass"})]
+    nodes = [
+        node("node01", gates={GEMM: "pass", CPU: "pass", BURN: "fail"}),
+        node("node02", gates={GEMM: "pass", CPU: "pass"}),
+    ]
     table = heat.gate_table(nodes)
     assert table["nodes"] == ["node01", "node02"]
     assert [layer["name"] for layer in table["layers"]] == ["gpu", "host"]
     gpu, host = table["layers"]
-    assert [(row["gate"], row["name"], [cell["sign"] for cell in row["cells"]]) for row in gpu["bad"]] == [(BURN, "burn", ["F", "N"])]
+    assert [(row["gate"], row["name"], [cell["sign"] for cell in row["cells"]]) for row in gpu["bad"]] == [
+        (BURN, "burn", ["F", "N"])
+    ]
     assert [(row["gate"], [cell["sign"] for cell in row["cells"]]) for row in gpu["good"]] == [(GEMM, ["P", "P"])]
     assert (host["bad"], [row["gate"] for row in host["good"]]) == ([], [CPU])
 
 
 def test_a_pair_shows_its_worst_rail_and_its_lowest_bandwidth_in_its_unit() -> None:
-    (matrix,) = heat.pairs([run("node02", "node01", 1, "pass", 392.0), run("node01", "node02", 2, "fail", 187.0), run("node03", "node04", 1, "error", None)])
+    (matrix,) = heat.pairs(
+        [
+            run("node02", "node01", 1, "pass", 392.0),
+            run("node01", "node02", 2, "fail", 187.0),
+            run("node03", "node04", 1, "error", None),
+        ]
+    )
     assert matrix["nodes"] == ["node01", "node02", "node03", "node04"]
     assert (matrix["metric"], matrix["worst"], matrix["unit"]) == ("bw_average", "lowest", "Gb/s")
     cell = matrix["rows"][0]["cells"][1]
-    assert (cell["outcome"], cell["value"], cell["unit"], cell["runs"], cell["bad"]) == ("fail", 187.0, "Gb/s", 2, ["node01+node02/rail2"])
+    assert (cell["outcome"], cell["value"], cell["unit"], cell["runs"], cell["bad"]) == (
+        "fail",
+        187.0,
+        "Gb/s",
+        2,
+        ["node01+node02/rail2"],
+    )
     assert matrix["rows"][1]["cells"][0] == cell
     assert matrix["rows"][2]["cells"][3]["value"] is None, "errors and bytes of a port are no bandwidth"
     assert matrix["rows"][0]["cells"][2] is None
 
 
 def test_of_latencies_a_pair_shows_the_highest_that_is_judged() -> None:
-    latencies = [metric("latency_typical", 2.0, "us"), metric("latency_average", 2.5, "us"), metric("latency_average", 9.5, "us", "rail2")]
-    judged = {**run("node01", "node02", 1, "pass", None), "metrics": latencies, "criteria": [bound("latency_average", 10.0, "le", "ceiling", "us")]}
+    latencies = [
+        metric("latency_typical", 2.0, "us"),
+        metric("latency_average", 2.5, "us"),
+        metric("latency_average", 9.5, "us", "rail2"),
+    ]
+    judged = {
+        **run("node01", "node02", 1, "pass", None),
+        "metrics": latencies,
+        "criteria": [bound("latency_average", 10.0, "le", "ceiling", "us")],
+    }
     (matrix,) = heat.pairs([judged])
-    assert (matrix["metric"], matrix["worst"], matrix["rows"][0]["cells"][1]["value"]) == ("latency_average", "highest", 9.5)
+    assert (matrix["metric"], matrix["worst"], matrix["rows"][0]["cells"][1]["value"]) == (
+        "latency_average",
+        "highest",
+        9.5,
+    )
 
 
 def test_a_second_attempt_takes_the_place_of_the_first() -> None:
@@ -84,7 +143,9 @@ def test_a_second_attempt_takes_the_place_of_the_first() -> None:
 
 
 def test_a_large_matrix_keeps_the_nodes_with_a_bad_pair() -> None:
-    runs = [run(f"node{2 * at + 1:03}", f"node{2 * at + 2:03}", 1, "fail" if at == 7 else "pass", 390.0) for at in range(40)]
+    runs = [
+        run(f"node{2 * at + 1:03}", f"node{2 * at + 2:03}", 1, "fail" if at == 7 else "pass", 390.0) for at in range(40)
+    ]
     (matrix,) = heat.pairs(runs)
     assert matrix["nodes"] == ["node015", "node016"]
     assert (matrix["pairs"], matrix["left_out"]) == (40, 78)
@@ -116,11 +177,20 @@ def test_a_strip_names_the_units_that_stand_apart_and_its_bound_with_its_source(
 
 
 def test_an_upper_bound_is_a_ceiling_and_each_bound_keeps_its_own_label() -> None:
-    bounds = [bound("busbw", 714.0, "le", "ceiling"), bound("busbw", 476.0, said="reference"), bound("busbw", 452.2), bound("busbw", 476.0, "eq", "identity")]
+    bounds = [
+        bound("busbw", 714.0, "le", "ceiling"),
+        bound("busbw", 476.0, said="reference"),
+        bound("busbw", 452.2),
+        bound("busbw", 476.0, "eq", "identity"),
+    ]
     assert [label(item) for item in bounds] == ["ceiling", "reference", "floor", "identity"]
     assert label(bound("temperature", 75.0, "le", "floor")) == "ceiling", "older records call every bound a floor"
     assert label(bound("latency_average", 0.5, "ge", "ceiling")) == "floor"
-    hot = {"gate": "g", "metrics": [metric("temperature", 40.0, "C")], "criteria": [bound("temperature", 75.0, "le", "floor", "C")]}
+    hot = {
+        "gate": "g",
+        "metrics": [metric("temperature", 40.0, "C")],
+        "criteria": [bound("temperature", 75.0, "le", "floor", "C")],
+    }
     (strip,) = strips([hot])
     assert describe(strip)["bounds"] == [{"text": "ceiling: at most 75 C", "sources": ["a data sheet"]}]
     assert "ceiling 75" in picture(strip)
@@ -128,10 +198,14 @@ def test_an_upper_bound_is_a_ceiling_and_each_bound_keeps_its_own_label() -> Non
 
 
 def test_a_bound_that_differs_between_units_says_its_range_and_its_sources() -> None:
-    given = [bound("drive_read", value, said="fleet", source=f"source {value:g}") for value in (3.0, 5.0, 4.0, 6.0, 4.0)]
+    given = [
+        bound("drive_read", value, said="fleet", source=f"source {value:g}") for value in (3.0, 5.0, 4.0, 6.0, 4.0)
+    ]
     records = [{"gate": "g", "metrics": [metric("drive_read", 7.0, "GB/s")], "criteria": [item]} for item in given]
     (strip,) = strips(records)
-    assert describe(strip)["bounds"] == [{"text": "fleet: at least 3 to 6 GB/s", "sources": ["source 3", "source 5", "source 4", "and others"]}]
+    assert describe(strip)["bounds"] == [
+        {"text": "fleet: at least 3 to 6 GB/s", "sources": ["source 3", "source 5", "source 4", "and others"]}
+    ]
 
 
 @pytest.mark.parametrize("unit", ["1", "B", "MiB", "GiB", "GB", "s since 1970"])
@@ -142,7 +216,9 @@ def test_counts_sizes_and_dates_are_no_distribution(unit: str) -> None:
 
 def test_a_value_that_must_equal_its_bound_is_no_distribution() -> None:
     records = [record(f"node{at:02}", 700.0 if at else 650.0, name="power_limit", unit="W") for at in range(8)]
-    assert strips([{**item, "criteria": [bound("power_limit", 700.0, "eq", "identity", "W")]} for item in records]) == []
+    assert (
+        strips([{**item, "criteria": [bound("power_limit", 700.0, "eq", "identity", "W")]} for item in records]) == []
+    )
 
 
 def test_only_identical_units_are_compared() -> None:
@@ -182,7 +258,9 @@ def test_more_parts_than_two_bytes_count_are_packed_and_named() -> None:
     """Every drive has a serial number of its own."""
     found, drives = Units(), [f"S{number}" for number in range(70_000)]
     item = record("node01 S0", 5.0)
-    found.add(0, "node01", [{**item, "metrics": [{**item["metrics"][0], "target": f"node01 {drive}"} for drive in drives]}])
+    found.add(
+        0, "node01", [{**item, "metrics": [{**item["metrics"][0], "target": f"node01 {drive}"} for drive in drives]}]
+    )
     whole = Units()
     whole.take(found)
     (strip,) = whole.strips(["node01"])

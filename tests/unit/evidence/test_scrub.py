@@ -56,7 +56,10 @@ def test_a_secret_is_hidden_and_the_rest_stays(text: str, left: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '{"password_expired": false, "MinPasswordLength": 12, "max_tokens": [128, 256], "time_per_token": [1.5, 2], "pkcs": {}}',
+        (
+            '{"password_expired": false, "MinPasswordLength": 12, "max_tokens": [128, 256], "time_per_token": [1.5, 2], '
+            '"pkcs": {}}'
+        ),
         "NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus",
         "http://192.0.2.1:8000/x@y tcp://192.0.2.1:5555 and root@node02",
         "sshd: Permission denied (publickey,password).",
@@ -70,7 +73,12 @@ def test_what_only_looks_like_a_secret_stays(text: str) -> None:
 
 
 def test_a_document_stays_one() -> None:
-    text = json.dumps({"a": {"password": {"v": ["x", {"y": 'z"]}'}]}}, "inner": json.dumps({"token": "x", "tokens": 5, "password": 1})})
+    text = json.dumps(
+        {
+            "a": {"password": {"v": ["x", {"y": 'z"]}'}]}},
+            "inner": json.dumps({"token": "x", "tokens": 5, "password": 1}),
+        }
+    )
     found = json.loads(scrub(text))
     assert found["a"] == {"password": HIDDEN}
     assert json.loads(found["inner"]) == {"token": HIDDEN, "tokens": 5, "password": HIDDEN}

@@ -42,7 +42,12 @@ def fingerprint(node: str = "node01", *, gpu: str = "1650000000000", desired: st
 
 
 def record(
-    target: str = "node01", *, outcome: Outcome = Outcome.PASS, nodes: list[str] | None = None, prints: list[Fingerprint] | None = None, gate: str = GATE
+    target: str = "node01",
+    *,
+    outcome: Outcome = Outcome.PASS,
+    nodes: list[str] | None = None,
+    prints: list[Fingerprint] | None = None,
+    gate: str = GATE,
 ) -> EvidenceRecord:
     now = datetime.now(UTC)
     return EvidenceRecord(
@@ -72,7 +77,10 @@ def store(ledger: Ledger, tmp_path: Path) -> EvidenceStore:
 
 
 def test_what_was_appended_is_read_back(store: EvidenceStore) -> None:
-    one, two = record(), record("node01+node02/rail1", nodes=["node01", "node02"], gate="pair/fabric/performance/ib-write-bw")
+    one, two = (
+        record(),
+        record("node01+node02/rail1", nodes=["node01", "node02"], gate="pair/fabric/performance/ib-write-bw"),
+    )
     store.append(one)
     store.append(two)
     assert store.records() == [one, two]
@@ -82,7 +90,13 @@ def test_what_was_appended_is_read_back(store: EvidenceStore) -> None:
 
 
 @pytest.mark.parametrize(
-    "statement", ["UPDATE evidence SET outcome = 'pass'", "DELETE FROM evidence", "UPDATE evidence_nodes SET node = 'x'", "DELETE FROM evidence_nodes"]
+    "statement",
+    [
+        "UPDATE evidence SET outcome = 'pass'",
+        "DELETE FROM evidence",
+        "UPDATE evidence_nodes SET node = 'x'",
+        "DELETE FROM evidence_nodes",
+    ],
 )
 def test_the_database_itself_refuses_changes(store: EvidenceStore, ledger: Ledger, statement: str) -> None:
     store.append(record(outcome=Outcome.FAIL))
@@ -96,7 +110,10 @@ def test_a_record_is_appended_once(store: EvidenceStore) -> None:
     store.append(one)
     with pytest.raises(EvidenceError) as refusal:
         store.append(record("node02"), one)
-    text = f"evidence {one.id} cannot be appended - Expected: a new record Actual: one of its id is there. Measure again: it gets an id of its own."
+    text = (
+        f"evidence {one.id} cannot be appended - Expected: a new record Actual: one of its id is there. "
+        "Measure again: it gets an id of its own."
+    )
     assert str(refusal.value) == text
     assert store.records() == [one]
 
@@ -106,11 +123,23 @@ OTHER = [fingerprint(gpu="1650000000009")]
 
 @pytest.mark.parametrize(
     ("then", "now", "changed", "stands"),
-    [(None, None, 0.0, True), (None, [], 0.0, True), ([], None, 0.0, False), (OTHER, None, 0.0, False), (None, None, math.inf, False)],
+    [
+        (None, None, 0.0, True),
+        (None, [], 0.0, True),
+        ([], None, 0.0, False),
+        (OTHER, None, 0.0, False),
+        (None, None, math.inf, False),
+    ],
     ids=["same node", "proves no host", "never proved one", "other GPU", "changed since"],
 )
 def test_a_fail_is_shown_where_a_newer_pass_does_not_cover_it(
-    store: EvidenceStore, monkeypatch: pytest.MonkeyPatch, then: list[Fingerprint] | None, now: list[Fingerprint] | None, changed: float, *, stands: bool
+    store: EvidenceStore,
+    monkeypatch: pytest.MonkeyPatch,
+    then: list[Fingerprint] | None,
+    now: list[Fingerprint] | None,
+    changed: float,
+    *,
+    stands: bool,
 ) -> None:
     """`rackready gate run` decides nothing: what it passes is no pass where handover sees a fail."""
     fail, later = store.append(record(outcome=Outcome.FAIL, prints=then), record(prints=now))
@@ -123,7 +152,9 @@ def test_a_fail_is_shown_where_a_newer_pass_does_not_cover_it(
     assert found == fail.model_copy(update={"verdict": Verdict(outcome=Outcome.FAIL, note=note)})
 
 
-def test_a_clock_that_was_stepped_back_hides_no_newer_record(store: EvidenceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_was_stepped_back_hides_no_newer_record(
+    store: EvidenceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     good = record()
     store.append(good)
     real = time.time_ns
@@ -142,7 +173,9 @@ def test_a_clock_that_was_stepped_back_hides_no_newer_record(store: EvidenceStor
 def test_a_changed_record_is_noticed(store: EvidenceStore, ledger: Ledger) -> None:
     store.append(record(outcome=Outcome.FAIL))
     with ledger.engine.begin() as connection:
-        connection.execute(sa.text("DROP TRIGGER evidence_no_update" + (" ON evidence" if ledger.engine.name == "postgresql" else "")))
+        connection.execute(
+            sa.text("DROP TRIGGER evidence_no_update" + (" ON evidence" if ledger.engine.name == "postgresql" else ""))
+        )
         connection.execute(sa.text("""UPDATE evidence SET record = replace(record, '"fail"', '"pass"')"""))
     assert store.records() == []
     finding = store.concluded("node01")[GATE].verdict.findings[0]
@@ -178,7 +211,8 @@ def test_a_raw_output_that_the_disk_does_not_take_is_refused_in_words_and_leaves
     monkeypatch.undo()
     digest = hashlib.sha256(b"one").hexdigest()
     assert str(refusal.value) == (
-        f"{tmp_path}/raw/{digest[:2]}: a raw output cannot be stored - Expected: a writable folder with room Actual: No space left on device. "
+        f"{tmp_path}/raw/{digest[:2]}: a raw output cannot be stored - Expected: a writable folder with room "
+        "Actual: No space left on device. "
         "Free disk space or correct its owner, then run again."
     )
     assert [path for path in (tmp_path / "raw").rglob("*") if path.is_file()] == []
@@ -194,7 +228,9 @@ def test_a_damaged_raw_output_is_noticed(store: EvidenceStore, ledger: Ledger, t
     raw_file(tmp_path, digest).write_bytes(zlib.compress(b"one")[:-3])
     with pytest.raises(EvidenceError) as refusal:
         store.raw(digest)
-    assert str(refusal.value).startswith(f"raw output {digest} cannot be read - Expected: a stored output Actual: Error -5 ")
+    assert str(refusal.value).startswith(
+        f"raw output {digest} cannot be read - Expected: a stored output Actual: Error -5 "
+    )
     assert str(refusal.value).endswith(STEP)
     step = "Measure again" if ledger.alone else "Copy it from the machine that measured, or measure again"
     with pytest.raises(EvidenceError) as refusal:
@@ -206,7 +242,9 @@ def test_a_damaged_raw_output_is_noticed(store: EvidenceStore, ledger: Ledger, t
 
 
 @pytest.mark.parametrize("damaged", [b"", zlib.compress(b"two"), zlib.compress(b"one")[:-3]])
-def test_a_damaged_raw_output_is_replaced_when_it_comes_again(store: EvidenceStore, tmp_path: Path, damaged: bytes) -> None:
+def test_a_damaged_raw_output_is_replaced_when_it_comes_again(
+    store: EvidenceStore, tmp_path: Path, damaged: bytes
+) -> None:
     digest = store.put_raw("one")
     raw_file(tmp_path, digest).write_bytes(damaged)
     assert store.put_raw("one") == digest
@@ -220,7 +258,9 @@ def judged_from(store: EvidenceStore, text: str, outcome: Outcome = Outcome.PASS
     return store.append(record(outcome=outcome).model_copy(update={"raw": [raw]}))[0]
 
 
-def test_a_pass_whose_output_is_damaged_or_gone_counts_no_longer(store: EvidenceStore, ledger: Ledger, tmp_path: Path) -> None:
+def test_a_pass_whose_output_is_damaged_or_gone_counts_no_longer(
+    store: EvidenceStore, ledger: Ledger, tmp_path: Path
+) -> None:
     """Of a server that several machines share, the outputs may lie on another one of them."""
     good = judged_from(store, "one")
     file = raw_file(tmp_path, good.raw[0].stdout_sha256)
@@ -368,8 +408,17 @@ def test_measurements_are_not_scrubbed() -> None:
 
 
 def test_the_newest_record_of_each_target(store: EvidenceStore) -> None:
-    for target, outcome in (("node01", Outcome.FAIL), ("node02", Outcome.PASS), ("node01", Outcome.PASS), ("node03", Outcome.FAIL)):
+    for target, outcome in (
+        ("node01", Outcome.FAIL),
+        ("node02", Outcome.PASS),
+        ("node01", Outcome.PASS),
+        ("node03", Outcome.FAIL),
+    ):
         store.append(record(target, outcome=outcome))
     store.append(record("node09", gate="node/gpu/sanity/versions"))
-    assert {target: found.verdict.outcome for target, found in store.newest(GATE).items()} == {"node01": "pass", "node02": "pass", "node03": "fail"}
+    assert {target: found.verdict.outcome for target, found in store.newest(GATE).items()} == {
+        "node01": "pass",
+        "node02": "pass",
+        "node03": "fail",
+    }
     assert set(store.newest(GATE, most=2)) == {"node01", "node03"}, "those that were measured last"

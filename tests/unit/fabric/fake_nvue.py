@@ -21,7 +21,9 @@ Settings = dict[Tokens, str]
 def settings_of(commands: str) -> Settings:
     """Key to value of every single setting: a later value replaces an earlier one, as NVUE does."""
     return {
-        (tokens[:-1] if tokens[-2] in {"mtu", "state", "access", "description", "type", "mode", "enable"} else tokens): tokens[-1]
+        (
+            tokens[:-1] if tokens[-2] in {"mtu", "state", "access", "description", "type", "mode", "enable"} else tokens
+        ): tokens[-1]
         for tokens in sorted(expand_commands(commands))
     }
 
@@ -100,7 +102,11 @@ class FakeNvue:
         return 1, f"Error: Invalid command: {command}\n"
 
     def _set(self, command: str) -> tuple[int, str]:
-        if "roce" in command and (("state" in command) != (self.release >= "5.15")) and ("state" in command or "enable" in command):
+        if (
+            "roce" in command
+            and (("state" in command) != (self.release >= "5.15"))
+            and ("state" in command or "enable" in command)
+        ):
             return 1, "Error: Invalid parameter. One of: mode, enable\n"
         if not self.attached:
             self.attached = self._new("cumulus")
@@ -114,7 +120,9 @@ class FakeNvue:
             self.contents[self.attached] = dict(self.applied)
         heads = expand_unsets(command)
         have = self.contents[self.attached]
-        self.contents[self.attached] = {key: value for key, value in have.items() if not within({_tokens(key, value)}, heads)}
+        self.contents[self.attached] = {
+            key: value for key, value in have.items() if not within({_tokens(key, value)}, heads)
+        }
         return 0, f"created [rev_id: {self.attached}]\n"
 
     def _show_config(self, revision: str | None) -> tuple[int, str]:
@@ -123,8 +131,15 @@ class FakeNvue:
 
     def _diff(self) -> tuple[int, str]:
         after = self.contents.get(self.attached, self.applied)
-        parts = (("unset", {item for item in self.applied.items() if item[0] not in after}), ("set", set(after.items()) - set(self.applied.items())))
-        return 0, "".join(f"- {verb}:\n" + "".join(f"    {' '.join(key[2:])}: {value}\n" for key, value in sorted(items)) for verb, items in parts if items)
+        parts = (
+            ("unset", {item for item in self.applied.items() if item[0] not in after}),
+            ("set", set(after.items()) - set(self.applied.items())),
+        )
+        return 0, "".join(
+            f"- {verb}:\n" + "".join(f"    {' '.join(key[2:])}: {value}\n" for key, value in sorted(items))
+            for verb, items in parts
+            if items
+        )
 
     def _apply(self, seconds: str) -> tuple[int, str]:
         assert int(seconds) > 0
@@ -163,15 +178,27 @@ class FakeNvue:
         for (_, _, what, *rest), value in self.applied.items():
             if what == "interface" and rest[1:] == ["link", "mtu"]:
                 oper = "down" if rest[0] in self.links_down else "up"
-                out[rest[0]] = {"type": "swp", "link": {"admin-status": "up", "oper-status": oper, "mtu": 1500 if self.ignores_mtu else int(value)}}
+                out[rest[0]] = {
+                    "type": "swp",
+                    "link": {
+                        "admin-status": "up",
+                        "oper-status": oper,
+                        "mtu": 1500 if self.ignores_mtu else int(value),
+                    },
+                }
         return 0, json.dumps(out)
 
     def _roce(self) -> tuple[int, str]:
         if not any(key[2:4] == ("qos", "roce") and value in {"enabled", "on"} for key, value in self.applied.items()):
             return 0, "{}"
-        rows = {str(p): {"dscp": ",".join(str(d) for d in range(8 * p, 8 * p + 8)), "pcp": str(p), "switch-prio": p} for p in range(8)}
+        rows = {
+            str(p): {"dscp": ",".join(str(d) for d in range(8 * p, 8 * p + 8)), "pcp": str(p), "switch-prio": p}
+            for p in range(8)
+        }
         pfc = {"pfc-priority": 3, "rx-enabled": "enabled", "tx-enabled": "enabled"}
-        return 0, json.dumps({"state": "enabled", "mode": "lossless", "pfc": pfc, "trust": {"trust-mode": "pcp,dscp"}, "prio-map": rows})
+        return 0, json.dumps(
+            {"state": "enabled", "mode": "lossless", "pfc": pfc, "trust": {"trust-mode": "pcp,dscp"}, "prio-map": rows}
+        )
 
 
 def leaves(tree: dict[str, Any], head: Tokens = ()) -> Iterator[Tokens]:
@@ -191,7 +218,13 @@ def _tokens(key: Tokens, value: str) -> Tokens:
 
 
 _ANSWERS = (
-    (r"nv show system -o json", lambda self: (0, json.dumps({"hostname": "leaf01", "product-name": "Cumulus Linux", "product-release": self.release}))),
+    (
+        r"nv show system -o json",
+        lambda self: (
+            0,
+            json.dumps({"hostname": "leaf01", "product-name": "Cumulus Linux", "product-release": self.release}),
+        ),
+    ),
     (r"nv config revision -o json", lambda self: (0, json.dumps(self.revisions))),
     (r"nv config show(?: -r (\S+))? -o commands", FakeNvue._show_config),
     (r"nv config diff", FakeNvue._diff),

@@ -54,7 +54,9 @@ def test_second_run_sends_nothing_that_changes(config: SwitchConfig, ledger: Led
     _apply(fake, config, ledger)
     fake.sent.clear()
     assert not _apply(fake, config, ledger).changed
-    assert all(command.startswith(("nv show", "nv config show", "nv config revision")) for command in fake.sent), fake.sent
+    assert all(command.startswith(("nv show", "nv config show", "nv config revision")) for command in fake.sent), (
+        fake.sent
+    )
 
 
 def test_only_what_is_missing_is_set(config: SwitchConfig, ledger: Ledger) -> None:
@@ -84,7 +86,9 @@ def test_older_release_takes_the_older_syntax(config: SwitchConfig, ledger: Ledg
 def test_many_settings_go_over_as_one_document(config: SwitchConfig, ledger: Ledger) -> None:
     fake = FakeNvue()
     _apply(fake, config, ledger)
-    assert [command for command in fake.sent if command.startswith(("nv set", "nv config patch"))] == ["nv config patch"]
+    assert [command for command in fake.sent if command.startswith(("nv set", "nv config patch"))] == [
+        "nv config patch"
+    ]
     by_commands = FakeNvue(documents=False)
     CumulusNvue("leaf01", by_commands).load(CumulusNvue("leaf01", fake).wanted(config))
     assert fake.applied == by_commands.contents[by_commands.attached]
@@ -101,7 +105,10 @@ def test_a_switch_that_takes_no_document_gets_the_commands(config: SwitchConfig,
 def test_of_a_document_that_is_refused_the_command_at_fault_is_named_and_nothing_is_left() -> None:
     fake = FakeNvue(release="5.13.1")
     driver = CumulusNvue("leaf01", fake)
-    with pytest.raises(SwitchError, match=r"leaf01: `nv set qos roce state enabled` refused - Expected: accepted Actual: Error: Invalid parameter"):
+    with pytest.raises(
+        SwitchError,
+        match=r"leaf01: `nv set qos roce state enabled` refused - Expected: accepted Actual: Error: Invalid parameter",
+    ):
         driver.load(["nv set interface swp1 link mtu 9216", "nv set qos roce state enabled"])
     assert fake.sent[:2] == ["nv config patch", "nv config detach"]
     assert [value["state"] for value in fake.revisions.values()] == ["applied"]
@@ -140,7 +147,8 @@ def test_a_change_that_does_not_verify_is_taken_back(config: SwitchConfig, ledge
     with pytest.raises(SwitchRevertedError) as caught:
         _apply(fake, config, ledger)
     assert str(caught.value).startswith(
-        "leaf01: the change was applied, did not verify and was taken back. leaf01 swp1: MTU - Expected: 9216 bytes Actual: 1500 bytes. "
+        "leaf01: the change was applied, did not verify and was taken back. leaf01 swp1: MTU - Expected: 9216 bytes "
+        "Actual: 1500 bytes. "
     )
     assert fake.applied == {}
     assert ledger.latest("leaf01", OPERATION).status == "failed"
@@ -155,7 +163,9 @@ def test_a_change_that_does_not_verify_is_taken_back(config: SwitchConfig, ledge
         ("nv config apply --confirm-yes", 0, ""),
     ],
 )
-def test_killed_between_two_commands_goes_on(config: SwitchConfig, ledger: Ledger, dies_at: str, again: int, note: str) -> None:
+def test_killed_between_two_commands_goes_on(
+    config: SwitchConfig, ledger: Ledger, dies_at: str, again: int, note: str
+) -> None:
     fake = FakeNvue(dies_at=dies_at)
     with pytest.raises(SwitchUnreachableError):
         _apply(fake, config, ledger)
@@ -179,7 +189,9 @@ def test_killed_before_confirm_and_reverted_by_time_is_done_again(config: Switch
     assert fake.before is None
 
 
-def test_what_a_killed_run_applied_is_taken_back_when_the_site_wants_something_else(config: SwitchConfig, ledger: Ledger) -> None:
+def test_what_a_killed_run_applied_is_taken_back_when_the_site_wants_something_else(
+    config: SwitchConfig, ledger: Ledger
+) -> None:
     fake = FakeNvue(dies_at="nv config apply -y")
     with pytest.raises(SwitchUnreachableError):
         _apply(fake, config, ledger)
@@ -207,7 +219,10 @@ def test_somebody_elses_unconfirmed_change_is_refused(config: SwitchConfig, ledg
     number = fake.pending_by("maria", "nv set system hostname spine09")
     fake.attached = number
     fake.run("nv config apply -y --confirm 600s")
-    with pytest.raises(SwitchBusyError, match="revision 2 of user maria waits for confirmation - Expected: nobody else's change under way"):
+    with pytest.raises(
+        SwitchBusyError,
+        match="revision 2 of user maria waits for confirmation - Expected: nobody else's change under way",
+    ):
         _apply(fake, config, ledger)
     assert fake.before is not None
 
@@ -218,7 +233,8 @@ def test_a_refused_command_drops_the_candidate() -> None:
     with pytest.raises(SwitchError) as caught:
         driver.load(["nv set qos roce enable on"])
     assert str(caught.value) == (
-        "leaf01: `nv set qos roce enable on` refused - Expected: accepted Actual: Error: Invalid parameter. One of: mode, enable. "
+        "leaf01: `nv set qos roce enable on` refused - Expected: accepted Actual: Error: Invalid parameter. "
+        "One of: mode, enable. "
         "Nothing was applied; the release may be too old for it."
     )
     assert [value["state"] for value in fake.revisions.values()] == ["applied"]

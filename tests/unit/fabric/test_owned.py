@@ -23,7 +23,10 @@ from tests.unit.fabric.fake_nvue import FakeNvue, settings_of
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "tests/golden/cumulus_nvue/leaf01-smaller-site.txt"
-FOREIGN = "nv set interface swp30 bridge domain br_default access 1200\nnv set bridge domain br_default vlan 1200\nnv set system hostname leaf01"
+FOREIGN = (
+    "nv set interface swp30 bridge domain br_default access 1200\nnv set bridge domain br_default vlan 1200\nnv set "
+    "system hostname leaf01"
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +37,11 @@ def config() -> SwitchConfig:
 @pytest.fixture
 def smaller(config: SwitchConfig) -> SwitchConfig:
     """The site without node04 (swp13 to swp16) and without rail 4 (VLAN 904)."""
-    return replace(config, ports=tuple(port for port in config.ports if port.node != "node04" and port.rail != 4), vlans=(901, 902, 903))
+    return replace(
+        config,
+        ports=tuple(port for port in config.ports if port.node != "node04" and port.rail != 4),
+        vlans=(901, 902, 903),
+    )
 
 
 @pytest.fixture
@@ -67,11 +74,17 @@ def by_hand(fake: FakeNvue, commands: str) -> None:
     fake.applied = fake.applied | settings_of(commands)
 
 
-def test_ports_and_vlans_that_the_site_no_longer_names_go_in_the_same_commit(fake: FakeNvue, smaller: SwitchConfig, ledger: Ledger) -> None:
+def test_ports_and_vlans_that_the_site_no_longer_names_go_in_the_same_commit(
+    fake: FakeNvue, smaller: SwitchConfig, ledger: Ledger
+) -> None:
     applied = apply(fake, smaller, ledger)
     assert applied.changed
-    assert [command for command in fake.sent if command.startswith("nv config apply -y")] == ["nv config apply -y --confirm 120s"]
-    assert {key[3] for key in fake.applied if key[2] == "interface"} == {port.name for port in smaller.ports} | {"swp30"}
+    assert [command for command in fake.sent if command.startswith("nv config apply -y")] == [
+        "nv config apply -y --confirm 120s"
+    ]
+    assert {key[3] for key in fake.applied if key[2] == "interface"} == {port.name for port in smaller.ports} | {
+        "swp30"
+    }
     text = "\n".join(unsets(fake)) + "\n"
     if os.environ.get("GOLDENS") == "rewrite":
         GOLDEN.write_text(text, encoding="utf-8")
@@ -87,13 +100,19 @@ def test_a_second_run_changes_nothing(fake: FakeNvue, smaller: SwitchConfig, led
     apply(fake, smaller, ledger)
     fake.sent.clear()
     assert not apply(fake, smaller, ledger).changed
-    assert all(command.startswith(("nv show", "nv config show", "nv config revision")) for command in fake.sent), fake.sent
+    assert all(command.startswith(("nv show", "nv config show", "nv config revision")) for command in fake.sent), (
+        fake.sent
+    )
 
 
-def test_a_foreign_setting_on_a_port_of_ours_stays_and_the_rest_goes(fake: FakeNvue, smaller: SwitchConfig, ledger: Ledger) -> None:
+def test_a_foreign_setting_on_a_port_of_ours_stays_and_the_rest_goes(
+    fake: FakeNvue, smaller: SwitchConfig, ledger: Ledger
+) -> None:
     by_hand(fake, "nv set interface swp13 qos pfc-watchdog state enable")
     apply(fake, smaller, ledger)
-    assert [line for line in lines(fake).splitlines() if " swp13 " in line] == ["nv set interface swp13 qos pfc-watchdog state enable"]
+    assert [line for line in lines(fake).splitlines() if " swp13 " in line] == [
+        "nv set interface swp13 qos pfc-watchdog state enable"
+    ]
     assert "nv unset interface swp13 link" in unsets(fake)
 
 
@@ -110,7 +129,13 @@ def test_what_was_so_before_us_is_not_ours(config: SwitchConfig, smaller: Switch
     assert [line for line in lines(fake).splitlines() if " swp13 " in line] == ["nv set interface swp13 link mtu 9216"]
 
 
-@pytest.mark.parametrize("use", ["nv set interface swp40 bridge domain br_default access 904", "nv set interface vlan904 ip address 192.168.4.1/24"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        "nv set interface swp40 bridge domain br_default access 904",
+        "nv set interface vlan904 ip address 192.168.4.1/24",
+    ],
+)
 def test_a_vlan_that_somebody_uses_stays(fake: FakeNvue, smaller: SwitchConfig, ledger: Ledger, use: str) -> None:
     by_hand(fake, use)
     apply(fake, smaller, ledger)
@@ -118,7 +143,9 @@ def test_a_vlan_that_somebody_uses_stays(fake: FakeNvue, smaller: SwitchConfig, 
     assert use in lines(fake)
 
 
-def test_a_lost_ledger_leaves_our_mark_to_know_our_ports_by(fake: FakeNvue, smaller: SwitchConfig, tmp_path: Path) -> None:
+def test_a_lost_ledger_leaves_our_mark_to_know_our_ports_by(
+    fake: FakeNvue, smaller: SwitchConfig, tmp_path: Path
+) -> None:
     by_hand(fake, "nv set interface swp41 link mtu 9216\nnv set interface swp41 description 'storage'")
     apply(fake, smaller, Ledger.open(tmp_path / "other.sqlite"))
     left = lines(fake)
@@ -145,7 +172,9 @@ def test_a_check_shows_what_would_go_and_takes_nothing(fake: FakeNvue, smaller: 
         ("nv config apply --confirm-yes", 0, ""),
     ],
 )
-def test_killed_while_taking_out_goes_on(fake: FakeNvue, smaller: SwitchConfig, ledger: Ledger, dies_at: str, again: int, note: str) -> None:
+def test_killed_while_taking_out_goes_on(
+    fake: FakeNvue, smaller: SwitchConfig, ledger: Ledger, dies_at: str, again: int, note: str
+) -> None:
     fake.dies_at = dies_at
     with pytest.raises(SwitchUnreachableError):
         apply(fake, smaller, ledger)
@@ -169,7 +198,9 @@ def test_what_was_taken_back_is_still_ours(fake: FakeNvue, smaller: SwitchConfig
     assert "swp13" not in lines(fake)
 
 
-def test_a_port_that_comes_back_after_an_interruption_is_not_taken_out(fake: FakeNvue, config: SwitchConfig, smaller: SwitchConfig, ledger: Ledger) -> None:
+def test_a_port_that_comes_back_after_an_interruption_is_not_taken_out(
+    fake: FakeNvue, config: SwitchConfig, smaller: SwitchConfig, ledger: Ledger
+) -> None:
     fake.dies_at = "nv config apply -y"
     with pytest.raises(SwitchUnreachableError):
         apply(fake, smaller, ledger)
@@ -178,7 +209,9 @@ def test_a_port_that_comes_back_after_an_interruption_is_not_taken_out(fake: Fak
     assert {f"swp{number}" for number in range(1, 17)} <= {key[3] for key in fake.applied if key[2] == "interface"}
 
 
-def test_an_older_ledger_that_recorded_only_what_was_wanted_counts(fake: FakeNvue, smaller: SwitchConfig, tmp_path: Path, ledger: Ledger) -> None:
+def test_an_older_ledger_that_recorded_only_what_was_wanted_counts(
+    fake: FakeNvue, smaller: SwitchConfig, tmp_path: Path, ledger: Ledger
+) -> None:
     older = Ledger.open(tmp_path / "older.sqlite")
     commands = ledger.entries("leaf01")[0].observed["commands"]
     older.done(older.begin("leaf01", OPERATION, "d", {"commands": commands}).token)
@@ -188,7 +221,9 @@ def test_an_older_ledger_that_recorded_only_what_was_wanted_counts(fake: FakeNvu
 
 def test_what_runs_wrote_is_replayed_in_order() -> None:
     mtu, vlan = "nv set interface swp1-2 link mtu", "nv set bridge domain b vlan 901-902"
-    assert written([[f"{mtu} 9000", vlan], [f"{mtu} 9216", "nv unset bridge domain b vlan 901"], ["nv unset interface swp2"]]) == {
+    assert written(
+        [[f"{mtu} 9000", vlan], [f"{mtu} 9216", "nv unset bridge domain b vlan 901"], ["nv unset interface swp2"]]
+    ) == {
         ("nv", "set", "interface", "swp1", "link", "mtu", "9216"),
         ("nv", "set", "bridge", "domain", "b", "vlan", "902"),
     }

@@ -55,7 +55,14 @@ class Nic:
         paths = ["sys/class/infiniband/mlx5_0/tc/1/traffic_class", "sys/class/net/enp24s0np0/mtu"]
         cc = "sys/kernel/debug/mlx5/0000:18:00.0/cc_params"
         base = "sys/class/net/enp24s0np0/ecn"
-        paths += [f"{base}/{item}" for item in ("roce_np/enable/3", "roce_rp/enable/3", "roce_np/cnp_dscp", "roce_np/cnp_802p_prio")] if self.ofed else []
+        paths += (
+            [
+                f"{base}/{item}"
+                for item in ("roce_np/enable/3", "roce_rp/enable/3", "roce_np/cnp_dscp", "roce_np/cnp_802p_prio")
+            ]
+            if self.ofed
+            else []
+        )
         paths += [] if self.ofed else [f"{cc}/np_cnp_dscp", f"{cc}/np_cnp_prio"]
         for path in paths:
             (self.root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +81,10 @@ class Nic:
         elif argv[0] == "address":
             self.addresses = [argv[2]]
         else:
-            return 0, "".join(f"2: enp24s0np0    inet {item} scope global enp24s0np0\\       valid_lft forever\n" for item in self.addresses)
+            return 0, "".join(
+                f"2: enp24s0np0    inet {item} scope global enp24s0np0\\       valid_lft forever\n"
+                for item in self.addresses
+            )
         return 0, ""
 
     def _mlnx_qos(self, argv: list[str]) -> tuple[int, str]:
@@ -82,7 +92,9 @@ class Nic:
             self.trust = argv[argv.index("--trust") + 1]
         if "--pfc" in argv:
             self.pfc = argv[argv.index("--pfc") + 1].split(",")
-        return 0, QOS.format(trust=self.trust, mapping=MAPPING if self.trust == "dscp" else "", pfc="   ".join(self.pfc))
+        return 0, QOS.format(
+            trust=self.trust, mapping=MAPPING if self.trust == "dscp" else "", pfc="   ".join(self.pfc)
+        )
 
     def _ethtool(self, argv: list[str]) -> tuple[int, str]:
         if argv[0] == "-A":
@@ -112,7 +124,16 @@ def _roce(nic: Nic) -> Roce:
 
 def test_a_fresh_interface_is_brought_to_everything(nic: Nic) -> None:
     wrong = {problem["what"] for problem in _roce(nic).problems()}
-    assert {"MTU", "address", "trust", "PFC priorities", "RoCE version of rdma_cm", "ToS of rdma_cm", "ToS of verbs", "global pause"} <= wrong
+    assert {
+        "MTU",
+        "address",
+        "trust",
+        "PFC priorities",
+        "RoCE version of rdma_cm",
+        "ToS of rdma_cm",
+        "ToS of verbs",
+        "global pause",
+    } <= wrong
     assert _roce(nic).apply() == []
     assert _roce(nic).problems() == []
 
@@ -140,7 +161,10 @@ def test_ecn_is_reached_on_both_ways(nic: Nic) -> None:
     _roce(nic).apply()
     if nic.ofed:
         base = nic.root / "sys/class/net/enp24s0np0/ecn"
-        assert [(base / item).read_text() for item in ("roce_np/enable/3", "roce_rp/enable/3", "roce_np/cnp_dscp", "roce_np/cnp_802p_prio")] == [
+        assert [
+            (base / item).read_text()
+            for item in ("roce_np/enable/3", "roce_rp/enable/3", "roce_np/cnp_dscp", "roce_np/cnp_802p_prio")
+        ] == [
             "1\n",
             "1\n",
             "48\n",
@@ -164,12 +188,23 @@ def test_a_reading_asks_each_program_once_and_judges_what_it_says(nic: Nic) -> N
     found = verified(CONFIG, nic.run, nic.root)
     assert found["problems"] == [{"what": "PFC priorities", "expected": "3", "actual": "none"}]
     assert (found["state"]["pfc"], found["state"]["trust"], found["state"]["cm_tos"]) == ([], "dscp", 106)
-    assert sorted(line.split()[0] for line in nic.sent) == ["cma_roce_mode", "cma_roce_tos", "ethtool", "ip", "mlnx_qos"]
+    assert sorted(line.split()[0] for line in nic.sent) == [
+        "cma_roce_mode",
+        "cma_roce_tos",
+        "ethtool",
+        "ip",
+        "mlnx_qos",
+    ]
 
 
 def test_what_is_refused_is_said(nic: Nic) -> None:
     nic.refuses = "mlnx_qos -i enp24s0np0 --trust"
-    assert _roce(nic).apply() == ["`mlnx_qos -i enp24s0np0 --trust dscp --pfc 0,0,0,1,0,0,0,0` - Expected: success Actual: exit 1, Operation not permitted"]
+    assert _roce(nic).apply() == [
+        (
+            "`mlnx_qos -i enp24s0np0 --trust dscp --pfc 0,0,0,1,0,0,0,0` - Expected: success "
+            "Actual: exit 1, Operation not permitted"
+        )
+    ]
 
 
 def test_a_driver_without_congestion_control_is_not_called_good(tmp_path: Path) -> None:
@@ -187,19 +222,30 @@ def test_a_missing_interface_is_waited_for_and_named(tmp_path: Path) -> None:
     nic = Nic(tmp_path)
     other = Roce({**CONFIG, "netdev": "enp99s0np0"}, nic.run, tmp_path)
     waited: list[float] = []
-    assert other.wait(0, waited.append) == [f"{tmp_path}/sys/class/net/enp99s0np0/mtu - Expected: there within 0 s Actual: absent"]
+    assert other.wait(0, waited.append) == [
+        f"{tmp_path}/sys/class/net/enp99s0np0/mtu - Expected: there within 0 s Actual: absent"
+    ]
     assert _roce(nic).wait(0, waited.append) == []
     assert waited == []
 
 
 def test_qos_text_that_is_cut_off_reads_as_unknown() -> None:
     assert parse_qos("") == {"trust": "unknown", "pfc": [], "dscp_priority": {}}
-    assert parse_qos(QOS.format(trust="dscp", mapping=MAPPING, pfc="0   0   0   1   0   0   0   0"))["dscp_priority"][26] == 3
+    assert (
+        parse_qos(QOS.format(trust="dscp", mapping=MAPPING, pfc="0   0   0   1   0   0   0   0"))["dscp_priority"][26]
+        == 3
+    )
 
 
 REQUEST = {
     "mtu": 9000,
-    "rails": [{"rail": 3, "netdev": "enp79s0np0", "peers": [{"node": "node02", "address": "192.168.3.12"}, {"node": "node03", "address": "192.168.3.13"}]}],
+    "rails": [
+        {
+            "rail": 3,
+            "netdev": "enp79s0np0",
+            "peers": [{"node": "node02", "address": "192.168.3.12"}, {"node": "node03", "address": "192.168.3.13"}],
+        }
+    ],
 }
 
 
@@ -215,7 +261,13 @@ def test_a_rail_that_reaches_nobody_is_bad(answers: dict[tuple[int, str], str], 
     found = rail_ping.problems(REQUEST, answers)
     assert bool(found) is bad
     if bad:
-        assert found == [{"what": "rail 3 (enp79s0np0)", "expected": "an answer to 9000 byte packets from node02 or node03", "actual": "100% packet loss"}]
+        assert found == [
+            {
+                "what": "rail 3 (enp79s0np0)",
+                "expected": "an answer to 9000 byte packets from node02 or node03",
+                "actual": "100% packet loss",
+            }
+        ]
 
 
 def test_a_rail_without_a_peer_is_not_measured_and_said_to_be_so() -> None:

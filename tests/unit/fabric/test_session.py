@@ -62,10 +62,18 @@ def session(client: Client | None) -> NetmikoSession:
 def test_text_reaches_the_command_and_its_words_and_code_come_back() -> None:
     client = Client(1, b"Error: no\n")
     assert session(client).feed("cat", "- set: {}\n") == (1, "Error: no\n")
-    assert (client.sent, client.input.getvalue(), client.channel.ended, client.channel.combined) == (["cat"], b"- set: {}\n", True, True)
+    assert (client.sent, client.input.getvalue(), client.channel.ended, client.channel.combined) == (
+        ["cat"],
+        b"- set: {}\n",
+        True,
+        True,
+    )
 
 
 @pytest.mark.parametrize("client", [Client(-1), None])
 def test_without_an_exit_code_what_it_did_is_not_known(client: Client | None) -> None:
-    with pytest.raises(SwitchUnreachableError, match=r"leaf01 \(192.0.2.1:22\): `cat` - Expected: an end within 60 s Actual: .*\. Run again: what it did is "):
+    with pytest.raises(
+        SwitchUnreachableError,
+        match=r"leaf01 \(192.0.2.1:22\): `cat` - Expected: an end within 60 s Actual: .*\. Run again: what it did is ",
+    ):
         session(client).feed("cat", "x")

@@ -13,7 +13,16 @@ from rackready.design.switches import SwitchConfig, switch_config
 from rackready.drivers.remote import Answer
 from rackready.drivers.switch.agreement import _End, judge, parse_host
 from rackready.drivers.switch.base import PortState, RoceState, SwitchError, SwitchState
-from rackready.drivers.switch.nvue_text import compact, expand_commands, expand_names, is_no_difference, parse_ports, parse_revisions, parse_roce, read_json
+from rackready.drivers.switch.nvue_text import (
+    compact,
+    expand_commands,
+    expand_names,
+    is_no_difference,
+    parse_ports,
+    parse_revisions,
+    parse_roce,
+    read_json,
+)
 from rackready.drivers.switch.session import SwitchUnreachableError, split_output
 from rackready.drivers.switch.verify import HostQos, verify_agreement, verify_config, verify_links
 from rackready.model.outcome import Outcome
@@ -56,14 +65,18 @@ def test_a_switch_as_declared_has_no_finding(config: SwitchConfig, state: Switch
         ({"admin_up": False}, "leaf01 swp1: port switched off - Expected: admin up Actual: admin down"),
     ],
 )
-def test_a_port_that_differs_is_named(config: SwitchConfig, state: SwitchState, change: dict[str, object], text: str) -> None:
+def test_a_port_that_differs_is_named(
+    config: SwitchConfig, state: SwitchState, change: dict[str, object], text: str
+) -> None:
     state.ports["swp1"] = replace(state.ports["swp1"], **change)
     assert said(verify_config(config, state)) == [text]
 
 
 def test_a_port_that_is_not_listed_is_named(config: SwitchConfig, state: SwitchState) -> None:
     del state.ports["swp2"]
-    assert said(verify_config(config, state)) == ["leaf01 swp2: port not there - Expected: cabled to node01 enp64s0np0 Actual: the switch does not list it"]
+    assert said(verify_config(config, state)) == [
+        "leaf01 swp2: port not there - Expected: cabled to node01 enp64s0np0 Actual: the switch does not list it"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -77,13 +90,17 @@ def test_a_port_that_is_not_listed_is_named(config: SwitchConfig, state: SwitchS
         ({"dscp_priority": MAP | {26: 0}}, ["leaf01: priority of DSCP 26 - Expected: 3 Actual: 0"]),
     ],
 )
-def test_roce_that_differs_is_named(config: SwitchConfig, state: SwitchState, change: dict[str, object], texts: list[str]) -> None:
+def test_roce_that_differs_is_named(
+    config: SwitchConfig, state: SwitchState, change: dict[str, object], texts: list[str]
+) -> None:
     assert said(verify_config(config, replace(state, roce=replace(ROCE, **change)))) == texts
 
 
 def test_a_link_that_is_down_names_both_ends(config: SwitchConfig, state: SwitchState) -> None:
     state.ports["swp7"] = replace(state.ports["swp7"], link_up=False)
-    assert said(verify_links(config, state)) == ["leaf01 swp7: link to node02 enp79s0np0 (rail 3) - Expected: up Actual: down"]
+    assert said(verify_links(config, state)) == [
+        "leaf01 swp7: link to node02 enp79s0np0 (rail 3) - Expected: up Actual: down"
+    ]
     assert verify_links(config, state, {"node01"}) == []
 
 
@@ -104,10 +121,20 @@ def test_ends_that_disagree(config: SwitchConfig, state: SwitchState, change: di
 
 
 def document(**change: object) -> str:
-    base = {"trust": "dscp", "pfc": [3], "mtu": 9000, "dscp_priority": {str(key): value for key, value in MAP.items()}, "pause": False}
+    base = {
+        "trust": "dscp",
+        "pfc": [3],
+        "mtu": 9000,
+        "dscp_priority": {str(key): value for key, value in MAP.items()},
+        "pause": False,
+    }
     names = ("enp24s0np0", "enp64s0np0", "enp79s0np0", "enp94s0np0")
     return json.dumps(
-        {"format": "rackready/roce/v1", "complete": True, "interfaces": [{"netdev": name, "problems": [], "state": base | change} for name in names]}
+        {
+            "format": "rackready/roce/v1",
+            "complete": True,
+            "interfaces": [{"netdev": name, "problems": [], "state": base | change} for name in names],
+        }
     )
 
 
@@ -129,12 +156,27 @@ def test_a_half_lossless_link_fails(config: SwitchConfig, state: SwitchState) ->
 @pytest.mark.parametrize(
     ("ends_state", "text", "failure", "message"),
     [
-        (True, "", "node01: SSH refused", "node01: reading of its compute interfaces - Expected: a whole document of roce.py Actual: node01: SSH refused."),
-        (True, document()[:-20], "", "node01: reading of its compute interfaces - Expected: a whole document of roce.py Actual: "),
+        (
+            True,
+            "",
+            "node01: SSH refused",
+            (
+                "node01: reading of its compute interfaces - Expected: a whole document of roce.py "
+                "Actual: node01: SSH refused."
+            ),
+        ),
+        (
+            True,
+            document()[:-20],
+            "",
+            "node01: reading of its compute interfaces - Expected: a whole document of roce.py Actual: ",
+        ),
         (False, document(), "", "leaf01: silent"),
     ],
 )
-def test_what_could_not_be_read_is_an_error(config: SwitchConfig, state: SwitchState, *, ends_state: bool, text: str, failure: str, message: str) -> None:
+def test_what_could_not_be_read_is_an_error(
+    config: SwitchConfig, state: SwitchState, *, ends_state: bool, text: str, failure: str, message: str
+) -> None:
     end = _End(config, state) if ends_state else _End(config, None, "leaf01: silent")
     result = judge("node01", [end], parse_host("node01", answer(text, failure)), 9000)
     assert result.outcome is Outcome.ERROR
@@ -180,9 +222,15 @@ def test_compact_and_expand_are_inverse() -> None:
 
 
 def test_what_a_terminal_shows_is_split() -> None:
-    raw = 'cumulus@leaf01:mgmt:~$ echo __rb; nv show x; echo __rc=$?\r\n__rb\r\n\x1b[1m{"a": 1}\x1b[0m\r\n__rc=0\r\ncumulus@leaf01:mgmt:~$ '
+    raw = (
+        'cumulus@leaf01:mgmt:~$ echo __rb; nv show x; echo __rc=$?\r\n__rb\r\n\x1b[1m{"a": '
+        "1}\x1b[0m\r\n__rc=0\r\ncumulus@leaf01:mgmt:~$ "
+    )
     assert split_output("leaf01", "nv show x", raw) == (0, '{"a": 1}\n')
-    with pytest.raises(SwitchUnreachableError, match=r"leaf01: `nv show x` - Expected: its output and exit code Actual: __rb {\. The login shell must be bash"):
+    with pytest.raises(
+        SwitchUnreachableError,
+        match=r"leaf01: `nv show x` - Expected: its output and exit code Actual: __rb {\. The login shell must be bash",
+    ):
         split_output("leaf01", "nv show x", "__rb\n{")
 
 
@@ -197,22 +245,41 @@ def test_no_json_is_said() -> None:
 
 
 def test_revisions_and_differences() -> None:
-    found = parse_revisions({"10": {"state": "pending", "user": "maria"}, "2": {"state": "applied"}, "applied": {"state": "applied"}})
+    found = parse_revisions(
+        {"10": {"state": "pending", "user": "maria"}, "2": {"state": "applied"}, "applied": {"state": "applied"}}
+    )
     assert [(item.id, item.state, item.user) for item in found] == [("2", "applied", ""), ("10", "pending", "maria")]
-    assert [is_no_difference(text) for text in ("", "No config diff.\n", "{}", "- set:\n  x")] == [True, True, True, False]
+    assert [is_no_difference(text) for text in ("", "No config diff.\n", "{}", "- set:\n  x")] == [
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_ports_and_roce_of_both_releases() -> None:
     applied = expand_commands("nv set interface swp1-2 bridge domain br_default access 901")
     ports = parse_ports(
-        {"swp1": {"link": {"state": {"up": {}}, "mtu": 9216}}, "swp2": {"link": {"admin-status": "up", "oper-status": "down", "mtu": 9216}}, "eth0": {}},
+        {
+            "swp1": {"link": {"state": {"up": {}}, "mtu": 9216}},
+            "swp2": {"link": {"admin-status": "up", "oper-status": "down", "mtu": 9216}},
+            "eth0": {},
+        },
         applied,
     )
-    assert ports == {"swp1": port_state(9216, 901), "swp2": port_state(9216, 901, link=False), "eth0": port_state(0, None, admin=False, link=False)}
+    assert ports == {
+        "swp1": port_state(9216, 901),
+        "swp2": port_state(9216, 901, link=False),
+        "eth0": port_state(0, None, admin=False, link=False),
+    }
     rows = {"3": {"dscp": "24,25,26", "switch-prio": 3}}
     pfc = {"pfc-priority": 3, "rx-enabled": "enabled", "tx-enabled": "enabled"}
     for key, value in (("state", "enabled"), ("enable", "on")):
-        roce = parse_roce({key: value, "mode": "lossless", "pfc": pfc, "trust": {"trust-mode": "pcp,dscp"}, "prio-map": rows})
-        assert roce == RoceState(enabled=True, mode="lossless", pfc=frozenset({3}), trusts_dscp=True, dscp_priority={24: 3, 25: 3, 26: 3})
+        roce = parse_roce(
+            {key: value, "mode": "lossless", "pfc": pfc, "trust": {"trust-mode": "pcp,dscp"}, "prio-map": rows}
+        )
+        assert roce == RoceState(
+            enabled=True, mode="lossless", pfc=frozenset({3}), trusts_dscp=True, dscp_priority={24: 3, 25: 3, 26: 3}
+        )
     assert not parse_roce({}).enabled
     assert parse_roce({"state": "enabled", "pfc": {**pfc, "tx-enabled": "disabled"}}).pfc == frozenset()

@@ -26,7 +26,9 @@ def fingerprint(**changes: object) -> Fingerprint:
     return Fingerprint.model_validate(values | changes)
 
 
-def record(gate: str, outcome: Outcome = Outcome.PASS, *, minutes: int = 0, findings: list[Finding] | None = None) -> EvidenceRecord:
+def record(
+    gate: str, outcome: Outcome = Outcome.PASS, *, minutes: int = 0, findings: list[Finding] | None = None
+) -> EvidenceRecord:
     return EvidenceRecord(
         id=f"{minutes:04d}-{gate}",
         campaign="c1",

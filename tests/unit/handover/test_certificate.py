@@ -13,7 +13,17 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from rackready.handover.certificate import PREDICATE_TYPE, CertificateError, Issued, folder, issue, read, require, signing_key, statement
+from rackready.handover.certificate import (
+    PREDICATE_TYPE,
+    CertificateError,
+    Issued,
+    folder,
+    issue,
+    read,
+    require,
+    signing_key,
+    statement,
+)
 from rackready.handover.dsse import Key, SignatureError, sign, verify
 from rackready.handover.policy import decide
 from rackready.paths import EnvPaths
@@ -30,7 +40,9 @@ def paths(tmp_path: Path) -> EnvPaths:
 
 
 def content(**about: str) -> dict[str, Any]:
-    return statement(decide("node01", ENTRIES, good(), {}, MOMENT), fingerprint(), good(), about=ABOUT | about, issued=NOW)
+    return statement(
+        decide("node01", ENTRIES, good(), {}, MOMENT), fingerprint(), good(), about=ABOUT | about, issued=NOW
+    )
 
 
 def test_a_certificate_says_what_was_measured_on_what(paths: EnvPaths) -> None:
@@ -50,7 +62,10 @@ def test_anybody_can_verify_it_with_the_public_key_alone(paths: EnvPaths) -> Non
     envelope = json.loads(path.read_text())
     public = load_pem_public_key((folder(paths) / "signing.pub.pem").read_bytes())
     payload = base64.b64decode(envelope["payload"])
-    public.verify(base64.b64decode(envelope["signatures"][0]["sig"]), b"DSSEv1 28 application/vnd.in-toto+json %d " % len(payload) + payload)
+    public.verify(
+        base64.b64decode(envelope["signatures"][0]["sig"]),
+        b"DSSEv1 28 application/vnd.in-toto+json %d " % len(payload) + payload,
+    )
 
 
 def test_a_second_issue_changes_nothing(paths: EnvPaths) -> None:
@@ -66,7 +81,9 @@ def test_a_certificate_that_did_not_count_is_made_anew_and_that_is_told(paths: E
     made = issue(paths, content())
     assert (made.path, made.new) == (path, True)
     assert re.fullmatch(
-        r"node01: certificate - Expected: signed by key \w+ Actual: no valid signature of it \(key ids: \w+\)\. Certify the node again\.", made.voided
+        r"node01: certificate - Expected: signed by key \w+ Actual: no valid signature of it \(key ids: \w+\)\. "
+        r"Certify the node again\.",
+        made.voided,
     )
     assert issue(paths, content()) == Issued(path, new=False), "the new one counts"
 
@@ -75,7 +92,10 @@ def test_a_look_alone_makes_no_new_certificate_and_a_load_does(paths: EnvPaths) 
     issue(paths, content())
     for gate, new in (("node/gpu/sanity/versions", False), ("node/gpu/validation/dcgm-r3", True)):
         again = {**good(), gate: record(gate, minutes=5)}
-        made = issue(paths, statement(decide("node01", ENTRIES, again, {}, MOMENT), fingerprint(), again, about=ABOUT, issued=NOW))
+        made = issue(
+            paths,
+            statement(decide("node01", ENTRIES, again, {}, MOMENT), fingerprint(), again, about=ABOUT, issued=NOW),
+        )
         assert made.new is new, gate
 
 
@@ -86,7 +106,11 @@ def test_the_key_is_private_and_made_once(paths: EnvPaths) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert (paths.state / "secrets").stat().st_mode & 0o777 == 0o700
     file.chmod(0o644)
-    with pytest.raises(SignatureError, match=r"signing key - Expected: mode 0600 Actual: 0644\. Others may have read it: remove it and certify again\."):
+    with pytest.raises(
+        SignatureError,
+        match=r"signing key - Expected: mode 0600 Actual: 0644\. Others may have read it: remove it and certify "
+        r"again\.",
+    ):
         signing_key(paths)
 
 
@@ -112,11 +136,20 @@ def _resign(envelope: dict[str, Any]) -> None:
     [
         (_forge, r"node01: certificate - Expected: signed by key [0-9a-f]{12} Actual: no valid signature of it"),
         (_resign, r"node01: certificate - Expected: signed by key [0-9a-f]{12} Actual: no valid signature of it"),
-        (lambda envelope: envelope.update(signatures=[]), r"Actual: no valid signature of it \(key ids: none\)\. Certify the node again\."),
-        (lambda envelope: envelope.update(payloadType="text/plain"), r"Expected: payload of type application/vnd.in-toto\+json Actual: text/plain"),
+        (
+            lambda envelope: envelope.update(signatures=[]),
+            r"Actual: no valid signature of it \(key ids: none\)\. Certify the node again\.",
+        ),
+        (
+            lambda envelope: envelope.update(payloadType="text/plain"),
+            r"Expected: payload of type application/vnd.in-toto\+json Actual: text/plain",
+        ),
         (lambda envelope: envelope.pop("payload"), r"Expected: a DSSE envelope Actual: damaged \(KeyError 'payload'\)"),
         (lambda envelope: envelope.update(payload="%%%"), r"Expected: a DSSE envelope Actual: damaged \(Error "),
-        (lambda envelope: envelope.update(signatures="x"), r"Expected: a DSSE envelope Actual: damaged \(AttributeError "),
+        (
+            lambda envelope: envelope.update(signatures="x"),
+            r"Expected: a DSSE envelope Actual: damaged \(AttributeError ",
+        ),
     ],
 )
 def test_a_tampered_certificate_counts_for_nothing(paths: EnvPaths, change: Any, text: str) -> None:  # noqa: ANN401
@@ -136,7 +169,9 @@ def test_a_certificate_of_another_node_does_not_serve(paths: EnvPaths) -> None:
 def test_something_else_that_our_key_signed_does_not_serve(paths: EnvPaths) -> None:
     other = {**content(), "predicateType": "https://slsa.dev/provenance/v1"}
     (folder(paths) / "node01.json").write_text(json.dumps(sign(json.dumps(other).encode(), signing_key(paths))))
-    with pytest.raises(CertificateError, match=r"Expected: an in-toto statement of .* Actual: https://slsa\.dev/provenance/v1"):
+    with pytest.raises(
+        CertificateError, match=r"Expected: an in-toto statement of .* Actual: https://slsa\.dev/provenance/v1"
+    ):
         read(paths, "node01")
 
 
@@ -145,7 +180,8 @@ def test_drift_voids_it_and_names_what_changed(paths: EnvPaths) -> None:
     with pytest.raises(CertificateError) as caught:
         require(paths, "node01", fingerprint(gpus=["G0", "G9"], driver="580.173.03"))
     assert str(caught.value) == (
-        "node01: certificate - Expected: made for the node as it is now Actual: gpus was G0,G1, is G0,G9; driver was 580.173.02, is 580.173.03. "
+        "node01: certificate - Expected: made for the node as it is now Actual: gpus was G0,G1, is G0,G9; "
+        "driver was 580.173.02, is 580.173.03. "
         "It counts no longer. Validate and certify the node again."
     )
 
@@ -159,7 +195,10 @@ def test_a_reboot_is_no_drift(paths: EnvPaths) -> None:
 def test_a_missing_certificate_says_where_it_was_looked_for(paths: EnvPaths) -> None:
     with pytest.raises(CertificateError) as caught:
         require(paths, "node01", fingerprint())
-    assert str(caught.value) == (f"node01: certificate - Expected: {folder(paths) / 'node01.json'} Actual: no such file. Validate and certify the node again.")
+    assert str(caught.value) == (
+        f"node01: certificate - Expected: {folder(paths) / 'node01.json'} Actual: no such file. "
+        "Validate and certify the node again."
+    )
 
 
 def test_a_refused_node_gets_no_statement() -> None:

@@ -42,7 +42,8 @@ def test_somebody_elses_hold_stays(path: Path) -> None:
     with pytest.raises(NotOursError) as caught:
         adapter.release("node01")
     assert str(caught.value) == (
-        f"node01: held in {path} - Expected: a reason that begins with 'rackready:' Actual: 'waiting for a PSU (maria)'. "
+        f"node01: held in {path} - Expected: a reason that begins with 'rackready:' "
+        "Actual: 'waiting for a PSU (maria)'. "
         "Remove that line when it is settled, then run again."
     )
     assert path.read_text(encoding="utf-8") == "node02\n# node01: waiting for a PSU (maria)\n"
@@ -59,11 +60,15 @@ def test_a_file_knows_of_no_jobs(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "actual"), [(None, "Is a directory"), (b"\xff\xfe", "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte")]
+    ("content", "actual"),
+    [(None, "Is a directory"), (b"\xff\xfe", "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte")],
 )
 def test_a_list_that_cannot_be_read_is_the_schedulers_error(tmp_path: Path, content: bytes | None, actual: str) -> None:
     path = tmp_path / "ready"
     path.mkdir() if content is None else path.write_bytes(content)
     with pytest.raises(SchedulerError) as caught:
         FileAdapter(path).show("node01")
-    assert str(caught.value) == f"{path}: the list of ready nodes - Expected: a readable text file Actual: {actual}. Correct handover.path or its permissions."
+    assert (
+        str(caught.value) == f"{path}: the list of ready nodes - Expected: a readable text file Actual: {actual}. "
+        "Correct handover.path or its permissions."
+    )

@@ -70,7 +70,9 @@ class Rack:
                     )
                 )  # fmt: skip
 
-    def seen_now(self, _ctx: object, _site: object, _nodes: list[str]) -> tuple[dict[str, Fingerprint | Finding], dict[str, Seen | Finding]]:
+    def seen_now(
+        self, _ctx: object, _site: object, _nodes: list[str]
+    ) -> tuple[dict[str, Fingerprint | Finding], dict[str, Seen | Finding]]:
         return {"node01": self.print()}, {"node01": self.seen}
 
     def looking(self, ctx: PhaseContext, counts: Mapping[str, Mapping[str, Verdict]]) -> dict[str, NodeResult]:
@@ -125,7 +127,9 @@ def test_evidence_under_load_that_is_missing_is_no_look_s_to_bring(rack: Rack) -
     rack.measured("c1", without=R3)
     found = rack.certify()
     assert (found.outcome, rack.looked) == (Outcome.FAIL, 0)
-    assert f"node01: {R3} - Expected: pass, measured on the node as it is now Actual: no such evidence." in found.message
+    assert (
+        f"node01: {R3} - Expected: pass, measured on the node as it is now Actual: no such evidence." in found.message
+    )
 
 
 def test_a_certificate_with_a_bad_signature_is_issued_anew_and_that_is_told(rack: Rack) -> None:
@@ -138,8 +142,8 @@ def test_a_certificate_with_a_bad_signature_is_issued_anew_and_that_is_told(rack
     found = rack.certify()
     assert found.changed
     assert (
-        f"certified: {len(entries(rack.site))} gates passed; made anew, since the one on file did not count: node01: certificate - Expected: signed by key "
-        in (found.message)
+        f"certified: {len(entries(rack.site))} gates passed; made anew, since the one on file did not count: "
+        "node01: certificate - Expected: signed by key " in (found.message)
     )
 
 
@@ -169,7 +173,8 @@ def test_another_driver_voids_it(rack: Rack) -> None:
     rack.certify()
     rack.driver = "590"
     assert rack.verify().message == (
-        "node01: certificate - Expected: made for the node as it is now Actual: driver was 580, is 590. It counts no longer. "
+        "node01: certificate - Expected: made for the node as it is now Actual: driver was 580, is 590. "
+        "It counts no longer. "
         "Validate and certify the node again."
     )
 
@@ -181,7 +186,8 @@ def test_another_part_voids_it_and_is_named(rack: Rack) -> None:
     again = "Run `rackready deploy`: it measures again what is void, and certifies the node."
     assert rack.verify() == NodeResult(
         Outcome.ERROR,
-        f"node01: certificate - Expected: made for the parts that it has now Actual: memory module DIMM_P0_C1 was 64 GB A, is 64 GB B. {again}",
+        "node01: certificate - Expected: made for the parts that it has now "
+        f"Actual: memory module DIMM_P0_C1 was 64 GB A, is 64 GB B. {again}",
     )
     rack.seen = Seen("d2")
     assert f"Actual: list of parts d2, certified d1. {again}" in rack.verify("c4").message, "said again by every run"
@@ -194,27 +200,43 @@ def test_evidence_that_aged_voids_it(rack: Rack) -> None:
     found = rack.verify()
     assert found.outcome is Outcome.ERROR
     assert (
-        "certificate - Expected: its evidence counts Actual: node01: node/gpu/validation/dcgm-r1 - Expected: measured after the node's last change"
-        in found.message
+        "certificate - Expected: its evidence counts Actual: node01: node/gpu/validation/dcgm-r1 - "
+        "Expected: measured after the node's last change" in found.message
     )
 
 
 def test_a_node_that_cannot_be_asked_stays_as_it_is(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
     """A management network that is away must not take good nodes out of production."""
-    unread = Unreached(where="node01", what="not read", expected="its facts", actual="no route to host", next_step="Look.")
+    unread = Unreached(
+        where="node01", what="not read", expected="its facts", actual="no route to host", next_step="Look."
+    )
     monkeypatch.setattr(verify, "fingerprints", lambda *_: ({"node01": unread}, {}))
     assert rack.verify() == NodeResult(Outcome.ERROR, str(unread), data={UNTOUCHED: True}, touched=False)
 
 
-def test_a_node_that_answers_and_does_not_say_what_it_is_is_an_error(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_answers_and_does_not_say_what_it_is_is_an_error(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its driver is not loaded, or hangs: such a node must not stay on offer."""
-    unread = Finding(where="node01", what="fingerprint unreadable", expected="driver", actual="no GPU, driver, kernel or boot id in it", next_step="Look.")
+    unread = Finding(
+        where="node01",
+        what="fingerprint unreadable",
+        expected="driver",
+        actual="no GPU, driver, kernel or boot id in it",
+        next_step="Look.",
+    )
     monkeypatch.setattr(verify, "fingerprints", lambda *_: ({"node01": unread}, {}))
     assert rack.verify() == NodeResult(Outcome.ERROR, str(unread))
 
 
 def test_parts_that_cannot_be_read_are_an_error(rack: Rack) -> None:
-    rack.seen = Finding(where="node01", what="parts that were seen before cannot be read", expected="drives", actual="lsblk: exit 1", next_step="Look.")
+    rack.seen = Finding(
+        where="node01",
+        what="parts that were seen before cannot be read",
+        expected="drives",
+        actual="lsblk: exit 1",
+        next_step="Look.",
+    )
     for found in (rack.verify(), rack.certify()):
         assert (found.outcome, found.message[:7]) == (Outcome.ERROR, "node01:")
     assert rack.looked == 0

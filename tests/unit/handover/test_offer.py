@@ -25,7 +25,10 @@ __all__ = ["scene"]
 
 FINDING = "node03 gpu2: NVLink down - Expected: 18 links active Actual: 17. Read docs/runbooks/nvlink-down.md."
 OURS = f"rackready: quarantined: {FINDING}"
-SAID = "node03 is quarantined, and the scheduler offered it to jobs (IDLE): drained. If it was repaired: rackready repair node03 --reason '...'"
+SAID = (
+    "node03 is quarantined, and the scheduler offered it to jobs (IDLE): drained. "
+    "If it was repaired: rackready repair node03 --reason '...'"
+)
 SILENT = "node03: whether the scheduler gives it jobs is not known: no answer."
 
 
@@ -39,15 +42,24 @@ def test_a_quarantined_node_on_offer_is_drained_with_its_finding_and_that_is_rec
     assert keep_off(scene.ctx) == Kept(("node03",), (SAID,))
     now = scene.cluster.nodes["node03"]
     assert (now.drained, now.reason) == (True, OURS)
-    assert [(entry.operation, entry.status, entry.observed["state"]) for entry in scene.ledger.entries("node03")] == [(DRAIN, "done", "IDLE")]
+    assert [(entry.operation, entry.status, entry.observed["state"]) for entry in scene.ledger.entries("node03")] == [
+        (DRAIN, "done", "IDLE")
+    ]
     assert scene.told() == [("node03", "hold", SAID)]
     assert keep_off(scene.ctx) == Kept(), "it is drained now"
     scene.cluster.nodes["node03"] = IDLE
-    assert keep_off(scene.ctx).drained == ("node03",), "resumed by hand once more: the drain that is on record does not count"
+    assert keep_off(scene.ctx).drained == ("node03",), (
+        "resumed by hand once more: the drain that is on record does not count"
+    )
 
 
-@pytest.mark.parametrize(("state", "reason"), [(NodeState.RETIRED, "rackready: retired: sold"), (NodeState.QUARANTINED, "rackready: quarantined: sold")])
-def test_a_node_that_is_down_and_not_drained_may_come_back_by_itself(scene: Scene, state: NodeState, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [(NodeState.RETIRED, "rackready: retired: sold"), (NodeState.QUARANTINED, "rackready: quarantined: sold")],
+)
+def test_a_node_that_is_down_and_not_drained_may_come_back_by_itself(
+    scene: Scene, state: NodeState, reason: str
+) -> None:
     scene.ledger.set_state("node03", state, "sold")
     scene.cluster.nodes["node03"] = DOWN
     assert keep_off(scene.ctx).drained == ("node03",)
@@ -89,12 +101,16 @@ def test_a_scheduler_that_cannot_be_asked_is_said_and_stops_nobody(scene: Scene)
 
 def test_one_that_cannot_be_drained_is_said(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_node: str, _reason: str) -> bool:
-        raise SchedulerError("node03: `scontrol update` - Expected: accepted Actual: Access/permission denied. It needs a Slurm operator's rights.")
+        raise SchedulerError(
+            "node03: `scontrol update` - Expected: accepted Actual: Access/permission denied. "
+            "It needs a Slurm operator's rights."
+        )
 
     quarantined(scene)
     monkeypatch.setattr(scene.cluster, "drain", refused)
     text = (
-        "node03 is quarantined, and the scheduler offered it to jobs (IDLE): it could not be drained: node03: `scontrol update` - Expected: accepted "
+        "node03 is quarantined, and the scheduler offered it to jobs (IDLE): it could not be drained: node03: "
+        "`scontrol update` - Expected: accepted "
         "Actual: Access/permission denied. It needs a Slurm operator's rights. Drain it by hand."
     )
     assert keep_off(scene.ctx) == Kept((), (text,))
@@ -107,14 +123,19 @@ def test_a_dry_run_and_the_node_that_the_caller_holds_itself_are_left_alone(scen
     assert scene.cluster.nodes["node03"] is IDLE
 
 
-def test_a_scheduler_that_hangs_is_waited_for_no_longer_than_the_limit(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_hangs_is_waited_for_no_longer_than_the_limit(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     quarantined(scene)
     over = threading.Event()
     monkeypatch.setitem(registry.ADAPTERS, "slurm", lambda *_: over.wait(30))
     monkeypatch.setattr(offer, "ASK_S", 0.05)
     lines = keep_off(scene.ctx).lines
     over.set()
-    text = "node03: whether the scheduler gives it jobs is not known: the scheduler - Expected: an answer within 0.05 s Actual: none."
+    text = (
+        "node03: whether the scheduler gives it jobs is not known: the scheduler - "
+        "Expected: an answer within 0.05 s Actual: none."
+    )
     assert lines == (f"{text} See whether its controller runs and can be reached.",)
 
 
@@ -134,8 +155,10 @@ def test_a_look_writes_nothing_and_a_controller_without_a_pinned_key_is_not_aske
     assert (found.asked, found.offered) == (frozenset(), {})
     where = f"{site.handover.controller}" if site.handover.kind == "slurm" else ""
     text = (
-        f"node03: whether the scheduler gives it jobs is not known: Slurm controller {where}: SSH - Expected: its host key in "
-        f"{paths.known_hosts} Actual: none, and this command writes none. If it was installed anew, or the pinned key was lost, "
+        f"node03: whether the scheduler gives it jobs is not known: Slurm controller {where}: SSH - "
+        "Expected: its host key in "
+        f"{paths.known_hosts} Actual: none, and this command writes none. "
+        "If it was installed anew, or the pinned key was lost, "
         "`rackready hostkey accept scheduler` shows both keys and pins the new one; if not, find out who answers there."
     )
     assert list(not_asked(found.unknown)) == [text]
@@ -147,7 +170,8 @@ def test_the_alarm_names_node_state_and_next_step(scene: Scene) -> None:
     row = scene.ledger.state("node03")
     assert row is not None
     assert alarm(row, IDLE) == (
-        "node03: quarantined, and the scheduler offers it to jobs - Expected: drained Actual: IDLE. `rackready deploy` drains it before anything else. "
+        "node03: quarantined, and the scheduler offers it to jobs - Expected: drained Actual: IDLE. "
+        "`rackready deploy` drains it before anything else. "
         "If it was repaired: `rackready repair node03 --reason '...'`."
     )
 
@@ -158,10 +182,17 @@ def test_a_command_drains_it_also_when_no_node_can_be_taken_up(scene: Scene) -> 
     site = load_site("sim", root=scene.ctx.root)
     said: list[str] = []
     request = new_request(site, env="sim", root=scene.ctx.root, kind="deploy", phases=(), nodes=(), check=True)
-    assert controller.keep_off_alone(paths, request, command="rackready deploy", say=said.append, show=lambda *_: None).drained == ()
+    assert (
+        controller.keep_off_alone(
+            paths, request, command="rackready deploy", say=said.append, show=lambda *_: None
+        ).drained
+        == ()
+    )
     request = replace(request, check=False)
     with ControllerLock(paths.lock, "rackready deploy", paths.database), pytest.raises(ControllerBusyError):
         controller.keep_off_alone(paths, request, command="rackready deploy", say=said.append, show=lambda *_: None)
     assert scene.cluster.nodes["node03"] is IDLE
-    assert controller.keep_off_alone(paths, request, command="rackready deploy", say=said.append, show=lambda *_: None).drained == ("node03",)
+    assert controller.keep_off_alone(
+        paths, request, command="rackready deploy", say=said.append, show=lambda *_: None
+    ).drained == ("node03",)
     assert said == [SAID]

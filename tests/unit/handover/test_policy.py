@@ -18,13 +18,19 @@ from rackready.profiles import loader
 from tests.unit.handover.evidence import ENTRIES, NOW, T0, fingerprint, good, record
 
 VERSIONS, DCGM, EXTRA = (entry.id for entry in ENTRIES)
-BAD = [Finding(where="node01 gpu2", what="NVLink down", expected="18 links", actual="17", next_step="Reseat the board.")]
+BAD = [
+    Finding(where="node01 gpu2", what="NVLink down", expected="18 links", actual="17", next_step="Reseat the board.")
+]
 
 
 def changed(**records: EvidenceRecord | None) -> dict[str, EvidenceRecord]:
     names = {"versions": VERSIONS, "dcgm": DCGM, "extra": EXTRA}
     out = {**good(), **{names[key]: value for key, value in records.items() if value is not None}}
-    return {gate: value for gate, value in out.items() if gate not in {names[key] for key, value in records.items() if value is None}}
+    return {
+        gate: value
+        for gate, value in out.items()
+        if gate not in {names[key] for key, value in records.items() if value is None}
+    }
 
 
 @pytest.mark.parametrize(
@@ -36,19 +42,42 @@ def changed(**records: EvidenceRecord | None) -> dict[str, EvidenceRecord]:
         (
             changed(dcgm=None),
             {},
-            (f"node01: {DCGM} - Expected: pass, measured on the node as it is now Actual: no such evidence. Run `rackready validate`.",),
+            (
+                (
+                    f"node01: {DCGM} - Expected: pass, measured on the node as it is now Actual: no such evidence. "
+                    "Run `rackready validate`."
+                ),
+            ),
         ),
         (
             changed(dcgm=record(DCGM, Outcome.FAIL, findings=BAD)),
             {},
-            (f"node01: {DCGM} - Expected: pass Actual: fail. node01 gpu2: NVLink down - Expected: 18 links Actual: 17. Reseat the board.",),
+            (
+                (
+                    f"node01: {DCGM} - Expected: pass Actual: fail. node01 gpu2: NVLink down - Expected: 18 links "
+                    "Actual: 17. Reseat the board."
+                ),
+            ),
         ),
-        (changed(dcgm=record(DCGM, Outcome.ERROR)), {}, (f"node01: {DCGM} - Expected: pass Actual: error. Run `rackready validate`.",)),
-        (changed(dcgm=record(DCGM, Outcome.NOT_RUN)), {}, (f"node01: {DCGM} - Expected: pass Actual: not_run. Run `rackready validate`.",)),
+        (
+            changed(dcgm=record(DCGM, Outcome.ERROR)),
+            {},
+            (f"node01: {DCGM} - Expected: pass Actual: error. Run `rackready validate`.",),
+        ),
+        (
+            changed(dcgm=record(DCGM, Outcome.NOT_RUN)),
+            {},
+            (f"node01: {DCGM} - Expected: pass Actual: not_run. Run `rackready validate`.",),
+        ),
         (
             changed(dcgm=record(DCGM, Outcome.SKIP)),
             {},
-            (f"node01: {DCGM} - Expected: pass Actual: skipped, but the site declares no such skip. Declare it with a reason (gates.skip), or measure.",),
+            (
+                (
+                    f"node01: {DCGM} - Expected: pass Actual: skipped, but the site declares no such skip. "
+                    "Declare it with a reason (gates.skip), or measure."
+                ),
+            ),
         ),
         (changed(dcgm=record(DCGM, Outcome.SKIP)), {DCGM: "burnt in by the vendor"}, ()),
         (
@@ -65,7 +94,9 @@ def test_table(records: dict[str, EvidenceRecord], skips: dict[str, str], refusa
 
 
 def test_a_declared_skip_is_shown_with_its_reason() -> None:
-    decision = decide("node01", ENTRIES, changed(dcgm=record(DCGM, Outcome.SKIP)), {DCGM: "burnt in by the vendor"}, NOW)
+    decision = decide(
+        "node01", ENTRIES, changed(dcgm=record(DCGM, Outcome.SKIP)), {DCGM: "burnt in by the vendor"}, NOW
+    )
     assert decision.skips == {DCGM: "burnt in by the vendor"}
     assert DCGM not in decision.passed
 
@@ -77,17 +108,30 @@ def test_an_advisory_gate_that_failed_is_shown() -> None:
 
 def test_evidence_older_than_the_last_change_does_not_count() -> None:
     decision = decide("node01", ENTRIES, good(), {}, replace(NOW, changed=T0.timestamp() + 1))
-    assert decision.refusals[0] == f"node01: {VERSIONS} - Expected: measured after the node's last change Actual: measured before it. Run `rackready validate`."
+    assert (
+        decision.refusals[0]
+        == f"node01: {VERSIONS} - Expected: measured after the node's last change Actual: measured before it. "
+        "Run `rackready validate`."
+    )
 
 
 @pytest.mark.parametrize("records", [{}, {VERSIONS: record(VERSIONS, Outcome.SKIP), DCGM: record(DCGM, Outcome.SKIP)}])
 def test_nothing_measured_opens_no_door(records: dict[str, EvidenceRecord]) -> None:
-    decision = decide("node01", ENTRIES[:2], records, {VERSIONS: "declared for the test", DCGM: "declared for the test"}, NOW)
-    assert decision.refusals[-1] == "node01: nothing was measured - Expected: at least one required gate passed Actual: none. Run `rackready validate`."
+    decision = decide(
+        "node01", ENTRIES[:2], records, {VERSIONS: "declared for the test", DCGM: "declared for the test"}, NOW
+    )
+    assert (
+        decision.refusals[-1]
+        == "node01: nothing was measured - Expected: at least one required gate passed Actual: none. "
+        "Run `rackready validate`."
+    )
 
 
 def test_skips_are_those_of_the_node() -> None:
-    skips = [DeclaredSkip(gate=DCGM, nodes=["node01"], reason="burnt in by the vendor"), DeclaredSkip(gate=VERSIONS, nodes=["node02"], reason="another reason")]
+    skips = [
+        DeclaredSkip(gate=DCGM, nodes=["node01"], reason="burnt in by the vendor"),
+        DeclaredSkip(gate=VERSIONS, nodes=["node02"], reason="another reason"),
+    ]
     assert Gates(set="bringup", skip=skips).skipped("node01", date(2026, 1, 1)) == {DCGM: "burnt in by the vendor"}
 
 
@@ -97,19 +141,39 @@ def test_a_kill_switch_is_a_skip_of_every_node_until_its_last_day() -> None:
     said = {DCGM: "switched off until 2026-03-01 by storage team: false alarms with DCGM 4.6.1"}
     assert [gates.skipped(node, date(2026, 3, 1)) for node in ("node01", "node02")] == [said, said]
     assert gates.skipped("node01", date(2026, 3, 2)) == {}
-    decision = decide("node01", ENTRIES, changed(dcgm=record(DCGM, Outcome.SKIP)), gates.skipped("node01", date(2026, 3, 2)), NOW)
+    decision = decide(
+        "node01", ENTRIES, changed(dcgm=record(DCGM, Outcome.SKIP)), gates.skipped("node01", date(2026, 3, 2)), NOW
+    )
     assert decision.refusals == (
-        f"node01: {DCGM} - Expected: pass Actual: skipped, but the site declares no such skip. Declare it with a reason (gates.skip), or measure.",
+        (
+            f"node01: {DCGM} - Expected: pass Actual: skipped, but the site declares no such skip. "
+            "Declare it with a reason (gates.skip), or measure."
+        ),
     )
 
 
-def of_dcgm(*, made: EvidenceRecord | None = None, boot_id: str = "b1", hours: float = 1, skips: dict[str, str] | None = None, **rules: object) -> Decision:
+def of_dcgm(
+    *,
+    made: EvidenceRecord | None = None,
+    boot_id: str = "b1",
+    hours: float = 1,
+    skips: dict[str, str] | None = None,
+    **rules: object,
+) -> Decision:
     entry = GateSetEntry.model_validate({"id": DCGM, **rules})
     records = {VERSIONS: record(VERSIONS), DCGM: made or record(DCGM)}
-    return decide("node01", [ENTRIES[0], entry], records, skips or {}, replace(NOW, at=T0.timestamp() + hours * 3600, boot_id=boot_id))
+    return decide(
+        "node01",
+        [ENTRIES[0], entry],
+        records,
+        skips or {},
+        replace(NOW, at=T0.timestamp() + hours * 3600, boot_id=boot_id),
+    )
 
 
-@pytest.mark.parametrize("rules", [{}, {"after_boot": True}, {"max_age_hours": 24}, {"after_boot": True, "max_age_hours": 24}])
+@pytest.mark.parametrize(
+    "rules", [{}, {"after_boot": True}, {"max_age_hours": 24}, {"after_boot": True, "max_age_hours": 24}]
+)
 def test_evidence_of_this_boot_and_young_enough_counts(rules: dict[str, object]) -> None:
     decision = of_dcgm(hours=24, **rules)
     assert decision.refusals == ()
@@ -119,7 +183,12 @@ def test_evidence_of_this_boot_and_young_enough_counts(rules: dict[str, object])
 def test_a_reboot_voids_what_the_gate_set_says_and_nothing_else() -> None:
     assert of_dcgm(boot_id="b2").refusals == ()
     decision = of_dcgm(boot_id="b2", after_boot=True)
-    assert decision.refusals == (f"node01: {DCGM} - Expected: measured since the node's last boot Actual: measured before it. Run `rackready validate`.",)
+    assert decision.refusals == (
+        (
+            f"node01: {DCGM} - Expected: measured since the node's last boot Actual: measured before it. "
+            "Run `rackready validate`."
+        ),
+    )
     assert decision.counting == {VERSIONS}
 
 
@@ -137,18 +206,32 @@ def test_the_boot_of_a_partner_says_nothing_of_this_node() -> None:
 def test_aged_evidence_does_not_count() -> None:
     assert of_dcgm(hours=800).refusals == ()
     decision = of_dcgm(hours=800.2, max_age_hours=720)
-    assert decision.refusals == (f"node01: {DCGM} - Expected: measured within the last 720 h Actual: 801 h ago. Run `rackready validate`.",)
+    assert decision.refusals == (
+        f"node01: {DCGM} - Expected: measured within the last 720 h Actual: 801 h ago. Run `rackready validate`.",
+    )
     assert of_dcgm(hours=800, max_age_hours=800).refusals == ()
 
 
 def test_a_fail_stays_a_fail_whatever_its_boot_and_age() -> None:
-    decision = of_dcgm(made=record(DCGM, Outcome.FAIL, findings=BAD), boot_id="b2", hours=9000, after_boot=True, max_age_hours=24)
-    assert decision.refusals == (f"node01: {DCGM} - Expected: pass Actual: fail. node01 gpu2: NVLink down - Expected: 18 links Actual: 17. Reseat the board.",)
+    decision = of_dcgm(
+        made=record(DCGM, Outcome.FAIL, findings=BAD), boot_id="b2", hours=9000, after_boot=True, max_age_hours=24
+    )
+    assert decision.refusals == (
+        (
+            f"node01: {DCGM} - Expected: pass Actual: fail. node01 gpu2: NVLink down - Expected: 18 links Actual: 17. "
+            "Reseat the board."
+        ),
+    )
 
 
 def test_a_declared_skip_does_not_age() -> None:
     skips = {DCGM: "burnt in by the vendor"}
-    assert of_dcgm(made=record(DCGM, Outcome.SKIP), boot_id="b2", hours=9000, skips=skips, after_boot=True, max_age_hours=24).refusals == ()
+    assert (
+        of_dcgm(
+            made=record(DCGM, Outcome.SKIP), boot_id="b2", hours=9000, skips=skips, after_boot=True, max_age_hours=24
+        ).refusals
+        == ()
+    )
 
 
 def test_the_bringup_set_says_of_every_gate_how_long_it_counts() -> None:

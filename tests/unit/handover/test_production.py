@@ -11,7 +11,14 @@ import pytest
 from rackready.drivers import process
 from rackready.drivers.process import Interrupted
 from rackready.drivers.scheduler import registry
-from rackready.drivers.scheduler.base import Job, JobsUnknownError, SchedulerAdapter, SchedulerError, SchedulerNode, UnknownNodeError
+from rackready.drivers.scheduler.base import (
+    Job,
+    JobsUnknownError,
+    SchedulerAdapter,
+    SchedulerError,
+    SchedulerNode,
+    UnknownNodeError,
+)
 from rackready.handover import production
 from rackready.handover.phase import RELEASE
 from rackready.handover.production import HELD, UNTOUCHED, changes_words, in_production, take_out, wait_for_jobs
@@ -26,7 +33,9 @@ ROOT = Path(__file__).resolve().parents[3]
 TRAIN = Job("7", "root", "gpu", "train")
 OTHER = Job("12_3", "ann", "gpu", "sweep")
 DRAINED = SchedulerNode("", "IDLE+DRAIN", usable=False, drained=True, down=False, reason="rackready: x", by="root")
-DOWN = SchedulerNode("", "DOWN+NOT_RESPONDING", usable=False, drained=False, down=True, reason="Not responding", by="slurm")
+DOWN = SchedulerNode(
+    "", "DOWN+NOT_RESPONDING", usable=False, drained=False, down=True, reason="Not responding", by="slurm"
+)
 IDLE = SchedulerNode("", "IDLE", usable=True, drained=False, down=False)
 THEIRS = SchedulerNode("", "MIXED+DRAIN", usable=False, drained=True, down=False, reason="bad PSU, maria", by="maria")
 
@@ -66,7 +75,9 @@ class Cluster(SchedulerAdapter):
         now = self.show(node)
         if now.drained and not now.ours:
             return False
-        self.nodes[node] = SchedulerNode(node, "MIXED+DRAIN", usable=False, drained=True, down=False, reason=reason, by="root")
+        self.nodes[node] = SchedulerNode(
+            node, "MIXED+DRAIN", usable=False, drained=True, down=False, reason=reason, by="root"
+        )
         return True
 
     def release(self, node: str) -> bool:
@@ -120,7 +131,9 @@ def wait_limit(scene: Scene, seconds: int) -> None:
         (DOWN, [], False, False),
     ],
 )
-def test_the_scheduler_says_who_is_in_production(scene: Scene, state: SchedulerNode, jobs: list[Job], *, given: bool, busy: bool) -> None:
+def test_the_scheduler_says_who_is_in_production(
+    scene: Scene, state: SchedulerNode, jobs: list[Job], *, given: bool, busy: bool
+) -> None:
     scene.cluster.nodes["node01"], scene.cluster.running["node01"] = state, jobs
     scene.given(*(["node01"] if given else []))
     assert in_production(scene.ctx, ["node01"]) == (["node01"] if busy else [], {})
@@ -132,15 +145,26 @@ def test_a_node_of_which_the_scheduler_cannot_say_it_is_left_alone_when_it_was_h
     scene.given("node01")
     busy, unknown = in_production(scene.ctx, ["node01", "node02"])
     assert busy == []
-    assert {node: (result.outcome, result.message, result.touched, result.data) for node, result in unknown.items()} == {
+    assert {
+        node: (result.outcome, result.message, result.touched, result.data) for node, result in unknown.items()
+    } == {
         "node01": (
             Outcome.ERROR,
-            "node01: whether jobs run on it - Expected: the scheduler says it Actual: node01: no answer. Nothing was touched: run again once it answers.",
+            (
+                "node01: whether jobs run on it - Expected: the scheduler says it Actual: node01: no answer. "
+                "Nothing was touched: run again once it answers."
+            ),
             False,
             {UNTOUCHED: True},
         )
     }
-    assert scene.told() == [("node02", "hold", "taken as not in production: rackready never handed it over, and the scheduler says: node02: no answer.")]
+    assert scene.told() == [
+        (
+            "node02",
+            "hold",
+            "taken as not in production: rackready never handed it over, and the scheduler says: node02: no answer.",
+        )
+    ]
 
 
 EARLY = (NodeState.DECLARED, NodeState.REACHABLE, NodeState.INVENTORIED, NodeState.BASELINED, NodeState.PROVISIONED)
@@ -158,7 +182,9 @@ def test_a_silent_scheduler_frees_only_what_nobody_else_can_have_running(scene: 
     assert (busy, set(unknown)) == ([], set() if made else set(nodes) - {state.value for state in EARLY})
 
 
-def test_a_scheduler_that_is_down_frees_no_installed_node_of_a_site_that_others_built(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_is_down_frees_no_installed_node_of_a_site_that_others_built(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def down(_handover: object, _paths: object) -> SchedulerAdapter:
         raise SchedulerError("Slurm controller 192.0.2.5:22: SSH - Expected: x Actual: y.")
 
@@ -169,7 +195,8 @@ def test_a_scheduler_that_is_down_frees_no_installed_node_of_a_site_that_others_
         [],
         False,
         (
-            "node01: whether jobs run on it - Expected: the scheduler says it Actual: Slurm controller 192.0.2.5:22: SSH - Expected: x Actual: y. "
+            "node01: whether jobs run on it - Expected: the scheduler says it "
+            "Actual: Slurm controller 192.0.2.5:22: SSH - Expected: x Actual: y. "
             "Nothing was touched: run again once it answers."
         ),
     )
@@ -181,7 +208,9 @@ def test_a_node_that_the_scheduler_does_not_have_is_free(scene: Scene) -> None:
     scene.given("node01")
     scene.ledger.set_state("node02", NodeState.VALIDATED)
     assert in_production(scene.ctx, ["node01", "node02"]) == ([], {})
-    assert scene.told() == [(node, "hold", f"taken as not in production: {node}: unknown to Slurm.") for node in ("node01", "node02")]
+    assert scene.told() == [
+        (node, "hold", f"taken as not in production: {node}: unknown to Slurm.") for node in ("node01", "node02")
+    ]
 
 
 def test_a_node_whose_jobs_are_not_shown_is_never_free(scene: Scene) -> None:
@@ -190,7 +219,8 @@ def test_a_node_whose_jobs_are_not_shown_is_never_free(scene: Scene) -> None:
     assert (busy, unknown["node01"].message) == (
         [],
         (
-            "node01: whether jobs run on it - Expected: the scheduler says it Actual: node01: squeue shows no job, scontrol says MIXED+DRAIN. "
+            "node01: whether jobs run on it - Expected: the scheduler says it "
+            "Actual: node01: squeue shows no job, scontrol says MIXED+DRAIN. "
             "Nothing was touched: run again once it answers."
         ),
     )
@@ -231,7 +261,9 @@ def test_a_job_is_waited_for_and_said_once(scene: Scene) -> None:
     assert scene.cluster.nodes["node01"].reason == "rackready: optimize is about to change: x"
     row = scene.ledger.state("node01")
     assert row is not None
-    assert (row.state, row.reason) == (NodeState.CERTIFIED, "held: optimize is about to change: x"), "it is on offer no more"
+    assert (row.state, row.reason) == (NodeState.CERTIFIED, "held: optimize is about to change: x"), (
+        "it is on offer no more"
+    )
 
 
 def test_a_job_that_stays_keeps_its_node_untouched(scene: Scene) -> None:
@@ -240,10 +272,15 @@ def test_a_job_that_stays_keeps_its_node_untouched(scene: Scene) -> None:
     scene.cluster.running = {"node01": [TRAIN, OTHER]}
     found = take_out(scene.ctx, {"node01": "x", "node02": "x"})
     assert list(found) == ["node01"]
-    assert (found["node01"].outcome, found["node01"].touched, found["node01"].data) == (Outcome.ERROR, False, {HELD: True})
+    assert (found["node01"].outcome, found["node01"].touched, found["node01"].data) == (
+        Outcome.ERROR,
+        False,
+        {HELD: True},
+    )
     assert found["node01"].message == (
         "node01: jobs run on it - Expected: none within 0 s of draining it Actual: 7 (root, train), 12_3 (ann, sweep). "
-        "Nothing was touched, and it stays drained so that it empties: wait and run again, or end them with `scancel 7 12_3`."
+        "Nothing was touched, and it stays drained so that it empties: wait and run again, or end them with "
+        "`scancel 7 12_3`."
     )
     assert scene.cluster.nodes["node01"].drained
 

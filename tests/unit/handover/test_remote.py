@@ -47,7 +47,9 @@ class Client:
         self.active = True
 
     def get_transport(self) -> SimpleNamespace:
-        return SimpleNamespace(is_active=lambda: self.active, set_keepalive=lambda seconds: setattr(self, "keepalive", seconds))
+        return SimpleNamespace(
+            is_active=lambda: self.active, set_keepalive=lambda seconds: setattr(self, "keepalive", seconds)
+        )
 
     def exec_command(self, command: str, timeout: float) -> tuple[None, Out, Out]:
         assert timeout == 30.0
@@ -90,12 +92,18 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
 def adapter(wire: Wire, tmp_path: Path) -> SlurmAdapter:
     del wire
     put_key(tmp_path / "keys" / "key")
-    handover = SlurmHandover.model_validate({"kind": "slurm", "controller": "192.0.2.5", "user": "op", "private_key": str(tmp_path / "keys" / "key")})
+    handover = SlurmHandover.model_validate(
+        {"kind": "slurm", "controller": "192.0.2.5", "user": "op", "private_key": str(tmp_path / "keys" / "key")}
+    )
     return remote.connect_slurm(handover, EnvPaths(tmp_path, "t"))
 
 
-@pytest.mark.parametrize("lost", [paramiko.SSHException("SSH session not active"), EOFError(), OSError("Socket is closed"), b"4711|ann|"])
-def test_a_lost_session_is_opened_again_for_a_question(wire: Wire, adapter: SlurmAdapter, lost: Exception | bytes) -> None:
+@pytest.mark.parametrize(
+    "lost", [paramiko.SSHException("SSH session not active"), EOFError(), OSError("Socket is closed"), b"4711|ann|"]
+)
+def test_a_lost_session_is_opened_again_for_a_question(
+    wire: Wire, adapter: SlurmAdapter, lost: Exception | bytes
+) -> None:
     wire.loses = lost
     assert [job.id for job in adapter.jobs("node01")] == ["1"]
     assert [client.closed for client in wire.clients] == [True, False]
@@ -117,27 +125,38 @@ def test_a_change_is_never_sent_twice(wire: Wire, adapter: SlurmAdapter, monkeyp
     with pytest.raises(SchedulerError) as caught:
         adapter.drain("node01", "x")
     change = "scontrol update NodeName=node01 State=DRAIN Reason='rackready: x'"
-    assert str(caught.value) == (f"Slurm controller 192.0.2.5:22: `{change}` - Expected: an end within 30 s Actual: EOFError. See whether slurmctld runs.")
+    assert str(caught.value) == (
+        f"Slurm controller 192.0.2.5:22: `{change}` - Expected: an end within 30 s Actual: EOFError. "
+        "See whether slurmctld runs."
+    )
     assert (wire.sent.count(change), len(wire.clients)) == (1, 1)
 
 
-def test_a_question_that_takes_too_long_is_not_asked_again_in_a_session_that_lives(wire: Wire, adapter: SlurmAdapter) -> None:
+def test_a_question_that_takes_too_long_is_not_asked_again_in_a_session_that_lives(
+    wire: Wire, adapter: SlurmAdapter
+) -> None:
     wire.loses, wire.alive = TimeoutError("timed out"), True
     with pytest.raises(SchedulerError) as caught:
         adapter.show("node01")
     assert str(caught.value) == (
-        "Slurm controller 192.0.2.5:22: `scontrol show node node01 --oneliner` - Expected: an end within 30 s Actual: timed out. See whether slurmctld runs."
+        "Slurm controller 192.0.2.5:22: `scontrol show node node01 --oneliner` - Expected: an end within 30 s "
+        "Actual: timed out. See whether slurmctld runs."
     )
     assert len(wire.clients) == 1
 
 
 def test_a_controller_that_stays_away_is_said(wire: Wire, adapter: SlurmAdapter) -> None:
     wire.loses, wire.shut = EOFError(), True
-    with pytest.raises(SchedulerError, match=r"^Slurm controller 192\.0\.2\.5:22: SSH - Expected: user op is let in with .* Actual: \[Errno 111\] "):
+    with pytest.raises(
+        SchedulerError,
+        match=r"^Slurm controller 192\.0\.2\.5:22: SSH - Expected: user op is let in with .* Actual: \[Errno 111\] ",
+    ):
         adapter.show("node01")
 
 
-def test_a_controller_with_another_host_key_is_refused_with_both_and_the_way_out(wire: Wire, adapter: SlurmAdapter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_controller_with_another_host_key_is_refused_with_both_and_the_way_out(
+    wire: Wire, adapter: SlurmAdapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pinned, shown = paramiko.ECDSAKey.generate(bits=256), paramiko.ECDSAKey.generate(bits=256)
 
     def other(*_: object, **__: object) -> None:
@@ -148,7 +167,9 @@ def test_a_controller_with_another_host_key_is_refused_with_both_and_the_way_out
     with pytest.raises(SchedulerError) as caught:
         adapter.show("node01")
     assert str(caught.value) == (
-        f"Slurm controller 192.0.2.5:22: SSH host key changed, no login was tried - Expected: {fingerprint(pinned)} Actual: {fingerprint(shown)}. "
-        "If it was installed anew, or the pinned key was lost, `rackready hostkey accept scheduler` shows both keys and pins the new one; "
+        f"Slurm controller 192.0.2.5:22: SSH host key changed, no login was tried - Expected: {fingerprint(pinned)} "
+        f"Actual: {fingerprint(shown)}. "
+        "If it was installed anew, or the pinned key was lost, `rackready hostkey accept scheduler` shows both keys "
+        "and pins the new one; "
         "if not, find out who answers there."
     )

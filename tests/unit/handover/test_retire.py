@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rackready.drivers.scheduler.base import Job, JobsUnknownError, SchedulerAdapter, SchedulerError, SchedulerNode, UnknownNodeError, reason_text
+from rackready.drivers.scheduler.base import (
+    Job,
+    JobsUnknownError,
+    SchedulerAdapter,
+    SchedulerError,
+    SchedulerNode,
+    UnknownNodeError,
+    reason_text,
+)
 from rackready.handover import phase, retire
 from rackready.handover.retire import RetireRefusedError, look, steps
 from rackready.ledger.store import Ledger
@@ -36,7 +44,14 @@ class Scheduler(SchedulerAdapter):
     def show(self, node: str) -> SchedulerNode:
         if self.trouble:
             raise self.kind(self.trouble)
-        return SchedulerNode(node, "IDLE+DRAIN" if self.reason else "IDLE", not self.reason, bool(self.reason), down=False, reason=self.reason)
+        return SchedulerNode(
+            node,
+            "IDLE+DRAIN" if self.reason else "IDLE",
+            not self.reason,
+            bool(self.reason),
+            down=False,
+            reason=self.reason,
+        )
 
     def hold(self, node: str, reason: str) -> bool:
         return self.drain(node, reason)
@@ -150,7 +165,9 @@ def test_a_repair_does_not_make_the_machine_somebody_elses(world: World) -> None
     """The engine knows that we powered it on and powers it off: what is shown before says so."""
     world.made(state=NodeState.REACHABLE)
     world.ledger.raise_epoch("node01", "repaired: GPU 2 replaced")
-    assert "would be powered off, and its resources removed from the rack's stack" in steps(look(world.context, "node01"), "sold")
+    assert "would be powered off, and its resources removed from the rack's stack" in steps(
+        look(world.context, "node01"), "sold"
+    )
 
 
 def test_a_ready_node_is_held_emptied_powered_off_and_recorded(world: World) -> None:
@@ -199,7 +216,10 @@ def test_a_job_that_starts_right_before_the_hold_is_seen(world: World) -> None:
 def test_many_jobs_are_counted(world: World) -> None:
     world.made()
     world.scheduler.running = [Job(str(number), "maria", "gpu", "train") for number in range(5)]
-    with pytest.raises(RetireRefusedError, match=r"Actual: 0 \(maria, train\), 1 \(maria, train\), 2 \(maria, train\) and 2 more\. It is held"):
+    with pytest.raises(
+        RetireRefusedError,
+        match=r"Actual: 0 \(maria, train\), 1 \(maria, train\), 2 \(maria, train\) and 2 more\. It is held",
+    ):
         world.retire()
 
 
@@ -209,7 +229,8 @@ def test_a_scheduler_that_does_not_answer_stops_it_for_a_node_that_was_handed_ov
     with pytest.raises(RetireRefusedError) as caught:
         world.retire()
     assert str(caught.value) == (
-        "node01: whether jobs run on it - Expected: the scheduler says it Actual: Slurm controller 192.0.2.5:22: SSH - Expected: x Actual: y. "
+        "node01: whether jobs run on it - Expected: the scheduler says it "
+        "Actual: Slurm controller 192.0.2.5:22: SSH - Expected: x Actual: y. "
         "Nothing was touched: run again once it answers."
     )
     assert (world.destroyed, world.state()[0]) == ([], NodeState.READY)
@@ -222,13 +243,16 @@ def test_a_node_that_no_scheduler_ever_had_is_retired_and_the_trouble_said(world
 
 
 @pytest.mark.parametrize("state", [NodeState.INSTALLED, NodeState.VALIDATED, NodeState.QUARANTINED])
-def test_a_node_that_somebody_else_may_have_running_is_not_retired_while_the_scheduler_is_silent(world: World, state: NodeState) -> None:
+def test_a_node_that_somebody_else_may_have_running_is_not_retired_while_the_scheduler_is_silent(
+    world: World, state: NodeState
+) -> None:
     world.ledger.set_state("node01", state)
     world.scheduler.trouble = "no answer."
     with pytest.raises(RetireRefusedError) as caught:
         world.retire()
     assert str(caught.value) == (
-        "node01: whether jobs run on it - Expected: the scheduler says it Actual: no answer. Nothing was touched: run again once it answers."
+        "node01: whether jobs run on it - Expected: the scheduler says it Actual: no answer. "
+        "Nothing was touched: run again once it answers."
     )
     assert (world.destroyed, world.state()[0]) == ([], state)
 
@@ -242,7 +266,10 @@ def test_a_node_that_was_taken_out_of_the_scheduler_first_is_retired(world: Worl
 def test_a_node_whose_jobs_are_not_shown_is_not_retired(world: World) -> None:
     world.ledger.set_state("node01", NodeState.PROVISIONED)
     world.scheduler.trouble, world.scheduler.kind = "squeue shows no job, scontrol says MIXED.", JobsUnknownError
-    with pytest.raises(RetireRefusedError, match=r"Actual: squeue shows no job, scontrol says MIXED\. Nothing was touched: run again once it answers\."):
+    with pytest.raises(
+        RetireRefusedError,
+        match=r"Actual: squeue shows no job, scontrol says MIXED\. Nothing was touched: run again once it answers\.",
+    ):
         world.retire()
 
 
@@ -268,4 +295,7 @@ def test_killed_while_powering_off_goes_on(world: World) -> None:
 def test_an_unknown_node_is_refused(world: World) -> None:
     with pytest.raises(RetireRefusedError) as caught:
         look(world.context, "node9")
-    assert str(caught.value) == "node9 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name."
+    assert (
+        str(caught.value)
+        == "node9 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name."
+    )

@@ -48,7 +48,14 @@ def adapter(controller: Controller) -> SlurmAdapter:
         ("registered", "IDLE+DRAIN", False, True, "rackready: not handed over yet", ""),
         ("resumed", "IDLE", True, False, "", ""),
         ("mixed", "MIXED", True, False, "", ""),
-        ("drained_ours", "IDLE+DRAIN", False, True, "rackready: node01 gpu2: NVLink down - Expected: 18 links Actual: 17", "root"),
+        (
+            "drained_ours",
+            "IDLE+DRAIN",
+            False,
+            True,
+            "rackready: node01 gpu2: NVLink down - Expected: 18 links Actual: 17",
+            "root",
+        ),
         ("drained_theirs", "IDLE+DRAIN+NOT_RESPONDING", False, True, "bad PSU [ticket 4711], maria", "root"),
         ("draining", "MIXED+DRAIN", False, True, "rackready: x", "root"),
         ("down_theirs", "DOWN", False, False, "hung", "root"),
@@ -58,7 +65,14 @@ def adapter(controller: Controller) -> SlurmAdapter:
 )
 def test_recorded_states(name: str, state: str, *, usable: bool, drained: bool, reason: str, by: str) -> None:
     node = parse_node(recorded(name))
-    assert (node.name, node.state, node.usable, node.drained, node.reason, node.by) == ("node01", state, usable, drained, reason, by)
+    assert (node.name, node.state, node.usable, node.drained, node.reason, node.by) == (
+        "node01",
+        state,
+        usable,
+        drained,
+        reason,
+        by,
+    )
 
 
 @pytest.mark.parametrize("text", ["", "slurm_load_node error: Unable to contact slurm controller", "NodeName=node01"])
@@ -89,7 +103,8 @@ def test_release_never_undoes_somebody_else(name: str, who: str, reason: str) ->
         adapter(controller).release("node01")
     assert str(caught.value) == (
         f"node01: drained in Slurm by {who} - Expected: a reason that begins with 'rackready:' Actual: {reason!r}. "
-        "rackready never undoes somebody else's drain: when it is settled, `scontrol update NodeName=node01 State=RESUME`."
+        "rackready never undoes somebody else's drain: when it is settled, `scontrol update NodeName=node01 "
+        "State=RESUME`."
     )
     assert controller.sent == []
 
@@ -104,14 +119,17 @@ def test_release_that_does_not_come_up_is_said() -> None:
     with pytest.raises(SchedulerError) as caught:
         adapter(controller).release("node01")
     assert str(caught.value) == (
-        "node01: resumed in Slurm - Expected: IDLE within 0 s Actual: DOWN+NOT_RESPONDING, Not responding. Look at slurmd on the node: `journalctl -u slurmd`."
+        "node01: resumed in Slurm - Expected: IDLE within 0 s Actual: DOWN+NOT_RESPONDING, Not responding. "
+        "Look at slurmd on the node: `journalctl -u slurmd`."
     )
 
 
 def test_drain_carries_our_prefix_on_one_line() -> None:
     controller = Controller("resumed", "drained_ours")
     assert adapter(controller).drain("node01", "gpu2: NVLink\ndown; rm -rf /")
-    assert controller.sent == ["scontrol update NodeName=node01 State=DRAIN Reason='rackready: gpu2: NVLink down; rm -rf /'"]
+    assert controller.sent == [
+        "scontrol update NodeName=node01 State=DRAIN Reason='rackready: gpu2: NVLink down; rm -rf /'"
+    ]
 
 
 def test_drain_repeated_changes_nothing() -> None:
@@ -131,7 +149,8 @@ def test_an_unknown_node_is_named() -> None:
     with pytest.raises(UnknownNodeError) as caught:
         unknown.show("node09")
     assert str(caught.value) == (
-        "node09: unknown to Slurm on 10.0.0.5:22 - Expected: a NodeName line for it in slurm.conf Actual: Node node09 not found. Add it, then run again."
+        "node09: unknown to Slurm on 10.0.0.5:22 - Expected: a NodeName line for it in slurm.conf "
+        "Actual: Node node09 not found. Add it, then run again."
     )
 
 
@@ -143,7 +162,8 @@ def test_a_controller_that_is_down_is_not_taken_for_an_unknown_node() -> None:
     assert not isinstance(caught.value, UnknownNodeError)
     assert str(caught.value) == (
         "node01: `scontrol show node` on 10.0.0.5:22 - Expected: the node's state "
-        "Actual: slurm_load_node error: Unable to contact slurm controller (connect failure). See whether slurmctld runs there."
+        "Actual: slurm_load_node error: Unable to contact slurm controller (connect failure). "
+        "See whether slurmctld runs there."
     )
 
 
@@ -162,7 +182,9 @@ def test_a_node_that_came_back_by_itself_is_as_good() -> None:
     texts = iter([recorded("registered"), recorded("resumed")])
 
     def run(command: str) -> tuple[int, str, str]:
-        return (0, next(texts), "") if "show" in command else (1, "", "slurm_update error: Invalid node state specified")
+        return (
+            (0, next(texts), "") if "show" in command else (1, "", "slurm_update error: Invalid node state specified")
+        )
 
     assert not SlurmAdapter(run, "10.0.0.5:22", patience_s=0).release("node01")
 
@@ -170,7 +192,9 @@ def test_a_node_that_came_back_by_itself_is_as_good() -> None:
 def test_a_refused_update_says_why() -> None:
     controller = Controller("registered", refuses="slurm_update error: Invalid user id\n")
     with pytest.raises(
-        SchedulerError, match=r"`scontrol update State=RESUME` on 10.0.0.5:22 - Expected: accepted Actual: slurm_update error: Invalid user id\."
+        SchedulerError,
+        match=r"`scontrol update State=RESUME` on 10.0.0.5:22 - Expected: accepted "
+        r"Actual: slurm_update error: Invalid user id\.",
     ):
         adapter(controller).release("node01")
 
@@ -197,8 +221,10 @@ def test_a_node_whose_jobs_squeue_does_not_show_is_not_taken_for_empty(state: st
     with pytest.raises(JobsUnknownError) as caught:
         says("", node).jobs("node01")
     assert str(caught.value) == (
-        f"node01: jobs on 10.0.0.5:22 - Expected: squeue and scontrol agree Actual: squeue shows no job, scontrol says {state}. "
-        "Run again when no job is just starting or ending; if it stays so, let the user of handover see all jobs (PrivateData in slurm.conf)."
+        "node01: jobs on 10.0.0.5:22 - Expected: squeue and scontrol agree "
+        f"Actual: squeue shows no job, scontrol says {state}. "
+        "Run again when no job is just starting or ending; if it stays so, let the user of handover see all jobs "
+        "(PrivateData in slurm.conf)."
     )
 
 
@@ -209,7 +235,11 @@ def test_a_node_that_both_call_empty_is_empty(name: str) -> None:
 
 def test_tasks_of_an_array_and_jobs_that_are_ending_hold_the_node_too() -> None:
     text = "12_10|ann|gpu|RUNNING|sweep|lr=0.1\n12_9|ann|gpu|COMPLETING|sweep|lr=0.1\n7|root|gpu|SUSPENDED|train\n"
-    assert [(job.id, job.name) for job in parse_jobs(text)] == [("7", "train"), ("12_9", "sweep|lr=0.1"), ("12_10", "sweep|lr=0.1")]
+    assert [(job.id, job.name) for job in parse_jobs(text)] == [
+        ("7", "train"),
+        ("12_9", "sweep|lr=0.1"),
+        ("12_10", "sweep|lr=0.1"),
+    ]
 
 
 def test_a_node_without_jobs_has_none() -> None:
@@ -221,7 +251,8 @@ def test_what_is_no_job_is_refused(text: str) -> None:
     with pytest.raises(SchedulerError) as caught:
         parse_jobs(text)
     assert str(caught.value) == (
-        f"`squeue` - Expected: lines of %i|%u|%P|%T|%j Actual: {text!r}. Run it on the controller; its release may print another format."
+        f"`squeue` - Expected: lines of %i|%u|%P|%T|%j Actual: {text!r}. Run it on the controller; "
+        "its release may print another format."
     )
 
 
@@ -231,20 +262,32 @@ def test_jobs_that_cannot_be_asked_for_are_not_taken_for_none() -> None:
         SlurmAdapter(lambda _command: (1, "", words), "10.0.0.5:22").jobs("node01")
     assert str(caught.value) == (
         "node01: `squeue --nodelist` on 10.0.0.5:22 - Expected: the node's jobs "
-        "Actual: slurm_load_jobs error: Unable to contact slurm controller (connect failure). See whether slurmctld runs there."
+        "Actual: slurm_load_jobs error: Unable to contact slurm controller (connect failure). "
+        "See whether slurmctld runs there."
     )
 
 
-def asked_together(squeue: str, states: dict[str, str], *, code: int = 0) -> tuple[dict[str, list[Job] | SchedulerError], list[str]]:
+def asked_together(
+    squeue: str, states: dict[str, str], *, code: int = 0
+) -> tuple[dict[str, list[Job] | SchedulerError], list[str]]:
     """What is said of node01 to node03 when all are asked for at once, and what was asked."""
     sent: list[str] = []
 
     def run(command: str) -> tuple[int, str, str]:
         sent.append(command)
         if command.startswith("squeue"):
-            return (code, squeue, "slurm_load_jobs error: Invalid node name") if "," in command.split("nodelist=")[1].split(maxsplit=1)[0] else (0, "", "")
+            return (
+                (code, squeue, "slurm_load_jobs error: Invalid node name")
+                if "," in command.split("nodelist=")[1].split(maxsplit=1)[0]
+                else (0, "", "")
+            )
         names = command.split()[3].split(",")
-        rows = [recorded("draining").replace("NodeName=node01", f"NodeName={name}").replace("State=MIXED+DRAIN", f"State={states[name]}") for name in names]
+        rows = [
+            recorded("draining")
+            .replace("NodeName=node01", f"NodeName={name}")
+            .replace("State=MIXED+DRAIN", f"State={states[name]}")
+            for name in names
+        ]
         return 0, "".join(rows), ""
 
     return dict(SlurmAdapter(run, "10.0.0.5:22").jobs_of(["node01", "node02", "node03"])), sent
@@ -262,7 +305,10 @@ def test_jobs_of_many_nodes_are_asked_for_at_once() -> None:
 
 
 def test_of_many_nodes_one_whose_jobs_are_not_shown_is_not_taken_for_empty() -> None:
-    found, _ = asked_together("node01|8|root|gpu|RUNNING|train\n", {"node01": "MIXED+DRAIN", "node02": "ALLOCATED+DRAIN", "node03": "IDLE+DRAIN"})
+    found, _ = asked_together(
+        "node01|8|root|gpu|RUNNING|train\n",
+        {"node01": "MIXED+DRAIN", "node02": "ALLOCATED+DRAIN", "node03": "IDLE+DRAIN"},
+    )
     assert isinstance(found["node02"], JobsUnknownError)
     assert "squeue shows no job, scontrol says ALLOCATED+DRAIN" in str(found["node02"])
     assert (found["node01"], found["node03"]) == ([Job("8", "root", "gpu", "train")], [])
@@ -272,7 +318,9 @@ def test_of_many_nodes_one_whose_jobs_are_not_shown_is_not_taken_for_empty() -> 
 def test_what_is_not_sure_of_many_nodes_is_asked_of_each(text: str, code: int) -> None:
     found, sent = asked_together(text, dict.fromkeys(["node01", "node02", "node03"], "IDLE+DRAIN"), code=code)
     assert found == {"node01": [], "node02": [], "node03": []}
-    assert [command.split("nodelist=")[1].split(maxsplit=1)[0] for command in sent if command.startswith("squeue")][1:] == ["node01", "node02", "node03"]
+    assert [command.split("nodelist=")[1].split(maxsplit=1)[0] for command in sent if command.startswith("squeue")][
+        1:
+    ] == ["node01", "node02", "node03"]
 
 
 @pytest.mark.parametrize(

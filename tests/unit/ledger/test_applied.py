@@ -69,7 +69,9 @@ def test_one_wrong_byte_anywhere_is_damage_or_says_nothing(tmp_path: Path) -> No
 
 def spoilt(change: dict[str, object]) -> bytes:
     entry = {"campaign": "c", "digest": "0", "facts": {"unit": "1"}}
-    return gzip.compress(json.dumps({"schema": "rackready/applied/v1", "at": "x", "devices": {"node a": entry}} | change).encode())
+    return gzip.compress(
+        json.dumps({"schema": "rackready/applied/v1", "at": "x", "devices": {"node a": entry}} | change).encode()
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,5 +89,7 @@ def test_damaged_record_is_refused_with_the_way_out(tmp_path: Path, content: byt
     with pytest.raises(AppliedError) as caught:
         read(tmp_path)
     text = str(caught.value)
-    assert text.startswith(f"{tmp_path / FILE} - Expected: what an earlier deploy recorded (rackready/applied/v1) Actual: {what}")
+    assert text.startswith(
+        f"{tmp_path / FILE} - Expected: what an earlier deploy recorded (rackready/applied/v1) Actual: {what}"
+    )
     assert text.endswith("Remove it: the next deploy records everything anew, until then all is shown as added.")

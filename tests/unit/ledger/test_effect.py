@@ -54,7 +54,17 @@ def ledger(database: Database) -> Iterator[Ledger]:
 
 
 def power_on(ledger: Ledger, world: World) -> EffectResult:
-    return run_effect(ledger, "node01", "power-on", "d1", before=world.before, observe=world.observe, act=world.act, settle_s=0.05, poll_s=0.01)
+    return run_effect(
+        ledger,
+        "node01",
+        "power-on",
+        "d1",
+        before=world.before,
+        observe=world.observe,
+        act=world.act,
+        settle_s=0.05,
+        poll_s=0.01,
+    )
 
 
 def test_second_call_does_nothing(ledger: Ledger) -> None:
@@ -145,7 +155,9 @@ def test_ledger_is_private_to_its_owner(tmp_path: Path) -> None:
 def test_file_that_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "state.sqlite"
     path.write_text("this is no database, " * 100, encoding="utf-8")
-    with pytest.raises(LedgerError, match="the ledger cannot be written - Expected: a writable file Actual: file is not a database"):
+    with pytest.raises(
+        LedgerError, match="the ledger cannot be written - Expected: a writable file Actual: file is not a database"
+    ):
         Ledger.open(path)
 
 

@@ -40,7 +40,11 @@ def test_without_settings_the_records_are_in_a_file(tmp_path: Path) -> None:
 def test_with_settings_there_is_no_file(postgres: PostgresServer, tmp_path: Path) -> None:
     database = postgres.database(tmp_path)
     assert not Ledger.exists(database)
-    with pytest.raises(LedgerError, match=r"no ledger - Expected: one made by a run Actual: none\. Nothing was deployed yet: run `rackready deploy`\."):
+    with pytest.raises(
+        LedgerError,
+        match=r"no ledger - Expected: one made by a run Actual: none\. Nothing was deployed yet: run `rackready "
+        r"deploy`\.",
+    ):
         Ledger.read_only(database)
     Ledger.open(database).set_state("node01", NodeState.READY)
     assert Ledger.exists(database)
@@ -51,7 +55,9 @@ def test_with_settings_there_is_no_file(postgres: PostgresServer, tmp_path: Path
 def test_reading_cannot_write(postgres: PostgresServer, tmp_path: Path) -> None:
     database = postgres.database(tmp_path)
     Ledger.open(database).close()
-    with pytest.raises(LedgerError, match=r"Actual: cannot execute .* in a read-only transaction\. Name the primary, not a standby"):
+    with pytest.raises(
+        LedgerError, match=r"Actual: cannot execute .* in a read-only transaction\. Name the primary, not a standby"
+    ):
         Ledger.read_only(database).set_state("node01", NodeState.READY)
 
 
@@ -78,9 +84,13 @@ def test_server_that_is_not_there(postgres: PostgresServer, tmp_path: Path) -> N
         port = probe.getsockname()[1]
         text = refusal(postgres.settings(tmp_path, host="127.0.0.1", port=port, tls="disable"))
     where = f"PostgreSQL database rackready on 127.0.0.1:{port}: the ledger cannot be opened"
-    assert text.startswith(f"{where} - Expected: a database that can be reached and takes writes Actual: connection failed: ")
+    assert text.startswith(
+        f"{where} - Expected: a database that can be reached and takes writes Actual: connection failed: "
+    )
     assert "Connection refused" in text
-    assert text.endswith(f"Start the server, or correct host and port in {tmp_path}/inventories/lab/database.yml, then run again.")
+    assert text.endswith(
+        f"Start the server, or correct host and port in {tmp_path}/inventories/lab/database.yml, then run again."
+    )
 
 
 def test_wrong_password_is_not_shown(postgres: PostgresServer, tmp_path: Path) -> None:
@@ -96,7 +106,11 @@ def test_wrong_password_is_not_shown(postgres: PostgresServer, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("settings", "actual", "step"),
     [
-        ({"name": "none"}, 'FATAL: database "none" does not exist', "Make it as docs/howto/postgresql.md says, or correct name and user in "),
+        (
+            {"name": "none"},
+            'FATAL: database "none" does not exist',
+            "Make it as docs/howto/postgresql.md says, or correct name and user in ",
+        ),
         ({"password": None}, "no password supplied", "Correct user, or what stands in "),
         ({"password": {"env": "NOT_SET"}}, "not set", "Export NOT_SET and run again."),
         (
@@ -108,7 +122,9 @@ def test_wrong_password_is_not_shown(postgres: PostgresServer, tmp_path: Path) -
     ],
     ids=["database", "password", "secret", "ca", "unknown-ca"],
 )
-def test_settings_that_do_not_fit_the_server(postgres: PostgresServer, tmp_path: Path, settings: dict[str, Any], actual: str, step: str) -> None:
+def test_settings_that_do_not_fit_the_server(
+    postgres: PostgresServer, tmp_path: Path, settings: dict[str, Any], actual: str, step: str
+) -> None:
     text = refusal(postgres.settings(tmp_path, **settings))
     assert actual in text
     assert step in text
@@ -117,12 +133,16 @@ def test_settings_that_do_not_fit_the_server(postgres: PostgresServer, tmp_path:
 def test_server_proves_who_it_is(postgres: PostgresServer, tmp_path: Path) -> None:
     database = postgres.database(tmp_path, host="127.0.0.1", ca=str(postgres.ca))
     with Ledger.open(database).engine.connect() as connection:
-        assert connection.execute(sa.text("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")).scalar_one() is True
+        assert (
+            connection.execute(sa.text("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")).scalar_one() is True
+        )
     plain = {"name": name_of(database), "host": "localhost", "ca": str(postgres.ca)}
     assert 'does not match host name "localhost"' in refusal(postgres.settings(tmp_path, **plain))
     Ledger.open(postgres.settings(tmp_path, tls="verify-ca", **plain)).close()
     make_certificate(tmp_path / "other.pem", tmp_path / "other.key")
-    text = refusal(postgres.settings(tmp_path, name=name_of(database), host="127.0.0.1", ca=str(tmp_path / "other.pem")))
+    text = refusal(
+        postgres.settings(tmp_path, name=name_of(database), host="127.0.0.1", ca=str(tmp_path / "other.pem"))
+    )
     assert "certificate verify failed" in text
     assert "Correct tls, ca, certificate and private_key in " in text
 
@@ -131,10 +151,16 @@ def test_server_proves_who_it_is(postgres: PostgresServer, tmp_path: Path) -> No
     ("change", "said"),
     [
         ({"password": "hunter2"}, "password: Expected: a mapping Actual: text. Correct it."),
-        ({"url": "postgresql://me:hunter2@host/db"}, "url: unknown key. Correct its spelling or remove it; docs/howto/postgresql.md lists the keys."),
+        (
+            {"url": "postgresql://me:hunter2@host/db"},
+            "url: unknown key. Correct its spelling or remove it; docs/howto/postgresql.md lists the keys.",
+        ),
         ({"tls": "verify-ca"}, "Value error, tls verify-ca needs ca: whose certificate is to be verified"),
         ({"certificate": "me.pem"}, "Value error, give certificate and private_key together, or neither"),
-        ({"tls": "prefer"}, "tls: Input should be 'verify-full', 'verify-ca' or 'disable' - Actual: 'prefer'. Correct it."),
+        (
+            {"tls": "prefer"},
+            "tls: Input should be 'verify-full', 'verify-ca' or 'disable' - Actual: 'prefer'. Correct it.",
+        ),
         ({"host": "a b"}, "host: String should match pattern"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -142,7 +168,9 @@ def test_server_proves_who_it_is(postgres: PostgresServer, tmp_path: Path) -> No
 def test_settings_that_are_wrong(tmp_path: Path, change: dict[str, Any], said: str) -> None:
     path = tmp_path / "inventories/lab/database.yml"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"schema": "rackready/database/v1", "host": "db.example.com"} | change), encoding="utf-8")
+    path.write_text(
+        json.dumps({"schema": "rackready/database/v1", "host": "db.example.com"} | change), encoding="utf-8"
+    )
     with pytest.raises(SiteInvalidError) as caught:
         read_server(path)
     assert said in str(caught.value)
@@ -152,7 +180,10 @@ def test_settings_that_are_wrong(tmp_path: Path, change: dict[str, Any], said: s
 def test_paths_in_settings_are_taken_from_the_top_of_the_checkout(tmp_path: Path) -> None:
     path = tmp_path / "inventories/lab/database.yml"
     path.parent.mkdir(parents=True)
-    path.write_text("schema: rackready/database/v1\nhost: h\nca: a.pem\npassword: {file: p}\ncertificate: c.pem\nprivate_key: /k\n", encoding="utf-8")
+    path.write_text(
+        "schema: rackready/database/v1\nhost: h\nca: a.pem\npassword: {file: p}\ncertificate: c.pem\nprivate_key: /k\n",
+        encoding="utf-8",
+    )
     server = read_server(path)
     assert (server.ca, server.certificate, server.private_key) == (tmp_path / "a.pem", tmp_path / "c.pem", Path("/k"))
     assert str(server.password) == f"file {tmp_path / 'p'}"
@@ -161,8 +192,14 @@ def test_paths_in_settings_are_taken_from_the_top_of_the_checkout(tmp_path: Path
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("UPDATE about SET version = version - 1", "Actual: version 0, made by an older rackready. Name an empty database, or go on with that rackready."),
-        ("UPDATE about SET version = version + 1", "Actual: version 2, made by a newer rackready. Use that rackready on this machine, too."),
+        (
+            "UPDATE about SET version = version - 1",
+            "Actual: version 0, made by an older rackready. Name an empty database, or go on with that rackready.",
+        ),
+        (
+            "UPDATE about SET version = version + 1",
+            "Actual: version 2, made by a newer rackready. Use that rackready on this machine, too.",
+        ),
     ],
     ids=["older", "newer"],
 )
@@ -179,7 +216,10 @@ def test_database_of_another_environment(postgres: PostgresServer, tmp_path: Pat
     lab = postgres.database(tmp_path, "lab")
     Ledger.open(lab).close()
     prod = postgres.settings(tmp_path, "prod", name=name_of(lab))
-    said = "Expected: the records of environment prod Actual: those of lab. Give each environment a database of its own: correct name in "
+    said = (
+        "Expected: the records of environment prod Actual: those of lab. "
+        "Give each environment a database of its own: correct name in "
+    )
     assert said in refusal(prod)
 
 
@@ -193,9 +233,13 @@ def test_role_that_may_not_write(postgres: PostgresServer, tmp_path: Path) -> No
     store = EvidenceStore.open(ledger, tmp_path / "raw")
     assert ledger.states() == []
     step = r"Grant the role what docs/howto/postgresql\.md lists, then run again\."
-    with pytest.raises(LedgerError, match=f"the ledger cannot be written - .* Actual: permission denied for table nodes. {step}"):
+    with pytest.raises(
+        LedgerError, match=f"the ledger cannot be written - .* Actual: permission denied for table nodes. {step}"
+    ):
         ledger.set_state("n", NodeState.READY)
-    with pytest.raises(EvidenceError, match=f"cannot be appended - .* Actual: permission denied for table evidence. {step}"):
+    with pytest.raises(
+        EvidenceError, match=f"cannot be appended - .* Actual: permission denied for table evidence. {step}"
+    ):
         store.append(record())
 
 
@@ -205,7 +249,9 @@ def test_role_that_may_not_make_tables(postgres: PostgresServer, tmp_path: Path)
     postgres.sql(f"CREATE ROLE guest LOGIN PASSWORD '{PASSWORD}'")
     text = refusal(postgres.settings(tmp_path, name=name_of(database), user="guest"))
     assert "Actual: permission denied for schema public" in text
-    assert postgres.sql("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'", name_of(database)) == [(0,)], "whole or not at all"
+    assert postgres.sql("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'", name_of(database)) == [(0,)], (
+        "whole or not at all"
+    )
 
 
 def test_role_that_owns_no_table_can_do_its_work_and_lift_no_guard(postgres: PostgresServer, tmp_path: Path) -> None:
@@ -220,7 +266,12 @@ def test_role_that_owns_no_table_can_do_its_work_and_lift_no_guard(postgres: Pos
     EvidenceStore.open(ledger, tmp_path / "raw").append(record())
     ledger.done(ledger.begin("n", "o", "d", {}).token)
     ledger.set_state("n", NodeState.READY)
-    for statement in ("DROP TRIGGER evidence_no_update ON evidence", "ALTER TABLE evidence DISABLE TRIGGER ALL", "DELETE FROM evidence", "TRUNCATE evidence"):
+    for statement in (
+        "DROP TRIGGER evidence_no_update ON evidence",
+        "ALTER TABLE evidence DISABLE TRIGGER ALL",
+        "DELETE FROM evidence",
+        "TRUNCATE evidence",
+    ):
         with pytest.raises(sa.exc.DBAPIError), ledger.engine.begin() as connection:
             connection.execute(sa.text(statement))
 
@@ -234,18 +285,23 @@ def test_role_that_owns_no_table_can_do_its_work_and_lift_no_guard(postgres: Pos
     ],
     ids=["update", "delete", "truncate"],
 )
-def test_owner_of_the_tables_is_refused_changes_of_evidence(postgres: PostgresServer, tmp_path: Path, statement: str, said: str) -> None:
+def test_owner_of_the_tables_is_refused_changes_of_evidence(
+    postgres: PostgresServer, tmp_path: Path, statement: str, said: str
+) -> None:
     ledger = Ledger.open(postgres.database(tmp_path))
     EvidenceStore.open(ledger, tmp_path / "raw")
     with pytest.raises(sa.exc.IntegrityError, match=said), ledger.engine.begin() as connection:
         connection.execute(sa.text(statement))
 
 
-def test_writer_that_does_not_end_is_not_waited_for_for_ever(postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_that_does_not_end_is_not_waited_for_for_ever(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("rackready.ledger.postgres._OPTIONS", "-c lock_timeout=200ms")
     ledger = Ledger.open(postgres.database(tmp_path))
     words = (
-        r"Actual: canceling statement due to lock timeout\. Look for what else writes there and does not come to its end \(pg_stat_activity\), then run again\."
+        r"Actual: canceling statement due to lock timeout\. Look for what else writes there and does not come to "
+        r"its end \(pg_stat_activity\), then run again\."
     )
     with ledger.write(), pytest.raises(LedgerError, match=words):
         ledger.set_state("n", NodeState.READY)
@@ -258,10 +314,19 @@ def test_many_ledgers_of_a_process_share_a_few_connections(postgres: PostgresSer
     with ThreadPoolExecutor(40) as pool:
         list(pool.map(lambda ledger: ledger.event("c", "n", "p", "x"), opened))
     assert len(opened[0].events("c")) == 40
-    assert 1 <= postgres.sql("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()", name_of(database))[0][0] - 1 <= 10
+    assert (
+        1
+        <= postgres.sql("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()", name_of(database))[
+            0
+        ][0]
+        - 1
+        <= 10
+    )
 
 
-def test_identity_is_the_same_on_every_machine_and_another_for_another_ledger(postgres: PostgresServer, tmp_path: Path) -> None:
+def test_identity_is_the_same_on_every_machine_and_another_for_another_ledger(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
     one = postgres.database(tmp_path / "a")
     same = postgres.settings(tmp_path / "b", name=name_of(one))
     other = postgres.database(tmp_path / "c")

@@ -63,24 +63,42 @@ def controller(paths: EnvPaths) -> ControllerLock:
 def drop_connections(postgres: PostgresServer, database: Database) -> None:
     """End every connection to a database, as a cut of the network does."""
     postgres.sql(
-        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()", name_of(database)
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database() AND pid <> "
+        "pg_backend_pid()",
+        name_of(database),
     )
 
 
-def test_second_controller_is_refused_and_told_who_works(machines: tuple[EnvPaths, EnvPaths], other: subprocess.Popen[str]) -> None:
+def test_second_controller_is_refused_and_told_who_works(
+    machines: tuple[EnvPaths, EnvPaths], other: subprocess.Popen[str]
+) -> None:
     paths = machines[0]
     assert is_held(paths.lock, paths.database)
     with pytest.raises(ControllerBusyError) as caught, controller(paths):
         pass
-    actual = f"Expected: none Actual: pid {other.pid} on {os.uname().nodename} (`rackready deploy --env lab`, for 0 min)."
-    assert f"another controller works on this site - {actual} Wait for it (`rackready status`), or stop it with Ctrl-C where it runs." in str(caught.value)
+    actual = (
+        f"Expected: none Actual: pid {other.pid} on {os.uname().nodename} (`rackready deploy --env lab`, for 0 min)."
+    )
+    assert (
+        f"another controller works on this site - {actual} Wait for it (`rackready status`), or stop it with Ctrl-C "
+        "where it runs." in str(caught.value)
+    )
 
 
-def test_who_is_not_the_controller_records_nothing_beside_it(machines: tuple[EnvPaths, EnvPaths], other: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_who_is_not_the_controller_records_nothing_beside_it(
+    machines: tuple[EnvPaths, EnvPaths], other: subprocess.Popen[str], tmp_path: Path
+) -> None:
     ledger = Ledger.open(machines[0].database)
     store = EvidenceStore.open(ledger, tmp_path / "raw")
-    said = f"another controller works on this site - Expected: none Actual: pid {other.pid} on .* Nothing was recorded: wait for it"
-    for write in (lambda: ledger.set_state("n", NodeState.READY), lambda: ledger.begin("n", "o", "d", {}), lambda: store.append(record())):
+    said = (
+        f"another controller works on this site - Expected: none Actual: pid {other.pid} on .* Nothing was "
+        "recorded: wait for it"
+    )
+    for write in (
+        lambda: ledger.set_state("n", NodeState.READY),
+        lambda: ledger.begin("n", "o", "d", {}),
+        lambda: store.append(record()),
+    ):
         with pytest.raises(LedgerError, match=said):
             write()
     assert (ledger.states(), ledger.entries(), store.records()) == ([], [], [])
@@ -108,7 +126,15 @@ def test_lost_connection_stops_the_next_effect(postgres: PostgresServer, machine
     paths, done = machines[0], []
 
     def effect(ledger: Ledger) -> None:
-        run_effect(ledger, "n", "power-on", "d", before=dict, observe=lambda _: Observation.NOT_HAPPENED, act=lambda token: {"token": done.append(token)})
+        run_effect(
+            ledger,
+            "n",
+            "power-on",
+            "d",
+            before=dict,
+            observe=lambda _: Observation.NOT_HAPPENED,
+            act=lambda token: {"token": done.append(token)},
+        )
 
     with controller(paths):
         ledger = Ledger.open(paths.database)
@@ -116,7 +142,10 @@ def test_lost_connection_stops_the_next_effect(postgres: PostgresServer, machine
         drop_connections(postgres, paths.database)
         with pytest.raises(LedgerError) as caught:
             effect(ledger)
-    actual = "this controller has lost its lock - Expected: lock number 1 Actual: the connection that held it ended. Nothing more is begun. "
+    actual = (
+        "this controller has lost its lock - Expected: lock number 1 Actual: the connection that held it ended. "
+        "Nothing more is begun. "
+    )
     assert str(caught.value).endswith(f"{actual}Run the same command again: it goes on from what is recorded.")
     assert len(done) == 1
     with controller(paths):
@@ -135,7 +164,9 @@ def test_controller_that_another_took_over_from_records_nothing_more(
         drop_connections(postgres, first.database)
         with controller(second):
             monkeypatch.setenv(postgres_lock.LEASE, lease)
-            said = f"lost its lock - Expected: lock number 1 Actual: it is pid {os.getpid()} on .* Nothing more is begun"
+            said = (
+                f"lost its lock - Expected: lock number 1 Actual: it is pid {os.getpid()} on .* Nothing more is begun"
+            )
             with pytest.raises(LedgerError, match=said):
                 ledger.done(token)
             monkeypatch.setenv(postgres_lock.LEASE, "2")
@@ -143,7 +174,10 @@ def test_controller_that_another_took_over_from_records_nothing_more(
 
 
 def test_children_write_in_their_controllers_name(machines: tuple[EnvPaths, EnvPaths]) -> None:
-    code = "import sys; from pathlib import Path; from rackready.ledger.store import Ledger; from rackready.paths import EnvPaths\n"
+    code = (
+        "import sys; from pathlib import Path; from rackready.ledger.store import Ledger; "
+        "from rackready.paths import EnvPaths\n"
+    )
     code += "Ledger.open(EnvPaths(Path(sys.argv[1]), 'lab').database).event('c', 'n', 'p', 'from a child')"
     argv = [sys.executable, "-c", code, str(machines[0].root)]
     with controller(machines[0]):
@@ -154,7 +188,9 @@ def test_children_write_in_their_controllers_name(machines: tuple[EnvPaths, EnvP
     assert [event.text for event in Ledger.open(machines[0].database).events("c")] == ["from a child"]
 
 
-def test_lost_connection_interrupts_the_process(postgres: PostgresServer, machines: tuple[EnvPaths, EnvPaths], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_connection_interrupts_the_process(
+    postgres: PostgresServer, machines: tuple[EnvPaths, EnvPaths], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A phase may run a tool for an hour without recording anything: the lock's own connection is watched meanwhile."""
     monkeypatch.setattr(postgres_lock, "_LOOK_EVERY_S", 0.05)
     said: list[str] = []
@@ -166,7 +202,9 @@ def test_lost_connection_interrupts_the_process(postgres: PostgresServer, machin
             drop_connections(postgres, machines[0].database)
             threading.Event().wait(20)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest may run as a shell's background job, which ignores it
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # pytest may run as a shell's background job, which ignores it
     try:
         with pytest.raises(KeyboardInterrupt):
             work()
@@ -189,8 +227,14 @@ def test_takeover_says_what_it_cannot_end(machines: tuple[EnvPaths, EnvPaths], p
         assert reap(ledger) == []
 
 
-@pytest.mark.parametrize(("handler", "number"), [(signal.default_int_handler, signal.SIGINT), (signal.SIG_IGN, signal.SIGTERM)], ids=["heeded", "ignored"])
-def test_interrupt_is_what_ctrl_c_sends_or_kill_where_that_is_ignored(monkeypatch: pytest.MonkeyPatch, handler: object, number: int) -> None:
+@pytest.mark.parametrize(
+    ("handler", "number"),
+    [(signal.default_int_handler, signal.SIGINT), (signal.SIG_IGN, signal.SIGTERM)],
+    ids=["heeded", "ignored"],
+)
+def test_interrupt_is_what_ctrl_c_sends_or_kill_where_that_is_ignored(
+    monkeypatch: pytest.MonkeyPatch, handler: object, number: int
+) -> None:
     sent: list[tuple[int, int]] = []
     monkeypatch.setattr(postgres_lock.signal, "getsignal", lambda _number: handler)
     monkeypatch.setattr(postgres_lock.os, "kill", lambda *what: sent.append(what))
@@ -198,7 +242,9 @@ def test_interrupt_is_what_ctrl_c_sends_or_kill_where_that_is_ignored(monkeypatc
     assert sent == [(os.getpid(), number)]
 
 
-def test_server_that_restarts_loses_nothing_and_the_next_run_goes_on(postgres: PostgresServer, machines: tuple[EnvPaths, EnvPaths]) -> None:
+def test_server_that_restarts_loses_nothing_and_the_next_run_goes_on(
+    postgres: PostgresServer, machines: tuple[EnvPaths, EnvPaths]
+) -> None:
     paths = machines[0]
     with controller(paths):
         ledger = Ledger.open(paths.database)

@@ -32,7 +32,12 @@ for number in range(batches):
 
 
 def begin(root: Path, who: str, batches: int) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", WRITER, str(root), who, str(batches), str(BATCH)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(root), who, str(batches), str(BATCH)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 def test_nothing_is_lost_or_half_written(database: Database, tmp_path: Path) -> None:
@@ -53,9 +58,15 @@ def test_nothing_is_lost_or_half_written(database: Database, tmp_path: Path) -> 
 
     found = Counter(record.target for record in EvidenceStore.read_only(ledger, tmp_path / "raw").records())
     assert set(found.values()) == {BATCH}, "each batch whole or not at all"
-    assert {f"{who}-{number}" for who in ("a", "b") for number in range(BATCHES)} <= set(found), "nothing that was committed is lost"
+    assert {f"{who}-{number}" for who in ("a", "b") for number in range(BATCHES)} <= set(found), (
+        "nothing that was committed is lost"
+    )
     of_victim = {target for target in found if target.startswith("victim")}
-    assert of_victim - {f"victim-{number}" for number in committed} <= {f"victim-{len(committed)}"}, "beside those at most the one that was under way"
+    assert of_victim - {f"victim-{number}" for number in committed} <= {f"victim-{len(committed)}"}, (
+        "beside those at most the one that was under way"
+    )
     assert {f"victim-{number}" for number in committed} <= of_victim
-    assert len(EvidenceStore.read_only(ledger, tmp_path / "raw").records(node="partner")) == sum(found.values()), "each with its nodes"
+    assert len(EvidenceStore.read_only(ledger, tmp_path / "raw").records(node="partner")) == sum(found.values()), (
+        "each with its nodes"
+    )
     assert seen == [event.id for event in ledger.progress("c")], "whoever follows the progress misses no line"

@@ -26,7 +26,11 @@ KEYS = {key.path: key for section in site_sections() for key in section.keys}
         ({"type": "object", "additionalProperties": {"type": "integer"}}, "mapping of names to whole numbers", ""),
         ({"type": "object", "patternProperties": {"^a": {"$ref": "#/$defs/X"}}}, "mapping of names to mappings", ""),
         ({"anyOf": [{"type": "integer", "maximum": 5}, {"type": "null"}]}, "whole number", "at most 5"),
-        ({"anyOf": [{"type": "integer"}, {"$ref": "#/$defs/Series"}, {"type": "string", "pattern": r"[\[{]"}]}, "whole number", ""),
+        (
+            {"anyOf": [{"type": "integer"}, {"$ref": "#/$defs/Series"}, {"type": "string", "pattern": r"[\[{]"}]},
+            "whole number",
+            "",
+        ),
         ({}, "any value", ""),
     ],
 )

@@ -1,7 +1,8 @@
 """A NetBox that keeps objects in memory and answers in the shapes of its 4.x REST API: pages, nested objects, choices as value and label.
 
-Shapes after the OpenAPI description of NetBox 4 (/api/schema/): lists {count, next, previous, results}, POST of one object, PATCH of a list of objects.
-Pages are small whatever is asked for, so that a client which reads only the first is caught.
+Shapes after the OpenAPI description of NetBox 4 (/api/schema/): lists {count, next, previous, results}, POST of one
+object, PATCH of a list of objects. Pages are small whatever is asked for, so that a client which reads only the first
+is caught.
 """
 
 from __future__ import annotations
@@ -27,7 +28,13 @@ REFS = {
     "oob_ip": "ipam/ip-addresses",
 }
 CHOICES = {"status", "face", "type"}
-UNIQUE = {"dcim/sites": "slug", "dcim/device-types": "slug", "dcim/device-roles": "slug", "dcim/racks": "name", "dcim/devices": "name"}
+UNIQUE = {
+    "dcim/sites": "slug",
+    "dcim/device-types": "slug",
+    "dcim/device-roles": "slug",
+    "dcim/racks": "name",
+    "dcim/devices": "name",
+}
 
 
 class Store:
@@ -52,7 +59,9 @@ class Store:
     def brief(self, endpoint: str, number: int) -> dict[str, Any]:
         item = self.objects[endpoint][number]
         names = ("id", "name", "slug", "model", "address", "manufacturer_name")
-        out = {name: item[name] for name in names if name in item} | {"display": str(item.get("name", item.get("model", item.get("address"))))}
+        out = {name: item[name] for name in names if name in item} | {
+            "display": str(item.get("name", item.get("model", item.get("address"))))
+        }
         if endpoint == "dcim/interfaces":
             out["device"] = self.brief("dcim/devices", item["device"])
         return out
@@ -114,7 +123,9 @@ class Handler(BaseHTTPRequestHandler):
         asked = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
         rows = self.store.rows(endpoint, asked.get("site"))
         start, size = int(asked.get("offset", 0)), min(PAGE, int(asked.get("limit", PAGE)))
-        more = f"http://{self.headers['Host']}/api/{endpoint}/?limit={size}&offset={start + size}" + (f"&site={asked['site']}" if "site" in asked else "")
+        more = f"http://{self.headers['Host']}/api/{endpoint}/?limit={size}&offset={start + size}" + (
+            f"&site={asked['site']}" if "site" in asked else ""
+        )
         after = more if start + size < len(rows) else None
         self._answer(200, {"count": len(rows), "next": after, "previous": None, "results": rows[start : start + size]})
 

@@ -55,13 +55,17 @@ def test_round_trip_gives_the_same_nodes_and_links(served: tuple[str, Store]) ->
     made = site_of("lab", found, "gpu-node")
     document = example("lab-4-nodes")
     again = {**{key: document[key] for key in ("access", "software", "fabric", "gates", "handover")}, **made.document}
-    again["switches"] = [{**switch, "os": "cumulus_nvue", "password": {"env": "LEAF_PASSWORD"}} for switch in again["switches"]]
+    again["switches"] = [
+        {**switch, "os": "cumulus_nvue", "password": {"env": "LEAF_PASSWORD"}} for switch in again["switches"]
+    ]
     site = parse(again)
     assert [(node.name, node.platform, node.unit, node.address, node.bmc.address) for node in site.nodes()] == [
         (node.name, node.platform, node.unit, node.address, node.bmc.address) for node in plan.site.nodes()
     ]
     assert cables(site) == cables(plan.site)
-    assert [(switch.name, switch.model, switch.address) for switch in site.switches] == [(item.name, item.model, item.address) for item in plan.site.switches]
+    assert [(switch.name, switch.model, switch.address) for switch in site.switches] == [
+        (item.name, item.model, item.address) for item in plan.site.switches
+    ]
     assert made.left_out == ()
     assert "node node01: bmc.password" in made.missing
     assert "node node01: serial" in made.missing
@@ -75,7 +79,9 @@ def test_second_export_does_nothing_and_a_change_alone_is_written(served: tuple[
     assert export(url, planned()) == []
     assert len(store.writes) == done
     serial = change("racks.0.nodes.0.serial", {"first": 5, "text": "S{n}"})
-    assert export(url, planned(serial)) == [f"change devices node0{number}: serial: - -> S{number + 4}" for number in range(1, 5)]
+    assert export(url, planned(serial)) == [
+        f"change devices node0{number}: serial: - -> S{number + 4}" for number in range(1, 5)
+    ]
     assert {method for method, _, _ in store.writes} == {"POST", "PATCH"}
 
 
@@ -84,7 +90,9 @@ def test_sites_with_a_topology_and_with_virtual_nodes_are_written_once(served: t
     url, store = served
     plan = planned(name=name)
     texts = export(url, plan)
-    assert len(store.objects["dcim/cables"]) == sum(link.node in {node.name for node in plan.site.nodes()} for link in plan.fabric.endpoints)
+    assert len(store.objects["dcim/cables"]) == sum(
+        link.node in {node.name for node in plan.site.nodes()} for link in plan.fabric.endpoints
+    )
     assert export(url, plan) == []
     assert not any("vm-a" in text for text in texts)
 
@@ -97,7 +105,9 @@ def test_interrupted_export_goes_on(served: tuple[str, Store]) -> None:
     before = len(store.writes)
     export(url, plan)
     assert export(url, plan) == []
-    assert len([1 for method, _, _ in store.writes[before:] if method == "POST"]) + 40 == sum(len(rows) for rows in store.objects.values())
+    assert len([1 for method, _, _ in store.writes[before:] if method == "POST"]) + 40 == sum(
+        len(rows) for rows in store.objects.values()
+    )
 
 
 def test_what_others_keep_in_netbox_stays(served: tuple[str, Store]) -> None:
@@ -123,7 +133,9 @@ def test_the_same_address_in_a_vrf_is_another_one(served: tuple[str, Store]) -> 
     url, store = served
     export(url, planned())
     first = next(iter(store.objects["ipam/ip-addresses"].values()))
-    other = next(item["id"] for item in reversed(store.objects["dcim/interfaces"].values()) if item["name"] == "in-band")
+    other = next(
+        item["id"] for item in reversed(store.objects["dcim/interfaces"].values()) if item["name"] == "in-band"
+    )
     store.create("ipam/ip-addresses", {**first, "assigned_object_id": other, "vrf": {"id": 7, "name": "blue"}})
     assert export(url, planned()) == []
 
@@ -138,9 +150,14 @@ def test_an_address_of_somebody_else_is_not_taken(served: tuple[str, Store]) -> 
     wanted = items(planned())
     known = Netbox(url, TOKEN).known("lab")
     assert taken(wanted, known) == [
-        "address 192.0.2.11 - Expected: free, or that of node01 in-band Actual: that of theirs eth0. Free it in NetBox, or plan another one."
+        (
+            "address 192.0.2.11 - Expected: free, or that of node01 in-band Actual: that of theirs eth0. "
+            "Free it in NetBox, or plan another one."
+        )
     ]
-    held["assigned_object_id"] = next(item["id"] for item in store.objects["dcim/interfaces"].values() if item["name"] == "bmc")
+    held["assigned_object_id"] = next(
+        item["id"] for item in store.objects["dcim/interfaces"].values() if item["name"] == "bmc"
+    )
     assert taken(wanted, Netbox(url, TOKEN).known("lab")) == []
     assert "change ip-addresses 192.0.2.11: assigned_object_id: node01 bmc -> node01 in-band" in export(url, planned())
 
@@ -159,14 +176,27 @@ def test_export_stops_before_an_address_of_somebody_else(project: Path, served: 
 
 
 def test_racks_of_one_name_are_not_merged() -> None:
-    found = {"dcim.racks": [{"name": "a01", "u_height": 42}, {"name": "a01", "u_height": 48}], "dcim.devices": [], "dcim.cables": []}
+    found = {
+        "dcim.racks": [{"name": "a01", "u_height": 42}, {"name": "a01", "u_height": 48}],
+        "dcim.devices": [],
+        "dcim.cables": [],
+    }
     with pytest.raises(RackreadyError) as caught:
         site_of("lab", found, "gpu-node")
-    assert str(caught.value) == "site lab in NetBox: rack a01 - Expected: one rack of that name Actual: several. Rename them there, location by location."
+    assert (
+        str(caught.value) == "site lab in NetBox: rack a01 - Expected: one rack of that name Actual: several. "
+        "Rename them there, location by location."
+    )
 
 
 def test_a_device_without_a_name_is_left_out() -> None:
-    device = {"id": 17, "name": None, "device_type": {"model": "dgx_h100"}, "role": {"slug": "gpu-node"}, "rack": {"name": "a01"}}
+    device = {
+        "id": 17,
+        "name": None,
+        "device_type": {"model": "dgx_h100"},
+        "role": {"slug": "gpu-node"},
+        "rack": {"name": "a01"},
+    }
     found = {"dcim.racks": [{"name": "a01", "u_height": 42}], "dcim.devices": [device], "dcim.cables": []}
     assert site_of("lab", found, "gpu-node").left_out == ("device 17: has no name", "rack a01: kept, and has no nodes")
 
@@ -200,7 +230,8 @@ def test_refusals_say_why_and_never_the_token(served: tuple[str, Store]) -> None
     with pytest.raises(NetboxError) as caught:
         Netbox(url, wrong).read("lab")
     assert str(caught.value) == (
-        f'NetBox {url} - Expected: an answer Actual: 403 {{"detail": "Invalid token"}}. Check address, token and its permissions, then run again.'
+        f'NetBox {url} - Expected: an answer Actual: 403 {{"detail": "Invalid token"}}. '
+        "Check address, token and its permissions, then run again."
     )
     with pytest.raises(NetboxError) as gone:
         Netbox("http://127.0.0.1:9", wrong).read("lab")
@@ -235,18 +266,35 @@ def test_import_writes_a_new_file_and_lists_what_is_missing(project: Path, serve
     done = rackready(project, *options)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"4 nodes and 32 links written to {target}\nto be filled in (")
-    assert target.read_text(encoding="utf-8").startswith("# Taken from NetBox. To be filled in, since NetBox does not know it:\n#   access:")
+    assert target.read_text(encoding="utf-8").startswith(
+        "# Taken from NetBox. To be filled in, since NetBox does not know it:\n#   access:"
+    )
     assert len(yaml.safe_load(target.read_text(encoding="utf-8"))["links"]) == 32
     again = rackready(project, *options)
     assert again.returncode == 2
-    assert again.stderr == f"--into {target} - Expected: a new file Actual: it is there. Name another one, and compare the two.\n"
+    assert (
+        again.stderr
+        == f"--into {target} - Expected: a new file Actual: it is there. Name another one, and compare the two.\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ((), "environment variable NETBOX_TOKEN - Expected: an API token of NetBox Actual: nothing. Give --token-file FILE, or set NETBOX_TOKEN.\n"),
-        (("--token-file", "gone"), "--token-file gone - Expected: a file that holds the API token Actual: No such file or directory. Correct the path.\n"),
+        (
+            (),
+            (
+                "environment variable NETBOX_TOKEN - Expected: an API token of NetBox Actual: nothing. "
+                "Give --token-file FILE, or set NETBOX_TOKEN.\n"
+            ),
+        ),
+        (
+            ("--token-file", "gone"),
+            (
+                "--token-file gone - Expected: a file that holds the API token Actual: No such file or directory. "
+                "Correct the path.\n"
+            ),
+        ),
     ],
 )
 def test_missing_token_is_refused(project: Path, options: tuple[str, ...], text: str) -> None:
@@ -256,17 +304,34 @@ def test_missing_token_is_refused(project: Path, options: tuple[str, ...], text:
 
 def test_a_file_that_holds_more_than_a_token_is_refused_and_not_shown(project: Path) -> None:
     (project / "token").write_text("password,hunter2\nof another thing\n", encoding="utf-8")
-    done = rackready(project, "export", "netbox", "--env", "lab", "--url", "https://127.0.0.1:1", "--token-file", "token")
+    done = rackready(
+        project, "export", "netbox", "--env", "lab", "--url", "https://127.0.0.1:1", "--token-file", "token"
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "--token-file token - Expected: an API token of NetBox and nothing else Actual: several words, or signs that no token has. Correct it.\n"
+        "--token-file token - Expected: an API token of NetBox and nothing else "
+        "Actual: several words, or signs that no token has. Correct it.\n"
     )
 
 
 def test_unknown_site_is_refused(project: Path, served: tuple[str, Store]) -> None:
     url, _ = served
     (project / "token").write_text(TOKEN, encoding="utf-8")
-    done = rackready(project, "import", "netbox", "gone", "--url", url, "--token-file", str(project / "token"), "--into", str(project / "new.yml"))
+    done = rackready(
+        project,
+        "import",
+        "netbox",
+        "gone",
+        "--url",
+        url,
+        "--token-file",
+        str(project / "token"),
+        "--into",
+        str(project / "new.yml"),
+    )
     assert done.returncode == 2
-    assert done.stderr == f"site gone in {url} - Expected: racks Actual: none. Correct the slug, or the token's permissions.\n"
+    assert (
+        done.stderr
+        == f"site gone in {url} - Expected: racks Actual: none. Correct the slug, or the token's permissions.\n"
+    )
     assert not (project / "new.yml").exists()

@@ -26,7 +26,11 @@ class Node:
     def __init__(self) -> None:
         self.installed: dict[str, tuple[str, str]] = {}
         self.lists: dict[str, list[str]] = {}
-        self.mirror: dict[str, list[str]] = {"nvidia-open": ["595.1-1", "580.2-1", "580.1-1"], "dcgm": ["4-1"], "pin": ["1"]}
+        self.mirror: dict[str, list[str]] = {
+            "nvidia-open": ["595.1-1", "580.2-1", "580.1-1"],
+            "dcgm": ["4-1"],
+            "pin": ["1"],
+        }
         self.audit = ""
         self.fails: dict[str, str] = {}
         self.ran: list[str] = []
@@ -43,7 +47,9 @@ class Node:
         return Done(0, answer)
 
     def dpkg_query(self, words: list[str]) -> str:
-        return "".join(f"{name}\t{version}\t{state}\n" for name, (version, state) in self.installed.items() if name in words)
+        return "".join(
+            f"{name}\t{version}\t{state}\n" for name, (version, state) in self.installed.items() if name in words
+        )
 
     def dpkg(self, words: list[str]) -> str:
         if words[0] == "--audit":
@@ -53,7 +59,11 @@ class Node:
         return ""
 
     def apt_cache(self, words: list[str]) -> str:
-        return "".join(f" {name} | {version} | http://mirror ./ Packages\n" for name in words[1:] for version in self.lists.get(name, []))
+        return "".join(
+            f" {name} | {version} | http://mirror ./ Packages\n"
+            for name in words[1:]
+            for version in self.lists.get(name, [])
+        )
 
     def apt_get(self, words: list[str]) -> str:
         if words[0] == "update":
@@ -141,7 +151,10 @@ def test_our_own_hold_does_not_stop_a_new_version(apt: Apt, node: Node) -> None:
 
 def test_somebody_else_s_hold_is_respected(apt: Apt, node: Node) -> None:
     node.installed["nvidia-open"] = ("595.1-1", "hi ")
-    with pytest.raises(NodeProblem, match=r"Actual: nvidia-open held, not by rackready. Ask who holds it; then `apt-mark unhold nvidia-open`"):
+    with pytest.raises(
+        NodeProblem,
+        match=r"Actual: nvidia-open held, not by rackready. Ask who holds it; then `apt-mark unhold nvidia-open`",
+    ):
         apt.ensure(WISH, "install", 1, "a")
     assert node.ran == []
 
@@ -185,14 +198,21 @@ def test_version_that_apt_did_not_install_is_seen(apt: Apt, node: Node) -> None:
         apt.ensure(WISH, "install", 1, "a")
 
 
-@pytest.mark.parametrize("lock", ["var/lib/dpkg/lock-frontend", "var/lib/dpkg/lock", "var/lib/apt/lists/lock", "var/cache/apt/archives/lock"])
+@pytest.mark.parametrize(
+    "lock", ["var/lib/dpkg/lock-frontend", "var/lib/dpkg/lock", "var/lib/apt/lists/lock", "var/cache/apt/archives/lock"]
+)
 def test_held_lock_is_waited_for_and_its_holder_named(apt: Apt, node: Node, lock: str) -> None:
     path = apt.root / lock
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     assert lock_holder(path) == 0
-    code = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+    code = (
+        "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); "
+        "sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         assert lock_holder(path) == holder.pid
@@ -209,8 +229,13 @@ def test_lock_that_is_given_back_in_time_is_waited_for_and_said(apt: Apt, monkey
     path = apt.root / "var/lib/apt/lists/lock"
     path.parent.mkdir(parents=True)
     path.touch()
-    code = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+    code = (
+        "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); "
+        "sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         # It gives the lock back once it is waited for, which is when apt_get first sleeps.
@@ -224,7 +249,9 @@ def test_lock_that_is_given_back_in_time_is_waited_for_and_said(apt: Apt, monkey
 def test_name_of_a_process_says_its_script_and_no_other_argument(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text("print('runs', flush=True); import sys; sys.stdin.read()")
-    with subprocess.Popen([sys.executable, str(script), "secret"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        [sys.executable, str(script), "secret"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"runs\n"
         comm = Path(f"/proc/{child.pid}/comm").read_text(encoding="utf-8").strip()
@@ -249,7 +276,9 @@ def test_command_of_another_run_is_waited_for(apt: Apt) -> None:
     with pytest.raises(NodeProblem, match="Actual: held by process 4711 of another run"):
         apt.ensure(WISH, "install", 4, "a")
     os.close(descriptor)
-    assert apt.ensure(WISH, "install", 4, "a").notes == ["an earlier run (token 3) was interrupted here: its effect is observed first"]
+    assert apt.ensure(WISH, "install", 4, "a").notes == [
+        "an earlier run (token 3) was interrupted here: its effect is observed first"
+    ]
 
 
 EXPIRED = """Get:1 http://10.0.0.2:8080 ./ InRelease [1543 B]
@@ -264,25 +293,49 @@ E: The repository 'http://10.0.0.2:8080 ./ InRelease' is not signed.
 @pytest.mark.parametrize(
     ("out", "words"),
     [
-        (EXPIRED, "Actual: EXPKEYSIG 7A1C3F5B9D2E4F60 rackready mirror. The mirror's signing key has expired: renew it"),
-        ("E: GPG error: http://m ./ InRelease: The following signatures couldn't be verified: NO_PUBKEY 7A1C", "does not know"),
-        ("E: Version '580.1-1' for 'nvidia-open' was not found\n", "Expected: nvidia-open=580.1-1 on the mirror Actual: no such package or version there"),
+        (
+            EXPIRED,
+            "Actual: EXPKEYSIG 7A1C3F5B9D2E4F60 rackready mirror. The mirror's signing key has expired: renew it",
+        ),
+        (
+            "E: GPG error: http://m ./ InRelease: The following signatures couldn't be verified: NO_PUBKEY 7A1C",
+            "does not know",
+        ),
+        (
+            "E: Version '580.1-1' for 'nvidia-open' was not found\n",
+            "Expected: nvidia-open=580.1-1 on the mirror Actual: no such package or version there",
+        ),
         ("E: Unable to locate package dcgm\n", "Expected: dcgm on the mirror"),
         (
-            "Err:1 http://10.0.0.2:8080 ./ InRelease\n  Could not connect to 10.0.0.2:8080 (10.0.0.2). - connect (111: Connection refused)\n",
+            (
+                "Err:1 http://10.0.0.2:8080 ./ InRelease\n  Could not connect to 10.0.0.2:8080 (10.0.0.2). "
+                "- connect (111: Connection refused)\n"
+            ),
             "the package mirror answers Actual: Could not connect",
         ),
-        ("E: Write error - write (28: No space left on device)\n", "Expected: room on the node's disk for the packages Actual: No space left on device (/"),
-        ("E: You don't have enough free space in /var/cache/apt/archives/.\n", "Actual: You don't have enough free space in /var/cache/apt/archives/ (/"),
+        (
+            "E: Write error - write (28: No space left on device)\n",
+            "Expected: room on the node's disk for the packages Actual: No space left on device (/",
+        ),
+        (
+            "E: You don't have enough free space in /var/cache/apt/archives/.\n",
+            "Actual: You don't have enough free space in /var/cache/apt/archives/ (/",
+        ),
         (
             "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 12 (apt)\n",
             "Actual: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 12 (apt)",
         ),
         (
-            "The following packages have unmet dependencies:\n nvidia-open : Depends: x (= 1) but 2 is to be installed\nE: Unable\n",
+            (
+                "The following packages have unmet dependencies:\n nvidia-open : Depends: x (= 1) but 2 is to be "
+                "installed\nE: Unable\n"
+            ),
             "nvidia-open : Depends: x (= 1) but 2",
         ),
-        ("something else\nE: Strange thing\n", "Expected: apt ends without an error Actual: E: Strange thing. See /var/log/apt"),
+        (
+            "something else\nE: Strange thing\n",
+            "Expected: apt ends without an error Actual: E: Strange thing. See /var/log/apt",
+        ),
         ("", "Actual: no output"),
     ],
 )

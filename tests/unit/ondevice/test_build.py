@@ -25,8 +25,16 @@ class Node:
         if argv[0] == "uname":
             return Done(0, f"{KERNEL}\n")
         self.asked += argv[2:]
-        known = "".join(f"{name}:\n  Installed: (none)\n  Candidate: {'1.0' if name in self.offered else '(none)'}\n  Version table:\n" for name in argv[2:3])
-        more = "".join(f"{name}:\n  Installed: (none)\n  Candidate: 1.0\n  Version table:\n" for name in argv[3:] if name in self.offered)
+        known = "".join(
+            f"{name}:\n  Installed: (none)\n  Candidate: {'1.0' if name in self.offered else '(none)'}\n  Version "
+            "table:\n"
+            for name in argv[2:3]
+        )
+        more = "".join(
+            f"{name}:\n  Installed: (none)\n  Candidate: 1.0\n  Version table:\n"
+            for name in argv[3:]
+            if name in self.offered
+        )
         return Done(0, known + more)
 
 
@@ -59,11 +67,15 @@ def test_what_cannot_be_had_is_refused_by_name_with_the_next_step(tmp_path: Path
         BuildTools(Node(), tmp_path).absent(NEEDS)
     assert str(caught.value) == (
         f"Expected: what builds the driver's module for kernel {KERNEL}, installed or in the node's package sources "
-        f"Actual: no dkms, no linux-headers-{KERNEL}. Let the node's package sources carry them and run `apt-get update` there "
-        "(headers of a kernel that was replaced are often withdrawn: reboot into the newest installed kernel), then run again: docs/runbooks/driver-build.md."
+        f"Actual: no dkms, no linux-headers-{KERNEL}. Let the node's package sources carry them and run `apt-get "
+        "update` there "
+        "(headers of a kernel that was replaced are often withdrawn: reboot into the newest installed kernel), then "
+        "run again: docs/runbooks/driver-build.md."
     )
 
 
 def test_one_that_cannot_be_had_is_enough_to_refuse(tmp_path: Path) -> None:
-    with pytest.raises(NodeProblem, match=rf"Actual: no linux-headers-{KERNEL}\. Let the node's package sources carry them"):
+    with pytest.raises(
+        NodeProblem, match=rf"Actual: no linux-headers-{KERNEL}\. Let the node's package sources carry them"
+    ):
         BuildTools(Node("dkms", "gcc"), tmp_path).absent(NEEDS)

@@ -23,7 +23,9 @@ def node(root: Path, mounts: dict[str, tuple[int, int]], *, no_inodes: str = "")
 
     def mount(path: Path) -> str:
         inside = path.relative_to(root).as_posix()
-        return max((place for place in mounts if not place or inside == place or inside.startswith(f"{place}/")), key=len)
+        return max(
+            (place for place in mounts if not place or inside == place or inside.startswith(f"{place}/")), key=len
+        )
 
     def stat(path: Path) -> os.statvfs_result:
         free, size = mounts[mount(path)]
@@ -48,7 +50,9 @@ def test_file_system_without_a_fixed_number_of_inodes_is_not_out_of_them(tmp_pat
     assert not Disks(tmp_path, lambda _: found, lambda _: 1).room(tmp_path).no_inodes
 
 
-@pytest.mark.parametrize("path", ["var/cache/apt", "var/cache/apt/archives", "var/cache/apt/archives/partial/not-there.deb"])
+@pytest.mark.parametrize(
+    "path", ["var/cache/apt", "var/cache/apt/archives", "var/cache/apt/archives/partial/not-there.deb"]
+)
 def test_file_system_of_a_path_is_found_also_when_the_path_is_not_there(tmp_path: Path, path: str) -> None:
     disks = node(tmp_path, {"": (9000, 20000), "var/cache/apt": (0, 16)})
     assert disks.room(tmp_path / path).place == "/var/cache/apt"
@@ -59,13 +63,18 @@ def test_root_is_called_by_its_name(tmp_path: Path) -> None:
 
 
 LISTS = (
-    "  Write error - write (28: No space left on device) Could not open file /var/lib/apt/lists/partial/m_._Packages.lz4 - open (28: No space left on device) "
-    "Problem closing the file  - close (9: Bad file descriptor)\nReading package lists...\nE: Some index files failed to download.\n"
+    "  Write error - write (28: No space left on device) Could not open file "
+    "/var/lib/apt/lists/partial/m_._Packages.lz4 - open (28: No space left on device) "
+    "Problem closing the file  - close (9: Bad file descriptor)\nReading package lists...\nE: Some index files "
+    "failed to download.\n"
 )
 """What Debian 12's apt said on a full /var/lib/apt/lists."""
 
 MOUNTS = {"": (9000, 20000), "var/cache/apt": (200, 400), "usr": (30, 9000), "var/lib/apt/lists": (0, 16)}
-DPKG = " cannot copy extracted data for './usr/bin/nvidia-smi' to '/usr/bin/nvidia-smi.dpkg-new': failed to write (No space left on device)\n"
+DPKG = (
+    " cannot copy extracted data for './usr/bin/nvidia-smi' to '/usr/bin/nvidia-smi.dpkg-new': failed to write (No "
+    "space left on device)\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -81,10 +90,19 @@ DPKG = " cannot copy extracted data for './usr/bin/nvidia-smi' to '/usr/bin/nvid
         ),
         (
             "E: Write error - write (28: No space left on device)\n",
-            "No space left on device (/var/lib/apt/lists has 0 MiB free of 16 MiB). Free disk space on the node in /var/lib/apt/lists,",
+            (
+                "No space left on device (/var/lib/apt/lists has 0 MiB free of 16 MiB). "
+                "Free disk space on the node in /var/lib/apt/lists,"
+            ),
         ),
         (LISTS, "No space left on device (/var/lib/apt/lists has 0 MiB free of 16 MiB). "),
-        ("E: Failed to fetch http://10.0.0.2:8080/./Packages  Error writing to file - write (28: No space left on device)\n", "(/var/lib/apt/lists has 0"),
+        (
+            (
+                "E: Failed to fetch http://10.0.0.2:8080/./Packages  Error writing to file - write (28: No space left "
+                "on device)\n"
+            ),
+            "(/var/lib/apt/lists has 0",
+        ),
     ],
 )
 def test_apt_s_words_name_it(out: str, actual: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

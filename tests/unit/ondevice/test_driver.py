@@ -30,7 +30,11 @@ class Kernel:
     def __call__(self, argv: Sequence[str]) -> Done:
         line = " ".join(argv)
         if argv[0] == "lsmod":
-            return Done(0, "Module                  Size  Used by\n" + "".join(f"{name} 100 {used}\n" for name, used in self.modules.items()))
+            return Done(
+                0,
+                "Module                  Size  Used by\n"
+                + "".join(f"{name} 100 {used}\n" for name, used in self.modules.items()),
+            )
         if argv[0] == "nvidia-smi":
             asked_version = "driver_version" in line
             return (
@@ -129,7 +133,9 @@ def test_failed_load_carries_the_kernel_s_words(tmp_path: Path) -> None:
 
 
 def test_wrong_version_on_disk_is_seen(tmp_path: Path) -> None:
-    with pytest.raises(NodeProblem, match=r"Expected: driver 580.173.02 loaded Actual: 580.178.01 loaded, 580.178.01 on disk"):
+    with pytest.raises(
+        NodeProblem, match=r"Expected: driver 580.173.02 loaded Actual: 580.178.01 loaded, 580.178.01 on disk"
+    ):
         driver(Kernel(on_disk="580.178.01"), tmp_path).ensure_loaded(WANTED)
 
 
@@ -139,7 +145,10 @@ def test_wrong_version_on_disk_is_seen(tmp_path: Path) -> None:
         ("sys/module/nvidia/version", "580.173.02\n"),
         (
             "proc/driver/nvidia/version",
-            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.173.02  Release Build  (dvs-builder@U22)\nGCC version: gcc 12.2.0\n",
+            (
+                "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.173.02  Release Build  "
+                "(dvs-builder@U22)\nGCC version: gcc 12.2.0\n"
+            ),
         ),
     ],
 )
@@ -162,7 +171,8 @@ def test_a_killed_controller_s_run_that_is_still_at_work_is_never_joined(tmp_pat
         with pytest.raises(NodeProblem) as caught:
             driver(kernel, tmp_path).ensure_loaded(WANTED, 5, "l")
     assert str(caught.value) == (
-        f"Expected: the lock {tmp_path}/fence/install.lock within 0 s Actual: held by process 4711 of another run. End that run, then run again."
+        f"Expected: the lock {tmp_path}/fence/install.lock within 0 s Actual: held by process 4711 of another run. "
+        "End that run, then run again."
     )
     assert kernel.ran == []
 
@@ -182,14 +192,17 @@ def test_an_older_token_is_refused_and_nothing_is_changed(tmp_path: Path) -> Non
     with pytest.raises(NodeProblem) as caught:
         driver(kernel, tmp_path).ensure_loaded(WANTED, 6, "l")
     assert str(caught.value) == (
-        "Expected: fencing token 7 or newer Actual: token 6. A newer controller acts on this node: stop this one (`rackready status`)."
+        "Expected: fencing token 7 or newer Actual: token 6. A newer controller acts on this node: stop this one "
+        "(`rackready status`)."
     )
     assert kernel.ran == []
 
 
 def test_services_that_a_killed_run_left_stopped_are_started_again(tmp_path: Path) -> None:
     marker(tmp_path, token=4, ledger="l", pid=4711, state="begun")
-    (tmp_path / "fence/driver-stopped.json").write_text(json.dumps(["nvidia-dcgm.service", "nvidia-persistenced.service"]))
+    (tmp_path / "fence/driver-stopped.json").write_text(
+        json.dumps(["nvidia-dcgm.service", "nvidia-persistenced.service"])
+    )
     kernel = Kernel(loaded=WANTED)
     found = driver(kernel, tmp_path)
     assert found.ensure_loaded(WANTED, 5, "l")

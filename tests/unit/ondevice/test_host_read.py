@@ -19,7 +19,13 @@ def spec(key: str, *argv: str, **more: Any) -> dict[str, Any]:
 
 def test_a_commands_output_and_exit_code() -> None:
     found = host_read.commands([spec("a", "sh", "-c", "echo out; echo err >&2; exit 3")])["a"]
-    assert (found["exit_code"], found["stdout"], found["stderr"], found["missing"], found["timed_out"]) == (3, "out\n", "err\n", False, False)
+    assert (found["exit_code"], found["stdout"], found["stderr"], found["missing"], found["timed_out"]) == (
+        3,
+        "out\n",
+        "err\n",
+        False,
+        False,
+    )
 
 
 def test_a_program_that_is_not_there_and_one_that_does_not_end() -> None:
@@ -37,7 +43,10 @@ def test_a_command_is_repeated_over_what_another_lists() -> None:
     listed = spec("list", "printf", '{"devices": [{"name": "/dev/a"}, {"name": "/dev/b"}]}')
     each = spec("ask", "echo", "{}", each={"of": "list", "list": "devices", "field": "name"})
     found = host_read.commands([listed, each])
-    assert {key: item["stdout"] for key, item in found.items() if key != "list"} == {"ask /dev/a": "/dev/a\n", "ask /dev/b": "/dev/b\n"}
+    assert {key: item["stdout"] for key, item in found.items() if key != "list"} == {
+        "ask /dev/a": "/dev/a\n",
+        "ask /dev/b": "/dev/b\n",
+    }
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", '{"devices": 3}', '{"devices": [{"path": 1}]}'])
@@ -57,7 +66,9 @@ def test_files_of_a_pattern_and_one_that_cannot_be_read(tmp_path: Path) -> None:
 def test_the_script_alone_prints_one_whole_document(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("up\n")
     wanted = json.dumps({"commands": [spec("who", "echo", "me")], "files": [f"{tmp_path}/state"]})
-    done = subprocess.run([sys.executable, "-I", host_read.__file__, wanted], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-I", host_read.__file__, wanted], capture_output=True, text=True, check=True
+    )
     found = json.loads(done.stdout)
     assert (found["format"], found["complete"]) == (host_read.FORMAT, True)
     assert found["commands"]["who"]["stdout"] == "me\n"

@@ -35,7 +35,12 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def bring(folder: Path, package: str, commands: Mapping[str, str], text: str) -> None:
     module = package.replace("-", "_")
-    plug_ins.package(folder, package, {GROUP: {name: f"{module}:{value}" for name, value in commands.items()}}, {f"{module}.py": text})
+    plug_ins.package(
+        folder,
+        package,
+        {GROUP: {name: f"{module}:{value}" for name, value in commands.items()}},
+        {f"{module}.py": text},
+    )
 
 
 def called(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -57,16 +62,24 @@ def test_a_group_and_a_function_are_commands(folder: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("import no_such_module_anywhere\n", "it can be imported Actual: ModuleNotFoundError: No module named 'no_such_module_anywhere'"),
+        (
+            "import no_such_module_anywhere\n",
+            "it can be imported Actual: ModuleNotFoundError: No module named 'no_such_module_anywhere'",
+        ),
         ("other = 1\n", "it can be imported Actual: AttributeError: module 'broken' has no attribute 'app'"),
         ("def app(:\n", "it can be imported Actual: SyntaxError: "),
         ("raise SystemExit(0)\n", "it can be imported Actual: SystemExit: 0"),
         ("app = 3\n", "broken:app is a typer.Typer or a function Actual: a int"),
-        ("def app(word: bytes | int) -> None: ...\n", "a command that typer understands Actual: AssertionError: Typer currently doesn't support Union types"),
+        (
+            "def app(word: bytes | int) -> None: ...\n",
+            "a command that typer understands Actual: AssertionError: Typer currently doesn't support Union types",
+        ),
     ],
     ids=["import", "attribute", "syntax", "exit", "number", "parameter"],
 )
-def test_a_broken_one_is_named_and_the_others_work(folder: Path, capsys: pytest.CaptureFixture[str], text: str, said: str) -> None:
+def test_a_broken_one_is_named_and_the_others_work(
+    folder: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
     bring(folder, "broken", {"wreck": "app"}, text)
     bring(folder, "greeter", {"greet": "app"}, GOOD)
     code, out, err = called(capsys, "wreck", "--anything")
@@ -82,13 +95,16 @@ def test_a_broken_one_is_named_and_the_others_work(folder: Path, capsys: pytest.
     assert called(capsys, "--version")[0] == 0
 
 
-def test_a_name_that_two_packages_have_is_refused_and_their_others_work(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_that_two_packages_have_is_refused_and_their_others_work(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     bring(folder, "first", {"greet": "app", "other": "app"}, GOOD)
     bring(folder, "second", {"greet": "app"}, GOOD)
     code, out, err = called(capsys, "greet", "hello")
     assert (code, out) == (2, "")
     assert err == (
-        "rackready.commands: greet - Expected: one Actual: 2: plug-in greet of first 1.0 (rackready.commands: first:app); "
+        "rackready.commands: greet - Expected: one Actual: 2: plug-in greet of first 1.0 (rackready.commands: "
+        "first:app); "
         "plug-in greet of second 1.0 (rackready.commands: second:app). Uninstall first or second.\n"
     )
     assert called(capsys, "other", "hello")[:2] == (0, "hello\n")
@@ -99,12 +115,16 @@ def test_a_command_of_ours_is_taken_by_nobody(folder: Path, capsys: pytest.Captu
     bring(folder, "thief", {"schema": "app"}, GOOD)
     code, out, err = called(capsys, "schema", "hello")
     assert (code, out) == (2, "")
-    assert err.startswith("rackready.commands: schema - Expected: one Actual: 2: rackready itself; plug-in schema of thief 1.0")
+    assert err.startswith(
+        "rackready.commands: schema - Expected: one Actual: 2: rackready itself; plug-in schema of thief 1.0"
+    )
     assert called(capsys, "doctor", "--help")[0] == 0
     assert called(capsys, "--help")[0] == 0
 
 
-def test_the_simulated_rack_says_how_it_is_installed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_simulated_rack_says_how_it_is_installed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("rackready.entry_points.entry_points", lambda group: ())  # noqa: ARG005 - an environment without any plug-in
     monkeypatch.syspath_prepend("/no/such/folder")
     code, out, err = called(capsys, "sim", "up")

@@ -61,7 +61,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout with one site that uses every part of the example."""
     raw: dict[str, Any] = yaml.safe_load((ROOT / "inventories/sim/site.yml").read_text(encoding="utf-8"))
     raw["gates"] = {"set": "acme"}
-    raw["handover"] = yaml.safe_load(next(line for line in PAGE.splitlines() if line.startswith("handover: ")))["handover"]
+    raw["handover"] = yaml.safe_load(next(line for line in PAGE.splitlines() if line.startswith("handover: ")))[
+        "handover"
+    ]
     for switch in raw["switches"]:
         switch |= {"os": "acme_nvue", "model": "acme_one"}
     (tmp_path / "playbooks").mkdir()
@@ -79,8 +81,12 @@ def change(project: Path, **sections: object) -> None:
 
 
 def test_the_page_has_a_file_for_every_entry_point() -> None:
-    named = re.findall(r'^\w+ = "([\w.]+)(?::\w+)?"$', FILES["pyproject.toml"].split("[project.entry-points", 1)[1], re.MULTILINE)
-    modules = {name.removesuffix(".py").replace("/", ".") for name in FILES if name.endswith(".py")} | {"acme_rackready.profiles"}
+    named = re.findall(
+        r'^\w+ = "([\w.]+)(?::\w+)?"$', FILES["pyproject.toml"].split("[project.entry-points", 1)[1], re.MULTILINE
+    )
+    modules = {name.removesuffix(".py").replace("/", ".") for name in FILES if name.endswith(".py")} | {
+        "acme_rackready.profiles"
+    }
     assert len(named) == 5
     assert re.findall(r"rackready==([0-9.]+)", PAGE) == [__version__] * 2, "of this release"
     assert set(named) <= modules
@@ -106,9 +112,16 @@ def test_its_command_is_one_of_rackready(capsys: pytest.CaptureFixture[str]) -> 
         ("nan 1\n", 2, "/proc/uptime is not understood"),
     ],
 )
-def test_its_gate_judges_like_any_other(tmp_path: Path, capsys: pytest.CaptureFixture[str], uptime: str, code: int, said: str) -> None:
+def test_its_gate_judges_like_any_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], uptime: str, code: int, said: str
+) -> None:
     (tmp_path / "uptime.txt").write_text(uptime, encoding="utf-8")
-    assert main.run(["gate", "evaluate", UPTIME, "--input", f"uptime={tmp_path / 'uptime.txt'}", "--profile", "h100_sxm"]).code == code
+    assert (
+        main.run(
+            ["gate", "evaluate", UPTIME, "--input", f"uptime={tmp_path / 'uptime.txt'}", "--profile", "h100_sxm"]
+        ).code
+        == code
+    )
     assert said in capsys.readouterr().out
 
 
@@ -132,7 +145,10 @@ def test_its_profiles_stand_beside_ours(project: Path) -> None:
     assert loader.switch("acme_one").os == ["acme_nvue"]
     site = load_site("lab", root=project)
     require_gates(site, "site.yml")
-    assert str(loader.owner("gate_sets", "acme")) == "plug-in acme of acme-rackready 1.0 (rackready.profiles: acme_rackready.profiles)"
+    assert (
+        str(loader.owner("gate_sets", "acme"))
+        == "plug-in acme of acme-rackready 1.0 (rackready.profiles: acme_rackready.profiles)"
+    )
     assert loader.owner("gate_sets", "bringup") is None
 
 
@@ -159,11 +175,24 @@ def test_its_scheduler_takes_nodes(project: Path) -> None:
 
 
 @pytest.mark.usefixtures("acme")
-def test_what_its_scheduler_does_not_take_is_refused_before_anything_is_done(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    change(project, handover={"kind": "plugin", "scheduler": "acme_list", "settings": {"paht": "ready.txt", "token": {"secret": "do-not-show-me"}}})
+def test_what_its_scheduler_does_not_take_is_refused_before_anything_is_done(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(
+        project,
+        handover={
+            "kind": "plugin",
+            "scheduler": "acme_list",
+            "settings": {"paht": "ready.txt", "token": {"secret": "do-not-show-me"}},
+        },
+    )
     with pytest.raises(SiteInvalidError) as caught:
         require_drivers(load_site("lab", root=project), "site.yml")
-    assert {problem.path for problem in caught.value.problems} == {"handover.settings.path", "handover.settings.paht", "handover.settings.token"}
+    assert {problem.path for problem in caught.value.problems} == {
+        "handover.settings.path",
+        "handover.settings.paht",
+        "handover.settings.token",
+    }
     assert "do-not-show-me" not in str(caught.value)
     assert main.run(["validate", "--env", "lab"]).code == 2
     assert "handover.settings.path: plug-in acme_list of acme-rackready 1.0" in capsys.readouterr().err
@@ -173,10 +202,14 @@ def test_what_its_scheduler_does_not_take_is_refused_before_anything_is_done(pro
 def test_without_the_package_the_site_names_what_is_missing(project: Path) -> None:
     change(project, gates={"set": "bringup"})
     path = project / "inventories/lab/site.yml"
-    path.write_text(path.read_text(encoding="utf-8").replace("acme_one", "sn5600").replace("acme_nvue", "cumulus_nvue"), encoding="utf-8")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("acme_one", "sn5600").replace("acme_nvue", "cumulus_nvue"),
+        encoding="utf-8",
+    )
     with pytest.raises(SiteInvalidError) as caught:
         require_drivers(load_site("lab", root=project), "site.yml")
     assert str(caught.value.problems[0]) == (
-        "handover.scheduler: no plug-in serves scheduler 'acme_list' - Expected: one of those installed Actual: none is installed. "
+        "handover.scheduler: no plug-in serves scheduler 'acme_list' - Expected: one of those installed "
+        "Actual: none is installed. "
         "Install the package that brings it, or correct the name."
     )

@@ -40,7 +40,11 @@ FOUND = '(FailKind("other-off", "off", meaning="It is off.", next_step="Switch i
 
 
 def gate_module(
-    gate_id: str = "node/host/sanity/other", *, body: str = "looks = True", doc: str = '"""It is as it should be."""', findings: str = FOUND
+    gate_id: str = "node/host/sanity/other",
+    *,
+    body: str = "looks = True",
+    doc: str = '"""It is as it should be."""',
+    findings: str = FOUND,
 ) -> str:
     return f"""
 from pydantic import Field
@@ -74,21 +78,48 @@ def test_gates_are_found(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("import no_such_module_anywhere\n", "it can be imported Actual: ModuleNotFoundError: No module named 'no_such_module_anywhere'"),
+        (
+            "import no_such_module_anywhere\n",
+            "it can be imported Actual: ModuleNotFoundError: No module named 'no_such_module_anywhere'",
+        ),
         ("x = 1\n", "a module that defines gates, or imports those of its package Actual: other has none"),
         (gate_module("node/other"), "gate node/other: id - Expected: SCOPE/TARGET/LEVEL/NAME"),
         (gate_module(findings="()"), "findings - Expected: the kinds of findings that it can make Actual: none"),
-        (gate_module(doc=""), "gate node/host/sanity/other: docstring - Expected: a first line for reports Actual: none"),
-        (gate_module(body=""), "gate node/host/sanity/other: looks - Expected: true for level sanity, which runs on nodes with jobs, else false Actual: false"),
-        (gate_module("node/host/stress/other"), "looks - Expected: true for level sanity, which runs on nodes with jobs, else false Actual: true"),
-        (gate_module(body='looks = True\n    covers = frozenset({"fan"})'), "covers - Expected: some of cable, gpu, nic, node, nvlink, rail Actual: fan"),
-        (gate_module(body="looks = True\n    class Inputs(base.Inputs):\n        x: str = ''"), "input x - Expected: a description Actual: none"),
         (
-            gate_module(body="looks = True\n    class Inputs(base.Inputs):\n        x: int = Field(1, ge=0, description='how many')"),
+            gate_module(doc=""),
+            "gate node/host/sanity/other: docstring - Expected: a first line for reports Actual: none",
+        ),
+        (
+            gate_module(body=""),
+            (
+                "gate node/host/sanity/other: looks - Expected: true for level sanity, which runs on nodes with jobs, "
+                "else false Actual: false"
+            ),
+        ),
+        (
+            gate_module("node/host/stress/other"),
+            "looks - Expected: true for level sanity, which runs on nodes with jobs, else false Actual: true",
+        ),
+        (
+            gate_module(body='looks = True\n    covers = frozenset({"fan"})'),
+            "covers - Expected: some of cable, gpu, nic, node, nvlink, rail Actual: fan",
+        ),
+        (
+            gate_module(body="looks = True\n    class Inputs(base.Inputs):\n        x: str = ''"),
+            "input x - Expected: a description Actual: none",
+        ),
+        (
+            gate_module(
+                body="looks = True\n    class Inputs(base.Inputs):\n        x: int = Field(1, ge=0, description='how "
+                "many')"
+            ),
             "input x - Expected: bounds on both sides (ge or gt, le or lt) Actual: open",
         ),
         (
-            gate_module(body="looks = True\n    class Inputs(base.Inputs):\n        x_s: int = Field(1, ge=0, le=9, description='how long')"),
+            gate_module(
+                body="looks = True\n    class Inputs(base.Inputs):\n        x_s: int = Field(1, ge=0, le=9, "
+                "description='how long')"
+            ),
             "input x_s - Expected: its unit s in the description Actual: how long",
         ),
         (
@@ -96,7 +127,20 @@ def test_gates_are_found(folder: Path) -> None:
             "Inputs - Expected: a class of gates.base.Inputs as strict as that Actual: another, or less strict",
         ),
     ],
-    ids=["import", "none", "id", "no findings", "docstring", "looks-not", "looks", "covers", "description", "bounds", "unit", "strict"],
+    ids=[
+        "import",
+        "none",
+        "id",
+        "no findings",
+        "docstring",
+        "looks-not",
+        "looks",
+        "covers",
+        "description",
+        "bounds",
+        "unit",
+        "strict",
+    ],
 )
 def test_gates_that_cannot_be_used_are_named(folder: Path, text: str, said: str) -> None:
     bring(folder, "other", "gates", "any", "other", {"other.py": text})
@@ -112,7 +156,10 @@ def test_gates_that_cannot_be_used_are_named(folder: Path, text: str, said: str)
 def test_a_gate_id_that_two_have_is_refused(folder: Path, owner: str) -> None:
     if owner == "ours":
         bring(folder, "other", "gates", "any", "other", {"other.py": gate_module(INVENTORY)})
-        said = f"gate {INVENTORY} - Expected: one class with this id Actual: rackready.gates.inventory.Inventory and other.Other."
+        said = (
+            f"gate {INVENTORY} - Expected: one class with this id Actual: rackready.gates.inventory.Inventory and "
+            "other.Other."
+        )
     else:
         bring(folder, "first", "gates", "a", "first", {"first.py": gate_module()})
         bring(folder, "other", "gates", "b", "other", {"other.py": gate_module()})
@@ -143,7 +190,13 @@ def profiles(folder: Path, files: dict[str, str], package: str = "other") -> Non
     ("files", "said"),
     [
         ({}, "it can be imported Actual: ModuleNotFoundError: No module named 'other.profiles'"),
-        ({"__init__.py": ""}, "profiles as FAMILY/ID.yml, FAMILY one of gpu, platform, switch, software, gate_sets, parts, xid Actual: none"),
+        (
+            {"__init__.py": ""},
+            (
+                "profiles as FAMILY/ID.yml, FAMILY one of gpu, platform, switch, software, gate_sets, parts, xid "
+                "Actual: none"
+            ),
+        ),
         ({"gate_set/mine.yml": "id: mine"}, "Actual: files in gate_set"),
     ],
     ids=["import", "none", "folder"],
@@ -175,7 +228,9 @@ def test_a_profile_that_cannot_be_read_is_named_with_its_package(folder: Path, t
     profiles(folder, {"gate_sets/mine.yml": text})
     with pytest.raises(RackreadyError) as caught:
         loader.gate_set("mine")
-    assert str(caught.value).startswith("profiles/gate_sets/mine.yml (plug-in any of other 1.0 (rackready.profiles: other.profiles))")
+    assert str(caught.value).startswith(
+        "profiles/gate_sets/mine.yml (plug-in any of other 1.0 (rackready.profiles: other.profiles))"
+    )
     assert said in str(caught.value)
     assert loader.gate_set("bringup").id == "bringup"
 
@@ -186,7 +241,9 @@ def test_a_profile_id_that_two_have_is_refused(folder: Path, owner: str) -> None
     profiles(folder, {f"gate_sets/{name}.yml": SET.format(id=name, gate=INVENTORY)})
     if owner == "theirs":
         profiles(folder, {f"gate_sets/{name}.yml": SET.format(id=name, gate=INVENTORY)}, "first")
-    with pytest.raises(PlugInError, match=rf"gate_sets profile {name} - Expected: one Actual: 2: .*plug-in any of other 1\.0"):
+    with pytest.raises(
+        PlugInError, match=rf"gate_sets profile {name} - Expected: one Actual: 2: .*plug-in any of other 1\.0"
+    ):
         loader.known("gate_sets")
     assert "h100_sxm" in loader.known("gpu"), "other families are not concerned"
 
@@ -197,7 +254,10 @@ def test_a_gate_set_of_a_plug_in_is_compared_with_the_gates_before_a_run(folder:
     with pytest.raises(SiteInvalidError) as caught:
         require_gates(site, "site.yml")
     [problem] = caught.value.problems
-    assert (problem.path, problem.message.split(" - ")[0]) == ("gates.set: mine.gates[0].id", "gate node/gpu/sanity/nothing does not exist")
+    assert (problem.path, problem.message.split(" - ")[0]) == (
+        "gates.set: mine.gates[0].id",
+        "gate node/gpu/sanity/nothing does not exist",
+    )
 
 
 # switches ------------------------------------------------------------------------------------------------------------
@@ -213,7 +273,10 @@ from rackready.drivers.switch.registry import Entry
     [
         ("import no_such_module_anywhere\n", "it can be imported Actual: ModuleNotFoundError"),
         ("ENTRY = 1\n", "other:ENTRY is a Entry Actual: a int"),
-        (ENTRY + "ENTRY = Entry(int, 'cumulus_linux')\n", "its driver is a class of SwitchDriver Actual: <class 'int'>"),
+        (
+            ENTRY + "ENTRY = Entry(int, 'cumulus_linux')\n",
+            "its driver is a class of SwitchDriver Actual: <class 'int'>",
+        ),
         (
             ENTRY + "class D(SwitchDriver): ...\nENTRY = Entry(D, 'cumulus_linux')\n",
             "its driver has every method of SwitchDriver Actual: not commit, compare, ",
@@ -237,7 +300,14 @@ def test_a_switch_system_that_cannot_be_used_is_named_and_ours_work(folder: Path
 def test_a_switch_system_that_two_have_is_refused(folder: Path, owner: str) -> None:
     name = "cumulus_nvue" if owner == "ours" else "acme_os"
     for package in ["other"] if owner == "ours" else ["first", "other"]:
-        bring(folder, package, "switches", name, f"{package}:ENTRY", {f"{package}.py": ENTRY + "ENTRY = Entry(CumulusNvue, 'cumulus_linux')\n"})
+        bring(
+            folder,
+            package,
+            "switches",
+            name,
+            f"{package}:ENTRY",
+            {f"{package}.py": ENTRY + "ENTRY = Entry(CumulusNvue, 'cumulus_linux')\n"},
+        )
     with pytest.raises(PlugInError, match=rf"rackready\.switches: {name} - Expected: one Actual: 2: .*of other 1\.0"):
         driver_for("leaf01", name)
 
@@ -249,7 +319,9 @@ def test_a_system_without_a_driver_is_refused_before_a_run(folder: Path) -> None
     raw["switches"][0] |= {"os": "acme_os", "model": "acme_one"}
     site = parse_site(raw, source="site.yml", base=ROOT)
     require_drivers(site, "site.yml", switches=False)
-    with pytest.raises(SiteInvalidError, match=r"switches\[0\]\.os: leaf01: switch operating system 'acme_os' is not known"):
+    with pytest.raises(
+        SiteInvalidError, match=r"switches\[0\]\.os: leaf01: switch operating system 'acme_os' is not known"
+    ):
         require_drivers(site, "site.yml")
 
 
@@ -305,7 +377,14 @@ def test_a_scheduler_that_cannot_be_used_is_named(folder: Path, text: str, said:
 def test_a_scheduler_that_two_have_is_refused(folder: Path, owner: str) -> None:
     name = "slurm" if owner == "ours" else "lsf"
     for package in ["other"] if owner == "ours" else ["first", "other"]:
-        bring(folder, package, "schedulers", name, f"{package}:ENTRY", {f"{package}.py": SCHEDULER.format(body="return 3")})
+        bring(
+            folder,
+            package,
+            "schedulers",
+            name,
+            f"{package}:ENTRY",
+            {f"{package}.py": SCHEDULER.format(body="return 3")},
+        )
     with pytest.raises(PlugInError, match=rf"rackready\.schedulers: {name} - Expected: one Actual: 2: .*of other 1\.0"):
         require_drivers(handed_to(name), "site.yml")
 
@@ -313,6 +392,8 @@ def test_a_scheduler_that_two_have_is_refused(folder: Path, owner: str) -> None:
 def test_settings_that_a_scheduler_does_not_take_stop_who_connects(folder: Path) -> None:
     bring(folder, "other", "schedulers", "lsf", "other:ENTRY", {"other.py": SCHEDULER.format(body="return 3")})
     with pytest.raises(
-        RackreadyError, match=r"^handover\.settings\.queue: plug-in lsf of other 1\.0 .* Expected: its settings Actual: Input should be a valid string"
+        RackreadyError,
+        match=r"^handover\.settings\.queue: plug-in lsf of other 1\.0 .* Expected: its settings "
+        r"Actual: Input should be a valid string",
     ):
         adapter_for(handed_to("lsf", queue=3), EnvPaths(folder, "lab"))

@@ -65,7 +65,9 @@ def figures(model: BaseModel, where: str) -> Iterator[tuple[str, Figure]]:
         return
     for name in type(model).model_fields:
         value: Any = getattr(model, name)
-        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else [("", value)]
+        items = (
+            value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else [("", value)]
+        )
         for key, item in items:
             if isinstance(item, BaseModel):
                 yield from figures(item, f"{where}.{name}.{key}".rstrip("."))
@@ -97,7 +99,9 @@ def test_compute_is_dense(gpu: str) -> None:
     compute = loader.gpu(gpu).compute
     for precision, sparse in SPARSE[gpu].items():
         dense = compute[precision].value  # type: ignore[index] - the table names number formats
-        assert dense == pytest.approx(sparse / 2, rel=0.05), f"{gpu} {precision}: {dense} - the sparse figure is {sparse}"
+        assert dense == pytest.approx(sparse / 2, rel=0.05), (
+            f"{gpu} {precision}: {dense} - the sparse figure is {sparse}"
+        )
 
 
 @pytest.mark.parametrize("gpu", GPUS)
@@ -138,12 +142,17 @@ def test_platforms_agree_with_themselves(platform: str) -> None:
 
 def test_what_is_not_published_is_said() -> None:
     assert loader.platform("dgx_h100").unpublished() == ()
-    assert loader.platform("dgx_b200").unpublished() == ("the PCI addresses of its GPUs", "the device names of its compute NICs")
+    assert loader.platform("dgx_b200").unpublished() == (
+        "the PCI addresses of its GPUs",
+        "the device names of its compute NICs",
+    )
     assert gpu_vars(loader.gpu("gb300_nvl72"))["gpu_tuning_power_min_w"] == 0  # the role's preflight refuses 0
 
 
 def test_a_tray_of_nvl72_does_not_run_the_fabric_manager() -> None:
-    sim_site = parse_site(yaml.safe_load((ROOT / "inventories/sim/site.yml").read_text(encoding="utf-8")), source="site.yml", base=ROOT)
+    sim_site = parse_site(
+        yaml.safe_load((ROOT / "inventories/sim/site.yml").read_text(encoding="utf-8")), source="site.yml", base=ROOT
+    )
     assert platform_vars(sim_site, loader.platform("gb200_nvl72"))["nvidia_fabricmanager_enabled"] is False
     assert platform_vars(sim_site, loader.platform("dgx_h100"))["nvidia_fabricmanager_enabled"] is True
     assert loader.platform("gb200_nvl72").nvlink_domain == 72
@@ -185,6 +194,13 @@ def test_an_unknown_number_format_is_refused() -> None:
 
 
 def test_a_stem_that_is_not_the_id_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader.yaml, "safe_load", lambda _text: yaml.load((PROFILES / "gpu/l40s.yml").read_text(encoding="utf-8"), Loader=yaml.SafeLoader))
-    with pytest.raises(RackreadyError, match=r"^profiles/gpu/l4.yml: id - Expected: l4 Actual: l40s. Make the id equal to the file's stem.$"):
+    monkeypatch.setattr(
+        loader.yaml,
+        "safe_load",
+        lambda _text: yaml.load((PROFILES / "gpu/l40s.yml").read_text(encoding="utf-8"), Loader=yaml.SafeLoader),
+    )
+    with pytest.raises(
+        RackreadyError,
+        match=r"^profiles/gpu/l4.yml: id - Expected: l4 Actual: l40s. Make the id equal to the file's stem.$",
+    ):
         loader._load("gpu", "l4", GpuProfile)

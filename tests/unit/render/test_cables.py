@@ -38,8 +38,17 @@ def test_csv_has_one_row_a_cable_and_reads_back() -> None:
     assert write_csv(table(cables()), file) == 4
     rows = list(csv.DictReader(io.StringIO(file.getvalue())))
     assert tuple(rows[0]) == CSV_COLUMNS
-    assert (rows[0]["a_device"], rows[0]["b_port"], rows[0]["b_connector"], rows[1]["b_connector"]) == ("gpu010", "swp1s0", "1", "2")
-    assert (rows[0]["a_module"], rows[0]["b_module"], rows[0]["cable"]) == ("MMA4Z00-NS400", "MMA4Z00-NS", "MFP7E10-N010")
+    assert (rows[0]["a_device"], rows[0]["b_port"], rows[0]["b_connector"], rows[1]["b_connector"]) == (
+        "gpu010",
+        "swp1s0",
+        "1",
+        "2",
+    )
+    assert (rows[0]["a_module"], rows[0]["b_module"], rows[0]["cable"]) == (
+        "MMA4Z00-NS400",
+        "MMA4Z00-NS",
+        "MFP7E10-N010",
+    )
     assert (rows[2]["medium"], rows[2]["a_module"], rows[2]["a_connector"]) == ("dac", "", "")
     assert (rows[3]["cable"], rows[3]["stock_m"]) == ("", "")
     assert rows[3]["problem"].endswith("Say where the rack stands, so that lengths can be computed.")

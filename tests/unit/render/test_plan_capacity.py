@@ -53,7 +53,9 @@ def test_page_says_at_least_and_not_judged() -> None:
     models = (DeviceModel("dual", 2, 2000.0, psus=2, psu_min=1), DeviceModel("odd", 1, None, psus=2, psu_min=1))
     feeds = tuple(Feed(name=name, source=f"rpp-{name}", breaker_a=60, volts=415) for name in "ab")
     rack = RackInput("r1", tuple(Device(model.id, model, 1 + 2 * number) for number, model in enumerate(models)), feeds)
-    report = capacity([rack], Facility(pue=1.5, power=[PowerNode(name=f"rpp-{name}", kind="rpp", rating_kw=100) for name in "ab"]))
+    report = capacity(
+        [rack], Facility(pue=1.5, power=[PowerNode(name=f"rpp-{name}", kind="rpp", rating_kw=100) for name in "ab"])
+    )
     page = plan_html("lab", report, [rack])
     assert "<li>highest draw<b>at least 2.0 kW</b></li>" in page
     assert "<li>facility (x PUE)<b>at least 3.0 kW</b></li>" in page

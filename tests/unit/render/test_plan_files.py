@@ -42,8 +42,20 @@ def test_an_address_comes_with_what_its_port_needs() -> None:
 
 
 def test_an_address_that_lies_in_no_pool_is_listed_alone() -> None:
-    found = rows("addresses", planned("mixed-metal-virtual", change("racks.0.nodes.0.address", {"first": "192.0.2.11"})))
-    assert next(list(row.values()) for row in found if row["device"] == "train-1") == ["train-1", "in_band", "", "", "192.0.2.11", "", "", "", ""]
+    found = rows(
+        "addresses", planned("mixed-metal-virtual", change("racks.0.nodes.0.address", {"first": "192.0.2.11"}))
+    )
+    assert next(list(row.values()) for row in found if row["device"] == "train-1") == [
+        "train-1",
+        "in_band",
+        "",
+        "",
+        "192.0.2.11",
+        "",
+        "",
+        "",
+        "",
+    ]
 
 
 def test_an_as_number_is_listed_also_without_loopbacks() -> None:
@@ -53,7 +65,9 @@ def test_an_as_number_is_listed_also_without_loopbacks() -> None:
         del networks["loopbacks"]
 
     for plan in (planned("b200-4su-roce"), planned("b200-4su-roce", alone)):
-        numbers = [row["as_number"] for row in rows("addresses", plan) if row["device"] == "spine-001" and row["as_number"]]
+        numbers = [
+            row["as_number"] for row in rows("addresses", plan) if row["device"] == "spine-001" and row["as_number"]
+        ]
         assert numbers == ["4200000008"]
 
 
@@ -67,20 +81,36 @@ def test_every_subnet_comes_with_gateway_and_relays() -> None:
         )
     )
     last = found[-1]
-    assert (last["network"], last["unit"], last["rail"], last["subnet"], last["vlan"], last["mtu"]) == ("compute", "4", "8", "10.128.31.0/24", "908", "9000")
+    assert (last["network"], last["unit"], last["rail"], last["subnet"], last["vlan"], last["mtu"]) == (
+        "compute",
+        "4",
+        "8",
+        "10.128.31.0/24",
+        "908",
+        "9000",
+    )
     # Three networks of 36 racks, and eight rails of four units.
     assert len({row["subnet"] for row in found}) == len(found) == 3 * 36 + 8 * 4
 
 
 def test_a_network_that_is_not_routed_is_one_subnet() -> None:
     found = rows("networks", planned("mixed-metal-virtual", change("networks.oob.routed", value=False)))
-    assert [(row["rack"], row["subnet"], row["gateway"]) for row in found if row["network"] == "oob"] == [("", "10.50.0.0/20", "10.50.0.1")]
+    assert [(row["rack"], row["subnet"], row["gateway"]) for row in found if row["network"] == "oob"] == [
+        ("", "10.50.0.0/20", "10.50.0.1")
+    ]
 
 
 def test_every_node_of_a_tenant_is_listed() -> None:
     found = rows("tenants", planned("mixed-metal-virtual"))
     assert [row["node"] for row in found if row["tenant"] == "training"] == ["train-1", "train-2", "train-3", "train-4"]
-    assert found[-1] == {"tenant": "inference", "node": "vm-b10", "vlan": "1202", "vrf": "inference", "vni": "", "pkey": ""}
+    assert found[-1] == {
+        "tenant": "inference",
+        "node": "vm-b10",
+        "vlan": "1202",
+        "vrf": "inference",
+        "vni": "",
+        "pkey": "",
+    }
     assert {row["pkey"] for row in rows("tenants", planned("h100-1su-infiniband"))} == {"0x8011", "0x8012"}
 
 
@@ -90,7 +120,10 @@ def test_pages_that_another_process_writes_are_the_same(tmp_path: Path, monkeypa
     write_plan(plan, document, tmp_path / "here")
     monkeypatch.setattr(plan_files, "APART_FROM", 0)
     write_plan(plan, document, tmp_path / "apart")
-    here, apart = ({path.relative_to(tmp_path / name): path.read_bytes() for path in (tmp_path / name).rglob("*.*")} for name in ("here", "apart"))
+    here, apart = (
+        {path.relative_to(tmp_path / name): path.read_bytes() for path in (tmp_path / name).rglob("*.*")}
+        for name in ("here", "apart")
+    )
     assert here == apart
     assert len([path for path in here if path.suffix == ".html"]) == 1 + 9
 
@@ -102,5 +135,8 @@ def test_pages_that_another_process_cannot_write_are_an_error(tmp_path: Path, mo
     with pytest.raises(IsADirectoryError):
         write_plan(plan, summary(plan), tmp_path)
     monkeypatch.setattr(plan_files, "write_rack_pages", lambda *_: os._exit(9))
-    with pytest.raises(RackreadyError, match="cables/ - Expected: a page a rack Actual: the process that writes them ended before it was done"):
+    with pytest.raises(
+        RackreadyError,
+        match="cables/ - Expected: a page a rack Actual: the process that writes them ended before it was done",
+    ):
         write_plan(plan, summary(plan), tmp_path)

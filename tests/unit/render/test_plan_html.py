@@ -25,17 +25,27 @@ def feeds(side: int = 1) -> tuple[Feed, ...]:
 
 
 def rack(number: int, side: int = 1) -> RackInput:
-    return RackInput(f"r{number:04d}", tuple(Device(f"r{number:04d}-n{k}", DGX, 1 + 8 * k) for k in range(4)), feeds(side))
+    return RackInput(
+        f"r{number:04d}", tuple(Device(f"r{number:04d}-n{k}", DGX, 1 + 8 * k) for k in range(4)), feeds(side)
+    )
 
 
 def facility(sides: int = 1) -> Facility:
-    return Facility(power=[PowerNode(name=f"rpp-{name}{side}", kind="rpp", rating_kw=2000) for side in range(1, sides + 1) for name in "abc"])
+    return Facility(
+        power=[
+            PowerNode(name=f"rpp-{name}{side}", kind="rpp", rating_kw=2000)
+            for side in range(1, sides + 1)
+            for name in "abc"
+        ]
+    )
 
 
 def fabric(leafs: int, pods: int = 1, planes: int = 1) -> FabricPlan:
     switches = [TopoSwitch(f"leaf-{n}", "leaf", 1 + n % planes, 1 + n % pods, n, "sn5600", 64) for n in range(leafs)]
     switches += [TopoSwitch(f"core-{n}", "core", 1, 0, n, "sn5600", 64) for n in range(4)]
-    return FabricPlan(tuple(switches), (EndpointLink("n1", 1, 1, "leaf-0", 1),), counts={"leaf": leafs, "endpoint_cables": 1})
+    return FabricPlan(
+        tuple(switches), (EndpointLink("n1", 1, 1, "leaf-0", 1),), counts={"leaf": leafs, "endpoint_cables": 1}
+    )
 
 
 def page(racks: list[RackInput], plan: FabricPlan | None = None, sides: int = 1, **more: object) -> str:
@@ -45,7 +55,9 @@ def page(racks: list[RackInput], plan: FabricPlan | None = None, sides: int = 1,
 def test_nothing_is_loaded_from_elsewhere() -> None:
     text = page([rack(1)], fabric(2))
     assert re.findall(r"(?:src|href|url\(|@import)", text) == []
-    assert set(re.findall(r"https?://[^\s\"<]+", text)) == {"http://www.w3.org/2000/svg"}, "the SVG name space is a name, nobody fetches it"
+    assert set(re.findall(r"https?://[^\s\"<]+", text)) == {"http://www.w3.org/2000/svg"}, (
+        "the SVG name space is a name, nobody fetches it"
+    )
     assert "<script" not in text
 
 
@@ -76,7 +88,11 @@ def test_names_are_escaped_everywhere() -> None:
 
 
 def test_problems_and_facts_of_others_are_shown() -> None:
-    text = page([rack(1)], problems=[Problem("racks[0]", "is odd - Expected: even Actual: odd.", "Mend it.")], facts={"cables": "1,024"})
+    text = page(
+        [rack(1)],
+        problems=[Problem("racks[0]", "is odd - Expected: even Actual: odd.", "Mend it.")],
+        facts={"cables": "1,024"},
+    )
     assert '<span class="bad">racks[0]</span>: is odd - Expected: even Actual: odd. Mend it.' in text
     assert "<li>cables<b>1,024</b></li>" in text
     assert text.index("Problems (1)") < text.index("<li>racks<b>"), "problems come before figures"
@@ -91,7 +107,13 @@ def test_missing_figures_are_called_not_published() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [pictures.elevation(rack(1)), pictures.fabric(fabric(2)), pictures.fabric(fabric(400, 90, 2)), pictures.power_bars(()), pictures.distribution([1.0, 5e4])],
+    [
+        pictures.elevation(rack(1)),
+        pictures.fabric(fabric(2)),
+        pictures.fabric(fabric(400, 90, 2)),
+        pictures.power_bars(()),
+        pictures.distribution([1.0, 5e4]),
+    ],
 )
 def test_pictures_are_well_formed_titled_and_within_their_frame(text: str) -> None:
     root = ET.fromstring(text)  # noqa: S314 - our own picture
@@ -119,7 +141,9 @@ def test_small_fabric_shows_each_switch_and_a_large_one_pods() -> None:
 
 
 def test_power_bar_over_its_rating_is_marked() -> None:
-    report = capacity([rack(1)], Facility(power=[PowerNode(name=f"rpp-{name}1", kind="rpp", rating_kw=18) for name in "abc"]))
+    report = capacity(
+        [rack(1)], Facility(power=[PowerNode(name=f"rpp-{name}1", kind="rpp", rating_kw=18) for name in "abc"])
+    )
     text = pictures.power_bars(report.nodes)
     assert text.count("OVER") == 3
     assert text.count('class="over"') == 3

@@ -24,7 +24,12 @@ def document() -> dict[str, Any]:
 def many(count: int) -> dict[str, Any]:
     fields = [{"field": f"link {number}.1", "before": "leaf01 swp1", "after": "leaf01 swp2"} for number in range(8)]
     changed = {f"node gpu{number:05}": fields for number in range(count)}
-    return {"against": "2027-01-01T00:00:00Z", "added": [f"node new{number:05}" for number in range(count)], "changed": changed, "removed": ["node old"]}
+    return {
+        "against": "2027-01-01T00:00:00Z",
+        "added": [f"node new{number:05}" for number in range(count)],
+        "changed": changed,
+        "removed": ["node old"],
+    }
 
 
 def test_first_line_says_what_a_reader_must_know(document: dict[str, Any]) -> None:
@@ -34,7 +39,11 @@ def test_first_line_says_what_a_reader_must_know(document: dict[str, Any]) -> No
     problem = {"path": "racks[0]", "message": "a | b", "hint": ""}
     text = plan_markdown(document | {"problems": [problem]})
     assert "**Not valid: 1 problems.**" in text
-    assert text.index("**Not valid") < text.index("<details open><summary>Problems (1)</summary>") < text.index("| nodes |"), "problems come before figures"
+    assert (
+        text.index("**Not valid")
+        < text.index("<details open><summary>Problems (1)</summary>")
+        < text.index("| nodes |")
+    ), "problems come before figures"
 
 
 @pytest.mark.parametrize("count", [100, 1_000, 20_000])

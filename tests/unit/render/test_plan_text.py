@@ -43,11 +43,20 @@ def test_line_says_the_ratio_of_every_tier(fields: dict[str, Any], text: str) ->
 @pytest.mark.parametrize(
     ("cooling", "facility", "text"),
     [
-        # By hand, with two switches of 940 W beside the rack, in air: (40,800 + 1,880) W x 3.0 / 12 K = 10,670 m3/h; half of the nodes' heat:
-        # (20,400 + 1,880) W x 3.0 / 12 K = 5,570 m3/h and 20.4 kW x 14.3 / 10 K = 29 L/min; all of it: 1,880 W x 3.0 / 12 K = 470 m3/h, 58 L/min.
+        # By hand, with two switches of 940 W beside the rack, in air: (40,800 + 1,880) W x 3.0 / 12 K = 10,670 m3/h;
+        # half of the nodes' heat: (20,400 + 1,880) W x 3.0 / 12 K = 5,570 m3/h and 20.4 kW x 14.3 / 10 K = 29 L/min;
+        # all of it: 1,880 W x 3.0 / 12 K = 470 m3/h, 58 L/min.
         ({"kind": "air"}, {"air_rise_k": 12}, "10,670 m3/h of air"),
-        ({"kind": "hybrid", "liquid_share": 0.5}, {"air_rise_k": 12, "liquid_rise_k": 10}, "5,570 m3/h of air, 29 L/min of water"),
-        ({"kind": "hybrid", "liquid_share": 1}, {"air_rise_k": 12, "liquid_rise_k": 10}, "470 m3/h of air, 58 L/min of water"),
+        (
+            {"kind": "hybrid", "liquid_share": 0.5},
+            {"air_rise_k": 12, "liquid_rise_k": 10},
+            "5,570 m3/h of air, 29 L/min of water",
+        ),
+        (
+            {"kind": "hybrid", "liquid_share": 1},
+            {"air_rise_k": 12, "liquid_rise_k": 10},
+            "470 m3/h of air, 58 L/min of water",
+        ),
         ({"kind": "air"}, {}, None),
     ],
     ids=["air", "both", "liquid", "no-rise"],
@@ -56,5 +65,8 @@ def test_flows_that_carry_the_heat(cooling: dict[str, Any], facility: dict[str, 
     document = example("lab-4-nodes")
     document["racks"][0]["cooling"], document["facility"] = cooling, facility
     # Its switches stand in no rack and nobody publishes what they draw: they would make every sum a least one.
-    document["facility"] = {**facility, "nameplates": [{"model": "sn5600", "max_power_w": 940, "source": "for this sum alone"}]}
+    document["facility"] = {
+        **facility,
+        "nameplates": [{"model": "sn5600", "max_power_w": 940, "source": "for this sum alone"}],
+    }
     assert dict(facts(summary(plan_site(parse(document))))).get("flows") == text

@@ -18,7 +18,9 @@ ROWS = [("a01", 3, "1.50", None, EVIL[0]), ("a02", 4, "", "", "plain")]
 
 def table(rows: list[tuple[object, ...]] | None = None) -> Table:
     columns = ("rack", "unit", "length_m", "feed", "description")
-    return Table("cords", columns, lambda: ROWS if rows is None else rows, frozenset({"length_m"}), frozenset({"description"}))
+    return Table(
+        "cords", columns, lambda: ROWS if rows is None else rows, frozenset({"length_m"}), frozenset({"description"})
+    )
 
 
 def test_workbook_has_a_sheet_a_table_with_the_cells_of_its_csv(tmp_path: Path) -> None:
@@ -26,7 +28,11 @@ def test_workbook_has_a_sheet_a_table_with_the_cells_of_its_csv(tmp_path: Path) 
     book = load_workbook(tmp_path / "plan.xlsx")
     assert book.sheetnames == ["cords", "empty"]
     found = [[cell.value for cell in row] for row in book["cords"].iter_rows()]
-    assert found == [["rack", "unit", "length_m", "feed", "description"], ["a01", 3, 1.5, None, "=1+1"], ["a02", 4, None, None, "plain"]]
+    assert found == [
+        ["rack", "unit", "length_m", "feed", "description"],
+        ["a01", 3, 1.5, None, "=1+1"],
+        ["a02", 4, None, None, "plain"],
+    ]
     assert book["cords"].freeze_panes == "A2"
     assert book["cords"]["A1"].font.b
 

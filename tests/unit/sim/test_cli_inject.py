@@ -55,9 +55,14 @@ def test_every_option_that_faults_lists_is_taken(rack: FakeRack, capsys: pytest.
 
 
 @pytest.mark.parametrize("words", [("gpu", "3"), ("--gpu",)])
-def test_what_is_no_option_with_a_value_is_refused(rack: FakeRack, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+def test_what_is_no_option_with_a_value_is_refused(
+    rack: FakeRack, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
     assert call("inject", "node01", "gpu-slow", *words) == 2
-    said = f"{words[0]} - Expected: an option with its value, e.g. --gpu 3 Actual: {words[0]}. `rackready sim faults` lists what each fault takes.\n"
+    said = (
+        f"{words[0]} - Expected: an option with its value, e.g. --gpu 3 Actual: {words[0]}. "
+        "`rackready sim faults` lists what each fault takes.\n"
+    )
     assert capsys.readouterr().err == said
     assert rack.injected == []
 

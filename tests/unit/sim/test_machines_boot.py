@@ -66,20 +66,36 @@ def boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: list[str]) -> F
     return fake
 
 
-def test_a_machine_runs_in_the_namespaces_that_its_cables_are_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_runs_in_the_namespaces_that_its_cables_are_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert boot(tmp_path, monkeypatch, []).steps == ["init", "attach", "start"]
 
 
-def test_namespaces_that_are_cleaned_away_before_the_cables_are_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_namespaces_that_are_cleaned_away_before_the_cables_are_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert boot(tmp_path, monkeypatch, ["init"]).steps == ["init", "init", "attach", "start"]
 
 
-def test_a_machine_that_runs_without_cables_is_ended_and_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert boot(tmp_path, monkeypatch, ["attach"]).steps == ["init", "attach", "start", "stop", "init", "attach", "start"]
+def test_a_machine_that_runs_without_cables_is_ended_and_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert boot(tmp_path, monkeypatch, ["attach"]).steps == [
+        "init",
+        "attach",
+        "start",
+        "stop",
+        "init",
+        "attach",
+        "start",
+    ]
 
 
 def test_a_machine_that_never_keeps_its_namespaces_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SimError, match="leaf01: container rr-x-leaf01 - Expected: a running system within 3 tries Actual: none"):
+    with pytest.raises(
+        SimError, match="leaf01: container rr-x-leaf01 - Expected: a running system within 3 tries Actual: none"
+    ):
         boot(tmp_path, monkeypatch, ["init"] * 3)
 
 
@@ -89,16 +105,22 @@ def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: str) -> Machine
     statuses = iter(["running", later])
     monkeypatch.setattr(podman, "inspect", lambda name: podman.Container(name, next(statuses), int(ended.stdout), 137))
     monkeypatch.setattr(machines, "_NOTICED_S", 0.0)
-    plan: Any = SimpleNamespace(machines={"leaf01": SimpleNamespace(name="leaf01", container="rr-x-leaf01", role="switch")})
+    plan: Any = SimpleNamespace(
+        machines={"leaf01": SimpleNamespace(name="leaf01", container="rr-x-leaf01", role="switch")}
+    )
     return Machines(plan, Store(tmp_path), "image")
 
 
-def test_a_machine_that_was_killed_with_its_monitor_is_told_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_was_killed_with_its_monitor_is_told_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(SimError) as refused:
         lost(tmp_path, monkeypatch, "running").boot("leaf01")
     assert re.sub(r"process \d+", "process N", str(refused.value)) == (
-        "leaf01: container rr-x-leaf01 - Expected: its first process N, since podman says that it runs Actual: no such process. "
-        "It was killed together with podman's monitor of it, and podman cannot start it again: run `rackready sim down`, then the command again."
+        "leaf01: container rr-x-leaf01 - Expected: its first process N, since podman says that it runs "
+        "Actual: no such process. "
+        "It was killed together with podman's monitor of it, and podman cannot start it again: run `rackready sim "
+        "down`, then the command again."
     )
 
 

@@ -34,7 +34,11 @@ def test_merged_over_the_site_file_it_is_a_valid_site_with_real_addresses(writte
     site = parse_site(raw, source="test", base=ROOT)
     node = site.node("node03")
     assert str(node.address) == "10.64.7.13"
-    assert (str(node.bmc.address), node.bmc.port, node.bmc.ca) == ("127.9.8.103", 8443, tmp_path / ".rackready/sim/tls/ca.pem")
+    assert (str(node.bmc.address), node.bmc.port, node.bmc.ca) == (
+        "127.9.8.103",
+        8443,
+        tmp_path / ".rackready/sim/tls/ca.pem",
+    )
     assert node.serial == "SIM-DGXH100-0003"
     assert [str(switch.address) for switch in site.switches] == ["10.64.7.21", "10.64.7.22"]
     assert site.software.mirror.url == "http://10.64.7.2:8080"
@@ -45,7 +49,9 @@ def test_merged_over_the_site_file_it_is_a_valid_site_with_real_addresses(writte
 
 def test_it_changes_nothing_but_addresses_ports_keys_and_the_mirror(written: Path) -> None:
     before, after = (site_without_overlay(ROOT, "sim").model_dump(mode="json"), None)
-    after = parse_site(merge(read_yaml(ROOT / "inventories/sim/site.yml"), read_yaml(written)), source="test", base=ROOT).model_dump(mode="json")
+    after = parse_site(
+        merge(read_yaml(ROOT / "inventories/sim/site.yml"), read_yaml(written)), source="test", base=ROOT
+    ).model_dump(mode="json")
     changed = set(_differences(before, after))
     allowed = ("address", "port", "ca", "file", "private_key", "controller", "url", "key")
     assert changed
@@ -63,7 +69,15 @@ def test_only_its_owner_can_read_it_and_no_password_stands_in_it(written: Path, 
 
 def _differences(one: object, two: object, path: str = "") -> list[str]:
     if isinstance(one, dict) and isinstance(two, dict):
-        return [found for key in one.keys() | two.keys() for found in _differences(one.get(key), two.get(key), f"{path}.{key}")]
+        return [
+            found
+            for key in one.keys() | two.keys()
+            for found in _differences(one.get(key), two.get(key), f"{path}.{key}")
+        ]
     if isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
-        return [found for index, pair in enumerate(zip(one, two, strict=True)) for found in _differences(*pair, f"{path}[{index}]")]
+        return [
+            found
+            for index, pair in enumerate(zip(one, two, strict=True))
+            for found in _differences(*pair, f"{path}[{index}]")
+        ]
     return [] if one == two else [path]

@@ -29,7 +29,9 @@ def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bo
     assert isinstance(key, ec.EllipticCurvePublicKey)
     assert certificate.signature_hash_algorithm is not None
     try:
-        key.verify(certificate.signature, certificate.tbs_certificate_bytes, ec.ECDSA(certificate.signature_hash_algorithm))
+        key.verify(
+            certificate.signature, certificate.tbs_certificate_bytes, ec.ECDSA(certificate.signature_hash_algorithm)
+        )
     except Exception:  # noqa: BLE001 - whatever it is, it is not signed
         return False
     return True
@@ -64,7 +66,9 @@ def test_slurm_knows_every_node_with_its_gpus_and_offers_none_before_handover() 
     files = slurm.build(site, plan)
     nodes = [line for line in files["slurm.conf"].splitlines() if line.startswith("NodeName=")]
     assert len(nodes) == 4
-    assert all("Gres=gpu:h100:8" in line and 'State=DRAIN Reason="rackready: not handed over yet"' in line for line in nodes)
+    assert all(
+        "Gres=gpu:h100:8" in line and 'State=DRAIN Reason="rackready: not handed over yet"' in line for line in nodes
+    )
     assert "NodeName=node03 NodeAddr=10.64.7.13 " in nodes[2]
     assert "PartitionName=gpu Nodes=node01,node02,node03,node04 " in files["slurm.conf"]
     assert "SlurmctldHost=slurmctl(10.64.7.5)" in files["slurm.conf"]
@@ -94,14 +98,26 @@ Components: main
 @pytest.mark.parametrize(
     ("release", "name", "text", "expected"),
     [
-        ("ID=debian\nVERSION_CODENAME=bookworm\n", "debian.sources", DEB822.format(codename="bookworm"), "http://mirror.example/debian"),
-        ("ID=debian\nVERSION_CODENAME=trixie\n", "a.list", "deb [signed-by=/x] http://mirror.example/d trixie main\n", "http://mirror.example/d"),
+        (
+            "ID=debian\nVERSION_CODENAME=bookworm\n",
+            "debian.sources",
+            DEB822.format(codename="bookworm"),
+            "http://mirror.example/debian",
+        ),
+        (
+            "ID=debian\nVERSION_CODENAME=trixie\n",
+            "a.list",
+            "deb [signed-by=/x] http://mirror.example/d trixie main\n",
+            "http://mirror.example/d",
+        ),
         ("ID=debian\nVERSION_CODENAME=bookworm\n", "a.list", "# deb http://off.example bookworm main\n", ""),
         ("ID=debian\nVERSION_CODENAME=bookworm\n", "other.sources.disabled", DEB822.format(codename="bookworm"), ""),
         ("ID=ubuntu\nVERSION_CODENAME=noble\n", "ubuntu.sources", DEB822.format(codename="noble"), ""),
     ],
 )
-def test_the_machines_own_debian_mirror_is_found_where_it_runs_debian(tmp_path: Path, release: str, name: str, text: str, expected: str) -> None:
+def test_the_machines_own_debian_mirror_is_found_where_it_runs_debian(
+    tmp_path: Path, release: str, name: str, text: str, expected: str
+) -> None:
     (tmp_path / "apt/sources.list.d").mkdir(parents=True)
     (tmp_path / "os-release").write_text(release)
     (tmp_path / "apt/sources.list.d" / name).write_text(text)
@@ -119,7 +135,10 @@ def test_a_failing_program_is_quoted_without_noise() -> None:
     script = 'echo "time=x level=warning msg=noise" >&2; echo "no space left" >&2; exit 3'
     with pytest.raises(SimError) as caught:
         host.run(["sh", "-c", script], shown="podman run x", hint="Free some space.")
-    assert str(caught.value) == "`podman run x` on this machine - Expected: exit status 0 Actual: 3: no space left. Free some space."
+    assert (
+        str(caught.value)
+        == "`podman run x` on this machine - Expected: exit status 0 Actual: 3: no space left. Free some space."
+    )
 
 
 def test_a_program_that_does_not_end_is_ended() -> None:
@@ -128,13 +147,21 @@ def test_a_program_that_does_not_end_is_ended() -> None:
 
 
 def test_a_program_that_is_not_installed_names_its_package() -> None:
-    with pytest.raises(SimError, match=r"program no-such-tool on this machine - Expected: installed Actual: not found\. apt-get install no-such-tool"):
+    with pytest.raises(
+        SimError,
+        match=r"program no-such-tool on this machine - Expected: installed Actual: not found\. "
+        r"apt-get install no-such-tool",
+    ):
         host.run(["no-such-tool"])
 
 
 def test_without_root_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(SimError, match=r"Expected: root, because it makes containers, bridges and virtual cables Actual: user id 1000\. Run it with sudo\."):
+    with pytest.raises(
+        SimError,
+        match=r"Expected: root, because it makes containers, bridges and virtual cables Actual: user id 1000\. "
+        r"Run it with sudo\.",
+    ):
         host.require_root()
 
 

@@ -37,7 +37,12 @@ def test_machines_have_the_addresses_that_their_kind_has(plan: Plan) -> None:
         "node03": "10.64.7.13",
         "node04": "10.64.7.14",
     }
-    assert plan.bmcs == {"node01": "127.9.8.101", "node02": "127.9.8.102", "node03": "127.9.8.103", "node04": "127.9.8.104"}
+    assert plan.bmcs == {
+        "node01": "127.9.8.101",
+        "node02": "127.9.8.102",
+        "node03": "127.9.8.103",
+        "node04": "127.9.8.104",
+    }
     assert plan.machines["node01"].container == "rr-ab12cd-node01"
 
 
@@ -90,7 +95,10 @@ def test_a_network_that_is_taken_is_passed_over() -> None:
 
 
 def test_no_free_network_is_an_error_that_says_what_to_do() -> None:
-    with pytest.raises(SimError, match=r"a free /24 in 10\.64\.0\.0/10 Actual: every one is taken by a route of this machine\. Remove a route"):
+    with pytest.raises(
+        SimError,
+        match=r"a free /24 in 10\.64\.0\.0/10 Actual: every one is taken by a route of this machine\. Remove a route",
+    ):
         choose_subnet("000000", [IPv4Network("10.0.0.0/8")])
 
 

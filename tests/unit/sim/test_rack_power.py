@@ -69,7 +69,9 @@ class Bench:
 
     def log(self) -> list[tuple[str, str]]:
         path = self.store.power_log
-        lines: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        lines: list[dict[str, Any]] = (
+            [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        )
         return [(line["action"], line["by"]) for line in lines]
 
 
@@ -100,7 +102,13 @@ def test_off_when_off_does_nothing(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "logged"), [("ForceOff", "off"), ("GracefulShutdown", "graceful-off"), ("ForceRestart", "reset"), ("GracefulRestart", "graceful-restart")]
+    ("action", "logged"),
+    [
+        ("ForceOff", "off"),
+        ("GracefulShutdown", "graceful-off"),
+        ("ForceRestart", "reset"),
+        ("GracefulRestart", "graceful-restart"),
+    ],
 )
 def test_each_action_is_logged_by_its_name(bench: Bench, action: str, logged: str) -> None:
     bench.do("On")

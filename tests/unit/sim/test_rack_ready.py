@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def plan() -> Plan:
-    return build_plan(site_without_overlay(ROOT, "sim"), clone="ab12cd", subnet=IPv4Network("10.64.7.0/24"), loopback="127.9.8")
+    return build_plan(
+        site_without_overlay(ROOT, "sim"), clone="ab12cd", subnet=IPv4Network("10.64.7.0/24"), loopback="127.9.8"
+    )
 
 
 def test_every_machine_but_the_nodes_is_waited_for(plan: Plan) -> None:
@@ -36,5 +38,9 @@ def test_every_machine_but_the_nodes_is_waited_for(plan: Plan) -> None:
 
 
 def test_who_stays_silent_is_named(plan: Plan) -> None:
-    with pytest.raises(SimError, match=r"all of it answers within 0 s Actual: silent: leaf02 \(10\.64\.7\.22:22\)\. See `podman logs rr-ab12cd-leaf02`"):
+    with pytest.raises(
+        SimError,
+        match=r"all of it answers within 0 s Actual: silent: leaf02 \(10\.64\.7\.22:22\)\. "
+        r"See `podman logs rr-ab12cd-leaf02`",
+    ):
         ready.wait(plan, 0, lambda address, _: address != "10.64.7.22")

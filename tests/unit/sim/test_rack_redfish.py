@@ -77,7 +77,16 @@ class Rack:
         self.guards = {node: guard(app, node, sessions) for node in NODES}
         self.clients = {node: Client(self.guards[node]) for node in NODES}
 
-    def ask(self, node: str, path: str, *, method: str = "GET", body: Any = None, password: str = "", token: str = "") -> Any:  # noqa: ANN401 - a test response, a JSON body
+    def ask(  # noqa: ANN401 - a test response
+        self,
+        node: str,
+        path: str,
+        *,
+        method: str = "GET",
+        body: Any = None,  # noqa: ANN401 - a JSON body
+        password: str = "",
+        token: str = "",
+    ) -> Any:
         headers = {"X-Auth-Token": token} if token else {}
         if not token:
             secret = password or f"secret-{node}"
@@ -121,7 +130,10 @@ def test_a_bmc_shows_its_own_machine(rack: Rack) -> None:
 def test_a_bmc_does_not_know_another_ones_machine(rack: Rack) -> None:
     other = rack.system("node02")
     assert rack.ask("node01", other).status_code == 404
-    assert rack.ask("node01", f"{other}/Actions/ComputerSystem.Reset", method="POST", body={"ResetType": "On"}).status_code == 404
+    assert (
+        rack.ask("node01", f"{other}/Actions/ComputerSystem.Reset", method="POST", body={"ResetType": "On"}).status_code
+        == 404
+    )
     assert rack.power.asked == []
 
 
@@ -172,12 +184,19 @@ def test_an_override_meant_once_clears_after_the_boot(rack: Rack) -> None:
 
 def test_an_override_meant_for_good_stays(rack: Rack) -> None:
     system = rack.system("node01")
-    rack.ask("node01", system, method="PATCH", body={"Boot": {"BootSourceOverrideTarget": "Hdd", "BootSourceOverrideEnabled": "Continuous"}})
+    rack.ask(
+        "node01",
+        system,
+        method="PATCH",
+        body={"Boot": {"BootSourceOverrideTarget": "Hdd", "BootSourceOverrideEnabled": "Continuous"}},
+    )
     BootSettings(rack.store, "node01").booted()
     assert rack.ask("node01", system).json["Boot"]["BootSourceOverrideEnabled"] == "Continuous"
 
 
-@pytest.mark.parametrize("boot", [{"BootSourceOverrideTarget": "Moon"}, {"BootSourceOverrideEnabled": "Twice"}, {"Nonsense": 1}])
+@pytest.mark.parametrize(
+    "boot", [{"BootSourceOverrideTarget": "Moon"}, {"BootSourceOverrideEnabled": "Twice"}, {"Nonsense": 1}]
+)
 def test_a_boot_setting_that_does_not_exist_is_refused(rack: Rack, boot: dict[str, Any]) -> None:
     assert rack.ask("node01", rack.system("node01"), method="PATCH", body={"Boot": boot}).status_code == 400
     assert BootSettings(rack.store, "node01").read()["enabled"] == "Disabled"
@@ -205,7 +224,9 @@ def served(rack: Rack) -> Iterator[BmcSite]:
     server = BmcServer(address, 0, rack.guards["node01"], rack.store.tls / "node01.pem")
     server.serve_in_background()
     password = {"file": str(rack.store.secret("node01-bmc"))}
-    yield BmcSite.model_validate({"address": address, "port": server.server_port, "password": password, "ca": str(rack.store.tls / "ca.pem")})
+    yield BmcSite.model_validate(
+        {"address": address, "port": server.server_port, "password": password, "ca": str(rack.store.tls / "ca.pem")}
+    )
     server.shutdown()
     server.server_close()
     rack.store.write_state("node01", before)
@@ -222,19 +243,33 @@ def told(rack: Rack, served: BmcSite) -> Callable[[str, dict[str, Any]], Verdict
         command = run.commands[0]
         answer = Bmcs({"node01": served}).run("node01", command.argv, timeout_s=30)
         assert rack.store.secret("node01-bmc").read_text() not in answer.stdout
-        return found.evaluate(known, run, {command.key: Output(command.key, "node01", "GET", answer.exit_code, answer.stdout, failure=answer.failure)})
+        return found.evaluate(
+            known,
+            run,
+            {
+                command.key: Output(
+                    command.key, "node01", "GET", answer.exit_code, answer.stdout, failure=answer.failure
+                )
+            },
+        )
 
     return ask
 
 
 @pytest.mark.parametrize("gate_id", SANITY)
-def test_gates_ask_the_emulator_over_tls_and_a_healthy_node_passes(told: Callable[[str, dict[str, Any]], Verdict], gate_id: str) -> None:
+def test_gates_ask_the_emulator_over_tls_and_a_healthy_node_passes(
+    told: Callable[[str, dict[str, Any]], Verdict], gate_id: str
+) -> None:
     found = told(gate_id, build_state(load_site("sim"), "node01"))
     assert (found.outcome, [str(finding) for finding in found.findings]) == (Outcome.PASS, [])
 
 
-@pytest.mark.parametrize("fault", ["psu-failed", "inlet-hot", "leak", "sel-cpu-ierr", "bios-changed", "bmc-firmware-other"])
-def test_a_fault_in_the_hardware_state_reaches_its_gate(told: Callable[[str, dict[str, Any]], Verdict], fault: str) -> None:
+@pytest.mark.parametrize(
+    "fault", ["psu-failed", "inlet-hot", "leak", "sel-cpu-ierr", "bios-changed", "bmc-firmware-other"]
+)
+def test_a_fault_in_the_hardware_state_reaches_its_gate(
+    told: Callable[[str, dict[str, Any]], Verdict], fault: str
+) -> None:
     state = build_state(load_site("sim"), "node01")
     faults.inject(state, fault)
     assert told(faults.FAULTS[fault].caught_by, state).outcome is Outcome.FAIL
@@ -269,7 +304,9 @@ def test_a_part_that_a_power_cycle_loses_is_gone_from_the_next_boot_on(rack: Rac
 def test_a_dimm_that_a_power_cycle_loses_is_named_by_the_gate_on_power_cycles(
     rack: Rack, served: BmcSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redfish, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: time.sleep(min(seconds, 0.01))))
+    monkeypatch.setattr(
+        redfish, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: time.sleep(min(seconds, 0.01)))
+    )
     state = build_state(load_site("sim"), "node01")
     faults.inject(state, "part-missing-after-power-cycle", kind="dimms", index=7)
     rack.store.write_state("node01", state)
@@ -283,11 +320,15 @@ def test_a_dimm_that_a_power_cycle_loses_is_named_by_the_gate_on_power_cycles(
     ledger = Ledger.open(tmp_path / "state.sqlite")
     cycler = Cycler(ledger, "c1", lambda _node: "", lambda _node: state["chassis"]["serial"], rest_s=0.0)
     host = Host(lambda: rack.store.state("node01")["boot_count"])
-    runner = Runner(host.connection(), facts("dgx_h100"), lambda *_: None, bmc=Bmcs({"node01": served}, cycler), wait_s=0.01)
+    runner = Runner(
+        host.connection(), facts("dgx_h100"), lambda *_: None, bmc=Bmcs({"node01": served}, cycler), wait_s=0.01
+    )
     found = runner.gate(gate("bmc/power/stress/cycles", {"cycles": 3, "boot_s": 30}), ["node01"])[0].verdict
     serial = state["bmc"]["dimms"][7]["serial"]
     assert found.outcome is Outcome.FAIL
-    assert [str(finding).split(" Actual: ")[0] for finding in found.findings] == [f"node01 dimm DIMM7: gone after a power cycle: 1 (cold) - Expected: {serial}"]
+    assert [str(finding).split(" Actual: ")[0] for finding in found.findings] == [
+        f"node01 dimm DIMM7: gone after a power cycle: 1 (cold) - Expected: {serial}"
+    ]
     assert rack.power.asked == [("node01", "GracefulShutdown"), ("node01", "On")]
     assert found.note == "0 of 3 power cycles (cold), 52 parts compared after each"
     ledger.close()

@@ -44,7 +44,9 @@ def test_the_record_comes_back_as_it_was(store: Store) -> None:
 def test_a_damaged_record_names_the_way_out(store: Store) -> None:
     store.save(Record("ab12cd", "sim", "10.64.7.0/24", "127.9.8"))
     store.record_file.write_text('{"clone": "ab')
-    with pytest.raises(SimError, match=r"rack\.json - Expected: the record of a simulated rack .*`rackready sim down` removes the rack"):
+    with pytest.raises(
+        SimError, match=r"rack\.json - Expected: the record of a simulated rack .*`rackready sim down` removes the rack"
+    ):
         store.load()
 
 
@@ -57,5 +59,7 @@ def test_a_file_is_replaced_whole_and_leaves_no_part_behind(tmp_path: Path) -> N
 
 
 def test_a_missing_hardware_state_says_what_to_run(store: Store) -> None:
-    with pytest.raises(SimError, match=r"node01: hardware state - Expected: a file at .* Actual: none\. Run `rackready sim up`"):
+    with pytest.raises(
+        SimError, match=r"node01: hardware state - Expected: a file at .* Actual: none\. Run `rackready sim up`"
+    ):
         store.state("node01")

@@ -29,7 +29,12 @@ def test_a_state_is_the_same_every_time_and_no_part_is_there_twice(healthy: Stat
 def test_a_state_follows_the_site_and_the_profiles(healthy: State) -> None:
     assert [gpu["pci"] for gpu in healthy["gpus"]][:2] == ["0000:1b:00.0", "0000:43:00.0"]
     assert [len(gpu["nvlink"]["links"]) for gpu in healthy["gpus"]] == [18] * 8
-    assert healthy["nics"][4] == healthy["nics"][4] | {"rdma_device": "mlx5_6", "switch": "leaf02", "port": "swp5", "mac": "b8:3f:d2:00:02:05"}
+    assert healthy["nics"][4] == healthy["nics"][4] | {
+        "rdma_device": "mlx5_6",
+        "switch": "leaf02",
+        "port": "swp5",
+        "mac": "b8:3f:d2:00:02:05",
+    }
     leaf = build_switch_state(load_site("sim"), "leaf02")
     assert leaf["cables"]["swp5"] == {"node": "node02", "netdev": "enp154s0np0"}
     assert len(leaf["ports"]) == 64
@@ -72,7 +77,9 @@ def test_one_of_two_faults_is_repaired(healthy: State) -> None:
         ("nic-down", {"nic": "first"}, "Expected: a value of the parameter's type"),
     ],
 )
-def test_what_cannot_be_injected_changes_nothing(healthy: State, name: str, params: dict[str, object], words: str) -> None:
+def test_what_cannot_be_injected_changes_nothing(
+    healthy: State, name: str, params: dict[str, object], words: str
+) -> None:
     state = copy.deepcopy(healthy)
     with pytest.raises(FaultError) as caught:
         faults.inject(state, name, **params)

@@ -15,7 +15,9 @@ from rackready.design.site import load_site
 from rackready_sim.packages import deb, driver, repo
 from rackready_sim.programs import build
 
-pytestmark = pytest.mark.skipif(not (shutil.which("gpg") and shutil.which("gcc")), reason="gpg and gcc are needed to build the mirror")
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("gpg") and shutil.which("gcc")), reason="gpg and gcc are needed to build the mirror"
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,10 @@ def mirror(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def index(mirror: Path) -> list[dict[str, str]]:
-    return [dict(re.findall(r"^(\S+): (.*)$", text, re.MULTILINE)) for text in (mirror / "Packages").read_text().split("\n\n")]
+    return [
+        dict(re.findall(r"^(\S+): (.*)$", text, re.MULTILINE))
+        for text in (mirror / "Packages").read_text().split("\n\n")
+    ]
 
 
 def test_the_index_describes_the_files(mirror: Path) -> None:
@@ -41,7 +46,11 @@ def test_it_carries_what_the_site_wants_and_newer_ones(mirror: Path) -> None:
     versions = {(row["Package"], row["Version"]) for row in index(mirror)}
     for package in ("nvidia-open", "nvidia-fabricmanager", "libnvidia-ml1", "nvidia-persistenced"):
         assert {(package, f"{version}-1") for version in ("580.173.02", "580.178.01", "595.91.07")} <= versions
-    assert {("datacenter-gpu-manager-4-cuda13", "1:4.6.0-1"), ("nccl-tests", "2.19.6-1"), ("libnccl2", "2.28.9-1+cuda13.0")} <= versions
+    assert {
+        ("datacenter-gpu-manager-4-cuda13", "1:4.6.0-1"),
+        ("nccl-tests", "2.19.6-1"),
+        ("libnccl2", "2.28.9-1+cuda13.0"),
+    } <= versions
     names = {name for name, _ in versions}
     for row in index(mirror):
         for item in re.split(r"[,|]", row.get("Depends", "")):
@@ -57,7 +66,12 @@ def test_it_carries_what_builds_a_module_for_the_kernel_that_runs(mirror: Path) 
 def test_a_module_is_not_built_without_the_headers_of_the_kernel() -> None:
     script = driver.driver_packages("580.173.02", "-1")[2].scripts["postinst"]
     kernel = "0.0.0-not-there"
-    done = subprocess.run(["sh", "-c", f"uname() {{ echo {kernel}; }}\nset -- configure\n{script}"], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["sh", "-c", f"uname() {{ echo {kernel}; }}\nset -- configure\n{script}"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     assert done.stdout.splitlines()[-2:] == [
         f"Module build for kernel {kernel} was skipped since the",
         "kernel headers for this kernel do not seem to be installed.",
@@ -90,7 +104,9 @@ def test_an_expired_key_can_be_had(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     base = ["gpg", "--homedir", str(home), "--batch", "--no-autostart", "--with-colons"]
-    shown = subprocess.run([*base, "--show-keys", str(out / "mirror.asc")], check=True, capture_output=True, text=True).stdout
+    shown = subprocess.run(
+        [*base, "--show-keys", str(out / "mirror.asc")], check=True, capture_output=True, text=True
+    ).stdout
     assert shown.startswith("pub:e:")
 
 
@@ -107,14 +123,27 @@ def test_dpkg_reads_a_package(mirror: Path) -> None:
 @pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not here")
 def test_programs_below_libexec_can_be_run_and_what_lies_beside_them_cannot(mirror: Path) -> None:
     package = next(mirror.rglob("datacenter-gpu-manager-4-cuda13_*.deb"))
-    listed = subprocess.run(["dpkg-deb", "--contents", package], check=True, capture_output=True, text=True).stdout.splitlines()
+    listed = subprocess.run(
+        ["dpkg-deb", "--contents", package], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
     modes = {line.split("/")[-1]: line[:10] for line in listed}
-    assert (modes["nvbandwidth"], modes["dcgmproftester13"], modes["README"]) == ("-rwxr-xr-x", "-rwxr-xr-x", "-rw-r--r--")
+    assert (modes["nvbandwidth"], modes["dcgmproftester13"], modes["README"]) == (
+        "-rwxr-xr-x",
+        "-rwxr-xr-x",
+        "-rw-r--r--",
+    )
 
 
 def test_a_package_is_the_same_bytes_every_time(tmp_path: Path) -> None:
     package = deb.Deb(
-        "x", "1:2-3", "a test", {"Depends": "y"}, {"/usr/bin/x": "#!/bin/sh\n", "/etc/x": "1\n"}, {"/usr/bin/z": "x"}, ("/etc/x",), {"postinst": "true\n"}
+        "x",
+        "1:2-3",
+        "a test",
+        {"Depends": "y"},
+        {"/usr/bin/x": "#!/bin/sh\n", "/etc/x": "1\n"},
+        {"/usr/bin/z": "x"},
+        ("/etc/x",),
+        {"postinst": "true\n"},
     )
     deb.write(package, tmp_path)
     first = (tmp_path / "x_2-3_amd64.deb").read_bytes()
@@ -134,6 +163,8 @@ def test_programs_are_put_into_a_root_file_system_twice_over(tmp_path: Path) -> 
     assert (tmp_path / "usr/lib/hw/real/modprobe").readlink() == Path("/bin/kmod")
     assert "from hwsim.kmod import modprobe" in (tmp_path / "usr/sbin/modprobe").read_text()
     ours = hashlib.md5((tmp_path / "usr/sbin/ethtool").read_bytes(), usedforsecurity=False).hexdigest()
-    assert (info / "ethtool.md5sums").read_text() == f"{ours}  sbin/ethtool\n{'1' * 32}  usr/share/doc/ethtool/copyright\n", "as its package ships it"
+    assert (
+        info / "ethtool.md5sums"
+    ).read_text() == f"{ours}  sbin/ethtool\n{'1' * 32}  usr/share/doc/ethtool/copyright\n", "as its package ships it"
     assert (tmp_path / "usr/lib/systemd/system/sysinit.target.wants/hw-firmware.service").exists()
     assert (tmp_path / "usr/bin/nv").stat().st_mode & 0o111

@@ -1,9 +1,11 @@
 """Ports beside the compute fabric: in-band, storage and out-of-band.
 
-Ports of nodes: a port is served by a switch of its network that stands in the node's own rack (one that the site file writes out), else by the fabric of
-its network that serves the rack (``other_fabrics``). Both rules look at nothing else, so a rack that is added moves no cable. In its own rack node slot ``s``
-(its number in the rack) with ``k`` ports on a switch takes the switch's ports from ``(s - 1) x k + 1``; ``other_ports`` says the same of a fabric's leafs.
-What has neither, or a port of another rate, is counted in a note; where a fabric is declared, it is a problem. What is unused on purpose is counted too.
+Ports of nodes: a port is served by a switch of its network that stands in the node's own rack (one that the site file
+writes out), else by the fabric of its network that serves the rack (``other_fabrics``). Both rules look at nothing
+else, so a rack that is added moves no cable. In its own rack node slot ``s`` (its number in the rack) with ``k`` ports
+on a switch takes the switch's ports from ``(s - 1) x k + 1``; ``other_ports`` says the same of a fabric's leafs. What
+has neither, or a port of another rate, is counted in a note; where a fabric is declared, it is a problem. What is
+unused on purpose is counted too.
 """
 
 from __future__ import annotations
@@ -107,7 +109,11 @@ def _ports(work: _Work, rack: Rack, at: tuple[Node, int], role: str, nics: list[
     switches = work.serving.get((rack.name, role), [])
     served = None if switches else work.wiring.served(role, rack.name)
     # Slots that are missing and racks that do not fit are problems of the fabric already.
-    declared = served is not None and work.wiring.placed(served) and work.wiring.note_need(served, rack.name, work.wiring.kept(served, rack))
+    declared = (
+        served is not None
+        and work.wiring.placed(served)
+        and work.wiring.note_need(served, rack.name, work.wiring.kept(served, rack))
+    )
     own = _Own(role, switches, -(-len(nics) // len(switches))) if switches else None
     for count, nic in enumerate(nics):
         if own is not None:
@@ -123,13 +129,17 @@ def _ports(work: _Work, rack: Rack, at: tuple[Node, int], role: str, nics: list[
             work.out.ports[NodePort(node.platform, nic.name, role, "cabled", "", declared=False)] += 1
 
 
-def _from_fabric(work: _Work, rack: Rack, at: tuple[Node, int], served: Served, port: tuple[int, int, OtherNic]) -> Run | str:
+def _from_fabric(
+    work: _Work, rack: Rack, at: tuple[Node, int], served: Served, port: tuple[int, int, OtherNic]
+) -> Run | str:
     (node, slot), (ports, count, nic) = at, port
     if node.unit is None:
         return "their node has no unit"
     if not work.wiring.note_need(served, rack.name, work.wiring.kept(served, rack)):
         return f"{served.fabric.name} has too few ports of their rate for its racks"
-    return work.wiring.node(served, slot, ports, count, Near(node.name, rack.name, node.unit, nic.name, nic.rate, nic.cage or ""))
+    return work.wiring.node(
+        served, slot, ports, count, Near(node.name, rack.name, node.unit, nic.name, nic.rate, nic.cage or "")
+    )
 
 
 class _Own(NamedTuple):
@@ -155,6 +165,10 @@ def _in_rack(work: _Work, rack: Rack, at: tuple[Node, int], own: _Own, port: tup
     if not nic.cage or not socket.form:
         return f"the cage of {node.platform} or of {switch.model} is not published"
     racked = work.racked
-    near = racked.cage(racked.device(node.name, rack.name, node.unit), nic.name, flat(nic.cage), max(1, ports.lanes // 4))
+    near = racked.cage(
+        racked.device(node.name, rack.name, node.unit), nic.name, flat(nic.cage), max(1, ports.lanes // 4)
+    )
     far = racked.cage(racked.device(switch.name, rack.name, switch.unit), socket.cage, socket.form, socket.connectors)
-    return Run(near, nic.name, 0, far, socket.port, socket.sub, racked.link(nic.rate, ports.lanes, own.role, ports.layer))
+    return Run(
+        near, nic.name, 0, far, socket.port, socket.sub, racked.link(nic.rate, ports.lanes, own.role, ports.layer)
+    )

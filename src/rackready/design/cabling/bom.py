@@ -17,7 +17,10 @@ def spares(needed: int, pct: float) -> int:
 
 
 def bill_of_materials(
-    cables: Iterable[Cable], catalogue: Catalogue, spares_pct: float, devices: Mapping[str, Mapping[str, int]] | None = None
+    cables: Iterable[Cable],
+    catalogue: Catalogue,
+    spares_pct: float,
+    devices: Mapping[str, Mapping[str, int]] | None = None,
 ) -> list[BomLine]:
     """Return the lines, by group and part number.
 
@@ -29,8 +32,15 @@ def bill_of_materials(
     pieces, modules = _count(cables)
     lines = [_cable_line(catalogue, part, count, spares_pct) for part, count in pieces.items()]
     lines += [_module_line(catalogue.transceivers[part], count, spares_pct) for part, count in modules.items()]
-    lines += [BomLine(group, model, "", count, 0, "site") for group, models in (devices or {}).items() for model, count in models.items() if count]
-    return sorted(lines, key=lambda line: (_GROUPS.index(line.group) if line.group in _GROUPS else len(_GROUPS), line.part))
+    lines += [
+        BomLine(group, model, "", count, 0, "site")
+        for group, models in (devices or {}).items()
+        for model, count in models.items()
+        if count
+    ]
+    return sorted(
+        lines, key=lambda line: (_GROUPS.index(line.group) if line.group in _GROUPS else len(_GROUPS), line.part)
+    )
 
 
 _GROUPS = ["cable", "fibre", "module", "switch", "node"]
@@ -60,11 +70,22 @@ def _cable_line(catalogue: Catalogue, part: str, count: int, pct: float) -> BomL
     length = next(length for length, number in series.lengths.items() if number == part)
     if isinstance(series, Fibre):
         text = f"{series.grade} fibre, {series.connector.upper()}/{series.polish.upper()}, {length:g} m"
-        return BomLine("fibre", part, _kind(text, by_specification=series.by_specification), count, spares(count, pct), series.source)
+        return BomLine(
+            "fibre",
+            part,
+            _kind(text, by_specification=series.by_specification),
+            count,
+            spares(count, pct),
+            series.source,
+        )
     if not isinstance(series, Assembly):
         raise TypeError(part)
-    text = f"{series.medium.replace('_', ' ').upper()}, {series.a_form} to {series.ways} x {series.b_form}, {length:g} m"
-    return BomLine("cable", part, _kind(text, by_specification=series.by_specification), count, spares(count, pct), series.source)
+    text = (
+        f"{series.medium.replace('_', ' ').upper()}, {series.a_form} to {series.ways} x {series.b_form}, {length:g} m"
+    )
+    return BomLine(
+        "cable", part, _kind(text, by_specification=series.by_specification), count, spares(count, pct), series.source
+    )
 
 
 def _kind(text: str, *, by_specification: bool) -> str:

@@ -1,7 +1,7 @@
 """Which parts serve a cable: modules, fibres and assemblies of the parts profiles, within reach and in the lengths on the shelf.
 
-The shortest-reaching optics that serve are taken, since they cost least and draw least. Copper comes before optics where its plugs, lanes and length
-fit, passive before active. Lengths are rounded up to what is stocked.
+The shortest-reaching optics that serve are taken, since they cost least and draw least. Copper comes before optics
+where its plugs, lanes and length fit, passive before active. Lengths are rounded up to what is stocked.
 """
 
 from __future__ import annotations
@@ -85,10 +85,16 @@ class Catalogue:
         fibres = [item for profile in listed for item in profile.fibres]
         assemblies = [item for profile in listed for item in profile.assemblies]
         self._check(stock or {}, [*fibres, *assemblies])
-        self.fibres: list[tuple[Fibre, Shelf]] = [(item, Shelf(item, (stock or {}).get(item.series))) for item in fibres]
-        self.assemblies: list[tuple[Assembly, Shelf]] = [(item, Shelf(item, (stock or {}).get(item.series))) for item in assemblies]
+        self.fibres: list[tuple[Fibre, Shelf]] = [
+            (item, Shelf(item, (stock or {}).get(item.series))) for item in fibres
+        ]
+        self.assemblies: list[tuple[Assembly, Shelf]] = [
+            (item, Shelf(item, (stock or {}).get(item.series))) for item in assemblies
+        ]
         self.assemblies.sort(key=lambda pair: (_MEDIA.index(pair[0].medium), max(pair[0].lengths)))
-        self.parts: dict[str, Stocked] = {part: item for item in (*fibres, *assemblies) for part in item.lengths.values()}
+        self.parts: dict[str, Stocked] = {
+            part: item for item in (*fibres, *assemblies) for part in item.lengths.values()
+        }
         self._optics: dict[Wanted, tuple[Optics, ...]] = {}
         self._fibres: dict[tuple[str, float], tuple[str, float] | None] = {}
 
@@ -100,12 +106,17 @@ class Catalogue:
             where = f"cable_stock.{name}"
             if name not in known:
                 listed = ", ".join(sorted(known))
-                problems.append(f"{where} - Expected: one of {listed} Actual: {name}. Correct the series, or add it to profiles/parts.")
+                problems.append(
+                    f"{where} - Expected: one of {listed} Actual: {name}. "
+                    "Correct the series, or add it to profiles/parts."
+                )
                 continue
             have = ", ".join(f"{length:g}" for length in known[name].lengths)
             wrong = [length for length in lengths if length not in known[name].lengths]
             problems += [
-                f"{where} - Expected: lengths of {have} m Actual: {length:g} m. Correct it, or add its part number to profiles/parts." for length in wrong
+                f"{where} - Expected: lengths of {have} m Actual: {length:g} m. "
+                "Correct it, or add its part number to profiles/parts."
+                for length in wrong
             ]
         if problems:
             raise StockError(problems)

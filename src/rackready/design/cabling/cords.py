@@ -1,7 +1,8 @@
 """Power cords: one for each power supply, from the outlet of the rack PDU that feeds it; and what of them nobody says.
 
-Which supply hangs on which feed is what ``capacity.supply`` judges losses by, so the list and the judgement are the same. No maker's part number is
-known for any of them: type and length are what the profile (inlet), the feed (``outlet``, ``cord_m``) and the site say.
+Which supply hangs on which feed is what ``capacity.supply`` judges losses by, so the list and the judgement are the
+same. No maker's part number is known for any of them: type and length are what the profile (inlet), the feed
+(``outlet``, ``cord_m``) and the site say.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def cords(racks: Iterable[RackInput]) -> Iterator[Cord]:
             continue
         hung = known.get(rack.shape)
         if hung is None:
-            hung = known[rack.shape] = [(number, [(feed, phase or "") for feed, phase in outlets]) for number, outlets in layout(rack).outlets]
+            hung = known[rack.shape] = [
+                (number, [(feed, phase or "") for feed, phase in outlets]) for number, outlets in layout(rack).outlets
+            ]
         for number, outlets in hung:
             yield from _of_device(rack, rack.devices[number], outlets)
 
@@ -58,7 +61,18 @@ def _of_device(rack: RackInput, device: Device, outlets: Sequence[tuple[int, str
     for supply, (number, phase) in enumerate(outlets, 1):
         feed = rack.feeds[number]
         inlet = device.model.inlet or ""
-        yield Cord(rack.name, device.unit, device.name, supply, feed.name, feed.source, phase, feed.outlet or "", inlet, feed.cord_m)
+        yield Cord(
+            rack.name,
+            device.unit,
+            device.name,
+            supply,
+            feed.name,
+            feed.source,
+            phase,
+            feed.outlet or "",
+            inlet,
+            feed.cord_m,
+        )
 
 
 def cord_lines(racks: Sequence[RackInput], spares_pct: float) -> list[BomLine]:
@@ -69,7 +83,10 @@ def cord_lines(racks: Sequence[RackInput], spares_pct: float) -> list[BomLine]:
     for shape, times in alike.items():
         for cord in cords([first[shape]]):
             kinds[cord.kind] += times
-    return [BomLine("cord", NO_PART, kind, needed, spares(needed, spares_pct), _SOURCE) for kind, needed in sorted(kinds.items())]
+    return [
+        BomLine("cord", NO_PART, kind, needed, spares(needed, spares_pct), _SOURCE)
+        for kind, needed in sorted(kinds.items())
+    ]
 
 
 def cord_notes(racks: Sequence[RackInput]) -> list[str]:
@@ -84,9 +101,22 @@ def cord_notes(racks: Sequence[RackInput]) -> list[str]:
         for model in hung.loose if hung else ():
             loose[model.label] += alike[shape] * (model.max_w != 0)
     loose = +loose
-    out = [f"power cords of {listed(f'{count} x {label}' for label, count in sorted(loose.items()))} are not listed: {_UNSAID}"] if loose else []
+    out = (
+        [
+            (
+                f"power cords of {listed(f'{count} x {label}' for label, count in sorted(loose.items()))} are not "
+                f"listed: {_UNSAID}"
+            )
+        ]
+        if loose
+        else []
+    )
     out += [f"power cords: devices on the bus bar of {_racks(pooled)} have none."] if pooled else []
-    return out + ([f"power cords of {_racks(bare)} are not listed: the site gives {'them' if bare > 1 else 'it'} no feeds."] if bare else [])
+    return out + (
+        [f"power cords of {_racks(bare)} are not listed: the site gives {'them' if bare > 1 else 'it'} no feeds."]
+        if bare
+        else []
+    )
 
 
 def _racks(count: int) -> str:

@@ -1,20 +1,24 @@
 """How long a cable must be, from the floor plan.
 
-Lengths in m. ``z`` of a port is the middle of its rack unit, ``(unit - 0.5) x 0.04445`` above the rack's foot (a plinth below racks is left out, as it
-raises ports towards the trays). ``T`` is the height of the trays, ``S`` the slack at each end.
+Lengths in m. ``z`` of a port is the middle of its rack unit, ``(unit - 0.5) x 0.04445`` above the rack's foot (a plinth
+below racks is left out, as it raises ports towards the trays). ``T`` is the height of the trays, ``S`` the slack at
+each end.
 
-==================  ==================================================================================================================
-ends                length
-==================  ==================================================================================================================
-same rack           ``|za - zb| + p + 2 S``: out to the vertical manager at the side of the rack and back in, half a pitch ``p`` each
-same hall           ``|za - T| + |zb - T| + |row difference| x row pitch + |position difference| x p + p + 2 S``: trays along rows and across them
-two halls           ``|za - Ta| + |zb - Tb| + way a + way b + way between the halls + pa/2 + pb/2 + 2 S``; ``way`` of a rack is
+==================
+================================================================================================================== ends
+length ==================
+================================================================================================================== same
+rack           ``|za - zb| + p + 2 S``: out to the vertical manager at the side of the rack and back in, half a pitch
+``p`` each same hall           ``|za - T| + |zb - T| + |row difference| x row pitch + |position difference| x p + p + 2
+S``: trays along rows and across them two halls           ``|za - Ta| + |zb - Tb| + way a + way b + way between the
+halls + pa/2 + pb/2 + 2 S``; ``way`` of a rack is
                     ``row x row pitch + position x p``, to its hall's entry
-==================  ==================================================================================================================
+==================
+==================================================================================================================
 
-Height differences are absolute: a tray that lies lower than a port makes its cable go down and never makes it shorter. As every term is the way along
-one axis, a length is never below the straight line between the ports; it does not depend on which end comes first. The result is rounded up to
-centimetres.
+Height differences are absolute: a tray that lies lower than a port makes its cable go down and never makes it shorter.
+As every term is the way along one axis, a length is never below the straight line between the ports; it does not depend
+on which end comes first. The result is rounded up to centimetres.
 """
 
 from __future__ import annotations
@@ -66,7 +70,8 @@ class Ruler:
         top = place.height_u if place else HIGHEST_UNIT
         if not 1 <= device.unit <= top:
             raise LengthError(
-                f"{device.name} - Expected: a unit of rack {device.rack}, 1 to {top} Actual: {device.unit}. Correct its unit, or the rack's height_u."
+                f"{device.name} - Expected: a unit of rack {device.rack}, 1 to {top} Actual: {device.unit}. "
+                "Correct its unit, or the rack's height_u."
             )
         found = self._height[device] = height(device.unit)
         return found
@@ -87,29 +92,46 @@ class Ruler:
             way = _to_entry(pa, ha) + _to_entry(pb, hb) + self._between_halls(pa.hall, pb.hall)
         level = way + aside + slack
         if not math.isfinite(100 * (level + ha.tray_height_m + hb.tray_height_m)):
-            raise LengthError(f"racks {a} and {b} - Expected: a way that can be measured Actual: {level:g} m. Correct the pitches of the hall, and the slack.")
+            raise LengthError(
+                f"racks {a} and {b} - Expected: a way that can be measured Actual: {level:g} m. "
+                "Correct the pitches of the hall, and the slack."
+            )
         return level, ha.tray_height_m, hb.tray_height_m
 
     def _slack(self) -> float:
         if self._floor.slack_m < 0:
-            raise LengthError(f"slack - Expected: 0 m or more Actual: {self._floor.slack_m:g} m. Correct the slack of cables.")
+            raise LengthError(
+                f"slack - Expected: 0 m or more Actual: {self._floor.slack_m:g} m. Correct the slack of cables."
+            )
         return self._floor.slack_m
 
     def _place(self, rack: str) -> Place:
         place = self._floor.places.get(rack)
         if place is None:
-            raise LengthError(f"rack {rack} - Expected: hall, row and position Actual: not given. Say where the rack stands, so that lengths can be computed.")
+            raise LengthError(
+                f"rack {rack} - Expected: hall, row and position Actual: not given. "
+                "Say where the rack stands, so that lengths can be computed."
+            )
         if place.row < 0 or place.position < 0:
-            raise LengthError(f"rack {rack} - Expected: row and position of 0 or more Actual: {place.row} and {place.position}. Correct its place.")
+            raise LengthError(
+                f"rack {rack} - Expected: row and position of 0 or more Actual: {place.row} and {place.position}. "
+                "Correct its place."
+            )
         return place
 
     def _hall(self, rack: str, place: Place) -> HallPlan:
         hall = self._floor.halls.get(place.hall)
         if hall is None:
-            raise LengthError(f"rack {rack} - Expected: a hall of the site Actual: {place.hall}. Add the hall with its pitches, or correct the rack's hall.")
+            raise LengthError(
+                f"rack {rack} - Expected: a hall of the site Actual: {place.hall}. "
+                "Add the hall with its pitches, or correct the rack's hall."
+            )
         wrong = [name for name in ("rack_pitch_m", "row_pitch_m", "tray_height_m") if getattr(hall, name) <= 0]
         if wrong:
-            raise LengthError(f"hall {hall.name} - Expected: more than 0 m Actual: {wrong[0]} {getattr(hall, wrong[0]):g}. Measure it and correct the hall.")
+            raise LengthError(
+                f"hall {hall.name} - Expected: more than 0 m Actual: {wrong[0]} {getattr(hall, wrong[0]):g}. "
+                "Measure it and correct the hall."
+            )
         return hall
 
     def _between_halls(self, first: str, second: str) -> float:
@@ -118,10 +140,14 @@ class Ruler:
         if way is None:
             one, other = sorted((first, second))
             raise LengthError(
-                f"halls {one} and {other} - Expected: the way between them in m Actual: not given. Measure it from entry to entry, and say it (ways_m)."
+                f"halls {one} and {other} - Expected: the way between them in m Actual: not given. "
+                "Measure it from entry to entry, and say it (ways_m)."
             )
         if way <= 0:
-            raise LengthError(f"halls {first} and {second} - Expected: a way of more than 0 m Actual: {way:g} m. Measure it from entry to entry.")
+            raise LengthError(
+                f"halls {first} and {second} - Expected: a way of more than 0 m Actual: {way:g} m. "
+                "Measure it from entry to entry."
+            )
         return way
 
 

@@ -1,9 +1,10 @@
 """Management ports of switches and devices, and the other ports that the site file gives of devices.
 
-The out-of-band switch of their rack serves management ports, from its last port down by rack unit (unit 1 has the last), since no two share a unit; their
-plug and rate are in the switch's profile or in the site file, and ports below those of ``rack_slots`` nodes stay the nodes'. In a rack without such a
-switch the out-of-band fabric serves them, if one is declared: devices behind the nodes in the order of the site file, switches from the end of the
-rack's window by rack unit, each slot that is still free counted, where the window has room for that.
+The out-of-band switch of their rack serves management ports, from its last port down by rack unit (unit 1 has the
+last), since no two share a unit; their plug and rate are in the switch's profile or in the site file, and ports below
+those of ``rack_slots`` nodes stay the nodes'. In a rack without such a switch the out-of-band fabric serves them, if
+one is declared: devices behind the nodes in the order of the site file, switches from the end of the rack's window by
+rack unit, each slot that is still free counted, where the window has room for that.
 """
 
 from __future__ import annotations
@@ -61,16 +62,23 @@ def management(work: Managed, models: Mapping[str, str]) -> tuple[list[Run], lis
             far[item.rack].append(item)
         else:
             missing.setdefault(found, []).append(item.name)
-    notes = [f"out-of-band: management ports of {_some(names)} are not cabled: {why}." for why, names in missing.items()]
+    notes = [
+        f"out-of-band: management ports of {_some(names)} are not cabled: {why}." for why, names in missing.items()
+    ]
     left: dict[tuple[str, str], list[str]] = {}
     told = _device_ports(work.site)
     for rack in work.site.racks:
         for role in ("in_band", "storage", "oob"):
             items = far.get(rack.name, []) if role == "oob" else []
-            wanted = [*told.get((rack.name, role), []), *((item.name, [_near(item)]) for item in items if not item.switch)]
+            wanted = [
+                *told.get((rack.name, role), []),
+                *((item.name, [_near(item)]) for item in items if not item.switch),
+            ]
             if wanted or items:
                 runs += _window(work, (rack, role), wanted, items, left)
-    return runs, notes + [f"{CALLED[role]}: ports of {_some(names)} are not cabled: {why}." for (role, why), names in left.items()]
+    return runs, notes + [
+        f"{CALLED[role]}: ports of {_some(names)} are not cabled: {why}." for (role, why), names in left.items()
+    ]
 
 
 def _items(work: Managed, models: Mapping[str, str]) -> Iterator[_Item]:
@@ -94,7 +102,9 @@ class _InRack:
         self._work = work
         self._first = {rack: switches[0] for (rack, role), switches in work.serving.items() if role == "oob"}
         racks = [rack for rack in work.site.racks if rack.name in self._first]
-        self._below = {rack.name: _node_ports(work.site, rack, len(work.serving.get((rack.name, "oob"), []))) for rack in racks}
+        self._below = {
+            rack.name: _node_ports(work.site, rack, len(work.serving.get((rack.name, "oob"), []))) for rack in racks
+        }
 
     def run(self, item: _Item) -> Run | str | None:
         """Return the run of an item, why it has none, or None where a declared fabric serves it."""
@@ -102,7 +112,11 @@ class _InRack:
         if switch is None:
             if item.rack and self._work.wiring.served("oob", item.rack) is not None:
                 return None if item.port is not None else item.why
-            return "no out-of-band switch stands in their rack and no declared fabric serves it" if item.rack else "the site does not say where they stand"
+            return (
+                "no out-of-band switch stands in their rack and no declared fabric serves it"
+                if item.rack
+                else "the site does not say where they stand"
+            )
         if item.port is None or not item.unit:
             return item.why if item.port is None else "they have no unit in their rack"
         found = self._socket(switch, item.port, item)
@@ -120,15 +134,21 @@ class _InRack:
     def _joined(self, item: _Item, port: ManagementPort, switch: Switch, found: tuple[SwitchPorts, Socket]) -> Run:
         (ports, socket), racked = found, self._work.racked
         near = racked.cage(racked.device(item.name, item.rack, item.unit), port.name, port.cage)
-        far = racked.cage(racked.device(switch.name, item.rack, switch.unit or 0), socket.cage, socket.form, socket.connectors)
-        return Run(near, port.name, 0, far, socket.port, socket.sub, racked.link(port.rate, ports.lanes, "oob", ports.layer))
+        far = racked.cage(
+            racked.device(switch.name, item.rack, switch.unit or 0), socket.cage, socket.form, socket.connectors
+        )
+        return Run(
+            near, port.name, 0, far, socket.port, socket.sub, racked.link(port.rate, ports.lanes, "oob", ports.layer)
+        )
 
 
 def _node_ports(site: Site, rack: Rack, switches: int) -> int:
     """Return how many ports of one out-of-band switch are kept for a rack's nodes."""
     metal = [(node.slot or place, node) for place, node in enumerate(rack.nodes, 1) if node.kind == "metal"]
     most = max((sum(role == "oob" for _, role in used_ports(site, node)) for _, node in metal), default=0)
-    slots = site.networks.rack_slots if site.networks is not None and metal else max((slot for slot, _ in metal), default=0)
+    slots = (
+        site.networks.rack_slots if site.networks is not None and metal else max((slot for slot, _ in metal), default=0)
+    )
     return slots * -(-most // max(1, switches))
 
 
@@ -140,7 +160,9 @@ _Wanted = Sequence[tuple[str, list[Near]]]
 """Devices by name, each with its ports."""
 
 
-def _window(work: Managed, at: tuple[Rack, str], wanted: _Wanted, items: Sequence[_Item], left: dict[tuple[str, str], list[str]]) -> Iterator[Run]:
+def _window(
+    work: Managed, at: tuple[Rack, str], wanted: _Wanted, items: Sequence[_Item], left: dict[tuple[str, str], list[str]]
+) -> Iterator[Run]:
     """Yield the runs of what stands in one rack beside its nodes, in the rack's window of the leafs of one network that serve it."""
     rack, role = at
     served = work.wiring.served(role, rack.name)
@@ -158,7 +180,11 @@ def _window(work: Managed, at: tuple[Rack, str], wanted: _Wanted, items: Sequenc
     kept = _units(work.site, rack.name) | {item.unit for item in switches}
     # With a port for every slot of the rack, also the free ones, a switch that comes later moves no cable of another.
     by_slot = work.wiring.fits(served, end + -(-len(kept) // served.fabric.leafs))
-    places = {unit: place for place, unit in enumerate(sorted(kept))} if by_slot else {item.unit: place for place, item in enumerate(switches)}
+    places = (
+        {unit: place for place, unit in enumerate(sorted(kept))}
+        if by_slot
+        else {item.unit: place for place, item in enumerate(switches)}
+    )
     found += [(item.name, work.wiring.top(served, places[item.unit], _near(item))) for item in switches]
     for name, run in found:
         if isinstance(run, str):
@@ -191,7 +217,9 @@ def _device_ports(site: Site) -> dict[tuple[str, str], list[tuple[str, list[Near
     for device in site.devices:
         by_role: dict[str, list[Near]] = {}
         for port in device.ports:
-            by_role.setdefault(port.network, []).append(Near(device.name, device.rack or "", device.unit or ZERO_U, port.name, port.rate, port.cage))
+            by_role.setdefault(port.network, []).append(
+                Near(device.name, device.rack or "", device.unit or ZERO_U, port.name, port.rate, port.cage)
+            )
         for role, ports in by_role.items():
             out.setdefault((device.rack or "", role), []).append((device.name, ports))
     return out
@@ -199,7 +227,14 @@ def _device_ports(site: Site) -> dict[tuple[str, str], list[tuple[str, list[Near
 
 def _near(item: _Item) -> Near:
     port = item.port
-    return Near(item.name, item.rack, item.unit or ZERO_U, port.name if port else "", port.rate if port else 0, port.cage if port else "")
+    return Near(
+        item.name,
+        item.rack,
+        item.unit or ZERO_U,
+        port.name if port else "",
+        port.rate if port else 0,
+        port.cage if port else "",
+    )
 
 
 def _some(names: list[str]) -> str:

@@ -7,7 +7,10 @@ from collections import Counter
 from rackready.model.site import Site
 from rackready.profiles import loader
 
-_SOURCE = "NVIDIA NVOS user manual for NVLink switches, chassis information and inventory: the cable cartridge is a part of the rack"
+_SOURCE = (
+    "NVIDIA NVOS user manual for NVLink switches, chassis information and inventory: the cable cartridge is a part "
+    "of the rack"
+)
 
 
 def nvlink_notes(site: Site) -> list[str]:
@@ -19,12 +22,16 @@ def nvlink_notes(site: Site) -> list[str]:
         trays += own
         racks.update(dict.fromkeys(own, 1))
     notes = [
-        f"NVLink: {count} {platform} trays are joined inside their {racks[platform]} racks by cable cartridges, which come with the rack: "
+        f"NVLink: {count} {platform} trays are joined inside their {racks[platform]} racks by cable cartridges, "
+        "which come with the rack: "
         f"no cable of theirs is pulled or ordered, and no part number is published ({_SOURCE})."
         for platform, count in sorted(trays.items())
     ]
     across = [domain.name for domain in site.nvlink_domains if domain.across_racks]
-    return notes + [f"NVLink: cables between the racks of domain {name} are not listed: the site does not say them." for name in across]
+    return notes + [
+        f"NVLink: cables between the racks of domain {name} are not listed: the site does not say them."
+        for name in across
+    ]
 
 
 def _spans(platform: str) -> bool:

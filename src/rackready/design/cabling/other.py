@@ -1,7 +1,8 @@
 """Cables of the fabrics beside the compute fabric whose switches stand in network racks: ports of nodes and devices, uplinks, peer links.
 
-``other_ports`` says which port of a leaf belongs to what. Uplinks of one leaf are dealt to the spines in turn; spine ports follow from the leaf's number.
-Uplinks into another fabric take the ports that it keeps for them (``downlinks``), in the order of the fabrics in the site file, then of the leafs.
+``other_ports`` says which port of a leaf belongs to what. Uplinks of one leaf are dealt to the spines in turn; spine
+ports follow from the leaf's number. Uplinks into another fabric take the ports that it keeps for them (``downlinks``),
+in the order of the fabrics in the site file, then of the leafs.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class OtherWiring:
         self._slots = rack_slots(site)
         self._racks = {fabric.name: racks_of_fabric(site, fabric) for fabric in site.other_fabrics}
         self._rates = {fabric.name: rate_of(site, fabric, self._racks[fabric.name]) for fabric in site.other_fabrics}
-        self._ports: dict[str, LeafPorts | None] = {fabric.name: leaf_ports(fabric, self._rates[fabric.name]) for fabric in site.other_fabrics}
+        self._ports: dict[str, LeafPorts | None] = {
+            fabric.name: leaf_ports(fabric, self._rates[fabric.name]) for fabric in site.other_fabrics
+        }
         self._fabrics = {fabric.name: fabric for fabric in site.other_fabrics}
         self._downs: Counter[str] = Counter()
         self._kept: dict[tuple[str, str], int] = {}
@@ -114,12 +117,19 @@ class OtherWiring:
             return f"{leaf} has no place"
         socket = of.ports.sockets[of.number(served, offset)]
         lanes = of.ports.lanes
-        cage = self._racked.cage(self._racked.device(near.name, near.rack, near.unit), near.port, plug(flat(near.cage), of.rate, lanes), max(1, lanes // 4))
+        cage = self._racked.cage(
+            self._racked.device(near.name, near.rack, near.unit),
+            near.port,
+            plug(flat(near.cage), of.rate, lanes),
+            max(1, lanes // 4),
+        )
         link = self._racked.link(of.rate, lanes, fabric.role, of.ports.layer)
         return Run(cage, near.port, 0, self._cage(leaf, socket), socket.port, socket.sub, link)
 
     def _cage(self, switch: str, socket: Socket) -> Cage:
-        return self._racked.cage(self._racked.device(switch, *self._places[switch]), socket.cage, socket.form, socket.connectors)
+        return self._racked.cage(
+            self._racked.device(switch, *self._places[switch]), socket.cage, socket.form, socket.connectors
+        )
 
     # --- links between switches
 
@@ -139,13 +149,22 @@ class OtherWiring:
                 yield from self._peers(fabric, of, pair)
 
     def _no_ports(self, fabric: OtherFabric, model: str, rate: int) -> str:
-        return f"{self._where(fabric)}: ports of {model} - Expected: some of {rate} Gb/s Actual: none. Take another model, or say rate."
+        return (
+            f"{self._where(fabric)}: ports of {model} - Expected: some of {rate} Gb/s Actual: none. "
+            "Take another model, or say rate."
+        )
 
     def _too_small(self, fabric: OtherFabric, of: LeafPorts) -> str:
         if not of.ports.sockets[0].form:
-            return f"{self._where(fabric)}: cage of {fabric.leaf} - Expected: known Actual: not published. Add it to the profile, with its source."
+            return (
+                f"{self._where(fabric)}: cage of {fabric.leaf} - Expected: known Actual: not published. "
+                "Add it to the profile, with its source."
+            )
         room = len(of.ports.sockets) - of.top
-        text = f"racks_per_leaf - Expected: at most {max(0, room)}, as {fabric.leaf} has {room} ports for racks Actual: {fabric.racks_per_leaf}"
+        text = (
+            f"racks_per_leaf - Expected: at most {max(0, room)}, as {fabric.leaf} has {room} ports for racks "
+            f"Actual: {fabric.racks_per_leaf}"
+        )
         return f"{self._where(fabric)}: {text}. Lower it, or take a larger leaf."
 
     def _where(self, fabric: OtherFabric) -> str:
@@ -163,7 +182,11 @@ class OtherWiring:
         for number in range(fabric.uplinks):
             lower = self._own(fabric, of, number)
             if lower is None or not above:
-                self._say(fabric, f"uplinks - Expected: at most {number} Actual: {fabric.uplinks}, more than {fabric.leaf} has ports for. Lower uplinks.")
+                self._say(
+                    fabric,
+                    f"uplinks - Expected: at most {number} Actual: {fabric.uplinks}, more than {fabric.leaf} has "
+                    "ports for. Lower uplinks.",
+                )
                 return
             upper = above[number % len(above)]
             rate = of.rate if of.own_uplinks else _uplink_rate(fabric.leaf)
@@ -185,31 +208,43 @@ class OtherWiring:
         spines = self._layout.of(fabric.uplink_to, "spine")
         if spines:
             return spines
-        # Leafs that serve the same racks, else those of the first group: out-of-band switches of network racks have none of their own.
+        # Leafs that serve the same racks, else those of the first group: out-of-band switches of network racks have
+        # none of their own.
         target, groups = self._fabrics[fabric.uplink_to], self._layout.groups[fabric.uplink_to]
         first = (leaf.index - 1) // fabric.leafs * fabric.racks_per_leaf
         names = groups.get(first // target.racks_per_leaf + 1) or next((groups[group] for group in sorted(groups)), ())
         return [switch for switch in self._layout.of(target.name, "leaf") if switch.name in names]
 
-    def _upper(self, fabric: OtherFabric, leaf: OtherSwitch, upper: OtherSwitch, link: tuple[int, int]) -> tuple[Socket, SwitchPorts] | str:
+    def _upper(
+        self, fabric: OtherFabric, leaf: OtherSwitch, upper: OtherSwitch, link: tuple[int, int]
+    ) -> tuple[Socket, SwitchPorts] | str:
         """Return the port at the upper end of uplink ``link`` (its number, its rate), or what is wrong."""
         number, rate = link
         target = self._fabrics[upper.fabric]
         ports = switch_ports(upper.model, rate)
         if ports is None:
-            return f"ports of {upper.model} - Expected: some of {rate} Gb/s, as uplinks of {fabric.leaf} Actual: none. Take another model."
+            return (
+                f"ports of {upper.model} - Expected: some of {rate} Gb/s, as uplinks of {fabric.leaf} Actual: none. "
+                "Take another model."
+            )
         if fabric.uplink_to is None:
             each = fabric.uplinks // fabric.spines
             place = (leaf.index - 1) * each + number // fabric.spines
             if place >= len(ports.sockets) - target.downlinks:
                 room = (len(ports.sockets) - target.downlinks) // each
-                return f"leafs - Expected: numbers up to {room}, for which {upper.model} has ports Actual: {leaf.name}. Take more spines, or fewer uplinks."
+                return (
+                    f"leafs - Expected: numbers up to {room}, for which {upper.model} has ports "
+                    f"Actual: {leaf.name}. Take more spines, or fewer uplinks."
+                )
             return ports.sockets[place], ports
         taken = self._downs[upper.name]
         self._downs[upper.name] += 1
         if taken >= target.downlinks:
             need = self._need(target)
-            text = f"ports that {target.name} keeps for uplinks of others - Expected: at least {need} on {upper.name} Actual: {target.downlinks}"
+            text = (
+                f"ports that {target.name} keeps for uplinks of others - Expected: at least {need} on {upper.name} "
+                f"Actual: {target.downlinks}"
+            )
             return f"{text}. Raise downlinks of {target.name} to {need}."
         of = self._ports[target.name]
         above = target.uplinks + target.peer_links if upper.tier == "leaf" and of is not None and of.own_uplinks else 0
@@ -229,11 +264,22 @@ class OtherWiring:
         for number in range(fabric.peer_links):
             own = self._own(fabric, of, fabric.uplinks + number)
             if own is None:
-                self._say(fabric, f"peer_links - Expected: at most {number} beside the uplinks Actual: {fabric.peer_links}. Lower one of the two.")
+                self._say(
+                    fabric,
+                    f"peer_links - Expected: at most {number} beside the uplinks Actual: {fabric.peer_links}. "
+                    "Lower one of the two.",
+                )
                 return
             yield from self._trunk(fabric, pair[0], own, (pair[1], *own), rate)
 
-    def _trunk(self, fabric: OtherFabric, lower: str, own: tuple[Socket, SwitchPorts], upper: tuple[str, Socket, SwitchPorts], rate: int) -> Iterator[Run]:
+    def _trunk(
+        self,
+        fabric: OtherFabric,
+        lower: str,
+        own: tuple[Socket, SwitchPorts],
+        upper: tuple[str, Socket, SwitchPorts],
+        rate: int,
+    ) -> Iterator[Run]:
         (near, ports), (name, far, _) = own, upper
         if lower in self._places and name in self._places:
             link = self._racked.link(rate, ports.lanes, f"{fabric.role}_trunk", ports.layer)
@@ -247,10 +293,14 @@ class OtherWiring:
             fabric, of = self._fabrics[name], self._ports[name]
             if of is not None and of.window:
                 need, total = max(racks.values()), len(of.ports.sockets) - of.top
-                text = f"ports of {listed(racks)} on a leaf - Expected: at most {of.window} ({total} for {fabric.racks_per_leaf} racks) Actual: {need}"
+                text = (
+                    f"ports of {listed(racks)} on a leaf - Expected: at most {of.window} ({total} for "
+                    f"{fabric.racks_per_leaf} racks) Actual: {need}"
+                )
                 self._say(fabric, f"{text}. Lower racks_per_leaf to {total // need}, or take a larger leaf.")
         return [
-            f"{fabric.name}: nothing joins its leafs to each other. Give it spines or uplink_to with uplinks, unless your own network does."
+            f"{fabric.name}: nothing joins its leafs to each other. Give it spines or uplink_to with uplinks, "
+            "unless your own network does."
             for fabric in self._site.other_fabrics
             if not fabric.uplinks and len(self._layout.of(fabric.name, "leaf")) > (2 if fabric.peer_links else 1)
         ]

@@ -1,8 +1,9 @@
 """Ports of the switches of other fabrics: what part of a leaf belongs to which rack, and which ports go up, across and to other fabrics.
 
-Main ports of a leaf, from the last one down: uplinks and peer links (unless the model has uplink ports of its own), then, where it has no spines,
-``downlinks``. What is left is dealt to the racks of its group in equal windows of ``(ports left) // racks_per_leaf``. In a window, from below:
-``rack_slots`` places for nodes, then devices in the order of the site file; from above: management ports of switches by rack unit.
+Main ports of a leaf, from the last one down: uplinks and peer links (unless the model has uplink ports of its own),
+then, where it has no spines, ``downlinks``. What is left is dealt to the racks of its group in equal windows of
+``(ports left) // racks_per_leaf``. In a window, from below: ``rack_slots`` places for nodes, then devices in the order
+of the site file; from above: management ports of switches by rack unit.
 """
 
 from __future__ import annotations
@@ -32,13 +33,18 @@ def uplink_ports(model: str) -> SwitchPorts | None:
         return None
     cage = profile.uplink_cage
     lanes = _LANES[cage]
-    return SwitchPorts(tuple(Socket(name, name, 0, max(1, lanes // 4), cage) for name in expand_range(profile.uplinks)), lanes, profile.layer)
+    return SwitchPorts(
+        tuple(Socket(name, name, 0, max(1, lanes // 4), cage) for name in expand_range(profile.uplinks)),
+        lanes,
+        profile.layer,
+    )
 
 
 def plug(cage: str, rate: int, lanes: int) -> str:
     """Return the plug that a QSFP cage takes at a lower rate (Gb/s over so many lanes): cages take the plugs of slower QSFP.
 
-    NVIDIA LinkX 100G-PAM4 product line overview: QSFP112 cages of ConnectX-7 and BlueField-3 take QSFP56 at 4 x 50G-PAM4 and QSFP28 at 4 x 25G-NRZ.
+    NVIDIA LinkX 100G-PAM4 product line overview: QSFP112 cages of ConnectX-7 and BlueField-3 take QSFP56 at 4 x
+    50G-PAM4 and QSFP28 at 4 x 25G-NRZ.
     """
     return _PLUG.get(rate // lanes, cage) if cage.startswith("qsfp") else cage
 
@@ -74,7 +80,13 @@ def rate_of(site: Site, fabric: OtherFabric, racks: list[Rack]) -> int:
     if fabric.rate is not None or fabric.role == "oob":
         return fabric.rate or 1
     names = {rack.name for rack in racks}
-    rates = {port.rate for device in site.devices if device.rack in names for port in device.ports if port.network == fabric.role}
+    rates = {
+        port.rate
+        for device in site.devices
+        if device.rack in names
+        for port in device.ports
+        if port.network == fabric.role
+    }
     seen: set[tuple[str, str | None]] = set()
     for rack in racks:
         for node in rack.nodes:

@@ -1,7 +1,8 @@
 """Gives every run its length and its parts.
 
-Cables that share a module share its fate: a twin-port module is either SR4 or DR4, so a 60 m cable in one half makes the 40 m cable in the other half
-DR4 as well, and with it the module at that cable's far end. Runs are therefore decided in groups of those that are tied together by shared cages.
+Cables that share a module share its fate: a twin-port module is either SR4 or DR4, so a 60 m cable in one half makes
+the 40 m cable in the other half DR4 as well, and with it the module at that cable's far end. Runs are therefore decided
+in groups of those that are tied together by shared cages.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ LARGEST_ASSEMBLY = 4
 def plan_cables(runs: Iterable[Run], floor: FloorPlan, catalogue: Catalogue, notes: Sequence[str] = ()) -> CablePlan:
     """Return every cable, in the order of the runs.
 
-    What cannot be served says so in its row, and has no parts. The plan's problems have each cause once, with how many cables it keeps back.
+    What cannot be served says so in its row, and has no parts. The plan's problems have each cause once, with how many
+    cables it keeps back.
     """
     with without_gc():
         planner = _Planner(list(runs), Ruler(floor), catalogue)
@@ -143,7 +145,11 @@ class _Planner:
         found = self._alike.get(key)
         if found is None:
             found = self._alike[key] = Wanted(*key)
-            fits = [max(shelf.lengths) for assembly, shelf in self._catalogue.assemblies if shelf.lengths and _suits(assembly, found)]
+            fits = [
+                max(shelf.lengths)
+                for assembly, shelf in self._catalogue.assemblies
+                if shelf.lengths and _suits(assembly, found)
+            ]
             self._longest_assembly[found] = max(fits, default=0.0)
         return found
 
@@ -243,22 +249,33 @@ class _Planner:
                 cause = choice.cause or choice.problem
                 first.setdefault(cause, choice.problem)
                 count[cause] += 1
-        return tuple(text if count[cause] == 1 else f"{text} So it is with {count[cause] - 1} more." for cause, text in first.items())
+        return tuple(
+            text if count[cause] == 1 else f"{text} So it is with {count[cause] - 1} more."
+            for cause, text in first.items()
+        )
 
     def _at_odds(self, index: int, optics: Sequence[Optics]) -> str:
         kinds = ", ".join(pair.kind for pair in optics)
         return (
-            f"{self._lengths[index]:g} m - Expected: one kind of optics for all cables of a shared module Actual: this one can have {kinds}, "
+            f"{self._lengths[index]:g} m - Expected: one kind of optics for all cables of a shared module "
+            f"Actual: this one can have {kinds}, "
             "a cable beside it cannot. Put the two on different cages, or bring the longer one's racks closer."
         )
 
     def _unserved(self, index: int, wanted: Wanted) -> str:
         length = self._lengths[index]
         offers = self._catalogue.optics(wanted)
-        longest = [(max(shelf.lengths), assembly.series) for assembly, shelf in self._catalogue.assemblies if shelf.lengths and _suits(assembly, wanted)]
+        longest = [
+            (max(shelf.lengths), assembly.series)
+            for assembly, shelf in self._catalogue.assemblies
+            if shelf.lengths and _suits(assembly, wanted)
+        ]
         longest += [(self._longest(pair), f"{pair.a.part} to {pair.b.part}") for pair in offers]
         if not longest:
-            return f"Expected: a part for {wanted.text} Actual: none in profiles/parts. Change cage or rate of one end, or add the part."
+            return (
+                f"Expected: a part for {wanted.text} Actual: none in profiles/parts. "
+                "Change cage or rate of one end, or add the part."
+            )
         most, part = max(longest)
         return (
             f"Expected: a part of at least {length:g} m for {wanted.text} Actual: {most:g} m ({part}). "
@@ -314,14 +331,21 @@ def _suits(assembly: Assembly, wanted: Wanted) -> bool:
 def _carries(assembly: Assembly, rate: int, lanes: int, layer: str) -> bool:
     """Say whether a far end is made for links of that rate and lanes: whole far ends, or the two halves of a twin-port plug."""
     each = assembly.lanes // assembly.ways
-    return rate == assembly.lane_rate * lanes and lanes <= each and lanes in {each, CONNECTOR_LANES} and layer in assembly.layers
+    return (
+        rate == assembly.lane_rate * lanes
+        and lanes <= each
+        and lanes in {each, CONNECTOR_LANES}
+        and layer in assembly.layers
+    )
 
 
 def _fits(assembly: Assembly, group: list[Run]) -> bool:
     """Say whether one assembly carries these runs: they start in one cage and end in as many as it has far ends, with its plugs, lanes and rate."""
     if not all(_carries(assembly, run.rate, run.lanes, run.layer) for run in group):
         return False
-    return _hangs(assembly, [(run.a, run.b, run.lanes) for run in group]) or _hangs(assembly, [(run.b, run.a, run.lanes) for run in group])
+    return _hangs(assembly, [(run.a, run.b, run.lanes) for run in group]) or _hangs(
+        assembly, [(run.b, run.a, run.lanes) for run in group]
+    )
 
 
 def _hangs(assembly: Assembly, ends: list[tuple[Cage, Cage, int]]) -> bool:

@@ -35,21 +35,26 @@ class SiteRuns:
 
 def floor_plan(site: Site, slack_m: float = 0.5) -> FloorPlan:
     """Return where the site's racks stand. Racks without hall, row and position have no place: only cables inside them have a length."""
-    halls = {hall.name: HallPlan(hall.name, hall.rack_pitch_m, hall.row_pitch_m, hall.tray_height_m) for hall in site.halls}
+    halls = {
+        hall.name: HallPlan(hall.name, hall.rack_pitch_m, hall.row_pitch_m, hall.tray_height_m) for hall in site.halls
+    }
     rows: dict[str, list[Name]] = {hall.name: hall.rows for hall in site.halls}
     places = {
         rack.name: Place(rack.hall, rows[rack.hall].index(rack.row), rack.position, rack.height_u)
         for rack in site.racks
         if rack.hall in rows and rack.row in rows[rack.hall] and rack.position is not None
     }
-    between: dict[tuple[str, str], float] = {(hall.name, other): way for hall in site.halls for other, way in hall.ways_m.items()}
+    between: dict[tuple[str, str], float] = {
+        (hall.name, other): way for hall in site.halls for other, way in hall.ways_m.items()
+    }
     return FloorPlan(halls, places, between, slack_m)
 
 
 def site_runs(site: Site, fabric: FabricPlan | None = None, slack_m: float = 0.5) -> SiteRuns:
     """Return the runs of a checked site; ``fabric`` is its topology's, None for a site whose links are written by hand.
 
-    ``slack_m``: spare length at each end, m. Runs are in the fabric's own order, nodes before trunks, then what lies beside the fabric.
+    ``slack_m``: spare length at each end, m. Runs are in the fabric's own order, nodes before trunks, then what lies
+    beside the fabric.
     """
     out = SiteRuns(floor_plan(site, slack_m))
     _Maker(site, fabric, out).make()
@@ -84,10 +89,13 @@ class _Maker:
 
     def _fill(self) -> None:
         out = self._out
-        compute = {switch.name for switch in self._site.switches if switch.role == "compute"} | ({*self._models} if self._fabric else set())
+        compute = {switch.name for switch in self._site.switches if switch.role == "compute"} | (
+            {*self._models} if self._fabric else set()
+        )
         if compute and not any(name in self._places for name in compute):
             out.notes.append(
-                f"compute fabric: {len(compute)} switches have no place, so its cables are not listed. Give switch_slots, or rack and unit of switches."
+                f"compute fabric: {len(compute)} switches have no place, so its cables are not listed. "
+                "Give switch_slots, or rack and unit of switches."
             )
         elif self._fabric is not None:
             out.runs += self._endpoints(self._fabric)
@@ -122,11 +130,15 @@ class _Maker:
                 kept.append(run)
         self._out.runs = kept
         if lost and not self._site.halls:
-            text = f"{sum(lost.values())} cables between racks are not listed: the site has no halls, so nothing says how long they are."
+            text = (
+                f"{sum(lost.values())} cables between racks are not listed: the site has no halls, so nothing says "
+                "how long they are."
+            )
             self._out.notes.append(f"{text} Give halls, and racks their hall, row and position.")
         elif lost:
             self._out.problems += [
-                f"{rack}: hall, row and position - Expected: given Actual: not given; {count} cables leave it. Say where the rack stands."
+                f"{rack}: hall, row and position - Expected: given Actual: not given; {count} cables leave it. "
+                "Say where the rack stands."
                 for rack, count in sorted(lost.items())
             ]
 
@@ -145,10 +157,16 @@ class _Maker:
     def _look_up(self, name: str, rate: int) -> tuple[SwitchPorts, Device] | None:
         ports, place = switch_ports(self._models[name], rate), self._places.get(name)
         if ports is None:
-            self._strange[f"{name}: ports of {rate} Gb/s - Expected: at least one Actual: {self._models[name]} has none. Take another model."] = None
+            self._strange[
+                f"{name}: ports of {rate} Gb/s - Expected: at least one Actual: {self._models[name]} has none. "
+                "Take another model."
+            ] = None
             return None
         if not ports.sockets[0].form:
-            self._strange[f"switch model {self._models[name]}: cage - Expected: known Actual: not published. Add it to the profile, with its source."] = None
+            self._strange[
+                f"switch model {self._models[name]}: cage - Expected: known Actual: not published. "
+                "Add it to the profile, with its source."
+            ] = None
             return None
         return (ports, self._racked.device(name, *place)) if place else None
 
@@ -177,11 +195,18 @@ class _Maker:
         if known is not None:
             return device.cages.get(known.cage) or self._cage(device, known), known
         # What takes a node's place (a UFM host) has one adapter a port: MMA4Z00-NS400 in RA-11333-001 V11, table 8.
-        socket = nic_socket(platform, rail, plane, self._planes, lanes) if platform else Socket(f"port{rail}", f"port{rail}", 0, 1, "osfp_flat")
+        socket = (
+            nic_socket(platform, rail, plane, self._planes, lanes)
+            if platform
+            else Socket(f"port{rail}", f"port{rail}", 0, 1, "osfp_flat")
+        )
         if socket is None:
             self._strange[f"{name}: rail {rail} - Expected: a NIC of {platform} Actual: none. Correct the link."] = None
         elif not socket.form:
-            self._strange[f"platform {platform}: cage of rail {rail} - Expected: known Actual: not published. Add it to the profile, with its source."] = None
+            self._strange[
+                f"platform {platform}: cage of rail {rail} - Expected: known Actual: not published. "
+                "Add it to the profile, with its source."
+            ] = None
         else:
             self._sockets[platform, rail, plane, lanes] = socket
             return device.cages.get(socket.cage) or self._cage(device, socket), socket
@@ -208,7 +233,15 @@ class _Maker:
             cage, nic = near
             socket = ports.sockets[port - 1]
             there = device.cages.get(socket.cage) or cage_of(device, socket)
-            yield Run(cage, nic.port, nic.sub, there, socket.port, socket.sub, link_of(rate, ports.lanes, "compute", ports.layer))
+            yield Run(
+                cage,
+                nic.port,
+                nic.sub,
+                there,
+                socket.port,
+                socket.sub,
+                link_of(rate, ports.lanes, "compute", ports.layer),
+            )
 
     def _trunks(self, fabric: FabricPlan) -> Iterator[Run]:
         rate, known, cage_of, link_of = self._rate(), self._known, self._cage, self._racked.link
@@ -249,5 +282,7 @@ class _Maker:
             if found and socket:
                 slower = rate != speed and found.lanes * rate // speed
                 return socket, SwitchPorts(found.sockets, slower or found.lanes, found.layer)
-        self._strange[f"{switch}: port {port} - Expected: a port of {self._models[switch]} Actual: none. Correct the link."] = None
+        self._strange[
+            f"{switch}: port {port} - Expected: a port of {self._models[switch]} Actual: none. Correct the link."
+        ] = None
         return None

@@ -78,7 +78,13 @@ def nic_socket(platform: str, rail: int, plane: int, planes: int, lanes: int) ->
         name = nic.port or f"rail{rail}"
         return Socket(f"{name}{suffix}", name, within * own, planes * own, flat(nic.cage))
     first = (int(match["port"]) - 1) * planes * own
-    return Socket(f"{nic.port}{suffix}", match["cage"], first + within * own, sharing(profile, match["cage"]) * planes * own, flat(nic.cage))
+    return Socket(
+        f"{nic.port}{suffix}",
+        match["cage"],
+        first + within * own,
+        sharing(profile, match["cage"]) * planes * own,
+        flat(nic.cage),
+    )
 
 
 def sharing(profile: PlatformProfile, cage: str) -> int:

@@ -1,8 +1,8 @@
 """Plain data of cabling: where devices stand, which ports are joined, and what joins them.
 
-Runs and cables are named tuples: 300,000 of each are made in a third of the time of frozen dataclasses. Devices and cages are shared objects: such a
-site has 300,000 ports, but few devices. Make them through ``Racked``, which gives one object per device and cage; the planner tells cages apart by
-identity.
+Runs and cables are named tuples: 300,000 of each are made in a third of the time of frozen dataclasses. Devices and
+cages are shared objects: such a site has 300,000 ports, but few devices. Make them through ``Racked``, which gives one
+object per device and cage; the planner tells cages apart by identity.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class HallPlan:
 class FloorPlan:
     """Where all racks stand.
 
-    ``between_halls_m``: length of the way from the entry of one hall (row and position 0, at tray height) to that of the other, m, by their names
-    in either order. ``slack_m``: spare length at each end of a cable, for dressing and for pulling a device out, m: a planning input.
+    ``between_halls_m``: length of the way from the entry of one hall (row and position 0, at tray height) to that of
+    the other, m, by their names in either order. ``slack_m``: spare length at each end of a cable, for dressing and for
+    pulling a device out, m: a planning input.
     """
 
     halls: Mapping[str, HallPlan]
@@ -64,8 +65,8 @@ class Device:
 class Plug:
     """What a cage takes: one object for all cages that are alike.
 
-    ``form`` is the plug (model.parts.Form). ``connectors``: optical connectors of the module, that is its lanes / 4: 2 for the twin-port cages of switches
-    and of servers in which two NICs share one, 1 for the cage of one 400 Gb/s NIC.
+    ``form`` is the plug (model.parts.Form). ``connectors``: optical connectors of the module, that is its lanes / 4: 2
+    for the twin-port cages of switches and of servers in which two NICs share one, 1 for the cage of one 400 Gb/s NIC.
     """
 
     form: str
@@ -95,7 +96,8 @@ class Cage:
 class Link:
     """What all links of one sort have in common: one object for them all.
 
-    ``rate`` in Gb/s over ``lanes`` lanes; ``kind``: compute, trunk, in_band, storage or oob; ``layer``: ethernet or infiniband.
+    ``rate`` in Gb/s over ``lanes`` lanes; ``kind``: compute, trunk, in_band, storage or oob; ``layer``: ethernet or
+    infiniband.
     """
 
     rate: int
@@ -140,7 +142,8 @@ class Run(NamedTuple):
 class Choice:
     """The parts of one cable; one object serves all cables that are alike, and is told apart by identity.
 
-    ``group``: number of the run whose label names the piece when several rows are one assembly, -1 otherwise. ``cause``: what refusals have in common.
+    ``group``: number of the run whose label names the piece when several rows are one assembly, -1 otherwise.
+    ``cause``: what refusals have in common.
     """
 
     medium: str = ""
@@ -156,10 +159,11 @@ class Choice:
 class Cable(NamedTuple):
     """One cable as it is pulled: what a row of the list says.
 
-    ``length_m`` is what the way needs, ``stock_m`` what is ordered. ``cable_part`` is the fibre or the assembly; ``a_part`` and ``b_part`` are the
-    modules at the ends, or the assembly again where plugs are fixed on. ``leader`` is the run whose label names the physical cable: rows that share it
-    (legs of a splitter, the two links of a twin-port copper cable) are one piece. ``fibre``: which of a link's fibres it is, from 0; ``mark`` is what
-    its label has for that, empty where a link has one fibre. ``problem`` is empty, or says why no part serves; then the parts are empty.
+    ``length_m`` is what the way needs, ``stock_m`` what is ordered. ``cable_part`` is the fibre or the assembly;
+    ``a_part`` and ``b_part`` are the modules at the ends, or the assembly again where plugs are fixed on. ``leader`` is
+    the run whose label names the physical cable: rows that share it (legs of a splitter, the two links of a twin-port
+    copper cable) are one piece. ``fibre``: which of a link's fibres it is, from 0; ``mark`` is what its label has for
+    that, empty where a link has one fibre. ``problem`` is empty, or says why no part serves; then the parts are empty.
     """
 
     run: Run

@@ -11,7 +11,34 @@ CONTINUOUS_SHARE = 0.8
 """A load of three hours or more may use 80 % of a breaker's current (NEC 210.19, 210.20 and 215.3), unless it is listed for 100 %."""
 
 NEC_SIZES = (
-    *(15, 20, 25, 30, 35, 40, 45, 50, 60, 70, 80, 90, 100, 110, 125, 150, 175, 200, 225, 250, 300, 350, 400, 450, 500, 600),
+    *(
+        15,
+        20,
+        25,
+        30,
+        35,
+        40,
+        45,
+        50,
+        60,
+        70,
+        80,
+        90,
+        100,
+        110,
+        125,
+        150,
+        175,
+        200,
+        225,
+        250,
+        300,
+        350,
+        400,
+        450,
+        500,
+        600,
+    ),
     *(700, 800, 1000, 1200, 1600, 2000, 2500, 3000, 4000, 5000, 6000),
 )
 """Standard ampere ratings of breakers and fuses: NEC (2023) table 240.6(A)."""
@@ -38,8 +65,9 @@ def volt_factor(rated: Rated) -> float:
 def usable_w(rated: Rated) -> float | None:
     """Return what may flow without end, W; None when the site gives no rating.
 
-    P = sqrt(3) x V_LL x I x pf for three phases, V x I x pf for one; x 0.8 unless the breaker is rated for its whole current.
-    Leaving out sqrt(3), as some public calculators do, gives 12.4 kW for 415 V and 30 A where 17.3 kW is right.
+    P = sqrt(3) x V_LL x I x pf for three phases, V x I x pf for one; x 0.8 unless the breaker is rated for its whole
+    current. Leaving out sqrt(3), as some public calculators do, gives 12.4 kW for 415 V and 30 A where 17.3 kW is
+    right.
     """
     if rated.rating_kw is not None:
         return rated.rating_kw * 1000

@@ -57,7 +57,11 @@ def share_of(rack: RackInput, device: Device) -> float | None:
     cooling = rack.cooling
     if cooling is not None and cooling.kind != "hybrid":
         return 0.0 if cooling.kind == "air" else 1.0
-    if cooling is not None and cooling.liquid_share is not None and (device.kind == "node" or device.model.liquid_share is None):
+    if (
+        cooling is not None
+        and cooling.liquid_share is not None
+        and (device.kind == "node" or device.model.liquid_share is None)
+    ):
         return cooling.liquid_share
     return device.model.liquid_share
 

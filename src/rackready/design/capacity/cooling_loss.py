@@ -1,7 +1,8 @@
 """The loss of a coolant distribution unit (CDU): which racks are left without liquid, and what the others must carry then.
 
-A rack's heat into liquid is shared evenly by the CDUs that serve it and live. Judgement: they stand side by side on one loop, and nothing published says
-otherwise. A rack whose last CDU is lost has no liquid cooling; its devices must be switched off.
+A rack's heat into liquid is shared evenly by the CDUs that serve it and live. Judgement: they stand side by side on one
+loop, and nothing published says otherwise. A rack whose last CDU is lost has no liquid cooling; its devices must be
+switched off.
 """
 
 from __future__ import annotations
@@ -80,8 +81,12 @@ class _Work:
     def __init__(self, serving: Sequence[Cdu], racks: Sequence[RackInput]) -> None:
         wanted = {name for cdu in serving for name in cdu.racks}
         self._cdus = {cdu.name: cdu for cdu in serving}
-        self.heat: Mapping[str, cooling.Known] = {rack.name: cooling.known(rack, "liquid") for rack in racks if rack.name in wanted}
-        self._unserved = [rack.name for rack in racks if rack.name not in wanted and _needs_liquid(rack)] if wanted else []
+        self.heat: Mapping[str, cooling.Known] = {
+            rack.name: cooling.known(rack, "liquid") for rack in racks if rack.name in wanted
+        }
+        self._unserved = (
+            [rack.name for rack in racks if rack.name not in wanted and _needs_liquid(rack)] if wanted else []
+        )
         self._of: dict[str, list[str]] = {}
         for cdu in serving:
             for rack in cdu.racks:
@@ -90,7 +95,9 @@ class _Work:
         self._most = {name: drawn[name] if known.partial else known.watts for name, known in self.heat.items()}
         """The most that can go into liquid: all that a rack draws where its liquid share is not published; no limit where its draw is not."""
         self._load = self._loads("", self._known())
-        self.over_alive = [cdu.name for cdu in serving if cdu.usable_w is not None and over(self._load[cdu.name], cdu.usable_w)]
+        self.over_alive = [
+            cdu.name for cdu in serving if cdu.usable_w is not None and over(self._load[cdu.name], cdu.usable_w)
+        ]
 
     def _known(self) -> dict[str, float]:
         return {name: known.watts for name, known in self.heat.items()}
@@ -114,7 +121,11 @@ class _Work:
         after, most = self._loads(cdu.name, self._known()), self._loads(cdu.name, self._most)
         taking = dict.fromkeys(name for rack in cdu.racks for name in self.others(rack, cdu.name))
         usable = {name: self._cdus[name].usable_w for name in taking}
-        overloads = tuple(Overload(name, after[name], limit) for name, limit in usable.items() if limit is not None and over(after[name], limit))
+        overloads = tuple(
+            Overload(name, after[name], limit)
+            for name, limit in usable.items()
+            if limit is not None and over(after[name], limit)
+        )
         partial = any(limit is None or over(most[name], limit) for name, limit in usable.items())
         return LossCase(KIND, cdu.name, cdu.racks, dark, dark, overloads, cdu.accepted, partial=partial)
 
@@ -123,13 +134,24 @@ class _Work:
         if self._unserved:
             they = "them" if len(self._unserved) > 1 else "it"
             text = f"heat goes into liquid, and no CDU serves {they} - Expected: a CDU that serves {they} Actual: none."
-            yield Problem(where(self._unserved), text, f"Name {they} in serves of a CDU, or say that air cools {they} (cooling of kind air).")
+            yield Problem(
+                where(self._unserved),
+                text,
+                f"Name {they} in serves of a CDU, or say that air cools {they} (cooling of kind air).",
+            )
         told = set(self.over_alive)
         yield from (self._over(name, self._load[name], "") for name in self.over_alive)
         for case in cases:
             if case.dark and case.accepted is None:
-                text = f"its loss leaves {where(case.dark)} without liquid cooling - Expected: another CDU that serves them Actual: none."
-                yield Problem(f"cdu {case.element}", text, "Let a second CDU serve them (serves), or say why the loss is accepted (loss_accepted).")
+                text = (
+                    f"its loss leaves {where(case.dark)} without liquid cooling - "
+                    "Expected: another CDU that serves them Actual: none."
+                )
+                yield Problem(
+                    f"cdu {case.element}",
+                    text,
+                    "Let a second CDU serve them (serves), or say why the loss is accepted (loss_accepted).",
+                )
             for item in case.overloads:
                 if item.node not in told:
                     told.add(item.node)
@@ -139,8 +161,15 @@ class _Work:
         usable = self._cdus[name].usable_w or 0.0
         racks = self._cdus[name].racks
         some = least(partial=any(self.heat[rack].partial for rack in racks))
-        text = f"it carries more heat than it can{when} - Expected: at most {usable / 1000:.1f} kW Actual: {some}{load / 1000:.1f} kW, by {where(racks)}."
-        return Problem(f"cdu {name}", text, f"Let another CDU take {some}{(load - usable) / 1000:.1f} kW of it, or serve fewer racks.")
+        text = (
+            f"it carries more heat than it can{when} - Expected: at most {usable / 1000:.1f} kW "
+            f"Actual: {some}{load / 1000:.1f} kW, by {where(racks)}."
+        )
+        return Problem(
+            f"cdu {name}",
+            text,
+            f"Let another CDU take {some}{(load - usable) / 1000:.1f} kW of it, or serve fewer racks.",
+        )
 
     def rows(self) -> Iterator[tuple[str, str, float, bool, str]]:
         """Yield (CDU, rack, the rack's heat into liquid in W, whether some of it is not published, other CDUs of the rack)."""
@@ -158,14 +187,20 @@ def served_racks(cdus: Sequence[Cdu], racks: Sequence[RackInput]) -> list[tuple[
 def _notes(cdus: Sequence[Cdu], serving: Sequence[Cdu], work: _Work) -> Iterator[str]:
     silent = [cdu.name for cdu in cdus if not cdu.racks]
     if silent:
-        yield f"loss of {listed(silent)} is not judged: the site does not say which racks {'they serve' if len(silent) > 1 else 'it serves'} (serves)"
+        yield (
+            f"loss of {listed(silent)} is not judged: the site does not say which racks "
+            f"{'they serve' if len(silent) > 1 else 'it serves'} (serves)"
+        )
     unrated = [cdu.name for cdu in serving if cdu.usable_w is None]
     if unrated:
         they = "they" if len(unrated) > 1 else "it"
         yield f"{listed(unrated)}: heat not judged, the site does not say how much {they} can carry (cooling_kw)"
     vague = [rack for rack, known in work.heat.items() if known.partial]
     if vague:
-        yield f"{where(vague)}: heat into liquid is not all published; the loss of a CDU is judged where all heat of its racks together would fit"
+        yield (
+            f"{where(vague)}: heat into liquid is not all published; the loss of a CDU is judged where all heat of "
+            "its racks together would fit"
+        )
     for cdu in serving:
         if cdu.accepted:
             yield f"loss of {cdu.name} is accepted: {cdu.accepted}"

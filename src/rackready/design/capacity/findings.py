@@ -32,7 +32,12 @@ def units(rack: RackInput) -> list[Finding]:
     """Return whether devices need more units than the rack has (each one's place is checked with the site file)."""
     if rack.used_u <= rack.height_u:
         return []
-    return [Finding("units", f"devices need more units than the rack has - Expected: at most {rack.height_u} U Actual: {rack.used_u} U.")]
+    return [
+        Finding(
+            "units",
+            f"devices need more units than the rack has - Expected: at most {rack.height_u} U Actual: {rack.used_u} U.",
+        )
+    ]
 
 
 def weight(rack: RackInput) -> list[Finding]:
@@ -54,7 +59,10 @@ def heat(rack: RackInput) -> list[Finding]:
         load, what = cooling.known(rack, way), f" into {way}" if way else ""
         if limit is not None and over(load.watts, limit * 1000):
             most, have = as_given(load.watts / 1000, limit, "kW")
-            text = f"heat{what} is more than its cooling carries - Expected: at most {most} Actual: {least(partial=load.partial)}{have}."
+            text = (
+                f"heat{what} is more than its cooling carries - Expected: at most {most} "
+                f"Actual: {least(partial=load.partial)}{have}."
+            )
             out.append(Finding(f"cooling{what}", text))
     return out
 
@@ -63,7 +71,12 @@ def fits(rack: RackInput) -> list[Finding]:
     """Return models that the rack's cooling or its kind of feeds cannot serve at all."""
     models = {device.model.id: device.model for device in rack.devices}
     kind, kinds = rack.cooling.kind if rack.cooling is not None else None, {feed.kind for feed in rack.feeds}
-    found = [(model, *misfit) for model in models.values() for misfit in (cooling_misfit(kind, model), feed_misfit(kinds, model)) if misfit]
+    found = [
+        (model, *misfit)
+        for model in models.values()
+        for misfit in (cooling_misfit(kind, model), feed_misfit(kinds, model))
+        if misfit
+    ]
     return [Finding(f"{topic} {model.label}", text) for model, topic, text in found]
 
 
@@ -84,9 +97,15 @@ def cooling_misfit(kind: str | None, model: DeviceModel) -> tuple[str, str] | No
 def feed_misfit(kinds: AbstractSet[str], model: DeviceModel) -> tuple[str, str] | None:
     """Return (topic, what is wrong) when a model takes power from no feed of the rack: cords on a DC bus bar, a bus bar where there are PDUs."""
     if kinds == {"shelf"} and model.fed == "ac":
-        return "ac", f"{model.label} has AC supplies with cords - Expected: a feed of kind pdu Actual: shelf only (DC bus bar)."
+        return (
+            "ac",
+            f"{model.label} has AC supplies with cords - Expected: a feed of kind pdu Actual: shelf only (DC bus bar).",
+        )
     if kinds == {"pdu"} and model.fed == "bus_bar":
-        return "dc", f"{model.label} takes its power from a DC bus bar - Expected: a feed of kind shelf Actual: pdu only."
+        return (
+            "dc",
+            f"{model.label} takes its power from a DC bus bar - Expected: a feed of kind shelf Actual: pdu only.",
+        )
     return None
 
 
@@ -97,10 +116,19 @@ def stated_supplies(rack: RackInput) -> list[Finding]:
     if not counts:
         return []
     if len(counts) < len(stated):
-        return [Finding("stated", f"psus is given for some feeds only - Expected: all {len(stated)} Actual: {len(counts)}.")]
-    models = {device.model.id: device.model for device in rack.devices if device.kind == "node" and device.model.psus is not None}
+        return [
+            Finding("stated", f"psus is given for some feeds only - Expected: all {len(stated)} Actual: {len(counts)}.")
+        ]
+    models = {
+        device.model.id: device.model
+        for device in rack.devices
+        if device.kind == "node" and device.model.psus is not None
+    }
     return [
-        Finding(f"stated {name}", f"psus of the feeds do not add up for {name} - Expected: {model.psus} in sum Actual: {sum(counts)}.")
+        Finding(
+            f"stated {name}",
+            f"psus of the feeds do not add up for {name} - Expected: {model.psus} in sum Actual: {sum(counts)}.",
+        )
         for name, model in sorted(models.items())
         if model.psus != sum(counts)
     ]
@@ -114,12 +142,18 @@ def powered(rack: RackInput, live: Live, supplies: Supplies) -> list[Finding]:
     for number, seen, usable in overloaded(rack, state):
         feed, (most, have) = rack.feeds[number], kilowatts(seen, usable)
         some = least(partial=bool(rack.unpublished))
-        text = f"feed {feed.name} ({circuits.rating_text(feed)}) is over its rating{when} - Expected: at most {most} Actual: {some}{have}."
+        text = (
+            f"feed {feed.name} ({circuits.rating_text(feed)}) is over its rating{when} - Expected: at most {most} "
+            f"Actual: {some}{have}."
+        )
         out.append(Finding("feed", text, live, number, seen, at=f"feed {feed.name}{when}"))
     for short in state.short:
         need = needed_psus(short.model)
         have = f"{short.live} of {short.model.psus}" if short.model.psus is not None else "no supply"
-        text = f"{short.devices} x {short.model.label} keep too few power supplies{when} - Expected: at least {need} Actual: {have}."
+        text = (
+            f"{short.devices} x {short.model.label} keep too few power supplies{when} - Expected: at least {need} "
+            f"Actual: {have}."
+        )
         out.append(Finding(f"supplies {short.model.id}", text, live, short=short))
     return out
 

@@ -136,7 +136,8 @@ def _stated(model: DeviceModel, plate: Nameplate) -> DeviceModel:
 def racks_of(site: Site, fabric: FabricPlan | None = None) -> list[RackInput]:
     """Return every rack of a site with all that stands in it. Virtual nodes draw nothing: their host does. Raises UnknownProfileError.
 
-    ``fabric``: what the topology makes; its switches stand where the site's slots put them. ``unplaced_of`` gives what stands in no rack.
+    ``fabric``: what the topology makes; its switches stand where the site's slots put them. ``unplaced_of`` gives what
+    stands in no rack.
     """
     models = _Models(site)
     beside: dict[str | None, list[Device]] = {}
@@ -171,8 +172,12 @@ def _beside(site: Site, fabric: FabricPlan | None, models: _Models) -> Iterator[
 
 
 def _rack(rack: intent.Rack, beside: list[Device], models: _Models) -> RackInput:
-    nodes = [Device(node.name, models.platform(node.platform), node.unit) for node in rack.nodes if node.kind == "metal"]
-    return RackInput(rack.name, (*nodes, *beside), tuple(rack.feeds), rack.height_u, rack.cooling, rack.max_weight_kg, rack.hall)
+    nodes = [
+        Device(node.name, models.platform(node.platform), node.unit) for node in rack.nodes if node.kind == "metal"
+    ]
+    return RackInput(
+        rack.name, (*nodes, *beside), tuple(rack.feeds), rack.height_u, rack.cooling, rack.max_weight_kg, rack.hall
+    )
 
 
 def capacity_of(site: Site, fabric: FabricPlan | None = None) -> CapacityReport:

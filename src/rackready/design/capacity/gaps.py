@@ -17,7 +17,9 @@ Gap = tuple[str, str]
 
 
 def _why(draw: Sequence[str], share: Sequence[str] = ()) -> str:
-    parts = ([f"draw of {', '.join(draw)}"] if draw else []) + ([f"liquid share of {', '.join(share)}"] if share else [])
+    parts = ([f"draw of {', '.join(draw)}"] if draw else []) + (
+        [f"liquid share of {', '.join(share)}"] if share else []
+    )
     return f"{' and '.join(parts)} not published"
 
 
@@ -29,7 +31,11 @@ def _standing(rack: RackInput) -> Iterator[Gap]:
     limits = rack.cooling
     if limits is None:
         return
-    for way, name, limit in (("", "max_kw", limits.max_kw), ("air", "max_air_kw", limits.max_air_kw), ("liquid", "max_liquid_kw", limits.max_liquid_kw)):
+    for way, name, limit in (
+        ("", "max_kw", limits.max_kw),
+        ("air", "max_air_kw", limits.max_air_kw),
+        ("liquid", "max_liquid_kw", limits.max_liquid_kw),
+    ):
         load = cooling.known(rack, way)
         if limit is not None and load.partial and not over(load.watts, limit * 1000):
             yield name, _why(load.draw, load.share)
@@ -40,7 +46,11 @@ def _feeds(rack: RackInput, states: Sequence[Live], supplies: Supplies) -> Itera
     if not rack.unpublished:
         return
     over = {finding.feed for live in states for finding in findings.powered(rack, live, supplies)}
-    kept = [feed.name for number, feed in enumerate(rack.feeds) if circuits.usable_w(feed) is not None and number not in over]
+    kept = [
+        feed.name
+        for number, feed in enumerate(rack.feeds)
+        if circuits.usable_w(feed) is not None and number not in over
+    ]
     if kept:
         yield f"rating of {'feeds' if len(kept) > 1 else 'feed'} {listed(kept)}", _why(rack.unpublished)
 
@@ -61,7 +71,10 @@ def _nodes(flow: Flow) -> Iterator[str]:
 
 
 def _site(racks: Sequence[RackInput], unplaced: Sequence[Device], facility: Facility) -> Iterator[str]:
-    labels = sorted({label for rack in racks for label in rack.unpublished} | {device.model.label for device in unplaced if device.model.max_w is None})
+    labels = sorted(
+        {label for rack in racks for label in rack.unpublished}
+        | {device.model.label for device in unplaced if device.model.max_w is None}
+    )
     if not labels:
         return
     most = sum(rack.max_w for rack in racks) + sum(device.model.max_w or 0.0 for device in unplaced)
@@ -71,7 +84,9 @@ def _site(racks: Sequence[RackInput], unplaced: Sequence[Device], facility: Faci
         yield f"facility.power_on.max_step_kw not judged, {_why(labels)}"
 
 
-def not_judged(racks: Sequence[RackInput], unplaced: Sequence[Device], facility: Facility, flow: Flow | None, supplies: Supplies) -> list[str]:
+def not_judged(
+    racks: Sequence[RackInput], unplaced: Sequence[Device], facility: Facility, flow: Flow | None, supplies: Supplies
+) -> list[str]:
     """Return one note for each limit that is set and not judged, with the racks or power nodes that it is set for."""
     states = {name: list(group.states) for group in (flow.groups if flow is not None else []) for name in group.names}
     alike: dict[Gap, list[str]] = {}

@@ -21,7 +21,11 @@ def structure_problems(nodes: Sequence[PowerNode]) -> list[Problem]:
     """Return what keeps a list of power nodes from being a graph without circles."""
     known: dict[str, int] = {}
     out = [
-        Problem(f"facility.power[{index}].name", f"power node {node.name} is also facility.power[{known[node.name]}].", "Give each its own name.")
+        Problem(
+            f"facility.power[{index}].name",
+            f"power node {node.name} is also facility.power[{known[node.name]}].",
+            "Give each its own name.",
+        )
         for index, node in enumerate(nodes)
         if known.setdefault(node.name, index) != index
     ]
@@ -29,13 +33,27 @@ def structure_problems(nodes: Sequence[PowerNode]) -> list[Problem]:
         for number, parent in enumerate(node.fed_by):
             if parent not in known:
                 where = f"facility.power[{index}].fed_by[{number}]"
-                out.append(Problem(where, f"power node {parent!r} does not exist - Expected: a name of facility.power.", "Correct it or declare it."))
+                out.append(
+                    Problem(
+                        where,
+                        f"power node {parent!r} does not exist - Expected: a name of facility.power.",
+                        "Correct it or declare it.",
+                    )
+                )
         out += _feeders(node, f"facility.power[{index}].fed_by")
     try:
-        TopologicalSorter({node.name: [parent for parent in node.fed_by if parent in known] for node in nodes}).prepare()
+        TopologicalSorter(
+            {node.name: [parent for parent in node.fed_by if parent in known] for node in nodes}
+        ).prepare()
     except CycleError as error:
         circle = " <- ".join(error.args[1])
-        out.append(Problem("facility.power", f"power runs in a circle: {circle} - Expected: each node fed from upstream.", "Take one of these out of fed_by."))
+        out.append(
+            Problem(
+                "facility.power",
+                f"power runs in a circle: {circle} - Expected: each node fed from upstream.",
+                "Take one of these out of fed_by.",
+            )
+        )
     return out
 
 
@@ -43,9 +61,17 @@ def _feeders(node: PowerNode, where: str) -> Iterable[Problem]:
     """Yield feeders that are named twice, of which each would carry a share, and what feeds a source."""
     for number, parent in enumerate(node.fed_by):
         if parent in node.fed_by[:number]:
-            yield Problem(f"{where}[{number}]", f"power node {parent} feeds {node.name} already - Expected: each once.", "Remove one of the two.")
+            yield Problem(
+                f"{where}[{number}]",
+                f"power node {parent} feeds {node.name} already - Expected: each once.",
+                "Remove one of the two.",
+            )
     if node.fed_by and node.kind in SOURCES:
-        yield Problem(where, f"{node.name} is a {node.kind} - Expected: fed by nothing Actual: {', '.join(node.fed_by)}.", "Remove it, or correct the kind.")
+        yield Problem(
+            where,
+            f"{node.name} is a {node.kind} - Expected: fed by nothing Actual: {', '.join(node.fed_by)}.",
+            "Remove it, or correct the kind.",
+        )
 
 
 class PowerGraph:
@@ -128,7 +154,9 @@ class PowerGraph:
                     heapq.heappush(waiting, -parent)
         return new
 
-    def _differences(self, number: int, loads: tuple[Poles, Poles], dead: tuple[set[int], set[int]]) -> Iterable[tuple[int, Poles]]:
+    def _differences(
+        self, number: int, loads: tuple[Poles, Poles], dead: tuple[set[int], set[int]]
+    ) -> Iterable[tuple[int, Poles]]:
         old, new = loads
         for parent, share in self.shares(number, dead[0]):
             yield parent, poles.scaled(old, -share)

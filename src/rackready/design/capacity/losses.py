@@ -136,7 +136,9 @@ class _Run:
             for source in group.rack.sources:
                 self.at_node.setdefault(graph.index[source], set()).add(number)
             self._ask(asked, group, _all_live(group), float(len(group.names)))
-        self.partial = {node for group in self.groups if group.rack.unpublished for node in graph.upstream_of(group.rack.sources)}
+        self.partial = {
+            node for group in self.groups if group.rack.unpublished for node in graph.upstream_of(group.rack.sources)
+        }
         """Power nodes that carry, or may have to carry, a rack with a draw that is not published."""
         self.base = graph.flow(asked)
         self.worst = [graph.seen_w(node, load) for node, load in enumerate(self.base)]
@@ -222,8 +224,8 @@ def _note_state(run: _Run, group: Group, live: Live, cause: str | None, hurt: _H
 def losses(graph: PowerGraph, racks: Sequence[RackInput], supplies: Supplies) -> Flow:
     """Return the flow with everything alive and with each power node and each feed lost alone.
 
-    Every feed's source must be a node of the graph. Only what a loss touches is computed, and racks that are alike are computed once, so thousands of
-    racks under hundreds of power nodes take a fraction of a second.
+    Every feed's source must be a node of the graph. Only what a loss touches is computed, and racks that are alike are
+    computed once, so thousands of racks under hundreds of power nodes take a fraction of a second.
     """
     run = _Run(graph, racks, supplies)
     for group in run.groups:

@@ -36,7 +36,9 @@ def _figures(racks: Sequence[RackInput]) -> list[str]:
         for what in _lacks(model):
             missing.setdefault(what, {})[model.label] = None
     out = [f"{what} {NOT_PUBLISHED}: {', '.join(names)}" for what, names in missing.items()]
-    return out + _way_out([model for _, model in sorted(models.items()) if model.max_w is None]) + _stated(models.values())
+    return (
+        out + _way_out([model for _, model in sorted(models.items()) if model.max_w is None]) + _stated(models.values())
+    )
 
 
 def _way_out(models: Iterable[DeviceModel]) -> list[str]:
@@ -54,7 +56,10 @@ def _stated(models: Iterable[DeviceModel]) -> list[str]:
     for model in models:
         if model.stated:
             by_source.setdefault(model.stated, {})[model.label] = None
-    return [f"figures of {', '.join(sorted(labels))} are the site's own statement ({source})" for source, labels in sorted(by_source.items())]
+    return [
+        f"figures of {', '.join(sorted(labels))} are the site's own statement ({source})"
+        for source, labels in sorted(by_source.items())
+    ]
 
 
 def _unrated_feeds(racks: Sequence[RackInput]) -> list[str]:
@@ -62,7 +67,12 @@ def _unrated_feeds(racks: Sequence[RackInput]) -> list[str]:
     names, count = [name for name, feeds in bare.items() if feeds], sum(bare.values())
     if not names:
         return []
-    return [f"{count:,} feed{'s' if count > 1 else ''} of {where(names)} {'have' if count > 1 else 'has'} no rating: not judged"]
+    return [
+        (
+            f"{count:,} feed{'s' if count > 1 else ''} of {where(names)} {'have' if count > 1 else 'has'} no rating: "
+            "not judged"
+        )
+    ]
 
 
 def unsplit(racks: Sequence[RackInput], unplaced: Sequence[Device]) -> dict[str, list[str]]:
@@ -97,7 +107,10 @@ def _unplaced(unplaced: Sequence[Device]) -> list[str]:
     unknown = f" (draw {NOT_PUBLISHED}: {', '.join(missing)})" if missing else ""
     verb = "stands" if len(unplaced) == 1 else "stand"
     return [
-        f"{listed([device.name for device in unplaced])} {verb} in no rack: {counted} in the load of no rack, feed or power node{unknown}; give each its rack"
+        (
+            f"{listed([device.name for device in unplaced])} {verb} in no rack: {counted} in the load of no rack, feed "
+            f"or power node{unknown}; give each its rack"
+        )
     ]
 
 
@@ -108,7 +121,10 @@ def _overhead(facility: Facility) -> list[str]:
         return []
     if facility.pue is not None:
         return [
-            f"load of {listed(sources)} is that of racks x PUE {facility.pue:g}: cooling and losses draw there too; all other power nodes carry racks alone"
+            (
+                f"load of {listed(sources)} is that of racks x PUE {facility.pue:g}: cooling and losses draw there too; "
+                "all other power nodes carry racks alone"
+            )
         ]
     return [f"facility.pue is not given: cooling and losses are not in the load of {listed(sources)}"]
 
@@ -124,4 +140,6 @@ def notes(racks: Sequence[RackInput], facility: Facility, unplaced: Sequence[Dev
     if unrated:
         out.append(f"no rating given for {listed(unrated)}: loads are shown, not judged")
     out += _unrated_feeds(racks)
-    return out + [f"loss of {node.name} is accepted: {node.loss_accepted}" for node in nodes if node.loss_accepted is not None]
+    return out + [
+        f"loss of {node.name} is accepted: {node.loss_accepted}" for node in nodes if node.loss_accepted is not None
+    ]

@@ -90,7 +90,13 @@ class RackInput:
             )
             for feed in self.feeds
         )
-        return (tuple((device.model.id, device.unit, device.kind) for device in self.devices), feeds, self.height_u, _cooling(self.cooling), self.max_weight_kg)
+        return (
+            tuple((device.model.id, device.unit, device.kind) for device in self.devices),
+            feeds,
+            self.height_u,
+            _cooling(self.cooling),
+            self.max_weight_kg,
+        )
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
@@ -122,7 +128,11 @@ class RackInput:
 
 
 def _cooling(cooling: RackCooling | None) -> tuple[object, ...]:
-    return () if cooling is None else (cooling.kind, cooling.liquid_share, cooling.max_kw, cooling.max_air_kw, cooling.max_liquid_kw)
+    return (
+        ()
+        if cooling is None
+        else (cooling.kind, cooling.liquid_share, cooling.max_kw, cooling.max_air_kw, cooling.max_liquid_kw)
+    )
 
 
 def least(*, partial: bool) -> str:

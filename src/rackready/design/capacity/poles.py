@@ -9,7 +9,9 @@ from rackready.model.facility import Phase
 
 Poles = tuple[complex, complex, complex]
 """Per line: its current times the line-to-neutral voltage, in the frame of that line's own voltage. The real parts sum to the load in W; three times
-the greatest magnitude is the balanced load that would draw as much through the worst pole, which is what a breaker sees."""
+the greatest magnitude is the balanced load that would draw as much through the worst pole, which is what a breaker
+sees.
+"""
 
 NONE: Poles = (0j, 0j, 0j)
 _AHEAD = cmath.rect(1 / math.sqrt(3), math.pi / 6)

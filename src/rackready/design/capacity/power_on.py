@@ -96,7 +96,9 @@ class _Stage:
         running = before + sum(load.rack.max_w for load in chosen)
         partial = any(load.rack.unpublished for load in chosen)
         also = partial or (bool(self.waves) and self.waves[-1].running_partial)
-        self.waves.append(Wave(len(self.waves) + 1, tuple(load.rack.name for load in chosen), step, running, partial, also))
+        self.waves.append(
+            Wave(len(self.waves) + 1, tuple(load.rack.name for load in chosen), step, running, partial, also)
+        )
         return left
 
     def _rise(self, node: int, load: _Load) -> float:
@@ -116,7 +118,10 @@ class _Stage:
             if limit is not None and over(load.step_w, limit * 1000):
                 most, step = as_given(load.step_w / 1000, limit, "kW")
                 some = least(partial=bool(load.rack.unpublished))
-                text = f"load cannot come on within facility.power_on.max_step_kw - Expected: at most {most} Actual: {some}{step}."
+                text = (
+                    f"load cannot come on within facility.power_on.max_step_kw - Expected: at most {most} "
+                    f"Actual: {some}{step}."
+                )
                 fix = "Raise the limit with the facility, or start the rack's nodes a few at a time."
             else:
                 text, fix = self._met(load), "Leave as much load off during burn-in, or feed the rack from elsewhere."
@@ -128,7 +133,10 @@ class _Stage:
         number, share = next(pair for pair in load.shares if self._meets(pair, load))
         node, usable = self.graph.nodes[number], self.graph.usable[number] or 0.0
         most, have = kilowatts(self.running[number] + share * self._rise(number, load), usable)
-        return f"load cannot come on beside what runs before it: {node.kind} {node.name} - Expected: at most {most} Actual: {have}."
+        return (
+            f"load cannot come on beside what runs before it: {node.kind} {node.name} - Expected: at most {most} "
+            f"Actual: {have}."
+        )
 
     def _meets(self, pair: tuple[int, float], load: _Load, rising: float = 0.0) -> bool:
         node, share = pair
@@ -139,9 +147,9 @@ class _Stage:
 def staged(graph: PowerGraph, racks: Sequence[RackInput], limit: PowerOn) -> Staged:
     """Return waves of racks, in the order of the site, such that while a wave comes on no power node is over its rating.
 
-    What runs from earlier waves counts with its highest draw, what comes on with its transient draw; and no step is above what the facility takes at once.
-    A breaker stands a step of milliseconds above its rating; UPS and generators are the ones that may not, and which element is which is the facility's
-    to say: so all ratings are kept.
+    What runs from earlier waves counts with its highest draw, what comes on with its transient draw; and no step is
+    above what the facility takes at once. A breaker stands a step of milliseconds above its rating; UPS and generators
+    are the ones that may not, and which element is which is the facility's to say: so all ratings are kept.
     """
     known: dict[tuple[str, ...], list[tuple[int, float]]] = {}
     waiting = []

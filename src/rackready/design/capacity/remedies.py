@@ -36,7 +36,11 @@ def free_unit(rack: RackInput, size: int) -> int | None:
     """Return the lowest unit from which ``size`` units are free; None when there are none, or when a device's place is not given."""
     if any(device.unit is None for device in rack.devices) or rack.used_u + size > rack.height_u:
         return None
-    taken = {unit for device in rack.devices for unit in range(device.unit or 0, (device.unit or 0) + device.model.rack_units)}
+    taken = {
+        unit
+        for device in rack.devices
+        for unit in range(device.unit or 0, (device.unit or 0) + device.model.rack_units)
+    }
     for unit in range(1, rack.height_u - size + 2):
         if taken.isdisjoint(range(unit, unit + size)):
             return unit
@@ -51,7 +55,9 @@ def _may_cool(rack: RackInput, model: DeviceModel) -> bool:
 def states_alone(rack: RackInput) -> list[Live]:
     """Return the states of a rack's feeds that are looked at without a power graph: all alive, and each one lost alone."""
     count = len(rack.feeds)
-    return [(True,) * count, *(tuple(number != lost for number in range(count)) for lost in range(count))] if count else []
+    return (
+        [(True,) * count, *(tuple(number != lost for number in range(count)) for lost in range(count))] if count else []
+    )
 
 
 class Planner:
@@ -90,7 +96,8 @@ class Planner:
     def place(self, device: Device, away_from: str) -> Move | None:
         """Return the first rack with free units, power (whatever single part is lost), cooling and strength for one more node, and reserve the place.
 
-        Upstream the node is counted with its whole draw on every element over which the rack can be fed, on top of the worst that this element must stand.
+        Upstream the node is counted with its whole draw on every element over which the rack can be fed, on top of the
+        worst that this element must stand.
         """
         if device.model.id in self._full:
             return None
@@ -111,7 +118,11 @@ class Planner:
         if rack.used_u + size > rack.height_u or not _may_cool(rack, device.model):
             return None
         unit = free_unit(rack, size)
-        if unit is None or not self._fits_in(rack, device, unit) or not self._room_upstream(rack, device.model.max_w or 0.0):
+        if (
+            unit is None
+            or not self._fits_in(rack, device, unit)
+            or not self._room_upstream(rack, device.model.max_w or 0.0)
+        ):
             return None
         return Move(device.name, rack.name, unit, self._unknown(device, rack))
 
@@ -119,24 +130,38 @@ class Planner:
         rack = self.racks[move.rack]
         self.racks[move.rack] = rack.plus(replace(device, unit=move.unit))
         for node in self.flow.graph.upstream_of(rack.sources) if self.flow is not None and rack.feeds else []:
-            self.reserved_w[node] += (device.model.max_w or 0.0) * self.flow.graph.times[node] if self.flow is not None else 0.0
+            self.reserved_w[node] += (
+                (device.model.max_w or 0.0) * self.flow.graph.times[node] if self.flow is not None else 0.0
+            )
         return move
 
     def _unknown(self, device: Device, rack: RackInput) -> tuple[str, ...]:
         """Return what is not published of a device, its new rack and the power nodes above it, where a limit is compared with it."""
         draw = set(rack.plus(device).unpublished) if rack.feeds or rack.cooling is not None else set[str]()
         if self.flow is not None and rack.feeds:
-            rated = {node for node in self.flow.graph.upstream_of(rack.sources) if self.flow.graph.usable[node] is not None}
-            beside = (group for group in self.flow.groups if group.rack.unpublished and rated & set(self.flow.graph.upstream_of(group.rack.sources)))
+            rated = {
+                node for node in self.flow.graph.upstream_of(rack.sources) if self.flow.graph.usable[node] is not None
+            }
+            beside = (
+                group
+                for group in self.flow.groups
+                if group.rack.unpublished and rated & set(self.flow.graph.upstream_of(group.rack.sources))
+            )
             draw |= {label for group in beside for label in group.rack.unpublished}
-        heavy = {item.model.label for item in (*rack.devices, device) if item.model.weight_kg is None} if rack.max_weight_kg is not None else set()
+        heavy = (
+            {item.model.label for item in (*rack.devices, device) if item.model.weight_kg is None}
+            if rack.max_weight_kg is not None
+            else set()
+        )
         texts = [("draw", draw), ("weight", heavy)]
         return tuple(f"{what} of {', '.join(sorted(labels))}" for what, labels in texts if labels)
 
     def take(self, rack: RackInput, topic: str) -> list[Device]:
         """Return the fewest nodes (at most MOST_MOVES, from the rack's end) without which the topic is gone; none when that does not help."""
         states = self.states.get(rack.name, [])
-        nodes = [device for device in reversed(rack.devices) if device.kind == "node" and not device.model.stays][:MOST_MOVES]
+        nodes = [device for device in reversed(rack.devices) if device.kind == "node" and not device.model.stays][
+            :MOST_MOVES
+        ]
         key = (rack.shape, topic, tuple(states))
         if key not in self._taken:
             self._taken[key] = self._fewest(rack, topic, nodes, states)
@@ -181,9 +206,15 @@ def bigger_feeds(rack: RackInput, found: Iterable[Finding]) -> str:
         size = circuits.standard_breaker(feed, seen)
         some = least(partial=bool(rack.unpublished))
         rating = f"{some}{whole_kw(seen)} kW"
-        text = f"a breaker of {some}{size} A ({feed.volts:g} V)" if feed.breaker_a is not None and size is not None else f"a rating of {rating}"
+        text = (
+            f"a breaker of {some}{size} A ({feed.volts:g} V)"
+            if feed.breaker_a is not None and size is not None
+            else f"a rating of {rating}"
+        )
         wanted.setdefault(text, []).append(feed.name)
-    return "give " + " and ".join(f"feed{'s' if len(names) > 1 else ''} {', '.join(names)} {text}" for text, names in wanted.items())
+    return "give " + " and ".join(
+        f"feed{'s' if len(names) > 1 else ''} {', '.join(names)} {text}" for text, names in wanted.items()
+    )
 
 
 def more_feeds(rack: RackInput, finding: Finding) -> str:
@@ -201,7 +232,9 @@ def more_feeds(rack: RackInput, finding: Finding) -> str:
         return f"All {psus} supplies are needed: no number of feeds survives the loss of one."
     parts = " + ".join(str(count) for count in spread(psus, feeds, 0))
     more = feeds - len(rack.feeds)
-    return f"Spread its {psus} supplies over {feeds} feeds ({parts})" + (f": add {more} feed{'s' if more > 1 else ''} to the rack." if more > 0 else ".")
+    return f"Spread its {psus} supplies over {feeds} feeds ({parts})" + (
+        f": add {more} feed{'s' if more > 1 else ''} to the rack." if more > 0 else "."
+    )
 
 
 def without_moves(rack: RackInput, finding: Finding, found: Iterable[Finding]) -> str:
@@ -211,19 +244,28 @@ def without_moves(rack: RackInput, finding: Finding, found: Iterable[Finding]) -
     topic = finding.topic.partition(" ")[0]
     if topic == "feed":
         bigger = bigger_feeds(rack, found)
-        return f"{_STAY}: {bigger}." if stay else f"No rack has room for its nodes: {bigger}, or split its nodes over one rack more."
+        return (
+            f"{_STAY}: {bigger}."
+            if stay
+            else f"No rack has room for its nodes: {bigger}, or split its nodes over one rack more."
+        )
     if topic == "supplies":
         return more_feeds(rack, finding)
     if topic in WAYS:
         return WAYS[topic]
-    return f"{_STAY}: correct the figure, or prepare a place that carries it." if stay else "No rack has room for its nodes: split them over one rack more."
+    return (
+        f"{_STAY}: correct the figure, or prepare a place that carries it."
+        if stay
+        else "No rack has room for its nodes: split them over one rack more."
+    )
 
 
 _STAY = "The trays of one NVLink domain stay in their rack"
 WAYS = {
     "stated": "Give every feed of the rack its psus so that they add up, or none.",
     "liquid": "Place it in a rack with a liquid loop.",
-    "air": "Place it in an air-cooled rack. For a rear-door heat exchanger or a tank, say kind: hybrid with liquid_share: 1.",
+    "air": "Place it in an air-cooled rack. For a rear-door heat exchanger or a tank, say kind: hybrid with "
+    "liquid_share: 1.",
     "ac": "Give the rack a feed of kind pdu, or place it in another.",
     "dc": "Give the rack its power shelves (feeds of kind shelf), or place it in a rack that has them.",
 }

@@ -144,20 +144,39 @@ class _Loads:
 
     def _feeds(self, rack: RackInput) -> tuple[FeedLoad, ...]:
         state = self.supplies.of(rack, (True,) * len(rack.feeds))
-        return tuple(FeedLoad(feed.name, feed.source, seen, circuits.usable_w(feed)) for feed, seen in zip(rack.feeds, state.judged_w, strict=True))
+        return tuple(
+            FeedLoad(feed.name, feed.source, seen, circuits.usable_w(feed))
+            for feed, seen in zip(rack.feeds, state.judged_w, strict=True)
+        )
 
 
-_SHARED = ("devices", "used_u", "height_u", "max_w", "typical_w", "transient_w", "weight_kg", "heat", "feeds", "unpublished")
+_SHARED = (
+    "devices",
+    "used_u",
+    "height_u",
+    "max_w",
+    "typical_w",
+    "transient_w",
+    "weight_kg",
+    "heat",
+    "feeds",
+    "unpublished",
+)
 
 
 def _flow(of: Callable[[float, float], float], watts: float | None, rise_k: float | None) -> float | None:
     return None if watts is None or rise_k is None else of(watts, rise_k)
 
 
-def _totals(inputs: Sequence[RackInput], racks: Sequence[RackLoad], unplaced: Sequence[Device], facility: Facility) -> Totals:
+def _totals(
+    inputs: Sequence[RackInput], racks: Sequence[RackLoad], unplaced: Sequence[Device], facility: Facility
+) -> Totals:
     beside = [device.model for device in unplaced]
     most = sum(rack.max_w for rack in racks) + sum(model.max_w or 0.0 for model in beside)
-    split = [None if model.liquid_share is None and model.max_w != 0 else (model.liquid_share or 0.0) * (model.max_w or 0.0) for model in beside]
+    split = [
+        None if model.liquid_share is None and model.max_w != 0 else (model.liquid_share or 0.0) * (model.max_w or 0.0)
+        for model in beside
+    ]
     liquid = total([*(rack.heat.liquid_w for rack in racks), *split])
     heat = cooling.Heat(most, liquid)
     return Totals(
@@ -185,7 +204,10 @@ def source_problems(racks: Sequence[RackInput], known: set[str]) -> list[Problem
     for rack in racks:
         for feed in rack.feeds:
             if feed.source not in known:
-                text = f"feed {feed.name} comes from {feed.source!r} - Expected: a name of facility.power Actual: not there."
+                text = (
+                    f"feed {feed.name} comes from {feed.source!r} - Expected: a name of facility.power "
+                    "Actual: not there."
+                )
                 out.append(Problem(f"rack {rack.name}", text, "Correct it or declare the power node."))
     return out
 
@@ -193,23 +215,38 @@ def source_problems(racks: Sequence[RackInput], known: set[str]) -> list[Problem
 def _node_loads(flow: Flow) -> tuple[NodeLoad, ...]:
     graph = flow.graph
     return tuple(
-        NodeLoad(node.name, node.kind, graph.seen_w(number, flow.base[number]), flow.worst_w[number], flow.worst_case[number], usable, number in flow.partial)
+        NodeLoad(
+            node.name,
+            node.kind,
+            graph.seen_w(number, flow.base[number]),
+            flow.worst_w[number],
+            flow.worst_case[number],
+            usable,
+            number in flow.partial,
+        )
         for number, (node, usable) in enumerate(zip(graph.nodes, graph.usable, strict=True))
     )
 
 
-def capacity(racks: Sequence[RackInput], facility: Facility | None, unplaced: Sequence[Device] = (), cdus: Sequence[Cdu] = ()) -> CapacityReport:
+def capacity(
+    racks: Sequence[RackInput], facility: Facility | None, unplaced: Sequence[Device] = (), cdus: Sequence[Cdu] = ()
+) -> CapacityReport:
     """Return loads, losses, problems and the order of power-on. Nothing is raised: what is wrong with the power graph itself is a problem too.
 
-    ``unplaced``: what the site has and no rack holds: it counts in the sums of the site alone. ``cdus``: coolant distribution units; the loss of each
-    is a case like that of a power node.
+    ``unplaced``: what the site has and no rack holds: it counts in the sums of the site alone. ``cdus``: coolant
+    distribution units; the loss of each is a case like that of a power node.
     """
     facility = facility or Facility()
     supplies = Supplies()
     loads = _Loads(supplies)
     rows = tuple(loads.of(rack) for rack in racks)
     totals = _totals(racks, rows, unplaced, facility)
-    missing = tuple(sorted({name for rack in racks for name in rack.unpublished} | {item.model.label for item in unplaced if item.model.max_w is None}))
+    missing = tuple(
+        sorted(
+            {name for rack in racks for name in rack.unpublished}
+            | {item.model.label for item in unplaced if item.model.max_w is None}
+        )
+    )
     problems = structure_problems(facility.power) + source_problems(racks, {node.name for node in facility.power})
     flow, order = None, None
     if not problems and facility.power:
@@ -222,17 +259,29 @@ def capacity(racks: Sequence[RackInput], facility: Facility | None, unplaced: Se
     grid, plant = whole.grid(), whole.plant()
     judged, after = (cases, []) if grid else whole.judged(cases)
     # One source that is over its rating with nothing lost says the same of the whole.
-    told = any(node.kind in SOURCES and node.usable_w is not None and over(node.load_w, node.usable_w) for node in nodes)
+    told = any(
+        node.kind in SOURCES and node.usable_w is not None and over(node.load_w, node.usable_w) for node in nodes
+    )
     shown = [] if told else grid
     problems += [*shown, *after]
     problems += [*plant, *rack_problems(racks, flow, supplies)]
-    gaps = (*notes(racks, facility, unplaced), *not_judged(racks, unplaced, facility, flow, supplies), *whole.notes(cases, judged), *liquid.notes)
+    gaps = (
+        *notes(racks, facility, unplaced),
+        *not_judged(racks, unplaced, facility, flow, supplies),
+        *whole.notes(cases, judged),
+        *liquid.notes,
+    )
     every = [*judged, *liquid.cases]
     every = list(unsurvived(every)) if grid or plant else every
     over_alive = _over_alive(rows, nodes) + liquid.over_alive + len(shown) + len(plant)
-    return CapacityReport(rows, nodes, tuple(every), (*problems, *liquid.problems), gaps, order, totals, missing, over_alive)
+    return CapacityReport(
+        rows, nodes, tuple(every), (*problems, *liquid.problems), gaps, order, totals, missing, over_alive
+    )
 
 
 def _over_alive(racks: Sequence[RackLoad], nodes: Sequence[NodeLoad]) -> int:
-    loads = [*((node.load_w, node.usable_w) for node in nodes), *((feed.load_w, feed.usable_w) for rack in racks for feed in rack.feeds)]
+    loads = [
+        *((node.load_w, node.usable_w) for node in nodes),
+        *((feed.load_w, feed.usable_w) for rack in racks for feed in rack.feeds),
+    ]
     return sum(usable is not None and over(load, usable) for load, usable in loads)

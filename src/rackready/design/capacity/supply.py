@@ -74,7 +74,8 @@ def _phase(feed: Feed, outlet: int) -> Phase | None:
 def layout(rack: RackInput) -> _Layout:
     """Hang every supply of a rack on a feed and, at a three-phase PDU, on a phase (outlets take the phases in turn).
 
-    On racks with shelves, devices with no published supplies of their own sit on the bus bar; all do when there is no PDU.
+    On racks with shelves, devices with no published supplies of their own sit on the bus bar; all do when there is no
+    PDU.
     """
     out = _Layout()
     shelves = bus_bar(rack)
@@ -93,12 +94,21 @@ def layout(rack: RackInput) -> _Layout:
             counts = [item or 0 for item in stated] if as_stated else spread(psus, len(pdus), first)
             first = (first + psus) % len(pdus)
             out.outlets.append(
-                (number, [(feed, _phase(rack.feeds[feed], next(outlets[feed]))) for feed, n in zip(pdus, counts, strict=True) for _ in range(n)])
+                (
+                    number,
+                    [
+                        (feed, _phase(rack.feeds[feed], next(outlets[feed])))
+                        for feed, n in zip(pdus, counts, strict=True)
+                        for _ in range(n)
+                    ],
+                )
             )
     return out
 
 
-def _add_pooled(rack: RackInput, live: Live, models: list[DeviceModel], feeds: list[int], out: list[Poles]) -> dict[tuple[str, int], Shortage]:
+def _add_pooled(
+    rack: RackInput, live: Live, models: list[DeviceModel], feeds: list[int], out: list[Poles]
+) -> dict[tuple[str, int], Shortage]:
     """Add the load of devices that all feeds of a kind carry together; return those that are dark because none of these feeds lives."""
     alive = [index for index in feeds if live[index]]
     if not alive:
@@ -123,13 +133,15 @@ def _add_device(model: DeviceModel, hung: list[tuple[int, Phase | None]], live: 
 def supply(rack: RackInput, live: Live, hung: _Layout) -> Supply:
     """Return loads and shortages of a rack when only some of its feeds live.
 
-    Supplies of one device share its load evenly; shelves share the bus bar's in proportion to their ratings. A device that keeps too few supplies
-    is still counted with its highest draw, for that is what breakers must stand.
+    Supplies of one device share its load evenly; shelves share the bus bar's in proportion to their ratings. A device
+    that keeps too few supplies is still counted with its highest draw, for that is what breakers must stand.
     """
     loads = [poles.NONE] * len(rack.feeds)
     shelves = bus_bar(rack)
     short = _add_pooled(rack, live, hung.pooled, shelves, loads)
-    short |= _add_pooled(rack, live, hung.loose, [index for index in range(len(rack.feeds)) if index not in shelves], loads)
+    short |= _add_pooled(
+        rack, live, hung.loose, [index for index in range(len(rack.feeds)) if index not in shelves], loads
+    )
     for number, outlets in hung.outlets:
         model = rack.devices[number].model
         alive = _add_device(model, outlets, live, loads)

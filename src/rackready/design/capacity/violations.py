@@ -19,13 +19,16 @@ from rackready.model.problems import Problem
 def _first_of_topics(found: Sequence[Finding]) -> Iterator[Finding]:
     """Yield one finding a topic; losing more feeds at once says nothing new.
 
-    What shows with everything alive comes first, for then no loss is the cause; else of feeds the heaviest load, of supplies the fewest losses.
+    What shows with everything alive comes first, for then no loss is the cause; else of feeds the heaviest load, of
+    supplies the fewest losses.
     """
     topics: dict[str, list[Finding]] = {}
     for item in found:
         topics.setdefault(item.topic, []).append(item)
     for same in topics.values():
-        first = min(same, key=lambda item: (_lost(item) > 0, _lost(item) if item.short is not None else 0, -item.seen_w))
+        first = min(
+            same, key=lambda item: (_lost(item) > 0, _lost(item) if item.short is not None else 0, -item.seen_w)
+        )
         yield _with_worst(first, max(same, key=lambda item: item.seen_w))
 
 
@@ -105,7 +108,9 @@ def node_problems(flow: Flow) -> list[Problem]:
         if usable is not None and over(flow.worst_w[number], usable):
             node, what = flow.graph.nodes[number], _cause(flow, number, usable)
             text = f"{node.kind} ({circuits.rating_text(node)}) is over its rating {what}, by {_fed(flow, number)}."
-            out.append(Problem(f"power node {node.name}", text, _node_fix(flow, number, (flow.worst_w[number], usable), given)))
+            out.append(
+                Problem(f"power node {node.name}", text, _node_fix(flow, number, (flow.worst_w[number], usable), given))
+            )
     return out
 
 
@@ -124,14 +129,20 @@ def _cause(flow: Flow, number: int, usable: float) -> str:
 
 
 def _fed(flow: Flow, number: int) -> str:
-    return where([name for group in flow.groups if number in flow.graph.upstream_of(group.rack.sources) for name in group.names])
+    return where(
+        [name for group in flow.groups if number in flow.graph.upstream_of(group.rack.sources) for name in group.names]
+    )
 
 
 def _node_fix(flow: Flow, number: int, load: tuple[float, float], given: dict[int, float]) -> str:
     node, (seen, usable) = flow.graph.nodes[number], load
     size = circuits.standard_breaker(node, seen)
     some = least(partial=number in flow.partial)
-    bigger = f"a breaker of {some}{size} A" if node.breaker_a is not None and size is not None else f"a rating of {some}{whole_kw(seen)} kW"
+    bigger = (
+        f"a breaker of {some}{size} A"
+        if node.breaker_a is not None and size is not None
+        else f"a rating of {some}{whole_kw(seen)} kW"
+    )
     spare = _spare(flow, number, seen - usable, given)
     doubt = ", as far as its racks' draw is published" if spare in flow.partial else ""
     source = f"{flow.graph.nodes[spare].name}, which has that to spare{doubt}" if spare is not None else "elsewhere"

@@ -31,7 +31,10 @@ class Whole:
         if limit is None or not over(self.max_w, limit * 1000):
             return []
         most, have = as_given(self.max_w / 1000, limit, "kW")
-        text = f"all heat is more than the plant carries - Expected: at most {most} Actual: {least(partial=self.partial)}{have}."
+        text = (
+            f"all heat is more than the plant carries - Expected: at most {most} "
+            f"Actual: {least(partial=self.partial)}{have}."
+        )
         more = math.ceil((self.max_w / 1000 - limit) * 10) / 10
         return [Problem("facility.cooling_kw", text, f"Add {more:.1f} kW of cooling, or plan fewer racks.")]
 
@@ -57,7 +60,9 @@ class Whole:
                 out.append(replace(case, partial=case.partial or self._need > 0))
             elif over(self._need, limit):
                 problems.append(self._over(left, limit, f" at the loss of {case.element}"))
-                out.append(replace(case, overloads=(Overload(listed([node.name for node in left]), self._need, limit),)))
+                out.append(
+                    replace(case, overloads=(Overload(listed([node.name for node in left]), self._need, limit),))
+                )
             else:
                 out.append(replace(case, partial=case.partial or self.partial))
         return out, problems
@@ -65,7 +70,11 @@ class Whole:
     def notes(self, before: Sequence[LossCase], after: Sequence[LossCase]) -> list[str]:
         """Return which losses of a source ``judged`` left open, and why."""
         names = [case.element for was, case in zip(before, after, strict=True) if was.judged and not case.judged]
-        why = "some draw of the site is not published" if self.partial else "no other source is left for what no power node shows"
+        why = (
+            "some draw of the site is not published"
+            if self.partial
+            else "no other source is left for what no power node shows"
+        )
         return [f"loss of {listed(names)} is not judged: {why}"] if names else []
 
     @property
@@ -74,9 +83,16 @@ class Whole:
 
     def _over(self, sources: Sequence[PowerNode], limit: float, when: str) -> Problem:
         most, have = kilowatts(self._need, limit)
-        what = "with cooling and losses (facility.pue)" if self.facility_w is not None else "without cooling and losses (facility.pue is not given)"
+        what = (
+            "with cooling and losses (facility.pue)"
+            if self.facility_w is not None
+            else "without cooling and losses (facility.pue is not given)"
+        )
         who = f"{listed([node.name for node in sources])} {'carries' if len(sources) == 1 else 'carry'}"
-        text = f"the site draws more than {who}{when} - Expected: at most {most} Actual: {least(partial=self.partial)}{have} {what}."
+        text = (
+            f"the site draws more than {who}{when} - Expected: at most {most} "
+            f"Actual: {least(partial=self.partial)}{have} {what}."
+        )
         return Problem("facility.power", text, "Raise their rating with the utility, or plan fewer racks.")
 
 
@@ -87,7 +103,9 @@ def unsurvived(cases: Sequence[LossCase]) -> Iterator[LossCase]:
 
 def _main(facility: Facility) -> list[PowerNode]:
     """Return what the site has from outside: utilities, generators where there is none."""
-    return [node for node in facility.power if node.kind == "utility"] or [node for node in facility.power if node.kind == "generator"]
+    return [node for node in facility.power if node.kind == "utility"] or [
+        node for node in facility.power if node.kind == "generator"
+    ]
 
 
 def _usable(sources: Sequence[PowerNode]) -> float | None:

@@ -27,7 +27,10 @@ class Step:
         kind = self.item.kind.partition(".")[2]
         if self.create:
             return f"create {kind} {name}"
-        told = (f"{what}: {'-' if before in ('', None) else before} -> {after}" for what, (before, after) in self.changes.items())
+        told = (
+            f"{what}: {'-' if before in ('', None) else before} -> {after}"
+            for what, (before, after) in self.changes.items()
+        )
         return f"change {kind} {name}: {', '.join(told)}"
 
 
@@ -75,12 +78,21 @@ def taken(wanted: Sequence[Item], known: Known) -> list[str]:
     planned = {item.key for item in wanted if item.kind == "dcim.devices"}
     out = []
     for item in wanted:
-        held = known.get(item.kind, {}).get(item.key, {}).get("assigned_object") if item.kind == "ipam.ip-addresses" else None
+        held = (
+            known.get(item.kind, {}).get(item.key, {}).get("assigned_object")
+            if item.kind == "ipam.ip-addresses"
+            else None
+        )
         owner = held["device"]["name"] if held is not None and "device" in held else None
         if held is not None and (owner,) not in planned:
-            whose = f"{owner} {held['name']}" if owner is not None else held.get("display", "something that is no device")
+            whose = (
+                f"{owner} {held['name']}" if owner is not None else held.get("display", "something that is no device")
+            )
             ours = " ".join(item.refs["assigned_object_id"][1])
-            out.append(f"address {item.key[0]} - Expected: free, or that of {ours} Actual: that of {whose}. Free it in NetBox, or plan another one.")
+            out.append(
+                f"address {item.key[0]} - Expected: free, or that of {ours} Actual: that of {whose}. "
+                "Free it in NetBox, or plan another one."
+            )
     return out
 
 

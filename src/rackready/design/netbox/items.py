@@ -68,7 +68,9 @@ def items(plan: Plan) -> list[Item]:
 
 def _types(plan: Plan) -> Iterator[Item]:
     switches = list(switch_models(plan))
-    models = {node.platform: loader.platform(node.platform).rack_units for node in plan.site.nodes() if node.kind == "metal"}
+    models = {
+        node.platform: loader.platform(node.platform).rack_units for node in plan.site.nodes() if node.kind == "metal"
+    }
     models |= {model: loader.switch(model).rack_units or 1 for _, _, model in switches}
     for model, height in sorted(models.items()):
         own = {"model": model, "slug": slug(model), "u_height": height}
@@ -78,11 +80,17 @@ def _types(plan: Plan) -> Iterator[Item]:
 
 
 def _rack(rack: Rack, site: str) -> Item:
-    return Item("dcim.racks", (rack.name,), {"name": rack.name, "u_height": rack.height_u}, {"site": ("dcim.sites", (site,))})
+    return Item(
+        "dcim.racks", (rack.name,), {"name": rack.name, "u_height": rack.height_u}, {"site": ("dcim.sites", (site,))}
+    )
 
 
 def _device(name: str, model: str, role: str, site: str, place: tuple[str, int | None] | None) -> Item:
-    refs = {"site": ("dcim.sites", (site,)), "device_type": ("dcim.device-types", (slug(model),)), "role": ("dcim.device-roles", (slug(role),))}
+    refs = {
+        "site": ("dcim.sites", (site,)),
+        "device_type": ("dcim.device-types", (slug(model),)),
+        "role": ("dcim.device-roles", (slug(role),)),
+    }
     fields: dict[str, object] = {"name": name}
     if place is not None:
         refs["rack"] = ("dcim.racks", (place[0],))
@@ -104,7 +112,11 @@ def _switches(plan: Plan, site: str) -> Iterator[Item]:
 
 def _interfaces(plan: Plan) -> Iterator[Item]:
     """Yield interfaces, then addresses, then what devices say of their addresses, then cables."""
-    netdevs = {node.name: {nic.rail: nic.netdev for nic in loader.platform(node.platform).nics} for node in plan.site.nodes() if node.kind == "metal"}
+    netdevs = {
+        node.name: {nic.rail: nic.netdev for nic in loader.platform(node.platform).nics}
+        for node in plan.site.nodes()
+        if node.kind == "metal"
+    }
     ends: dict[tuple[Key, Key], None] = {}
     for node, rail, plane, switch, port in links_of(plan):
         name = netdevs.get(node, {}).get(rail)
@@ -131,7 +143,9 @@ def _addresses(plan: Plan) -> Iterator[tuple[str, str, str, str]]:
     for node in plan.addresses.nodes:
         if node.name in metal:
             yield from (
-                (node.name, name, address, says) for name, address, says in ((IN_BAND, node.in_band, "primary_ip4"), (OOB, node.oob, "oob_ip")) if address
+                (node.name, name, address, says)
+                for name, address, says in ((IN_BAND, node.in_band, "primary_ip4"), (OOB, node.oob, "oob_ip"))
+                if address
             )
     for switch in plan.addresses.switches:
         if switch.oob:

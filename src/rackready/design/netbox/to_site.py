@@ -35,10 +35,14 @@ class Imported:
 def site_of(name: str, found: Mapping[str, list[dict[str, Any]]], node_role: str) -> Imported:
     """Return the site that racks, devices and cables describe; devices of ``node_role`` are nodes, those of a known switch model switches.
 
-    Raises RackreadyError for racks of one name, which NetBox has in several locations of a site: which of them a device stands in would be guessed.
+    Raises RackreadyError for racks of one name, which NetBox has in several locations of a site: which of them a device
+    stands in would be guessed.
     """
     _each_once(name, found["dcim.racks"])
-    racks = {rack["name"]: {"name": rack["name"], "height_u": int(rack["u_height"]), "nodes": []} for rack in found["dcim.racks"]}
+    racks = {
+        rack["name"]: {"name": rack["name"], "height_u": int(rack["u_height"]), "nodes": []}
+        for rack in found["dcim.racks"]
+    }
     missing, left_out = list(UNKNOWN_SECTIONS), []
     switches: list[dict[str, Any]] = []
     platforms: dict[str, str] = {}
@@ -53,10 +57,19 @@ def site_of(name: str, found: Mapping[str, list[dict[str, Any]]], node_role: str
         elif model in loader.known("switch"):
             switches.append(_switch(device, missing))
         else:
-            left_out.append(f"device {device['name']}: role {device['role']['slug']}, model {model}: neither a node in a rack nor a known switch model")
+            left_out.append(
+                f"device {device['name']}: role {device['role']['slug']}, model {model}: neither a node in a rack "
+                "nor a known switch model"
+            )
     links, trouble = _links(found["dcim.cables"], platforms, {switch["name"] for switch in switches})
     empty = [rack for rack in racks if not racks[rack]["nodes"]]
-    document = {"schema": "rackready/site/v1", "name": name, "racks": list(racks.values()), "switches": switches, "links": links}
+    document = {
+        "schema": "rackready/site/v1",
+        "name": name,
+        "racks": list(racks.values()),
+        "switches": switches,
+        "links": links,
+    }
     left_out += [f"rack {rack}: kept, and has no nodes" for rack in empty]
     return Imported(document, tuple(missing), tuple(left_out + trouble))
 
@@ -66,7 +79,8 @@ def _each_once(site: str, racks: Iterable[Row]) -> None:
     twice = sorted(name for name, count in counted.items() if count > 1)
     if twice:
         raise RackreadyError(
-            f"site {site} in NetBox: rack {', '.join(twice)} - Expected: one rack of that name Actual: several. Rename them there, location by location."
+            f"site {site} in NetBox: rack {', '.join(twice)} - Expected: one rack of that name Actual: several. "
+            "Rename them there, location by location."
         )
 
 
@@ -75,8 +89,18 @@ def _node(device: Row, missing: list[str]) -> dict[str, Any]:
     out: dict[str, Any] = {"name": name, "platform": model}
     if model not in loader.known("platform"):
         missing.append(f"node {name}: platform: {model} is no profile of profiles/platform")
-    out |= _present({"unit": plain(device.get("position")), "serial": device.get("serial") or None, "address": _host(device.get("primary_ip4"))})
-    missing += [f"node {name}: {what}" for what, field in (("serial", "serial"), ("address (primary_ip4)", "address")) if field not in out]
+    out |= _present(
+        {
+            "unit": plain(device.get("position")),
+            "serial": device.get("serial") or None,
+            "address": _host(device.get("primary_ip4")),
+        }
+    )
+    missing += [
+        f"node {name}: {what}"
+        for what, field in (("serial", "serial"), ("address (primary_ip4)", "address"))
+        if field not in out
+    ]
     bmc = _host(device.get("oob_ip"))
     if bmc is None:
         missing.append(f"node {name}: address of the BMC (oob_ip)")
@@ -90,7 +114,9 @@ def _switch(device: Row, missing: list[str]) -> dict[str, Any]:
     name = device["name"]
     out: dict[str, Any] = {"name": name, "model": device["device_type"]["model"]}
     place = device.get("rack") or {}
-    out |= _present({"rack": place.get("name"), "unit": plain(device.get("position")), "address": _host(device.get("primary_ip4"))})
+    out |= _present(
+        {"rack": place.get("name"), "unit": plain(device.get("position")), "address": _host(device.get("primary_ip4"))}
+    )
     if "address" not in out:
         missing.append(f"switch {name}: address (primary_ip4)")
     missing += [f"switch {name}: os", f"switch {name}: password"]
@@ -105,7 +131,9 @@ def _host(address: Row | None) -> str | None:
     return str(address["address"]).partition("/")[0] if address else None
 
 
-def _links(cables: Iterable[Row], platforms: Mapping[str, str], switches: set[str]) -> tuple[list[dict[str, str]], list[str]]:
+def _links(
+    cables: Iterable[Row], platforms: Mapping[str, str], switches: set[str]
+) -> tuple[list[dict[str, str]], list[str]]:
     out, trouble = [], []
     for cable in cables:
         both = ends(cable)
@@ -115,7 +143,10 @@ def _links(cables: Iterable[Row], platforms: Mapping[str, str], switches: set[st
         near, far = sorted(both, key=lambda end: end[0] in switches)
         rail = _rails(platforms.get(near[0], "")).get(near[1])
         if rail is None or far[0] not in switches:
-            trouble.append(f"cable {cable['id']}: {' '.join(near)} to {' '.join(far)}: not from a compute NIC of a node to a switch")
+            trouble.append(
+                f"cable {cable['id']}: {' '.join(near)} to {' '.join(far)}: not from a compute NIC of a node to a "
+                "switch"
+            )
             continue
         out.append({"node": near[0], "rails": str(rail), "switch": far[0], "ports": far[1]})
     return sorted(out, key=lambda link: (link["node"], int(link["rails"]))), trouble
@@ -123,4 +154,6 @@ def _links(cables: Iterable[Row], platforms: Mapping[str, str], switches: set[st
 
 def _rails(platform: str) -> dict[str, int]:
     """Return the rail of every compute interface of a server model by its name."""
-    return {nic.netdev: nic.rail for nic in loader.platform(platform).nics} if platform in loader.known("platform") else {}
+    return (
+        {nic.netdev: nic.rail for nic in loader.platform(platform).nics} if platform in loader.known("platform") else {}
+    )

@@ -36,8 +36,9 @@ class Load:
 class Serving:
     """One server model. ``layout`` is that of the least GPU time a token; where none fits, the largest that was tried.
 
-    ``sequences`` and both bounds are of one replica. ``smallest``: the layout with the fewest GPUs that fits. ``best_rate``: tokens a second that one
-    sequence alone gets on the fastest layout, where memory suffices and that is too slow (``limit`` is then "rate").
+    ``sequences`` and both bounds are of one replica. ``smallest``: the layout with the fewest GPUs that fits.
+    ``best_rate``: tokens a second that one sequence alone gets on the fastest layout, where memory suffices and that is
+    too slow (``limit`` is then "rate").
     """
 
     platform: str
@@ -84,15 +85,26 @@ def servers(wanted: tuple[str, ...] = ()) -> list[tuple[PlatformProfile, GpuProf
     for name in wanted:
         if not any(name in {platform.id, gpu.id} for platform, gpu in found):
             known = ", ".join(sorted({platform.id for platform, _ in found} | {gpu.id for _, gpu in found}))
-            raise RackreadyError(f"--on {name}: no server or GPU profile has that id - Expected: one of {known} Actual: {name}. Correct it.")
+            raise RackreadyError(
+                f"--on {name}: no server or GPU profile has that id - Expected: one of {known} Actual: {name}. "
+                "Correct it."
+            )
     return [pair for pair in found if not wanted or {pair[0].id, pair[1].id} & set(wanted)]
 
 
-def layouts(model: Llm, platform: PlatformProfile, gpu: GpuProfile, fixed: Layout, gpus: int = 0, refused: list[str] | None = None) -> Iterator[Layout]:
+def layouts(
+    model: Llm,
+    platform: PlatformProfile,
+    gpu: GpuProfile,
+    fixed: Layout,
+    gpus: int = 0,
+    refused: list[str] | None = None,
+) -> Iterator[Layout]:
     """Yield layouts from the smallest on: tensor parallelism within the NVLink domain or server first, then pipeline stages.
 
-    A degree of ``fixed`` that is not 0 is taken as it is; ``ep`` and ``zero`` always are. With ``gpus`` the rest of them is data parallelism.
-    Raises RackreadyError when both tp and pp are fixed and cannot be. Why others cannot be is added to ``refused``.
+    A degree of ``fixed`` that is not 0 is taken as it is; ``ep`` and ``zero`` always are. With ``gpus`` the rest of
+    them is data parallelism. Raises RackreadyError when both tp and pp are fixed and cannot be. Why others cannot be is
+    added to ``refused``.
     """
     most = max(platform.gpus, links.domain(platform, gpu))
     widths = [fixed.tp] if fixed.tp else [2**power for power in range(most.bit_length()) if 2**power <= most]
@@ -122,11 +134,13 @@ def _even(layout: Layout, gpus: int) -> None:
         )
 
 
-def serve_on(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: ServingJob, fixed: Layout, wanted: Load) -> Serving:
+def serve_on(
+    platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: ServingJob, fixed: Layout, wanted: Load
+) -> Serving:
     """Return the tensor parallelism and number of replicas that write a token in the least GPU time, and so at the least cost on this server model.
 
-    Pipeline stages are as few as fit: they add a wait to every token. Layouts of which a needed link has no published rate are taken only where no
-    other fits: their bound leaves something out.
+    Pipeline stages are as few as fit: they add a wait to every token. Layouts of which a needed link has no published
+    rate are taken only where no other fits: their bound leaves something out.
     """
     tried: tuple[Layout, ServingMemory] | None = None
     refused: list[str] = []
@@ -137,7 +151,15 @@ def serve_on(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: Servin
             break
         memory = serving_memory(model, layout, job, gpu_memory(gpu))
         tried = (layout, memory)
-        batch = _batch(platform, gpu, model, job, layout, min(memory.sequences, wanted.sequences or memory.sequences), wanted.least_rate)
+        batch = _batch(
+            platform,
+            gpu,
+            model,
+            job,
+            layout,
+            min(memory.sequences, wanted.sequences or memory.sequences),
+            wanted.least_rate,
+        )
         if batch == 0:
             slow += _too_slow(platform, gpu, model, job, layout, memory)
             continue
@@ -150,11 +172,15 @@ def serve_on(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: Servin
         return max(slow, key=lambda item: item.best_rate or 0.0)
     if not fitting:
         return Serving(platform.id, gpu.id, *_some(tried, model, platform, refused), False, 0, "memory")  # noqa: FBT003 - a field
-    best = min(fitting, key=lambda item: (bool(item.decode and item.decode.not_judged), _gpu_seconds(item), item.layout.gpus))
+    best = min(
+        fitting, key=lambda item: (bool(item.decode and item.decode.not_judged), _gpu_seconds(item), item.layout.gpus)
+    )
     return replace(best, smallest=min((item.layout for item in fitting), key=lambda layout: layout.gpus))
 
 
-def _too_slow(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: ServingJob, layout: Layout, memory: ServingMemory) -> Iterator[Serving]:
+def _too_slow(
+    platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: ServingJob, layout: Layout, memory: ServingMemory
+) -> Iterator[Serving]:
     """Yield what a layout without a fast enough sequence does for one sequence alone; nothing where memory holds none."""
     if memory.sequences:
         rate = decode(model, layout, job, gpu, platform, 1).per_sequence
@@ -166,7 +192,15 @@ def _gpu_seconds(found: Serving) -> float:
     return float(f"{found.layout.gpus / found.rate:.6g}")
 
 
-def _batch(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: ServingJob, layout: Layout, most: int, least_rate: float) -> int:  # noqa: PLR0913, PLR0917 - as train_on
+def _batch(  # noqa: PLR0913, PLR0917 - as train_on
+    platform: PlatformProfile,
+    gpu: GpuProfile,
+    model: Llm,
+    job: ServingJob,
+    layout: Layout,
+    most: int,
+    least_rate: float,
+) -> int:
     """Return the most sequences, up to ``most``, of which each gets at least ``least_rate`` tokens a second; 0 when not even one does.
 
     More sequences never make one of them faster, so the number is found by halving.
@@ -189,7 +223,8 @@ def train_on(  # noqa: PLR0913, PLR0917 - a run is its hardware, model, job, wha
 ) -> Training:
     """Return the layout, and micro-batches of a step where the job leaves them open, that train fastest on ``gpus`` GPUs.
 
-    With 0 GPUs: one replica, on as few as it fits. Layouts of which a needed link has no published rate are taken only where no other fits.
+    With 0 GPUs: one replica, on as few as it fits. Layouts of which a needed link has no published rate are taken only
+    where no other fits.
     """
     tried: tuple[Layout, TrainingMemory] | None = None
     available = gpu_memory(gpu)
@@ -202,7 +237,14 @@ def train_on(  # noqa: PLR0913, PLR0917 - a run is its hardware, model, job, wha
             continue
         for way in _ways(job, layout):
             time = training_time(model, layout, way, gpu, platform, 1.0, mfu)
-            order = (0 if gpus else layout.gpus, time.limit == NOT_KNOWN, float(f"{time.gpu_hours:.3g}"), layout.pp, layout.tp, time.step_tokens)
+            order = (
+                0 if gpus else layout.gpus,
+                time.limit == NOT_KNOWN,
+                float(f"{time.gpu_hours:.3g}"),
+                layout.pp,
+                layout.tp,
+                time.step_tokens,
+            )
             fitting.append((order, Training(platform.id, gpu.id, layout, memory, available, True, "", way)))  # noqa: FBT003 - a field
     if fitting:
         return min(fitting, key=lambda item: item[0])[1]
@@ -221,14 +263,21 @@ def _ways(job: TrainingJob, layout: Layout) -> Iterator[TrainingJob]:
         yield replace(job, micro_batches=count)
 
 
-def _some(tried: tuple[Layout, _T] | None, model: Llm, platform: PlatformProfile, refused: list[str]) -> tuple[Layout, _T]:
+def _some(
+    tried: tuple[Layout, _T] | None, model: Llm, platform: PlatformProfile, refused: list[str]
+) -> tuple[Layout, _T]:
     """Return what was tried last. Raises RackreadyError when nothing could be: with what stood in the way of every layout, when there is such a thing."""
     if tried is None:
-        everywhere = [line for line in refused[0].splitlines() if all(line in text.splitlines() for text in refused)] if refused else []
+        everywhere = (
+            [line for line in refused[0].splitlines() if all(line in text.splitlines() for text in refused)]
+            if refused
+            else []
+        )
         if everywhere:
             raise RackreadyError("\n".join(everywhere))
         raise RackreadyError(
-            f"{platform.id}: no layout of {model.name} is possible there - Expected: degrees that divide {model.heads} heads and the GPUs Actual: none. "
+            f"{platform.id}: no layout of {model.name} is possible there - "
+            f"Expected: degrees that divide {model.heads} heads and the GPUs Actual: none. "
             "Give --tp and --pp, or another --gpus."
         )
     return tried

@@ -21,10 +21,14 @@ _NAMES = {
     "intermediate": ("intermediate_size", "n_inner", "ffn_dim"),
     "context": ("max_position_embeddings", "n_positions", "n_ctx"),
 }
-_PLAIN_MLP = frozenset({"bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "mpt", "opt", "phi", "starcoder2"})
+_PLAIN_MLP = frozenset(
+    {"bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "mpt", "opt", "phi", "starcoder2"}
+)
 """Families whose feed-forward block has two matrices, without a gate."""
 _LEARNED = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "opt"})
-_TIED = frozenset({"bloom", "falcon", "gemma", "gemma2", "gemma3", "gemma3_text", "gpt2", "gpt_bigcode", "gpt_neo", "mpt", "opt"})
+_TIED = frozenset(
+    {"bloom", "falcon", "gemma", "gemma2", "gemma3", "gemma3_text", "gpt2", "gpt_bigcode", "gpt_neo", "mpt", "opt"}
+)
 """Families that tie embeddings unless the file says otherwise (defaults of transformers)."""
 _DTYPES: dict[str, Weights] = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 _FOUR, _EIGHT = 4, 8
@@ -47,7 +51,9 @@ class Reader:
             if value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise RackreadyError(f"{self.source}: {key} - Expected: a whole number Actual: {value!r}. Correct the file.")
+                raise RackreadyError(
+                    f"{self.source}: {key} - Expected: a whole number Actual: {value!r}. Correct the file."
+                )
             return value
         return None
 
@@ -57,7 +63,8 @@ class Reader:
         if value is None:
             raise RackreadyError(
                 f"{self.source}: {_NAMES[name][0]} is missing - Expected: the config.json of a decoder-only model "
-                f"Actual: keys {', '.join(sorted(self.raw)[:8]) or 'none'}. Give the model by --params and its shape instead."
+                f"Actual: keys {', '.join(sorted(self.raw)[:8]) or 'none'}. "
+                "Give the model by --params and its shape instead."
             )
         return self._above_zero(name, value)
 
@@ -69,7 +76,9 @@ class Reader:
     def _above_zero(self, name: str, value: int) -> int:
         if value == 0:
             key = next(key for key in _NAMES.get(name, (name,)) if self.raw.get(key) is not None)
-            raise RackreadyError(f"{self.source}: {key} - Expected: a whole number above 0 Actual: 0. Correct the file.")
+            raise RackreadyError(
+                f"{self.source}: {key} - Expected: a whole number above 0 Actual: 0. Correct the file."
+            )
         return value
 
     def assume(self, text: str) -> None:
@@ -83,18 +92,27 @@ def read_config(raw: object, source: str, weights: Weights | None = None) -> tup
     Raises RackreadyError when it is not one that can be sized.
     """
     if not isinstance(raw, dict):
-        raise RackreadyError(f"{source}: Expected: one JSON object Actual: {type(raw).__name__}. Give a model's config.json.")
+        raise RackreadyError(
+            f"{source}: Expected: one JSON object Actual: {type(raw).__name__}. Give a model's config.json."
+        )
     reader = Reader(source, raw, weights)
     if isinstance(raw.get("text_config"), dict):
         text = {"model_type": raw.get("model_type", ""), **raw["text_config"]}
-        reader = Reader(source, {**text, "quantization_config": raw.get("quantization_config", text.get("quantization_config"))}, weights)
+        reader = Reader(
+            source,
+            {**text, "quantization_config": raw.get("quantization_config", text.get("quantization_config"))},
+            weights,
+        )
         reader.assume("only text_config is sized: the parts for images and sound are not counted")
     try:
         return _model(reader, str(raw.get("_name_or_path") or raw.get("model_type") or source)), reader.assumed
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "shape"
-        raise RackreadyError(f"{source}: {where} - {first['msg']}. Expected: the shape of one model Actual: {first['input']!r}. Correct the file.") from error
+        raise RackreadyError(
+            f"{source}: {where} - {first['msg']}. Expected: the shape of one model Actual: {first['input']!r}. "
+            "Correct the file."
+        ) from error
 
 
 def _model(reader: Reader, name: str) -> Llm:
@@ -104,7 +122,9 @@ def _model(reader: Reader, name: str) -> Llm:
     latent = _latent(reader)
     weights, group = _weights(reader)
     if reader.raw.get("sliding_window") and reader.raw.get("use_sliding_window", True):
-        reader.assume("the cache is counted as if every layer looked at the whole context: sliding windows would need less")
+        reader.assume(
+            "the cache is counted as if every layer looked at the whole context: sliding windows would need less"
+        )
     return Llm(
         name=name,
         layers=reader.required("layers"),
@@ -152,7 +172,8 @@ def _latent(reader: Reader) -> Latent | None:
     missing = [key for key, value in parts.items() if value is None]
     if missing:
         raise RackreadyError(
-            f"{reader.source}: {', '.join(missing)} is missing - Expected: what latent attention needs beside kv_lora_rank Actual: none. Correct the file."
+            f"{reader.source}: {', '.join(missing)} is missing - Expected: what latent attention needs beside "
+            "kv_lora_rank Actual: none. Correct the file."
         )
     return Latent(
         kv_rank=rank,
@@ -164,13 +185,17 @@ def _latent(reader: Reader) -> Latent | None:
 
 
 def _experts(reader: Reader) -> Experts | None:
-    count = next((found for key in ("n_routed_experts", "num_local_experts", "num_experts") if (found := reader.number(key))), None)
+    count = next(
+        (found for key in ("n_routed_experts", "num_local_experts", "num_experts") if (found := reader.number(key))),
+        None,
+    )
     if not count:
         return None
     active = reader.number("num_experts_per_tok")
     if active is None:
         raise RackreadyError(
-            f"{reader.source}: num_experts_per_tok is missing - Expected: how many of {count} experts a token visits Actual: none. Correct the file."
+            f"{reader.source}: num_experts_per_tok is missing - Expected: how many of {count} experts a token "
+            "visits Actual: none. Correct the file."
         )
     width = reader.number("moe_intermediate_size") or reader.required("intermediate")
     shared = reader.number("shared_expert_intermediate_size") or (reader.number("n_shared_experts") or 0) * width
@@ -216,8 +241,10 @@ def _quantized(reader: Reader, raw: dict[str, Any]) -> tuple[Weights, int | None
         group = raw.get("group_size")
         return ("int4" if bits == _FOUR else "int8"), group if isinstance(group, int) and group > 0 else None
     raise RackreadyError(
-        f"{reader.source}: quantization_config - Expected: awq, gptq, fp8, mxfp4, nvfp4, bitsandbytes or compressed-tensors of 4 or 8 bits "
-        f"Actual: {method or 'no quant_method'}{'' if bits is None else f' with bits {bits!r}'}. Give the number format by --weights."
+        f"{reader.source}: quantization_config - Expected: awq, gptq, fp8, mxfp4, nvfp4, bitsandbytes or "
+        "compressed-tensors of 4 or 8 bits "
+        f"Actual: {method or 'no quant_method'}{'' if bits is None else f' with bits {bits!r}'}. "
+        "Give the number format by --weights."
     )
 
 
@@ -225,6 +252,7 @@ def _object(reader: Reader, what: str, value: object) -> dict[str, Any]:
     """Return a part of quantization_config that must be an object. Raises RackreadyError."""
     if not isinstance(value, dict):
         raise RackreadyError(
-            f"{reader.source}: quantization_config.config_groups - Expected: {what} as an object Actual: {type(value).__name__}. Correct the file."
+            f"{reader.source}: quantization_config.config_groups - Expected: {what} as an object "
+            f"Actual: {type(value).__name__}. Correct the file."
         )
     return value

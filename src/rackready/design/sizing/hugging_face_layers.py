@@ -1,13 +1,17 @@
 """Which layers of a config.json have experts, by the rules of the families that say it.
 
-===================================================  ==================================================================================================
-keys                                                 a layer i (from 0) has experts when (Hugging Face transformers, ``modeling_<family>.py``)
-===================================================  ==================================================================================================
-``moe_layers``, ``interleave_moe_layer_step``        it is in ``moe_layers``; without that list, when i + 1 is a multiple of the step (llama4,
+===================================================
+================================================================================================== keys
+a layer i (from 0) has experts when (Hugging Face transformers, ``modeling_<family>.py``)
+===================================================
+================================================================================================== ``moe_layers``,
+``interleave_moe_layer_step``        it is in ``moe_layers``; without that list, when i + 1 is a multiple of the step
+(llama4,
                                                      ``Llama4TextConfig``)
-``mlp_only_layers``, ``decoder_sparse_step``         it is not in ``mlp_only_layers`` and i + 1 is a multiple of the step (qwen2_moe, qwen3_moe)
-``first_k_dense_replace``, ``moe_layer_freq``        i is not below the first and is a multiple of the second (deepseek_v2, deepseek_v3)
-===================================================  ==================================================================================================
+``mlp_only_layers``, ``decoder_sparse_step``         it is not in ``mlp_only_layers`` and i + 1 is a multiple of the
+step (qwen2_moe, qwen3_moe) ``first_k_dense_replace``, ``moe_layer_freq``        i is not below the first and is a
+multiple of the second (deepseek_v2, deepseek_v3) ===================================================
+==================================================================================================
 """
 
 from __future__ import annotations
@@ -42,10 +46,15 @@ def without_experts(config: Numbers) -> int:
     plain = _listed(config, "mlp_only_layers", layers) or frozenset()
     first = config.number("first_k_dense_replace") or 0
     if first > layers:
-        raise RackreadyError(f"{config.source}: first_k_dense_replace - Expected: at most {layers} layers Actual: {first}. Correct the file.")
+        raise RackreadyError(
+            f"{config.source}: first_k_dense_replace - Expected: at most {layers} layers Actual: {first}. "
+            "Correct the file."
+        )
     step = config.positive("interleave_moe_layer_step") or config.positive("decoder_sparse_step") or 1
     every = config.positive("moe_layer_freq") or 1
-    routed = [layer for layer in range(first, layers) if layer not in plain and (layer + 1) % step == 0 and layer % every == 0]
+    routed = [
+        layer for layer in range(first, layers) if layer not in plain and (layer + 1) % step == 0 and layer % every == 0
+    ]
     return layers - len(routed)
 
 
@@ -54,7 +63,12 @@ def _listed(config: Numbers, key: str, layers: int) -> frozenset[int] | None:
     value = config.raw.get(key)
     if value is None:
         return None
-    wrong = not isinstance(value, list) or any(isinstance(item, bool) or not isinstance(item, int) or not 0 <= item < layers for item in value)
+    wrong = not isinstance(value, list) or any(
+        isinstance(item, bool) or not isinstance(item, int) or not 0 <= item < layers for item in value
+    )
     if wrong or len(set(value)) < len(value):
-        raise RackreadyError(f"{config.source}: {key} - Expected: a list of layers, each once, from 0 to {layers - 1} Actual: {value!r}. Correct the file.")
+        raise RackreadyError(
+            f"{config.source}: {key} - Expected: a list of layers, each once, from 0 to {layers - 1} "
+            f"Actual: {value!r}. Correct the file."
+        )
     return frozenset(value)

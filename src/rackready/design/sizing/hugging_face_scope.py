@@ -8,14 +8,48 @@ from rackready.model.problems import RackreadyError
 
 _ENCODERS = frozenset(
     {
-        *("albert", "bart", "bert", "big_bird", "camembert", "deberta", "deberta-v2", "distilbert", "electra", "ernie", "led", "longformer", "m2m_100"),
-        *("marian", "mbart", "modernbert", "mpnet", "mt5", "nomic_bert", "pegasus", "roberta", "t5", "umt5", "whisper", "xlm-roberta", "xlm-roberta-xl"),
+        *(
+            "albert",
+            "bart",
+            "bert",
+            "big_bird",
+            "camembert",
+            "deberta",
+            "deberta-v2",
+            "distilbert",
+            "electra",
+            "ernie",
+            "led",
+            "longformer",
+            "m2m_100",
+        ),
+        *(
+            "marian",
+            "mbart",
+            "modernbert",
+            "mpnet",
+            "mt5",
+            "nomic_bert",
+            "pegasus",
+            "roberta",
+            "t5",
+            "umt5",
+            "whisper",
+            "xlm-roberta",
+            "xlm-roberta-xl",
+        ),
     }
 )
 """Families of transformers with an encoder: they keep no cache of what was written, or keep a second one."""
 _ATTENTION = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
 """Kinds of layers whose cache grows with the context; sliding and chunked ones are counted as full, an upper bound."""
-_MIXED = ("full_attention_interval", "moe_layer_interval", "layers_block_type", "hybrid_override_pattern", "linear_attn_config")
+_MIXED = (
+    "full_attention_interval",
+    "moe_layer_interval",
+    "layers_block_type",
+    "hybrid_override_pattern",
+    "linear_attn_config",
+)
 
 
 def refuse_unsized(raw: dict[str, Any], source: str) -> None:
@@ -29,15 +63,27 @@ def _encoder(raw: dict[str, Any], source: str) -> list[str]:
     family = str(raw.get("model_type", ""))
     if family not in _ENCODERS and raw.get("is_encoder_decoder") is not True:
         return []
-    return [f"{source}: model_type - Expected: a decoder-only model Actual: {family or 'is_encoder_decoder'}. Give the config.json of a decoder-only model."]
+    return [
+        (
+            f"{source}: model_type - Expected: a decoder-only model Actual: {family or 'is_encoder_decoder'}. "
+            "Give the config.json of a decoder-only model."
+        )
+    ]
 
 
 def _mixed(raw: dict[str, Any], source: str) -> list[str]:
     said = [key for key in sorted(raw) if raw[key] is not None and (key in _MIXED or key.endswith("_layer_period"))]
-    problems = [f"{source}: {key} - Expected: layers of one kind Actual: {raw[key]!r}. Such a model is not sized: choose another." for key in said]
+    problems = [
+        f"{source}: {key} - Expected: layers of one kind Actual: {raw[key]!r}. "
+        "Such a model is not sized: choose another."
+        for key in said
+    ]
     kinds = raw.get("layer_types")
     other = sorted({str(kind) for kind in kinds} - _ATTENTION) if isinstance(kinds, list) else []
     if other:
         expected = ", ".join(sorted(_ATTENTION))
-        problems.append(f"{source}: layer_types - Expected: {expected} Actual: {', '.join(other)}. Such a model is not sized: choose another.")
+        problems.append(
+            f"{source}: layer_types - Expected: {expected} Actual: {', '.join(other)}. "
+            "Such a model is not sized: choose another."
+        )
     return problems

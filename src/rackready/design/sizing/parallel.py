@@ -34,9 +34,14 @@ def check(model: Llm, layout: Layout) -> None:
 def _heads(model: Llm, layout: Layout) -> str:
     if model.heads % layout.tp == 0 and (layout.tp % model.kv_heads == 0 or model.kv_heads % layout.tp == 0):
         return ""
-    ways = ", ".join(str(tp) for tp in range(1, model.heads + 1) if model.heads % tp == 0 and (tp % model.kv_heads == 0 or model.kv_heads % tp == 0))
+    ways = ", ".join(
+        str(tp)
+        for tp in range(1, model.heads + 1)
+        if model.heads % tp == 0 and (tp % model.kv_heads == 0 or model.kv_heads % tp == 0)
+    )
     return (
-        f"--tp {layout.tp}: {model.heads} heads and {model.kv_heads} key and value heads cannot be split over {layout.tp} GPUs - "
+        f"--tp {layout.tp}: {model.heads} heads and {model.kv_heads} key and value heads cannot be split over "
+        f"{layout.tp} GPUs - "
         f"Expected: one of {ways} Actual: {layout.tp}. Choose one of them."
     )
 
@@ -44,7 +49,10 @@ def _heads(model: Llm, layout: Layout) -> str:
 def _layers(model: Llm, layout: Layout) -> str:
     if layout.pp <= model.layers:
         return ""
-    return f"--pp {layout.pp}: the model has fewer layers than pipeline stages - Expected: at most {model.layers} Actual: {layout.pp}. Lower it."
+    return (
+        f"--pp {layout.pp}: the model has fewer layers than pipeline stages - Expected: at most {model.layers} "
+        f"Actual: {layout.pp}. Lower it."
+    )
 
 
 def _experts(model: Llm, layout: Layout) -> str:
@@ -53,9 +61,15 @@ def _experts(model: Llm, layout: Layout) -> str:
     if model.experts is None:
         return f"--ep {layout.ep}: {model.name} has no experts - Expected: 1 Actual: {layout.ep}. Leave it out."
     if model.experts.count % layout.ep:
-        return f"--ep {layout.ep}: experts cannot be split evenly - Expected: a divisor of {model.experts.count} Actual: {layout.ep}. Choose one."
+        return (
+            f"--ep {layout.ep}: experts cannot be split evenly - Expected: a divisor of {model.experts.count} "
+            f"Actual: {layout.ep}. Choose one."
+        )
     if layout.dp % layout.ep:
-        return f"--ep {layout.ep}: expert-parallel ranks are data-parallel ranks - Expected: a divisor of --dp {layout.dp} Actual: {layout.ep}. Choose one."
+        return (
+            f"--ep {layout.ep}: expert-parallel ranks are data-parallel ranks - "
+            f"Expected: a divisor of --dp {layout.dp} Actual: {layout.ep}. Choose one."
+        )
     return ""
 
 

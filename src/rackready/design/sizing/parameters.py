@@ -8,7 +8,8 @@ from rackready.model.llm import Llm
 def attention(model: Llm) -> int:
     """Return the parameters of one layer's attention.
 
-    Grouped queries: h a d + 2 h k d + a d h. Latent attention (DeepSeek-V2, arXiv 2405.04434): down- and up-projections of query, key and value.
+    Grouped queries: h a d + 2 h k d + a d h. Latent attention (DeepSeek-V2, arXiv 2405.04434): down- and up-projections
+    of query, key and value.
     """
     hidden, heads = model.hidden, model.heads
     latent = model.latent
@@ -16,7 +17,9 @@ def attention(model: Llm) -> int:
         return 2 * hidden * heads * model.head_dim + 2 * hidden * model.kv_heads * model.head_dim
     key = latent.nope_dim + latent.rope_dim
     query = hidden * heads * key if latent.query_rank is None else latent.query_rank * (hidden + heads * key)
-    compressed = hidden * (latent.kv_rank + latent.rope_dim) + latent.kv_rank * heads * (latent.nope_dim + latent.value_dim)
+    compressed = hidden * (latent.kv_rank + latent.rope_dim) + latent.kv_rank * heads * (
+        latent.nope_dim + latent.value_dim
+    )
     return query + compressed + heads * latent.value_dim * hidden
 
 

@@ -33,8 +33,18 @@ def computed_in(gpu: GpuProfile, weights: Weights) -> tuple[Precision, str]:
 
     A format without a published rate on this GPU is unpacked to bf16 first (weight-only quantization).
     """
-    own: dict[str, Precision] = {"fp32": "tf32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "nvfp4": "fp4", "mxfp4": "fp4"}
+    own: dict[str, Precision] = {
+        "fp32": "tf32",
+        "bf16": "bf16",
+        "fp16": "fp16",
+        "fp8": "fp8",
+        "nvfp4": "fp4",
+        "mxfp4": "fp4",
+    }
     wanted = own.get(weights)
     if wanted is not None and wanted in gpu.compute:
         return wanted, ""
-    return "bf16", f"{weights} weights are unpacked and multiplied in bf16: no {weights} rate of {gpu.product_name} is used"
+    return (
+        "bf16",
+        f"{weights} weights are unpacked and multiplied in bf16: no {weights} rate of {gpu.product_name} is used",
+    )

@@ -38,8 +38,9 @@ class ServingMemory:
 def kv_bytes_per_token(model: Llm, kv: str = "bf16", layout: Layout | None = None) -> float:
     """Return the cache of one token, bytes: of the whole model, or of one GPU of a layout.
 
-    Keys AND values: 2 x L x n_kv x d x bytes. Tensor parallelism divides by min(t, n_kv): beyond that heads are copied. Latent attention caches
-    L x (kv_rank + rope_dim) x bytes, no factor 2, and every tensor-parallel GPU keeps all of it.
+    Keys AND values: 2 x L x n_kv x d x bytes. Tensor parallelism divides by min(t, n_kv): beyond that heads are copied.
+    Latent attention caches L x (kv_rank + rope_dim) x bytes, no factor 2, and every tensor-parallel GPU keeps all of
+    it.
     """
     size = KV_BYTES[kv]
     layers = stage_layers(model, layout) if layout else model.layers
@@ -61,4 +62,6 @@ def serving_memory(model: Llm, layout: Layout, job: ServingJob, memory: float) -
     per_token = kv_bytes_per_token(model, job.kv, layout)
     free = usable - weights - job.reserve
     blocks = int(free // (per_token * BLOCK_TOKENS)) if free > 0 else 0
-    return ServingMemory(weights, job.reserve, usable, per_token, blocks * BLOCK_TOKENS, blocks // (-(-job.context // BLOCK_TOKENS)))
+    return ServingMemory(
+        weights, job.reserve, usable, per_token, blocks * BLOCK_TOKENS, blocks // (-(-job.context // BLOCK_TOKENS))
+    )

@@ -20,7 +20,8 @@ _REDUCTIONS = 2
 class Bound:
     """Tokens a second of one replica at most, and what binds: seconds of one step by resource.
 
-    ``limit`` is the slowest of those that were judged. ``not_judged``: resources that are needed and have no published figure; one of them may bind first.
+    ``limit`` is the slowest of those that were judged. ``not_judged``: resources that are needed and have no published
+    figure; one of them may bind first.
     """
 
     tokens_per_second: float
@@ -54,11 +55,14 @@ def prefill(model: Llm, layout: Layout, job: ServingJob, gpu: GpuProfile, platfo
     return _bound(seconds, job.context, 1, _not_judged(layout, gpu, platform))
 
 
-def decode(model: Llm, layout: Layout, job: ServingJob, gpu: GpuProfile, platform: PlatformProfile, sequences: int) -> Bound:
+def decode(
+    model: Llm, layout: Layout, job: ServingJob, gpu: GpuProfile, platform: PlatformProfile, sequences: int
+) -> Bound:
     """Return the bound of writing tokens, ``sequences`` at a time, each with a full context behind it.
 
-    Every step reads all weights that the batch needs and the cache of every sequence: tokens/s/sequence <= bandwidth / (weight + KV bytes).
-    In a pipeline each stage works on its own part of the batch, and a token passes all stages before the next one begins.
+    Every step reads all weights that the batch needs and the cache of every sequence: tokens/s/sequence <= bandwidth /
+    (weight + KV bytes). In a pipeline each stage works on its own part of the batch, and a token passes all stages
+    before the next one begins.
     """
     rate = gpu.compute[computed_in(gpu, model.weights)[0]].value * 1e12
     batch = max(1.0, sequences / layout.pp)
@@ -84,14 +88,17 @@ def _not_judged(layout: Layout, gpu: GpuProfile, platform: PlatformProfile) -> t
     """Return resources that a step needs and whose rate is not published: memory, the links of tensor parallelism, those between stages."""
     out = [] if gpu.memory_bandwidth is not None else ["bandwidth"]
     groups = {layout.tp, layout.tp * layout.pp} - {1}
-    unknown = (link.carrier for link in (links.between(platform, gpu, size) for size in sorted(groups)) if link.rate is None)
+    unknown = (
+        link.carrier for link in (links.between(platform, gpu, size) for size in sorted(groups)) if link.rate is None
+    )
     return tuple(out + [f"interconnect ({carrier})" for carrier in dict.fromkeys(unknown)])
 
 
 def _weights_read(model: Llm, layout: Layout, tokens: float) -> float:
     """Return the weight bytes that one GPU of a stage reads for a batch: of the routed experts those that the batch is expected to visit.
 
-    With even routing an expert stays idle with probability (1 - k/E)^tokens. The output head is read once; of the input embedding only rows.
+    With even routing an expert stays idle with probability (1 - k/E)^tokens. The output head is read once; of the input
+    embedding only rows.
     """
     per_weight = weight_bytes(model.weights, model.group)
     dense, routed = parameters.layer_average(model)
@@ -101,7 +108,9 @@ def _weights_read(model: Llm, layout: Layout, tokens: float) -> float:
     return layers * (dense / layout.tp + visited * routed / (layout.tp * layout.ep)) * per_weight + head
 
 
-def _reductions(model: Llm, layout: Layout, gpu: GpuProfile, platform: PlatformProfile, *, tokens: float) -> float | None:
+def _reductions(
+    model: Llm, layout: Layout, gpu: GpuProfile, platform: PlatformProfile, *, tokens: float
+) -> float | None:
     """Return the seconds of all layers' all-reduces under tensor parallelism, None when there are none or the link's rate is not published."""
     if layout.tp == 1:
         return None

@@ -28,8 +28,8 @@ class Stage:
 def stages(model: Llm, layout: Layout) -> list[Stage]:
     """Return the stages that can be the fullest: first and last (one, when there is no pipeline), each with its GPU's share.
 
-    Layers and embeddings are split over tp GPUs, routed experts over tp x ep. Tied embeddings exist twice as soon as there is a pipeline:
-    the first stage looks tokens up, the last one multiplies by the same matrix.
+    Layers and embeddings are split over tp GPUs, routed experts over tp x ep. Tied embeddings exist twice as soon as
+    there is a pipeline: the first stage looks tokens up, the last one multiplies by the same matrix.
     """
     layers = stage_layers(model, layout)
     dense, routed = parameters.layer_average(model)
@@ -38,4 +38,7 @@ def stages(model: Llm, layout: Layout) -> list[Stage]:
     share = (layers * dense / layout.tp, layers * routed / (layout.tp * layout.ep))
     if layout.pp == 1:
         return [Stage("only", layers, *share, parameters.outside_layers(model) / layout.tp)]
-    return [Stage("first", layers, *share, (matrix + positions) / layout.tp), Stage("last", layers, *share, (matrix + norm) / layout.tp)]
+    return [
+        Stage("first", layers, *share, (matrix + positions) / layout.tp),
+        Stage("last", layers, *share, (matrix + norm) / layout.tp),
+    ]

@@ -53,15 +53,23 @@ class TrainingMemory:
     @property
     def total(self) -> float:
         """All of it."""
-        return self.weights + self.gradients + self.optimizer + self.activations + self.recomputing + self.logits + self.reserve
+        return (
+            self.weights
+            + self.gradients
+            + self.optimizer
+            + self.activations
+            + self.recomputing
+            + self.logits
+            + self.reserve
+        )
 
 
 def activation_bytes(model: Llm, job: TrainingJob, tp: int) -> float:
     """Return the activations that one layer keeps for one micro-batch, bytes a GPU.
 
-    none: 34 s b h + 5 a s^2 b; selective (also FlashAttention, which never writes the attention matrix): 34 s b h; full: 2 s b h, the layer's input.
-    With sequence parallelism all of it is divided by t; without it 10 of the 34 (norms, dropout masks, residuals) stay whole on every GPU,
-    and so does the layer's input.
+    none: 34 s b h + 5 a s^2 b; selective (also FlashAttention, which never writes the attention matrix): 34 s b h;
+    full: 2 s b h, the layer's input. With sequence parallelism all of it is divided by t; without it 10 of the 34
+    (norms, dropout masks, residuals) stay whole on every GPU, and so does the layer's input.
     """
     tokens = job.sequence * job.micro_batch
     whole = tokens * model.hidden
@@ -82,7 +90,9 @@ def in_flight(layout: Layout, job: TrainingJob, stage: str) -> int:
 
 def training_memory(model: Llm, layout: Layout, job: TrainingJob) -> TrainingMemory:
     """Return the memory of the fullest GPU: the fuller one of the first and the last pipeline stage."""
-    return max((_stage_memory(model, layout, job, stage) for stage in stages(model, layout)), key=lambda memory: memory.total)
+    return max(
+        (_stage_memory(model, layout, job, stage) for stage in stages(model, layout)), key=lambda memory: memory.total
+    )
 
 
 def _stage_memory(model: Llm, layout: Layout, job: TrainingJob, stage: Stage) -> TrainingMemory:
@@ -105,8 +115,8 @@ def _stage_memory(model: Llm, layout: Layout, job: TrainingJob, stage: Stage) ->
 def _sharded(stage: Stage, layout: Layout, *, at: int) -> float:
     """Return the parameters whose state this GPU keeps: from ZeRO stage ``at`` on its share of the data-parallel ranks that hold the same ones.
 
-    The stage's parameters are this GPU's already (divided by t and p once): ZeRO divides by d alone, and routed experts, of which each
-    expert-parallel rank has its own, by d / ep.
+    The stage's parameters are this GPU's already (divided by t and p once): ZeRO divides by d alone, and routed
+    experts, of which each expert-parallel rank has its own, by d / ep.
     """
     if layout.zero < at:
         return stage.parameters

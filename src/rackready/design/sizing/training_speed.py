@@ -26,7 +26,8 @@ _PASSES = 3
 class TrainingTime:
     """Days of the whole run, and seconds of one step by resource: compute at the stated MFU, every other at its peak.
 
-    ``limit`` is the slowest of them; "not known" when a resource that is needed has no published figure: days are then a lower bound.
+    ``limit`` is the slowest of them; "not known" when a resource that is needed has no published figure: days are then
+    a lower bound.
     """
 
     days: float
@@ -42,7 +43,14 @@ def training_days(parameters_active: float, tokens: float, gpus: int, tflops: fl
 
 
 def training_time(  # noqa: PLR0913, PLR0917 - a run is its model, layout, job, hardware, length and efficiency
-    model: Llm, layout: Layout, job: TrainingJob, gpu: GpuProfile, platform: PlatformProfile, tokens: float, mfu: float, precision: Precision = "bf16"
+    model: Llm,
+    layout: Layout,
+    job: TrainingJob,
+    gpu: GpuProfile,
+    platform: PlatformProfile,
+    tokens: float,
+    mfu: float,
+    precision: Precision = "bf16",
 ) -> TrainingTime:
     """Return how long a run of ``tokens`` takes on ``layout.gpus`` GPUs: a step lasts as long as its slowest resource."""
     rate = gpu.compute[precision].value
@@ -56,7 +64,9 @@ def training_time(  # noqa: PLR0913, PLR0917 - a run is its model, layout, job, 
     if exchange:
         seconds["interconnect"] = exchange
     slowest = max(seconds, key=lambda name: seconds[name])
-    days = training_days(parameters.active(model), tokens, layout.gpus, rate, mfu) * seconds[slowest] / seconds["compute"]
+    days = (
+        training_days(parameters.active(model), tokens, layout.gpus, rate, mfu) * seconds[slowest] / seconds["compute"]
+    )
     limit = NOT_KNOWN if exchange is None or "bandwidth" not in seconds else slowest
     return TrainingTime(days, days * 24 * layout.gpus, limit, seconds, step)
 

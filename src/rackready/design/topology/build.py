@@ -25,24 +25,36 @@ Radix = tuple[int, int, int]
 def build(topology: Topology, nodes: Sequence[EndpointNode], *, platform_su_nodes: int | None = None) -> FabricPlan:
     """Return the fabric for these nodes, proved; or only ``problems``, all of them, each with where, what and the next step.
 
-    ``platform_su_nodes`` is the platform's own size of a scalable unit, used when the topology gives none. Ports come from switch profiles.
+    ``platform_su_nodes`` is the platform's own size of a scalable unit, used when the topology gives none. Ports come
+    from switch profiles.
     """
     if not nodes:
-        return FabricPlan(problems=("topology: nodes with a NIC - Expected: at least one Actual: none. Give the racks nodes, or remove topology.",))
+        return FabricPlan(
+            problems=(
+                (
+                    "topology: nodes with a NIC - Expected: at least one Actual: none. "
+                    "Give the racks nodes, or remove topology."
+                ),
+            )
+        )
     radix, problems = _radix(topology, nodes)
     if problems:
         return FabricPlan(problems=tuple(problems))
     return build_at(radix, topology, nodes, platform_su_nodes=platform_su_nodes)
 
 
-def build_at(radix: Radix, topology: Topology, nodes: Sequence[EndpointNode], *, platform_su_nodes: int | None = None) -> FabricPlan:
+def build_at(
+    radix: Radix, topology: Topology, nodes: Sequence[EndpointNode], *, platform_su_nodes: int | None = None
+) -> FabricPlan:
     """Return what ``build`` does, for switches with so many ports (leaf, spine, core) instead of those of profiles."""
     with without_gc():
         planes, placed, problems = _planes(radix, topology, nodes, platform_su_nodes)
         if problems:
             return FabricPlan(problems=tuple(problems))
         moved = _moved(topology, planes)
-        return FabricPlan(problems=(moved,)) if moved else _wired(topology, planes, placed, {node.name for node in nodes})
+        return (
+            FabricPlan(problems=(moved,)) if moved else _wired(topology, planes, placed, {node.name for node in nodes})
+        )
 
 
 def _planes(
@@ -58,23 +70,37 @@ def _planes(
     units = max(populated, topology.grow_to_su or 0, topology.laid_for_su or 0)
     dealt = _dealt(topology, rails)
     optimized = topology.kind == "rail_optimized"
-    demand = Demand(radix, len(dealt[0]), su_nodes, units, optimized, topology.oversubscription, topology.spine_oversubscription)
+    demand = Demand(
+        radix, len(dealt[0]), su_nodes, units, optimized, topology.oversubscription, topology.spine_oversubscription
+    )
     found = _shape(topology, demand)
     if found is None:
         return [], [], [too_large(topology, demand, _room(nodes, units, su_nodes))]
     unread = _unread(topology, found.tiers)
     if unread:
         return [], [], unread
-    return [wire.Plane(number, found, topology, tuple(own), radix, populated, demand) for number, own in enumerate(dealt, 1)], placed, []
+    return (
+        [
+            wire.Plane(number, found, topology, tuple(own), radix, populated, demand)
+            for number, own in enumerate(dealt, 1)
+        ],
+        placed,
+        [],
+    )
 
 
 def _unread(topology: Topology, tiers: int) -> list[str]:
     """Return what the topology says of a third tier that a fabric of two does not have."""
     if tiers != 2:  # noqa: PLR2004 - two tiers
         return []
-    given = {"spine_oversubscription": topology.spine_oversubscription} if topology.spine_oversubscription != "1:1" else {}
+    given = (
+        {"spine_oversubscription": topology.spine_oversubscription} if topology.spine_oversubscription != "1:1" else {}
+    )
     given |= {"core": topology.core.model} if topology.core is not None else {}
-    return [f"topology.{key}: two tiers carry these nodes - Expected: no {key} Actual: {value}. Remove it, or say tiers: 3." for key, value in given.items()]
+    return [
+        f"topology.{key}: two tiers carry these nodes - Expected: no {key} Actual: {value}. Remove it, or say tiers: 3."
+        for key, value in given.items()
+    ]
 
 
 def _moved(topology: Topology, planes: list[wire.Plane]) -> str:
@@ -82,7 +108,9 @@ def _moved(topology: Topology, planes: list[wire.Plane]) -> str:
     if topology.laid_for_su is None or topology.laid_for_su == planes[0].shape.units:
         return ""
     laid = _sized(topology, planes[0], topology.laid_for_su)
-    if laid is None or growth.keeps(laid, planes[0].shape):  # never None: the fabric is sized for these units too, and fewer always fit
+    if laid is None or growth.keeps(
+        laid, planes[0].shape
+    ):  # never None: the fabric is sized for these units too, and fewer always fit
         return ""
     before = [replace(plane, shape=laid, populated=min(plane.populated, laid.units)) for plane in planes]
     most = growth.furthest(laid, partial(_sized, topology, planes[0]))
@@ -120,14 +148,16 @@ def _dealt(topology: Topology, rails: list[int]) -> list[list[int]]:
 
 def _rail_problems(topology: Topology, rails: list[int], devices: Sequence[EndpointNode]) -> list[str]:
     out = [
-        f"topology.reserved: {device.name}: rail - Expected: one of {', '.join(map(str, rails))} Actual: {rail}. Correct the rail."
+        f"topology.reserved: {device.name}: rail - Expected: one of {', '.join(map(str, rails))} Actual: {rail}. "
+        "Correct the rail."
         for device in devices
         for rail in device.rails
         if rail not in rails
     ]
     if topology.planes_by == "rail" and len(rails) % topology.planes:
         out.append(
-            f"topology.planes: {len(rails)} rails over {topology.planes} planes - Expected: a number that divides {len(rails)} Actual: {topology.planes}. "
+            f"topology.planes: {len(rails)} rails over {topology.planes} planes - "
+            f"Expected: a number that divides {len(rails)} Actual: {topology.planes}. "
             "Take another number of planes, or planes_by: port."
         )
     return out
@@ -138,7 +168,12 @@ def _radix(topology: Topology, nodes: Sequence[EndpointNode]) -> tuple[Radix, li
     rates = sorted({node.rate for node in nodes})
     if len(rates) > 1:
         listed = ", ".join(str(rate) for rate in rates)
-        return (0, 0, 0), [f"topology: rates of compute NICs (Gb/s) - Expected: one rate in one fabric Actual: {listed}. Describe one fabric for each rate."]
+        return (0, 0, 0), [
+            (
+                f"topology: rates of compute NICs (Gb/s) - Expected: one rate in one fabric Actual: {listed}. "
+                "Describe one fabric for each rate."
+            )
+        ]
     tiers = {"leaf": topology.leaf, "spine": topology.spine_switches(), "core": topology.core_switches()}
     found = {name: radix_of(f"topology.{name}", tier, rates[0], topology.link) for name, tier in tiers.items()}
     values = [value for value, _ in found.values()]
@@ -163,7 +198,9 @@ def _wired(topology: Topology, planes: list[wire.Plane], placed: list[EndpointNo
         "endpoint_cables": len(endpoints),
     }
     cut_off = tuple(loss.text for loss in lost if loss.cuts_off)
-    return FabricPlan(switches, endpoints, trunks, proof.problems, counts, cut_off, lost, proof, tuple(_notes(planes[0])))
+    return FabricPlan(
+        switches, endpoints, trunks, proof.problems, counts, cut_off, lost, proof, tuple(_notes(planes[0]))
+    )
 
 
 def _notes(plane: wire.Plane) -> Iterator[str]:
@@ -174,7 +211,8 @@ def _notes(plane: wire.Plane) -> Iterator[str]:
     if plane.shape.units > 1 and 2 * leaf.down <= down:
         size = down if plane.optimized else down // len(plane.rails) * leaf.per_unit
         yield (
-            f"topology.su_nodes: ports of a leaf in use - Expected: {down} down of {radix} ports Actual: {leaf.down} down and {leaf.up} up. "
+            f"topology.su_nodes: ports of a leaf in use - Expected: {down} down of {radix} ports "
+            f"Actual: {leaf.down} down and {leaf.up} up. "
             f"su_nodes: {size} needs fewer leafs for the same nodes."
         )
 
@@ -187,5 +225,6 @@ def _growth_note(plane: wire.Plane) -> Iterator[str]:
     if larger is not None and not growth.keeps(shape, larger):
         yield (
             f"topology: sized for {shape.units} units: one more would move cables between switches. "
-            f"Set grow_to_su before they are laid, or laid_for_su: {shape.units} once they are, so that such growth is refused."
+            f"Set grow_to_su before they are laid, or laid_for_su: {shape.units} once they are, so that such growth "
+            "is refused."
         )

@@ -26,18 +26,29 @@ def sides(leafs: Sequence[TopoSwitch]) -> dict[str, dict[str, bool]]:
         "odd units against even ones": {leaf.name: leaf.su % 2 == 0 for leaf in leafs},
         "odd leafs of every unit against even ones": {leaf.name: place[leaf.name] % 2 == 0 for leaf in leafs},
         "first unit against all others": {leaf.name: leaf.su == units[0] for leaf in leafs},
-        "first half of every unit's leafs against the second": {leaf.name: place[leaf.name] < seen[leaf.su] // 2 for leaf in leafs},
+        "first half of every unit's leafs against the second": {
+            leaf.name: place[leaf.name] < seen[leaf.su] // 2 for leaf in leafs
+        },
     }
     return {name: cut for name, cut in out.items() if len(set(cut.values())) > 1}
 
 
-def flows(plane: int, switches: Sequence[TopoSwitch], ends: Mapping[str, int], up: Adjacency, down: Adjacency, ratios: tuple[Share, Share]) -> list[CutProof]:
+def flows(
+    plane: int,
+    switches: Sequence[TopoSwitch],
+    ends: Mapping[str, int],
+    up: Adjacency,
+    down: Adjacency,
+    ratios: tuple[Share, Share],
+) -> list[CutProof]:
     """Return the flow over every named cut of one plane, in links, and what the ratios ask for: the smaller side's endpoints x up / down."""
     leafs = [switch for switch in switches if switch.tier == "leaf"]
     named = sides(leafs)
     colours: dict[str, object] = {switch.name: switch.tier for switch in switches}
     # Leafs of one class have the same number of endpoints and lie on the same side of every cut.
-    colours.update({leaf.name: (leaf.tier, ends.get(leaf.name, 0), *(cut[leaf.name] for cut in named.values())) for leaf in leafs})
+    colours.update(
+        {leaf.name: (leaf.tier, ends.get(leaf.name, 0), *(cut[leaf.name] for cut in named.values())) for leaf in leafs}
+    )
     groups = classes(colours, up, down)
     capacities = contracted({name: up[name] for name in colours if name in up}, groups)
     (leaf_down, leaf_up), (spine_down, spine_up) = ratios
@@ -49,7 +60,9 @@ def flows(plane: int, switches: Sequence[TopoSwitch], ends: Mapping[str, int], u
     return out
 
 
-def _totals(cut: Mapping[str, bool], ends: Mapping[str, int], groups: Mapping[str, int], *, side: bool) -> dict[int, int]:
+def _totals(
+    cut: Mapping[str, bool], ends: Mapping[str, int], groups: Mapping[str, int], *, side: bool
+) -> dict[int, int]:
     """Return class -> endpoints of one side."""
     totals: dict[int, int] = defaultdict(int)
     for leaf, own in cut.items():

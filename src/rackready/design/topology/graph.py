@@ -38,13 +38,19 @@ def attached(endpoints: Iterable[EndpointLink]) -> Counter[str]:
 def classes(colours: Mapping[str, object], up: Adjacency, down: Adjacency) -> dict[str, int]:
     """Return the coarsest equitable partition that refines ``colours``: vertex -> class.
 
-    Vertices of one class have the same capacity into every other class. Contracting such classes keeps the value of every max-flow whose sides
-    are unions of classes (Grohe, Kersting, Mladenov, Selman: "Dimension Reduction via Colour Refinement", 2014: the linear program keeps its
-    optimum), so that the flow over 100,000 endpoints is computed on a handful of vertices. It stays exact for a miscabled fabric: classes split.
+    Vertices of one class have the same capacity into every other class. Contracting such classes keeps the value of
+    every max-flow whose sides are unions of classes (Grohe, Kersting, Mladenov, Selman: "Dimension Reduction via Colour
+    Refinement", 2014: the linear program keeps its optimum), so that the flow over 100,000 endpoints is computed on a
+    handful of vertices. It stays exact for a miscabled fabric: classes split.
     """
     current = _numbered(colours)
     while True:
-        finer = _numbered({name: (colour, _seen(up.get(name), current), _seen(down.get(name), current)) for name, colour in current.items()})
+        finer = _numbered(
+            {
+                name: (colour, _seen(up.get(name), current), _seen(down.get(name), current))
+                for name, colour in current.items()
+            }
+        )
         if len(set(finer.values())) == len(set(current.values())):
             return finer
         current = finer
@@ -78,10 +84,13 @@ def contracted(up: Adjacency, groups: Mapping[str, int]) -> dict[tuple[int, int]
     return dict(out)
 
 
-def max_flow(sending: Mapping[int, int], receiving: Mapping[int, int], capacities: Mapping[tuple[int, int], int]) -> int:
+def max_flow(
+    sending: Mapping[int, int], receiving: Mapping[int, int], capacities: Mapping[tuple[int, int], int]
+) -> int:
     """Return the most endpoints of one side that can send to the other at once, in links.
 
-    ``sending`` and ``receiving``: class of leafs to endpoints on them; ``capacities``: between classes, the same in both directions.
+    ``sending`` and ``receiving``: class of leafs to endpoints on them; ``capacities``: between classes, the same in
+    both directions.
     """
     import networkx as nx  # noqa: PLC0415 - a quarter of a second, which only a fabric that is proved pays
     from networkx.algorithms.flow import preflow_push  # noqa: PLC0415 - the same

@@ -26,8 +26,12 @@ def growth(before: FabricPlan, after: FabricPlan) -> Growth:
     """Return what happens to the cables of ``before`` when ``after`` is built; both without problems."""
     endpoints = {(link.node, link.nic, link.plane, link.switch, link.port) for link in after.endpoints}
     trunks = {(trunk.lower, trunk.lower_port, trunk.upper, trunk.upper_port) for trunk in after.trunks}
-    moved_endpoints = sum((link.node, link.nic, link.plane, link.switch, link.port) not in endpoints for link in before.endpoints)
-    moved_trunks = sum((trunk.lower, trunk.lower_port, trunk.upper, trunk.upper_port) not in trunks for trunk in before.trunks)
+    moved_endpoints = sum(
+        (link.node, link.nic, link.plane, link.switch, link.port) not in endpoints for link in before.endpoints
+    )
+    moved_trunks = sum(
+        (trunk.lower, trunk.lower_port, trunk.upper, trunk.upper_port) not in trunks for trunk in before.trunks
+    )
     kept = len(before.endpoints) + len(before.trunks) - moved_endpoints - moved_trunks
     added = len(endpoints) + len(trunks) - kept
     return Growth(kept, added, moved_endpoints, moved_trunks, _text(before, after, moved_endpoints, moved_trunks))
@@ -37,7 +41,11 @@ def _text(before: FabricPlan, after: FabricPlan, moved_endpoints: int, moved_tru
     units = f"from {before.counts['units']} to {after.counts['units']} units"
     if not moved_endpoints and not moved_trunks:
         return f"topology: {units}: no cable that lies is moved."
-    changed = [f"{tier} {before.counts[tier]} to {after.counts[tier]}" for tier in ("spine", "core") if before.counts[tier] != after.counts[tier]]
+    changed = [
+        f"{tier} {before.counts[tier]} to {after.counts[tier]}"
+        for tier in ("spine", "core")
+        if before.counts[tier] != after.counts[tier]
+    ]
     why = f" ({', '.join(changed)})" if changed else ""
     return (
         f"topology: {units}{why} - Expected: no cable moved Actual: {moved_trunks} of {len(before.trunks)} trunks and "
@@ -63,7 +71,9 @@ def furthest(laid: Shape, shape_of: Callable[[int], Shape | None]) -> int:
     return units
 
 
-def laid_problem(before: Shape, after: Shape, most: int, trunks: tuple[Iterable[TrunkLink], Iterable[TrunkLink]]) -> str:
+def laid_problem(
+    before: Shape, after: Shape, most: int, trunks: tuple[Iterable[TrunkLink], Iterable[TrunkLink]]
+) -> str:
     """Return why growth is refused, an empty text when it moves no cable. ``trunks``: those that lie, and those that there are to be."""
     lie, wanted = set(trunks[0]), set(trunks[1])
     moved = len(lie - wanted)
@@ -73,6 +83,8 @@ def laid_problem(before: Shape, after: Shape, most: int, trunks: tuple[Iterable[
     changed = ", ".join(f"{tier} {old} to {new}" for tier, old, new in counts if old != new)
     why = f" ({changed} in every plane)" if changed else ""
     return (
-        f"topology.laid_for_su: from {before.units} to {after.units} units{why} - Expected: no cable moved Actual: {moved} of {len(lie)} trunks. "
-        f"Ways out: at most {most} units; a fabric of its own for the others; laid_for_su: {after.units}, once it is decided to lay these cables anew."
+        f"topology.laid_for_su: from {before.units} to {after.units} units{why} - Expected: no cable moved "
+        f"Actual: {moved} of {len(lie)} trunks. "
+        f"Ways out: at most {most} units; a fabric of its own for the others; "
+        f"laid_for_su: {after.units}, once it is decided to lay these cables anew."
     )

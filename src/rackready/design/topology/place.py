@@ -9,7 +9,9 @@ from rackready.design.topology.types import EndpointNode
 from rackready.model.topology import ReservedSlot
 
 
-def place(nodes: Sequence[EndpointNode], reserved: Sequence[ReservedSlot], su_nodes: int) -> tuple[list[EndpointNode], list[str]]:
+def place(
+    nodes: Sequence[EndpointNode], reserved: Sequence[ReservedSlot], su_nodes: int
+) -> tuple[list[EndpointNode], list[str]]:
     """Return every node with its slot, reserved devices as nodes behind them, and what is wrong.
 
     A slot that a node names is kept; the others take the lowest free ones of their unit, in the order given.
@@ -50,7 +52,12 @@ def _take(taken: dict[int, str], slot: int, name: str, unit: _Unit) -> list[str]
     if unit.number < 1:
         return [f"topology: {name}: unit - Expected: 1 or more Actual: {unit.number}. Number units from 1."]
     if not 1 <= slot <= unit.size:
-        return [f"{where} - Expected: 1 to {unit.size} Actual: {slot}. Put the node into the next unit, or raise topology.su_nodes."]
+        return [
+            (
+                f"{where} - Expected: 1 to {unit.size} Actual: {slot}. Put the node into the next unit, or raise "
+                "topology.su_nodes."
+            )
+        ]
     before = taken.setdefault(slot, name)
     if before != name:
         return [f"{where} - Expected: free Actual: taken by {before}. Give one of them another slot."]
@@ -76,9 +83,16 @@ def _reserve(reserved: Sequence[ReservedSlot], su_nodes: int, taken: dict[int, d
         double = sorted({rail for rail in rails if rails.count(rail) > 1})
         if double:
             listed = ", ".join(str(rail) for rail in double)
-            problems.append(f"topology.reserved[{number}].devices: rail {listed} - Expected: given once Actual: given twice. A slot has one port on each leaf.")
+            problems.append(
+                f"topology.reserved[{number}].devices: rail {listed} - Expected: given once Actual: given twice. "
+                "A slot has one port on each leaf."
+            )
     return problems
 
 
 def _devices(reserved: Sequence[ReservedSlot], rate: int) -> list[EndpointNode]:
-    return [EndpointNode(name, item.su, tuple(sorted(rails)), rate, item.slot) for item in reserved for name, rails in sorted(item.devices.items())]
+    return [
+        EndpointNode(name, item.su, tuple(sorted(rails)), rate, item.slot)
+        for item in reserved
+        for name, rails in sorted(item.devices.items())
+    ]

@@ -23,14 +23,19 @@ def port_name(profile: SwitchProfile, index: int, breakout: int) -> str:
     """Return the name of a port, counted from 1 over all ports after a breakout into so many; raises ValueError when the switch has none such."""
     names = port_names(profile, breakout)
     if not 1 <= index <= len(names):
-        message = f"{profile.id}: port {index} at breakout {breakout} - Expected: 1 to {len(names)} Actual: {index}. Give the switch a larger model."
+        message = (
+            f"{profile.id}: port {index} at breakout {breakout} - Expected: 1 to {len(names)} Actual: {index}. "
+            "Give the switch a larger model."
+        )
         raise ValueError(message)
     return names[index - 1]
 
 
 def port_names(profile: SwitchProfile, breakout: int) -> tuple[str, ...]:
     """Return the names of all ports after a breakout into so many, in order."""
-    return _names(profile.ports, profile.port_pattern, profile.ports_per_cage, profile.os[0] if profile.os else "", breakout)
+    return _names(
+        profile.ports, profile.port_pattern, profile.ports_per_cage, profile.os[0] if profile.os else "", breakout
+    )
 
 
 @cache
@@ -73,11 +78,23 @@ def radix_of(where: str, tier: TierSwitches, rate: int, link: str) -> tuple[int,
         return 0, f"{text} Add profiles/switch/{tier.model}.yml or correct the id."
     profile = loader.switch(tier.model)
     if profile.layer != _LAYER[link]:
-        return 0, f"{where}.model: {tier.model} - Expected: an {_LAYER[link]} switch Actual: {profile.layer}. Correct the model or topology.link."
+        return (
+            0,
+            (
+                f"{where}.model: {tier.model} - Expected: an {_LAYER[link]} switch Actual: {profile.layer}. "
+                "Correct the model or topology.link."
+            ),
+        )
     ways = breakout_of(profile, rate)
     if ways is None:
         can = ", ".join(str(profile.rate // split) for split in sorted({1, *profile.breakout}))
-        return 0, f"{where}.model: {tier.model}: links of {rate} Gb/s - Expected: one of {can} Gb/s Actual: {rate}. Take another model, or NICs of its rate."
+        return (
+            0,
+            (
+                f"{where}.model: {tier.model}: links of {rate} Gb/s - Expected: one of {can} Gb/s Actual: {rate}. "
+                "Take another model, or NICs of its rate."
+            ),
+        )
     have = len(port_names(profile, ways))
     if tier.radix is not None and tier.radix > have:
         text = f"{where}.radix: ports of {tier.model} at {rate} Gb/s - Expected: at most {have} Actual: {tier.radix}."

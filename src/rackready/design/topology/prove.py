@@ -1,8 +1,9 @@
 """Proves from the cables alone that a fabric carries what it says: by structure, tier by tier, cross-checked by max-flow.
 
-Structure: no port is used twice; uplink capacity is at least the capacity down (at the ratio); every switch has the same number of cables to every
-switch above it; every pod reaches every core. Then any traffic that the NICs can send spreads evenly and fits, which a flow between two halves alone
-does not show: a miscabled fabric of four leafs gave 8 of 8 for one cut and 0 of 8 for another.
+Structure: no port is used twice; uplink capacity is at least the capacity down (at the ratio); every switch has the
+same number of cables to every switch above it; every pod reaches every core. Then any traffic that the NICs can send
+spreads evenly and fits, which a flow between two halves alone does not show: a miscabled fabric of four leafs gave 8 of
+8 for one cut and 0 of 8 for another.
 """
 
 from __future__ import annotations
@@ -46,7 +47,13 @@ class _Fabric:
         return [switch for switch in self.switches.values() if switch.tier == tier]
 
 
-def prove(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], trunks: Sequence[TrunkLink], design: Design, up: Adjacency | None = None) -> Proof:
+def prove(
+    switches: Sequence[TopoSwitch],
+    endpoints: Sequence[EndpointLink],
+    trunks: Sequence[TrunkLink],
+    design: Design,
+    up: Adjacency | None = None,
+) -> Proof:
     """Return the proof; its ``problems`` say every place where the cables are not what they should be.
 
     ``up`` is ``graph.upward`` of the trunks, where it is at hand already.
@@ -60,7 +67,10 @@ def prove(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], tru
     problems = [text for walk in (_ports(names, endpoints, trunks), _levels(names, up)) for text in _shown(walk)]
     if problems:
         # A cable into another plane is reported; each plane's flow is computed without it.
-        up = {lower: {upper: count for upper, count in row.items() if names[upper].plane == names[lower].plane} for lower, row in up.items()}
+        up = {
+            lower: {upper: count for upper, count in row.items() if names[upper].plane == names[lower].plane}
+            for lower, row in up.items()
+        }
     fabric = _Fabric(names, endpoints, up, downward(up), ends, design)
     problems += _shown(_rails(fabric))
     tiers, found = _tiers(fabric)
@@ -68,7 +78,8 @@ def prove(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], tru
     flows = [proof for plane in sorted({switch.plane for switch in switches}) for proof in _flows(fabric, plane)]
     problems += _uncut(fabric, flows)
     problems += [
-        f"topology: max-flow of plane {cut.plane}, {cut.name} - Expected: {cut.expected} links Actual: {cut.actual}. Compare the trunks with the cable list."
+        f"topology: max-flow of plane {cut.plane}, {cut.name} - Expected: {cut.expected} links "
+        f"Actual: {cut.actual}. Compare the trunks with the cable list."
         for cut in flows
         if cut.actual < cut.expected
     ]
@@ -92,7 +103,9 @@ def _ends_known(names: dict[str, TopoSwitch], ends: Iterable[str], up: Adjacency
         yield f"topology: {name} - Expected: a switch of this fabric Actual: unknown. Correct the cable's end."
 
 
-def _ports(switches: dict[str, TopoSwitch], endpoints: Sequence[EndpointLink], trunks: Sequence[TrunkLink]) -> Iterator[str]:
+def _ports(
+    switches: dict[str, TopoSwitch], endpoints: Sequence[EndpointLink], trunks: Sequence[TrunkLink]
+) -> Iterator[str]:
     if _each_its_own(switches, endpoints, trunks):
         return
     used: dict[str, list[int]] = {name: [] for name in switches}
@@ -105,13 +118,18 @@ def _ports(switches: dict[str, TopoSwitch], endpoints: Sequence[EndpointLink], t
         radix, distinct = switches[name].radix, set(ports)
         if len(distinct) != len(ports):
             for port in sorted(port for port, cables in Counter(ports).items() if cables > 1):
-                yield f"topology: {name} port {port} - Expected: one cable Actual: {ports.count(port)}. Move one of them to its own port."
+                yield (
+                    f"topology: {name} port {port} - Expected: one cable Actual: {ports.count(port)}. "
+                    "Move one of them to its own port."
+                )
         if ports and not 1 <= min(distinct) <= max(distinct) <= radix:
             for port in sorted(port for port in distinct if not 1 <= port <= radix):
                 yield f"topology: {name} port {port} - Expected: 1 to {radix} Actual: {port}. Correct the port."
 
 
-def _each_its_own(switches: dict[str, TopoSwitch], endpoints: Sequence[EndpointLink], trunks: Sequence[TrunkLink]) -> bool:
+def _each_its_own(
+    switches: dict[str, TopoSwitch], endpoints: Sequence[EndpointLink], trunks: Sequence[TrunkLink]
+) -> bool:
     """Say whether every cable has ports of its own that are there: half a million ends are looked at in one go, and one by one only where some are wrong."""
     ends = [*map(itemgetter(3, 4), endpoints), *map(itemgetter(0, 1), trunks), *map(itemgetter(2, 3), trunks)]
     radix = {name: switch.radix for name, switch in switches.items()}
@@ -124,11 +142,15 @@ def _levels(switches: dict[str, TopoSwitch], up: Adjacency) -> Iterator[str]:
         low = switches[name]
         for other in row:
             high = switches[other]
-            fits = (low.tier, high.tier, low.pod == high.pod) == ("leaf", "spine", True) or (low.tier, high.tier) == ("spine", "core")
+            fits = (low.tier, high.tier, low.pod == high.pod) == ("leaf", "spine", True) or (low.tier, high.tier) == (
+                "spine",
+                "core",
+            )
             if not fits or low.plane != high.plane:
                 yield (
                     f"topology: {name} to {other} - Expected: leaf to spine of one pod, or spine to core of one plane "
-                    f"Actual: {low.tier} of pod {low.pod}, plane {low.plane} to {high.tier} of pod {high.pod}, plane {high.plane}. Correct the cable."
+                    f"Actual: {low.tier} of pod {low.pod}, plane {low.plane} to {high.tier} of pod {high.pod}, "
+                    f"plane {high.plane}. Correct the cable."
                 )
 
 
@@ -145,11 +167,17 @@ def _rails(fabric: _Fabric) -> Iterator[str]:
                 f"Actual: {leaf.tier} of plane {leaf.plane}. Correct the cable."
             )
         elif fabric.design.rail_optimized and leaf.rail != link.nic:
-            text = f"topology: {link.node} rail {link.nic} to {link.switch} - Expected: a leaf of rail {link.nic} Actual: of rail {leaf.rail}."
+            text = (
+                f"topology: {link.node} rail {link.nic} to {link.switch} - Expected: a leaf of rail {link.nic} "
+                f"Actual: of rail {leaf.rail}."
+            )
             yield f"{text} Correct the cable."
         key = (link.node, link.nic, link.plane)
         if key in seen:
-            yield f"topology: {link.node} rail {link.nic} in plane {link.plane} - Expected: one cable Actual: two or more. Remove one."
+            yield (
+                f"topology: {link.node} rail {link.nic} in plane {link.plane} - Expected: one cable "
+                "Actual: two or more. Remove one."
+            )
         seen.add(key)
 
 
@@ -157,7 +185,9 @@ def _all_on_their_leafs(fabric: _Fabric) -> bool:
     """Say whether there is nothing to tell of NICs and leafs: a hundred thousand links are looked at in one go, and one by one only where some are wrong."""
     optimized = fabric.design.rail_optimized
     home = {switch.name: (switch.plane, switch.rail) for switch in fabric.switches.values() if switch.tier == "leaf"}
-    right = all(home.get(switch) == (plane, rail) for _, rail, plane, switch, _ in fabric.endpoints) if optimized else False
+    right = (
+        all(home.get(switch) == (plane, rail) for _, rail, plane, switch, _ in fabric.endpoints) if optimized else False
+    )
     return right and len({link[:3] for link in fabric.endpoints}) == len(fabric.endpoints)
 
 
@@ -172,14 +202,23 @@ def _tiers(fabric: _Fabric) -> tuple[tuple[TierProof, ...], list[str]]:
     below.append(("leaf", leafs, lambda name: fabric.ends[name], texts))
     if cores:
         texts = list(
-            _shown([*_capacity(fabric, spines, fabric.design.spine_ratio), *_spread(fabric, spines, None), *_pods_even(fabric, cores), *_groups(fabric, cores)])
+            _shown(
+                [
+                    *_capacity(fabric, spines, fabric.design.spine_ratio),
+                    *_spread(fabric, spines, None),
+                    *_pods_even(fabric, cores),
+                    *_groups(fabric, cores),
+                ]
+            )
         )
         below.append(("spine", spines, lambda name: _cables(fabric.down, name), texts))
     proofs = tuple(_tier_proof(fabric, tier, rows, count, ok=not found) for tier, rows, count, found in below)
     return proofs, [text for _, _, _, found in below for text in found]
 
 
-def _tier_proof(fabric: _Fabric, tier: Tier, switches: Sequence[TopoSwitch], down: Callable[[str], int], *, ok: bool) -> TierProof:
+def _tier_proof(
+    fabric: _Fabric, tier: Tier, switches: Sequence[TopoSwitch], down: Callable[[str], int], *, ok: bool
+) -> TierProof:
     rows = [fabric.up.get(switch.name, {}) for switch in switches]
     return TierProof(
         tier,
@@ -203,11 +242,16 @@ def _capacity(fabric: _Fabric, switches: Sequence[TopoSwitch], ratio: str) -> It
         up = _cables(fabric.up, switch.name)
         needed = -(-down * up_share // down_share)
         if up < needed:
-            text = f"topology: {switch.name}: uplinks for {down} links down at {ratio} - Expected: at least {needed} Actual: {up}."
+            text = (
+                f"topology: {switch.name}: uplinks for {down} links down at {ratio} - Expected: at least {needed} "
+                f"Actual: {up}."
+            )
             yield f"{text} Cable the missing uplinks."
 
 
-def _spread(fabric: _Fabric, switches: Sequence[TopoSwitch], pods: dict[tuple[int, int], list[str]] | None) -> Iterator[str]:
+def _spread(
+    fabric: _Fabric, switches: Sequence[TopoSwitch], pods: dict[tuple[int, int], list[str]] | None
+) -> Iterator[str]:
     """Yield switches that do not have the same number of cables to every upper: all spines of the pod (``pods``), or the cores that they reach."""
     for switch in switches:
         row = fabric.up.get(switch.name, {})
@@ -216,7 +260,8 @@ def _spread(fabric: _Fabric, switches: Sequence[TopoSwitch], pods: dict[tuple[in
         if len(numbers) != 1 or 0 in numbers or len(row) != len(uppers):
             least, most = min(numbers, default=0), max(numbers, default=0)
             yield (
-                f"topology: {switch.name}: cables to each of {len(uppers)} switches above - Expected: the same number to each "
+                f"topology: {switch.name}: cables to each of {len(uppers)} switches above - "
+                "Expected: the same number to each "
                 f"Actual: {least} to {most}, to {len(row)} switches. Compare its uplinks with the cable list."
             )
 
@@ -225,7 +270,10 @@ def _pods_even(fabric: _Fabric, cores: Sequence[TopoSwitch]) -> Iterator[str]:
     """Yield cores that have another number of cables from a pod than the pod's other cores: each must have every pod, by the same number."""
     numbers: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
     rows: dict[str, Counter[int]] = {}
-    pods = {plane: {spine.pod for spine in fabric.of("spine") if spine.plane == plane} for plane in {core.plane for core in cores}}
+    pods = {
+        plane: {spine.pod for spine in fabric.of("spine") if spine.plane == plane}
+        for plane in {core.plane for core in cores}
+    }
     for core in cores:
         row: Counter[int] = Counter()
         for spine, count in fabric.down.get(core.name, {}).items():
@@ -238,7 +286,10 @@ def _pods_even(fabric: _Fabric, cores: Sequence[TopoSwitch]) -> Iterator[str]:
         for pod in sorted(pods[core.plane]):
             actual, expected = rows[core.name][pod], usual[core.plane, pod]
             if actual != expected or not actual:
-                text = f"topology: {core.name}: cables from pod {pod} - Expected: {max(expected, 1)}, as other cores have Actual: {actual}."
+                text = (
+                    f"topology: {core.name}: cables from pod {pod} - Expected: {max(expected, 1)}, as other cores "
+                    f"have Actual: {actual}."
+                )
                 yield f"{text} Compare them with the cable list."
 
 
@@ -251,7 +302,9 @@ def _groups(fabric: _Fabric, cores: Sequence[TopoSwitch]) -> Iterator[str]:
     expected = max(number for number, count in size if count == size[0][1])
     for names in groups.values():
         if len(names) != expected:
-            text = f"topology: {names[0]}: cores that reach the same spines - Expected: {expected} Actual: {len(names)}."
+            text = (
+                f"topology: {names[0]}: cores that reach the same spines - Expected: {expected} Actual: {len(names)}."
+            )
             yield f"{text} Compare its cables with the cable list."
 
 
@@ -260,7 +313,8 @@ def _uncut(fabric: _Fabric, flows: Sequence[CutProof]) -> list[str]:
     leafs = Counter(leaf.plane for leaf in fabric.of("leaf"))
     cut = {flow.plane for flow in flows}
     return [
-        f"topology: max-flow of plane {plane} - Expected: at least one cut Actual: none over {count} leafs. Report this: the proof is not whole."
+        f"topology: max-flow of plane {plane} - Expected: at least one cut Actual: none over {count} leafs. "
+        "Report this: the proof is not whole."
         for plane, count in leafs.items()
         if count > 1 and plane not in cut
     ]

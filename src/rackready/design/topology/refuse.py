@@ -27,17 +27,20 @@ def too_large(topology: Topology, demand: Demand, nodes: int) -> str:
     radix = demand.radix[0] if len(set(demand.radix)) == 1 else "/".join(str(value) for value in demand.radix)
     places = limit * demand.su_nodes
     return (
-        f"topology: {nodes} nodes with {demand.rails} links into each plane are {nodes * demand.rails} endpoints a plane, "
+        f"topology: {nodes} nodes with {demand.rails} links into each plane are {nodes * demand.rails} endpoints a "
+        "plane, "
         f"more than {tiers} {kind} at radix {radix} carry - "
         f"Expected: at most {places * demand.rails} endpoints a plane ({limit} units of {demand.su_nodes} nodes) "
-        f"Actual: {nodes * demand.rails} ({demand.units} units). Ways out: {'; '.join(ways_out(topology, demand, nodes)) or 'a smaller fabric'}."
+        f"Actual: {nodes * demand.rails} ({demand.units} units). Ways out: "
+        f"{'; '.join(ways_out(topology, demand, nodes)) or 'a smaller fabric'}."
     )
 
 
 def _narrow_leaf(demand: Demand) -> str:
     down = ports_down(demand.radix[0], demand.ratio)
     return (
-        f"topology.leaf: ports down for all links of one node - Expected: at least {demand.rails} Actual: {down} (radix {demand.radix[0]}). "
+        f"topology.leaf: ports down for all links of one node - Expected: at least {demand.rails} "
+        f"Actual: {down} (radix {demand.radix[0]}). "
         "Take a larger radix, or kind: rail_optimized."
     )
 
@@ -46,7 +49,8 @@ def _unit_too_large(demand: Demand, tiers: int, leafs: int) -> str:
     ports = demand.radix[1] if tiers == _TIERS[0] else ports_down(demand.radix[1], demand.spine_ratio)
     return (
         f"topology.su_nodes: a unit of {demand.su_nodes} nodes needs {leafs} leafs, each with a link to every spine - "
-        f"Expected: at most {ports} leafs (ports down of a spine) Actual: {leafs}. Make units smaller, or take a larger radix."
+        f"Expected: at most {ports} leafs (ports down of a spine) Actual: {leafs}. "
+        "Make units smaller, or take a larger radix."
     )
 
 
@@ -70,7 +74,9 @@ def _smallest_radix(demand: Demand, tiers: int, nodes: int, *, fixed: bool) -> i
     """Return the smallest even radix that carries so many nodes, in units of the same size or, unless it is fixed, of what a leaf then takes."""
     for radix in range(min(demand.radix) // 2 * 2 + 2, _LARGEST_RADIX + 1, 2):
         sizes = {demand.su_nodes} if fixed else {demand.su_nodes, ports_down(radix, demand.ratio)}
-        if any(shape(replace(demand, radix=(radix,) * 3, su_nodes=size, units=ceil(nodes / size)), tiers) for size in sizes):
+        if any(
+            shape(replace(demand, radix=(radix,) * 3, su_nodes=size, units=ceil(nodes / size)), tiers) for size in sizes
+        ):
             return radix
     return None
 
@@ -78,7 +84,11 @@ def _smallest_radix(demand: Demand, tiers: int, nodes: int, *, fixed: bool) -> i
 def _fewest_planes(topology: Topology, demand: Demand, tiers: int) -> int | None:
     rails = demand.rails * (topology.planes if topology.planes_by == "rail" else 1)
     for planes in range(2, 9):
-        if rails % planes == 0 and rails // planes < demand.rails and shape(replace(demand, rails=rails // planes), tiers):
+        if (
+            rails % planes == 0
+            and rails // planes < demand.rails
+            and shape(replace(demand, rails=rails // planes), tiers)
+        ):
             return planes
     return None
 
@@ -88,6 +98,8 @@ def _mildest_ratio(demand: Demand, tiers: int, nodes: int) -> tuple[str, int] | 
     for down in range(2, 9):
         ratio = f"{down}:1"
         size = ports_down(demand.radix[0], ratio)
-        if size > demand.su_nodes and shape(replace(demand, ratio=ratio, su_nodes=size, units=ceil(nodes / size)), tiers):
+        if size > demand.su_nodes and shape(
+            replace(demand, ratio=ratio, su_nodes=size, units=ceil(nodes / size)), tiers
+        ):
             return ratio, size
     return None

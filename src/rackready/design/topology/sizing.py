@@ -1,7 +1,8 @@
 """How many switches of each tier a fabric needs, and how they are spread. Pure counting: no switch is named here.
 
-Rules (derived from the published DGX SuperPOD tables, which the tests hold row by row): a leaf of radix k gives k/2 ports down and k/2 up
-(at 1:1); a tier above is rounded up to a count over which every switch below spreads its uplinks evenly.
+Rules (derived from the published DGX SuperPOD tables, which the tests hold row by row): a leaf of radix k gives k/2
+ports down and k/2 up (at 1:1); a tier above is rounded up to a count over which every switch below spreads its uplinks
+evenly.
 """
 
 from __future__ import annotations
@@ -154,7 +155,12 @@ def _three_tiers(demand: Demand, leaf: LeafLayout) -> Shape:
 
 def _cores(spines: int, up: int, pods: int, ports: int) -> tuple[int, int]:
     """Return (groups, cores of a group): fewest cores in all, then as many as possible for each spine, so that one lost core costs each spine least."""
-    fitting = [(groups * cores, -cores, groups) for groups in divisors(spines) for cores in divisors(up) if pods * (spines // groups) * (up // cores) <= ports]
+    fitting = [
+        (groups * cores, -cores, groups)
+        for groups in divisors(spines)
+        for cores in divisors(up)
+        if pods * (spines // groups) * (up // cores) <= ports
+    ]
     total, _, groups = min(fitting)
     return groups, total // groups
 

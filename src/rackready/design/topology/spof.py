@@ -11,13 +11,21 @@ from rackready.design.topology.types import EndpointLink, Loss, TopoSwitch
 
 
 def losses(
-    switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], up: Adjacency, down: Adjacency, devices: Collection[str] = ()
+    switches: Sequence[TopoSwitch],
+    endpoints: Sequence[EndpointLink],
+    up: Adjacency,
+    down: Adjacency,
+    devices: Collection[str] = (),
 ) -> tuple[Loss, ...]:
     """Return what is lost with one switch, like switches together; those that cut a rail or nodes off come first.
 
     ``up`` and ``down`` are the trunks as ``graph`` has them. ``devices``: endpoints that are no nodes (UFM hosts).
     """
-    found = _leafs(switches, endpoints, frozenset(devices)) + _uppers(switches, up) + _articulations(switches, endpoints, up, down)
+    found = (
+        _leafs(switches, endpoints, frozenset(devices))
+        + _uppers(switches, up)
+        + _articulations(switches, endpoints, up, down)
+    )
     return tuple(sorted(found, key=lambda loss: not loss.cuts_off))
 
 
@@ -48,7 +56,9 @@ def _leafs(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], de
 def counted(nodes: int, devices: int) -> str:
     """Return how many nodes, and how many devices beside them, in words."""
     beside = f"{devices} device{'s' if devices > 1 else ''}" if devices else ""
-    return " and ".join(part for part in (f"{nodes} node{'s' if nodes != 1 else ''}" if nodes or not devices else "", beside) if part)
+    return " and ".join(
+        part for part in (f"{nodes} node{'s' if nodes != 1 else ''}" if nodes or not devices else "", beside) if part
+    )
 
 
 def _leaf_loss(names: list[str], nodes: int, devices: int, lost: int, had: int, gone: int, rails: int) -> Loss:  # noqa: PLR0913, PLR0917 - the key of a group
@@ -57,7 +67,10 @@ def _leaf_loss(names: list[str], nodes: int, devices: int, lost: int, had: int, 
         text = f"{_span(names)}: the only way of {who}: when it is lost they are cut off (100 % of their links)."
     elif gone:
         what = "a rail" if gone == 1 else f"{gone} rails"
-        text = f"{_span(names)}: the only leaf of {what} for {who}: when it is lost they keep {rails - gone} of {rails} rails ({share:.1f} % lost)."
+        text = (
+            f"{_span(names)}: the only leaf of {what} for {who}: when it is lost they keep {rails - gone} of "
+            f"{rails} rails ({share:.1f} % lost)."
+        )
     else:
         text = f"{_span(names)}: {who} keep all rails and {had - lost} of {had} links ({share:.1f} % lost)."
     return Loss(tuple(names), text, nodes, round(share, 2), cuts_off=bool(gone) or lost == had)
@@ -77,12 +90,17 @@ def _uppers(switches: Sequence[TopoSwitch], up: Adjacency) -> list[Loss]:
             continue  # the only one: an articulation point, if there is anything to part
         share, of = 100 / beside, "a pod's leafs" if tier == "spine" else "all pods"
         below = max(reach[name] for name in names)
-        text = f"{_span(names)}: one of {beside} {tier}s between {of}: its loss takes {share:.2f} % of that capacity from {below} switches below."
+        text = (
+            f"{_span(names)}: one of {beside} {tier}s between {of}: its loss takes {share:.2f} % of that capacity "
+            f"from {below} switches below."
+        )
         out.append(Loss(tuple(names), text, 0, round(share, 2), cuts_off=False))
     return out
 
 
-def _articulations(switches: Sequence[TopoSwitch], endpoints: Iterable[EndpointLink], up: Adjacency, down: Adjacency) -> list[Loss]:
+def _articulations(
+    switches: Sequence[TopoSwitch], endpoints: Iterable[EndpointLink], up: Adjacency, down: Adjacency
+) -> list[Loss]:
     """Return switches that part the leafs of a plane, and leafs that are the only way of a device beside nodes that have others."""
     homes: dict[str, set[str]] = defaultdict(set)
     for node, _, _, switch, _ in endpoints:
@@ -99,7 +117,13 @@ def _articulations(switches: Sequence[TopoSwitch], endpoints: Iterable[EndpointL
             text = f"{leaf}: articulation point: {', '.join(sorted(nodes))} - no other leaf: cut off when it is lost."
             out.append(Loss((leaf,), text, len(nodes), 100.0, cuts_off=True))
     return out + [
-        Loss((name,), f"{name}: articulation point: without it the leafs fall into {parts} parts that do not reach each other.", 0, 100.0, cuts_off=True)
+        Loss(
+            (name,),
+            f"{name}: articulation point: without it the leafs fall into {parts} parts that do not reach each other.",
+            0,
+            100.0,
+            cuts_off=True,
+        )
         for name, parts in sorted(_parting(switches, up, down).items())
     ]
 
@@ -107,8 +131,8 @@ def _articulations(switches: Sequence[TopoSwitch], endpoints: Iterable[EndpointL
 def _parting(switches: Sequence[TopoSwitch], up: Adjacency, down: Adjacency) -> dict[str, int]:
     """Return switches without which leafs of their plane do not reach each other: switch to parts. Nodes pass no traffic on, so they are left out.
 
-    A switch with a twin (the same neighbours) is no articulation point, since every way through it has one through the twin. So two of each kind
-    of twins are enough to find the others, and the graph is small however large the fabric.
+    A switch with a twin (the same neighbours) is no articulation point, since every way through it has one through the
+    twin. So two of each kind of twins are enough to find the others, and the graph is small however large the fabric.
     """
     import networkx as nx  # noqa: PLC0415 - a quarter of a second, which only a fabric that is proved pays
 

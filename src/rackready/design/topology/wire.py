@@ -1,7 +1,7 @@
 """Names every switch and gives every cable its two ports. Deterministic: the same topology gives the same names and ports.
 
-Stable under growth: a leaf's name and its ports down follow from unit, rail and place alone, so nodes are never recabled. Ports up follow from the
-spread of trunks; ``growth`` says when a new unit changes that.
+Stable under growth: a leaf's name and its ports down follow from unit, rail and place alone, so nodes are never
+recabled. Ports up follow from the spread of trunks; ``growth`` says when a new unit changes that.
 """
 
 from __future__ import annotations
@@ -71,20 +71,36 @@ def switches(plane: Plane) -> Iterator[TopoSwitch]:
         for position in range(per_unit):
             rail = plane.rails[position // shape.leaf.per_rail] if plane.optimized else 0
             index = (unit - 1) * per_unit + position + 1
-            yield TopoSwitch(plane.leaf_name(unit, position), "leaf", plane.number, pod, index, tiers[0].model, plane.radix[0], unit, rail)
+            yield TopoSwitch(
+                plane.leaf_name(unit, position),
+                "leaf",
+                plane.number,
+                pod,
+                index,
+                tiers[0].model,
+                plane.radix[0],
+                unit,
+                rail,
+            )
     for pod in range(1, plane.pods() + 1):
         for position in range(shape.pod_spines[pod - 1]):
             # A pod never has more spines than a leaf has uplinks, so numbers of pods never meet.
             index = (pod - 1) * shape.leaf.up + position + 1
-            yield TopoSwitch(plane.spine_name(pod, position), "spine", plane.number, pod, index, tiers[1].model, plane.radix[1])
+            yield TopoSwitch(
+                plane.spine_name(pod, position), "spine", plane.number, pod, index, tiers[1].model, plane.radix[1]
+            )
     for position in range(shape.cores):
-        yield TopoSwitch(plane.core_name(position), "core", plane.number, 0, position + 1, tiers[2].model, plane.radix[2])
+        yield TopoSwitch(
+            plane.core_name(position), "core", plane.number, 0, position + 1, tiers[2].model, plane.radix[2]
+        )
 
 
 def endpoints(plane: Plane, nodes: Sequence[EndpointNode]) -> Iterator[EndpointLink]:
     """Yield the cables of nodes that have been given their slots."""
     leaf, count, number, optimized = plane.shape.leaf, len(plane.rails), plane.number, plane.optimized
-    names = [[plane.leaf_name(unit, position) for position in range(leaf.per_unit)] for unit in range(1, plane.populated + 1)]
+    names = [
+        [plane.leaf_name(unit, position) for position in range(leaf.per_unit)] for unit in range(1, plane.populated + 1)
+    ]
     places = {rail: place for place, rail in enumerate(plane.rails)}
     for node in nodes:
         own = names[node.su - 1]
@@ -120,7 +136,8 @@ def core_trunks(plane: Plane) -> Iterator[TrunkLink]:
     if not shape.cores:
         return
     cores = [plane.core_name(position) for position in range(shape.cores)]
-    # Ports that every pod has on a core, as many as a full pod needs: a pod that is added or filled moves no other pod's cables.
+    # Ports that every pod has on a core, as many as a full pod needs: a pod that is added or filled moves no other
+    # pod's cables.
     block = shape.pod_spines[0] // shape.groups * (shape.spine_up // shape.group_cores)
     for pod in range(1, plane.pods() + 1):
         for position in range(shape.pod_spines[pod - 1]):

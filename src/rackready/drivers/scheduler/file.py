@@ -8,9 +8,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rackready import files
-from rackready.drivers.scheduler.base import PREFIX, Job, NotOursError, SchedulerAdapter, SchedulerError, SchedulerNode, reason_text
+from rackready.drivers.scheduler.base import (
+    PREFIX,
+    Job,
+    NotOursError,
+    SchedulerAdapter,
+    SchedulerError,
+    SchedulerNode,
+    reason_text,
+)
 
-_HEAD = "# Nodes that are ready, one a line. A line '# NAME: reason' is a node that is not; remove a foreign one yourself."
+_HEAD = (
+    "# Nodes that are ready, one a line. A line '# NAME: reason' is a node that is not; remove a foreign one yourself."
+)
 
 
 class FileAdapter(SchedulerAdapter):
@@ -26,7 +36,13 @@ class FileAdapter(SchedulerAdapter):
             return SchedulerNode(node, "ready", usable=True, drained=False, down=False)
         reason = held.get(node, "")
         return SchedulerNode(
-            node, "held" if reason else "absent", usable=False, drained=bool(reason), down=False, reason=reason, by="" if not reason else str(self._path)
+            node,
+            "held" if reason else "absent",
+            usable=False,
+            drained=bool(reason),
+            down=False,
+            reason=reason,
+            by="" if not reason else str(self._path),
         )
 
     def jobs(self, node: str) -> list[Job]:
@@ -58,7 +74,10 @@ class FileAdapter(SchedulerAdapter):
             reason = held.get(node, "")
             if reason and not reason.startswith(PREFIX):
                 expected = f"a reason that begins with '{PREFIX}'"
-                message = f"{node}: held in {self._path} - Expected: {expected} Actual: {reason!r}. Remove that line when it is settled, then run again."
+                message = (
+                    f"{node}: held in {self._path} - Expected: {expected} Actual: {reason!r}. "
+                    "Remove that line when it is settled, then run again."
+                )
                 raise NotOursError(message)
             if node in ready and node not in held:
                 return False
@@ -78,7 +97,10 @@ class FileAdapter(SchedulerAdapter):
                 if _text(ready, held) != before:
                     files.replace(self._path, _text(ready, held).encode(), mode=0o644)
         except OSError as error:
-            message = f"{self._path}: the list of ready nodes - Expected: writable Actual: {error.strerror}. Correct handover.path or its permissions."
+            message = (
+                f"{self._path}: the list of ready nodes - Expected: writable Actual: {error.strerror}. "
+                "Correct handover.path or its permissions."
+            )
             raise SchedulerError(message) from error
 
     def _read(self) -> tuple[set[str], dict[str, str]]:
@@ -87,7 +109,10 @@ class FileAdapter(SchedulerAdapter):
             text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
         except (OSError, UnicodeDecodeError) as error:
             actual = (error.strerror if isinstance(error, OSError) else "") or str(error)
-            message = f"{self._path}: the list of ready nodes - Expected: a readable text file Actual: {actual}. Correct handover.path or its permissions."
+            message = (
+                f"{self._path}: the list of ready nodes - Expected: a readable text file Actual: {actual}. "
+                "Correct handover.path or its permissions."
+            )
             raise SchedulerError(message) from error
         ready, held = set(), {}
         for line in text.splitlines():

@@ -14,7 +14,8 @@ Answer = SchedulerNode | RackreadyError
 def look(connect: Callable[[], SchedulerAdapter], nodes: Sequence[str], limit_s: float) -> dict[str, Answer]:
     """Return node -> what the scheduler says of it, or why that is not known; after ``limit_s`` seconds whatever has come.
 
-    The scheduler is asked in a daemon thread: SSH has a limit for each step, and only their sum is what the caller waits for.
+    The scheduler is asked in a daemon thread: SSH has a limit for each step, and only their sum is what the caller
+    waits for.
     """
     answers: dict[str, Answer] = {}
     defects: list[Exception] = []
@@ -34,7 +35,10 @@ def look(connect: Callable[[], SchedulerAdapter], nodes: Sequence[str], limit_s:
     thread.join(limit_s)
     if defects:
         raise defects[0]
-    silence = SchedulerError(f"the scheduler - Expected: an answer within {limit_s:g} s Actual: none. See whether its controller runs and can be reached.")
+    silence = SchedulerError(
+        f"the scheduler - Expected: an answer within {limit_s:g} s Actual: none. "
+        "See whether its controller runs and can be reached."
+    )
     return {node: answers.get(node, silence) for node in nodes}
 
 

@@ -29,7 +29,10 @@ def read_slurm(handover: SlurmHandover, paths: EnvPaths) -> SlurmAdapter:
     where = known_name(str(handover.controller), handover.port)
     if not ssh.pinned(paths.known_hosts, where):
         expected = f"its host key in {paths.known_hosts}"
-        raise SchedulerError(f"Slurm controller {where}: SSH - Expected: {expected} Actual: none, and this command writes none. {ssh.way_out(SCHEDULER)}")
+        raise SchedulerError(
+            f"Slurm controller {where}: SSH - Expected: {expected} Actual: none, and this command writes none. "
+            f"{ssh.way_out(SCHEDULER)}"
+        )
     return _connected(handover, paths)
 
 
@@ -59,7 +62,10 @@ class _Session:
             return _execute(self._client, command)
         except (OSError, EOFError, paramiko.SSHException) as error:
             actual = str(error) or type(error).__name__
-            message = f"Slurm controller {self.where}: `{command}` - Expected: an end within {_TIMEOUT_S:.0f} s Actual: {actual}. See whether slurmctld runs."
+            message = (
+                f"Slurm controller {self.where}: `{command}` - Expected: an end within {_TIMEOUT_S:.0f} s "
+                f"Actual: {actual}. See whether slurmctld runs."
+            )
             raise SchedulerError(message) from error
 
     def close(self) -> None:
@@ -68,17 +74,29 @@ class _Session:
 
 
 def _connect(handover: SlurmHandover, paths: EnvPaths, where: str) -> paramiko.SSHClient:
-    target = ssh.SshTarget("Slurm controller", str(handover.controller), handover.port, handover.user, handover.private_key, paths.known_hosts)
+    target = ssh.SshTarget(
+        "Slurm controller",
+        str(handover.controller),
+        handover.port,
+        handover.user,
+        handover.private_key,
+        paths.known_hosts,
+    )
     try:
         return ssh.connect(target, timeout_s=_TIMEOUT_S, keepalive_s=_KEEPALIVE_S)
     except paramiko.BadHostKeyException as error:
         expected, actual = ssh.fingerprint(error.expected_key), ssh.fingerprint(error.key)
-        message = f"Slurm controller {where}: SSH host key changed, no login was tried - Expected: {expected} Actual: {actual}. {ssh.way_out(SCHEDULER)}"
+        message = (
+            f"Slurm controller {where}: SSH host key changed, no login was tried - Expected: {expected} "
+            f"Actual: {actual}. {ssh.way_out(SCHEDULER)}"
+        )
         raise SchedulerError(message) from error
     except (OSError, ValueError, paramiko.SSHException, paramiko.pkey.UnknownKeyType) as error:
         expected = f"user {handover.user} is let in with {handover.private_key}"
         step = "See whether it is up and answers there, or correct handover in the site file."
-        message = f"Slurm controller {where}: SSH - Expected: {expected} Actual: {str(error) or type(error).__name__}. {step}"
+        message = (
+            f"Slurm controller {where}: SSH - Expected: {expected} Actual: {str(error) or type(error).__name__}. {step}"
+        )
         raise SchedulerError(message) from error
 
 

@@ -20,15 +20,17 @@ def reservation(head: str) -> str:
 def reserved(slurm: SlurmAdapter, nodes: Sequence[str]) -> Iterator[str]:
     """Reserve nodes for root, let those that we drained take jobs again inside the reservation, and hold them as before at the end.
 
-    The order matters: a node is resumed only inside the reservation, and the reservation ends only when it is drained again. A run that is
-    killed leaves nodes that nobody but root can use. Raises NotOursError when somebody else drained one, SchedulerError when Slurm refuses.
+    The order matters: a node is resumed only inside the reservation, and the reservation ends only when it is drained
+    again. A run that is killed leaves nodes that nobody but root can use. Raises NotOursError when somebody else
+    drained one, SchedulerError when Slurm refuses.
     """
     name = reservation(nodes[0])
     held = {node: now.reason for node in nodes if (now := slurm.show(node)).drained}
     theirs = [node for node, reason in held.items() if not slurm.show(node).ours]
     if theirs:
         message = (
-            f"{', '.join(theirs)}: drained in Slurm by somebody else - Expected: a reason that begins with 'rackready:' "
+            f"{', '.join(theirs)}: drained in Slurm by somebody else - "
+            "Expected: a reason that begins with 'rackready:' "
             f"Actual: {held[theirs[0]]!r}. Nothing was started there: rackready never undoes somebody else's drain."
         )
         raise NotOursError(message)

@@ -16,7 +16,14 @@ from rackready.drivers.scheduler.base import (
     UnknownNodeError,
     reason_text,
 )
-from rackready.drivers.scheduler.slurm_text import JOB_FORMAT, PLACED_FORMAT, parse_jobs, parse_node, parse_placed, state_words
+from rackready.drivers.scheduler.slurm_text import (
+    JOB_FORMAT,
+    PLACED_FORMAT,
+    parse_jobs,
+    parse_node,
+    parse_placed,
+    state_words,
+)
 
 Runner = Callable[[str], tuple[int, str, str]]
 """Runs one command line on the controller: exit code, standard output, standard error."""
@@ -31,7 +38,9 @@ _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 class SlurmAdapter(SchedulerAdapter):
     """One Slurm cluster. ``where`` names the controller in messages; ``patience_s``: how long a node may take to register."""
 
-    def __init__(self, run: Runner, where: str, *, close: Callable[[], None] = lambda: None, patience_s: float = _REGISTER_S) -> None:
+    def __init__(
+        self, run: Runner, where: str, *, close: Callable[[], None] = lambda: None, patience_s: float = _REGISTER_S
+    ) -> None:
         self._run = run
         self._where = where
         self._close = close
@@ -42,10 +51,16 @@ class SlurmAdapter(SchedulerAdapter):
         code, out, err = self._run(f"scontrol show node {shlex.quote(node)} --oneliner")
         text = " ".join((err or out).split())
         if code != 0 and f"Node {node} not found" not in text:  # not the shell's "scontrol: command not found"
-            message = f"{node}: `scontrol show node` on {self._where} - Expected: the node's state Actual: {text}. See whether slurmctld runs there."
+            message = (
+                f"{node}: `scontrol show node` on {self._where} - Expected: the node's state Actual: {text}. "
+                "See whether slurmctld runs there."
+            )
             raise SchedulerError(message)
         if code != 0:
-            message = f"{node}: unknown to Slurm on {self._where} - Expected: a NodeName line for it in slurm.conf Actual: {text}. Add it, then run again."
+            message = (
+                f"{node}: unknown to Slurm on {self._where} - Expected: a NodeName line for it in slurm.conf "
+                f"Actual: {text}. Add it, then run again."
+            )
             raise UnknownNodeError(message)
         return parse_node(out)
 
@@ -69,8 +84,10 @@ class SlurmAdapter(SchedulerAdapter):
         if (now.drained or now.reason) and not now.ours and not (now.by == "slurm" and not now.drained):
             who = now.by or "somebody"
             message = (
-                f"{node}: drained in Slurm by {who} - Expected: a reason that begins with 'rackready:' Actual: {now.reason or 'no reason'!r}. "
-                f"rackready never undoes somebody else's drain: when it is settled, `scontrol update NodeName={node} State=RESUME`."
+                f"{node}: drained in Slurm by {who} - Expected: a reason that begins with 'rackready:' "
+                f"Actual: {now.reason or 'no reason'!r}. "
+                "rackready never undoes somebody else's drain: when it is settled, `scontrol update "
+                f"NodeName={node} State=RESUME`."
             )
             raise NotOursError(message)
         return self._resume(node)
@@ -80,16 +97,23 @@ class SlurmAdapter(SchedulerAdapter):
 
         squeue leaves out what the user may not see (PrivateData); the node's own state tells that something is there.
         """
-        code, out, err = self._run(f"squeue --all --noheader --nodelist={shlex.quote(node)} --format={shlex.quote(JOB_FORMAT)}")
+        code, out, err = self._run(
+            f"squeue --all --noheader --nodelist={shlex.quote(node)} --format={shlex.quote(JOB_FORMAT)}"
+        )
         if code != 0:
             actual = " ".join((err or out).split())
-            message = f"{node}: `squeue --nodelist` on {self._where} - Expected: the node's jobs Actual: {actual}. See whether slurmctld runs there."
+            message = (
+                f"{node}: `squeue --nodelist` on {self._where} - Expected: the node's jobs Actual: {actual}. "
+                "See whether slurmctld runs there."
+            )
             raise JobsUnknownError(message)
         found = parse_jobs(out)
         if not found and state_words(state := self.show(node).state) & _BUSY:
             message = (
-                f"{node}: jobs on {self._where} - Expected: squeue and scontrol agree Actual: squeue shows no job, scontrol says {state}. "
-                "Run again when no job is just starting or ending; if it stays so, let the user of handover see all jobs (PrivateData in slurm.conf)."
+                f"{node}: jobs on {self._where} - Expected: squeue and scontrol agree "
+                f"Actual: squeue shows no job, scontrol says {state}. "
+                "Run again when no job is just starting or ending; if it stays so, let the user of handover see all "
+                "jobs (PrivateData in slurm.conf)."
             )
             raise JobsUnknownError(message)
         return found
@@ -120,7 +144,10 @@ class SlurmAdapter(SchedulerAdapter):
     def reserve(self, name: str, nodes: list[str], user: str) -> None:
         """Set nodes apart until the reservation is deleted: only ``user`` may start jobs on them. One of that name that is left over is replaced."""
         self._run(f"scontrol delete ReservationName={shlex.quote(name)}")
-        what = f"Users={shlex.quote(user)} StartTime=now Duration=UNLIMITED Flags=MAINT,IGNORE_JOBS Nodes={shlex.quote(','.join(nodes))}"
+        what = (
+            f"Users={shlex.quote(user)} StartTime=now Duration=UNLIMITED Flags=MAINT,IGNORE_JOBS "
+            f"Nodes={shlex.quote(','.join(nodes))}"
+        )
         self._must(f"scontrol create reservation ReservationName={shlex.quote(name)} {what}", name)
 
     def unreserve(self, name: str) -> None:
@@ -134,7 +161,10 @@ class SlurmAdapter(SchedulerAdapter):
         while (now := self.show(node)).drained or now.down:
             if time.monotonic() > deadline:
                 expected = f"neither drained nor down within {self._patience_s:.0f} s"
-                message = f"{node}: resumed in Slurm - Expected: {expected} Actual: {now.state}. Look at slurmd on the node: `journalctl -u slurmd`."
+                message = (
+                    f"{node}: resumed in Slurm - Expected: {expected} Actual: {now.state}. "
+                    "Look at slurmd on the node: `journalctl -u slurmd`."
+                )
                 raise SchedulerError(message)
             time.sleep(1.0)
 
@@ -142,7 +172,10 @@ class SlurmAdapter(SchedulerAdapter):
         code, out, err = self._run(command)
         if code != 0:
             actual = " ".join((err or out).split())
-            raise SchedulerError(f"{where}: `{command}` on {self._where} - Expected: accepted Actual: {actual}. It needs a Slurm operator's rights.")
+            raise SchedulerError(
+                f"{where}: `{command}` on {self._where} - Expected: accepted Actual: {actual}. "
+                "It needs a Slurm operator's rights."
+            )
 
     def close(self) -> None:
         """End the SSH session."""
@@ -161,7 +194,9 @@ class SlurmAdapter(SchedulerAdapter):
     def _registered(self, node: str) -> SchedulerNode:
         """Wait until the node's slurmd has registered, as far as it is not drained by a person."""
         deadline = time.monotonic() + self._patience_s
-        while (now := self.show(node)).down and "NOT_RESPONDING" in state_words(now.state) and time.monotonic() < deadline:
+        while (
+            (now := self.show(node)).down and "NOT_RESPONDING" in state_words(now.state) and time.monotonic() < deadline
+        ):
             time.sleep(1.0)
         return now
 
@@ -171,7 +206,10 @@ class SlurmAdapter(SchedulerAdapter):
             if time.monotonic() > deadline:
                 why = f", {now.reason}" if now.reason else ""
                 expected = f"IDLE within {self._patience_s:.0f} s"
-                message = f"{node}: resumed in Slurm - Expected: {expected} Actual: {now.state}{why}. Look at slurmd on the node: `journalctl -u slurmd`."
+                message = (
+                    f"{node}: resumed in Slurm - Expected: {expected} Actual: {now.state}{why}. "
+                    "Look at slurmd on the node: `journalctl -u slurmd`."
+                )
                 raise SchedulerError(message)
             time.sleep(1.0)
         return True
@@ -180,5 +218,8 @@ class SlurmAdapter(SchedulerAdapter):
         code, out, err = self._run(f"scontrol update NodeName={shlex.quote(node)} {change}")
         if code != 0:
             actual = " ".join((err or out).split())
-            message = f"{node}: `scontrol update {change}` on {self._where} - Expected: accepted Actual: {actual}. It needs a Slurm operator's rights."
+            message = (
+                f"{node}: `scontrol update {change}` on {self._where} - Expected: accepted Actual: {actual}. "
+                "It needs a Slurm operator's rights."
+            )
             raise SchedulerError(message)

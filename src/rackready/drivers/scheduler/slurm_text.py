@@ -18,7 +18,10 @@ def parse_node(line: str) -> SchedulerNode:
     name, state = _field(line, "NodeName"), _field(line, "State")
     if not name or not state:
         shown = " ".join(line.split())[:200] or "nothing"
-        message = f"`scontrol show node` - Expected: NodeName=... State=... Actual: {shown}. Run it on the controller; its release may print another format."
+        message = (
+            f"`scontrol show node` - Expected: NodeName=... State=... Actual: {shown}. Run it on the controller; "
+            "its release may print another format."
+        )
         raise SchedulerError(message)
     words = state_words(state)
     reason, by = _reason(line)
@@ -43,7 +46,9 @@ def parse_placed(text: str) -> list[tuple[Job, frozenset[str]]]:
     placed = []
     for line in text.splitlines():
         hosts, _, rest = line.partition("|")
-        placed += [(job, expand_hosts(hosts)) for job in parse_jobs(rest or line)]  # without a bar it is no line of ours: refused as any other
+        placed += [
+            (job, expand_hosts(hosts)) for job in parse_jobs(rest or line)
+        ]  # without a bar it is no line of ours: refused as any other
     return sorted(placed, key=lambda pair: _order(pair[0]))
 
 
@@ -69,7 +74,10 @@ def _numbers(item: str, text: str) -> list[str]:
 
 
 def _no_hosts(text: str) -> SchedulerError:
-    expected, step = "a host list such as node[01-04]", "Run it on the controller; its release may print another format."
+    expected, step = (
+        "a host list such as node[01-04]",
+        "Run it on the controller; its release may print another format.",
+    )
     return SchedulerError(f"`squeue` - Expected: {expected} Actual: {text[:200]!r}. {step}")
 
 
@@ -79,7 +87,10 @@ def parse_jobs(text: str) -> list[Job]:
     for line in text.splitlines():
         fields = line.split("|", 4)
         if len(fields) != len(JOB_FORMAT.split("|")):
-            message = f"`squeue` - Expected: lines of {JOB_FORMAT} Actual: {line[:200]!r}. Run it on the controller; its release may print another format."
+            message = (
+                f"`squeue` - Expected: lines of {JOB_FORMAT} Actual: {line[:200]!r}. Run it on the controller; "
+                "its release may print another format."
+            )
             raise SchedulerError(message)
         job, user, partition, state, name = fields
         if state not in _NOT_STARTED:

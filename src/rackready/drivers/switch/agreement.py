@@ -77,8 +77,13 @@ def parse_host(node: str, answer: Answer) -> dict[str, HostQos] | str:
         document = {}
     if document.get("format") != FORMAT or document.get("complete") is not True:
         late = f"no answer within {_TIMEOUT_S:.0f} s" if answer.timed_out else ""
-        said = late or answer.failure or answer.stderr.strip() or answer.stdout.strip()[:200] or f"exit {answer.exit_code}"
-        return f"{node}: reading of its compute interfaces - Expected: a whole document of roce.py Actual: {said}. Run `rackready fabric` for the node."
+        said = (
+            late or answer.failure or answer.stderr.strip() or answer.stdout.strip()[:200] or f"exit {answer.exit_code}"
+        )
+        return (
+            f"{node}: reading of its compute interfaces - Expected: a whole document of roce.py Actual: {said}. "
+            "Run `rackready fabric` for the node."
+        )
     return {str(item["netdev"]): _host(item["state"]) for item in document["interfaces"] if item["state"]}
 
 
@@ -93,19 +98,38 @@ def judge(node: str, ends: list[_End], host: dict[str, HostQos] | str, host_mtu:
         return NodeResult(Outcome.ERROR, host)
     mine = [(end, [port for port in end.config.ports if port.node == node]) for end in ends]
     troubles = [end.trouble for end, ports in mine if ports and end.state is None]
-    findings = [text for end, ports in mine if end.state is not None for text in _cables(node, end.config, end.state, ports, host, host_mtu)]
+    findings = [
+        text
+        for end, ports in mine
+        if end.state is not None
+        for text in _cables(node, end.config, end.state, ports, host, host_mtu)
+    ]
     if findings:
         return NodeResult(Outcome.FAIL, "; ".join(findings + troubles))
     if troubles or not any(ports for _, ports in mine):
-        return NodeResult(Outcome.ERROR, "; ".join(troubles) or f"{node}: no cable - Expected: one at least Actual: none in the site. Add it to links.")
+        return NodeResult(
+            Outcome.ERROR,
+            "; ".join(troubles)
+            or f"{node}: no cable - Expected: one at least Actual: none in the site. Add it to links.",
+        )
     return NodeResult(Outcome.PASS, f"{node}: every cable has its link and both ends agree")
 
 
-def _cables(node: str, config: SwitchConfig, state: SwitchState, ports: list[PortConfig], host: dict[str, HostQos], host_mtu: int) -> list[str]:
+def _cables(
+    node: str,
+    config: SwitchConfig,
+    state: SwitchState,
+    ports: list[PortConfig],
+    host: dict[str, HostQos],
+    host_mtu: int,
+) -> list[str]:
     out = [str(finding) for finding in verify_links(config, state, {node})]
     for port in ports:
         if port.netdev in host:
             out += [str(finding) for finding in verify_agreement(config.name, state, port, host[port.netdev], host_mtu)]
         else:
-            out.append(f"{node} {port.netdev}: not read - Expected: its state Actual: the interface is not there. Check the NIC.")
+            out.append(
+                f"{node} {port.netdev}: not read - Expected: its state Actual: the interface is not there. "
+                "Check the NIC."
+            )
     return out

@@ -1,7 +1,7 @@
 """Bringing one switch to its configuration: look, compare, commit with a timed way back, verify, confirm; safe to kill anywhere.
 
-A run that is killed between commit and confirm leaves two things: an intent in the ledger, and a switch that will take the
-change back by itself. The next run looks which of the two came first and goes on from there.
+A run that is killed between commit and confirm leaves two things: an intent in the ledger, and a switch that will take
+the change back by itself. The next run looks which of the two came first and goes on from there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from dataclasses import dataclass
 
 from rackready.design.switches import SwitchConfig
 from rackready.drivers.process import check_stop
-from rackready.drivers.switch.base import Revision, SwitchBusyError, SwitchDriver, SwitchError, SwitchRevertedError, SwitchUncertainError
+from rackready.drivers.switch.base import (
+    Revision,
+    SwitchBusyError,
+    SwitchDriver,
+    SwitchError,
+    SwitchRevertedError,
+    SwitchUncertainError,
+)
 from rackready.drivers.switch.session import SwitchUnreachableError
 from rackready.drivers.switch.verify import verify_config
 from rackready.ledger.effect import Observation, run_effect
@@ -33,7 +40,9 @@ class Applied:
     note: str = ""
 
 
-def apply_config(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger, *, check: bool = False, settle_s: float = _SETTLE_S) -> Applied:
+def apply_config(
+    driver: SwitchDriver, config: SwitchConfig, ledger: Ledger, *, check: bool = False, settle_s: float = _SETTLE_S
+) -> Applied:
     """Bring a switch to its configuration. Raises SwitchError (busy, reverted, refused, unreachable)."""
     commands = _commands(driver, config, ledger)
     if check:
@@ -44,10 +53,14 @@ def apply_config(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger, *, 
         _must_verify(config, driver, settle_s)
         return Applied(changed=False, note=note)
     work = _Work(driver, config, commands, ledger, settle_s)
-    effect = run_effect(ledger, config.name, OPERATION, _digest(commands), before=work.before, observe=work.observe, act=work.act)
+    effect = run_effect(
+        ledger, config.name, OPERATION, _digest(commands), before=work.before, observe=work.observe, act=work.act
+    )
     if effect.outcome == "unknown":
         actual = f"neither can be seen. Wait {REVERT_AFTER_S} s and run again."
-        message = f"{config.name}: an earlier change may still be under way - Expected: kept or taken back Actual: {actual}"
+        message = (
+            f"{config.name}: an earlier change may still be under way - Expected: kept or taken back Actual: {actual}"
+        )
         raise SwitchUncertainError(message)
     if effect.outcome == "already":
         driver.save()
@@ -67,7 +80,9 @@ def _commands(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger) -> lis
     """
     wanted = driver.wanted(config)
     entries = [entry for entry in ledger.entries(config.name) if entry.operation == OPERATION]
-    wrote = [entry.observed.get("wrote", entry.observed.get("commands", [])) for entry in entries if entry.status == "done"]
+    wrote = [
+        entry.observed.get("wrote", entry.observed.get("commands", [])) for entry in entries if entry.status == "done"
+    ]
     begun = _open_intent(ledger, config.name)
     left = [] if begun is None else driver.still_apart(list(begun.observed.get("commands", [])), wanted)
     return wanted + sorted({*driver.unwanted(wrote, wanted), *left})
@@ -75,7 +90,9 @@ def _commands(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger) -> lis
 
 def _preview(driver: SwitchDriver, commands: list[str]) -> Applied:
     missing = driver.missing(commands)
-    return Applied(bool(missing), "\n".join(f"{'-' if driver.removes(command) else '+'} {command}" for command in missing))
+    return Applied(
+        bool(missing), "\n".join(f"{'-' if driver.removes(command) else '+'} {command}" for command in missing)
+    )
 
 
 def _open_intent(ledger: Ledger, name: str) -> Entry | None:
@@ -122,8 +139,15 @@ def _refuse_busy(driver: SwitchDriver) -> None:
 def _busy(name: str, revision: Revision) -> str:
     what = "waits for confirmation" if revision.state == "confirm" else "is pending"
     who = f" of user {revision.user}" if revision.user else ""
-    then = "confirmed or taken back" if revision.state == "confirm" else f"applied, or dropped with `nv config delete {revision.id}`"
-    return f"{name}: revision {revision.id}{who} {what} - Expected: nobody else's change under way. Nothing was changed; run again once it is {then}."
+    then = (
+        "confirmed or taken back"
+        if revision.state == "confirm"
+        else f"applied, or dropped with `nv config delete {revision.id}`"
+    )
+    return (
+        f"{name}: revision {revision.id}{who} {what} - Expected: nobody else's change under way. "
+        f"Nothing was changed; run again once it is {then}."
+    )
 
 
 def _findings(config: SwitchConfig, driver: SwitchDriver, settle_s: float) -> list[Finding]:

@@ -1,8 +1,8 @@
 """Cumulus Linux 5 through NVUE's command line.
 
-Facts: NVIDIA NVUE reference, config commands (`nv config apply --confirm <time>`; a bare number there counts minutes, so a unit is
-always given; `nv config patch <file>` updates the pending configuration by a YAML file, named by its full path), and the syntax
-change of release 5.15 (`qos roce enable on` became `qos roce state enabled`).
+Facts: NVIDIA NVUE reference, config commands (`nv config apply --confirm <time>`; a bare number there counts minutes,
+so a unit is always given; `nv config patch <file>` updates the pending configuration by a YAML file, named by its full
+path), and the syntax change of release 5.15 (`qos roce enable on` became `qos roce state enabled`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ from rackready.render.switches import render_switch
 _STATE_SYNTAX_SINCE = (5, 15)
 _APPLY_S = 180.0
 _WORTH_A_DOCUMENT = 2
-_PATCH = 'document=$(mktemp --suffix=.yaml) && trap \'rm -f "$document"\' EXIT && cat >"$document" && nv config patch "$document"'
+_PATCH = (
+    'document=$(mktemp --suffix=.yaml) && trap \'rm -f "$document"\' EXIT && cat >"$document" && nv config patch '
+    '"$document"'
+)
 """Takes the document from standard input: it lies on the switch, for its user alone, only as long as NVUE reads it."""
 
 
@@ -43,7 +46,11 @@ class CumulusNvue(SwitchDriver):
     def missing(self, commands: list[str], revision: str | None = None) -> list[str]:
         """Return those of the commands that the applied configuration (or that revision) does not hold yet."""
         have = self._settings(revision)
-        return [command for command in commands if not expand_commands(command) <= have or within(have, expand_unsets(command))]
+        return [
+            command
+            for command in commands
+            if not expand_commands(command) <= have or within(have, expand_unsets(command))
+        ]
 
     def unwanted(self, wrote: list[list[str]], commands: list[str]) -> list[str]:
         """Return the `nv unset` commands for ports and VLANs that rackready wrote and the site names no longer."""
@@ -57,7 +64,9 @@ class CumulusNvue(SwitchDriver):
     def still_apart(self, commands: list[str], wanted: list[str]) -> list[str]:
         """Return those `nv unset` commands whose branch holds nothing that is wanted."""
         settings = expand_commands("\n".join(wanted))
-        return [command for command in commands if self.removes(command) and not within(settings, expand_unsets(command))]
+        return [
+            command for command in commands if self.removes(command) and not within(settings, expand_unsets(command))
+        ]
 
     def only_holds(self, revision: str, commands: list[str]) -> bool:
         """Whether a revision differs from what is applied by some of these commands and nothing else."""
@@ -81,7 +90,8 @@ class CumulusNvue(SwitchDriver):
             if code != 0 or "Error:" in output:
                 self.discard()
                 message = (
-                    f"{self.name}: `{command}` refused - Expected: accepted Actual: {_shown(output)}. Nothing was applied; the release may be too old for it."
+                    f"{self.name}: `{command}` refused - Expected: accepted Actual: {_shown(output)}. "
+                    "Nothing was applied; the release may be too old for it."
                 )
                 raise SwitchError(message)
 
@@ -138,7 +148,8 @@ class CumulusNvue(SwitchDriver):
         match = re.search(r"(\d+)\.(\d+)", text)
         if match is None:
             message = (
-                f"{self.name}: `nv show system` - Expected: a release of Cumulus Linux 5 Actual: {_shown(text)}. Correct the switch's os in the site file."
+                f"{self.name}: `nv show system` - Expected: a release of Cumulus Linux 5 Actual: {_shown(text)}. "
+                "Correct the switch's os in the site file."
             )
             raise SwitchError(message)
         return int(match[1]), int(match[2])
@@ -149,7 +160,10 @@ class CumulusNvue(SwitchDriver):
     def _ask(self, command: str, *, timeout_s: float = 60.0) -> str:
         code, output = self.session.run(command, timeout_s=timeout_s)
         if code != 0:
-            message = f"{self.name}: `{command}` - Expected: success Actual: exit {code}, {_shown(output)}. Log in to the switch and run it to see more."
+            message = (
+                f"{self.name}: `{command}` - Expected: success Actual: exit {code}, {_shown(output)}. "
+                "Log in to the switch and run it to see more."
+            )
             raise SwitchError(message)
         return output
 

@@ -1,7 +1,8 @@
 """What on a switch is rackready's own: the settings that it wrote, less those that it took out again. Pure, on NVUE's set commands.
 
-Owned is what the ledger records as written and what is still exactly so; a value that somebody changed since is theirs. A port of which
-the ledger knows nothing (it was lost, or another controller's) is owned when its description carries our mark.
+Owned is what the ledger records as written and what is still exactly so; a value that somebody changed since is theirs.
+A port of which the ledger knows nothing (it was lost, or another controller's) is owned when its description carries
+our mark.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections.abc import Iterable
 from rackready.design.switches import MARK
 from rackready.drivers.switch.nvue_text import VALUES, Tokens, expand_commands, expand_names, list_position
 
-_PORT = frozenset({("type",), ("description",), ("link", "state"), ("link", "mtu"), ("bridge", "domain", "*", "access")})
+_PORT = frozenset(
+    {("type",), ("description",), ("link", "state"), ("link", "mtu"), ("bridge", "domain", "*", "access")}
+)
 """What interfaces.j2 writes for a port, without values."""
 _NAME = 3
 """Where the name of a port stands in `nv set interface NAME ...`."""
@@ -27,7 +30,9 @@ def expand_unsets(text: str) -> set[Tokens]:
             continue
         tokens = ("nv", "set", *tokens[2:])
         at = list_position(tokens)
-        out |= {tokens} if at is None else {(*tokens[:at], name, *tokens[at + 1 :]) for name in expand_names(tokens[at])}
+        out |= (
+            {tokens} if at is None else {(*tokens[:at], name, *tokens[at + 1 :]) for name in expand_names(tokens[at])}
+        )
     return out
 
 
@@ -64,8 +69,16 @@ def stale(applied: set[Tokens], wrote: set[Tokens], wanted: set[Tokens]) -> set[
 def _marked(applied: set[Tokens], wrote: set[Tokens], wanted: set[Tokens]) -> set[Tokens]:
     """Return our settings of ports that carry our mark, where neither the site nor the ledger names the port."""
     known = {tokens[_NAME] for tokens in wrote | wanted if tokens[2] == "interface"}
-    ports = {tokens[_NAME] for tokens in applied if tokens[2] == "interface" and tokens[4:5] == ("description",) and tokens[-1].endswith(MARK)} - known
-    return {tokens for tokens in applied if tokens[2] == "interface" and tokens[_NAME] in ports and _shape(tokens[4:-1]) in _PORT}
+    ports = {
+        tokens[_NAME]
+        for tokens in applied
+        if tokens[2] == "interface" and tokens[4:5] == ("description",) and tokens[-1].endswith(MARK)
+    } - known
+    return {
+        tokens
+        for tokens in applied
+        if tokens[2] == "interface" and tokens[_NAME] in ports and _shape(tokens[4:-1]) in _PORT
+    }
 
 
 def _shape(path: Tokens) -> Tokens:
@@ -78,7 +91,10 @@ def _serves_others(tokens: Tokens, others: set[Tokens]) -> bool:
         return False
     vlan = tokens[-1]
     ports = [other for other in others if other[2] == "interface"]
-    return any(other[_NAME] == f"vlan{vlan}" or (other[-2] in {"access", "untagged", "vlan"} and other[-1] == vlan) for other in ports)
+    return any(
+        other[_NAME] == f"vlan{vlan}" or (other[-2] in {"access", "untagged", "vlan"} and other[-1] == vlan)
+        for other in ports
+    )
 
 
 def unset_commands(applied: set[Tokens], found: set[Tokens]) -> list[str]:
@@ -90,4 +106,6 @@ def unset_commands(applied: set[Tokens], found: set[Tokens]) -> list[str]:
 def _branch(applied: set[Tokens], found: set[Tokens], tokens: Tokens) -> Tokens:
     leaf = _leaf(tokens)
     floor = _NAME + 1 if tokens[2] == "interface" else len(leaf)
-    return next((leaf[:length] for length in range(floor, len(leaf)) if within(applied, [leaf[:length]]) <= found), leaf)
+    return next(
+        (leaf[:length] for length in range(floor, len(leaf)) if within(applied, [leaf[:length]]) <= found), leaf
+    )

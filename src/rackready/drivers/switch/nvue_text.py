@@ -112,14 +112,22 @@ def read_json(where: str, command: str, output: str) -> Any:  # noqa: ANN401 - N
         return json.loads(output[start:]) if start >= 0 else json.loads(output or "{}")
     except json.JSONDecodeError as error:
         shown = " ".join(output.split())[:200] or "nothing"
-        message = f"{where}: `{command}` - Expected: JSON Actual: {shown}. Log in and run it; the NVUE service may be down (`systemctl status nvued`)."
+        message = (
+            f"{where}: `{command}` - Expected: JSON Actual: {shown}. Log in and run it; "
+            "the NVUE service may be down (`systemctl status nvued`)."
+        )
         raise SwitchError(message) from error
 
 
 def parse_revisions(document: dict[str, Any]) -> list[Revision]:
     """Return the numbered revisions of `nv config revision -o json`, oldest first."""
-    numbered = sorted((int(key), value) for key, value in document.items() if str(key).isdigit() and isinstance(value, dict))
-    return [Revision(str(number), str(value.get("state", "")), str(value.get("user") or value.get("owner") or "")) for number, value in numbered]
+    numbered = sorted(
+        (int(key), value) for key, value in document.items() if str(key).isdigit() and isinstance(value, dict)
+    )
+    return [
+        Revision(str(number), str(value.get("state", "")), str(value.get("user") or value.get("owner") or ""))
+        for number, value in numbered
+    ]
 
 
 def is_no_difference(text: str) -> bool:
@@ -129,14 +137,23 @@ def is_no_difference(text: str) -> bool:
 
 def parse_ports(document: dict[str, Any], applied: set[Tokens]) -> dict[str, PortState]:
     """Return the switch ports of `nv show interface -o json`; access VLANs are taken from the applied settings."""
-    vlans = {tokens[3]: int(tokens[-1]) for tokens in applied if tokens[2:3] == ("interface",) and tokens[-2:-1] == ("access",) and tokens[-1].isdigit()}
+    vlans = {
+        tokens[3]: int(tokens[-1])
+        for tokens in applied
+        if tokens[2:3] == ("interface",) and tokens[-2:-1] == ("access",) and tokens[-1].isdigit()
+    }
     out = {}
     for name, value in document.items():
         link = value.get("link") or {}
         state = link.get("state")
         up = "up" in state if isinstance(state, (dict, list, str)) else False
         admin = link.get("admin-status", "up" if up else "down")
-        out[name] = PortState(admin == "up", link.get("oper-status", "up" if up else "down") == "up", int(link.get("mtu") or 0), vlans.get(name))
+        out[name] = PortState(
+            admin == "up",
+            link.get("oper-status", "up" if up else "down") == "up",
+            int(link.get("mtu") or 0),
+            vlans.get(name),
+        )
     return out
 
 
@@ -145,7 +162,9 @@ def parse_roce(document: dict[str, Any]) -> RoceState:
     enabled = document.get("state", document.get("enable")) in {"enabled", "on", True}
     pfc = document.get("pfc") or {}
     both = pfc.get("rx-enabled") in _YES and pfc.get("tx-enabled") in _YES
-    priorities = frozenset(int(item) for item in re.findall(r"\d+", str(pfc.get("pfc-priority", "")))) if both else frozenset()
+    priorities = (
+        frozenset(int(item) for item in re.findall(r"\d+", str(pfc.get("pfc-priority", "")))) if both else frozenset()
+    )
     mapping: dict[int, int] = {}
     for row in (document.get("prio-map") or {}).values():
         mapping |= {int(dscp): int(row["switch-prio"]) for dscp in re.findall(r"\d+", str(row.get("dscp", "")))}

@@ -42,7 +42,9 @@ def _guarded(name: str, work: Callable[[str], NodeResult]) -> NodeResult:
     try:
         return work(name)
     except KeyError:
-        return NodeResult(Outcome.ERROR, f"{name}: no such switch - Expected: one of the site's switches. Correct the name.")
+        return NodeResult(
+            Outcome.ERROR, f"{name}: no such switch - Expected: one of the site's switches. Correct the name."
+        )
     except RackreadyError as error:
         return NodeResult(Outcome.ERROR, str(error))
 
@@ -62,7 +64,18 @@ def open_session(paths: EnvPaths, switch: Switch) -> tuple[NetmikoSession, str]:
     host = str(switch.address)
     password = reveal(switch.password)
     note = pin_at_first_contact(paths.known_hosts, host, switch.port, switch.name)
-    return _session(Endpoint(switch.name, entry.netmiko, host, switch.port, switch.username, password, str(switch.password), paths.known_hosts)), note
+    return _session(
+        Endpoint(
+            switch.name,
+            entry.netmiko,
+            host,
+            switch.port,
+            switch.username,
+            password,
+            str(switch.password),
+            paths.known_hosts,
+        )
+    ), note
 
 
 def _session(endpoint: Endpoint) -> NetmikoSession:

@@ -29,7 +29,10 @@ def driver_for(switch: str, os: str) -> Entry:
         return _of(found)
     if os not in DRIVERS:
         systems = sorted({*DRIVERS, *names(SWITCHES)})
-        message = f"{switch}: switch operating system {os!r} is not known - Expected: one of {', '.join(systems)}. Correct switches[].os in the site file."
+        message = (
+            f"{switch}: switch operating system {os!r} is not known - Expected: one of {', '.join(systems)}. "
+            "Correct switches[].os in the site file."
+        )
         raise SwitchError(message)
     return DRIVERS[os]
 

@@ -67,7 +67,8 @@ class NetmikoSession:
             )
         except NetmikoAuthenticationException as error:
             message = (
-                f"{self._where}: log-in refused - Expected: the password of user {endpoint.username} in {endpoint.secret_place}. Correct it and run again."
+                f"{self._where}: log-in refused - Expected: the password of user {endpoint.username} in "
+                f"{endpoint.secret_place}. Correct it and run again."
             )
             raise SwitchUnreachableError(message) from error
         except paramiko.BadHostKeyException as error:
@@ -76,7 +77,10 @@ class NetmikoSession:
             if "not found in known_hosts" in str(error) or "Host key" in str(error):
                 raise SwitchUnreachableError(_changed_key(self._where, endpoint.known_hosts)) from error
             expected = f"an answer within {_CONNECT_S} s"
-            message = f"{self._where}: no SSH session - Expected: {expected} Actual: {_first_line(error)}. Check its power, management network and address."
+            message = (
+                f"{self._where}: no SSH session - Expected: {expected} Actual: {_first_line(error)}. "
+                "Check its power, management network and address."
+            )
             raise SwitchSilentError(message) from error
 
     def run(self, command: str, *, timeout_s: float = 60.0) -> tuple[int, str]:
@@ -125,13 +129,19 @@ def split_output(where: str, command: str, raw: str) -> tuple[int, str]:
     match = _DONE.search(raw.replace("\r\n", "\n").replace("\r", "\n"))
     if match is None:
         shown = " ".join(raw.split())[-200:] or "nothing"
-        message = f"{where}: `{command}` - Expected: its output and exit code Actual: {shown}. The login shell must be bash; check the user's shell."
+        message = (
+            f"{where}: `{command}` - Expected: its output and exit code Actual: {shown}. "
+            "The login shell must be bash; check the user's shell."
+        )
         raise SwitchUnreachableError(message)
     return int(match["code"]), _COLOUR.sub("", match["output"])
 
 
 def _unseen(where: str, command: str, timeout_s: float, error: BaseException) -> str:
-    return f"{where}: `{command}` - Expected: an end within {timeout_s:.0f} s Actual: {_first_line(error)}. Run again: what it did is observed first."
+    return (
+        f"{where}: `{command}` - Expected: an end within {timeout_s:.0f} s Actual: {_first_line(error)}. "
+        "Run again: what it did is observed first."
+    )
 
 
 def _first_line(error: BaseException) -> str:
@@ -139,4 +149,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _changed_key(where: str, known_hosts: Path) -> str:
-    return f"{where}: host key - Expected: the one pinned in {known_hosts} Actual: another. {way_out(where.split(' ', 1)[0])}"
+    return (
+        f"{where}: host key - Expected: the one pinned in {known_hosts} Actual: another. "
+        f"{way_out(where.split(' ', 1)[0])}"
+    )

@@ -1,7 +1,7 @@
 """BIOS settings against what the site, else the platform's profile, wants; a change that waits for the next boot counts as one.
 
-Names are matched whole, or up to the suffix of the BIOS build that Supermicro appends (PCIeACSCTL_1E3C). Vocabularies differ: Enable,
-Enabled and true are the same word here.
+Names are matched whole, or up to the suffix of the BIOS build that Supermicro appends (PCIeACSCTL_1E3C). Vocabularies
+differ: Enable, Enabled and true are the same word here.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ class BiosSettings(Gate):
         *FINDINGS,
     )
     looks = True
-    in_no_set = "it needs a baseline: a platform whose profile has one, or the site's own (baselines); such a site adds it (gates.also)"
+    in_no_set = (
+        "it needs a baseline: a platform whose profile has one, or the site's own (baselines); "
+        "such a site adds it (gates.also)"
+    )
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
@@ -92,7 +95,9 @@ class BiosSettings(Gate):
         return judge.verdict(node)
 
     @staticmethod
-    def _one(judge: Judge, node: str, wanted: tuple[str, Setting], now: Mapping[str, object], after: Mapping[str, object]) -> None:
+    def _one(
+        judge: Judge, node: str, wanted: tuple[str, Setting], now: Mapping[str, object], after: Mapping[str, object]
+    ) -> None:
         name, value = wanted
         where = f"{node} bios {name}"
         names = _matching(name, now)

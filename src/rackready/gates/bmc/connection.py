@@ -1,6 +1,7 @@
 """The way to BMCs: what gates may ask of them. ``GET trail ...`` gathers documents; ``CYCLE kind n`` takes the power away and gives it back.
 
-What goes out of here has no credentials in it: they stay in the driver, and what a BMC says of passwords is left out of the answer.
+What goes out of here has no credentials in it: they stay in the driver, and what a BMC says of passwords is left out of
+the answer.
 """
 
 from __future__ import annotations
@@ -38,10 +39,22 @@ class Bmcs:
         """
         site = self._sites.get(node)
         if site is None:
-            return Answer(None, "", "", 0.0, failure=f"{node}: bmc - Expected: address and password in the site file Actual: not given.")
+            return Answer(
+                None,
+                "",
+                "",
+                0.0,
+                failure=f"{node}: bmc - Expected: address and password in the site file Actual: not given.",
+            )
         with self._asked[node]:
             answer = self._ask(node, site, argv, timeout_s)
-        _log.debug("%s BMC: %s: %s in %.1f s", node, " ".join(argv), answer.failure or f"{len(answer.stdout)} characters", answer.seconds)
+        _log.debug(
+            "%s BMC: %s: %s in %.1f s",
+            node,
+            " ".join(argv),
+            answer.failure or f"{len(answer.stdout)} characters",
+            answer.seconds,
+        )
         return answer
 
     def _ask(self, node: str, site: BmcSite, argv: Sequence[str], timeout_s: float) -> Answer:
@@ -67,7 +80,10 @@ class Bmcs:
                 return json.dumps(redfish_read.read(bmc, rest, proceed).document(), sort_keys=True)
         if verb == "CYCLE" and self._cycler is not None:
             return json.dumps(self._cycler.cycle(node, site, *rest, proceed=proceed), sort_keys=True)
-        raise RackreadyError(f"{node}: a request to the BMC - Expected: GET, or CYCLE where power may be cycled Actual: {verb}. Report a bug.")
+        raise RackreadyError(
+            f"{node}: a request to the BMC - Expected: GET, or CYCLE where power may be cycled Actual: {verb}. "
+            "Report a bug."
+        )
 
 
 class _LateError(RackreadyError):

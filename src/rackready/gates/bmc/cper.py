@@ -1,7 +1,8 @@
 """Reads what an entry of a log says of a CPER, the UEFI record of a hardware error that it carries (DSP0268, LogEntry.CPER; UEFI, appendix N).
 
-NVIDIA's BMCs show such records in their FaultLog. Their entry has the severity OK whatever the record says (NVIDIA/bmcweb,
-redfish-core/lib/log_services.hpp, getDumpEntryById): the record's own severity counts where it is worse.
+NVIDIA's BMCs show such records in their FaultLog. Their entry has the severity OK whatever the record says
+(NVIDIA/bmcweb, redfish-core/lib/log_services.hpp, getDumpEntryById): the record's own severity counts where it is
+worse.
 """
 
 from __future__ import annotations
@@ -11,7 +12,12 @@ from typing import Any
 
 from rackready.gates.bmc.documents import Document
 
-_SEVERITIES: Mapping[str, str] = {"Informational": "OK", "Corrected": "OK", "Recoverable": "Warning", "Fatal": "Critical"}
+_SEVERITIES: Mapping[str, str] = {
+    "Informational": "OK",
+    "Corrected": "OK",
+    "Recoverable": "Warning",
+    "Fatal": "Critical",
+}
 """Error severity of a CPER (UEFI, N.2.1), as libcper names it, to Redfish's. As NVIDIA/bmcweb has it (cper_utils.hpp, severityToStr), but an informational
 record is OK: it tells of no error, and NVIDIA's entries call it so."""
 _RANKS = ("OK", "Warning", "Critical")
@@ -30,7 +36,12 @@ def severity(document: Document, told: object) -> object:
 
 def text(document: Document) -> str | None:
     """Return what an entry's CPER is about, in words; None where it has none."""
-    words = [str(part[key]) for key in ("NvIpSignature", "SectionType", "Severity") for part in _parts(document) if part.get(key)]
+    words = [
+        str(part[key])
+        for key in ("NvIpSignature", "SectionType", "Severity")
+        for part in _parts(document)
+        if part.get(key)
+    ]
     return f"CPER: {', '.join(dict.fromkeys(words))}" if words else None
 
 

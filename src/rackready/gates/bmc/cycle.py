@@ -1,12 +1,13 @@
 """Takes a node's power away and gives it back, through the ledger: killed in the middle, the next run finds what was begun.
 
-A node that was left off by a kill gets its outlets and its power back before anything else. A run that was killed begins anew: the
-inventories between its cycles are lost with it, so its cycles measured nothing (docs/adr/0009). Right before the power goes, the scheduler
-is asked: a node on which jobs run or may start is never touched.
+A node that was left off by a kill gets its outlets and its power back before anything else. A run that was killed
+begins anew: the inventories between its cycles are lost with it, so its cycles measured nothing (docs/adr/0009). Right
+before the power goes, the scheduler is asked: a node on which jobs run or may start is never touched.
 
-AC by the outlets of PDUs where the site names those that feed the node, else by its BMC (FullPowerCycle). Outlets are switched off only after
-the node was, one at a time: before the next one goes, a supply of the node must have lost its input to the one before. Where its BMC does not tell
-that, and for the last one, only its silence shows that they are its own. Whatever goes wrong, they are switched on again.
+AC by the outlets of PDUs where the site names those that feed the node, else by its BMC (FullPowerCycle). Outlets are
+switched off only after the node was, one at a time: before the next one goes, a supply of the node must have lost its
+input to the one before. Where its BMC does not tell that, and for the last one, only its silence shows that they are
+its own. Whatever goes wrong, they are switched on again.
 """
 
 from __future__ import annotations
@@ -111,14 +112,18 @@ class Cycler:
     def _serial(self, node: str) -> str:
         serial = self.serial(node)
         if serial is None:
-            raise RackreadyError(f"{node}: power cycle - Expected: its chassis serial in the site file Actual: none. Give it: nothing was done to the node.")
+            raise RackreadyError(
+                f"{node}: power cycle - Expected: its chassis serial in the site file Actual: none. "
+                "Give it: nothing was done to the node."
+            )
         return serial
 
     def _allowed(self, node: str) -> None:
         why = self.refuse(node)
         if why:
             raise RackreadyError(
-                f"{node}: power cycle - Expected: a node on which no jobs run or may start Actual: {why}. Nothing was done to it: drain it first."
+                f"{node}: power cycle - Expected: a node on which no jobs run or may start Actual: {why}. "
+                "Nothing was done to it: drain it first."
             )
 
     def _finish(self, node: str, bmc: Bmc, serial: str) -> bool:
@@ -136,7 +141,9 @@ class Cycler:
         self.ledger.done(last.token, {"interrupted": True, "power": bmc.observe()})
         return True
 
-    def _ready(self, node: str, bmc: Bmc, way: Way, mains: Mains, proceed: Callable[[], None], *, given_back: bool) -> dict[str, Any]:
+    def _ready(
+        self, node: str, bmc: Bmc, way: Way, mains: Mains, proceed: Callable[[], None], *, given_back: bool
+    ) -> dict[str, Any]:
         """Return what a run that finds this cycle unfinished must know. Raises BmcError when an outlet is not on, or a supply is dead: nothing was done then.
 
         Until here others may have been waited for: a job may have begun, or a stop been asked.
@@ -178,18 +185,32 @@ class Cycler:
         except Exception as error:
             raise self._undone(bmc, mains, token, error) from error
         states = [off, "outlets off", "BMC silent", "outlets on", _on_again(bmc)]
-        proof = {"by": "silence", "why": unseen} if mains.watch is None else {"by": "inputs", "took": mains.watch.took, "back": mains.watch.back()}
+        proof = (
+            {"by": "silence", "why": unseen}
+            if mains.watch is None
+            else {"by": "inputs", "took": mains.watch.took, "back": mains.watch.back()}
+        )
         return {"states": states, "outlets": mains.names, "proof": proof}
 
     def _unseen(self, node: str, mains: Mains) -> str:
         """Return, and say, why only silence can show that outlets are the node's own; empty where its supplies can. Raises BmcError when one has no input."""
-        why = "its BMC does not tell whether its power supplies have input" if len(mains.outlets) > 1 else "it has one outlet"
+        why = (
+            "its BMC does not tell whether its power supplies have input"
+            if len(mains.outlets) > 1
+            else "it has one outlet"
+        )
         if mains.watch is not None:
             if mains.watch.ready():
                 return ""
             mains.watch = None
             why = "its BMC tells only while the node is on whether its power supplies have input"
-        self.ledger.event(self.campaign, node, "validate", f"only the silence of its BMC will show that {', '.join(mains.names)} feed it: {why}", level="warn")
+        self.ledger.event(
+            self.campaign,
+            node,
+            "validate",
+            f"only the silence of its BMC will show that {', '.join(mains.names)} feed it: {why}",
+            level="warn",
+        )
         return why
 
     def _undone(self, bmc: Bmc, mains: Mains, token: int, error: Exception) -> RackreadyError:
@@ -198,9 +219,15 @@ class Cycler:
         try:
             _back(bmc, mains)
         except Exception as worse:  # noqa: BLE001 - whatever it is, the operator must know that the node may be dark
-            return RackreadyError(f"{error} It could not be undone: {worse} Bring outlets and node to On by hand, or run the gate again, which tries it.")
+            return RackreadyError(
+                f"{error} It could not be undone: {worse} Bring outlets and node to On by hand, or run the gate "
+                "again, which tries it."
+            )
         self.ledger.failed(token, f"undone: {error}")
-        return RackreadyError(f"{error} Undone: {'its outlets and the node are' if switched else 'no outlet was switched, the node is'} on again.")
+        return RackreadyError(
+            f"{error} Undone: "
+            f"{'its outlets and the node are' if switched else 'no outlet was switched, the node is'} on again."
+        )
 
 
 def _back(bmc: Bmc, mains: Mains) -> None:
@@ -224,7 +251,10 @@ def _chosen(bmc: Bmc, kind: str, number: int, mains: Mains) -> Way:
         if bmc.offers_full_power_cycle():
             return Way("ac", "bmc")
     if kind == "ac":
-        text = "Expected: outlets of the node in the site file, or reset type FullPowerCycle Actual: neither. Choose the kind auto, cold or warm."
+        text = (
+            "Expected: outlets of the node in the site file, or reset type FullPowerCycle Actual: neither. "
+            "Choose the kind auto, cold or warm."
+        )
         raise BmcError(f"{bmc.where}: AC power cycle - {text}")
     return Way(kind) if kind != "auto" else Way("cold" if number % 2 else "warm")
 
@@ -246,7 +276,8 @@ def _silent(node: str, bmc: Bmc, mains: Mains) -> None:
             if mains.watch is not None:
                 which = f"The others were seen to feed {node}, {mains.names[-1]} was not"
             text = (
-                f"{bmc.where}: power cycle by {', '.join(mains.names)} - Expected: a BMC without power, since these are off "
+                f"{bmc.where}: power cycle by {', '.join(mains.names)} - "
+                "Expected: a BMC without power, since these are off "
                 f"Actual: after {_SILENT_S:.0f} s it still answers ({said}). {which}: look what is plugged in there, "
                 f"and correct outlets of {node} in the site file."
             )

@@ -1,8 +1,8 @@
 """Repeated power cycles: after each one, every part of the node must be there again, as it was before the first.
 
-Ten cycles with an inventory difference after each is what bring-up teams do (our judgement of practice; no vendor publishes a number).
-AC where the site names the outlets of PDUs that feed the node, or its BMC can take its own mains away (reset type FullPowerCycle), else cold and
-warm in turn.
+Ten cycles with an inventory difference after each is what bring-up teams do (our judgement of practice; no vendor
+publishes a number). AC where the site names the outlets of PDUs that feed the node, or its BMC can take its own mains
+away (reset type FullPowerCycle), else cold and warm in turn.
 """
 
 from __future__ import annotations
@@ -117,15 +117,24 @@ class PowerCycles(Gate):
         *FINDINGS,
     )
     retry = False
-    in_no_set = "it boots the node ten times, which takes hours and voids what was measured since the last boot: run it by itself, before all else"
+    in_no_set = (
+        "it boots the node ten times, which takes hours and voids what was measured since the last boot: run it by "
+        "itself, before all else"
+    )
 
     class Inputs(base.Inputs):
         """How often, how, and how long a boot may take."""
 
         cycles: int = Field(10, ge=1, le=200, description="power cycles")
-        kind: Literal["auto", "ac", "cold", "warm"] = Field("auto", description="auto: AC where PDU or BMC can, else cold and warm in turn")
+        kind: Literal["auto", "ac", "cold", "warm"] = Field(
+            "auto", description="auto: AC where PDU or BMC can, else cold and warm in turn"
+        )
         boot_s: int = Field(
-            BOOT_S, ge=30, le=7200, description="longest time from power to a booted system, s; servers of 2 TB check their memory for many minutes"
+            BOOT_S,
+            ge=30,
+            le=7200,
+            description="longest time from power to a booted system, s; "
+            "servers of 2 TB check their memory for many minutes",
         )
 
     inputs: Inputs
@@ -140,7 +149,14 @@ class PowerCycles(Gate):
             stage = 4 * number
             found += [
                 Command(f"mark-{number}", node, ("touch", _MARK), 30, stage=stage),
-                Command(f"cycle-{number}", node, ("CYCLE", self.inputs.kind, str(number)), _CYCLE_S, stage=stage + 1, via="bmc"),
+                Command(
+                    f"cycle-{number}",
+                    node,
+                    ("CYCLE", self.inputs.kind, str(number)),
+                    _CYCLE_S,
+                    stage=stage + 1,
+                    via="bmc",
+                ),
                 Command(f"boot-{number}", node, ("sh", "-c", _BACK), self.inputs.boot_s, stage=stage + 2, role="wait"),
                 *look(node, number, stage + 3),
             ]
@@ -173,12 +189,19 @@ class PowerCycles(Gate):
             done += 1
         judge.metric("power_cycles", node, done, "1")
         kinds = ", ".join(dict.fromkeys(map(called, told))) or "none"
-        judge.note = "; ".join([f"{done} of {self.inputs.cycles} power cycles ({kinds}), {len(first.parts)} parts compared after each", *_proofs(told)])
+        judge.note = "; ".join(
+            [
+                f"{done} of {self.inputs.cycles} power cycles ({kinds}), {len(first.parts)} parts compared after each",
+                *_proofs(told),
+            ]
+        )
         if done == self.inputs.cycles and not judge.fails:
             judge.measured.add(node + "/power-cycles")
         return judge.verdict(node)
 
-    def _one(self, judge: Judge, node: str, number: int, first: Seen, outputs: Outputs, told: list[dict[str, Any]]) -> bool:
+    def _one(
+        self, judge: Judge, node: str, number: int, first: Seen, outputs: Outputs, told: list[dict[str, Any]]
+    ) -> bool:
         """Judge one cycle; False when the row ends here."""
         done = _cycle(judge, node, number, outputs.get(f"cycle-{number}"), outputs.get(f"mark-{number}"))
         if done is None:
@@ -244,7 +267,13 @@ def _unfed(told: Mapping[str, Any]) -> dict[str, bool | None]:
 def _fed(judge: Judge, node: str, cycle: str, told: Mapping[str, Any]) -> bool:
     unfed = _unfed(told)
     for supply, has in unfed.items():
-        judge.fail(f"{node} psu {supply}", NO_INPUT_AGAIN, "Normal input", "not told" if has is None else "no input", cycle=cycle)
+        judge.fail(
+            f"{node} psu {supply}",
+            NO_INPUT_AGAIN,
+            "Normal input",
+            "not told" if has is None else "no input",
+            cycle=cycle,
+        )
     return not unfed
 
 

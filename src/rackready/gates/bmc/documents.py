@@ -1,6 +1,7 @@
 """What a BMC told, as gates read it: documents by trail, and states and health in Redfish's own words (DSP0268, Resource.Status).
 
-Fails closed: a document that could not be read, a word that Redfish does not have and a part without a state are errors.
+Fails closed: a document that could not be read, a word that Redfish does not have and a part without a state are
+errors.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ BMC_NOT_REACHED = ErrorKind(
     "bmc-not-reached",
     "{what} not told",
     meaning="The BMC does not answer, so nothing that it watches is known.",
-    next_step="Check that the BMC of {node} answers (bmc.address, its cable, user and password in the site file), then run the gate again.",
+    next_step="Check that the BMC of {node} answers (bmc.address, its cable, user and password in the site file), then "
+    "run the gate again.",
 )
 BMC_LATE = ErrorKind(
     "bmc-late",
@@ -124,10 +126,14 @@ class Told:
     unread: Mapping[str, str]
 
     @classmethod
-    def of(cls, documents: Mapping[str, Document], trails: Mapping[str, Sequence[str]], unread: Mapping[str, str]) -> Told:
+    def of(
+        cls, documents: Mapping[str, Document], trails: Mapping[str, Sequence[str]], unread: Mapping[str, str]
+    ) -> Told:
         """Return what was gathered. A resource in which a property that gates read is not of Redfish's type is unread: nothing can be held against it."""
         odd = {address: why for address, item in documents.items() if (why := schema.odd(item))}
-        return cls({address: item for address, item in documents.items() if address not in odd}, trails, {**unread, **odd})
+        return cls(
+            {address: item for address, item in documents.items() if address not in odd}, trails, {**unread, **odd}
+        )
 
     def at(self, *trails: str) -> Iterator[Document]:
         """Every document to which one of the trails led, once."""
@@ -140,11 +146,14 @@ class Told:
         return bool(self.trails.get(trail))
 
 
-def told(judge: Judge, node: str, what: str, run: Run, outputs: Outputs, key: str = KEY, *, spared: Collection[str] = ()) -> Told | None:  # noqa: PLR0913
+def told(  # noqa: PLR0913
+    judge: Judge, node: str, what: str, run: Run, outputs: Outputs, key: str = KEY, *, spared: Collection[str] = ()
+) -> Told | None:
     """Return what the BMC told, None when that cannot be judged; each thing that could not be read is an error already.
 
-    An answer in which something was not asked that the gate looks at would say that there is none of it: it is of another version of rackready.
-    ``spared``: trails that may be lacking all the same, since the caller knows what to do without.
+    An answer in which something was not asked that the gate looks at would say that there is none of it: it is of
+    another version of rackready. ``spared``: trails that may be lacking all the same, since the caller knows what to do
+    without.
     """
     output = outputs.get(key)
     if judge.trouble(_trouble(output, node, what)) or output is None:
@@ -157,17 +166,27 @@ def told(judge: Judge, node: str, what: str, run: Run, outputs: Outputs, key: st
     asked = [trail for command in run.commands if command.key == key for trail in command.argv[1:]]
     if lacking := [trail for trail in asked if trail not in found.trails and trail not in spared]:
         actual = f"{len(lacking)} not asked, {lacking[0]} first"
-        judge.error(f"{node} BMC", BMC_NOT_ALL_ASKED, f"answers to all {len(asked)} questions of today's gate", actual, what=what)
+        judge.error(
+            f"{node} BMC",
+            BMC_NOT_ALL_ASKED,
+            f"answers to all {len(asked)} questions of today's gate",
+            actual,
+            what=what,
+        )
         return None
     for address, why in found.unread.items():
-        judge.error(f"{node} BMC", BMC_LINK_UNREAD, "a document, since the BMC links to it", why, what=what, address=address)
+        judge.error(
+            f"{node} BMC", BMC_LINK_UNREAD, "a document, since the BMC links to it", why, what=what, address=address
+        )
     return found
 
 
 def parse(output: Output) -> Told:
     """Return the gathered answer of an output. Raises FormatError when it is not whole."""
     found = document(output, FORMAT)
-    if found.get("complete") is not True or output.exit_code != 0:  # the reader prints no document of an error, which would be let through
+    if (
+        found.get("complete") is not True or output.exit_code != 0
+    ):  # the reader prints no document of an error, which would be let through
         raise FormatError("the document is not complete")
     if found.get("digest") != digest(found):
         raise FormatError("its digest is not that of its contents")
@@ -178,7 +197,9 @@ def parse(output: Output) -> Told:
         raise FormatError("a resource that is no JSON object, or does not have its own address")
     if any(not isinstance(ends, list) or any(not isinstance(end, str) for end in ends) for ends in trails.values()):
         raise FormatError("a trail that is no list of addresses")
-    lost = [address for ends in trails.values() for address in ends if address not in documents and address not in unread]
+    lost = [
+        address for ends in trails.values() for address in ends if address not in documents and address not in unread
+    ]
     if lost:
         message = f"{lost[0]} was found and is not in the document"
         raise FormatError(message)
@@ -222,21 +243,36 @@ def absent(document: Document) -> bool:
     return _status(document).get("State") in _ABSENT
 
 
-def works(judge: Judge, where: str, what: str, document: Document, fault: FailKind, *, idle: Collection[str] = (), **values: str) -> bool:
+def works(
+    judge: Judge,
+    where: str,
+    what: str,
+    document: Document,
+    fault: FailKind,
+    *,
+    idle: Collection[str] = (),
+    **values: str,
+) -> bool:
     """Hold a part's state and health against working and OK; False when it failed, is not in use, or does not say.
 
     ``fault`` (with its ``values``): what is found where it does not work.
-    ``idle``: the states out of use in which this part is as it should be (a spare supply, an outlet that feeds nothing). A part that is
-    switched off otherwise is an error: it cannot be known good.
+    ``idle``: the states out of use in which this part is as it should be (a spare supply, an outlet that feeds
+    nothing). A part that is switched off otherwise is an error: it cannot be known good.
     """
     judge.judged += 1
     status = _status(document)
     now, health = status.get("State"), status.get("Health")
-    if (now is None and health is None) or (now is not None and now not in _STATES) or (health is not None and health not in _HEALTH):
+    if (
+        (now is None and health is None)
+        or (now is not None and now not in _STATES)
+        or (health is not None and health not in _HEALTH)
+    ):
         judge.error(where, STATE_UNKNOWN, "a State and a Health of Redfish", f"State {now}, Health {health}", what=what)
         return False
     if health in {"Warning", "Critical"} or now in _ABSENT | _BROKEN:
-        judge.fail(where, fault, "State Enabled, Health OK", f"State {now}, Health {health}{_conditions(status)}", **values)
+        judge.fail(
+            where, fault, "State Enabled, Health OK", f"State {now}, Health {health}{_conditions(status)}", **values
+        )
         return False
     if now in _IDLE and now not in idle:
         judge.error(where, NOT_IN_USE, "State Enabled, Health OK", f"State {now}, Health {health}", what=what)

@@ -22,24 +22,30 @@ _LONG = 160
 _NOT_HEALTH = re.compile(r"maintenance|audit|security", re.IGNORECASE)
 """In the name of a service: records of who did what (Supermicro's Log1 of the manager, Lenovo's maintenance log)."""
 
-_OTHER = "Read the entry in the vendor's guide and do what it says; once it is dealt with, say so with `rackready repair`: what is older counts no longer."
+_OTHER = (
+    "Read the entry in the vendor's guide and do what it says; once it is dealt with, say so with `rackready "
+    "repair`: what is older counts no longer."
+)
 MEMORY_ENTRY = FailKind(
     "bmc-log-memory-error",
     "{before}memory error{after}",
     meaning="The server logged an error of its memory.",
-    next_step="Reseat the DIMM that the entry names, run the memory test; if it comes back, replace the DIMM, then suspect the CPU's socket.",
+    next_step="Reseat the DIMM that the entry names, run the memory test; "
+    "if it comes back, replace the DIMM, then suspect the CPU's socket.",
 )
 CPU_ENTRY = FailKind(
     "bmc-log-cpu-error",
     "{before}CPU error{after}",
     meaning="The server logged an error of a processor.",
-    next_step="Save the BMC's crash dump, update BIOS and microcode; if it comes back, replace the CPU, then the board.",
+    next_step="Save the BMC's crash dump, update BIOS and microcode; "
+    "if it comes back, replace the CPU, then the board.",
 )
 PCIE_ENTRY = FailKind(
     "bmc-log-pcie-error",
     "{before}PCIe error{after}",
     meaning="The server logged an error of a PCIe card or slot.",
-    next_step="Find the slot that the entry names; reseat the card or riser, check firmware; if it comes back, replace the card.",
+    next_step="Find the slot that the entry names; reseat the card or riser, check firmware; "
+    "if it comes back, replace the card.",
 )
 POWER_ENTRY = FailKind(
     "bmc-log-power-event",
@@ -72,9 +78,24 @@ OTHER_ENTRY = FailKind(
     next_step=_OTHER,
 )
 _KINDS = (
-    (re.compile(r"uncorrect\w*.{0,20}(ecc|memory)|multi-?bit|memory.{0,40}(uncorrect|fail)|dimm.{0,40}(uncorrect|fail|disabled)", re.IGNORECASE), MEMORY_ENTRY),
-    (re.compile(r"ierr|catastrophic|machine check|mcerr|caterr|processor.{0,30}(error|fail|therm)", re.IGNORECASE), CPU_ENTRY),
-    (re.compile(r"pcie?.{0,30}(fatal|uncorrect|error|perr|serr)|bus.{0,10}(fatal|uncorrect)|critical interrupt", re.IGNORECASE), PCIE_ENTRY),
+    (
+        re.compile(
+            r"uncorrect\w*.{0,20}(ecc|memory)|multi-?bit|memory.{0,40}(uncorrect|fail)|dimm.{0,40}(uncorrect|fail|disabled)",
+            re.IGNORECASE,
+        ),
+        MEMORY_ENTRY,
+    ),
+    (
+        re.compile(r"ierr|catastrophic|machine check|mcerr|caterr|processor.{0,30}(error|fail|therm)", re.IGNORECASE),
+        CPU_ENTRY,
+    ),
+    (
+        re.compile(
+            r"pcie?.{0,30}(fatal|uncorrect|error|perr|serr)|bus.{0,10}(fatal|uncorrect)|critical interrupt",
+            re.IGNORECASE,
+        ),
+        PCIE_ENTRY,
+    ),
     (re.compile(r"power supply|psu|ac lost|input lost|power unit|redundancy", re.IGNORECASE), POWER_ENTRY),
     (re.compile(r"\bfan\b|spd_fan", re.IGNORECASE), FAN_ENTRY),
     (re.compile(r"leak", re.IGNORECASE), LEAK_ENTRY),
@@ -87,7 +108,8 @@ _FAULTS = re.compile(
     re.IGNORECASE,
 )
 """Events after which no BMC may call its hardware OK. Narrow on purpose: BMCs log thresholds that are crossed on the way back, supplies that were
-plugged in and much else as OK, in words of faults ("Lower Non-recoverable going high", "Soft-power control failure")."""
+plugged in and much else as OK, in words of faults ("Lower Non-recoverable going high", "Soft-power control failure").
+"""
 _OVER = re.compile(
     r"deassert|\b(cleared|resolved|recovered|restored|ended)\b|\bno (leak|uncorrect|multi)|\bnot detected"
     r"|\b(logging|monitoring|detection|reporting|support) (is |was )?(enabled|disabled|configured)\b",
@@ -183,7 +205,9 @@ def logs(services: Iterable[Document], entries: Iterable[Document]) -> list[Log]
     for entry in entries:
         lists.setdefault(str(entry.get("@odata.id", "")).rsplit("/Entries/", 1)[0], []).append(entry)
     found = []
-    for service in (service for service in services if not _NOT_HEALTH.search(f"{service.get('Id', '')} {service.get('Name', '')}")):
+    for service in (
+        service for service in services if not _NOT_HEALTH.search(f"{service.get('Id', '')} {service.get('Name', '')}")
+    ):
         address = str(service.get("@odata.id", "")).rstrip("/")
         mine = tuple(_entry(item) for item in lists.get(address, []))
         most = numeric(service.get("MaxNumberOfRecords"))
@@ -203,12 +227,20 @@ def logs(services: Iterable[Document], entries: Iterable[Document]) -> list[Log]
 
 def _entry(document: Document) -> Entry:
     dated = document.get("EventTimestamp") or document.get("Created")
-    text = str(document.get("Message") or cper.text(document) or document.get("MessageId") or document.get("Name") or "no text")
+    text = str(
+        document.get("Message") or cper.text(document) or document.get("MessageId") or document.get("Name") or "no text"
+    )
     sensor = document.get("SensorType")
     shown = f"{sensor}: {text}" if sensor and str(sensor) not in text else text
     severity = str(cper.severity(document, document.get("Severity") or document.get("MessageSeverity")))
     over = document.get("Resolved") is True or document.get("EntryCode") == "Deassert" or _OVER.search(text)
-    return Entry(_time(dated), severity, shown[:_LONG], str(dated or "no date"), severity == "OK" and bool(_FAULTS.search(shown)) and not over)
+    return Entry(
+        _time(dated),
+        severity,
+        shown[:_LONG],
+        str(dated or "no date"),
+        severity == "OK" and bool(_FAULTS.search(shown)) and not over,
+    )
 
 
 def _time(value: object) -> float | None:

@@ -1,9 +1,9 @@
 """Event logs of the BMC (SEL and Redfish logs): what was written since the last pass.
 
-Times are the BMC's own: a pass records what its clock said, so that a clock that is wrong is wrong on both sides. What lies before the
-last pass does not count again. A log that was cleared, or that has wrapped past the last pass, may have held anything: that is an error,
-until somebody who knows says with `rackready repair` that it was dealt with (or the input ``since`` gives a time). Without either every
-entry counts.
+Times are the BMC's own: a pass records what its clock said, so that a clock that is wrong is wrong on both sides. What
+lies before the last pass does not count again. A log that was cleared, or that has wrapped past the last pass, may have
+held anything: that is an error, until somebody who knows says with `rackready repair` that it was dealt with (or the
+input ``since`` gives a time). Without either every entry counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from rackready.model.outcome import Verdict
 
 _SKIPPED = "*!*audit*,lclog,*lifecycle*,*dump*,*postcode*,*journal*,*debug*,*diagnostic*,fdr,iel,sl,event,*securitylog*"
 """Logs that record who logged in or what was configured, and memory dumps: not the health of hardware, and thousands of pages on some BMCs. An iLO's Event
-is that of the alerts that it sent (HPE, log services): a warning at every restart of the server; its hardware stands in the IML."""
+is that of the alerts that it sent (HPE, log services): a warning at every restart of the server; its hardware stands in
+the IML.
+"""
 SERVICES = tuple(f"{place}/*/LogServices/{_SKIPPED}" for place in ("Managers", "Systems", "Chassis"))
 ENTRIES = tuple(f"{place}/Entries/*" for place in SERVICES)
 _MANAGERS = "Managers/*!hgx_*"
@@ -67,28 +69,44 @@ LOG_FULL = ErrorKind(
     "bmc-log-full",
     "log full",
     meaning="The log is full and takes no new entries.",
-    next_step="Save and clear it. Read what else recorded that time (syslog, the BMC's other logs), then say with `rackready repair` that it was dealt with.",
+    next_step="Save and clear it. Read what else recorded that time (syslog, the BMC's other logs), then say with "
+    "`rackready repair` that it was dealt with.",
 )
 LOG_WRAPPED = ErrorKind(
     "bmc-log-wrapped",
     "log wrapped",
     meaning="The log has overwritten entries that nobody has judged.",
-    next_step="Read what else recorded that time (syslog, the BMC's other logs), then say with `rackready repair` that it was dealt with.",
+    next_step="Read what else recorded that time (syslog, the BMC's other logs), "
+    "then say with `rackready repair` that it "
+    "was dealt with.",
 )
 LOG_CLEARED = ErrorKind(
     "bmc-log-cleared",
     "log cleared since the last pass",
     meaning="Somebody cleared the log since the last pass, and entries that nobody has judged may be gone.",
-    next_step="Read what else recorded that time (syslog, the BMC's other logs), then say with `rackready repair` that it was dealt with.",
+    next_step="Read what else recorded that time (syslog, the BMC's other logs), "
+    "then say with `rackready repair` that it "
+    "was dealt with.",
 )
 ENTRIES_AHEAD = ErrorKind(
     "bmc-entries-ahead",
     "entries count from a time that is still to come",
     meaning="Entries count from a time that the BMC's clock has not reached, so none would count.",
-    next_step="Set the BMC's clock (NTP) or the input `since`, read the log by hand, then say with `rackready repair` that it was dealt with.",
+    next_step="Set the BMC's clock (NTP) or the input `since`, read the log by hand, then say with `rackready repair` "
+    "that it was dealt with.",
 )
 
-FINDINGS = (NO_LOG, CLOCK_NOT_REPORTED, LOG_OFF, NO_SEVERITY, FURTHER_ENTRIES, LOG_FULL, LOG_WRAPPED, LOG_CLEARED, ENTRIES_AHEAD)
+FINDINGS = (
+    NO_LOG,
+    CLOCK_NOT_REPORTED,
+    LOG_OFF,
+    NO_SEVERITY,
+    FURTHER_ENTRIES,
+    LOG_FULL,
+    LOG_WRAPPED,
+    LOG_CLEARED,
+    ENTRIES_AHEAD,
+)
 
 
 class Events(Gate):
@@ -107,7 +125,9 @@ class Events(Gate):
         """From when on entries count, and which."""
 
         since: Annotated[AwareDatetime, Strict(strict=False)] | None = Field(
-            None, description="entries before this time (of the BMC's clock) were read and dealt with; none: since the last pass"
+            None,
+            description="entries before this time (of the BMC's clock) were read and "
+            "dealt with; none: since the last pass",
         )
         warnings: bool = Field(default=True, description="entries of severity Warning count, too")
 
@@ -116,7 +136,12 @@ class Events(Gate):
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """One request to every BMC; what the last pass saw goes with it."""
         return [
-            Run.of_node(node, owner.ask(node, *SERVICES, *ENTRIES, _MANAGERS, timeout_s=300), about=_marks(facts.passed.get((self.id, node)))) for node in nodes
+            Run.of_node(
+                node,
+                owner.ask(node, *SERVICES, *ENTRIES, _MANAGERS, timeout_s=300),
+                about=_marks(facts.passed.get((self.id, node))),
+            )
+            for node in nodes
         ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
@@ -134,17 +159,29 @@ class Events(Gate):
             judge.error(f"{node} BMC", CLOCK_NOT_REPORTED, "DateTime of its log service or manager", "none")
         else:
             judge.metric("bmc_clock", f"{node}/bmc", clock, "s since 1970")
-            by_its_clock = run.about if set(run.about) != {"since"} else {}  # a repair's time is of our clock, which may go a little before
+            by_its_clock = (
+                run.about if set(run.about) != {"since"} else {}
+            )  # a repair's time is of our clock, which may go a little before
             _past(judge, f"{node} BMC", clock, _since(by_its_clock, self.inputs.since))
-        # A declared repair is a pass that saw no log: somebody has dealt with all that was there, undated entries among it.
+        # A declared repair is a pass that saw no log: somebody has dealt with all that was there, undated entries among
+        # it.
         dealt_with = self.inputs.since is not None or set(run.about) == {"since"}
         for log in there:
-            self._log(judge, node, log, _since(run.about, self.inputs.since), Mark.of(run.about, log.key), dealt_with=dealt_with)
+            self._log(
+                judge,
+                node,
+                log,
+                _since(run.about, self.inputs.since),
+                Mark.of(run.about, log.key),
+                dealt_with=dealt_with,
+            )
         if _since(run.about, self.inputs.since) is None:
             judge.remark("no pass before: every entry of the logs was judged")
         return judge.verdict(node)
 
-    def _log(self, judge: Judge, node: str, log: Log, since: float | None, mark: Mark | None, *, dealt_with: bool) -> None:
+    def _log(
+        self, judge: Judge, node: str, log: Log, since: float | None, mark: Mark | None, *, dealt_with: bool
+    ) -> None:
         where = f"{node} log {log.name}"
         judge.judged += 1
         judge.metric("log_entries", f"{node}/{log.key}", len(log.entries), "1")
@@ -159,10 +196,16 @@ class Events(Gate):
         strange = [entry for entry in new if entry.severity not in _SEVERITIES]
         if strange:
             judge.error(where, NO_SEVERITY, "OK, Warning or Critical", f"{strange[0].severity}: {strange[0].text}")
-        bad = [entry for entry in new if entry.severity == "Critical" or entry.belittled or (self.inputs.warnings and entry.severity == "Warning")]
+        bad = [
+            entry
+            for entry in new
+            if entry.severity == "Critical" or entry.belittled or (self.inputs.warnings and entry.severity == "Warning")
+        ]
         groups = grouped(bad)
         for group in groups[:_SHOWN]:
-            judge.fail(where, group.kind, f"no such entry{_words(since)}", group.said, before=group.before, after=group.after)
+            judge.fail(
+                where, group.kind, f"no such entry{_words(since)}", group.said, before=group.before, after=group.after
+            )
         if len(groups) > _SHOWN:
             more = len(groups) - _SHOWN
             judge.fail(where, FURTHER_ENTRIES, f"none{_words(since)}", f"{more} further kinds of entries")
@@ -172,7 +215,12 @@ class Events(Gate):
     def _lost(self, judge: Judge, where: str, log: Log, since: float | None, mark: Mark | None) -> None:
         """Say what of a log is missing: it is full and takes nothing more, it wrapped, or somebody cleared it."""
         if log.full and log.keeps:
-            judge.error(where, LOG_FULL, f"room for new entries (it holds {log.size} and overwrites none)", f"{len(log.entries)} entries")
+            judge.error(
+                where,
+                LOG_FULL,
+                f"room for new entries (it holds {log.size} and overwrites none)",
+                f"{len(log.entries)} entries",
+            )
         if since is None:
             return
         oldest = min(log.times, default=None)
@@ -198,7 +246,10 @@ def _marks(passed: Passed | None) -> Mapping[str, str]:
         return {}
     seen, newest, undated = (_by_log(passed, metric) for metric in ("log_entries", "log_newest", "log_undated"))
     clock = next((metric.value for metric in passed.metrics if metric.name == "bmc_clock"), passed.at.timestamp())
-    return {"since": repr(clock), **{key: f"{length!r} {newest.get(key, 0.0)!r} {undated.get(key, 0.0)!r}" for key, length in seen.items()}}
+    return {
+        "since": repr(clock),
+        **{key: f"{length!r} {newest.get(key, 0.0)!r} {undated.get(key, 0.0)!r}" for key, length in seen.items()},
+    }
 
 
 def _by_log(passed: Passed, metric: str) -> dict[str, float]:
@@ -215,7 +266,11 @@ def _since(about: Mapping[str, str], given: datetime | None) -> float | None:
 def _clock(found: Told, there: Sequence[Log]) -> float | None:
     """Return what the BMC's clock says."""
     documents: list[Document] = list(found.at(_MANAGERS))
-    times = [stamp for stamp in (*(log.clock for log in there), *(_time(document.get("DateTime")) for document in documents)) if stamp is not None]
+    times = [
+        stamp
+        for stamp in (*(log.clock for log in there), *(_time(document.get("DateTime")) for document in documents))
+        if stamp is not None
+    ]
     return max(times, default=None)
 
 

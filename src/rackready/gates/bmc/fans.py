@@ -1,7 +1,8 @@
 """Fans: every fan that the BMC lists turns, above the bound that the BMC itself has for it, and none is gone since the last pass.
 
-No figure is ours: a fan is held against the lower thresholds of its own sensor. Where the BMC has none for it, it must turn and be healthy.
-How many fans a server has nobody publishes: the last pass on the chassis is what their number is held against, or a repair in its place.
+No figure is ours: a fan is held against the lower thresholds of its own sensor. Where the BMC has none for it, it must
+turn and be healthy. How many fans a server has nobody publishes: the last pass on the chassis is what their number is
+held against, or a repair in its place.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
-_NEW, _OLD, _SUBSYSTEM, _SENSORS = "Chassis/*/ThermalSubsystem/Fans/*", "Chassis/*/Thermal", "Chassis/*/ThermalSubsystem", "Chassis/*/Sensors/*"
+_NEW, _OLD, _SUBSYSTEM, _SENSORS = (
+    "Chassis/*/ThermalSubsystem/Fans/*",
+    "Chassis/*/Thermal",
+    "Chassis/*/ThermalSubsystem",
+    "Chassis/*/Sensors/*",
+)
 _STEP = "Look for what blocks it, reseat the fan tray, else replace it; do not load the node before."
 
 
@@ -81,7 +87,16 @@ FANS_NOT_REDUNDANT = FailKind(
     next_step="Repair the fan that is named beside this.",
 )
 
-FINDINGS = (FAN_NOT_WORKING, FANS_NOT_REDUNDANT, FANS_NOT_REPORTED, FAN_SENSOR_LOST, FAN_SPEED_NOT_REPORTED, FAN_STANDS, FAN_SLOW, FANS_GONE)
+FINDINGS = (
+    FAN_NOT_WORKING,
+    FANS_NOT_REDUNDANT,
+    FANS_NOT_REPORTED,
+    FAN_SENSOR_LOST,
+    FAN_SPEED_NOT_REPORTED,
+    FAN_STANDS,
+    FAN_SLOW,
+    FANS_GONE,
+)
 
 
 class Fans(Gate):
@@ -99,7 +114,14 @@ class Fans(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """One request to every BMC; which fans the last pass saw goes with it."""
-        return [Run.of_node(node, owner.ask(node, _NEW, _SUBSYSTEM, _OLD, _SENSORS), about=_before(facts.passed.get((self.id, node)))) for node in nodes]
+        return [
+            Run.of_node(
+                node,
+                owner.ask(node, _NEW, _SUBSYSTEM, _OLD, _SENSORS),
+                about=_before(facts.passed.get((self.id, node))),
+            )
+            for node in nodes
+        ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every fan and every redundancy group."""
@@ -111,7 +133,12 @@ class Fans(Gate):
         fans = list(_fans(found))
         cooling = facts.nodes[node].platform.cooling
         if not fans and not run.about and cooling is not None and cooling.kind == "liquid":
-            return nothing(judge, node, f"{facts.nodes[node].platform.id} is cooled by liquid alone and its BMC lists no fans: nothing to judge")
+            return nothing(
+                judge,
+                node,
+                f"{facts.nodes[node].platform.id} is cooled by liquid alone and its BMC lists no fans: nothing to "
+                "judge",
+            )
         if not fans:
             judge.error(f"{node} BMC", FANS_NOT_REPORTED, "at least one fan", "none")
         for fan, limits in fans:
@@ -133,9 +160,17 @@ class Fans(Gate):
             judge.error(where, FAN_SPEED_NOT_REPORTED, "a reading", "none")
             return
         judge.metric(_SPEED, f"{node}/fan/{name(fan)}", speed, unit)
-        least = max((item for item in (limits.low_caution, limits.low_critical, limits.low_fatal) if item is not None), default=None)
+        least = max(
+            (item for item in (limits.low_caution, limits.low_critical, limits.low_fatal) if item is not None),
+            default=None,
+        )
         if speed <= 0:
-            judge.fail(where, FAN_STANDS, f"at least {least:.0f} {unit}" if least is not None else "a fan that turns", f"{speed:.0f} {unit}")
+            judge.fail(
+                where,
+                FAN_STANDS,
+                f"at least {least:.0f} {unit}" if least is not None else "a fan that turns",
+                f"{speed:.0f} {unit}",
+            )
         elif least is not None and speed < least:
             judge.fail(where, FAN_SLOW, f"at least {least:.0f} {unit} (the BMC's own threshold)", f"{speed:.0f} {unit}")
         else:
@@ -146,7 +181,9 @@ class Fans(Gate):
         for index, group in enumerate(groups(found.at(_SUBSYSTEM), "FanRedundancy", found.at(_OLD))):
             if isinstance(group.get("Status"), dict) and not absent(group):
                 where = f"{node} fan redundancy group {group.get('MemberId', index)}"
-                idle = {"Disabled"} if kind(group) == NONE else ()  # a group without spares is switched off, and rightly
+                idle = (
+                    {"Disabled"} if kind(group) == NONE else ()
+                )  # a group without spares is switched off, and rightly
                 works(judge, where, "redundancy", group, FANS_NOT_REDUNDANT, idle=idle)
 
 
@@ -154,19 +191,29 @@ def _before(passed: Passed | None) -> Mapping[str, str]:
     """Return which fans the last pass saw, and how often each name; nothing where none did."""
     if passed is None:
         return {}
-    return {fan: f"{count}" for fan, count in Counter(item.target.split("/fan/", 1)[-1] for item in passed.metrics if item.name == _SPEED).items()}
+    return {
+        fan: f"{count}"
+        for fan, count in Counter(
+            item.target.split("/fan/", 1)[-1] for item in passed.metrics if item.name == _SPEED
+        ).items()
+    }
 
 
 def _gone(judge: Judge, node: str, fans: Sequence[str], about: Mapping[str, str]) -> None:
     """Hold the number of fans against the last pass's: fewer are gone, as many under other names are those of a BMC that was updated."""
     before = Counter({fan: int(count) for fan, count in about.items()})
     if not before:
-        judge.remark("how many fans it has is not published, and no pass before saw them: only those that the BMC lists were judged")
+        judge.remark(
+            "how many fans it has is not published, and no pass before saw them: only those that the BMC lists were "
+            "judged"
+        )
         return
     judge.judged += 1
     if len(fans) < before.total():
         lost = sorted((before - Counter(fans)).elements())
-        named = f", without {', '.join(lost)}" if len(lost) == before.total() - len(fans) else ""  # else the others have other names, too
+        named = (
+            f", without {', '.join(lost)}" if len(lost) == before.total() - len(fans) else ""
+        )  # else the others have other names, too
         judge.fail(node, FANS_GONE, f"{before.total()} fans", f"{len(fans)}{named}")
 
 
@@ -214,4 +261,6 @@ def _speed(fan: Document) -> tuple[float | None, str]:
     if isinstance(percent, dict):
         turns = numeric(percent.get("SpeedRPM"))
         return (turns, "RPM") if turns is not None else (numeric(percent.get("Reading")), "%")
-    return numeric(fan.get("Reading", fan.get("CurrentReading"))), {"RPM": "RPM", "Percent": "%"}.get(str(fan.get("ReadingUnits") or fan.get("Units")), "RPM")
+    return numeric(fan.get("Reading", fan.get("CurrentReading"))), {"RPM": "RPM", "Percent": "%"}.get(
+        str(fan.get("ReadingUnits") or fan.get("Units")), "RPM"
+    )

@@ -31,8 +31,8 @@ def cycler(site: Site, ledger: Ledger, campaign: str, refuse: Callable[[str], st
 def refusal(site: Site, ledger: Ledger, paths: EnvPaths, node: str) -> str:
     """Return why a node may not lose its power now, empty when it may.
 
-    A node that the scheduler does not have carries no jobs of it. While the scheduler cannot be asked, only a node that rackready never
-    called ready is free.
+    A node that the scheduler does not have carries no jobs of it. While the scheduler cannot be asked, only a node that
+    rackready never called ready is free.
     """
     try:
         with adapter_for(site, paths) as adapter:

@@ -1,7 +1,7 @@
 """Power supplies as a BMC tells them, and whether each has input.
 
-What is used of DMTF's schemas (DSP0268): LineInputStatus of PowerSupply (Normal, LossOfInput, OutOfRange) and InputVoltage of its Metrics; of the
-older Power, LineInputVoltage.
+What is used of DMTF's schemas (DSP0268): LineInputStatus of PowerSupply (Normal, LossOfInput, OutOfRange) and
+InputVoltage of its Metrics; of the older Power, LineInputVoltage.
 """
 
 from __future__ import annotations

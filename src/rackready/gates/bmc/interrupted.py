@@ -29,10 +29,13 @@ class Hosts(Protocol):
         """Run a command to its end."""
 
 
-def give_back(cycler: Cycler, hosts: Hosts, bmcs: Mapping[str, BmcSite], nodes: Sequence[str], *, boot_s: float = BOOT_S) -> None:
+def give_back(
+    cycler: Cycler, hosts: Hosts, bmcs: Mapping[str, BmcSite], nodes: Sequence[str], *, boot_s: float = BOOT_S
+) -> None:
     """Give these nodes back what power cycles that were cut off took, and wait until they have booted.
 
-    What goes wrong is said as progress and stays open in the ledger: the node then says itself that it does not answer. Raises Interrupted.
+    What goes wrong is said as progress and stays open in the ledger: the node then says itself that it does not answer.
+    Raises Interrupted.
     """
     interrupted = cycler.ledger.interrupted(OPERATION)
     left = [node for node in nodes if node in interrupted and node in bmcs]
@@ -42,10 +45,17 @@ def give_back(cycler: Cycler, hosts: Hosts, bmcs: Mapping[str, BmcSite], nodes: 
 
 def _left_alone(cycler: Cycler, node: str) -> str:
     """Say what a cycle that was cut off before ``rackready repair`` may have left off: nothing of it is switched any more."""
-    open_ones = [entry for entry in cycler.ledger.entries(node) if entry.operation == OPERATION and entry.status == "intent"]
-    outlets = [Outlet.model_validate(item).called for entry in open_ones for item in entry.observed.get("outlets") or []]
+    open_ones = [
+        entry for entry in cycler.ledger.entries(node) if entry.operation == OPERATION and entry.status == "intent"
+    ]
+    outlets = [
+        Outlet.model_validate(item).called for entry in open_ones for item in entry.observed.get("outlets") or []
+    ]
     what = f"{', '.join(dict.fromkeys(outlets))} may" if outlets else "it may"
-    return f"a power cycle was cut off before `rackready repair {node}`: nothing is switched any more, and {what} still be off. Switch it on by hand."
+    return (
+        f"a power cycle was cut off before `rackready repair {node}`: nothing is switched any more, and {what} "
+        "still be off. Switch it on by hand."
+    )
 
 
 def _of_node(cycler: Cycler, hosts: Hosts, node: str, site: BmcSite, boot_s: float) -> None:

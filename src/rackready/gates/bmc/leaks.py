@@ -1,7 +1,7 @@
 """Leaks: every leak detector of a node that liquid cools is there and dry.
 
-Whether liquid cools it comes from the platform profile (cooling.kind) or from the site (the rack's cooling); such a node whose BMC
-shows no detector is an error, since a leak would be seen by nobody.
+Whether liquid cools it comes from the platform profile (cooling.kind) or from the site (the rack's cooling); such a
+node whose BMC shows no detector is an error, since a leak would be seen by nobody.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from rackready.model.outcome import Verdict
 
 DETECTION = "Chassis/*/ThermalSubsystem/LeakDetection"
 DETECTORS = f"{DETECTION}/LeakDetectors/*"
-_STEP = "Cut the power of this node and close its coolant supply, look for the leak before anything is switched on again; tell who runs the facility."
+_STEP = (
+    "Cut the power of this node and close its coolant supply, look for the leak before anything is switched on "
+    "again; tell who runs the facility."
+)
 _WORDS = frozenset({"OK", "Warning", "Critical"})
 
 
@@ -26,7 +29,8 @@ NO_DETECTOR = ErrorKind(
     "leak-no-detector",
     "no leak detector",
     meaning="Liquid cools the node, and the BMC shows no leak detector: a leak would not be seen.",
-    next_step="Update the BMC's firmware, or watch for leaks by other means and declare the gate's skip with that reason.",
+    next_step="Update the BMC's firmware, or watch for leaks by other means and "
+    "declare the gate's skip with that reason.",
 )
 COOLING_NOT_DECLARED = ErrorKind(
     "leak-cooling-not-declared",
@@ -102,10 +106,18 @@ class Leaks(Gate):
             judge.error(f"{node} BMC", NO_DETECTOR, "at least one, since liquid cools the node", "none")
         elif kind is None:
             judge.error(
-                f"{node} BMC", COOLING_NOT_DECLARED, "to know whether liquid cools the node", "the profile does not say how it is cooled", platform=platform.id
+                f"{node} BMC",
+                COOLING_NOT_DECLARED,
+                "to know whether liquid cools the node",
+                "the profile does not say how it is cooled",
+                platform=platform.id,
             )
         else:
-            return nothing(judge, node, f"air cools {platform.id} (its profile), and its BMC has no leak detector: nothing to judge")
+            return nothing(
+                judge,
+                node,
+                f"air cools {platform.id} (its profile), and its BMC has no leak detector: nothing to judge",
+            )
         return judge.verdict(node)
 
 
@@ -119,7 +131,9 @@ def hold_detectors(judge: Judge, where: str, found: Told, detection: str, detect
         seen += 1
         _one(judge, f"{where} leak detector {name(detector)}", f"{where}/leak/{name(detector)}", detector)
     for document in found.at(detection):
-        if not isinstance(document.get("Status"), dict) or (state(document) in {"Disabled", "Absent"} and not seen and not wet):
+        if not isinstance(document.get("Status"), dict) or (
+            state(document) in {"Disabled", "Absent"} and not seen and not wet
+        ):
             continue
         if not _off(judge, f"{where} leak detection", "leak detection", document):
             works(judge, f"{where} leak detection", "leak detection", document, DETECTION_NOT_WORKING)
@@ -138,7 +152,11 @@ def _detectors(found: Told, detection: str, detectors: str) -> Iterator[Document
     yield from found.at(detectors)
     for document in found.at(detection):
         for group in parts(document, "LeakDetectorGroups"):
-            yield from (item for item in parts(group, "Detectors") if "DetectorState" in item and item.get("@odata.id") not in found.documents)
+            yield from (
+                item
+                for item in parts(group, "Detectors")
+                if "DetectorState" in item and item.get("@odata.id") not in found.documents
+            )
 
 
 def _one(judge: Judge, where: str, part: str, detector: Document) -> None:

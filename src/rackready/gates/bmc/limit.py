@@ -1,7 +1,7 @@
 """Power limits in the BMC: nothing keeps the node or its GPU board below the power that it is meant to draw.
 
-A limit is held against the default or the highest value that the BMC itself gives for it, and the limit of the whole server against the
-platform profile's highest draw, unless the site wants a cap: then it must be that one.
+A limit is held against the default or the highest value that the BMC itself gives for it, and the limit of the whole
+server against the platform profile's highest draw, unless the site wants a cap: then it must be that one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,24 @@ from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import Figure
 
-_CHASSIS, _METRICS, _CONTROLS, _OLD = "Chassis/*", "Chassis/*/EnvironmentMetrics", "Chassis/*/Controls/*", "Chassis/*/Power"
+_CHASSIS, _METRICS, _CONTROLS, _OLD = (
+    "Chassis/*",
+    "Chassis/*/EnvironmentMetrics",
+    "Chassis/*/Controls/*",
+    "Chassis/*/Power",
+)
 _MODES = frozenset({"Automatic", "Override", "Manual", "Disabled"})
 _INNER = frozenset({"Card", "Component", "Expansion", "Module", "Rack", "StorageEnclosure", "Zone"})
 """ChassisType (DSP0268) of what is a part of a server, or holds several."""
-_STEP = "Remove or raise the limit in the BMC (PowerLimitWatts or its power capping page), or give the gate's input cap_w if the site wants it."
+_STEP = (
+    "Remove or raise the limit in the BMC (PowerLimitWatts or its power capping page), or give the gate's input "
+    "cap_w if the site wants it."
+)
 _CAP = "Set the limit in the BMC, or correct cap_w."
-_SWITCHED_OFF = "If the BMC shows a limit that is switched off (iDRAC: ServerPwr.PowerCapSetting), set it to the platform's maximum so that this can be seen."
+_SWITCHED_OFF = (
+    "If the BMC shows a limit that is switched off (iDRAC: ServerPwr.PowerCapSetting), set it to the platform's "
+    "maximum so that this can be seen."
+)
 
 
 LIMIT_NOT_REPORTED = ErrorKind(
@@ -78,7 +89,16 @@ BELOW_HIGHEST_DRAW_SWITCHED_OFF = FailKind(
     next_step=f"{_STEP} {_SWITCHED_OFF}",
 )
 
-FINDINGS = (BELOW_HIGHEST_DRAW, BELOW_HIGHEST_DRAW_SWITCHED_OFF, LIMIT_NOT_REPORTED, NO_CHASSIS, MODE_UNKNOWN, BELOW_DEFAULT, LIMIT_OTHER, CONTROL_UNKNOWN)
+FINDINGS = (
+    BELOW_HIGHEST_DRAW,
+    BELOW_HIGHEST_DRAW_SWITCHED_OFF,
+    LIMIT_NOT_REPORTED,
+    NO_CHASSIS,
+    MODE_UNKNOWN,
+    BELOW_DEFAULT,
+    LIMIT_OTHER,
+    CONTROL_UNKNOWN,
+)
 
 
 class PowerLimit(Gate):
@@ -98,7 +118,8 @@ class PowerLimit(Gate):
             None,
             gt=0,
             le=1e6,
-            description="limit of the whole server that the site wants, W, at most 10^6 (judgement); none: no limit below the platform's highest draw",
+            description="limit of the whole server that the site wants, W, at most 10^6 (judgement); "
+            "none: no limit below the platform's highest draw",
         )
 
     inputs: Inputs
@@ -115,7 +136,11 @@ class PowerLimit(Gate):
         if found is None:
             return judge.verdict(node)
         most = facts.nodes[node].platform.max_power
-        limits = [(document, document["PowerLimitWatts"]) for document in found.at(_METRICS) if isinstance(document.get("PowerLimitWatts"), dict)]
+        limits = [
+            (document, document["PowerLimitWatts"])
+            for document in found.at(_METRICS)
+            if isinstance(document.get("PowerLimitWatts"), dict)
+        ]
         limits += [(document, document) for document in found.at(_CONTROLS) if _of_power(judge, node, document)]
         whole = _of_the_server(found)
         for document, limit in limits:
@@ -123,7 +148,11 @@ class PowerLimit(Gate):
         controls = _old(found)
         for control in controls:
             self._older(judge, node, control, most)
-        points = [point for _, limit in limits if (point := numeric(limit.get("SetPoint"))) is not None and limit.get("ControlMode") != "Disabled"]
+        points = [
+            point
+            for _, limit in limits
+            if (point := numeric(limit.get("SetPoint"))) is not None and limit.get("ControlMode") != "Disabled"
+        ]
         if self.inputs.cap_w is not None and not controls and self.inputs.cap_w not in points:
             actual = ", ".join(f"{point:.0f} W" for point in points) or "no power control"
             judge.error(f"{node} BMC", LIMIT_NOT_REPORTED, f"{self.inputs.cap_w:.0f} W, as the site wants", actual)
@@ -138,7 +167,8 @@ class PowerLimit(Gate):
     def _newer(self, judge: Judge, node: str, document: Document, limit: Document, most: Figure | None) -> None:
         """Hold a set point against the BMC's own default, else against the highest that it allows; the cap that the site wants is no fault.
 
-        ``most``: the platform's highest draw, where the limit is that of the whole server: what a BMC calls its default may have been set.
+        ``most``: the platform's highest draw, where the limit is that of the whole server: what a BMC calls its default
+        may have been set.
         """
         where = f"{node} {_place(document)}"
         mode, point = limit.get("ControlMode"), numeric(limit.get("SetPoint"))
@@ -149,10 +179,17 @@ class PowerLimit(Gate):
         if mode == "Disabled" or point is None:
             return
         judge.metric("power_limit", f"{node}/{_place(document)}", point, "W")
-        bound = next((value for key in ("DefaultSetPoint", "AllowableMax") if (value := numeric(limit.get(key))) is not None), None)
+        bound = next(
+            (value for key in ("DefaultSetPoint", "AllowableMax") if (value := numeric(limit.get(key))) is not None),
+            None,
+        )
         if bound is not None and point < bound and point != self.inputs.cap_w:
             judge.fail(where, BELOW_DEFAULT, f"{bound:.0f} W", f"{point:.0f} W")
-        elif most is not None and self.inputs.cap_w is None and not (most.source.startswith("derived") and point == bound):
+        elif (
+            most is not None
+            and self.inputs.cap_w is None
+            and not (most.source.startswith("derived") and point == bound)
+        ):
             _hold(judge, where, point, most, BELOW_HIGHEST_DRAW)
         elif most is not None and self.inputs.cap_w is not None and 0 < point < self.inputs.cap_w:
             judge.fail(where, LIMIT_OTHER, f"{self.inputs.cap_w:.0f} W, as the site wants", f"{point:.0f} W")
@@ -167,7 +204,16 @@ class PowerLimit(Gate):
         where = f"{node} power control {control.get('MemberId', 0)}"
         wanted = self.inputs.cap_w
         if wanted is not None:
-            judge.criterion(Criterion(metric="power_limit", op=Op.EQ, bound=wanted, unit="W", label="identity", source="input cap_w of the gate set"))
+            judge.criterion(
+                Criterion(
+                    metric="power_limit",
+                    op=Op.EQ,
+                    bound=wanted,
+                    unit="W",
+                    label="identity",
+                    source="input cap_w of the gate set",
+                )
+            )
             if point != wanted:
                 judge.fail(where, LIMIT_OTHER, f"{wanted:.0f} W, as the site wants", _watts(point))
             return
@@ -175,14 +221,21 @@ class PowerLimit(Gate):
             return
         judge.metric("power_limit", f"{node}/power-control{control.get('MemberId', 0)}", point, "W")
         if not _metered(control):
-            judge.remark(f"{where} shows a limit of {point:.0f} W and meters no power: it cannot limit, and is recorded only")
+            judge.remark(
+                f"{where} shows a limit of {point:.0f} W and meters no power: it cannot limit, and is recorded only"
+            )
             return
         _hold(judge, where, point, most, BELOW_HIGHEST_DRAW_SWITCHED_OFF)
 
 
 def _of_power(judge: Judge, node: str, control: Document) -> bool:
     """Say whether a control limits power in W. One of which that cannot be told is an error; one in percent limits nothing that a bound in W is for."""
-    where, kind, unit, context = f"{node} {_place(control)}", control.get("ControlType"), control.get("SetPointUnits"), control.get("PhysicalContext")
+    where, kind, unit, context = (
+        f"{node} {_place(control)}",
+        control.get("ControlType"),
+        control.get("SetPointUnits"),
+        control.get("PhysicalContext"),
+    )
     known = (
         ("ControlType", kind, CONTROL_TYPES),
         ("SetPointUnits", unit, {"W", "%"} if kind == "Power" else {unit}),
@@ -201,7 +254,9 @@ def _of_power(judge: Judge, node: str, control: Document) -> bool:
 
 def _hold(judge: Judge, where: str, point: float, most: Figure, fault: FailKind) -> None:
     """Hold a limit of the whole server against the platform's highest draw; 0 W is no limit."""
-    judge.criterion(Criterion(metric="power_limit", op=Op.GE, bound=most.value, unit="W", label="floor", source=most.source))
+    judge.criterion(
+        Criterion(metric="power_limit", op=Op.GE, bound=most.value, unit="W", label="floor", source=most.source)
+    )
     if 0 < point < most.value:
         expected = f"none, or at least {most.value:.0f} W ({most.source})"
         judge.fail(where, fault, expected, f"{point:.0f} W")
@@ -218,7 +273,9 @@ def _is_whole(chassis: Document) -> bool:
     if not isinstance(links, dict) or links.get("ContainedBy") or chassis.get("ChassisType") in _INNER:
         return False
     systems = [str(item.get("@odata.id")).rstrip("/").rsplit("/", 1)[-1] for item in parts(links, "ComputerSystems")]
-    return any(not system.lower().startswith("hgx_") for system in systems)  # the GPU board of an HGX server is a system of its own
+    return any(
+        not system.lower().startswith("hgx_") for system in systems
+    )  # the GPU board of an HGX server is a system of its own
 
 
 def _limits(document: Document, whole: Collection[str]) -> bool:
@@ -236,7 +293,10 @@ def _old(found: Told) -> list[Document]:
 def _metered(control: Document) -> bool:
     """Whether the control measures the power of the machine: one that reads nothing cannot hold it to a limit (a DGX H100's shows 500 W and 0 W drawn)."""
     metrics = control.get("PowerMetrics")
-    drawn = [control.get("PowerConsumedWatts"), *(metrics.get(key) for key in ("AverageConsumedWatts", "MaxConsumedWatts") if isinstance(metrics, dict))]
+    drawn = [
+        control.get("PowerConsumedWatts"),
+        *(metrics.get(key) for key in ("AverageConsumedWatts", "MaxConsumedWatts") if isinstance(metrics, dict)),
+    ]
     return any((numeric(value) or 0) > 0 for value in drawn)
 
 

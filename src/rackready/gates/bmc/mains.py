@@ -38,7 +38,8 @@ class Mains:
     def off(self) -> None:
         """Switch all of them off, and wait until each shows it. Raises BmcError; some may be off then.
 
-        Watched, they go one at a time: none goes before the one before it was seen to feed the node. That the last one does, only silence can show.
+        Watched, they go one at a time: none goes before the one before it was seen to feed the node. That the last one
+        does, only silence can show.
         """
         for number, outlet in enumerate(self.outlets, 1):
             self.asked.append(outlet)
@@ -52,7 +53,8 @@ class Mains:
     def on(self) -> None:
         """Switch on those that were asked to go off, each even where another fails. Raises RackreadyError that names those that did not come on.
 
-        The last one that went off comes first: where something was wrong, it was with that one, and another machine may wait for it.
+        The last one that went off comes first: where something was wrong, it was with that one, and another machine may
+        wait for it.
         """
         refused: dict[str, Exception] = {}
         for outlet in reversed(self.asked):
@@ -62,7 +64,9 @@ class Mains:
             _try(outlet, lambda one: one.wait("On"), dark)
         if dark:
             first, seen = next(iter(dark.items()))
-            raise RackreadyError(f"{', '.join(dark)}: not seen on again - Expected: On Actual: {refused.get(first, seen)}")
+            raise RackreadyError(
+                f"{', '.join(dark)}: not seen on again - Expected: On Actual: {refused.get(first, seen)}"
+            )
 
     def all_on(self) -> bool:
         """Whether those that were asked to go off are on now. Raises RackreadyError."""
@@ -92,7 +96,8 @@ class Feeds:
         for other, named in self.outlets.items():
             if other != node and (taken := next((outlet for outlet in outlets if outlet in named), None)) is not None:
                 text = (
-                    f"{node}: {taken.called} - Expected: its own, as when its power was taken away Actual: the site file gives it to {other} now. "
+                    f"{node}: {taken.called} - Expected: its own, as when its power was taken away "
+                    f"Actual: the site file gives it to {other} now. "
                     "Nothing was switched: look what hangs on it, and switch it on by hand."
                 )
                 raise RackreadyError(text)
@@ -104,7 +109,8 @@ class Feeds:
         missing = [outlet for outlet in outlets if outlet.pdu not in self.services]
         if missing:
             text = (
-                f"{node}: {missing[0].called} - Expected: device {missing[0].pdu} with a bmc in the site file Actual: none. "
+                f"{node}: {missing[0].called} - Expected: device {missing[0].pdu} with a bmc in the site file "
+                "Actual: none. "
                 "Give it, or switch the outlet on by hand: a run that was killed may have left it off."
             )
             raise RackreadyError(text)

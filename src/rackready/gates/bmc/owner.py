@@ -1,7 +1,8 @@
 """Whose BMC answers: one of the systems behind it must be the server that the profile describes.
 
-Several systems may stand behind one BMC: the host, the board of its GPUs (HGX_Baseboard_0), the DPUs in it (HPE's iLO lists them). One of them is
-enough. The BMC of a DPU answers like a server's: a BlueField's has systems, chassis, sensors and a power limit of its own.
+Several systems may stand behind one BMC: the host, the board of its GPUs (HGX_Baseboard_0), the DPUs in it (HPE's iLO
+lists them). One of them is enough. The BMC of a DPU answers like a server's: a BlueField's has systems, chassis,
+sensors and a power limit of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ OTHER_MACHINE = ErrorKind(
     "another machine answers",
     meaning="The BMC at this address belongs to another machine: what it says is not of this node.",
     next_step=(
-        "Give bmc.address of the server's own BMC, or correct platform of {node} in the site file; a server model without a profile needs one of its own."
+        "Give bmc.address of the server's own BMC, or correct platform of {node} in the site file; "
+        "a server model without a profile needs one of its own."
     ),
 )
 
@@ -41,11 +43,13 @@ def ask(node: str, *trails: str, timeout_s: float = documents.TIMEOUT_S) -> Comm
     return documents.ask(node, *dict.fromkeys((SYSTEMS, *trails)), timeout_s=timeout_s)
 
 
-def server(judge: Judge, facts: NodeFacts, what: str, run: Run, outputs: Outputs, *, systems: bool = False) -> Told | None:
+def server(
+    judge: Judge, facts: NodeFacts, what: str, run: Run, outputs: Outputs, *, systems: bool = False
+) -> Told | None:
     """Return what the BMC of a server told; None when that cannot be judged, or another machine answered: that is an error.
 
-    ``systems``: the gate itself judges them. An answer without them is not whole then. Any other is one of an earlier version of rackready: it is
-    judged by the names of systems that stand in it.
+    ``systems``: the gate itself judges them. An answer without them is not whole then. Any other is one of an earlier
+    version of rackready: it is judged by the names of systems that stand in it.
     """
     found = told(judge, facts.node.name, what, run, outputs, spared=() if systems else (SYSTEMS,))
     return found if found is not None and _is_of(judge, facts, found) else None
@@ -57,7 +61,11 @@ def _is_of(judge: Judge, facts: NodeFacts, found: Told) -> bool:
     A server whose model is null, or lacks, cannot be told from another: a GH200's BMC gives none.
     """
     known, asked = _systems(found), SYSTEMS in found.trails
-    servers = [system for called, system in known.items() if not called.lower().startswith(_BOARD) and not _is_dpu(called, system)]
+    servers = [
+        system
+        for called, system in known.items()
+        if not called.lower().startswith(_BOARD) and not _is_dpu(called, system)
+    ]
     cards = _cards(found)
     if cards or (not servers and (known or asked)):
         seen = [*(f"system {called}" for called in known), *(f"chassis {card}" for card in cards)]
@@ -105,7 +113,11 @@ def _is_dpu(called: str, system: Document) -> bool:
 
 def _cards(found: Told) -> Collection[str]:
     """Return the chassis where all that stand in no other are cards (DSP0268, ChassisType: meant to be put into a system): no server among them."""
-    outer = [item for item in found.at("Chassis/*") if item.get("ChassisType") and not (item.get("Links") or {}).get("ContainedBy")]
+    outer = [
+        item
+        for item in found.at("Chassis/*")
+        if item.get("ChassisType") and not (item.get("Links") or {}).get("ContainedBy")
+    ]
     return [name(item) for item in outer] if all(item["ChassisType"] == "Card" for item in outer) else []
 
 

@@ -20,7 +20,10 @@ _STEADY = ("0x01", "0x02")
 """PCI classes of disk and network controllers: their links keep their speed. A GPU's goes down when it idles, and the ports above it with it."""
 
 
-RMA = "Power the node off, reseat the part and its cables; if it goes missing again, replace it (RMA), then its riser or board. Do not put the node into use."
+RMA = (
+    "Power the node off, reseat the part and its cables; if it goes missing again, replace it (RMA), then its riser "
+    "or board. Do not put the node into use."
+)
 
 PART_GONE = FailKind(
     "part-gone-after-cycle",
@@ -85,10 +88,20 @@ def seen(outputs: Outputs, number: int) -> Seen:
     parts |= {f"nic {nic.get('device')}": f"node GUID {nic.get('guid')}" for nic in nics["nics"]}
     pci, disks = rest["pci"], rest["disks"]
     parts |= {f"pci {address}": item["id"] for address, item in pci.items()}
-    widths |= {f"pci {address}": f"x{item['width']}" for address, item in pci.items() if isinstance(item.get("width"), int)}
-    speeds = {f"pci {address}": item["speed"] for address, item in pci.items() if item.get("speed") and str(item.get("class")).startswith(_STEADY)}
-    # The kernel gives names as it finds disks, in another order at every boot: a disk is what its serial number and size say.
-    parts |= {f"disk {identity}": f"{item['sectors']} sectors" if item.get("sectors") else "size not told" for identity, item in disks.items()}
+    widths |= {
+        f"pci {address}": f"x{item['width']}" for address, item in pci.items() if isinstance(item.get("width"), int)
+    }
+    speeds = {
+        f"pci {address}": item["speed"]
+        for address, item in pci.items()
+        if item.get("speed") and str(item.get("class")).startswith(_STEADY)
+    }
+    # The kernel gives names as it finds disks, in another order at every boot: a disk is what its serial number and
+    # size say.
+    parts |= {
+        f"disk {identity}": f"{item['sectors']} sectors" if item.get("sectors") else "size not told"
+        for identity, item in disks.items()
+    }
     if rest.get("memory_bytes"):
         parts["memory"] = f"{rest['memory_bytes'] / 2**30:.0f} GiB"
     return Seen(rest["boot_id"], parts | _bmc(_output(outputs, f"bmc-{number}")), widths, speeds)
@@ -127,7 +140,9 @@ def _bmc(output: Output) -> dict[str, str]:
                 if strange(item):
                     message = f"the BMC tells a state of {kind} {name(item)} that Redfish does not have: {state(item)}"
                     raise FormatError(message)
-                found[f"{kind} {name(item)}"] = str(item.get("SerialNumber") or item.get("PartNumber") or "no serial").strip()
+                found[f"{kind} {name(item)}"] = str(
+                    item.get("SerialNumber") or item.get("PartNumber") or "no serial"
+                ).strip()
     return found
 
 
@@ -162,11 +177,24 @@ class Difference:
 
 def differences(first: Seen, later: Seen) -> list[Difference]:
     """Return what is gone, new, changed, or linked with another width or speed; a link that tells neither any more is down."""
-    found = [Difference(part, PART_GONE, what, "not there") for part, what in first.parts.items() if part not in later.parts]
-    found += [Difference(part, PART_CAME, "not there", what) for part, what in later.parts.items() if part not in first.parts]
-    found += [Difference(part, PART_CHANGED, what, later.parts[part]) for part, what in first.parts.items() if later.parts.get(part, what) != what]
-    for kind, before, after in ((LINK_WIDTH_CHANGED, first.widths, later.widths), (LINK_SPEED_CHANGED, first.speeds, later.speeds)):
+    found = [
+        Difference(part, PART_GONE, what, "not there") for part, what in first.parts.items() if part not in later.parts
+    ]
+    found += [
+        Difference(part, PART_CAME, "not there", what) for part, what in later.parts.items() if part not in first.parts
+    ]
+    found += [
+        Difference(part, PART_CHANGED, what, later.parts[part])
+        for part, what in first.parts.items()
+        if later.parts.get(part, what) != what
+    ]
+    for kind, before, after in (
+        (LINK_WIDTH_CHANGED, first.widths, later.widths),
+        (LINK_SPEED_CHANGED, first.speeds, later.speeds),
+    ):
         found += [
-            Difference(part, kind, value, after.get(part, "none told")) for part, value in before.items() if part in later.parts and after.get(part) != value
+            Difference(part, kind, value, after.get(part, "none told"))
+            for part, value in before.items()
+            if part in later.parts and after.get(part) != value
         ]
     return found

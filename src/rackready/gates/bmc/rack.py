@@ -11,7 +11,19 @@ from typing import ClassVar
 
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import documents, leaks
-from rackready.gates.bmc.documents import Document, Told, absent, ask, healthy, name, numeric, resting, state, told, works
+from rackready.gates.bmc.documents import (
+    Document,
+    Told,
+    absent,
+    ask,
+    healthy,
+    name,
+    numeric,
+    resting,
+    state,
+    told,
+    works,
+)
 from rackready.gates.bmc.leaks import hold_detectors
 from rackready.gates.bmc.redundancy import groups, needed, spares
 from rackready.gates.bmc.thresholds import bounds
@@ -40,7 +52,10 @@ _UNUSED = frozenset({"Disabled", "StandbyOffline"})
 """States of an outlet that is switched off: nothing may be plugged in. A node whose supply it feeds says so itself."""
 _FLOWS, _HEAT = frozenset({"LiquidFlow", "LiquidFlowLPM"}), frozenset({"Temperature"})
 """ReadingType (DSP0268, Sensor) of flow, in l/s and in l/min, and of temperature."""
-_UNWATCHED = "Set it up in the device or update its firmware; if it cannot, watch it by other means and declare the gate's skip with that reason."
+_UNWATCHED = (
+    "Set it up in the device or update its firmware; if it cannot, watch it by other means and declare the gate's "
+    "skip with that reason."
+)
 _FACILITY = "Tell who runs the facility; do not power up further nodes of this rack before."
 _LOAD = "Look at the supply, breaker or outlet that it names; move load or repair before further nodes are powered up."
 
@@ -197,7 +212,12 @@ class _Devices(Gate):
         for node in nodes:
             racks.setdefault(facts.nodes[node].rack, []).append(node)
         return [
-            Run(id=rack, target=rack, nodes=tuple(members), commands=tuple(self._ask(device.name) for device in self._listed(facts, rack) if device.bmc))
+            Run(
+                id=rack,
+                target=rack,
+                nodes=tuple(members),
+                commands=tuple(self._ask(device.name) for device in self._listed(facts, rack) if device.bmc),
+            )
             for rack, members in racks.items()
         ]
 
@@ -221,7 +241,9 @@ class _Devices(Gate):
             judge.judged += 1
             judge.measured.add(f"{run.target}/devices")
             kinds = " or ".join(sorted(kind.replace("_", " ") for kind in self.kinds))
-            judge.note = f"the site lists no {kinds} with a Redfish service for {run.target}: nothing to judge" + (f" (not asked: {silent})" if silent else "")
+            judge.note = f"the site lists no {kinds} with a Redfish service for {run.target}: nothing to judge" + (
+                f" (not asked: {silent})" if silent else ""
+            )
         elif silent:
             judge.note = f"not asked, since the site gives them no bmc: {silent}"
         return judge.verdict(run.target)
@@ -258,11 +280,23 @@ class RackPower(_Devices):
         supplies = [item for item in found.at(*_SHELF_PSUS) if not absent(item)]
         computers = [name(item) for item in found.at(_SYSTEMS) if _computes(item)]
         if not units and (not supplies or device.kind == "pdu" or computers):
-            seen = f"system {', '.join(computers)}, which has processors" if computers else f"{len(supplies)} power supplies alone" if supplies else "none"
+            seen = (
+                f"system {', '.join(computers)}, which has processors"
+                if computers
+                else f"{len(supplies)} power supplies alone"
+                if supplies
+                else "none"
+            )
             judge.error(device.name, NO_POWER_EQUIPMENT, "a PDU or power shelf in its Redfish service", seen)
-        for kind, items, idle in (("unit", units, ()), ("circuit", found.at(*_CIRCUITS), ()), ("outlet", found.at(*_OUTLETS), _UNUSED)):
+        for kind, items, idle in (
+            ("unit", units, ()),
+            ("circuit", found.at(*_CIRCUITS), ()),
+            ("outlet", found.at(*_OUTLETS), _UNUSED),
+        ):
             _at_work(judge, device, kind, items, _POWER, idle)
-        _redundant(judge, device, "psu", supplies, groups([*units, *found.at(_SUBSYSTEM)], "PowerSupplyRedundancy"), _POWER)
+        _redundant(
+            judge, device, "psu", supplies, groups([*units, *found.at(_SUBSYSTEM)], "PowerSupplyRedundancy"), _POWER
+        )
         _sensors(judge, device, found, _POWER)
 
 
@@ -288,7 +322,16 @@ class RackCooling(_Devices):
     )
     looks = True
     kinds = frozenset({"cdu"})
-    trails = (_CDUS, _PUMPS, _RESERVOIRS, *_LOOPS, _CDU_LEAKS, f"{_CDU_LEAKS}/LeakDetectors/*", "ThermalEquipment", _SENSORS)
+    trails = (
+        _CDUS,
+        _PUMPS,
+        _RESERVOIRS,
+        *_LOOPS,
+        _CDU_LEAKS,
+        f"{_CDU_LEAKS}/LeakDetectors/*",
+        "ThermalEquipment",
+        _SENSORS,
+    )
 
     def device(self, judge: Judge, device: Device, found: Told) -> None:
         """Judge the unit, its pumps, reservoirs and connections, its leak detectors, and its sensors."""
@@ -312,17 +355,23 @@ def _computes(system: Document) -> bool:
     return bool(numeric(summary.get("Count"))) if isinstance(summary, dict) else False
 
 
-def _at_work(judge: Judge, device: Device, kind: str, items: Iterable[Document], faults: _Faults, idle: Collection[str] = ()) -> int:
+def _at_work(
+    judge: Judge, device: Device, kind: str, items: Iterable[Document], faults: _Faults, idle: Collection[str] = ()
+) -> int:
     """Judge every part of a kind; return how many of them are good and at work. ``idle``: states in which such a part may rest."""
     busy = 0
     for item in items:
-        if works(judge, f"{device.name} {kind} {name(item)}", kind, item, faults.part, idle=idle, part=kind) and not _tripped(judge, device, kind, item):
+        if works(
+            judge, f"{device.name} {kind} {name(item)}", kind, item, faults.part, idle=idle, part=kind
+        ) and not _tripped(judge, device, kind, item):
             judge.measured.add(f"{device.name}/{kind}/{name(item)}")
             busy += state(item) not in idle
     return busy
 
 
-def _redundant(judge: Judge, device: Device, kind: str, items: Sequence[Document], found: Sequence[Document], faults: _Faults) -> None:
+def _redundant(
+    judge: Judge, device: Device, kind: str, items: Sequence[Document], found: Sequence[Document], faults: _Faults
+) -> None:
     """Judge supplies or pumps and the groups (``found``) in which they stand: spares may rest, as many as the device needs must be at work."""
     busy = _at_work(judge, device, kind, items, faults, _SPARE if spares(found) else ())
     least = needed(found)
@@ -349,7 +398,11 @@ def _sensors(judge: Judge, device: Device, found: Told, faults: _Faults) -> set[
     """
     sides: set[tuple[str, Op]] = set()
     for sensor in (sensor for sensor in found.at(_SENSORS) if not absent(sensor)):
-        where, limits, kind = f"{device.name} sensor {name(sensor)}", bounds(sensor), str(sensor.get("ReadingType") or "reading")
+        where, limits, kind = (
+            f"{device.name} sensor {name(sensor)}",
+            bounds(sensor),
+            str(sensor.get("ReadingType") or "reading"),
+        )
         held = [(op, bound) for op, bound in ((Op.LE, limits.high()), (Op.GE, limits.low())) if bound is not None]
         sides |= {(kind, op) for op, _ in held}
         reading = None if resting(sensor) else numeric(sensor.get("Reading"))
@@ -361,17 +414,32 @@ def _sensors(judge: Judge, device: Device, found: Told, faults: _Faults) -> set[
     return sides
 
 
-def _within(judge: Judge, device: Device, sensor: Document, held: Sequence[tuple[Op, tuple[str, float]]], faults: _Faults) -> bool:
+def _within(
+    judge: Judge, device: Device, sensor: Document, held: Sequence[tuple[Op, tuple[str, float]]], faults: _Faults
+) -> bool:
     """Hold a reading against the thresholds of the device."""
-    reading, unit, kind = numeric(sensor.get("Reading")) or 0.0, str(sensor.get("ReadingUnits") or ""), str(sensor.get("ReadingType") or "reading")
+    reading, unit, kind = (
+        numeric(sensor.get("Reading")) or 0.0,
+        str(sensor.get("ReadingUnits") or ""),
+        str(sensor.get("ReadingType") or "reading"),
+    )
     judge.metric(kind, f"{device.name}/{name(sensor)}", reading, unit or "1")
     good = True
     for op, (threshold, bound) in held:
         source = f"{threshold} threshold of the device"
-        judge.criterion(Criterion(metric=kind, op=op, bound=bound, unit=unit, label="ceiling" if op is Op.LE else "floor", source=source))
+        judge.criterion(
+            Criterion(
+                metric=kind, op=op, bound=bound, unit=unit, label="ceiling" if op is Op.LE else "floor", source=source
+            )
+        )
         if reading >= bound if op is Op.LE else reading <= bound:
             side = "below" if op is Op.LE else "above"
-            judge.fail(f"{device.name} sensor {name(sensor)}", faults.thresholds, f"{side} {bound:g} {unit} ({source})", f"{reading:g} {unit}")
+            judge.fail(
+                f"{device.name} sensor {name(sensor)}",
+                faults.thresholds,
+                f"{side} {bound:g} {unit} ({source})",
+                f"{reading:g} {unit}",
+            )
             good = False
     return good
 

@@ -12,7 +12,9 @@ NONE = words.NOT_REDUNDANT
 
 def groups(newer: Iterable[Document], key: str, older: Iterable[Document] = ()) -> list[Document]:
     """Return the redundancy groups of a subsystem (``key``: PowerSupplyRedundancy, FanRedundancy, PumpRedundancy), and of the older schema."""
-    return [group for document in newer for group in parts(document, key)] + [group for document in older for group in parts(document, "Redundancy")]
+    return [group for document in newer for group in parts(document, key)] + [
+        group for document in older for group in parts(document, "Redundancy")
+    ]
 
 
 def kind(group: Document) -> str | None:

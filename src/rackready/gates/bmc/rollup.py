@@ -63,7 +63,8 @@ PART_HEALTH = FailKind(
     "health-part-bad",
     "health",
     meaning="A part is not healthy, and no sum of the BMC covers it.",
-    next_step="Repair or replace it; the gates on power, cooling and parts say more. Update the BMC: it sums this part up nowhere.",
+    next_step="Repair or replace it; the gates on power, cooling and parts say more. "
+    "Update the BMC: it sums this part up nowhere.",
 )
 
 FINDINGS = (HEALTH_NOT_SUMMED, SUM_UNKNOWN, SUM_BAD, SUM_CONTRADICTS, PART_HEALTH_UNKNOWN, PART_HEALTH)
@@ -130,7 +131,9 @@ class Rollup(Gate):
     @staticmethod
     def _alone(judge: Judge, node: str, bad: Sequence[Document], summed: Sequence[Document]) -> None:
         """A bad part that stands below no sum is named by itself, once: the older and the newer schema may both list it."""
-        for what, shown in dict.fromkeys((name(part), str(_health(part))) for part in bad if not any(_below(part, top) for top in summed)):
+        for what, shown in dict.fromkeys(
+            (name(part), str(_health(part))) for part in bad if not any(_below(part, top) for top in summed)
+        ):
             judge.judged += 1
             judge.fail(f"{node} part {what}", PART_HEALTH, "OK", shown)
 
@@ -140,7 +143,9 @@ def _summed(top: Document) -> object:
     status = top.get("Status")
     if not isinstance(status, Mapping):
         return None
-    return next((status[key] for key in ("HealthRollup", "HealthRollUp", "Health") if status.get(key) is not None), None)
+    return next(
+        (status[key] for key in ("HealthRollup", "HealthRollUp", "Health") if status.get(key) is not None), None
+    )
 
 
 def _absent(top: Document) -> bool:
@@ -167,4 +172,6 @@ def _below(part: Document, top: Document) -> bool:
 
 def _kind(top: Document) -> str:
     words = str(top.get("@odata.id", "")).strip("/").split("/")
-    return {"Systems": "system", "Managers": "manager", "Chassis": "chassis"}.get(words[-2] if len(words) > 1 else "", "resource")
+    return {"Systems": "system", "Managers": "manager", "Chassis": "chassis"}.get(
+        words[-2] if len(words) > 1 else "", "resource"
+    )

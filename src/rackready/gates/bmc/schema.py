@@ -1,7 +1,7 @@
 """Types of those Redfish properties that gates read (DMTF DSP0268). A value of another type is no answer: it is neither good nor nothing.
 
-A property may lack, or be null: then the service does not know it. What vendors add of their own (Oem) and the names of BIOS settings
-(Attributes) are not looked at.
+A property may lack, or be null: then the service does not know it. What vendors add of their own (Oem) and the names of
+BIOS settings (Attributes) are not looked at.
 """
 
 from __future__ import annotations
@@ -12,15 +12,42 @@ from typing import Any
 
 _NUMBERS = frozenset(
     {
-        *("Reading", "ReadingCelsius", "SetPoint", "DefaultSetPoint", "AllowableMax", "LimitInWatts", "LineInputVoltage", "MaxNumberOfRecords"),
-        *("PowerConsumedWatts", "AverageConsumedWatts", "MaxConsumedWatts", "MinNeededInGroup", "MinNumNeeded", "PowerCapacityWatts", "Count"),
+        *(
+            "Reading",
+            "ReadingCelsius",
+            "SetPoint",
+            "DefaultSetPoint",
+            "AllowableMax",
+            "LimitInWatts",
+            "LineInputVoltage",
+            "MaxNumberOfRecords",
+        ),
+        *(
+            "PowerConsumedWatts",
+            "AverageConsumedWatts",
+            "MaxConsumedWatts",
+            "MinNeededInGroup",
+            "MinNumNeeded",
+            "PowerCapacityWatts",
+            "Count",
+        ),
         *("UpperThresholdNonCritical", "UpperThresholdCritical", "UpperThresholdFatal"),
         *("LowerThresholdNonCritical", "LowerThresholdCritical", "LowerThresholdFatal"),
     }
 )
 _WORDS = frozenset(
     {
-        *("@odata.id", "State", "Health", "HealthRollup", "HealthRollUp", "Severity", "MessageSeverity", "Created", "EventTimestamp"),
+        *(
+            "@odata.id",
+            "State",
+            "Health",
+            "HealthRollup",
+            "HealthRollUp",
+            "Severity",
+            "MessageSeverity",
+            "Created",
+            "EventTimestamp",
+        ),
         *(
             "OverWritePolicy",
             "ControlMode",
@@ -41,7 +68,18 @@ _WORDS = frozenset(
 )
 _OBJECTS = frozenset(
     {
-        *("Status", "Links", "ContainedBy", "Attributes", "PowerLimitWatts", "PowerLimit", "PowerMetrics", "Thresholds", "InputVoltage", "ProcessorSummary"),
+        *(
+            "Status",
+            "Links",
+            "ContainedBy",
+            "Attributes",
+            "PowerLimitWatts",
+            "PowerLimit",
+            "PowerMetrics",
+            "Thresholds",
+            "InputVoltage",
+            "ProcessorSummary",
+        ),
         *("UpperCaution", "UpperCritical", "UpperFatal", "LowerCaution", "LowerCritical", "LowerFatal"),
     }
 )

@@ -1,7 +1,7 @@
 """Power supplies: every one that the platform has is there, has input, works, and the set is redundant.
 
-How many there must be, and how many keep the server at full performance, comes from the platform profile: BMCs say less (a DGX H100's
-says MinNeededInGroup 1 for a server that needs four).
+How many there must be, and how many keep the server at full performance, comes from the platform profile: BMCs say less
+(a DGX H100's says MinNeededInGroup 1 for a server that needs four).
 """
 
 from __future__ import annotations
@@ -60,8 +60,10 @@ NOT_REDUNDANT = FailKind(
 NOT_REDUNDANT_UNDECLARED = ErrorKind(
     "psu-not-redundant-undeclared",
     "power supplies not redundant",
-    meaning="The BMC says that the supplies are not redundant, and the platform's profile does not say whether they should be.",
-    next_step="Set the redundancy in the BMC, or give the platform profile {platform} its psus with min_count and the source.",
+    meaning="The BMC says that the supplies are not redundant, and the platform's profile does not say whether they "
+    "should be.",
+    next_step="Set the redundancy in the BMC, or give the platform profile {platform} its psus with min_count and the "
+    "source.",
 )
 TOO_SMALL = FailKind(
     "psu-too-small",
@@ -195,7 +197,9 @@ class Supplies(Gate):
         judge.metric("power_supplies_good", node, good, "1")
         if platform.psus is None:
             _any_at_work(judge, node, there, good)
-            judge.remark(f"how many supplies {platform.id} has is not published: only those that the BMC lists were judged")
+            judge.remark(
+                f"how many supplies {platform.id} has is not published: only those that the BMC lists were judged"
+            )
             return
         wanted = platform.psus
         judge.count("power_supplies", node, there, wanted.count, wanted.source)
@@ -203,7 +207,16 @@ class Supplies(Gate):
         if wanted.min_count is None:
             _any_at_work(judge, node, there, good)
             return
-        judge.criterion(Criterion(metric="power_supplies_good", op=Op.GE, bound=wanted.min_count, unit="1", label="floor", source=wanted.source))
+        judge.criterion(
+            Criterion(
+                metric="power_supplies_good",
+                op=Op.GE,
+                bound=wanted.min_count,
+                unit="1",
+                label="floor",
+                source=wanted.source,
+            )
+        )
         if good < wanted.min_count:
             judge.fail(node, TOO_FEW_GOOD, f"at least {wanted.min_count} for full performance", good)
 
@@ -215,13 +228,21 @@ def _redundancy(judge: Judge, where: str, platform: PlatformProfile, group: Docu
     planned = platform.psus is not None and platform.psus.min_count is not None
     bare = kind(group) == NONE
     if strange(group):
-        judge.error(where, REDUNDANCY_UNKNOWN, f"one of {', '.join(sorted({NONE} | SPARE_KINDS))}", kind(group) or "nothing")
+        judge.error(
+            where, REDUNDANCY_UNKNOWN, f"one of {', '.join(sorted({NONE} | SPARE_KINDS))}", kind(group) or "nothing"
+        )
     elif bare and _planned_spares(platform) and platform.psus is not None:
         judge.judged += 1
         wanted = f"spares, since {platform.psus.min_count} of {platform.psus.count} are enough ({platform.psus.source})"
         judge.fail(where, NOT_REDUNDANT, wanted, NONE)
     elif bare and not planned:
-        judge.error(where, NOT_REDUNDANT_UNDECLARED, "spares, or a profile that says that there are none", NONE, platform=platform.id)
+        judge.error(
+            where,
+            NOT_REDUNDANT_UNDECLARED,
+            "spares, or a profile that says that there are none",
+            NONE,
+            platform=platform.id,
+        )
     if isinstance(group.get("Status"), dict):
         idle = {"Disabled"} if bare else ()  # nothing to be redundant with, as judged above
         works(judge, where, "redundancy", group, REDUNDANCY_LOST, idle=idle)
@@ -240,10 +261,23 @@ def _capacity(judge: Judge, node: str, platform: PlatformProfile, there: Sequenc
     judge.metric("power_supplies_capacity", node, carried, "W")
     if most.source.startswith("derived"):
         if carried < most.value:
-            judge.remark(f"{least} of its supplies can carry {carried:.0f} W, less than {most.value:.0f} W ({most.source}): recorded only")
+            judge.remark(
+                f"{least} of its supplies can carry {carried:.0f} W, less than {most.value:.0f} W ({most.source}): "
+                "recorded only"
+            )
         return
     source = f"derived: highest draw ({most.source}), carried by {least} supplies ({platform.psus.source})"
-    judge.criterion(Criterion(metric="power_supplies_capacity", op=Op.GE, bound=most.value, unit="W", label="floor", source=source, derived=True))
+    judge.criterion(
+        Criterion(
+            metric="power_supplies_capacity",
+            op=Op.GE,
+            bound=most.value,
+            unit="W",
+            label="floor",
+            source=source,
+            derived=True,
+        )
+    )
     if carried < most.value:
         expected = f"at least {most.value:.0f} W from {least} of them ({most.source})"
         judge.fail(node, TOO_SMALL, expected, f"{carried:.0f} W")
@@ -257,14 +291,22 @@ def _any_at_work(judge: Judge, node: str, there: int, good: int) -> None:
 
 def _planned_spares(platform: PlatformProfile) -> bool:
     """Whether the profile says that the platform has more supplies than it needs."""
-    return platform.psus is not None and platform.psus.min_count is not None and platform.psus.count > platform.psus.min_count
+    return (
+        platform.psus is not None
+        and platform.psus.min_count is not None
+        and platform.psus.count > platform.psus.min_count
+    )
 
 
 def _fed_by_the_rack(judge: Judge, node: str, platform: PlatformProfile) -> Verdict:
     judge.judged += 1
     judge.measured.add(f"{node}/psu")
-    # NVL72 trays take their power from the rack's bus bar; the profile of such a server has an NVLink domain that spans servers, and no supplies.
-    judge.remark(f"{platform.id}: neither the profile nor the BMC has power supplies, the rack feeds it: nothing to judge on the node")
+    # NVL72 trays take their power from the rack's bus bar; the profile of such a server has an NVLink domain that spans
+    # servers, and no supplies.
+    judge.remark(
+        f"{platform.id}: neither the profile nor the BMC has power supplies, the rack feeds it: nothing to judge on "
+        "the node"
+    )
     return judge.verdict(node)
 
 

@@ -1,6 +1,7 @@
 """Temperatures of the air at inlet and outlet, and of every part that the BMC watches, against the thresholds that the BMC itself has.
 
-Inlet and outlet are known by name first, and by PhysicalContext only where no name tells: a DGX H100's BMC calls every sensor Intake.
+Inlet and outlet are known by name first, and by PhysicalContext only where no name tells: a DGX H100's BMC calls every
+sensor Intake.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ _COLDEST_C = 0.0
 """No sensor of a running server reads this or less. Judgement: the coldest inlet air that ASHRAE's classes A1 to A4 allow has 5 degC, water is
 liquid, and parts are warmer than both; -128 and 0 are what a BMC has of a sensor that does not answer."""
 _COLDEST = "judgement: ASHRAE classes A1 to A4 begin at 5 degC"
-_AIR = "Check the supply air of the row, blanking panels and what blocks the node's front; then its fans (bmc/cooling/sanity/fans)."
+_AIR = (
+    "Check the supply air of the row, blanking panels and what blocks the node's front; "
+    "then its fans (bmc/cooling/sanity/fans)."
+)
 _PART = "Check the node's fans and air or liquid supply first; if they are good, reseat or replace the part."
 _SENSOR = "Update or restart the BMC; if the reading stays away, the board that carries the sensor is to be replaced."
 
@@ -86,7 +90,16 @@ PART_SENSOR_HEALTH = FailKind(
     next_step=_PART,
 )
 
-FINDINGS = (AIR_SENSOR_HEALTH, PART_SENSOR_HEALTH, INLET_NOT_REPORTED, TEMPERATURE_NOT_READ, NO_THRESHOLD, NOT_PLAUSIBLE, TOO_HIGH, TOO_LOW)
+FINDINGS = (
+    AIR_SENSOR_HEALTH,
+    PART_SENSOR_HEALTH,
+    INLET_NOT_REPORTED,
+    TEMPERATURE_NOT_READ,
+    NO_THRESHOLD,
+    NOT_PLAUSIBLE,
+    TOO_HIGH,
+    TOO_LOW,
+)
 
 
 class Temperatures(Gate):
@@ -156,9 +169,25 @@ def _hold(judge: Judge, where: str, what: str, reading: float, sensor: Document,
             judge.error(where, NOT_PLAUSIBLE, f"above {_COLDEST_C:g} degC ({_COLDEST})", f"{reading:g} degC", what=what)
             return
         source = f"{high[0]} threshold of the BMC"
-        judge.criterion(Criterion(metric=f"{air}_temperature" if air else "temperature", op=Op.LE, bound=high[1], unit="degC", label="ceiling", source=source))
+        judge.criterion(
+            Criterion(
+                metric=f"{air}_temperature" if air else "temperature",
+                op=Op.LE,
+                bound=high[1],
+                unit="degC",
+                label="ceiling",
+                source=source,
+            )
+        )
         if reading >= high[1]:
-            judge.fail(where, TOO_HIGH, f"below {high[1]:g} degC ({source})", f"{reading:g} degC", what=what, step=_AIR if air else _PART)
+            judge.fail(
+                where,
+                TOO_HIGH,
+                f"below {high[1]:g} degC ({source})",
+                f"{reading:g} degC",
+                what=what,
+                step=_AIR if air else _PART,
+            )
             return
     if low is not None and air and reading <= low[1]:
         judge.fail(
@@ -182,7 +211,11 @@ def _temperatures(found: Told) -> Iterator[Document]:
 def _is_temperature(sensor: Document) -> bool:
     """Whether a sensor says so by its type or its unit; one of an unknown kind counts where its unit tells nothing either, or it calls itself bad."""
     kind, status = sensor.get("ReadingType"), sensor.get("Status")
-    if kind == "Temperature" or sensor.get("ReadingUnits") == _CELSIUS or (kind not in {None, *_OTHERS} and sensor.get("ReadingUnits") not in OTHER_UNITS):
+    if (
+        kind == "Temperature"
+        or sensor.get("ReadingUnits") == _CELSIUS
+        or (kind not in {None, *_OTHERS} and sensor.get("ReadingUnits") not in OTHER_UNITS)
+    ):
         return True
     return kind not in _OTHERS and isinstance(status, dict) and status.get("Health") in BAD
 
@@ -191,8 +224,14 @@ def _inlets(sensors: Sequence[Document]) -> list[Document]:
     """Return the sensors of the air at the inlet. Among several by name, those that the BMC bounds: supplies have inlets of their own."""
     named = [item for item in sensors if _INLET.search(_called(item)) and not _OUTLET.search(_called(item))]
     bounded = [item for item in named if bounds(item).high() is not None or resting(item)]
-    unread = [item for item in named if numeric(item.get("Reading", item.get("ReadingCelsius"))) is None and not resting(item)]
-    return bounded + [item for item in unread if item not in bounded] or named or [item for item in sensors if item.get("PhysicalContext") == "Intake"]
+    unread = [
+        item for item in named if numeric(item.get("Reading", item.get("ReadingCelsius"))) is None and not resting(item)
+    ]
+    return (
+        bounded + [item for item in unread if item not in bounded]
+        or named
+        or [item for item in sensors if item.get("PhysicalContext") == "Intake"]
+    )
 
 
 def _called(sensor: Document) -> str:

@@ -23,12 +23,16 @@ class Bounds:
     def high(self) -> tuple[str, float] | None:
         """Return the lowest upper threshold with its name."""
         named = (("caution", self.high_caution), ("critical", self.high_critical), ("fatal", self.high_fatal))
-        return min(((word, value) for word, value in named if value is not None), key=lambda item: item[1], default=None)
+        return min(
+            ((word, value) for word, value in named if value is not None), key=lambda item: item[1], default=None
+        )
 
     def low(self) -> tuple[str, float] | None:
         """Return the highest lower threshold with its name."""
         named = (("caution", self.low_caution), ("critical", self.low_critical), ("fatal", self.low_fatal))
-        return max(((word, value) for word, value in named if value is not None), key=lambda item: item[1], default=None)
+        return max(
+            ((word, value) for word, value in named if value is not None), key=lambda item: item[1], default=None
+        )
 
 
 _NEW = (("high_caution", "UpperCaution"), ("high_critical", "UpperCritical"), ("high_fatal", "UpperFatal"))
@@ -50,7 +54,12 @@ def bounds(document: Document) -> Bounds:
     if isinstance(given, Mapping):
         found |= {field: _reading(given.get(key)) for field, key in (*_NEW, *_NEW_LOW)}
     floor = max((value for field, value in found.items() if field.startswith("low") and value is not None), default=0.0)
-    return Bounds(**{field: None if field.startswith("high") and value is not None and value <= floor else value for field, value in found.items()})
+    return Bounds(
+        **{
+            field: None if field.startswith("high") and value is not None and value <= floor else value
+            for field, value in found.items()
+        }
+    )
 
 
 def _reading(threshold: Any) -> float | None:  # noqa: ANN401 - JSON

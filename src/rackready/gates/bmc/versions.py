@@ -11,8 +11,16 @@ from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
-_HOST, _BMC, _MANAGERS, _FIRMWARE = "Systems/*!hgx_*", "Systems/*!hgx_*/Links.ManagedBy", "Managers/*!hgx_*", "UpdateService/FirmwareInventory/*"
-_STEP = "Update it with the vendor's package of that version, or correct the baseline in the site file; mixed firmware hides faults."
+_HOST, _BMC, _MANAGERS, _FIRMWARE = (
+    "Systems/*!hgx_*",
+    "Systems/*!hgx_*/Links.ManagedBy",
+    "Managers/*!hgx_*",
+    "UpdateService/FirmwareInventory/*",
+)
+_STEP = (
+    "Update it with the vendor's package of that version, or correct the baseline in the site file; "
+    "mixed firmware hides faults."
+)
 
 
 FIRMWARE_NOT_DECLARED = ErrorKind(
@@ -40,7 +48,10 @@ class FirmwareBaseline(Gate):
         *FINDINGS,
     )
     looks = True
-    in_no_set = "it needs a baseline: a platform whose profile has one, or the site's own (baselines); such a site adds it (gates.also)"
+    in_no_set = (
+        "it needs a baseline: a platform whose profile has one, or the site's own (baselines); "
+        "such a site adds it (gates.also)"
+    )
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """One request to every BMC; the firmware inventory only where it is wanted."""
@@ -56,10 +67,18 @@ class FirmwareBaseline(Gate):
         wanted = facts.nodes[node].baseline
         if wanted is None or not (wanted.bmc or wanted.bios or wanted.firmware):
             where = facts.nodes[node].platform.id
-            judge.error(node, FIRMWARE_NOT_DECLARED, f"versions that are wanted of {where}", "none declared", where=where)
+            judge.error(
+                node, FIRMWARE_NOT_DECLARED, f"versions that are wanted of {where}", "none declared", where=where
+            )
             return judge.verdict(node)
         if wanted.bmc:
-            _hold(judge, node, "BMC firmware", wanted.bmc, _of(found.at(_BMC), "FirmwareVersion") or _of(found.at(_MANAGERS), "FirmwareVersion"))
+            _hold(
+                judge,
+                node,
+                "BMC firmware",
+                wanted.bmc,
+                _of(found.at(_BMC), "FirmwareVersion") or _of(found.at(_MANAGERS), "FirmwareVersion"),
+            )
         if wanted.bios:
             _hold(judge, node, "BIOS version", wanted.bios, _of(found.at(_HOST), "BiosVersion"))
         for part, version in wanted.firmware.items():

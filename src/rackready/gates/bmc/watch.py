@@ -1,7 +1,7 @@
 """Watches the power supplies of a node while its outlets go off one at a time: that a supply of it loses its input shows that the outlet feeds it.
 
-A supply that had input and falls quiet with its outlet lost it where its Status says that it is out (State UnavailableOffline or Absent, Health
-Critical). One that merely falls quiet was not seen to lose anything.
+A supply that had input and falls quiet with its outlet lost it where its Status says that it is out (State
+UnavailableOffline or Absent, Health Critical). One that merely falls quiet was not seen to lose anything.
 """
 
 from __future__ import annotations
@@ -44,12 +44,15 @@ class Watch:
     def ready(self) -> bool:
         """Whether every supply has input, so that one that loses it is seen; False where none tells it any more.
 
-        BMCs may tell it only of a node that is on. Raises BmcError when some have none, or are another number than the outlets.
+        BMCs may tell it only of a node that is on. Raises BmcError when some have none, or are another number than the
+        outlets.
         """
         if len(self.supplies) != len(self.outlets):
             text = (
-                f"{self._bmc.where}: power supplies - Expected: {len(self.outlets)}, one for each outlet of {self.node} ({', '.join(self.outlets)}) "
-                f"Actual: {len(self.supplies)} ({', '.join(self.supplies) or 'none'}). Look what is plugged in where, and correct outlets of {self.node} "
+                f"{self._bmc.where}: power supplies - Expected: {len(self.outlets)}, one for each outlet of "
+                f"{self.node} ({', '.join(self.outlets)}) "
+                f"Actual: {len(self.supplies)} ({', '.join(self.supplies) or 'none'}). "
+                f"Look what is plugged in where, and correct outlets of {self.node} "
                 "in the site file; a supply that is missing is put in first."
             )
             raise BmcError(text)
@@ -59,8 +62,10 @@ class Watch:
         if all(has is None for has in found.values()):
             return False
         text = (
-            f"{self._bmc.where}: power supplies - Expected: input at each, before an outlet of {self.node} goes off Actual: {_shown(found)}. "
-            f"{', '.join(self.outlets)} show On: find the cord, breaker or supply that is dead, repair it, then run again."
+            f"{self._bmc.where}: power supplies - Expected: input at each, before an outlet of {self.node} goes off "
+            f"Actual: {_shown(found)}. "
+            f"{', '.join(self.outlets)} show On: find the cord, breaker or supply that is dead, repair it, then run "
+            "again."
         )
         raise BmcError(text)
 
@@ -68,10 +73,13 @@ class Watch:
         """Wait until a supply is seen to lose its input to an outlet that is off. Raises BmcError when none does, or several do."""
         before = [supply for supply in self.supplies if supply not in self.took.values()]
         try:
-            found = self._until(lambda looked: any(looked[supply] is False for supply in before), _INPUT_S, by_status=True)
+            found = self._until(
+                lambda looked: any(looked[supply] is False for supply in before), _INPUT_S, by_status=True
+            )
         except BmcUnreachableError as error:
             text = (
-                f"{self._bmc.where}: {outlet} - Expected: a BMC that answers, since other outlets of {self.node} are on Actual: {error} "
+                f"{self._bmc.where}: {outlet} - Expected: a BMC that answers, since other outlets of {self.node} "
+                f"are on Actual: {error} "
                 f"Look which supplies of {self.node} hang on this outlet, and correct its outlets in the site file."
             )
             raise BmcError(text) from error
@@ -88,15 +96,21 @@ class Watch:
         where = f"{self._bmc.where}: {outlet}"
         if gone:
             return (
-                f"{where} - Expected: one power supply of {self.node} without input, since this outlet is off Actual: {', '.join(gone)}. "
-                f"Then another of its outlets feeds none: look what is plugged in where, and correct outlets of {self.node} in the site file."
+                f"{where} - Expected: one power supply of {self.node} without input, since this outlet is off "
+                f"Actual: {', '.join(gone)}. "
+                "Then another of its outlets feeds none: look what is plugged in where, and correct outlets of "
+                f"{self.node} in the site file."
             )
         return (
-            f"{where} - Expected: a power supply of {self.node} that loses its input within {_INPUT_S:.0f} s, since the site says that this outlet feeds it "
-            f"Actual: {_shown(found)}. Look what is plugged in there (it was without that feed meanwhile), and correct outlets of {self.node} in the site file."
+            f"{where} - Expected: a power supply of {self.node} that loses its input within {_INPUT_S:.0f} s, since "
+            "the site says that this outlet feeds it "
+            f"Actual: {_shown(found)}. Look what is plugged in there (it was without that feed meanwhile), and "
+            f"correct outlets of {self.node} in the site file."
         )
 
-    def _until(self, enough: Callable[[Looked], bool], limit_s: float, *, by_status: bool = False, patient: bool = False) -> Looked:
+    def _until(
+        self, enough: Callable[[Looked], bool], limit_s: float, *, by_status: bool = False, patient: bool = False
+    ) -> Looked:
         """Look until it is enough, or the time is over; the last look begins after it. Raises BmcError unless ``patient``."""
         begun = time.monotonic()
         while True:
@@ -154,7 +168,8 @@ def _first(node: str, bmc: Bmc) -> tuple[Told, list[str]]:
     if found.unread:
         address, why = next(iter(found.unread.items()))
         text = (
-            f"{bmc.where}: power supplies - Expected: to read whether each has input, before an outlet of {node} goes off Actual: {address} unread: {why}. "
+            f"{bmc.where}: power supplies - Expected: to read whether each has input, before an outlet of {node} "
+            f"goes off Actual: {address} unread: {why}. "
             "Update or restart the BMC, then run again."
         )
         raise BmcError(text)
@@ -166,13 +181,20 @@ def _named(found: Told) -> dict[str, Document]:
     """Return the supplies and empty places by name, by address where several have the same."""
     listed = list(supplies(found, _HOST))
     names = [name(supply) for supply in listed]
-    return {called if names.count(called) == 1 else str(supply.get("@odata.id")): supply for called, supply in zip(names, listed, strict=True)}
+    return {
+        called if names.count(called) == 1 else str(supply.get("@odata.id")): supply
+        for called, supply in zip(names, listed, strict=True)
+    }
 
 
 def _has(supply: Document, found: Told) -> bool | None:
     """Whether a supply that had input has it; one that tells nothing of it now lost it where its Status says that it is out."""
     told, status = fed(supply, found), supply.get("Status")
-    if told is None and isinstance(status, dict) and (status.get("State") in _OUT or status.get("Health") == "Critical"):
+    if (
+        told is None
+        and isinstance(status, dict)
+        and (status.get("State") in _OUT or status.get("Health") == "Critical")
+    ):
         return False
     return told
 

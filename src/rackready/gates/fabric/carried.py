@@ -20,7 +20,10 @@ from rackready.ondevice import rdma_counters
 
 _RUNBOOK = "docs/runbooks/nccl-transport.md"
 _RAIL = "Check this rail's link rate, PCIe width and switch port: docs/runbooks/rail-slow.md"
-_ASTRAY = "The data went another way than over the rails, or something else used them: check the transport and that no job runs."
+_ASTRAY = (
+    "The data went another way than over the rails, or something else used them: check the transport and that no "
+    "job runs."
+)
 _SOURCE = "bytes of all launches, warm-ups and checks included (nccl-tests src/common.cu)"
 _IDLE = 0.05
 
@@ -29,12 +32,14 @@ OUTSIDE_NVLINK = FailKind(
     "nccl-left-nvlink",
     "bytes sent over its rails",
     meaning="Nodes of one NVLink domain exchanged data over the network: NCCL did not use NVLink between them.",
-    next_step=f"NCCL went over the network instead of NVLink: see NCCL_MNNVL_ENABLE and the fabric state of its GPUs: {_RUNBOOK}",
+    next_step="NCCL went over the network instead of NVLink: see NCCL_MNNVL_ENABLE and the fabric state of its GPUs: "
+    f"{_RUNBOOK}",
 )
 BYTES_OF_NODE = FailKind(
     "nccl-node-bytes",
     "bytes sent over its rails",
-    meaning="The node's rails carried another amount of data than the collective sends: the data went another way, or something else used the rails.",
+    meaning="The node's rails carried another amount of data than the collective sends: the data went another way, or "
+    "something else used the rails.",
     next_step=_ASTRAY,
 )
 BYTES_OF_ALL = FailKind(
@@ -46,7 +51,8 @@ BYTES_OF_ALL = FailKind(
 RAIL_SHARE = FailKind(
     "nccl-rail-share",
     "share of the traffic",
-    meaning="This rail carries another share of the traffic than its siblings: it is slow, or NCCL does not use it evenly.",
+    meaning="This rail carries another share of the traffic than its siblings: it is slow, or NCCL does not use it "
+    "evenly.",
     next_step=_RAIL,
 )
 BYTES_UNREADABLE = ErrorKind(
@@ -68,7 +74,17 @@ NO_BYTES = FailKind(
     next_step=f"NCCL did not use the rails: {_RUNBOOK}",
 )
 
-FINDINGS = (*rdma_port.PORT, *port_errors.FINDINGS, OUTSIDE_NVLINK, BYTES_OF_NODE, BYTES_OF_ALL, RAIL_SHARE, BYTES_UNREADABLE, BYTES_WENT_BACK, NO_BYTES)
+FINDINGS = (
+    *rdma_port.PORT,
+    *port_errors.FINDINGS,
+    OUTSIDE_NVLINK,
+    BYTES_OF_NODE,
+    BYTES_OF_ALL,
+    RAIL_SHARE,
+    BYTES_UNREADABLE,
+    BYTES_WENT_BACK,
+    NO_BYTES,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +108,9 @@ def readings(facts: GateFacts, nodes: Sequence[str], when: str, stage: int) -> l
 def must_leave(collective: Collective, algorithm: Algorithm, domain: Domain) -> tuple[float, float, str]:
     """Return least and most of what leaves one domain on average, as a share of the message, with the formula.
 
-    A ring passes every domain once: 2 (n-1)/n of the message in all_reduce, (n-1)/n in all_gather and reduce_scatter. An algorithm that joins
-    inside the domain first needs no more than 2 (N-1)/N and (N-1)/N. alltoall sends g (n-g)/n whatever the algorithm.
+    A ring passes every domain once: 2 (n-1)/n of the message in all_reduce, (n-1)/n in all_gather and reduce_scatter.
+    An algorithm that joins inside the domain first needs no more than 2 (N-1)/N and (N-1)/N. alltoall sends g (n-g)/n
+    whatever the algorithm.
     """
     n, g, count = domain.ranks, domain.gpus, domain.count
     if collective == "alltoall":
@@ -104,13 +121,24 @@ def must_leave(collective: Collective, algorithm: Algorithm, domain: Domain) -> 
     words = f"{'2 ' if twice == _BOTH else ''}(n-1)/n"
     if algorithm == "ring":
         return most, most, words
-    return twice * (count - 1) / count, most, f"between {words.replace('n', 'N')} (joined inside the domains first) and {words} (ring)"
+    return (
+        twice * (count - 1) / count,
+        most,
+        f"between {words.replace('n', 'N')} (joined inside the domains first) and {words} (ring)",
+    )
 
 
 _BOTH = 2
 
 
-def judge_bytes(judge: Judge, facts: GateFacts, nodes: Sequence[str], outputs: Outputs, wanted: tuple[float, float, str], tolerance: Tolerance) -> None:
+def judge_bytes(
+    judge: Judge,
+    facts: GateFacts,
+    nodes: Sequence[str],
+    outputs: Outputs,
+    wanted: tuple[float, float, str],
+    tolerance: Tolerance,
+) -> None:
     """Hold the bytes that left every domain, and every rail's share of them. ``wanted``: least and most bytes of one domain, and the formula."""
     least, most, formula = wanted
     sent = {node: found for node in nodes if (found := _sent(judge, facts, node, outputs)) is not None}
@@ -136,7 +164,12 @@ def judge_idle(judge: Judge, facts: GateFacts, nodes: Sequence[str], outputs: Ou
         judge.judged += 1
         judge.metric("xmit_bytes", node, total, "B")
         if total > _IDLE * otherwise:
-            judge.fail(node, OUTSIDE_NVLINK, f"less than {_IDLE * otherwise / 1e9:.0f} GB inside an NVLink domain", f"{total / 1e9:.0f} GB")
+            judge.fail(
+                node,
+                OUTSIDE_NVLINK,
+                f"less than {_IDLE * otherwise / 1e9:.0f} GB inside an NVLink domain",
+                f"{total / 1e9:.0f} GB",
+            )
 
 
 def _criterion(judge: Judge, op: Op, bound: float, formula: str, tolerance: float) -> None:
@@ -154,7 +187,13 @@ def _criterion(judge: Judge, op: Op, bound: float, formula: str, tolerance: floa
     )
 
 
-def _total(judge: Judge, part: Sequence[str], sent: dict[str, dict[str, float]], wanted: tuple[float, float, str], tolerance: float) -> None:
+def _total(
+    judge: Judge,
+    part: Sequence[str],
+    sent: dict[str, dict[str, float]],
+    wanted: tuple[float, float, str],
+    tolerance: float,
+) -> None:
     """Hold one domain's bytes against the one number that it must have sent."""
     _, expected, formula = wanted
     name, total = "+".join(part), sum(sum(sent[node].values()) for node in part)
@@ -165,7 +204,13 @@ def _total(judge: Judge, part: Sequence[str], sent: dict[str, dict[str, float]],
         judge.fail(name, BYTES_OF_NODE, f"{expected / 1e9:.0f} GB within {tolerance:.0%}", f"{total / 1e9:.0f} GB")
 
 
-def _sum(judge: Judge, parts: Sequence[Sequence[str]], sent: dict[str, dict[str, float]], wanted: tuple[float, float, str], tolerance: float) -> None:
+def _sum(
+    judge: Judge,
+    parts: Sequence[Sequence[str]],
+    sent: dict[str, dict[str, float]],
+    wanted: tuple[float, float, str],
+    tolerance: float,
+) -> None:
     """Hold the bytes of all domains together: a tree loads its nodes unevenly, and the algorithm is NCCL's choice."""
     least, most, formula = wanted
     for part in parts:
@@ -179,7 +224,9 @@ def _sum(judge: Judge, parts: Sequence[Sequence[str]], sent: dict[str, dict[str,
         judge.fail("all nodes", BYTES_OF_ALL, wanted_text, f"{total / 1e9:.0f} GB")
 
 
-def _shares(judge: Judge, facts: GateFacts, part: Sequence[str], sent: dict[str, dict[str, float]], tolerance: float) -> None:
+def _shares(
+    judge: Judge, facts: GateFacts, part: Sequence[str], sent: dict[str, dict[str, float]], tolerance: float
+) -> None:
     total = sum(sum(sent[node].values()) for node in part)
     count = sum(len(sent[node]) for node in part)
     for node in part:
@@ -191,7 +238,9 @@ def _shares(judge: Judge, facts: GateFacts, part: Sequence[str], sent: dict[str,
                 judge.fail(where, RAIL_SHARE, f"1.0 within {tolerance:.0%}", f"{share:.2f}")
 
 
-def _sent(judge: Judge, facts: GateFacts, node: str, outputs: Outputs, *, may_rest: bool = False) -> dict[str, float] | None:
+def _sent(
+    judge: Judge, facts: GateFacts, node: str, outputs: Outputs, *, may_rest: bool = False
+) -> dict[str, float] | None:
     """Return bytes sent by HCA, None when a counter cannot be used."""
     found: list[dict[str, Any]] = []
     for key in (f"before-{node}", f"after-{node}"):
@@ -221,10 +270,13 @@ def _sent(judge: Judge, facts: GateFacts, node: str, outputs: Outputs, *, may_re
     return sent
 
 
-def _links(judge: Judge, facts: GateFacts, node: str, ports: Mapping[str, tuple[dict[str, Any], dict[str, Any]]]) -> None:
+def _links(
+    judge: Judge, facts: GateFacts, node: str, ports: Mapping[str, tuple[dict[str, Any], dict[str, Any]]]
+) -> None:
     """Every port that carried must have been up at its rate, and still be.
 
-    EFA's driver says 4X EDR of every device (kernel drivers/infiniband/hw/efa/efa_verbs.c, efa_query_port): there the rate says nothing.
+    EFA's driver says 4X EDR of every device (kernel drivers/infiniband/hw/efa/efa_verbs.c, efa_query_port): there the
+    rate says nothing.
     """
     for nic in facts.nodes[node].nics:
         before, after = ports[nic.rdma_device]

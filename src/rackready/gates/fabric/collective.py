@@ -10,26 +10,59 @@ from pydantic import Field, field_validator
 
 from rackready.gates import base, hardware, nccl_findings, no_nics, pairs
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
-from rackready.gates.expectation import Algorithm, Bound, Collective, Domain, Efficiency, ceiling, floor, judge, launches, reference
+from rackready.gates.expectation import (
+    Algorithm,
+    Bound,
+    Collective,
+    Domain,
+    Efficiency,
+    ceiling,
+    floor,
+    judge,
+    launches,
+    reference,
+)
 from rackready.gates.fabric import carried, domains, launchers, transport
 from rackready.gates.finding_kinds import ErrorKind, FailKind, Kinds
 from rackready.gates.judge import Judge
-from rackready.gates.nccl import Launch, Launched, argv, collectives_run, even, fitting, read_launches, size_bytes, tool_versions
+from rackready.gates.nccl import (
+    Launch,
+    Launched,
+    argv,
+    collectives_run,
+    even,
+    fitting,
+    read_launches,
+    size_bytes,
+    tool_versions,
+)
 from rackready.gates.pairs import beside
 from rackready.gates.rdma_port import headers
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Fabric
 
-WORDS: Mapping[Collective, str] = {"all_reduce": "all-reduce", "all_gather": "all-gather", "reduce_scatter": "reduce-scatter", "alltoall": "alltoall"}
+WORDS: Mapping[Collective, str] = {
+    "all_reduce": "all-reduce",
+    "all_gather": "all-gather",
+    "reduce_scatter": "reduce-scatter",
+    "alltoall": "alltoall",
+}
 _NDR = "46-48 of 50 GB/s per NIC on NDR InfiniBand (NVIDIA/nccl-tests issue 290)"
-_EFA = "0.85 of B in all_gather and 0.84 of the alltoall ceiling on EFA (NVIDIA/cluster-readiness-engine docs, validation-results, AWS H100 2 nodes)"
+_EFA = (
+    "0.85 of B in all_gather and 0.84 of the alltoall ceiling on EFA (NVIDIA/cluster-readiness-engine docs, "
+    "validation-results, AWS H100 2 nodes)"
+)
 DEBUG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,P2P,GRAPH", "NCCL_RUNTIME_CONNECT": "0"}
 """What makes NCCL say which ways it chose: the transport's proof is read from it.
 
-By default NCCL (2.22 and newer) connects rings only when an algorithm first uses them, and NVLS, which big reductions inside a node take, never does.
+By default NCCL (2.22 and newer) connects rings only when an algorithm first uses them, and NVLS, which big reductions
+inside a node take, never does.
 """
 _PAIR = 2
-_SLOW = "Which node is not told by this gate: look at the rails' shares and the pair gate's figures: docs/runbooks/nccl-slow.md"
+_SLOW = (
+    "Which node is not told by this gate: look at the rails' shares and the pair gate's figures: "
+    "docs/runbooks/nccl-slow.md"
+)
 
 
 COLLECTIVE_SLOW = FailKind(
@@ -41,7 +74,8 @@ COLLECTIVE_SLOW = FailKind(
 COLLECTIVE_IMPLAUSIBLE = ErrorKind(
     "collective-implausible",
     "{what} is implausible",
-    meaning="The bandwidth is more than these nodes and their fabric can carry: the profile or the output is of others.",
+    meaning="The bandwidth is more than these nodes and their fabric can carry: "
+    "the profile or the output is of others.",
     next_step="Check the platform profile: topology, file or units are not what they seem.",
 )
 DOMAINS_UNEQUAL = ErrorKind(
@@ -57,7 +91,15 @@ NODE_ALONE = ErrorKind(
     next_step="Run it together with more nodes, or declare the skip with its reason in site.yml (gates.skip).",
 )
 
-FINDINGS = (*nccl_findings.FINDINGS, *transport.FINDINGS, transport.HCAS_NOT_FOUND, *carried.FINDINGS, COLLECTIVE_IMPLAUSIBLE, DOMAINS_UNEQUAL, NODE_ALONE)
+FINDINGS = (
+    *nccl_findings.FINDINGS,
+    *transport.FINDINGS,
+    transport.HCAS_NOT_FOUND,
+    *carried.FINDINGS,
+    COLLECTIVE_IMPLAUSIBLE,
+    DOMAINS_UNEQUAL,
+    NODE_ALONE,
+)
 """What a collective over several nodes can find."""
 
 
@@ -79,11 +121,15 @@ class NcclGate(Gate):
     class Inputs(base.Inputs):
         """How the launches are made."""
 
-        binary: str = Field("", description="nccl-tests program on every node's PATH, or its full path; <collective>_perf when empty")
+        binary: str = Field(
+            "", description="nccl-tests program on every node's PATH, or its full path; <collective>_perf when empty"
+        )
         size: str | None = Field(
             None,
             pattern=r"^\d+[KMG]$",
-            description="largest message, a power of two; the largest whose buffers fit into the GPUs' memory, at most 16G, when absent",
+            description="largest message, a power of two; the largest whose buffers fit "
+            "into the GPUs' memory, at most 16G, "
+            "when absent",
         )
 
         @field_validator("size")
@@ -94,7 +140,9 @@ class NcclGate(Gate):
                 raise ValueError("a power of two, e.g. 8G")
             return value
 
-        launches: int | None = Field(None, ge=1, le=50, description="launches whose median is judged; from the number of nodes when absent")
+        launches: int | None = Field(
+            None, ge=1, le=50, description="launches whose median is judged; from the number of nodes when absent"
+        )
 
     inputs: Inputs
 
@@ -127,19 +175,31 @@ class NcclGate(Gate):
 
 
 def bounds(
-    facts: GateFacts, node: str, domain: Domain | None, collective: Collective, algorithm: Algorithm, mark: Bound | None = None
+    facts: GateFacts,
+    node: str,
+    domain: Domain | None,
+    collective: Collective,
+    algorithm: Algorithm,
+    mark: Bound | None = None,
 ) -> tuple[Bound | None, Bound | None, Bound | None]:
     """Return ceiling, reference and floor of a run; all None where domains are unequal."""
     if domain is None:
         return None, None, None
-    published = hardware.published(facts.nodes[node], collective, domain.ranks, algorithm) if domain.count == 1 else None
+    published = (
+        hardware.published(facts.nodes[node], collective, domain.ranks, algorithm) if domain.count == 1 else None
+    )
     expected = reference(domain, collective, algorithm, published=published, efficiency=efficiency(facts.fabric))
     lower = floor(expected, domain, collective, published=mark, single=domain.count <= _PAIR)
     return ceiling(domain, collective, algorithm), expected, lower
 
 
 def judge_busbw(
-    gathered: Judge, where: str, what: str, launched: Sequence[Launched], found: tuple[Bound | None, Bound | None, Bound | None], slow: FailKind
+    gathered: Judge,
+    where: str,
+    what: str,
+    launched: Sequence[Launched],
+    found: tuple[Bound | None, Bound | None, Bound | None],
+    slow: FailKind,
 ) -> bool:
     """Judge the median, and where that passes the other sizes and placements beside it; returns whether it passed.
 
@@ -176,9 +236,13 @@ class Multi(NcclGate):
     class Inputs(NcclGate.Inputs):
         """How the launches are made and how evenly the rails must carry."""
 
-        bytes_tolerance: float = Field(0.05, gt=0, lt=1, description="how far the bytes that left a node may be from what the collective must move")
+        bytes_tolerance: float = Field(
+            0.05, gt=0, lt=1, description="how far the bytes that left a node may be from what the collective must move"
+        )
         share_tolerance: float = Field(0.2, gt=0, lt=1, description="how far a rail may be from its even share")
-        mpi: Literal["pmix", "pmi2"] = Field("pmix", description="plugin of srun that wires MPI processes up; must be one that the nodes' MPI speaks")
+        mpi: Literal["pmix", "pmi2"] = Field(
+            "pmix", description="plugin of srun that wires MPI processes up; must be one that the nodes' MPI speaks"
+        )
         image: str = Field("", description="container image with nccl-tests and MPI, for the launcher mpijob")
 
     inputs: Inputs
@@ -190,7 +254,14 @@ class Multi(NcclGate):
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """For every group of at least two nodes: counters of every node, the launches from its first node, counters again."""
         able, bare = no_nics.apart(facts, nodes)
-        return [*(self.run(facts, members, name) for name, members in self.parts(facts, able).items() if len(members) >= self.min_nodes), *bare]
+        return [
+            *(
+                self.run(facts, members, name)
+                for name, members in self.parts(facts, able).items()
+                if len(members) >= self.min_nodes
+            ),
+            *bare,
+        ]
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
         """Where a failed run names some nodes as the ones at fault, run over the others: they are not to wait for them."""
@@ -208,7 +279,13 @@ class Multi(NcclGate):
             for node in item.run.nodes:
                 mine = [finding for finding in item.verdict.findings if named(finding.where, node)]
                 waits = item.verdict.blamed and node not in item.verdict.blamed
-                out[node] = [item.verdict.model_copy(update={"findings": mine}) if mine else beside(item.verdict, node) if waits else item.verdict]
+                out[node] = [
+                    item.verdict.model_copy(update={"findings": mine})
+                    if mine
+                    else beside(item.verdict, node)
+                    if waits
+                    else item.verdict
+                ]
         return out
 
     def line(self, facts: GateFacts, nodes: Sequence[str]) -> tuple[str, ...]:
@@ -225,9 +302,19 @@ class Multi(NcclGate):
         count = self.count(facts)
         line = self.line(facts, nodes)
         commands = carried.readings(facts, nodes, "before", 0)
-        commands += [Command(key=f"launch{number}", node=nodes[0], argv=line, timeout_s=1800, stage=1 + number) for number in range(count)]
+        commands += [
+            Command(key=f"launch{number}", node=nodes[0], argv=line, timeout_s=1800, stage=1 + number)
+            for number in range(count)
+        ]
         commands += carried.readings(facts, nodes, "after", 1 + count)
-        return Run(id=name, target=name, nodes=tuple(nodes), commands=tuple(commands), claims=frozenset(nodes), launch_from=nodes[0])
+        return Run(
+            id=name,
+            target=name,
+            nodes=tuple(nodes),
+            commands=tuple(commands),
+            claims=frozenset(nodes),
+            launch_from=nodes[0],
+        )
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge the transport that NCCL chose, what every rail carried, and the median busbw of the largest message."""
@@ -236,10 +323,21 @@ class Multi(NcclGate):
         gathered = Judge()
         where = run.target.split("/without", 1)[0]
         count = self.count(facts)
-        wanted = Launch(self.size(facts, run.nodes), domains.ranks(facts, run.nodes), run.nodes, domains.models(facts, run.nodes), f"{self.collective}_perf")
+        wanted = Launch(
+            self.size(facts, run.nodes),
+            domains.ranks(facts, run.nodes),
+            run.nodes,
+            domains.models(facts, run.nodes),
+            f"{self.collective}_perf",
+        )
         values = self.busbw(gathered, outputs, where, wanted, count)
         if values is None:
-            transport.unseen(gathered, facts, run.nodes, [found.stdout for number in range(count) if (found := outputs.get(f"launch{number}"))])
+            transport.unseen(
+                gathered,
+                facts,
+                run.nodes,
+                [found.stdout for number in range(count) if (found := outputs.get(f"launch{number}"))],
+            )
             conclude(gathered, facts, run.nodes, rails=False)
             return gathered.verdict(where)
         domain = domains.of_run(facts, run.nodes)
@@ -247,7 +345,14 @@ class Multi(NcclGate):
         transport.prove(gathered, facts, transport.Wanted(run.nodes, self.collective, self.algorithm, domain), texts)
         self._bytes(gathered, facts, run, outputs, domain)
         what = f"{WORDS[self.collective]} of {wanted.ranks} GPUs on {len(run.nodes)} nodes"
-        judge_busbw(gathered, where, what, values, bounds(facts, run.nodes[0], domain, self.collective, self.algorithm), COLLECTIVE_SLOW)
+        judge_busbw(
+            gathered,
+            where,
+            what,
+            values,
+            bounds(facts, run.nodes[0], domain, self.collective, self.algorithm),
+            COLLECTIVE_SLOW,
+        )
         conclude(gathered, facts, run.nodes, rails=domain is not None and domain.count > 1)
         return gathered.verdict(where)
 
@@ -260,7 +365,9 @@ class Multi(NcclGate):
             carried.judge_idle(gathered, facts, run.nodes, outputs, moved)
         else:
             least, most, formula = carried.must_leave(self.collective, self.algorithm, domain)
-            tolerance = carried.Tolerance(self.inputs.bytes_tolerance + headers(facts.fabric), self.inputs.share_tolerance)
+            tolerance = carried.Tolerance(
+                self.inputs.bytes_tolerance + headers(facts.fabric), self.inputs.share_tolerance
+            )
             carried.judge_bytes(gathered, facts, run.nodes, outputs, (least * moved, most * moved, formula), tolerance)
 
 

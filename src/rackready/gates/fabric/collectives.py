@@ -69,8 +69,16 @@ def _declare(scope: str, collective: Collective) -> type[Multi]:
     kind, who = _SCOPES[scope]
     words = WORDS[collective]
     name = f"Nccl{scope.title()}{''.join(part.title() for part in collective.split('_'))}"
-    text = f"All {who} do {words} together over every rail, by the algorithm that NCCL chooses, as fast as NICs and NVLinks give."
-    body = {"id": f"{scope}/fabric/performance/nccl-{words}", "collective": collective, "__doc__": text, "__module__": __name__}
+    text = (
+        f"All {who} do {words} together over every rail, by the algorithm that NCCL chooses, as fast as NICs and "
+        "NVLinks give."
+    )
+    body = {
+        "id": f"{scope}/fabric/performance/nccl-{words}",
+        "collective": collective,
+        "__doc__": text,
+        "__module__": __name__,
+    }
     return type(name, (kind,), body)
 
 

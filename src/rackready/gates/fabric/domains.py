@@ -53,7 +53,13 @@ def by_rack(facts: GateFacts, nodes: Sequence[str]) -> dict[str, tuple[str, ...]
 
 def by_leaf_group(facts: GateFacts, nodes: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the nodes by the leaf switches that their NICs are cabled to: the scalable unit as it was really cabled."""
-    return _by(nodes, ["+".join(sorted({nic.switch for nic in facts.nodes[node].nics if nic.switch})) or "one fabric" for node in nodes])
+    return _by(
+        nodes,
+        [
+            "+".join(sorted({nic.switch for nic in facts.nodes[node].nics if nic.switch})) or "one fabric"
+            for node in nodes
+        ],
+    )
 
 
 def _by(nodes: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str, ...]]:

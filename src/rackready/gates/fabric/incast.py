@@ -74,7 +74,9 @@ class Incast(Gate):
     class Inputs(base.Inputs):
         """How the port is filled."""
 
-        senders: int = Field(4, ge=2, le=32, description="nodes that write into one port at once, as far as there are so many")
+        senders: int = Field(
+            4, ge=2, le=32, description="nodes that write into one port at once, as far as there are so many"
+        )
         seconds: int = Field(10, ge=5, le=120, description="how long they write, s")
         size: int = Field(1048576, ge=65536, le=1 << 30, description="message size, bytes; at most 1 GiB (judgement)")
 
@@ -83,15 +85,24 @@ class Incast(Gate):
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """For every rail that enough nodes have, one run into each of them, another one first on every rail: its port is filled by the nodes after it.
 
-        Every node must receive, since only who receives shows whether its NIC notifies senders; by that every node sends, too: a switch slows
-        senders down at the port by which they enter. A node is in one run at a time, so that its memory feeds one rail only; runs that have no
-        node in common go side by side.
+        Every node must receive, since only who receives shows whether its NIC notifies senders; by that every node
+        sends, too: a switch slows senders down at the port by which they enter. A node is in one run at a time, so that
+        its memory feeds one rail only; runs that have no node in common go side by side.
         """
         able, bare = no_nics.apart(facts, nodes)
         rails = sorted({rail for node in able for rail in _rails(facts, node)})
         on = {rail: [node for node in able if rail in _rails(facts, node)] for rail in rails}
-        full = {rail: members for rail, members in on.items() if len(members) >= self.min_nodes}  # one sender is no incast
-        return [*(self._run(facts, some, rail, (rail + step) % len(some)) for rail, some in full.items() for step in range(len(some))), *bare]
+        full = {
+            rail: members for rail, members in on.items() if len(members) >= self.min_nodes
+        }  # one sender is no incast
+        return [
+            *(
+                self._run(facts, some, rail, (rail + step) % len(some))
+                for rail, some in full.items()
+                for step in range(len(some))
+            ),
+            *bare,
+        ]
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
         """A node gets what was found on it (`incast_ends`); one that no run took in was not measured."""
@@ -106,7 +117,9 @@ class Incast(Gate):
         for number, node in enumerate(others):
             near, port = nic_of(facts, node, rail), str(PORT + 200 + number)
             serve, write = self._argv(into, port), (*self._argv(near, port), into.address)
-            commands.append(Command(f"server-{node}", receiver, serve, 240, env=ENV, stage=1, role="server", ready_port=int(port)))
+            commands.append(
+                Command(f"server-{node}", receiver, serve, 240, env=ENV, stage=1, role="server", ready_port=int(port))
+            )
             commands.append(Command(f"client-{node}", node, write, 120 + self.inputs.seconds, env=ENV, stage=2))
         commands += self._readings(facts, [receiver, *others], rail, "after", 3)
         about = {"rail": str(rail), "receiver": receiver}
@@ -127,7 +140,9 @@ class Incast(Gate):
             if nic.switch:
                 ports.setdefault(nic.switch, []).append(nic.port)
         for switch, names in ports.items():
-            yield Command(f"{when}-{switch}", switch, ("sh", "-c", nvue_counters.script(names)), timeout_s=120, stage=stage)
+            yield Command(
+                f"{when}-{switch}", switch, ("sh", "-c", nvue_counters.script(names)), timeout_s=120, stage=stage
+            )
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge that the port was really filled, that nothing was lost anywhere, and that classes were kept apart."""
@@ -139,7 +154,9 @@ class Incast(Gate):
         if wrote:
             least = wrote | {receiver: sum(wrote.values())}
             for node in run.nodes:
-                self._nic(gathered, facts, outputs, (node, nic_of(facts, node, rail)), least[node], receives=node == receiver)
+                self._nic(
+                    gathered, facts, outputs, (node, nic_of(facts, node, rail)), least[node], receives=node == receiver
+                )
             self._switches(gathered, facts, run, outputs, rail)
         if not gathered.fails and not gathered.errors:
             gathered.measured.update(rail_parts(receiver, nic_of(facts, receiver, rail)))
@@ -150,7 +167,10 @@ class Incast(Gate):
         """Return the bytes that each sender wrote at least, none unless all wrote side by side: together they cannot reach more than the port carries."""
         receiver, *others = run.nodes
         into = nic_of(facts, receiver, rail)
-        said = {node: self._reached(gathered, outputs, (node, nic_of(facts, node, rail)), (receiver, into)) for node in others}
+        said = {
+            node: self._reached(gathered, outputs, (node, nic_of(facts, node, rail)), (receiver, into))
+            for node in others
+        }
         wrote = {node: one for node, one in said.items() if one is not None}
         if gathered.fails or gathered.errors:
             return {}
@@ -160,21 +180,49 @@ class Incast(Gate):
         gathered.judged += 1
         gathered.metric("incast_bandwidth", where, total, "Gb/s")
         bound = into.rate * IMPLAUSIBLE
-        gathered.criterion(Criterion(metric="incast_bandwidth", op=Op.LE, bound=bound, unit="Gb/s", label="ceiling", source=f"{IMPLAUSIBLE} x port rate"))
+        gathered.criterion(
+            Criterion(
+                metric="incast_bandwidth",
+                op=Op.LE,
+                bound=bound,
+                unit="Gb/s",
+                label="ceiling",
+                source=f"{IMPLAUSIBLE} x port rate",
+            )
+        )
         if total > bound:
-            gathered.error(where, kinds.NOT_SIDE_BY_SIDE, f"senders together at most {bound:.0f} Gb/s", f"{total:.0f} Gb/s")
-        least, source = into.rate * _FILLED, f"judgement: {_FILLED} x port rate, below which no queue stands at the port"
-        gathered.criterion(Criterion(metric="incast_bandwidth", op=Op.GE, bound=least, unit="Gb/s", label="floor", source=source, derived=True))
+            gathered.error(
+                where, kinds.NOT_SIDE_BY_SIDE, f"senders together at most {bound:.0f} Gb/s", f"{total:.0f} Gb/s"
+            )
+        least, source = (
+            into.rate * _FILLED,
+            f"judgement: {_FILLED} x port rate, below which no queue stands at the port",
+        )
+        gathered.criterion(
+            Criterion(
+                metric="incast_bandwidth",
+                op=Op.GE,
+                bound=least,
+                unit="Gb/s",
+                label="floor",
+                source=source,
+                derived=True,
+            )
+        )
         if total < least:
             gathered.error(where, kinds.NOT_FILLED, f"senders together at least {least:.0f} Gb/s", f"{total:.0f} Gb/s")
         else:
             _all_wrote(gathered, where, reached, total)
         return {} if gathered.errors else {node: one.least for node, one in wrote.items()}
 
-    def _reached(self, gathered: Judge, outputs: Outputs, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts]) -> _Wrote | None:
+    def _reached(
+        self, gathered: Judge, outputs: Outputs, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts]
+    ) -> _Wrote | None:
         node, near = sender
         where = f"{node} {near.rdma_device} -> {receiver[0]} {receiver[1].rdma_device} (rail {near.rail})"
-        client = client_of(gathered, where, (outputs.get(f"server-{node}"), outputs.get(f"client-{node}")), sender, receiver)
+        client = client_of(
+            gathered, where, (outputs.get(f"server-{node}"), outputs.get(f"client-{node}")), sender, receiver
+        )
         if client is None:
             return None
         try:
@@ -187,12 +235,17 @@ class Incast(Gate):
         wrote = _Wrote(result.average, result.iterations * result.size)
         return wrote if len(gathered.fails) + len(gathered.errors) == before else None
 
-    def _transport(self, gathered: Judge, where: str, ends: tuple[NicFacts, NicFacts], result: perftest.WriteBandwidth) -> None:
+    def _transport(
+        self, gathered: Judge, where: str, ends: tuple[NicFacts, NicFacts], result: perftest.WriteBandwidth
+    ) -> None:
         """Hold what a sender really did against what it was asked for: device, size, memory, addresses, and time."""
         asked = (ends[0].rdma_device, "Ethernet", self.inputs.size, "none")
         did = (result.device, result.link_type, result.size, result.memory.reach)
         if did != asked:
-            expected, actual = (f"{device}, link type {link}, {size} bytes a message, GPU memory by {reach}" for device, link, size, reach in (asked, did))
+            expected, actual = (
+                f"{device}, link type {link}, {size} bytes a message, GPU memory by {reach}"
+                for device, link, size, reach in (asked, did)
+            )
             gathered.error(where, kinds.INCAST_SOMETHING_ELSE, expected, actual)
         judge_gids(gathered, where, "ib_write_bw", ends, (result.local, result.remote))
         judge_call(gathered, where, "ib_write_bw", result.call)
@@ -203,9 +256,19 @@ class Incast(Gate):
             actual = f"{lasted:.1f} s: {result.iterations} x {result.size} bytes at {result.average:.1f} Gb/s"
             gathered.error(where, kinds.INCAST_OTHER_TIME, f"{least} to {most} s", actual)
 
-    # NICs ----------------------------------------------------------------------------------------------------------------
+    # NICs
+    # ----------------------------------------------------------------------------------------------------------------
 
-    def _nic(self, gathered: Judge, facts: GateFacts, outputs: Outputs, end: tuple[str, NicFacts], least: int, *, receives: bool) -> None:
+    def _nic(
+        self,
+        gathered: Judge,
+        facts: GateFacts,
+        outputs: Outputs,
+        end: tuple[str, NicFacts],
+        least: int,
+        *,
+        receives: bool,
+    ) -> None:
         """Judge what a NIC counted. ``least``: bytes that went through its port, as the senders say."""
         node, nic = end
         where = f"{node} {nic.rdma_device} (rail {nic.rail})"
@@ -215,30 +278,54 @@ class Incast(Gate):
         hardware, interface = found
         gathered.judged += 1
         dropped = (*_DROPPED, *(name.format(prio=facts.fabric.qos.priority) for name in _DROPPED_BY_CLASS))
-        lost = {name: hardware.get(name, 0) for name in _LOST if hardware.get(name, 0)} | {name: interface[name] for name in dropped if interface.get(name)}
+        lost = {name: hardware.get(name, 0) for name in _LOST if hardware.get(name, 0)} | {
+            name: interface[name] for name in dropped if interface.get(name)
+        }
         gathered.metric("lost_packets", where, float(sum(lost.values())), "1")
         if lost:
-            gathered.fail(where, kinds.PACKETS_LOST, "0", ", ".join(f"{name} {value}" for name, value in sorted(lost.items())), netdev=nic.netdev)
+            gathered.fail(
+                where,
+                kinds.PACKETS_LOST,
+                "0",
+                ", ".join(f"{name} {value}" for name, value in sorted(lost.items())),
+                netdev=nic.netdev,
+            )
         way = "rx" if receives else "tx"
-        self._bytes(gathered, facts, (where, nic), way, {prio: interface.get(f"{way}_prio{prio}_bytes", 0) for prio in range(8)}, least)
+        self._bytes(
+            gathered,
+            facts,
+            (where, nic),
+            way,
+            {prio: interface.get(f"{way}_prio{prio}_bytes", 0) for prio in range(8)},
+            least,
+        )
         self._pauses(gathered, facts, where, nic, interface)
         if receives:
             self._notified(gathered, facts, where, nic, found)
 
     @staticmethod
-    def _bytes(gathered: Judge, facts: GateFacts, of: tuple[str, NicFacts], way: str, sent: Mapping[int, int], least: int) -> None:
+    def _bytes(
+        gathered: Judge, facts: GateFacts, of: tuple[str, NicFacts], way: str, sent: Mapping[int, int], least: int
+    ) -> None:
         """Hold the bytes by priority that a NIC sent (``way`` tx) or received (rx): in the RoCE class, and at least those that the senders say they wrote."""
         (where, nic), qos = of, facts.fabric.qos
         total, carried = sum(sent.values()), sent[qos.priority]
         others = {prio: value for prio, value in sent.items() if prio not in {qos.priority, qos.cnp_priority} and value}
         gathered.metric(f"{way}_bytes", where, float(carried), "B")
         source = "derived: the sum of the senders' iterations x size, in the RoCE class"
-        gathered.once((way, least), lambda: Criterion(metric=f"{way}_bytes", op=Op.GE, bound=least, unit="B", label="identity", source=source, derived=True))
+        gathered.once(
+            (way, least),
+            lambda: Criterion(
+                metric=f"{way}_bytes", op=Op.GE, bound=least, unit="B", label="identity", source=source, derived=True
+            ),
+        )
         if not total:
             gathered.error(where, kinds.NO_CLASS_BYTES, f"{way}_prio*_bytes that grow", "none")
         elif sum(others.values()) > _OTHER_CLASS * total:
             actual = ", ".join(f"{value / total:.0%} in priority {prio}" for prio, value in sorted(others.items()))
-            gathered.fail(where, kinds.DATA_CLASS, f"priority {qos.priority} (DSCP {qos.dscp})", actual, device=nic.rdma_device)
+            gathered.fail(
+                where, kinds.DATA_CLASS, f"priority {qos.priority} (DSCP {qos.dscp})", actual, device=nic.rdma_device
+            )
         elif carried < least:
             gathered.fail(
                 where,
@@ -253,16 +340,26 @@ class Incast(Gate):
         """Hold pause frames: they are counted, and come in the RoCE class alone."""
         qos = facts.fabric.qos
         if f"rx_prio{qos.priority}_pause" not in interface:
-            gathered.error(where, kinds.NO_PAUSES_COUNTED, f"rx_prio{qos.priority}_pause", "not there", netdev=nic.netdev)
-        pauses = {prio: interface.get(f"rx_prio{prio}_pause", 0) + interface.get(f"tx_prio{prio}_pause", 0) for prio in range(8)}
+            gathered.error(
+                where, kinds.NO_PAUSES_COUNTED, f"rx_prio{qos.priority}_pause", "not there", netdev=nic.netdev
+            )
+        pauses = {
+            prio: interface.get(f"rx_prio{prio}_pause", 0) + interface.get(f"tx_prio{prio}_pause", 0)
+            for prio in range(8)
+        }
         wrong = {prio: value for prio, value in pauses.items() if value and prio != qos.priority}
         everything = interface.get("rx_global_pause", 0) + interface.get("tx_global_pause", 0)
         if wrong or everything:
-            actual = ", ".join([f"{value} in priority {prio}" for prio, value in wrong.items()] + ([f"{everything} for all"] if everything else []))
+            actual = ", ".join(
+                [f"{value} in priority {prio}" for prio, value in wrong.items()]
+                + ([f"{everything} for all"] if everything else [])
+            )
             gathered.fail(where, kinds.PAUSES_OF_OTHERS, f"in priority {qos.priority} only", actual)
 
     @staticmethod
-    def _notified(gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, found: tuple[Mapping[str, int], Mapping[str, int]]) -> None:
+    def _notified(
+        gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, found: tuple[Mapping[str, int], Mapping[str, int]]
+    ) -> None:
         """A full port must have marked packets, and its NIC must have told the senders, in the class of notifications."""
         hardware, interface = found
         prio = facts.fabric.qos.cnp_priority
@@ -278,15 +375,20 @@ class Incast(Gate):
         elif left is None:
             gathered.error(where, kinds.NO_CLASS_PACKETS, f"tx_prio{prio}_packets", "not there")
         elif left < told * (1 - _ASTRAY):
-            gathered.fail(where, kinds.NOTIFICATION_CLASS, f"{told} packets in priority {prio}", left, netdev=nic.netdev)
+            gathered.fail(
+                where, kinds.NOTIFICATION_CLASS, f"{told} packets in priority {prio}", left, netdev=nic.netdev
+            )
 
-    # switches ------------------------------------------------------------------------------------------------------------
+    # switches
+    # ------------------------------------------------------------------------------------------------------------
 
     def _switches(self, gathered: Judge, facts: GateFacts, run: Run, outputs: Outputs, rail: int) -> None:
         ends = [(node, nic_of(facts, node, rail)) for node in run.nodes]
         for node, nic in ends:
             if not nic.switch:
-                gathered.error(f"{node} {nic.rdma_device} (rail {rail})", kinds.CABLE_NOT_DECLARED, "switch and port", "none")
+                gathered.error(
+                    f"{node} {nic.rdma_device} (rail {rail})", kinds.CABLE_NOT_DECLARED, "switch and port", "none"
+                )
         for switch in dict.fromkeys(nic.switch for _, nic in ends if nic.switch):
             found = _switch_delta(gathered, outputs, switch)
             for node, nic in ends:
@@ -301,7 +403,11 @@ class Incast(Gate):
             gathered.error(where, kinds.NO_SWITCH_COUNTERS, "the port's", "none")
             return
         gathered.judged += 1
-        dropped = {prio: into + out for prio, (into, out) in enumerate(zip(port.dropped_in, port.dropped_out, strict=True)) if into + out}
+        dropped = {
+            prio: into + out
+            for prio, (into, out) in enumerate(zip(port.dropped_in, port.dropped_out, strict=True))
+            if into + out
+        }
         gathered.metric("switch_discards", where, float(sum(dropped.values())), "1")
         gathered.metric("switch_ecn_marked", where, float(port.marked), "1")
         if dropped:
@@ -329,7 +435,9 @@ def _all_wrote(gathered: Judge, where: str, reached: Mapping[str, float], total:
         gathered.error(where, kinds.NOT_ALL_WROTE, expected, actual, nodes=sorted(idle))
 
 
-def _nic_delta(gathered: Judge, outputs: Outputs, node: str, nic: NicFacts, where: str) -> tuple[dict[str, int], dict[str, int]] | None:
+def _nic_delta(
+    gathered: Judge, outputs: Outputs, node: str, nic: NicFacts, where: str
+) -> tuple[dict[str, int], dict[str, int]] | None:
     """Return what the NIC's hardware and driver counted on top; None when that cannot be known."""
     readings: list[dict[str, dict[str, int]]] = []
     for key in (f"before-{node}", f"after-{node}"):
@@ -342,7 +450,9 @@ def _nic_delta(gathered: Judge, outputs: Outputs, node: str, nic: NicFacts, wher
             gathered.error(where, kinds.NIC_COUNTERS_UNREADABLE, "a complete document", error)
             return None
     before, after = readings
-    missing = [name for kind, names in _NEEDED.items() for name in names if name not in before[kind] or name not in after[kind]]
+    missing = [
+        name for kind, names in _NEEDED.items() for name in names if name not in before[kind] or name not in after[kind]
+    ]
     lost = [name for kind in _NEEDED for name in sorted(before[kind].keys() ^ after[kind].keys())]
     if missing or lost:
         gathered.error(
@@ -352,7 +462,12 @@ def _nic_delta(gathered: Judge, outputs: Outputs, node: str, nic: NicFacts, wher
             f"no {[*missing, *lost][0]}",
         )
         return None
-    back = sorted(name for kind in _NEEDED for name in after[kind] if after[kind][name] < before[kind][name] and name != "lifespan")
+    back = sorted(
+        name
+        for kind in _NEEDED
+        for name in after[kind]
+        if after[kind][name] < before[kind][name] and name != "lifespan"
+    )
     if back:
         gathered.error(where, kinds.NIC_COUNTERS_WENT_BACK, "numbers that grow", f"{back[0]} went back")
         return None
@@ -365,7 +480,9 @@ def _reading(found: dict[str, Any], device: str) -> dict[str, dict[str, int]]:
     port, out = found["ports"][device], {}
     for kind in _NEEDED:
         values = port[kind]
-        if not isinstance(values, dict) or any(not isinstance(value, int) or isinstance(value, bool) for value in values.values()):
+        if not isinstance(values, dict) or any(
+            not isinstance(value, int) or isinstance(value, bool) for value in values.values()
+        ):
             message = f"{device}: {kind} holds something that is no number"
             raise FormatError(message)
         out[kind] = values

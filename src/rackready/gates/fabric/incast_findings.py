@@ -16,7 +16,8 @@ NOT_FILLED = ErrorKind(
     "incast-not-filled",
     "no incast",
     meaning="The senders together did not fill the port, so no queue built up and nothing was tried.",
-    next_step=f"The port was not filled, so nothing was tried: see the senders' rates (gate pair/fabric/performance/ib-write-bw): {_RUNBOOK}",
+    next_step="The port was not filled, so nothing was tried: see the senders' rates (gate "
+    f"pair/fabric/performance/ib-write-bw): {_RUNBOOK}",
 )
 INCAST_UNREADABLE = ErrorKind(
     "incast-unreadable",
@@ -40,7 +41,8 @@ PACKETS_LOST = FailKind(
     "incast-packets-lost",
     "packets lost in incast",
     meaning="Packets were lost although RoCE needs a fabric that loses none: jobs see retransmissions and time-outs.",
-    next_step=f"Packets were dropped on the way from or to it: see the findings on its switch port, PFC on both ends (`mlnx_qos -i {{netdev}}`): {_RUNBOOK}",
+    next_step="Packets were dropped on the way from or to it: see the findings on its switch port, PFC on both ends "
+    f"(`mlnx_qos -i {{netdev}}`): {_RUNBOOK}",
 )
 NO_CLASS_BYTES = ErrorKind(
     "incast-no-bytes-by-priority",
@@ -52,13 +54,16 @@ DATA_CLASS = FailKind(
     "incast-data-class",
     "class of RoCE data",
     meaning="RoCE data went in another class than the fabric protects: it may be dropped when a queue fills.",
-    next_step=f"Check the traffic class (cat /sys/class/infiniband/{{device}}/tc/1/traffic_class) and trust: run fabric again: {_RUNBOOK}",
+    next_step="Check the traffic class (cat /sys/class/infiniband/{device}/tc/1/traffic_class) and trust: run fabric "
+    f"again: {_RUNBOOK}",
 )
 PORT_BYTES = FailKind(
     "incast-port-bytes",
     "bytes {direction} by the port",
     meaning="The port carried fewer bytes than the senders wrote.",
-    next_step=f"The data went over another port, or not at all: check the node's RDMA devices, and the raw outputs of the senders in the report: {_RUNBOOK}",
+    next_step="The data went over another port, or not at all: check the node's RDMA "
+    "devices, and the raw outputs of the "
+    f"senders in the report: {_RUNBOOK}",
 )
 NO_PAUSES_COUNTED = ErrorKind(
     "incast-no-pauses-by-priority",
@@ -76,7 +81,8 @@ NO_CONGESTION_COUNTED = ErrorKind(
     "incast-no-congestion-counters",
     "counters of congestion",
     meaning="The NIC does not count marked packets and notifications, so nobody knows whether senders are slowed down.",
-    next_step="See /sys/class/infiniband/*/ports/1/hw_counters: the driver must count np_ecn_marked_roce_packets and np_cnp_sent.",
+    next_step="See /sys/class/infiniband/*/ports/1/hw_counters: the driver must count np_ecn_marked_roce_packets and "
+    "np_cnp_sent.",
 )
 NO_ECN_MARKS = FailKind(
     "incast-no-ecn-marks",
@@ -88,7 +94,8 @@ NO_NOTIFICATIONS = FailKind(
     "incast-no-notifications",
     "congestion notifications",
     meaning="The receiver saw marked packets and sent no notification, so senders do not slow down.",
-    next_step=f"Turn ECN on at the NIC (roce_np for priority 3, /sys/class/net/{{netdev}}/ecn): run fabric again: {_RUNBOOK}",
+    next_step="Turn ECN on at the NIC (roce_np for priority 3, /sys/class/net/{netdev}/ecn): run fabric again: "
+    f"{_RUNBOOK}",
 )
 NO_CLASS_PACKETS = ErrorKind(
     "incast-no-packets-by-priority",
@@ -100,7 +107,8 @@ NOTIFICATION_CLASS = FailKind(
     "incast-notification-class",
     "class of congestion notifications",
     meaning="Congestion notifications went in another class than the fabric gives them: they may come too late.",
-    next_step=f"Set the class of notifications (/sys/class/net/{{netdev}}/ecn/roce_np/cnp_dscp) and trust: run fabric again: {_RUNBOOK}",
+    next_step="Set the class of notifications (/sys/class/net/{netdev}/ecn/roce_np/cnp_dscp) and trust: run fabric "
+    f"again: {_RUNBOOK}",
 )
 CABLE_NOT_DECLARED = ErrorKind(
     "incast-cable-not-declared",
@@ -136,7 +144,8 @@ NOT_ALL_WROTE = ErrorKind(
     "incast-not-all-wrote",
     "no incast",
     meaning="Some senders wrote much less than their part, so the port was not filled by all.",
-    next_step=f"They did not all write: look at the slow sender's rail (gate pair/fabric/performance/ib-write-bw), run the gate again: {_RUNBOOK}",
+    next_step="They did not all write: look at the slow sender's rail (gate pair/fabric/performance/ib-write-bw), run "
+    f"the gate again: {_RUNBOOK}",
 )
 NIC_COUNTERS_UNREADABLE = ErrorKind(
     "incast-nic-counters-unreadable",

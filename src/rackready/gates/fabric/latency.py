@@ -36,13 +36,16 @@ MARKS = {"h100_sxm": 5.0, "h200_sxm": 5.0, "b200_sxm": 5.0, "gb200_nvl72": 9.0}
 """Largest average latency of ib_write_lat, microseconds: oci-hpc health checks, 5 on H100, H200 and B200 shapes, 9 on GB200. None for others."""
 _SOURCE = "published pass mark of this GPU's shapes: oracle-quickstart/oci-hpc health checks, ib_write_lat"
 _LOOSE = (
-    "derived: the largest published pass mark of any GPU's shapes (oracle-quickstart/oci-hpc health checks, ib_write_lat), as none is published for this one"
+    "derived: the largest published pass mark of any GPU's shapes (oracle-quickstart/oci-hpc health checks, "
+    "ib_write_lat), as none is published for this one"
 )
 _ROUND_TRIP = 2
 """perftest prints half of the round trip for writes and the whole for reads (its man pages), so a read may take twice a write's mark."""
 _LEAST = 0.3
 """Smallest latency of a write that is believed, microseconds: half of the smallest that any maker claims of a NIC. Judgement."""
-_LEAST_SOURCE = "judgement: half of the smallest latency that a maker claims of a NIC (0.6 us: NVIDIA ConnectX-6 user manual)"
+_LEAST_SOURCE = (
+    "judgement: half of the smallest latency that a maker claims of a NIC (0.6 us: NVIDIA ConnectX-6 user manual)"
+)
 Triple = tuple[str, str, NicFacts, NicFacts]
 
 
@@ -70,15 +73,26 @@ class IbWriteLat(Gate):
         """How perftest is run."""
 
         size: int = Field(2, ge=1, le=4096, description="message size, bytes")
-        iterations: int = Field(10000, ge=1000, le=100_000_000, description="messages of each direction; at most 10^8 (judgement)")
-        effect: float = Field(0.2, gt=0, lt=2, description="declared effect: a NIC fails only when it is behind its siblings by more than half of this share")
+        iterations: int = Field(
+            10000, ge=1000, le=100_000_000, description="messages of each direction; at most 10^8 (judgement)"
+        )
+        effect: float = Field(
+            0.2,
+            gt=0,
+            lt=2,
+            description="declared effect: a NIC fails only when it is behind its "
+            "siblings by more than half of this share",
+        )
         tail: float = Field(
             10,
             gt=1,
             le=1000,
-            description="times the median of the other rails' 99 % percentiles that a NIC's own may be; judgement: a busy host moves it less than that",
+            description="times the median of the other rails' 99 % percentiles that a NIC's own may be; "
+            "judgement: a busy host moves it less than that",
         )
-        gpudirect: Literal["dmabuf", "peermem"] = Field("dmabuf", description="how the NIC reaches GPU memory, where the gate uses it")
+        gpudirect: Literal["dmabuf", "peermem"] = Field(
+            "dmabuf", description="how the NIC reaches GPU memory, where the gate uses it"
+        )
 
     inputs: Inputs
 
@@ -111,12 +125,19 @@ class IbWriteLat(Gate):
                     self._client(facts, f"{way}{rail}", (near, far), rail, 2 + 2 * stage),
                 ]
         commands += [
-            command(f"after-{end}", node, rdma_counters, *[nic_of(facts, node, rail).rdma_device for rail in rails], stage=5)
+            command(
+                f"after-{end}", node, rdma_counters, *[nic_of(facts, node, rail).rdma_device for rail in rails], stage=5
+            )
             for end, node in (("first", first), ("second", second))
         ]
         about = {"first": first, "second": second}
         return Run(
-            id=f"{first}+{second}", target=f"{first}+{second}", nodes=(first, second), commands=tuple(commands), claims=frozenset({first, second}), about=about
+            id=f"{first}+{second}",
+            target=f"{first}+{second}",
+            nodes=(first, second),
+            commands=tuple(commands),
+            claims=frozenset({first, second}),
+            about=about,
         )
 
     def options(self, nic: NicFacts) -> tuple[str, ...]:
@@ -125,11 +146,29 @@ class IbWriteLat(Gate):
         return ()
 
     def _argv(self, facts: GateFacts, nic: NicFacts) -> tuple[str, ...]:
-        what = ("-p", str(PORT + 100 + nic.rail), "-s", str(self.inputs.size), "-n", str(self.inputs.iterations), "-F", *self.options(nic))
+        what = (
+            "-p",
+            str(PORT + 100 + nic.rail),
+            "-s",
+            str(self.inputs.size),
+            "-n",
+            str(self.inputs.iterations),
+            "-F",
+            *self.options(nic),
+        )
         return (*program(facts, self.program, nic), *what)
 
     def _server(self, facts: GateFacts, key: str, node: str, nic: NicFacts, stage: int) -> Command:
-        return Command(key=key, node=node, argv=self._argv(facts, nic), env=ENV, timeout_s=180, stage=stage, role="server", ready_port=PORT + 100 + nic.rail)
+        return Command(
+            key=key,
+            node=node,
+            argv=self._argv(facts, nic),
+            env=ENV,
+            timeout_s=180,
+            stage=stage,
+            role="server",
+            ready_port=PORT + 100 + nic.rail,
+        )
 
     def _client(self, facts: GateFacts, key: str, ends: tuple[str, str], rail: int, stage: int) -> Command:
         node, far = ends
@@ -149,7 +188,11 @@ class IbWriteLat(Gate):
         for way, near, far in (("forth", first, second), ("back", second, first)):
             ends = {rail: (near, far, nic_of(facts, near, rail), nic_of(facts, far, rail)) for rail in up}
             read = {rail: self._read(gathered, facts, outputs, way, ends[rail]) for rail in up}
-            found = {rail: one for rail, one in read.items() if one is not None and self.believed(gathered, place(*ends[rail]), min(one.average, one.typical))}
+            found = {
+                rail: one
+                for rail, one in read.items()
+                if one is not None and self.believed(gathered, place(*ends[rail]), min(one.average, one.typical))
+            }
             self._judge(gathered, facts, found, near, far)
         for rail in self._good(gathered, up):
             where = place(second, first, nic_of(facts, second, rail), nic_of(facts, first, rail))
@@ -158,7 +201,9 @@ class IbWriteLat(Gate):
         for end, node in (("first", first), ("second", second)):
             self._carried(gathered, outputs, end, node, [nic_of(facts, node, rail) for rail in good])
         for rail in self._good(gathered, good):
-            gathered.measured.update(part for node in (first, second) for part in rail_parts(node, nic_of(facts, node, rail)))
+            gathered.measured.update(
+                part for node in (first, second) for part in rail_parts(node, nic_of(facts, node, rail))
+            )
         return gathered.verdict(run.target)
 
     @staticmethod
@@ -183,7 +228,11 @@ class IbWriteLat(Gate):
                 gathered.fail(where, kinds.LATENCY_PORT_BYTES, f"at least {least} bytes", f"{moved} bytes")
         if ports:
             source = "derived: size x iterations, which each end sends at least once: as client, or in answer"
-            gathered.criterion(Criterion(metric="xmit_bytes", op=Op.GE, bound=least, unit="B", label="identity", source=source, derived=True))
+            gathered.criterion(
+                Criterion(
+                    metric="xmit_bytes", op=Op.GE, bound=least, unit="B", label="identity", source=source, derived=True
+                )
+            )
             judge_errors(gathered, node, ports)
 
     @staticmethod
@@ -201,7 +250,13 @@ class IbWriteLat(Gate):
         try:
             result = perftest_lat.parse(client.stdout)
         except FormatError as error:
-            gathered.error(where, kinds.LATENCY_UNREADABLE, "one result block in microseconds", f"{error} (exit code 0)", program=self.program)
+            gathered.error(
+                where,
+                kinds.LATENCY_UNREADABLE,
+                "one result block in microseconds",
+                f"{error} (exit code 0)",
+                program=self.program,
+            )
             return None
         before = len(gathered.fails) + len(gathered.errors)
         self._transport(gathered, facts, where, (one, other), result)
@@ -214,7 +269,9 @@ class IbWriteLat(Gate):
             self._far_memory(gathered, where, other, far_memory)
         return result if len(gathered.fails) + len(gathered.errors) == before else None
 
-    def _transport(self, gathered: Judge, facts: GateFacts, where: str, ends: tuple[NicFacts, NicFacts], result: Latency) -> None:
+    def _transport(
+        self, gathered: Judge, facts: GateFacts, where: str, ends: tuple[NicFacts, NicFacts], result: Latency
+    ) -> None:
         """Judge what was really measured: verb, device, size, link type, addresses, memory."""
         nic, on_gpu = ends[0], result.memory.reach != "none"
         gathered.judged += 1
@@ -235,13 +292,17 @@ class IbWriteLat(Gate):
         """Hold what the server says of its memory against what was asked for: a read goes there."""
         wanted, on_gpu = bool(self.options(nic)), used.reach != "none"
         if on_gpu != wanted:
-            gathered.error(where, kinds.LATENCY_OTHER_MEMORY, _memory(on_gpu=wanted), _memory(on_gpu=on_gpu), program=self.program)
+            gathered.error(
+                where, kinds.LATENCY_OTHER_MEMORY, _memory(on_gpu=wanted), _memory(on_gpu=on_gpu), program=self.program
+            )
         elif wanted:
             self._gpu(gathered, where, nic, used, FAR)
 
     def _gpu(self, gathered: Judge, where: str, nic: NicFacts, used: perftest.Memory, end: str = "") -> None:
         if used.gpu not in {None, nic.gpu}:
-            gathered.error(where, kinds.LATENCY_OTHER_GPU, f"gpu{nic.gpu}", f"gpu{used.gpu}", program=self.program, end=end)
+            gathered.error(
+                where, kinds.LATENCY_OTHER_GPU, f"gpu{nic.gpu}", f"gpu{used.gpu}", program=self.program, end=end
+            )
 
     def least(self) -> Bound:
         """Return the smallest latency that is believed, us."""
@@ -250,7 +311,15 @@ class IbWriteLat(Gate):
     def believed(self, gathered: Judge, where: str, value: float) -> bool:
         """Whether a rail's latency, us, is one that hardware can have; what is not is no measurement."""
         least = self.least()
-        bound = Criterion(metric="latency_average", op=Op.GE, bound=least.value, unit="us", label="floor", source=least.source, derived=True)
+        bound = Criterion(
+            metric="latency_average",
+            op=Op.GE,
+            bound=least.value,
+            unit="us",
+            label="floor",
+            source=least.source,
+            derived=True,
+        )
         if bound not in gathered.criteria:
             gathered.criterion(bound)
         gathered.judged += 1
@@ -262,7 +331,11 @@ class IbWriteLat(Gate):
         """Return the published mark of the node's GPU, or the largest of any where there is none: rails that are all late do not judge each other."""
         value = MARKS.get(of_node.gpu.id)
         inputs: dict[str, float | str] = {"gpu": of_node.gpu.id}
-        return Bound(max(MARKS.values()), _LOOSE, derived=True, inputs=inputs) if value is None else Bound(value, _SOURCE, derived=False, inputs=inputs)
+        return (
+            Bound(max(MARKS.values()), _LOOSE, derived=True, inputs=inputs)
+            if value is None
+            else Bound(value, _SOURCE, derived=False, inputs=inputs)
+        )
 
     def _judge(self, gathered: Judge, facts: GateFacts, found: dict[int, Latency], near: str, far: str) -> None:
         mark = self.mark(facts.nodes[near])
@@ -275,14 +348,23 @@ class IbWriteLat(Gate):
             gathered.metric("latency_p99", where, found[rail].p99, "us")
             self.against_mark(gathered, where, found[rail].average, mark)
             others = values[:index] + values[index + 1 :]
-            self._against_siblings(gathered, where, values[index], others, facts.fleet * len(values), known=not mark.derived)
+            self._against_siblings(
+                gathered, where, values[index], others, facts.fleet * len(values), known=not mark.derived
+            )
             self._tail(gathered, where, found[rail].p99, [found[other].p99 for other in rails if other != rail])
 
     def against_mark(self, gathered: Judge, where: str, value: float, mark: Bound) -> None:
         """Hold a rail's latency, us, against its mark."""
         gathered.judged += 1
         bound = Criterion(
-            metric="latency_average", op=Op.LE, bound=mark.value, unit="us", label="ceiling", source=mark.source, derived=mark.derived, inputs=mark.inputs
+            metric="latency_average",
+            op=Op.LE,
+            bound=mark.value,
+            unit="us",
+            label="ceiling",
+            source=mark.source,
+            derived=mark.derived,
+            inputs=mark.inputs,
         )
         if bound not in gathered.criteria:
             gathered.criterion(bound)
@@ -290,15 +372,21 @@ class IbWriteLat(Gate):
         if value > mark.value:
             gathered.fail(where, kinds.LATENCY_HIGH, f"at most {mark.value:.1f} us on average", f"{value:.2f} us")
 
-    def _against_siblings(self, gathered: Judge, where: str, value: float, others: Sequence[float], comparisons: int, *, known: bool) -> None:
+    def _against_siblings(
+        self, gathered: Judge, where: str, value: float, others: Sequence[float], comparisons: int, *, known: bool
+    ) -> None:
         """Hold a NIC against the median of the other rails; it fails when it stands out of their spread and by more than half of the effect."""
         rails = len(others) + 1
         if rails < _FEW:
             if not known:
-                gathered.error(where, kinds.LATENCY_NOT_JUDGED, f"a published mark or {_FEW} rails", f"{rails} rails and no mark")
+                gathered.error(
+                    where, kinds.LATENCY_NOT_JUDGED, f"a published mark or {_FEW} rails", f"{rails} rails and no mark"
+                )
             return
         gathered.judged += 1
-        found = standing(FleetMetric("latency_typical", self.inputs.effect, better="lower"), others, comparisons, error=_RESOLUTION)
+        found = standing(
+            FleetMetric("latency_typical", self.inputs.effect, better="lower"), others, comparisons, error=_RESOLUTION
+        )
         if not found.holds(value):
             gathered.criterion(found.criterion("us"))
             expected = f"at most {found.bound:.2f} us (median of the others {found.centre:.2f})"
@@ -313,7 +401,17 @@ class IbWriteLat(Gate):
         if value > times * centre:
             source = f"judgement: {times:g} x the median of the other rails"
             inputs: dict[str, float | str] = {"median": centre, "times": times}
-            gathered.criterion(Criterion(metric="latency_p99", op=Op.LE, bound=times * centre, unit="us", label="siblings", source=source, inputs=inputs))
+            gathered.criterion(
+                Criterion(
+                    metric="latency_p99",
+                    op=Op.LE,
+                    bound=times * centre,
+                    unit="us",
+                    label="siblings",
+                    source=source,
+                    inputs=inputs,
+                )
+            )
             expected = f"at most {times * centre:.2f} us (median of the others {centre:.2f})"
             gathered.fail(where, kinds.LATENCY_TAIL, expected, f"{value:.2f} us")
 
@@ -332,13 +430,19 @@ class IbReadLatGpu(IbWriteLat):
     def mark(self, of_node: NodeFacts) -> Bound:
         """Return twice the mark of writes: none for reads of GPU memory was found."""
         write = super().mark(of_node)
-        source = f"derived: {_ROUND_TRIP} x the mark of writes, whose half round trip perftest prints; {write.source.removeprefix('derived: ')}"
+        source = (
+            f"derived: {_ROUND_TRIP} x the mark of writes, whose half round trip perftest prints; "
+            f"{write.source.removeprefix('derived: ')}"
+        )
         return Bound(_ROUND_TRIP * write.value, source, derived=True, inputs={**write.inputs, "write": write.value})
 
     def least(self) -> Bound:
         """Return twice the smallest latency of writes."""
         write = super().least()
-        return Bound(_ROUND_TRIP * write.value, f"{_ROUND_TRIP} x that of writes, whose half round trip perftest prints; {write.source}")
+        return Bound(
+            _ROUND_TRIP * write.value,
+            f"{_ROUND_TRIP} x that of writes, whose half round trip perftest prints; {write.source}",
+        )
 
 
 def place(near: str, far: str, one: NicFacts, other: NicFacts) -> str:

@@ -17,7 +17,8 @@ LATENCY_PORT_BYTES = FailKind(
     "latency-port-bytes",
     "bytes sent by the port",
     meaning="The port carried fewer bytes than the messages have: they went over another port.",
-    next_step=f"The data went over another port: check the node's RDMA devices; a NIC that was reset loses its counters: {_RUNBOOK}.",
+    next_step="The data went over another port: check the node's RDMA devices; "
+    f"a NIC that was reset loses its counters: {_RUNBOOK}.",
 )
 LATENCY_UNREADABLE = ErrorKind(
     "latency-unreadable",
@@ -47,7 +48,8 @@ LATENCY_IMPLAUSIBLE = ErrorKind(
     "latency-implausible",
     "latency is implausible",
     meaning="The latency is less than the path can have: the tool's clock is wrong.",
-    next_step="perftest counts the processor's cycles: look for 'CPU Frequency' in its raw output, and run the gate again.",
+    next_step="perftest counts the processor's cycles: look for 'CPU Frequency' in "
+    "its raw output, and run the gate again.",
 )
 LATENCY_HIGH = FailKind(
     "latency-high",
@@ -65,13 +67,16 @@ LATENCY_BESIDE_RAILS = FailKind(
     "latency-behind-other-rails",
     "latency beside the other rails",
     meaning="Messages take longer on this rail than on the node's others.",
-    next_step=f"This NIC is late where the other rails are not: look at its PCIe link, switch port and firmware: {_RUNBOOK}",
+    next_step="This NIC is late where the other rails are not: look at its PCIe link, switch port and firmware: "
+    f"{_RUNBOOK}",
 )
 LATENCY_TAIL = FailKind(
     "latency-tail-behind-other-rails",
     "99 % percentile of latency beside the other rails",
     meaning="Most messages on this rail are as fast as on the others, and one of a hundred is late.",
-    next_step=f"One message of a hundred is late on this rail alone: look at errors and pauses of its port, its PCIe link and switch port: {_RUNBOOK}",
+    next_step="One message of a hundred is late on this rail alone: look at errors "
+    "and pauses of its port, its PCIe link "
+    f"and switch port: {_RUNBOOK}",
 )
 
 FINDINGS = (

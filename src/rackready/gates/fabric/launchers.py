@@ -40,7 +40,19 @@ def _openmpi(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[
     exported = [word for name, value in program.environment.items() for word in ("-x", f"{name}={value}")]
     mca = [word for name, value in _mca(facts, nodes).items() for word in ("--mca", name, value)]
     count = str(program.per_node * len(nodes))
-    return ("mpirun", "--allow-run-as-root", "-np", count, "-H", hosts, "--bind-to", "none", *mca, *exported, *program.argv)
+    return (
+        "mpirun",
+        "--allow-run-as-root",
+        "-np",
+        count,
+        "-H",
+        hosts,
+        "--bind-to",
+        "none",
+        *mca,
+        *exported,
+        *program.argv,
+    )
 
 
 def _srun(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str, ...]:
@@ -70,7 +82,10 @@ def _mpijob(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[s
     """Create the job, wait for its end, print its launcher's log. The manifest stands in the command, so that it is seen before it runs."""
     del facts
     if not program.image:
-        message = "site.yml gates.launcher: mpijob - Expected: a container image in the gate's input image Actual: none. Name one in the gate set."
+        message = (
+            "site.yml gates.launcher: mpijob - Expected: a container image in the gate's input image Actual: none. "
+            "Name one in the gate set."
+        )
         raise RackreadyError(message)
     wanted = mpijob.job(nodes, program.argv, program.environment, program.per_node, program.image)
     return ("bash", "-c", mpijob.script(wanted))
@@ -79,7 +94,13 @@ def _mpijob(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[s
 def _mca(facts: GateFacts, nodes: Sequence[str]) -> dict[str, str]:
     """NCCL carries the data: a rank that waits in MPI gives way to it instead of spinning."""
     inband = common_network([str(facts.nodes[node].node.address) for node in nodes])
-    return {"mpi_yield_when_idle": "1", "pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": inband, "oob_tcp_if_include": inband}
+    return {
+        "mpi_yield_when_idle": "1",
+        "pml": "ob1",
+        "btl": "tcp,self",
+        "btl_tcp_if_include": inband,
+        "oob_tcp_if_include": inband,
+    }
 
 
 def common_network(addresses: Sequence[str]) -> str:

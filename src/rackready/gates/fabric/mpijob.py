@@ -1,8 +1,9 @@
 """An MPIJob of Kubeflow (API kubeflow.org/v2beta1) for a gate, and the schema that it is checked against before it is shown or sent.
 
-The schema holds the fields that we set and those that the API requires, written from the API's documentation: Kubeflow MPI Operator, docs/api
-v2beta1 (MPIJobSpec: slotsPerWorker, runPolicy, mpiReplicaSpecs, sshAuthMountPath, launcherCreationPolicy, mpiImplementation; ReplicaSpec: replicas,
-restartPolicy, template), and Kubernetes' own (PodSpec, Container).
+The schema holds the fields that we set and those that the API requires, written from the API's documentation: Kubeflow
+MPI Operator, docs/api v2beta1 (MPIJobSpec: slotsPerWorker, runPolicy, mpiReplicaSpecs, sshAuthMountPath,
+launcherCreationPolicy, mpiImplementation; ReplicaSpec: replicas, restartPolicy, template), and Kubernetes' own
+(PodSpec, Container).
 """
 
 from __future__ import annotations
@@ -163,12 +164,22 @@ def name_of(nodes: Sequence[str]) -> str:
 def job(nodes: Sequence[str], argv: Sequence[str], environment: Mapping[str, str], per_node: int, image: str) -> MpiJob:
     """Return the job: one worker on each of these nodes with all its GPUs, and a launcher. Raises ValidationError when it breaks the schema.
 
-    Workers see the node's network and devices (hostNetwork, privileged): rails and their HCAs are the node's, and a site without an RDMA device plugin has
-    no other way to them.
+    Workers see the node's network and devices (hostNetwork, privileged): rails and their HCAs are the node's, and a
+    site without an RDMA device plugin has no other way to them.
     """
     exported = [word for name, value in environment.items() for word in ("-x", f"{name}={value}")]
     rsh = ["--mca", "plm_rsh_args", _RSH]
-    command = ["mpirun", "--allow-run-as-root", *rsh, "-np", str(per_node * len(nodes)), "--bind-to", "none", *exported, *argv]
+    command = [
+        "mpirun",
+        "--allow-run-as-root",
+        *rsh,
+        "-np",
+        str(per_node * len(nodes)),
+        "--bind-to",
+        "none",
+        *exported,
+        *argv,
+    ]
     launcher = Container(name="launcher", image=image, command=command)
     worker = Container(
         name="worker",
@@ -201,25 +212,35 @@ def _on(nodes: Sequence[str]) -> dict[str, object]:
     """Workers go to these nodes only, one to each."""
     match = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(nodes)}
     apart = {
-        "labelSelector": {"matchLabels": {"training.kubeflow.org/job-name": name_of(nodes), "training.kubeflow.org/job-role": "worker"}},
+        "labelSelector": {
+            "matchLabels": {
+                "training.kubeflow.org/job-name": name_of(nodes),
+                "training.kubeflow.org/job-role": "worker",
+            }
+        },
         "topologyKey": "kubernetes.io/hostname",
     }
     return {
-        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [match]}]}},
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [match]}]}
+        },
         "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]},
     }
 
 
 def render(wanted: MpiJob) -> str:
     """Return the manifest as YAML, fields in the API's order."""
-    text: str = yaml.safe_dump(wanted.model_dump(exclude_defaults=False, exclude_none=True), sort_keys=False, width=1000)
+    text: str = yaml.safe_dump(
+        wanted.model_dump(exclude_defaults=False, exclude_none=True), sort_keys=False, width=1000
+    )
     return text
 
 
 def script(wanted: MpiJob) -> str:
     """Return what creates the job, waits until it has succeeded or failed, prints its launcher's log and takes it away.
 
-    What a killed run of the same nodes left is taken away first. The types of the conditions are those of JobCondition in the API's documentation.
+    What a killed run of the same nodes left is taken away first. The types of the conditions are those of JobCondition
+    in the API's documentation.
     """
     name = wanted.metadata.name
     return f"""set -e

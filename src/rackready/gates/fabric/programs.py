@@ -34,8 +34,10 @@ _HPL_OF_PEAK = 0.5
 _ROUNDED = 1e-3
 """How far the rate per GPU times the GPUs may be from the whole, as a share: both are printed with four digits."""
 _FINISHED = re.compile(
-    r"^Finished +(?P<all>\d+) tests with the following results:\s+(?P<passed>\d+) tests completed and passed residual checks,"
-    r"\s+(?P<failed>\d+) tests completed and failed residual checks,\s+(?P<skipped>\d+) tests skipped because of illegal input values\.$",
+    r"^Finished +(?P<all>\d+) tests with the following results:\s+(?P<passed>\d+) tests completed and passed "
+    r"residual checks,"
+    r"\s+(?P<failed>\d+) tests completed and failed residual checks,\s+(?P<skipped>\d+) tests skipped because of "
+    r"illegal input values\.$",
     re.MULTILINE,
 )
 """How HPL ends (Netlib's testing/ptest/HPL_pddriver.c; NVIDIA's ends the same way): what was cut off before it is not the whole."""
@@ -45,8 +47,13 @@ _TRTLLM = re.compile(r"\s*(?:Total )?Token Throughput \(tokens/sec\):\s+(?P<toke
 """`vllm bench throughput` (vllm/benchmarks/throughput.py), `trtllm-bench throughput` of TensorRT-LLM, and its first releases, which say "Token Throughput"."""
 _CHOSEN = "CUDA_VISIBLE_DEVICES"
 """With it in its command a model may run on any GPUs."""
-_SIZES_STEP = "Correct the sizes in the gate's input `command` (--tensor-parallel-size, --pipeline-parallel-size; --tp, --pp), then run the gate again."
-_READ = "Read its raw output in the report; check the image, and that the node's container toolkit offers the GPUs (CDI)."
+_SIZES_STEP = (
+    "Correct the sizes in the gate's input `command` (--tensor-parallel-size, --pipeline-parallel-size; "
+    "--tp, --pp), then run the gate again."
+)
+_READ = (
+    "Read its raw output in the report; check the image, and that the node's container toolkit offers the GPUs (CDI)."
+)
 
 
 PROGRAM_FAILED = ErrorKind(
@@ -65,7 +72,8 @@ HPL_RESIDUAL = FailKind(
     "hpl-residual",
     "HPL residual",
     meaning="HPL's check of its own result failed: the node computes wrong.",
-    next_step="The node computes wrong: take it out of service and run DCGM's level 4: docs/runbooks/silent-data-corruption.md",
+    next_step="The node computes wrong: take it out of service and run DCGM's level 4: "
+    "docs/runbooks/silent-data-corruption.md",
 )
 HPL_NO_GPUS = ErrorKind(
     "hpl-no-gpus",
@@ -101,7 +109,8 @@ HPL_SLOW = FailKind(
     "hpl-slow",
     "HPL is slow",
     meaning="The node computes HPL slower than its GPUs must.",
-    next_step="Look for throttling (`nvidia-smi -q -d PERFORMANCE`) and jobs on the node; give HPL.dat a size that fills the GPUs' memory.",
+    next_step="Look for throttling (`nvidia-smi -q -d PERFORMANCE`) and jobs on the node; "
+    "give HPL.dat a size that fills the GPUs' memory.",
 )
 INFERENCE_SIZES = ErrorKind(
     "inference-contradicts",
@@ -215,23 +224,41 @@ class Hpl(OneProgram):
         """Which image of NVIDIA's HPC benchmarks, and the size."""
 
         data: str = Field(
-            "hpl-linux-x86_64/sample-dat/HPL-8GPUs.dat", description="HPL.dat inside the image, from its working directory; it fixes size and grid"
+            "hpl-linux-x86_64/sample-dat/HPL-8GPUs.dat",
+            description="HPL.dat inside the image, from its working directory; it fixes size and grid",
         )
 
     inputs: Inputs
 
     def argv(self, facts: GateFacts, node: str) -> tuple[str, ...]:
         """Return NVIDIA's launcher, which lies in the image's working directory and on no PATH (NVIDIA HPC benchmarks, HPL): one process a GPU."""
-        return ("mpirun", "--allow-run-as-root", "-np", str(facts.nodes[node].platform.gpus), "--bind-to", "none", "./hpl.sh", "--dat", self.inputs.data)
+        return (
+            "mpirun",
+            "--allow-run-as-root",
+            "-np",
+            str(facts.nodes[node].platform.gpus),
+            "--bind-to",
+            "none",
+            "./hpl.sh",
+            "--dat",
+            self.inputs.data,
+        )
 
     def judge_text(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> None:
         """The residual check must be passed, by as many processes as there are GPUs. Of several sizes the best counts."""
-        found, checks = list(_RESULT.finditer(output.stdout)), [match["word"] for match in _CHECK.finditer(output.stdout)]
+        found, checks = (
+            list(_RESULT.finditer(output.stdout)),
+            [match["word"] for match in _CHECK.finditer(output.stdout)],
+        )
         ends = [tuple(map(int, match.groups())) for match in _FINISHED.finditer(output.stdout)]
         told = (len(found), checks.count("PASSED"), checks.count("FAILED"), 0)
         if not found or len(checks) != len(found) or ends != [told]:
-            said = f"{len(found)} results, {len(checks)} checks, " + (f"and it says {ends[0][0]} tests" if len(ends) == 1 else f"{len(ends)} summaries")
-            gathered.error(node, HPL_UNREADABLE, "results with their residual checks, and one summary that counts the same", said)
+            said = f"{len(found)} results, {len(checks)} checks, " + (
+                f"and it says {ends[0][0]} tests" if len(ends) == 1 else f"{len(ends)} summaries"
+            )
+            gathered.error(
+                node, HPL_UNREADABLE, "results with their residual checks, and one summary that counts the same", said
+            )
             return
         gathered.judged += 1
         gpus = facts.nodes[node].platform.gpus
@@ -239,7 +266,11 @@ class Hpl(OneProgram):
         gathered.metric("hpl", node, best, "TFLOPS")
         for result in found:
             _adds_up(gathered, node, result, gpus)
-        gathered.criterion(Criterion(metric="hpl_failed", op=Op.EQ, bound=0, unit="1", label="identity", source="HPL's own residual check"))
+        gathered.criterion(
+            Criterion(
+                metric="hpl_failed", op=Op.EQ, bound=0, unit="1", label="identity", source="HPL's own residual check"
+            )
+        )
         if "FAILED" in checks:
             gathered.fail(node, HPL_RESIDUAL, "PASSED", "FAILED")
         if not gathered.errors:
@@ -255,7 +286,9 @@ def _adds_up(gathered: Judge, node: str, result: re.Match[str], gpus: int) -> No
         gathered.error(node, HPL_PER_GPU, f"{gflops} Gflops over {gpus} GPUs", f"{each} Gflops a GPU")
     size, time = int(result["n"]), float(result["time"])
     work = (2 / 3 * size**3 + 3 / 2 * size**2) / 1e9
-    least, most = (work / (time + sign * _half(result["time"])) if time > _half(result["time"]) else work for sign in (1, -1))
+    least, most = (
+        work / (time + sign * _half(result["time"])) if time > _half(result["time"]) else work for sign in (1, -1)
+    )
     if not least - _half(gflops) <= float(gflops) <= most + _half(gflops):
         expected = f"{work / time:.3e} Gflops (2/3 N^3 + 3/2 N^2 over time)" if time > 0 else "a time above 0 s"
         gathered.error(node, HPL_TIME, expected, f"{gflops} Gflops of N {size} in {result['time']} s")
@@ -279,7 +312,9 @@ def _hold_hpl(gathered: Judge, gpu: GpuProfile, node: str, best: float, gpus: in
     peak, known = gpu.fp64_tensor, gpu.hpl
     if peak is not None:
         top = peak.value * gpus
-        gathered.criterion(Criterion(metric="hpl", op=Op.LE, bound=top, unit="TFLOPS", label="ceiling", source=peak.source))
+        gathered.criterion(
+            Criterion(metric="hpl", op=Op.LE, bound=top, unit="TFLOPS", label="ceiling", source=peak.source)
+        )
         if best > top:
             gathered.error(node, HPL_IMPLAUSIBLE, f"at most {_tflops(top)} ({peak.source})", _tflops(best))
     if known is None and peak is None:
@@ -289,7 +324,9 @@ def _hold_hpl(gathered: Judge, gpu: GpuProfile, node: str, best: float, gpus: in
         return
     least = share * figure.value * gpus
     source = f"derived: {share} x {figure.value:g} TFLOPS x {gpus} GPUs; {figure.source}"
-    gathered.criterion(Criterion(metric="hpl", op=Op.GE, bound=least, unit="TFLOPS", label="floor", source=source, derived=True))
+    gathered.criterion(
+        Criterion(metric="hpl", op=Op.GE, bound=least, unit="TFLOPS", label="floor", source=source, derived=True)
+    )
     if best < least:
         gathered.fail(node, HPL_SLOW, f"at least {_tflops(least)} ({source})", _tflops(best))
 
@@ -315,7 +352,9 @@ class Inference(OneProgram):
 
         command: tuple[str, ...] = Field(
             (),
-            description="what runs in it, e.g. [vllm, bench, throughput, --model, /model, --tensor-parallel-size, '8']; it must print tokens/s; "
+            description="what runs in it, e.g. [vllm, bench, throughput, --model, "
+            "/model, --tensor-parallel-size, '8']; "
+            "it must print tokens/s; "
             "its sizes say which GPUs it measures",
         )
 
@@ -336,7 +375,10 @@ class Inference(OneProgram):
         if used is not None and used > every:
             gathered.error(node, INFERENCE_GPUS, f"at most the {every} of the node", used)
         elif used is None or (used < every and _CHOSEN in " ".join(self.inputs.command)):
-            gathered.remark("which GPUs it used is not told: none counts as measured (name --tensor-parallel-size or --tp in `command`)")
+            gathered.remark(
+                "which GPUs it used is not told: none counts as measured (name --tensor-parallel-size or --tp in "
+                "`command`)"
+            )
             return range(0)
         elif used < every:
             gathered.remark(f"the model ran on {used} of {every} GPUs: the others are not measured by it")

@@ -1,10 +1,11 @@
 """Scaling: the same collective over more and more nodes, each size judged against what its own hardware can do, and like held against like.
 
-Sizes grow inside one NVLink domain first (1, 2, 4 ... of its nodes, up to the whole), then by whole domains (2, 4 ... up to all): part of a domain
-beside a whole one has no bound. Where a domain is one node, that is 1, 2, 4 ... nodes.
+Sizes grow inside one NVLink domain first (1, 2, 4 ... of its nodes, up to the whole), then by whole domains (2, 4 ...
+up to all): part of a domain beside a whole one has no bound. Where a domain is one node, that is 1, 2, 4 ... nodes.
 
-The efficiency of a size is its busbw over that of the smallest size that goes the same way: one node inside a domain, two domains across the network.
-A figure over the network divided by one over NVLink is no efficiency: the one is bound by NICs, the other by links (DOMAIN: min(P, B) and P).
+The efficiency of a size is its busbw over that of the smallest size that goes the same way: one node inside a domain,
+two domains across the network. A figure over the network divided by one over NVLink is no efficiency: the one is bound
+by NICs, the other by links (DOMAIN: min(P, B) and P).
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ from rackready.gates.nccl import Launch, collectives_run, read_launches
 from rackready.gates.rdma_port import headers
 from rackready.model.outcome import Verdict
 
-_STEP = "It is slow from this number of nodes on: run the pair gate over the nodes that were added, and look at the spine's ports: docs/runbooks/nccl-slow.md"
+_STEP = (
+    "It is slow from this number of nodes on: run the pair gate over the nodes that were added, and look at the "
+    "spine's ports: docs/runbooks/nccl-slow.md"
+)
 _UNEQUAL = "Run it over domains of equal size and one platform: leave out the nodes that make them unequal (`--limit`)."
 _RECORDED = "scaling efficiency is recorded and not judged: the gate set declares no min_efficiency"
 
@@ -39,7 +43,8 @@ Way = Literal["nvlink", "network"]
 SCALING_UNEQUAL = ErrorKind(
     "scaling-domains-unequal",
     "NVLink domains are unequal",
-    meaning="The NVLink domains take part with different numbers or kinds of nodes, so their scaling cannot be computed.",
+    meaning="The NVLink domains take part with different numbers or kinds of "
+    "nodes, so their scaling cannot be computed.",
     next_step=_UNEQUAL,
 )
 SIZE_SLOW = FailKind(
@@ -100,7 +105,11 @@ class NcclScaling(Multi):
         """How the launches are made, and what share of its bandwidth a growing run must keep."""
 
         min_efficiency: float | None = Field(
-            None, gt=0, le=1, description="least busbw of any size as a share of the smallest that goes the same way; recorded and not judged when absent"
+            None,
+            gt=0,
+            le=1,
+            description="least busbw of any size as a share of the smallest that goes the same way; "
+            "recorded and not judged when absent",
         )
 
     inputs: Inputs
@@ -116,10 +125,20 @@ class NcclScaling(Multi):
         stage = 1
         for size in sizes:
             line, key = self.line(facts, size.nodes), f"n{len(size.nodes)}-launch"
-            commands += [Command(key=f"{key}{number}", node=ordered[0], argv=line, timeout_s=1800, stage=stage + number) for number in range(count)]
+            commands += [
+                Command(key=f"{key}{number}", node=ordered[0], argv=line, timeout_s=1800, stage=stage + number)
+                for number in range(count)
+            ]
             stage += count
         commands += carried.readings(facts, ordered, "after", stage)
-        return Run(id=name, target=name, nodes=ordered, commands=tuple(commands), claims=frozenset(nodes), launch_from=ordered[0])
+        return Run(
+            id=name,
+            target=name,
+            nodes=ordered,
+            commands=tuple(commands),
+            claims=frozenset(nodes),
+            launch_from=ordered[0],
+        )
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every size against its own bounds, and what all of them moved; efficiencies are recorded, and judged where a mark is declared."""
@@ -128,7 +147,9 @@ class NcclScaling(Multi):
         gathered = Judge()
         sizes = steps(facts, run.nodes)
         if not sizes:
-            gathered.error(run.target, SCALING_UNEQUAL, "as many nodes of one platform in every domain", _kinds(facts, run.nodes))
+            gathered.error(
+                run.target, SCALING_UNEQUAL, "as many nodes of one platform in every domain", _kinds(facts, run.nodes)
+            )
             return gathered.verdict("cluster")
         first: dict[Way, float] = {}
         judged = 0
@@ -153,23 +174,34 @@ class NcclScaling(Multi):
         source = f"declared in the gate set: min_efficiency {share} x busbw of the smallest size that goes the same way"
         return Bound(share * base, source, derived=False, inputs={"min_efficiency": share, "base": base})
 
-    def _size(self, gathered: Judge, facts: GateFacts, size: Step, outputs: Outputs, base: float | None) -> float | None:
+    def _size(
+        self, gathered: Judge, facts: GateFacts, size: Step, outputs: Outputs, base: float | None
+    ) -> float | None:
         """Judge one size; returns the median busbw, None when it cannot be judged. ``base``: busbw of the smallest that goes the same way."""
         count, where, key = self.count(facts), _where(size), f"n{len(size.nodes)}-launch"
         trial = Judge()
-        wanted = Launch(self.size(facts, size.nodes), domains.ranks(facts, size.nodes), size.nodes, domains.models(facts, size.nodes))
+        wanted = Launch(
+            self.size(facts, size.nodes),
+            domains.ranks(facts, size.nodes),
+            size.nodes,
+            domains.models(facts, size.nodes),
+        )
         values = read_launches(trial, [outputs.get(f"{key}{number}") for number in range(count)], where, wanted)
         gathered.fails += trial.fails
         gathered.errors += trial.errors
         if trial.fails or trial.errors or len(values) != count:
             return None
         texts = [outputs[f"{key}{number}"].stdout for number in range(count)]
-        transport.prove(gathered, facts, transport.Wanted(size.nodes, self.collective, self.algorithm, size.domain), texts)
+        transport.prove(
+            gathered, facts, transport.Wanted(size.nodes, self.collective, self.algorithm, size.domain), texts
+        )
         found = bounds(facts, size.nodes[0], size.domain, self.collective, self.algorithm, self._mark(base))
         judge_busbw(gathered, where, f"all-reduce of {wanted.ranks} GPUs", values, found, SIZE_SLOW)
         return median(one.busbw for one in values)
 
-    def _bytes_of_all(self, gathered: Judge, facts: GateFacts, run: Run, sizes: Sequence[Step], outputs: Outputs) -> bool:
+    def _bytes_of_all(
+        self, gathered: Judge, facts: GateFacts, run: Run, sizes: Sequence[Step], outputs: Outputs
+    ) -> bool:
         """Hold the rails of each domain against the sum of what the sizes that it took part in must have moved; returns whether any went over rails.
 
         Sizes inside one domain of several nodes must have left its rails alone: they add nothing.
@@ -181,9 +213,15 @@ class NcclScaling(Multi):
             carried.judge_idle(gathered, facts, run.nodes, outputs, moved)
             return False
         for place, part in enumerate(domains.groups(facts, run.nodes)):
-            shares = [carried.must_leave(self.collective, self.algorithm, domain)[1] for domain in over if place < domain.count]
+            shares = [
+                carried.must_leave(self.collective, self.algorithm, domain)[1]
+                for domain in over
+                if place < domain.count
+            ]
             total = sum(shares) * moved
-            carried.judge_bytes(gathered, facts, part, outputs, (total, total, "sum over sizes of 2 (n-1)/n"), tolerance)
+            carried.judge_bytes(
+                gathered, facts, part, outputs, (total, total, "sum over sizes of 2 (n-1)/n"), tolerance
+            )
         return True
 
 

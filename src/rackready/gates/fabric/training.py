@@ -27,16 +27,22 @@ _PORT = 29511
 _BACKEND = "nccl"
 _NEAR = 0.1
 _VOCABULARY = 32000
-SPEED = "tokens per second are recorded, not judged: the whole cluster trains as one unit, beside which there is no other"
+SPEED = (
+    "tokens per second are recorded, not judged: the whole cluster trains as one unit, beside which there is no other"
+)
 """Note of a pass. It does not keep a required gate from being satisfied: what is judged was judged."""
 _WARMUP = 5
 """Steps before those that are timed."""
 _MOVES = 0.5
 """Share of the steps whose loss must be a value of its own: parameters that are updated give another loss every time. Judgement.
 
-By how much the loss falls is not bounded: the more ranks, the more random tokens one step averages over, and the less there is to learn in so few steps.
+By how much the loss falls is not bounded: the more ranks, the more random tokens one step averages over, and the less
+there is to learn in so few steps.
 """
-_CORRUPT = "Gradients were corrupted on the way or a GPU computes wrong: run DCGM's level 4 on these nodes: docs/runbooks/silent-data-corruption.md"
+_CORRUPT = (
+    "Gradients were corrupted on the way or a GPU computes wrong: run DCGM's level 4 on these nodes: "
+    "docs/runbooks/silent-data-corruption.md"
+)
 
 
 TRAINING_UNREADABLE = ErrorKind(
@@ -67,7 +73,8 @@ TRAINING_HOSTS = ErrorKind(
     "training-other-hosts",
     "training ran on other hosts",
     meaning="The ranks did not run on the nodes that should take part.",
-    next_step="Check the nodes' host names (they must be those of the site file), and that every node started its own ranks.",
+    next_step="Check the nodes' host names (they must be those of the site file), and that every node started its own "
+    "ranks.",
 )
 PARAMETERS_DIFFER = FailKind(
     "training-parameters-differ",
@@ -103,7 +110,9 @@ TRAINING_FAILED = ErrorKind(
     "training-failed",
     "training step failed",
     meaning="The training step ended with an error.",
-    next_step="Read its raw output; check that the image has PyTorch and torchrun, and that the nodes' container toolkit offers the GPUs (CDI).",
+    next_step="Read its raw output; check that the image has PyTorch and torchrun, "
+    "and that the nodes' container toolkit "
+    "offers the GPUs (CDI).",
 )
 
 FINDINGS = (
@@ -147,13 +156,21 @@ class DdpStep(Containered):
         master = str(facts.nodes[nodes[0]].node.address)
         commands = []
         for place, node in enumerate(nodes):
-            # with underscores: torchrun knows its options with hyphens only since PyTorch 2.0 (pytorch/pytorch pull request 94505)
-            spread = (f"--nnodes={len(nodes)}", f"--nproc_per_node={facts.nodes[node].platform.gpus}", f"--node_rank={place}")
+            # with underscores: torchrun knows its options with hyphens only since PyTorch 2.0 (pytorch/pytorch pull
+            # request 94505)
+            spread = (
+                f"--nnodes={len(nodes)}",
+                f"--nproc_per_node={facts.nodes[node].platform.gpus}",
+                f"--node_rank={place}",
+            )
             meet = (f"--master_addr={master}", f"--master_port={_PORT}", "--no_python")
-            # ranks that wait for a lost one give up in time to say so: torchrun itself then waits up to 300 s more for the other nodes
+            # ranks that wait for a lost one give up in time to say so: torchrun itself then waits up to 300 s more for
+            # the other nodes
             wait = ("--wait", str(self.inputs.timeout_s // 2))
             program = ("python3", "-c", inspect.getsource(ddp_step), *self._options(), *wait)
-            line = self.contained("torchrun", *spread, *meet, *program, environment=[f"{name}={value}" for name, value in DEBUG.items()])
+            line = self.contained(
+                "torchrun", *spread, *meet, *program, environment=[f"{name}={value}" for name, value in DEBUG.items()]
+            )
             commands.append(Command(key=f"train-{node}", node=node, argv=line, timeout_s=self.inputs.timeout_s))
         return [Run("cluster", "cluster", tuple(nodes), tuple(commands), frozenset(nodes))]
 
@@ -172,7 +189,11 @@ class DdpStep(Containered):
         gathered = Judge()
         found = [outputs.get(f"train-{node}") for node in run.nodes]
         for node, output in zip(run.nodes, found, strict=True):
-            if not gathered.trouble(trouble(output, node, "training step")) and output is not None and output.exit_code != 0:
+            if (
+                not gathered.trouble(trouble(output, node, "training step"))
+                and output is not None
+                and output.exit_code != 0
+            ):
                 _failed(gathered, node, output)
         if gathered.errors or found[0] is None:
             return gathered.verdict("cluster")
@@ -186,7 +207,9 @@ class DdpStep(Containered):
         text = "\n".join(output.stdout for output in found if output is not None)
         transport.prove(gathered, facts, transport.Wanted(run.nodes, "all_reduce", "default", domain), [text])
         if not gathered.fails and not gathered.errors:
-            gathered.measured.update(f"{node}/gpu{index}" for node in run.nodes for index in range(facts.nodes[node].platform.gpus))
+            gathered.measured.update(
+                f"{node}/gpu{index}" for node in run.nodes for index in range(facts.nodes[node].platform.gpus)
+            )
             gathered.remark(SPEED)
         return gathered.verdict("cluster")
 
@@ -217,7 +240,9 @@ def _everywhere(gathered: Judge, facts: GateFacts, run: Run, hosts: Sequence[str
     wrong = [name for name in dict.fromkeys((*run.nodes, *found)) if found[name] != wanted.get(name, 0)]
     if wrong:
         expected = ", ".join(f"{wanted.get(name, 0)} on {name}" for name in wrong)
-        gathered.error("cluster", TRAINING_HOSTS, f"ranks: {expected}", ", ".join(f"{found[name]} on {name}" for name in wrong))
+        gathered.error(
+            "cluster", TRAINING_HOSTS, f"ranks: {expected}", ", ".join(f"{found[name]} on {name}" for name in wrong)
+        )
     return not wrong
 
 
@@ -241,13 +266,22 @@ def _losses(gathered: Judge, losses: Sequence[float | None]) -> None:
     gathered.metric("loss_first", "cluster", values[0], "1")
     gathered.metric("loss_last", "cluster", values[-1], "1")
     source = "derived: a model that knows nothing gives ln(vocabulary), within 10 %"
-    gathered.criterion(Criterion(metric="loss_first", op=Op.EQ, bound=first, unit="1", label="identity", source=source, derived=True))
+    gathered.criterion(
+        Criterion(metric="loss_first", op=Op.EQ, bound=first, unit="1", label="identity", source=source, derived=True)
+    )
     if abs(values[0] - first) > _NEAR * first:
         gathered.fail("cluster", LOSS_FIRST, f"{first:.2f} within {_NEAR:.0%}", f"{values[0]:.2f}")
     elif values[-1] >= values[0]:
-        gathered.fail("cluster", LOSS_NOT_FALLING, f"below {values[0]:.2f} after {len(values)} steps on one batch", f"{values[-1]:.2f}")
+        gathered.fail(
+            "cluster",
+            LOSS_NOT_FALLING,
+            f"below {values[0]:.2f} after {len(values)} steps on one batch",
+            f"{values[-1]:.2f}",
+        )
     elif len(set(values)) < _MOVES * len(values):
-        gathered.fail("cluster", LOSS_STANDS, f"another at every one of {len(values)} steps", f"{len(set(values))} different")
+        gathered.fail(
+            "cluster", LOSS_STANDS, f"another at every one of {len(values)} steps", f"{len(set(values))} different"
+        )
 
 
 def read(text: str) -> dict[str, Any]:
@@ -257,7 +291,9 @@ def read(text: str) -> dict[str, Any]:
             continue
         found = printed_json.load(line)
         speed = found.get("tokens_per_second")
-        lists = all(isinstance(found.get(name), list) for name in ("losses", "checksums", "hosts")) and isinstance(found.get("versions"), dict)
+        lists = all(isinstance(found.get(name), list) for name in ("losses", "checksums", "hosts")) and isinstance(
+            found.get("versions"), dict
+        )
         numbers = lists and all(loss is None or isinstance(loss, (int, float)) for loss in found["losses"])
         told = lists and all(isinstance(word, str) and word for word in (*found["checksums"], *found["hosts"]))
         fast = isinstance(speed, (int, float)) and not isinstance(speed, bool) and speed > 0

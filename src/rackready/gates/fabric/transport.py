@@ -26,7 +26,10 @@ aws-ofi-nccl). NCCL's own is called IB and nothing more: the plugin's name begin
 _NVLINK_PATHS = frozenset({"NVL", "LOC"})
 """Kinds of path of NCCL src/graph/topo.cc that are NVLink alone; NVB goes through another GPU, PIX to SYS over PCIe."""
 _SILENT = "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE)."
-_SUBSYSTEMS = "Run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH: of P2P are the channels between GPUs, of GRAPH the kinds of their paths."
+_SUBSYSTEMS = (
+    "Run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH: of P2P are the channels between GPUs, "
+    "of GRAPH the kinds of their paths."
+)
 """NCCL's own choice is INIT, BOOTSTRAP and ENV (NCCL's manual, NCCL_DEBUG_SUBSYS)."""
 _TWO = 2
 
@@ -59,7 +62,9 @@ RDMA_NOT_SOUGHT = FailKind(
     "nccl-rdma-not-sought",
     "NCCL transport",
     meaning="NCCL was told not to look for HCAs and used another transport.",
-    next_step=f"NCCL did not look for HCAs: take NCCL_NET and NCCL_IB_DISABLE out of /etc/nccl.conf, ~/.nccl.conf and the environment: {RUNBOOK}",
+    next_step="NCCL did not look for HCAs: take NCCL_NET and NCCL_IB_DISABLE out of "
+    "/etc/nccl.conf, ~/.nccl.conf and the "
+    f"environment: {RUNBOOK}",
 )
 RDMA_NOT_USED = FailKind(
     "nccl-rdma-not-used",
@@ -101,7 +106,8 @@ LINK_LAYER = FailKind(
     "nccl-link-layer",
     "link layer of its HCAs",
     meaning="NCCL's HCAs use another link layer than the site's fabric.",
-    next_step="Set the ports' link type: `mlxconfig -d DEVICE set LINK_TYPE_P1={link_type}`, then reset the NICs; or correct fabric.kind in site.yml.",
+    next_step="Set the ports' link type: `mlxconfig -d DEVICE set LINK_TYPE_P1={link_type}`, then reset the NICs; "
+    "or correct fabric.kind in site.yml.",
 )
 PATHS_NOT_TOLD = ErrorKind(
     "nccl-paths-not-told",
@@ -113,7 +119,8 @@ NO_NVLINK_BETWEEN_GPUS = FailKind(
     "nccl-no-nvlink",
     "NVLink between its GPUs",
     meaning="GPUs of the node do not talk over NVLink.",
-    next_step=f"Check NVLinks (`nvidia-smi nvlink -s`), fabric manager and NCCL_P2P_DISABLE, NCCL_P2P_LEVEL in /etc/nccl.conf: {RUNBOOK}",
+    next_step="Check NVLinks (`nvidia-smi nvlink -s`), fabric manager and NCCL_P2P_DISABLE, NCCL_P2P_LEVEL in "
+    f"/etc/nccl.conf: {RUNBOOK}",
 )
 NOT_ALL_GPUS_TOLD = ErrorKind(
     "nccl-gpus-not-told",
@@ -125,7 +132,8 @@ NO_NVLINK_ACROSS = FailKind(
     "nccl-no-nvlink-across-nodes",
     "NVLink across nodes",
     meaning="Nodes of one NVLink domain do not talk over NVLink.",
-    next_step=f"Check IMEX (`nvidia-imex-ctl -N`), one ClusterUUID and clique, and NCCL_MNNVL_ENABLE in /etc/nccl.conf: {RUNBOOK}",
+    next_step="Check IMEX (`nvidia-imex-ctl -N`), one ClusterUUID and clique, and NCCL_MNNVL_ENABLE in /etc/nccl.conf: "
+    f"{RUNBOOK}",
 )
 NO_NVLS = FailKind(
     "nccl-no-nvls",
@@ -172,7 +180,13 @@ class Wanted:
     @property
     def multicast(self) -> bool:
         """Whether the switches must reduce: only where the default algorithm reduces among more than two GPUs of a domain that can."""
-        return self.domain is not None and self.domain.nvls and self.domain.gpus > _TWO and self.collective == "all_reduce" and self.algorithm == "default"
+        return (
+            self.domain is not None
+            and self.domain.nvls
+            and self.domain.gpus > _TWO
+            and self.collective == "all_reduce"
+            and self.algorithm == "default"
+        )
 
 
 def prove(judge: Judge, facts: GateFacts, wanted: Wanted, texts: Sequence[str]) -> None:
@@ -183,7 +197,9 @@ def prove(judge: Judge, facts: GateFacts, wanted: Wanted, texts: Sequence[str]) 
         seen: dict[str, None] = {}
         for text in texts:
             hosts = nccl_log.parse(text)
-            log = next(iter(hosts.values())) if len(hosts) == len(wanted.nodes) == 1 else _of(hosts, node)  # alone on a node: whatever it calls itself
+            log = (
+                next(iter(hosts.values())) if len(hosts) == len(wanted.nodes) == 1 else _of(hosts, node)
+            )  # alone on a node: whatever it calls itself
             trial = Judge()
             _node(trial, facts, wanted, node, log)
             ways |= _ways(log)
@@ -206,7 +222,13 @@ def unseen(judge: Judge, facts: GateFacts, nodes: Sequence[str], texts: Sequence
         lists = {frozenset(name for name, _ in log.devices.values()) for log in logs}
         for found in sorted(lists, key=sorted):
             if missing := sorted(expected - found):
-                judge.fail(node, HCAS_NOT_FOUND, ", ".join(sorted(expected)), ", ".join(sorted(found)), missing=", ".join(missing))
+                judge.fail(
+                    node,
+                    HCAS_NOT_FOUND,
+                    ", ".join(sorted(expected)),
+                    ", ".join(sorted(found)),
+                    missing=", ".join(missing),
+                )
 
 
 def _of(hosts: Mapping[str, HostLog], node: str) -> HostLog:
@@ -215,7 +237,9 @@ def _of(hosts: Mapping[str, HostLog], node: str) -> HostLog:
 
 def _ways(log: HostLog) -> set[str]:
     """Return in words what the node used: it stands in the evidence."""
-    found = {f"NET/{net}{', GPUDirect RDMA' if direct else ' without GPUDirect RDMA'}" for net, _, direct in log.channels}
+    found = {
+        f"NET/{net}{', GPUDirect RDMA' if direct else ' without GPUDirect RDMA'}" for net, _, direct in log.channels
+    }
     return found | {way.split("/read")[0] for way in log.inside} | ({"NVLS"} if log.multicast else set())
 
 
@@ -241,7 +265,10 @@ def _network(judge: Judge, fabric: Fabric, of_node: NodeFacts, node: str, log: H
     if not log.networks or not log.channels:
         judge.error(node, TRANSPORT_NOT_TOLD, "NCCL INFO lines of every node", "none of this node")
         return
-    others = sorted({f"NET/{net}" for net, _, _ in log.channels if not _is(net, starts)} | {net for net in log.networks if not _is(net, starts)})
+    others = sorted(
+        {f"NET/{net}" for net, _, _ in log.channels if not _is(net, starts)}
+        | {net for net in log.networks if not _is(net, starts)}
+    )
     if others:
         if plugin == "ib" and not log.sought_rdma:
             judge.fail(node, RDMA_NOT_SOUGHT, name, ", ".join(others))
@@ -283,7 +310,8 @@ def _devices(judge: Judge, fabric: Fabric, of_node: NodeFacts, node: str, log: H
 def _inside(judge: Judge, wanted: Wanted, of_node: NodeFacts, node: str, log: HostLog) -> None:
     """Judge the ways between the GPUs of one domain. Without NVLink there is nothing that they must be.
 
-    Every GPU sends to another of its domain; across the network one of a node may do nothing but send out, where all of its channels leave by one NIC.
+    Every GPU sends to another of its domain; across the network one of a node may do nothing but send out, where all of
+    its channels leave by one NIC.
     """
     if of_node.gpu.nvlink is None or wanted.domain is None:
         return

@@ -36,7 +36,9 @@ class Tracking:
     @property
     def synchronised(self) -> bool:
         """Whether the daemon follows a source: not by its own word alone, since one that follows itself calls that normal."""
-        return self.leap != "Not synchronised" and not self.alone and self.reference != _NONE and 0 < self.stratum <= _MOST
+        return (
+            self.leap != "Not synchronised" and not self.alone and self.reference != _NONE and 0 < self.stratum <= _MOST
+        )
 
     @property
     def alone(self) -> bool:
@@ -67,7 +69,10 @@ def parse(text: str) -> Tracking:
         raise FormatError(f"not a number: {error}") from error
     offset, delay, dispersion = (numbers[place] for place in (4, 10, 11))
     if not all(map(math.isfinite, numbers.values())) or min(delay, dispersion) < 0:
-        raise FormatError(f"offset {offset:g} s, root delay {delay:g} s and root dispersion {dispersion:g} s, Expected: numbers, the latter two not below 0")
+        raise FormatError(
+            f"offset {offset:g} s, root delay {delay:g} s and root dispersion {dispersion:g} s, "
+            "Expected: numbers, the latter two not below 0"
+        )
     return Tracking(fields[0], fields[1] or fields[0], stratum, offset, delay, dispersion, leap)
 
 
@@ -76,4 +81,6 @@ def _source(reference: str, name: str) -> None:
     if not _REFERENCE.fullmatch(reference):
         raise FormatError(f"reference id {reference[:40]!r}, Expected: eight hexadecimal digits")
     if not name.strip() and reference not in {_OWN, _NONE}:
-        raise FormatError(f"reference id {reference} without a source, Expected: a source, or reference id {_OWN} or {_NONE}")
+        raise FormatError(
+            f"reference id {reference} without a source, Expected: a source, or reference id {_OWN} or {_NONE}"
+        )

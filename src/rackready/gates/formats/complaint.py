@@ -1,6 +1,7 @@
 """Finds the words in which a failed program says why.
 
-mpirun and torchrun end with a ruler, torchrun with a traceback of its own before it; docker ends with a hint at its help.
+mpirun and torchrun end with a ruler, torchrun with a traceback of its own before it; docker ends with a hint at its
+help.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ import re
 
 _MOST = 200
 _CAUSE = re.compile(
-    r"^Root Cause \(first observed failure\):\n.*?^\s*rank\s*: (?P<rank>\d+) .*?^\s*exitcode\s*: (?P<code>-?\d+) .*?^\s*traceback\s*: (?P<text>[^\n]*)",
+    r"^Root Cause \(first observed failure\):\n.*?^\s*rank\s*: (?P<rank>\d+) .*?^\s*exitcode\s*: (?P<code>-?\d+) "
+    r".*?^\s*traceback\s*: (?P<text>[^\n]*)",
     re.MULTILINE | re.DOTALL,
 )
-_EXCEPTION = re.compile(r"^(?:\[rank\d+\]:[ ]?)?(?P<text>(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): .+)$", re.MULTILINE)
+_EXCEPTION = re.compile(
+    r"^(?:\[rank\d+\]:[ ]?)?(?P<text>(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): .+)$", re.MULTILINE
+)
 _RUNTIME = re.compile(r"^(?:Error: |docker: (?:Error response from daemon: )?)(?P<text>.*\w.*)$", re.MULTILINE)
 _RUNTIMES_MOST = 400
 """As long as a registry's address, its cause and what went before: they come after one another in one line."""

@@ -1,11 +1,13 @@
 """Reads `dcgmi diag -j` of DCGM 3.3 to 4.x into one shape, and of earlier versions as far as they tell.
 
-Up to 3.2: results carry ``gpu_ids``, a warning is a text without a severity, and the GPUs have no serial numbers; up to 3.0 there is no version and no list
-of GPUs either (HelperJsonAddResult and HelperJsonBuildOutput in dcgmi/Diag.cpp, v2.4.7 to v3.3.1).
+Up to 3.2: results carry ``gpu_ids``, a warning is a text without a severity, and the GPUs have no serial numbers; up to
+3.0 there is no version and no list of GPUs either (HelperJsonAddResult and HelperJsonBuildOutput in dcgmi/Diag.cpp,
+v2.4.7 to v3.3.1).
 
-3.3: root key ``DCGM GPU Diagnostic``, results carry ``gpu_id`` as a string; ``GPU Device IDs`` are PCI device ids ("2330"), one a GPU; the Deployment
-category has one result a test for the node, and the message of a warning stands there under ``warnings``. 4.x: root key ``DCGM Diagnostic``, results
-carry ``entity_group`` and ``entity_id``, and ``info`` is a list. A document without test categories is a diagnostic that did not run.
+3.3: root key ``DCGM GPU Diagnostic``, results carry ``gpu_id`` as a string; ``GPU Device IDs`` are PCI device ids
+("2330"), one a GPU; the Deployment category has one result a test for the node, and the message of a warning stands
+there under ``warnings``. 4.x: root key ``DCGM Diagnostic``, results carry ``entity_group`` and ``entity_id``, and
+``info`` is a list. A document without test categories is a diagnostic that did not run.
 """
 
 from __future__ import annotations
@@ -95,7 +97,12 @@ class _Devices:
 
 def _diagnostic(document: dict[str, Any]) -> Diagnostic:
     if "DCGM Diagnostic" in document:
-        body, meta, devices, earlier = document["DCGM Diagnostic"], document.get("metadata", {}), _entities(document), False
+        body, meta, devices, earlier = (
+            document["DCGM Diagnostic"],
+            document.get("metadata", {}),
+            _entities(document),
+            False,
+        )
     elif "DCGM GPU Diagnostic" in document:
         body, meta, devices = document["DCGM GPU Diagnostic"], document, _listed(document)
         earlier = not devices.gpus or _EARLIER.match(str(meta.get("version", ""))) is not None
@@ -104,23 +111,39 @@ def _diagnostic(document: dict[str, Any]) -> Diagnostic:
         raise FormatError(message)
     if "runtime_error" in body:
         raise DiagnosticDidNotRunError(str(body["runtime_error"]).strip())
-    tests = [(_word(category, "category"), test) for category in body.get("test_categories", []) for test in category["tests"]]
+    tests = [
+        (_word(category, "category"), test)
+        for category in body.get("test_categories", [])
+        for test in category["tests"]
+    ]
     results = tuple(result for category, test in tests for result in _results(category, test))
     if not results:
         message = "no test categories: the diagnostic did not run"
         raise DiagnosticDidNotRunError(message)
-    if strange := sorted({result.gpu for result in results if result.gpu is not None} - set(devices.gpus)) if devices.gpus else []:
+    if (
+        strange := sorted({result.gpu for result in results if result.gpu is not None} - set(devices.gpus))
+        if devices.gpus
+        else []
+    ):
         raise FormatError(f"results of gpu{strange[0]}, which is none of the {len(devices.gpus)} GPUs that it lists")
     version = str(meta.get("version", body.get("version", "")))
     earlier |= any("gpu_ids" in item for _, test in tests for item in test["results"])
     untold = _untold(devices, old="DCGM GPU Diagnostic" in document, earlier=earlier)
-    driver, eud = str(meta.get("Driver Version Detected", "")), str(meta.get("EUD Test Version") or meta.get("EUD Package Version", ""))
+    driver, eud = (
+        str(meta.get("Driver Version Detected", "")),
+        str(meta.get("EUD Test Version") or meta.get("EUD Package Version", "")),
+    )
     return Diagnostic(version, driver, devices.gpus, devices.serials, devices.ids, results, eud, untold)
 
 
 def _entities(document: dict[str, Any]) -> _Devices:
     """Return the GPUs that DCGM 4 lists: each with a device id, and with its serial number where it has one (HelperJsonAddEntities in dcgmi/Diag.cpp)."""
-    found = [entity for group in document.get("entity_groups", []) if group["entity_group"] == "GPU" for entity in group["entities"]]
+    found = [
+        entity
+        for group in document.get("entity_groups", [])
+        if group["entity_group"] == "GPU"
+        for entity in group["entities"]
+    ]
     gpus = tuple(_number(entity, "entity_id") for entity in found)
     return _devices(gpus, [entity.get("serial_num", "") for entity in found], [entity["device_id"] for entity in found])
 
@@ -229,7 +252,9 @@ def _word(item: dict[str, Any], key: str) -> str:
 def _number(item: dict[str, Any], key: str) -> int:
     """Return the number of an entity: 3.x writes it as text."""
     value = item[key]
-    if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, str) and value.isascii() and value.isdigit()):
+    if (isinstance(value, int) and not isinstance(value, bool)) or (
+        isinstance(value, str) and value.isascii() and value.isdigit()
+    ):
         return int(value)
     message = f"{key} {value!r} is no number"
     raise FormatError(message)

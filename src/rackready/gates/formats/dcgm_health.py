@@ -56,18 +56,26 @@ def parse(text: str) -> Health:
     try:
         body = found["body"]
         overall = _word(body["Overall Health"]["value"])
-        entities = tuple(item for group, found in body.items() if group != "Overall Health" for item in _group(group, found))
+        entities = tuple(
+            item for group, found in body.items() if group != "Overall Health" for item in _group(group, found)
+        )
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"not the JSON of dcgmi health -c ({type(error).__name__}: {error})") from error
     return Health(overall, entities)
 
 
 def _group(group: str, found: dict[str, Any]) -> list[Entity]:
-    return [Entity(group, str(name), _word(one["value"]), _incidents(one["children"]["Errors"]["children"])) for name, one in found["children"].items()]
+    return [
+        Entity(group, str(name), _word(one["value"]), _incidents(one["children"]["Errors"]["children"]))
+        for name, one in found["children"].items()
+    ]
 
 
 def _incidents(found: dict[str, Any]) -> tuple[Incident, ...]:
-    return tuple(Incident(system, _word(said["value"]), " ".join(str(part) for part in said.get("overflow", []))) for system, said in found.items())
+    return tuple(
+        Incident(system, _word(said["value"]), " ".join(str(part) for part in said.get("overflow", [])))
+        for system, said in found.items()
+    )
 
 
 def _word(value: object) -> str:

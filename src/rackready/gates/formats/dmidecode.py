@@ -74,7 +74,11 @@ def _module(fields: dict[str, str]) -> Module:
     if speed is None and said != _UNKNOWN:
         raise FormatError(f"speed {said!r} of {fields['Locator']} is not understood")
     return Module(
-        fields["Locator"], int(match[1]) * _SCALE[match[2]], int(speed[1]) if speed else None, fields.get("Part Number", ""), fields.get("Serial Number", "")
+        fields["Locator"],
+        int(match[1]) * _SCALE[match[2]],
+        int(speed[1]) if speed else None,
+        fields.get("Part Number", ""),
+        fields.get("Serial Number", ""),
     )
 
 

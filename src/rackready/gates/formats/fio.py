@@ -52,5 +52,7 @@ def _moved(way: dict[str, Any]) -> int:
     """Return the bytes of one direction of one job. Raises FormatError where they do not give its rate."""
     moved, rate, seconds = int(way["io_bytes"]), float(way["bw_bytes"]), float(way["runtime"]) / 1000
     if abs(rate * seconds - moved) > _TOLERANCE * max(moved, rate * seconds):
-        raise FormatError(f"{rate:.0f} bytes a second for {seconds:g} s are not the {moved} bytes that it says it moved")
+        raise FormatError(
+            f"{rate:.0f} bytes a second for {seconds:g} s are not the {moved} bytes that it says it moved"
+        )
     return moved

@@ -1,6 +1,7 @@
 """Reads `nvidia-imex-ctl -N -j`: the IMEX domain as one of its daemons sees it.
 
-``{"nodes": {"0": {"status": "READY", "host": ..., "connections": {"1": {"host": ..., "status": "CONNECTED"}}, "version": ...}}, "status": "UP"}``
+``{"nodes": {"0": {"status": "READY", "host": ..., "connections": {"1": {"host": ..., "status": "CONNECTED"}},
+"version": ...}}, "status": "UP"}``
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ def parse(text: str) -> ImexDomain:
         status = str(found["status"])
         nodes = tuple(
             ImexNode(
-                str(one["host"]), str(one["status"]), str(one.get("version", "")), {str(end["host"]): str(end["status"]) for end in one["connections"].values()}
+                str(one["host"]),
+                str(one["status"]),
+                str(one.get("version", "")),
+                {str(end["host"]): str(end["status"]) for end in one["connections"].values()},
             )
             for one in found["nodes"].values()
         )

@@ -18,7 +18,9 @@ _SIZES = {
     ),
 }
 """Options of vLLM (--tensor-parallel-size, -tp) and trtllm-bench (--tp); the engine configuration that vLLM logs and the report of trtllm-bench.
-A model that is spread over both sizes uses their product of GPUs. Copies of it (data parallel) are not counted: neither tool tells them in one way."""
+A model that is spread over both sizes uses their product of GPUs. Copies of it (data parallel) are not counted: neither
+tool tells them in one way.
+"""
 _KNOWN = re.compile(r"(?:^|[\s/])(?:vllm|trtllm-bench)(?!\S)")
 """Both take 1 for a size that is not named (vllm/config/parallel.py, tensorrt_llm/bench/benchmark/throughput.py)."""
 
@@ -27,7 +29,13 @@ def gpus(command: Sequence[str], printed: str) -> int | None:
     """Return on how many GPUs the model ran; None where neither command nor output tells. Raises FormatError where what they tell differs, or is no size."""
     words = " ".join(command)
     told = {
-        what: sorted({int(size) for text, pattern in zip((words, printed), patterns, strict=True) for size in pattern.findall(text)})
+        what: sorted(
+            {
+                int(size)
+                for text, pattern in zip((words, printed), patterns, strict=True)
+                for size in pattern.findall(text)
+            }
+        )
         for what, patterns in _SIZES.items()
     }
     for what, sizes in told.items():

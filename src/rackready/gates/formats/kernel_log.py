@@ -1,6 +1,7 @@
 """Reads Xids and SXids from a kernel log: `journalctl --dmesg` (short and ISO dates), `dmesg`, `dmesg -T`.
 
-Lines that are none of the driver's are noise, and there may be any number of them; a text without a single line of a kernel log is no log.
+Lines that are none of the driver's are noise, and there may be any number of them; a text without a single line of a
+kernel log is no log.
 """
 
 from __future__ import annotations
@@ -19,18 +20,29 @@ _STAMPS = (
     re.compile(r"^\[\s*(?P<when>\d+\.\d+)\] (?P<text>.*)$"),
     re.compile(r"^(?:kern\s*:\w+\s*: )?(?P<when>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^\s]*) (?P<text>.*)$"),
 )
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.\d)?\): (?P<code>\d+), ?(?P<text>.*)$")
-_SXID = re.compile(r"nvidia-nvswitch(?P<switch>\d+): SXid \(PCI:(?P<pci>[0-9a-fA-F:.]+)\): (?P<code>\d+), ?(?P<text>.*)$")
-_FABRIC_MANAGER = re.compile(r"detected NVSwitch (?P<kind>non-fatal|fatal) error (?P<code>\d+) on .*NVSwitch pci bus id (?P<pci>\S+)")
+_XID = re.compile(
+    r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.\d)?\): (?P<code>\d+), "
+    r"?(?P<text>.*)$"
+)
+_SXID = re.compile(
+    r"nvidia-nvswitch(?P<switch>\d+): SXid \(PCI:(?P<pci>[0-9a-fA-F:.]+)\): (?P<code>\d+), ?(?P<text>.*)$"
+)
+_FABRIC_MANAGER = re.compile(
+    r"detected NVSwitch (?P<kind>non-fatal|fatal) error (?P<code>\d+) on .*NVSwitch pci bus id (?P<pci>\S+)"
+)
 _COLOUR = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 """What `dmesg --color=always` and `grep --color=always` put between (ECMA-48 control sequences)."""
-_MENTIONS = re.compile(r"nvrm\b.*(?<![a-z0-9_])s?xid(?![a-z])|(?<![a-z0-9_])sxid(?![a-z])|(?<![a-z0-9_])xid\W*pci\b", re.IGNORECASE)
+_MENTIONS = re.compile(
+    r"nvrm\b.*(?<![a-z0-9_])s?xid(?![a-z])|(?<![a-z0-9_])sxid(?![a-z])|(?<![a-z0-9_])xid\W*pci\b", re.IGNORECASE
+)
 """In whatever form: `NVRM: GPU0 Xid`, two blanks. Names of functions (`_kgspLogXid119`) are none: the driver writes them beside the Xid itself."""
 _DRIVER = "NVRM: loading NVIDIA UNIX"
 _BOOT = re.compile(r"Linux version \d")
 """A kernel's first line, once a boot (init/main.c, start_kernel)."""
 _FALLEN = re.compile(r"NVRM: .*fallen off the bus", re.IGNORECASE)
-_OF_GPU = re.compile(r"NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})")
+_OF_GPU = re.compile(
+    r"NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})"
+)
 """The driver names the GPU in the line itself, or two lines before it (arch/nvalloc/unix/src/osinit.c: 'The NVIDIA GPU', 'installed in this system has')."""
 FALLEN = 79
 """The Xid of a GPU that has fallen off the bus."""
@@ -102,11 +114,23 @@ def parse(text: str) -> KernelLog:
         elif _FALLEN.search(letters):
             fallen.append(Event(when, named, FALLEN, line.partition(":")[2].strip()))
     if not lines:
-        message = "empty output" if not text.strip() else f"no line of a kernel log, but {text.strip().splitlines()[0][:80]!r}"
+        message = (
+            "empty output"
+            if not text.strip()
+            else f"no line of a kernel log, but {text.strip().splitlines()[0][:80]!r}"
+        )
         raise FormatError(message)
     if boots > 1:
         raise FormatError(f"{boots} boots of a kernel: {TWICE}")
-    return KernelLog(tuple(xids), tuple(sxids), lines, bool(boots or loads), tuple(unreadable), tuple(fallen), whole=bool(loads) and lines > 1)
+    return KernelLog(
+        tuple(xids),
+        tuple(sxids),
+        lines,
+        bool(boots or loads),
+        tuple(unreadable),
+        tuple(fallen),
+        whole=bool(loads) and lines > 1,
+    )
 
 
 def date(when: str) -> datetime | None:
@@ -123,7 +147,9 @@ def nvlink5(text: str) -> NvLink5 | None:
     found = _RULE_WORDS.match(text)
     if found is None:
         return None
-    return NvLink5(found["unit"], found["severity"], int(found["link"]), int(found["info"], 16), int(found["status"], 16))
+    return NvLink5(
+        found["unit"], found["severity"], int(found["link"]), int(found["info"], 16), int(found["status"], 16)
+    )
 
 
 def recovery(text: str) -> str | None:

@@ -10,7 +10,11 @@ from rackready.gates.formats.error import TWICE, FormatError
 _DEVICE = re.compile(r"^([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.+?): ")
 """A domain of a host bridge has four digits; those that Linux makes up behind a Volume Management Device begin at 10000 (drivers/pci/controller/vmd.c)."""
 _BUS = re.compile(r"^\tBus: primary=([0-9a-f]{2}), secondary=([0-9a-f]{2}), subordinate=([0-9a-f]{2})", re.MULTILINE)
-_PORT = re.compile(r"^\tCapabilities: \[[0-9a-f]+\] Express \(v\d+\) (Root Port|Upstream Port|Downstream Port|PCI-Express to PCI/PCI-X Bridge)", re.MULTILINE)
+_PORT = re.compile(
+    r"^\tCapabilities: \[[0-9a-f]+\] Express \(v\d+\) (Root Port|Upstream Port|Downstream Port|PCI-Express to "
+    r"PCI/PCI-X Bridge)",
+    re.MULTILINE,
+)
 _CONTROL = re.compile(r"^\t\tACSCtl:\t(.+)$", re.MULTILINE)
 _FLAG = re.compile(r"^(\w+)([+-])$")
 

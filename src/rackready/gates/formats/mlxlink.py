@@ -1,7 +1,7 @@
 """Reads `mlxlink -d DEVICE -m -c --json` (MFT): link, bit error rates and module of one port.
 
-Values that belong to lanes come as {"values": [...]} or as one text separated by commas; those that the module watches carry
-its own limits behind them: "45 [-10..80]".
+Values that belong to lanes come as {"values": [...]} or as one text separated by commas; those that the module watches
+carry its own limits behind them: "45 [-10..80]".
 """
 
 from __future__ import annotations
@@ -88,7 +88,11 @@ def _port(output: dict[str, Any]) -> Port:
         serial=_word(module["Vendor Serial Number"]),
         firmware=_word(module.get("FW Version")),
         copper=_copper(module),
-        watches=not _copper(module) and (not _word(module.get("Cable Type")).startswith(_ACTIVE) or module.get("Digital Diagnostic Monitoring") == "Yes"),
+        watches=not _copper(module)
+        and (
+            not _word(module.get("Cable Type")).startswith(_ACTIVE)
+            or module.get("Digital Diagnostic Monitoring") == "Yes"
+        ),
         temperature=_watched(_in(module, "Temperature", "C")),
         rx_power=_watched(_in(module, "Rx Power Current", "dBm")),
         tx_power=_watched(_in(module, "Tx Power Current", "dBm")),
@@ -156,4 +160,6 @@ def _watched(value: object) -> Watched | None:
         raise FormatError(f"{text!r} where a number for every lane should be")
     values = tuple(lane for lane in lanes if lane is not None)
     low, high = (float(match["low"]), float(match["high"])) if match else (0.0, 0.0)
-    return Watched(values, low, high) if low < high else Watched(values, None, None)  # "[0..0]" are limits that the module does not have
+    return (
+        Watched(values, low, high) if low < high else Watched(values, None, None)
+    )  # "[0..0]" are limits that the module does not have

@@ -1,7 +1,8 @@
 """Reads which ways NCCL says it chose (NCCL_DEBUG=INFO, subsystems INIT, NET, P2P, GRAPH). What each rail carried it does not say: counters do.
 
-Lines as NCCL 2.18 to 2.30 writes them: src/transport/net.cc and p2p.cc (channels), src/transport/nvls.cc (multicast), src/mnnvl.cc (domain over
-several nodes), src/graph/search.cc (the kind of path between GPUs), and aws-ofi-nccl's own (NET/OFI).
+Lines as NCCL 2.18 to 2.30 writes them: src/transport/net.cc and p2p.cc (channels), src/transport/nvls.cc (multicast),
+src/mnnvl.cc (domain over several nodes), src/graph/search.cc (the kind of path between GPUs), and aws-ofi-nccl's own
+(NET/OFI).
 """
 
 from __future__ import annotations
@@ -11,21 +12,26 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-_LINE = re.compile(r"^(?:\[[^\]\n]*\] )?(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] NCCL INFO (?P<text>.*)$", re.MULTILINE)
+_LINE = re.compile(
+    r"^(?:\[[^\]\n]*\] )?(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] NCCL INFO (?P<text>.*)$", re.MULTILINE
+)
 _DEVICES = re.compile(r"NET/IB : Using (?P<list>.*?)(?:;|$)")
 _DEVICE = re.compile(r"\[(?P<index>\d+)\](?P<name>[\w.-]+):(?P<port>\d+)(?::\d*(?::\d+)?)?/(?P<link>\w+)")
 """Behind the port NCCL 2.30 names rail and plane, as far as NCCL_IB_HCA gives them."""
 _NETWORK = re.compile(r"Using network (?P<name>.+)$")
 _PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is (?P<name>[\w;-]+)")
 _NET = re.compile(
-    r"Channel \d+(?:/\d+)? : \S+ -> \S+ \[(?:send|receive)\] via NET/(?P<net>[^/]+)/(?P<device>\d+)(?:\(\d+\))?(?P<rest>\S*)",
+    r"Channel \d+(?:/\d+)? : \S+ -> \S+ \[(?:send|receive)\] via "
+    r"NET/(?P<net>[^/]+)/(?P<device>\d+)(?:\(\d+\))?(?P<rest>\S*)",
 )
 _INSIDE = re.compile(r"Channel \d+(?:/\d+)? : (?P<sender>\d+)\S* -> \S+ via (?P<way>(?:P2P|SHM)/.+?)(?: comm .*)?$")
 _OTHER = re.compile(r"Channel \d+(?:/\d+)? : \S+ -> \S+ .*?(?P<way>\bvia .+?)(?: comm .*)?$")
 _NVLS = re.compile(r"NVLS multicast support is (?P<no>not )?available on dev (?P<device>\d+)")
 _MNNVL = re.compile(r"MNNVL (?P<on>\d+) cliqueId \S+ cliqueSize (?P<size>\d+)")
 _COMMUNICATOR = re.compile(r"\bcommId (?P<id>0x[0-9a-f]+)\b")
-_PATTERN = re.compile(r"Pattern \d+, crossNic \d+, nChannels \d+, bw [\d.]+/[\d.]+, type (?P<inside>\w+)/(?P<outside>\w+)")
+_PATTERN = re.compile(
+    r"Pattern \d+, crossNic \d+, nChannels \d+, bw [\d.]+/[\d.]+, type (?P<inside>\w+)/(?P<outside>\w+)"
+)
 
 
 @dataclass(slots=True)
@@ -77,7 +83,9 @@ def speakers(text: str) -> set[tuple[str, int]]:
 
 def communicators(text: str) -> frozenset[str]:
     """Return the ids of the communicators that were made (commId, INIT): drawn anew in every launch (src/init.cc hashes its unique id). 0 stands for none."""
-    return frozenset(found["id"] for _, line in _lines(text) if (found := _COMMUNICATOR.search(line)) and int(found["id"], 16))
+    return frozenset(
+        found["id"] for _, line in _lines(text) if (found := _COMMUNICATOR.search(line)) and int(found["id"], 16)
+    )
 
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:

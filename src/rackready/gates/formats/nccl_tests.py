@@ -1,9 +1,9 @@
 """Reads nccl-tests' text table and its JSON document (-J, file version 3).
 
 The footer's average goes over all sizes and both placements (BenchTime and run of src/common.cu).
-NCCL INFO lines stand between header and rows. ``#wrong`` is N/A where results were not checked: everywhere with -c 0, and in place always for alltoall
-and sendrecv, whose data a run in place overwrites (reportErrors in src/alltoall.cu, src/sendrecv.cu and writeBenchmarkLineBody of src/util.cu, 2.19.6);
-JSON says null there.
+NCCL INFO lines stand between header and rows. ``#wrong`` is N/A where results were not checked: everywhere with -c 0,
+and in place always for alltoall and sendrecv, whose data a run in place overwrites (reportErrors in src/alltoall.cu,
+src/sendrecv.cu and writeBenchmarkLineBody of src/util.cu, 2.19.6); JSON says null there.
 """
 
 from __future__ import annotations
@@ -75,17 +75,21 @@ class CollectiveResult:
     def at(self, size: int) -> Row | None:
         """Return the row of a message size that was asked for, in bytes.
 
-        all_gather, reduce_scatter and alltoall give every rank as many whole 16 bytes and print the sum: less than 16 bytes a rank below what was asked
-        (NVIDIA/nccl-tests src/all_gather.cu, AllGatherGetCollByteCount).
+        all_gather, reduce_scatter and alltoall give every rank as many whole 16 bytes and print the sum: less than 16
+        bytes a rank below what was asked (NVIDIA/nccl-tests src/all_gather.cu, AllGatherGetCollByteCount).
         """
         return next((row for row in self.rows if size - _STEP * self.ranks < row.size <= size), None)
 
 
-_RANK = re.compile(r"^#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+(\d+)\s+\[[0-9A-Fa-fx:.]+\]\s+(.+?)\s*$", re.MULTILINE)
+_RANK = re.compile(
+    r"^#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+(\d+)\s+\[[0-9A-Fa-fx:.]+\]\s+(.+?)\s*$",
+    re.MULTILINE,
+)
 _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)\s*$", re.MULTILINE)
 _AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*(\d+(?:\.\d+)?(?:e[+-]\d+)?)\s*(?:\S.*)?$", re.MULTILINE)
 _HEADER = re.compile(
-    r"^#\s+size\s+count\s+type\s+redop(\s+root)?\s+time\s+algbw\s+busbw\s+(#wrong|error)\s+time\s+algbw\s+busbw\s+(#wrong|error)\s*$", re.MULTILINE
+    r"^#\s+size\s+count\s+type\s+redop(\s+root)?\s+time\s+algbw\s+busbw\s+(#wrong|error)\s+time\s+algbw\s+busbw\s+(#wrong|error)\s*$",
+    re.MULTILINE,
 )
 _VERSION = re.compile(r"nccl-tests version\s+(\S+)")
 _TEST = re.compile(r"^# Collective test starting: (?P<name>\w+)\s*$", re.MULTILINE)
@@ -93,7 +97,13 @@ _OPTION = re.compile(r"\b(warmup iters|agg iters|iters|validation|graph|unalign)
 _OPTIONS = re.compile(r"^# nThread \d+ nGpus \d+ .*$", re.MULTILINE)
 _BLOCKING = re.compile(r"^# Blocking Enabled:", re.MULTILINE)
 _NAMES = {"warmup iters": "warmup", "agg iters": "agg"}
-_JSON_NAMES = {"warmup_iters": "warmup", "iterations": "iters", "aggregated_iterations": "agg", "validation": "validation", "graph": "graph"}
+_JSON_NAMES = {
+    "warmup_iters": "warmup",
+    "iterations": "iters",
+    "aggregated_iterations": "agg",
+    "validation": "validation",
+    "graph": "graph",
+}
 _CONCLUDED = re.compile(r"^# Collective test concluded: \w+\s*$", re.MULTILINE)
 """The last line, where the program names itself at the beginning (writeBenchmarkHeader and writeErrors of src/util.cu)."""
 _LEADING = 3
@@ -127,7 +137,11 @@ def _parse_text(text: str) -> CollectiveResult:
     if _TEST.search(text) is not None and _CONCLUDED.search(text, bounds.end()) is None:
         message = "no last line (Collective test concluded): the output is cut off"
         raise FormatError(message)
-    rows = tuple(row for line in text[header.end() : bounds.start()].splitlines() if (row := _row(line, root=bool(header[1]))) is not None)
+    rows = tuple(
+        row
+        for line in text[header.end() : bounds.start()].splitlines()
+        if (row := _row(line, root=bool(header[1]))) is not None
+    )
     numbers = sorted(int(rank[0]) for rank in ranks)
     if not rows or numbers != list(range(len(numbers))):
         message = f"{len(rows)} rows and ranks {numbers}: the output is cut off"
@@ -238,7 +252,10 @@ def _from_json(document: dict[str, Any]) -> CollectiveResult:
             int(item["count"]),
             str(item["type"]),
             str(item["redop"]),
-            *(_placement([item[place][key] for key in ("time", "alg_bw", "bus_bw", "nwrong")]) for place in ("out_of_place", "in_place")),
+            *(
+                _placement([item[place][key] for key in ("time", "alg_bw", "bus_bw", "nwrong")])
+                for place in ("out_of_place", "in_place")
+            ),
         )
         for item in results
     )
@@ -269,4 +286,8 @@ def _from_json(document: dict[str, Any]) -> CollectiveResult:
 def _json_options(config: dict[str, Any]) -> dict[str, int]:
     """Return the settings of a document (writeDeviceReport of src/util.cu), as far as it has them."""
     found = {name: int(config[key]) for key, name in _JSON_NAMES.items() if key in config}
-    return found | ({"blocking": int(str(config["blocking_collectives"]).lower() == "true")} if "blocking_collectives" in config else {})
+    return found | (
+        {"blocking": int(str(config["blocking_collectives"]).lower() == "true")}
+        if "blocking_collectives" in config
+        else {}
+    )

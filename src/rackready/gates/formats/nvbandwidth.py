@@ -1,6 +1,7 @@
 """Reads nvbandwidth: its JSON (`-j`) and its text, of versions 0.4 to 0.8.
 
-The text names each device from the first version on, the JSON from 0.8 on: "GPU Device list" (NVIDIA/nvbandwidth, output.cpp and json_output.cpp).
+The text names each device from the first version on, the JSON from 0.8 on: "GPU Device list" (NVIDIA/nvbandwidth,
+output.cpp and json_output.cpp).
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ _RUNNING_ANY = re.compile(r"^Running \w+\.\s*$", re.MULTILINE)
 _SUM = re.compile(r"^SUM (?P<name>\w+) (?P<value>[\d.]+)$")
 _LIST = "GPU Device list"
 _VERSION = re.compile(r"^nvbandwidth Version: (?P<version>\S+)", re.MULTILINE)
-_DEVICE = re.compile(r"^(?:Device )?(?P<number>\d+): (?P<name>.+?)(?: \((?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})(?:\.[0-7])?\)(?:: \(.*\))?)?$")
+_DEVICE = re.compile(
+    r"^(?:Device )?(?P<number>\d+): (?P<name>.+?)(?: "
+    r"\((?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})(?:\.[0-7])?\)(?:: \(.*\))?)?$"
+)
 _LISTED = re.compile(r"^Device \d+:")
 _ERROR = re.compile(
-    r"^(?:\[(?:CUDA_ERROR|cudaError)\w*\] .*|NVML_ERROR: .*|ASSERT in expression .*|(?:ERROR|Error)\b.*|Invalid value when checking the pattern .*)$",
+    r"^(?:\[(?:CUDA_ERROR|cudaError)\w*\] .*|NVML_ERROR: .*|ASSERT in expression .*|(?:ERROR|Error)\b.*|Invalid "
+    r"value when checking the pattern .*)$",
     re.MULTILINE,
 )
 """What the program and its kernels say when a copy went wrong (error_handling.h, kernels.cu, nvbandwidth.cpp)."""
@@ -63,7 +68,9 @@ def parse(text: str) -> Bandwidths:
     if start >= 0 and _RUNNING_ANY.search(text):
         raise FormatError(f"a table and JSON: {TWICE}")
     words = text if start < 0 else text[:start]
-    if (said := _ERROR.search("\n".join(line.strip() for line in words.splitlines()))) is not None and (start >= 0 or _VERSION.search(text)):
+    if (said := _ERROR.search("\n".join(line.strip() for line in words.splitlines()))) is not None and (
+        start >= 0 or _VERSION.search(text)
+    ):
         raise FormatError(f"nvbandwidth says: {said[0][:160]}")
     return _document(text[start:]) if start >= 0 else _table(text)
 
@@ -87,7 +94,11 @@ def _test(item: dict[str, Any]) -> TestCase:
     name, status = str(item["name"]), str(item["status"])
     if status not in _STATUSES:
         raise FormatError(f"status {status!r} of {name} is a word that is not known")
-    rows = tuple(tuple(_value(cell, name) for cell in row) for row in item["bandwidth_matrix"]) if status == "Passed" else ()
+    rows = (
+        tuple(tuple(_value(cell, name) for cell in row) for row in item["bandwidth_matrix"])
+        if status == "Passed"
+        else ()
+    )
     return TestCase(name, status, rows)
 
 
@@ -134,17 +145,25 @@ def _table(text: str) -> Bandwidths:
         elif total and total["name"] == name:
             tests.append(TestCase(name, "Passed", _checked(name, rows, float(total["value"]))))
             name = ""
-        elif name and re.match(r"^\d+(?: (?:[\d.]+|N/A))+$", line) and line.split() != [str(column) for column in range(len(line.split()))]:
+        elif (
+            name
+            and re.match(r"^\d+(?: (?:[\d.]+|N/A))+$", line)
+            and line.split() != [str(column) for column in range(len(line.split()))]
+        ):
             rows.append(tuple(_value(cell, name) for cell in line.split()[1:]))
     if name:
         raise FormatError(f"{name} has no sum: the output is cut off")
-    devices = _devices(line for raw in text.splitlines() if (line := raw.strip()).startswith("Device ") and _LISTED.match(line))
+    devices = _devices(
+        line for raw in text.splitlines() if (line := raw.strip()).startswith("Device ") and _LISTED.match(line)
+    )
     return Bandwidths(version["version"], _unique(tests), devices)
 
 
 def _checked(name: str, rows: list[tuple[float | None, ...]], total: float) -> tuple[tuple[float | None, ...], ...]:
     """What was read must add up to the sum that the tool prints."""
-    if not rows or not math.isclose(sum(cell for row in rows for cell in row if cell is not None), total, rel_tol=0.001):
+    if not rows or not math.isclose(
+        sum(cell for row in rows for cell in row if cell is not None), total, rel_tol=0.001
+    ):
         raise FormatError(f"the rows of {name} do not add up to its sum {total:g}")
     return tuple(rows)
 

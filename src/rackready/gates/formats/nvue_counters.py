@@ -1,8 +1,8 @@
 """Reads the counters of switch ports that run Cumulus Linux, as NVUE prints them in JSON: one marked block for each port and kind.
 
-`nv show interface PORT counters qos -o json` (Cumulus Linux 5.5 and later): frames by traffic class, priority group and priority.
-`nv show interface PORT link stats -o json`: errors and drops. The table of the same command prints discards with a byte suffix although they are
-frames, so only the JSON is read.
+`nv show interface PORT counters qos -o json` (Cumulus Linux 5.5 and later): frames by traffic class, priority group and
+priority. `nv show interface PORT link stats -o json`: errors and drops. The table of the same command prints discards
+with a byte suffix although they are frames, so only the JSON is read.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def script(ports: Sequence[str]) -> str:
     """Return the command line that prints the counters of these ports."""
     names = " ".join(ports)
     return (
-        f'for p in {names}; do echo "== $p qos"; nv show interface $p counters qos -o json; echo "== $p stats"; nv show interface $p link stats -o json; done'
+        f'for p in {names}; do echo "== $p qos"; nv show interface $p counters qos -o json; echo "== $p stats"; '
+        "nv show interface $p link stats -o json; done"
     )
 
 
@@ -74,7 +75,9 @@ def parse(text: str, exit_code: int | None = 0) -> dict[str, PortCounters]:
     found: dict[str, dict[str, Mapping[str, object]]] = {}
     for place, mark in enumerate(marks):
         end = marks[place + 1].start() if place + 1 < len(marks) else len(text)
-        found.setdefault(mark["port"], {})[mark["kind"]] = _document(text[mark.end() : end], f"{mark['port']} {mark['kind']}")
+        found.setdefault(mark["port"], {})[mark["kind"]] = _document(
+            text[mark.end() : end], f"{mark['port']} {mark['kind']}"
+        )
     return {port: _port(port, kinds) for port, kinds in found.items()}
 
 
@@ -95,13 +98,20 @@ def _port(port: str, kinds: Mapping[str, Mapping[str, object]]) -> PortCounters:
         message = f"{port}: only {', '.join(kinds)}"
         raise FormatError(message)
     qos, stats = kinds["qos"], kinds["stats"]
-    into = [sum(_number(qos, port, "ingress-buffer-stats", number, name) for name in _DROPPED_IN) for number in _CLASSES]
+    into = [
+        sum(_number(qos, port, "ingress-buffer-stats", number, name) for name in _DROPPED_IN) for number in _CLASSES
+    ]
     out = [
-        _number(qos, port, "egress-queue-stats", number, "tx-uc-buffer-discards") + _number(qos, port, "egress-queue-stats", number, "wred-discards")
+        _number(qos, port, "egress-queue-stats", number, "tx-uc-buffer-discards")
+        + _number(qos, port, "egress-queue-stats", number, "wred-discards")
         for number in _CLASSES
     ]
     marked = sum(_number(qos, port, "egress-queue-stats", number, "ecn-marked-frames") for number in _CLASSES)
-    pauses = [_number(qos, port, "pfc-stats", number, "tx-pause-frames") + _number(qos, port, "pfc-stats", number, "rx-pause-frames") for number in _CLASSES]
+    pauses = [
+        _number(qos, port, "pfc-stats", number, "tx-pause-frames")
+        + _number(qos, port, "pfc-stats", number, "rx-pause-frames")
+        for number in _CLASSES
+    ]
     errors = sum(_number(stats, port, name) for name in ("in-errors", "in-drops", "out-errors", "out-drops"))
     return PortCounters(tuple(into), tuple(out), marked, tuple(pauses), errors)
 

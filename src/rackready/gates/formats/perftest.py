@@ -56,7 +56,10 @@ class WriteBandwidth:
 
 _TITLE = re.compile(r"^\s*RDMA_Write BW Test\s*$", re.MULTILINE)
 _HEAD = re.compile(r"^[ \t]*(?:RDMA_\w+|Send|Send_imm|Atomic) (?:.* )?(?:BW|Latency) (?:.* )?Test[ \t]*$", re.MULTILINE)
-_COLUMNS = re.compile(r"^\s*#bytes\s+#iterations\s+BW peak\[(?P<peak>[^\]]+)\]\s+BW average\[(?P<average>[^\]]+)\]\s+MsgRate\[Mpps\]\s*$", re.MULTILINE)
+_COLUMNS = re.compile(
+    r"^\s*#bytes\s+#iterations\s+BW peak\[(?P<peak>[^\]]+)\]\s+BW average\[(?P<average>[^\]]+)\]\s+MsgRate\[Mpps\]\s*$",
+    re.MULTILINE,
+)
 _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s*$", re.MULTILINE)
 _FIELD = re.compile(r"(?P<name>Device|Transport type|Mtu|Link type|GID index)\s*:\s*(?P<value>[^\s\[]+)")
 _WAITING = re.compile(r"^\*+\n\* Waiting for client to connect\.\.\. \*\n\*+$", re.MULTILINE)
@@ -66,13 +69,19 @@ _MAPPED = [0] * 10 + [255, 255]
 _DMABUF = re.compile(r"using DMA-BUF for GPU buffer", re.IGNORECASE)
 _GPU = re.compile(r"\[pid = \d+, dev = (?P<gpu>\d+)\](?: device name = \[(?P<model>[^\]\n]*)\])?")
 _CALL = re.compile(r"(?P<name>Dual-port|Number of qps|Connection type|rdma_cm QPs)[ \t]*:[ \t]*(?P<value>\w+)")
-_CALL_NAMES = {"Connection type": "connection", "Number of qps": "qps", "Dual-port": "dual_port", "rdma_cm QPs": "rdma_cm"}
+_CALL_NAMES = {
+    "Connection type": "connection",
+    "Number of qps": "qps",
+    "Dual-port": "dual_port",
+    "rdma_cm QPs": "rdma_cm",
+}
 NO_PEAK = 20000
 """With more iterations perftest measures no peak (force_dependecies of src/perftest_parameters.c)."""
 _GPU_SAID = re.compile(r"\bpid =|device name =")
 _CUDA = re.compile(r"cuMemAlloc\(\) of a \d+ bytes GPU buffer|allocated GPU buffer|creating CUDA Ctx", re.IGNORECASE)
 _FAILED = re.compile(
-    r"Completion with error at (?:client|server)|Failed status[- ].*|Problems with warm up|Couldn't post (?:send|recv).*|poll CQ failed.*|"
+    r"Completion with error at (?:client|server)|Failed status[- ].*|Problems with warm up|Couldn't post "
+    r"(?:send|recv).*|poll CQ failed.*|"
     r"Failed to complete run_iter_\w+ function successfully|Failed to sync between server and client.*"
 )
 
@@ -118,7 +127,10 @@ def _result(text: str, row: tuple[str, ...]) -> WriteBandwidth:
         raise FormatError(message)
     scale = int(size) * 8 / 1e3  # Mpps to Gb/s
     if abs(float(rate) * scale - float(average)) > half(rate) * scale + half(average):
-        message = f"average {average} Gb/s, but {rate} million messages of {size} bytes a second are {float(rate) * scale:.2f} Gb/s"
+        message = (
+            f"average {average} Gb/s, but {rate} million messages of {size} bytes a second are "
+            f"{float(rate) * scale:.2f} Gb/s"
+        )
         raise FormatError(message)
     return WriteBandwidth(
         device=fields["Device"],
@@ -151,7 +163,10 @@ def call_of(text: str) -> Call:
     said = _CALL.findall(text)
     found = dict(said)
     if len(said) != len(_CALL_NAMES) or len(found) != len(_CALL_NAMES):
-        message = f"{', '.join(name for name, _ in said) or 'nothing'} in the head of the result, Expected: {', '.join(_CALL_NAMES)} once each"
+        message = (
+            f"{', '.join(name for name, _ in said) or 'nothing'} in the head of the result, "
+            f"Expected: {', '.join(_CALL_NAMES)} once each"
+        )
         raise FormatError(message)
     return Call(**{_CALL_NAMES[name]: value for name, value in found.items()})
 
@@ -159,7 +174,10 @@ def call_of(text: str) -> Call:
 def client_memory(text: str) -> Memory:
     """Return the memory that a client says it uses. Raises FormatError where it names a GPU that cannot be read: that may be any."""
     found = memory_of(text)
-    if found.gpu is None and (line := next((line for line in text.splitlines() if _GPU_SAID.search(line)), None)) is not None:
+    if (
+        found.gpu is None
+        and (line := next((line for line in text.splitlines() if _GPU_SAID.search(line)), None)) is not None
+    ):
         message = f"the GPU that it used: {line.strip()[:80]!r}"
         raise FormatError(message)
     return found
@@ -175,8 +193,9 @@ def memory_of(text: str) -> Memory:
 def served(text: str) -> Memory | None:
     """Return the memory that a server says it uses; None for one of which nothing is known: it prints no row, and one that is ended may print nothing.
 
-    It makes its buffer before it prints the head of its result (write_bw.c, read_lat.c): behind that head there is no more to come of memory.
-    Raises FormatError for an output that ends between the waiting and that head, and as of a client.
+    It makes its buffer before it prints the head of its result (write_bw.c, read_lat.c): behind that head there is no
+    more to come of memory. Raises FormatError for an output that ends between the waiting and that head, and as of a
+    client.
     """
     found = client_memory(text)
     if _HEAD.search(text) or found.reach != "none":

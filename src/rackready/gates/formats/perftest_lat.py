@@ -31,7 +31,8 @@ class Latency:
 
 _TITLE = re.compile(r"^\s*RDMA_(?P<verb>Write|Read) Latency Test\s*$", re.MULTILINE)
 _COLUMNS = re.compile(
-    r"^\s*#bytes\s+#iterations\s+t_min\[usec\]\s+t_max\[usec\]\s+t_typical\[usec\]\s+t_avg\[usec\]\s+t_stdev\[usec\]\s+99% percentile\[usec\]\s+"
+    r"^\s*#bytes\s+#iterations\s+t_min\[usec\]\s+t_max\[usec\]\s+t_typical\[usec\]\s+t_avg\[usec\]\s+t_stdev\[usec\]\s+99% "
+    r"percentile\[usec\]\s+"
     r"99\.9% percentile\[usec\]\s*$",
     re.MULTILINE,
 )

@@ -18,15 +18,18 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
     """Return the document that a tool printed.
 
-    Raises FormatError: empty, no JSON, two documents, cut off, damaged, nested without end, NaN, Infinity, half a character, a key twice.
+    Raises FormatError: empty, no JSON, two documents, cut off, damaged, nested without end, NaN, Infinity, half a
+    character, a key twice.
 
-    Python would take those two words for numbers, and 1e999 for the second; a bound that is held against them says nothing. Of a key that an object
-    has twice it would keep the second value alone: two answers to one question, of which nobody knows the right one (RFC 8259, 4: unpredictable).
-    fio repeats options that it was given several times under "job options" (axboe/fio issue 1571); no command line of a gate does that.
+    Python would take those two words for numbers, and 1e999 for the second; a bound that is held against them says
+    nothing. Of a key that an object has twice it would keep the second value alone: two answers to one question, of
+    which nobody knows the right one (RFC 8259, 4: unpredictable). fio repeats options that it was given several times
+    under "job options" (axboe/fio issue 1571); no command line of a gate does that.
 
     Half of a pair of escapes (RFC 8259, 8.2: unpredictable) is no character: nothing that holds one can be stored.
 
-    ``after_words``: a tool may print words before its document (warnings); words without a document are its refusal, and the reason.
+    ``after_words``: a tool may print words before its document (warnings); words without a document are its refusal,
+    and the reason.
     """
     if not text.strip():
         raise FormatError("empty output")
@@ -70,7 +73,9 @@ def _whole_characters(document: Any) -> None:  # noqa: ANN401 - JSON
     try:
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise FormatError(f"half a character (\\u{ord(error.object[error.start]):04x} alone) in a JSON string") from error
+        raise FormatError(
+            f"half a character (\\u{ord(error.object[error.start]):04x} alone) in a JSON string"
+        ) from error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Reads what dcgmproftester12/13 prints of its matrix multiplications (NVIDIA/DCGM dcgmproftester/PhysicalGpu.cpp, RunSubtestGemmUtil).
 
-``Worker 3:0 [1004]: TensorEngineActive:  generated ???, dcgm 0.000 (6.83e+05 gflops).`` - one line per GPU and second, three significant digits.
+``Worker 3:0 [1004]: TensorEngineActive:  generated ???, dcgm 0.000 (6.83e+05 gflops).`` - one line per GPU and second,
+three significant digits.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from dataclasses import dataclass
 
 from rackready.gates.formats.error import TWICE, FormatError
 
-_WORKER = re.compile(r"^Worker (?P<gpu>\d+):(?P<worker>\d+) ?\[(?P<field>\d+)\]: (?P<name>\w+): .*\((?P<value>[0-9.e+-]+) gflops\)\.?$")
+_WORKER = re.compile(
+    r"^Worker (?P<gpu>\d+):(?P<worker>\d+) ?\[(?P<field>\d+)\]: (?P<name>\w+): .*\((?P<value>[0-9.e+-]+) gflops\)\.?$"
+)
 _RESULT = re.compile(r"^GPU (?P<gpu>\d+), TestField (?P<field>\d+) (?P<when>test|testing) (?P<word>\w+)\.$")
 
 

@@ -12,7 +12,9 @@ _MOVED, _LOST = (5, 197), (187, 198)
 """ATA attributes: reallocated and pending sectors; reported uncorrectable errors, and sectors that stayed so. Vendors leave out some of them."""
 _REPLACED = 5
 """Of flash this one counts blocks that reserve took the place of: no reason to replace the drive, whose own threshold is on the reserve that is left (Micron
-TN-FD-34: attribute 5 does not trip, 170 does). 30 to 80 % of drives have such a block in their first four years (Schroeder et al., USENIX FAST 2016)."""
+TN-FD-34: attribute 5 does not trip, 170 does). 30 to 80 % of drives have such a block in their first four years
+(Schroeder et al., USENIX FAST 2016).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,9 @@ def document(text: str) -> dict[str, Any]:
     found = printed_json.load(text)
     if not isinstance(found, dict) or not isinstance(found.get("smartctl"), dict):
         raise FormatError("no document of smartctl")
-    messages = [str(item.get("string")) for item in found["smartctl"].get("messages", []) if item.get("severity") == "error"]
+    messages = [
+        str(item.get("string")) for item in found["smartctl"].get("messages", []) if item.get("severity") == "error"
+    ]
     if messages:
         raise FormatError("; ".join(messages))
     return found
@@ -78,7 +82,11 @@ def drive(text: str) -> Drive:
         if (log is None) == (ata is None):
             raise FormatError("neither an NVMe health log nor ATA attributes")
         ata = None if ata is None else _raw(ata)
-        flash = ata is not None and _is_flash(found.get("rotation_rate")) and bool(ata.keys() & {*_MOVED, *_LOST} - {_REPLACED})
+        flash = (
+            ata is not None
+            and _is_flash(found.get("rotation_rate"))
+            and bool(ata.keys() & {*_MOVED, *_LOST} - {_REPLACED})
+        )
         return Drive(
             name=str(found["device"]["name"]),
             model=_word(found, "model_name"),
@@ -91,9 +99,13 @@ def drive(text: str) -> Drive:
             media_errors=_count(log, "media_errors"),
             spare=_count(log, "available_spare"),
             spare_least=_count(log, "available_spare_threshold"),
-            reallocated=None if ata is None else sum(ata.get(number, 0) for number in _MOVED if not (flash and number == _REPLACED)),
+            reallocated=None
+            if ata is None
+            else sum(ata.get(number, 0) for number in _MOVED if not (flash and number == _REPLACED)),
             uncorrectable=None if ata is None else sum(ata.get(number, 0) for number in _LOST),
-            critical_minutes=None if log is None or "critical_comp_time" not in log else _count(log, "critical_comp_time"),
+            critical_minutes=None
+            if log is None or "critical_comp_time" not in log
+            else _count(log, "critical_comp_time"),
             replaced=ata.get(_REPLACED) if ata is not None and flash else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -123,15 +135,20 @@ def _raw(attributes: dict[str, Any]) -> dict[int, int]:
 def _size(found: dict[str, Any]) -> int:
     """Return the capacity in bytes. Raises FormatError where it is none, or not that of the blocks that the drive counts.
 
-    Of an NVMe controller smartctl tells that of its namespace only where it can have no second one (nvmeprint.cpp, from 6.5 to today). Drives of data centres
-    mostly can: there it is what the drive has less what no namespace holds (NVM Express base specification, identify controller: TNVMCAP, UNVMCAP).
+    Of an NVMe controller smartctl tells that of its namespace only where it can have no second one (nvmeprint.cpp, from
+    6.5 to today). Drives of data centres mostly can: there it is what the drive has less what no namespace holds (NVM
+    Express base specification, identify controller: TNVMCAP, UNVMCAP).
     """
     if "user_capacity" not in found and "nvme_total_capacity" in found:
         total, free = _count(found, "nvme_total_capacity"), _count(found, "nvme_unallocated_capacity")
         if total is None or free is None or total <= free:
             raise FormatError(f"no namespace: of {total} bytes {free} are in none")
         return total - free
-    size, blocks, each = int(found["user_capacity"]["bytes"]), found["user_capacity"].get("blocks"), found.get("logical_block_size")
+    size, blocks, each = (
+        int(found["user_capacity"]["bytes"]),
+        found["user_capacity"].get("blocks"),
+        found.get("logical_block_size"),
+    )
     if size <= 0 or (blocks is not None and each is not None and size != int(blocks) * int(each)):
         raise FormatError(f"a capacity of {size} bytes where it counts {blocks} blocks of {each}")
     return size

@@ -8,7 +8,9 @@ from rackready.gates.formats.error import FormatError
 
 _ROW = re.compile(r"^(?P<index>\d+), *(?P<uuid>GPU-[\w-]+)$")
 _NONE = re.compile(
-    r"^(?:No devices (?:were )?found\b|Failed to initialize NVML: |NVIDIA-SMI has failed because |NVIDIA-SMI couldn't find libnvidia-ml\.so ).*$", re.MULTILINE
+    r"^(?:No devices (?:were )?found\b|Failed to initialize NVML: |NVIDIA-SMI has failed because |NVIDIA-SMI "
+    r"couldn't find libnvidia-ml\.so ).*$",
+    re.MULTILINE,
 )
 """What nvidia-smi says instead of a list: no GPU, or no driver that it can ask."""
 

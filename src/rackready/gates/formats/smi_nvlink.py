@@ -1,7 +1,8 @@
 """Reads `nvidia-smi nvlink -s` (states and speeds) and `nvidia-smi nvlink -e` (error counters), of all drivers: the counters' names differ.
 
-A GPU whose links NVML does not give has one line in place of them, e.g. `NVML: Unable to retrieve NVLink information as all links are inActive` (`Nvlink`
-in drivers of R590: NVIDIA/open-gpu-kernel-modules issue 1150). A GPU that does not answer has no heading, only `Unable to determine the device handle`.
+A GPU whose links NVML does not give has one line in place of them, e.g. `NVML: Unable to retrieve NVLink information as
+all links are inActive` (`Nvlink` in drivers of R590: NVIDIA/open-gpu-kernel-modules issue 1150). A GPU that does not
+answer has no heading, only `Unable to determine the device handle`.
 """
 
 from __future__ import annotations

@@ -38,12 +38,18 @@ def parse(text: str) -> Topology:
     columns = [word for word in lines[at].split() if _NAME.match(word)]
     names = {found["nic"]: found["device"] for line in lines if (found := _LEGEND.match(line.strip()))}
     gpus = tuple(int(name[3:]) for name in columns if name.startswith("GPU"))
-    listed = [(words[0], words[1 : 1 + len(columns)]) for line in lines[at + 1 :] if (words := line.split()) and _NAME.match(words[0])]
+    listed = [
+        (words[0], words[1 : 1 + len(columns)])
+        for line in lines[at + 1 :]
+        if (words := line.split()) and _NAME.match(words[0])
+    ]
     rows = dict(listed)
     if len(rows) != len(listed) or set(rows) - set(columns):
         raise FormatError(f"rows of {', '.join(name for name, _ in listed)} under columns of {', '.join(columns)}")
     distance, links = _cells(columns, gpus, rows, names)
-    return Topology(gpus, tuple(_device(name, names) for name in columns if not name.startswith("GPU")), distance, links)
+    return Topology(
+        gpus, tuple(_device(name, names) for name in columns if not name.startswith("GPU")), distance, links
+    )
 
 
 def _cells(

@@ -1,6 +1,7 @@
 """Reads `nvidia-smi -q -x`: the one report of nvidia-smi whose elements are named (its text is not guaranteed to stay as it is).
 
-Element names as of drivers 550 to 595 (nvsmi_device_v12.dtd, v13). What the driver does not give reads N/A and is None here: who judges decides.
+Element names as of drivers 550 to 595 (nvsmi_device_v12.dtd, v13). What the driver does not give reads N/A and is None
+here: who judges decides.
 """
 
 from __future__ import annotations
@@ -15,11 +16,22 @@ from rackready.gates.formats.error import TWICE, FormatError, TwoReportsError
 _START = "<nvidia_smi_log"
 _END = "</nvidia_smi_log>"
 _NOTHING = frozenset(
-    {"", "n/a", "[n/a]", "unknown error", "[unknown error]", "requested functionality has been deprecated", "not supported", "[not supported]"}
+    {
+        "",
+        "n/a",
+        "[n/a]",
+        "unknown error",
+        "[unknown error]",
+        "requested functionality has been deprecated",
+        "not supported",
+        "[not supported]",
+    }
 )
 _TIME = "%a %b %d %H:%M:%S %Y"
 _NUMBER = re.compile(r"^(-?\d+(?:\.\d+)?)(?: ?[A-Za-z%/()]+)?$")
-_LOST = re.compile(r"Unable to determine the device handle for (?:GPU\s*)?(?P<gpu>[^\s]*).*?(?:is lost|Unknown Error)", re.IGNORECASE)
+_LOST = re.compile(
+    r"Unable to determine the device handle for (?:GPU\s*)?(?P<gpu>[^\s]*).*?(?:is lost|Unknown Error)", re.IGNORECASE
+)
 _INFOROM = re.compile(r"WARNING: info[rR][oO][mM] is corrupted at gpu (?P<pci>[0-9a-fA-F:.]+)")
 
 
@@ -109,7 +121,8 @@ def parse(text: str) -> SmiLog:
 def _root(body: str) -> ET.Element:
     """Return the report's element; ET.ParseError names the line where it is damaged.
 
-    The parser hands over each line of the blanks between two elements by itself: read as one line, a report takes a fifth less time.
+    The parser hands over each line of the blanks between two elements by itself: read as one line, a report takes a
+    fifth less time.
     """
     try:
         return ET.fromstring(body.replace("\n", " "))  # noqa: S314 - without entities, which the caller refuses, there is nothing to expand
@@ -126,7 +139,9 @@ def _when(text: str) -> datetime | None:
 
 
 def _gpus(root: ET.Element) -> tuple[str, tuple[SmiGpu, ...]]:
-    found = tuple(SmiGpu(element.get("id", ""), position, element) for position, element in enumerate(root.findall("gpu")))
+    found = tuple(
+        SmiGpu(element.get("id", ""), position, element) for position, element in enumerate(root.findall("gpu"))
+    )
     attached = (root.findtext("attached_gpus") or "").strip()
     if not attached.isdigit() or int(attached) != len(found):
         raise FormatError(f"the report counts {attached or 'no'} GPUs and describes {len(found)}")

@@ -16,13 +16,17 @@ from rackready.model.outcome import Verdict
 
 _KEY = "topo"
 _NEAR = frozenset({"PIX", "PXB"})
-_STEP = "Compare the NIC's PCI address with the platform profile (`ls -l /sys/class/infiniband`); a card in another slot is put back: docs/runbooks/nic.md."
+_STEP = (
+    "Compare the NIC's PCI address with the platform profile (`ls -l /sys/class/infiniband`); "
+    "a card in another slot is put back: docs/runbooks/nic.md."
+)
 
 
 TOPOLOGY_UNREADABLE = ErrorKind(
     "gpu-topology-unreadable",
     "topology unreadable",
-    meaning="`nvidia-smi topo -m` printed something else than its matrix, so nothing is known of how GPUs and NICs are attached.",
+    meaning="`nvidia-smi topo -m` printed something else than its matrix, so nothing is known of how GPUs and NICs are "
+    "attached.",
     next_step="Run `nvidia-smi topo -m` by hand.",
 )
 TOPOLOGY_CONTRADICTS = ErrorKind(
@@ -46,16 +50,19 @@ TOPOLOGY_GPUS_MORE = FailKind(
 TOPOLOGY_NOT_DECLARED = ErrorKind(
     "gpu-topology-not-declared",
     "nothing to compare the topology with",
-    meaning="The platform's profile names no NICs or no places for them, so there is nothing to compare the topology with.",
+    meaning="The platform's profile names no NICs or no places for them, so there is nothing to compare the topology "
+    "with.",
     next_step=(
-        "Add them to the platform's profile ({profile}.yml) with their source: `nvidia-smi topo -m` of such a server shows them. "
+        "Add them to the platform's profile ({profile}.yml) with their source: `nvidia-smi topo -m` of such a "
+        "server shows them. "
         "Where the server has no compute NICs, declare the gate's skip with that reason (site.yml gates.skip)."
     ),
 )
 NIC_FAR_FROM_GPU = FailKind(
     "nic-far-from-gpu",
     "NIC of rail {rail}",
-    meaning="The GPU's own NIC is not behind the same PCIe switch. Its RDMA traffic takes a detour over the host, at a lower rate.",
+    meaning="The GPU's own NIC is not behind the same PCIe switch. Its RDMA traffic takes a detour over the host, at a "
+    "lower rate.",
     next_step=_STEP,
 )
 
@@ -79,7 +86,10 @@ class Affinity(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
         """One command per node."""
-        return [Run.of_node(node, Command(key=_KEY, node=node, argv=("nvidia-smi", "topo", "-m"), timeout_s=60)) for node in nodes]
+        return [
+            Run.of_node(node, Command(key=_KEY, node=node, argv=("nvidia-smi", "topo", "-m"), timeout_s=60))
+            for node in nodes
+        ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Hold the matrix against the platform profile."""
@@ -91,7 +101,9 @@ class Affinity(Gate):
         try:
             found = smi_topo.parse(output.stdout)
         except FormatError as error:
-            judge.error(node, TOPOLOGY_UNREADABLE, "the matrix of nvidia-smi topo -m", f"{error} (exit code {output.exit_code})")
+            judge.error(
+                node, TOPOLOGY_UNREADABLE, "the matrix of nvidia-smi topo -m", f"{error} (exit code {output.exit_code})"
+            )
             return judge.verdict(node)
         if output.exit_code != 0:
             judge.error(node, TOPOLOGY_CONTRADICTS, "exit code 0 with a matrix", f"exit code {output.exit_code}")
@@ -102,7 +114,10 @@ class Affinity(Gate):
         judge.judged += 1
         if len(found.gpus) != facts.platform.gpus:
             judge.fail(
-                node, TOPOLOGY_GPUS_MISSING if len(found.gpus) < facts.platform.gpus else TOPOLOGY_GPUS_MORE, f"{facts.platform.gpus}", f"{len(found.gpus)}"
+                node,
+                TOPOLOGY_GPUS_MISSING if len(found.gpus) < facts.platform.gpus else TOPOLOGY_GPUS_MORE,
+                f"{facts.platform.gpus}",
+                f"{len(found.gpus)}",
             )
         nics = [nic for nic in facts.platform.nics if nic.rdma_device]
         if len(nics) < max(1, len(facts.platform.nics)):
@@ -114,7 +129,11 @@ class Affinity(Gate):
 def _nothing_declared(judge: Judge, facts: NodeFacts, node: str) -> None:
     """A matrix that is compared with nothing measures nothing."""
     profile = facts.platform.id
-    names = f"the device names of its {len(facts.platform.nics)} compute NICs (`rdma_device`)" if facts.platform.nics else "its compute NICs (`nics`)"
+    names = (
+        f"the device names of its {len(facts.platform.nics)} compute NICs (`rdma_device`)"
+        if facts.platform.nics
+        else "its compute NICs (`nics`)"
+    )
     judge.error(node, TOPOLOGY_NOT_DECLARED, f"{names} in the profile {profile}", "not declared", profile=profile)
 
 
@@ -124,8 +143,20 @@ def _pair(judge: Judge, node: str, gpu: int, device: str, rail: int, found: Topo
     actual = found.distance.get((gpu, device))
     near = sorted(name for (of, name), word in found.distance.items() if of == gpu and word in _NEAR)
     if actual is None:
-        judge.fail(where, NIC_FAR_FROM_GPU, f"{device} at PIX or PXB", f"no {device}; beside it: {', '.join(near) or 'none'}", rail=rail)
+        judge.fail(
+            where,
+            NIC_FAR_FROM_GPU,
+            f"{device} at PIX or PXB",
+            f"no {device}; beside it: {', '.join(near) or 'none'}",
+            rail=rail,
+        )
     elif actual not in _NEAR:
-        judge.fail(where, NIC_FAR_FROM_GPU, f"{device} at PIX or PXB", f"{device} at {actual}; beside it: {', '.join(near) or 'none'}", rail=rail)
+        judge.fail(
+            where,
+            NIC_FAR_FROM_GPU,
+            f"{device} at PIX or PXB",
+            f"{device} at {actual}; beside it: {', '.join(near) or 'none'}",
+            rail=rail,
+        )
     else:
         judge.measured.update({f"{node}/gpu{gpu}", f"{node}/{device}"})

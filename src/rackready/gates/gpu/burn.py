@@ -26,7 +26,9 @@ from rackready.ondevice import under_load
 _START_S = 600
 _LENGTH_SOURCE = "the gate's inputs; DCGM runs each of its tests for that time, one after the other"
 _MOST_CORRECTED = 10.0
-_CORRECTED_SOURCE = "NVIDIA/DCGM common/DcgmGPUHardwareLimits.h: DCGM_LIMIT_MAX_SBE_RATE (which DCGM itself calls provisional)"
+_CORRECTED_SOURCE = (
+    "NVIDIA/DCGM common/DcgmGPUHardwareLimits.h: DCGM_LIMIT_MAX_SBE_RATE (which DCGM itself calls provisional)"
+)
 _SLOWDOWNS = {
     "sw_therm_slowdown": "software thermal slowdown",
     "hw_therm_slowdown": "hardware thermal slowdown",
@@ -34,7 +36,9 @@ _SLOWDOWNS = {
 }
 _POWER_TEST = "targeted_power"
 _LEAST_POWER = 0.75
-_POWER_SOURCE = "NVIDIA's DCGM documentation, targeted_power: passes from 0.75 x the target on; the target is the GPU's power limit"
+_POWER_SOURCE = (
+    "NVIDIA's DCGM documentation, targeted_power: passes from 0.75 x the target on; the target is the GPU's power limit"
+)
 _MOST_POWER = 1.2
 _MOST_POWER_SOURCE = "1.2 x the power limit as shipped: NVIDIA/DCGM targeted_power, target_power_max_ratio"
 _UNCORRECTED = ("sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")
@@ -68,7 +72,9 @@ class Load(DcgmDiagnostic):
             return
         asked = sum(seconds for test, seconds in self.lengths().items() if test not in self.inputs.skips)
         judge.metric("load_time", node, output.seconds, "s")
-        judge.criterion(Criterion(metric="load_time", op=Op.GE, bound=asked, unit="s", label="floor", source=_LENGTH_SOURCE))
+        judge.criterion(
+            Criterion(metric="load_time", op=Op.GE, bound=asked, unit="s", label="floor", source=_LENGTH_SOURCE)
+        )
         if output.seconds <= 0:
             judge.error(node, kinds.LOAD_TIME_UNKNOWN, f"at least {asked} s ({_LENGTH_SOURCE})", "nothing")
         elif output.seconds < asked:
@@ -81,7 +87,14 @@ class Burn(Load):
     """Every GPU holds its power and clocks at full load: it draws what it may, stays below its slowdown threshold and counts no memory errors."""
 
     id = "node/gpu/stress/burn"
-    findings = (*dcgm_findings.FINDINGS, *clocks.UNDER_LOAD, *smi.REPORT, *twice.AROUND_LOAD, smi.NUMBER_NOT_REPORTED, *kinds.FINDINGS)
+    findings = (
+        *dcgm_findings.FINDINGS,
+        *clocks.UNDER_LOAD,
+        *smi.REPORT,
+        *twice.AROUND_LOAD,
+        smi.NUMBER_NOT_REPORTED,
+        *kinds.FINDINGS,
+    )
     tests, label = f"{_POWER_TEST},targeted_stress", "burn"
     required = (_POWER_TEST, "targeted_stress")
 
@@ -94,7 +107,8 @@ class Burn(Load):
             None,
             gt=0,
             le=10_000,
-            description="lowest SM clock under load, MHz, at most 10^4 (judgement); null: the GPU profile's sm_clock_min, where it has one",
+            description="lowest SM clock under load, MHz, at most 10^4 (judgement); "
+            "null: the GPU profile's sm_clock_min, where it has one",
         )
 
     inputs: Inputs
@@ -109,7 +123,9 @@ class Burn(Load):
 
     def _watched(self, facts: GateFacts, node: str) -> Run:
         load = self.load(facts, node, stage=1)
-        watch = command("watch", node, under_load, str(self.longest), load.argv[0], timeout_s=self.longest + 60, stage=1)
+        watch = command(
+            "watch", node, under_load, str(self.longest), load.argv[0], timeout_s=self.longest + 60, stage=1
+        )
         return Run.of_node(node, smi.command(node, "before"), load, watch, smi.command(node, "after", stage=2))
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
@@ -119,7 +135,12 @@ class Burn(Load):
         self.diagnose(judge, facts, node, outputs)
         warm = self._warm(judge, facts.nodes[node], node, outputs.get("watch"))
         before, after = (smi.read(judge, outputs.get(key), node) for key in ("before", "after"))
-        if before is not None and after is not None and KEY in outputs and _of_one_load(judge, facts.nodes[node], before, warm, after):
+        if (
+            before is not None
+            and after is not None
+            and KEY in outputs
+            and _of_one_load(judge, facts.nodes[node], before, warm, after)
+        ):
             _gained(judge, facts.nodes[node], node, before, after, outputs[KEY].seconds)
         bad = {finding.where.replace(" ", "/") for finding in judge.fails + judge.errors}
         judge.measured -= bad | (judge.measured if node in bad else set())
@@ -137,7 +158,9 @@ class Burn(Load):
             return None
         judge.judged += 1
         if log is None:
-            judge.error(node, kinds.NO_LOAD_SEEN, "at least one report with every GPU busy", f"none of {found.get('samples')}")
+            judge.error(
+                node, kinds.NO_LOAD_SEEN, "at least one report with every GPU busy", f"none of {found.get('samples')}"
+            )
             return None
         smi.same_gpus(judge, facts, node, log)
         draws = found.get("draws")
@@ -171,18 +194,27 @@ class Burn(Load):
                 continue
             judge.metric("sm_clock_under_load", f"{node}/{part}", value, "MHz")
             if value < bound:
-                judge.fail(f"{node} {part}", kinds.SM_CLOCK_LOW, f"at least {bound:.0f} MHz ({source})", f"{value:.0f} MHz")
+                judge.fail(
+                    f"{node} {part}", kinds.SM_CLOCK_LOW, f"at least {bound:.0f} MHz ({source})", f"{value:.0f} MHz"
+                )
         if not bound:
-            judge.remark(f"no lowest SM clock under load is published for {facts.gpu.id}: recorded, not judged (input least_clock_mhz)")
+            judge.remark(
+                f"no lowest SM clock under load is published for {facts.gpu.id}: recorded, not judged (input "
+                "least_clock_mhz)"
+            )
         else:
-            judge.criterion(Criterion(metric="sm_clock_under_load", op=Op.GE, bound=bound, unit="MHz", label="floor", source=source))
+            judge.criterion(
+                Criterion(metric="sm_clock_under_load", op=Op.GE, bound=bound, unit="MHz", label="floor", source=source)
+            )
         if known:
             judge.metric("sm_clock_under_load_median", node, median(known), "MHz")
 
 
 def _of_one_load(judge: Judge, facts: NodeFacts, before: SmiLog, warm: SmiLog | None, after: SmiLog) -> bool:
     """Whether the reports before, under and after the load are of the same GPUs, in this order."""
-    if warm is not None and not (twice.same_gpus(judge, facts, before, warm, "under") and twice.same_gpus(judge, facts, warm, after)):
+    if warm is not None and not (
+        twice.same_gpus(judge, facts, before, warm, "under") and twice.same_gpus(judge, facts, warm, after)
+    ):
         return False
     return twice.same_gpus(judge, facts, before, after)
 
@@ -192,7 +224,10 @@ def _power(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu, drawn: objec
     judge.judged += 1
     limit = gpu.number("gpu_power_readings/current_power_limit")
     if not isinstance(drawn, int | float) or limit is None:
-        told = ", ".join(f"{name} {'nothing' if value is None else f'{value} W'}" for name, value in (("draw", drawn), ("limit", limit)))
+        told = ", ".join(
+            f"{name} {'nothing' if value is None else f'{value} W'}"
+            for name, value in (("draw", drawn), ("limit", limit))
+        )
         judge.error(where, kinds.POWER_UNKNOWN, "its draw and its limit", told)
         return
     target = min(limit, facts.gpu.power.limit.value)
@@ -200,27 +235,48 @@ def _power(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu, drawn: objec
     judge.metric("power_draw_under_load", where.replace(" ", "/"), drawn, "W")
     judge.once(
         ("power_draw_under_load", bound),
-        lambda: Criterion(metric="power_draw_under_load", op=Op.GE, bound=bound, unit="W", label="floor", source=_POWER_SOURCE, inputs={"limit": target}),
+        lambda: Criterion(
+            metric="power_draw_under_load",
+            op=Op.GE,
+            bound=bound,
+            unit="W",
+            label="floor",
+            source=_POWER_SOURCE,
+            inputs={"limit": target},
+        ),
     )
     most, shipped = _MOST_POWER * facts.gpu.power.limit.value, facts.gpu.power.limit
     judge.once(
         ("power_draw_under_load", most, "most"),
         lambda: Criterion(
-            metric="power_draw_under_load", op=Op.LE, bound=most, unit="W", label="ceiling", source=_MOST_POWER_SOURCE, inputs={"limit": shipped.value}
+            metric="power_draw_under_load",
+            op=Op.LE,
+            bound=most,
+            unit="W",
+            label="ceiling",
+            source=_MOST_POWER_SOURCE,
+            inputs={"limit": shipped.value},
         ),
     )
     if drawn > most:
         expected = f"at most {most:.0f} W ({_MOST_POWER_SOURCE}; {shipped.value:.0f} W, {shipped.source})"
         judge.error(where, kinds.POWER_IMPLAUSIBLE, expected, f"{drawn:g} W")
     elif drawn < bound:
-        judge.fail(where, kinds.POWER_LOW, f"at least {bound:.0f} W ({_LEAST_POWER} x {target:.0f} W; {_POWER_SOURCE})", f"{drawn:.0f} W")
+        judge.fail(
+            where,
+            kinds.POWER_LOW,
+            f"at least {bound:.0f} W ({_LEAST_POWER} x {target:.0f} W; {_POWER_SOURCE})",
+            f"{drawn:.0f} W",
+        )
 
 
 def _gained(judge: Judge, facts: NodeFacts, node: str, before: SmiLog, after: SmiLog, seconds: float) -> None:
     old = {gpu.pci: gpu for gpu in before.gpus}
     judge.judged += 1
     for pci in sorted(set(old) - {gpu.pci for gpu in after.gpus}):
-        judge.fail(f"{node} {parts.name(facts, pci)}", kinds.GPU_GONE, "as many GPUs as before", "not in nvidia-smi any more")
+        judge.fail(
+            f"{node} {parts.name(facts, pci)}", kinds.GPU_GONE, "as many GPUs as before", "not in nvidia-smi any more"
+        )
     for gpu in after.gpus:
         where = f"{node} {parts.name(facts, gpu.pci, gpu.position)}"
         if gpu.pci in old:
@@ -244,7 +300,12 @@ def _counters(judge: Judge, where: str, before: SmiGpu, after: SmiGpu, seconds: 
     held = {name: gain(f"clocks_event_reasons_counters/clocks_event_reasons_counters_{name}") for name in _SLOWDOWNS}
     silent = sorted(name for name, lasted in held.items() if lasted is None)
     if silent:
-        judge.error(where, kinds.SLOWDOWNS_NOT_COUNTED, "time of each reason, before and after", f"nothing of {', '.join(silent)}")
+        judge.error(
+            where,
+            kinds.SLOWDOWNS_NOT_COUNTED,
+            "time of each reason, before and after",
+            f"nothing of {', '.join(silent)}",
+        )
     back = [value for value in (*uncorrected, *corrected, *held.values()) if value is not None and value < 0]
     if back:
         judge.error(where, kinds.COUNTERS_WENT_BACK, "numbers that grow", f"{back[0]:.0f}")
@@ -269,7 +330,12 @@ def _counters(judge: Judge, where: str, before: SmiGpu, after: SmiGpu, seconds: 
 def _corrected(judge: Judge, where: str, rate: float) -> None:
     judge.metric("ecc_corrected_per_minute", where.replace(" ", "/"), rate, "1/min")
     if rate > _MOST_CORRECTED:
-        judge.fail(where, kinds.ECC_CORRECTED, f"at most {_MOST_CORRECTED:g} per minute ({_CORRECTED_SOURCE})", f"{rate:.0f} per minute")
+        judge.fail(
+            where,
+            kinds.ECC_CORRECTED,
+            f"at most {_MOST_CORRECTED:g} per minute ({_CORRECTED_SOURCE})",
+            f"{rate:.0f} per minute",
+        )
 
 
 class ComputeIntegrity(Load):
@@ -283,7 +349,12 @@ class ComputeIntegrity(Load):
     class Inputs(Load.Inputs):
         """How long."""
 
-        compute_s: int = Field(180, ge=30, le=86400, description="length of DCGM's diagnostic (matrices multiplied and compared), s; its default is 180")
+        compute_s: int = Field(
+            180,
+            ge=30,
+            le=86400,
+            description="length of DCGM's diagnostic (matrices multiplied and compared), s; its default is 180",
+        )
         memory_s: int = Field(600, ge=30, le=86400, description="length of DCGM's memtest, s; its default is 600")
 
     inputs: Inputs

@@ -11,7 +11,8 @@ LOAD_TIME_UNKNOWN = ErrorKind(
     "burn-time-unknown",
     "how long the load ran is not told",
     meaning="Nobody recorded how long the load ran, so a pass would prove nothing.",
-    next_step="Judge the output with the time that its command took (`gate evaluate --seconds dcgmi=S`; `seconds` of a manifest), or run the gate again.",
+    next_step="Judge the output with the time that its command took (`gate evaluate --seconds dcgmi=S`; "
+    "`seconds` of a manifest), or run the gate again.",
 )
 LOAD_TOO_SHORT = ErrorKind(
     "burn-too-short",
@@ -65,7 +66,8 @@ POWER_LOW = FailKind(
     "gpu-power-low",
     "power drawn under load",
     meaning="The GPU draws far less power than a full load needs: it is held down, or the load did not reach it.",
-    next_step=f"Look for held-down clocks, temperatures and the power supplies (gate node/gpu/sanity/clocks), and for other work on the node: {_RUNBOOK}.",
+    next_step="Look for held-down clocks, temperatures and the power supplies (gate node/gpu/sanity/clocks), and for "
+    f"other work on the node: {_RUNBOOK}.",
 )
 GPU_GONE = FailKind(
     "gpu-gone-after-load",
@@ -88,14 +90,16 @@ ECC_NOT_COUNTED = ErrorKind(
 SLOWDOWNS_NOT_COUNTED = ErrorKind(
     "burn-slowdowns-not-reported",
     "clock slowdown counters not reported",
-    meaning="The driver does not count how long clocks were held down, so a slowdown between two readings would not be seen.",
+    meaning="The driver does not count how long clocks were held down, so a slowdown between two readings would not be "
+    "seen.",
     next_step="Update the driver (580 counts them); without the counters a slowdown between two looks is not seen.",
 )
 COUNTERS_WENT_BACK = ErrorKind(
     "burn-counters-went-back",
     "counters went back under load",
     meaning="A counter is smaller after the load than before it: the driver was loaded anew or the GPU was reset.",
-    next_step="The driver was loaded anew or the GPU was reset under load: read the kernel log (gate node/gpu/sanity/xid), then run the gate again.",
+    next_step="The driver was loaded anew or the GPU was reset under load: read the kernel log (gate "
+    "node/gpu/sanity/xid), then run the gate again.",
 )
 ECC_UNCORRECTED = FailKind(
     "burn-ecc-uncorrected",

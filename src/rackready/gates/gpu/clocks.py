@@ -72,7 +72,8 @@ TEMPERATURE_HIGH = FailKind(
 THRESHOLD_UNKNOWN = ErrorKind(
     "gpu-slowdown-threshold-not-reported",
     "slowdown threshold not reported",
-    meaning="The driver does not tell at which temperature the GPU slows itself down, so its temperature cannot be judged.",
+    meaning="The driver does not tell at which temperature the GPU slows itself down, so its temperature cannot be "
+    "judged.",
     next_step="Update the driver; without the value nothing is known.",
 )
 MEMORY_TEMPERATURE_UNKNOWN = ErrorKind(
@@ -94,7 +95,15 @@ HOT_IDLE = FailKind(
     next_step=COOLING,
 )
 
-UNDER_LOAD = (*_REASONS.values(), REASON_UNKNOWN, TEMPERATURE_MARGIN, TEMPERATURE_HIGH, THRESHOLD_UNKNOWN, MEMORY_TEMPERATURE_UNKNOWN, MEMORY_HOT)
+UNDER_LOAD = (
+    *_REASONS.values(),
+    REASON_UNKNOWN,
+    TEMPERATURE_MARGIN,
+    TEMPERATURE_HIGH,
+    THRESHOLD_UNKNOWN,
+    MEMORY_TEMPERATURE_UNKNOWN,
+    MEMORY_HOT,
+)
 """What clocks and temperatures of a busy GPU can show."""
 FINDINGS = (*UNDER_LOAD, HOT_IDLE)
 
@@ -144,7 +153,9 @@ def temperature(judge: Judge, where: str, gpu: SmiGpu) -> None:
     if margin is not None and least is not None:
         judge.metric("temperature_margin", where, margin - least, "C")
         if margin <= least:
-            judge.fail(where, TEMPERATURE_MARGIN, f"T.Limit margin above {least:.0f} C", f"{margin:.0f} C at {value:.0f} C")
+            judge.fail(
+                where, TEMPERATURE_MARGIN, f"T.Limit margin above {least:.0f} C", f"{margin:.0f} C at {value:.0f} C"
+            )
     elif limit is not None:
         if value >= limit:
             judge.fail(where, TEMPERATURE_HIGH, f"below {limit:.0f} C", f"{value:.0f} C")
@@ -155,21 +166,35 @@ def temperature(judge: Judge, where: str, gpu: SmiGpu) -> None:
 def memory(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
     """Hold the temperature of the memory against the GPU's own threshold, in degrees, else against what is published for its model.
 
-    Hopper and later report no such threshold. Where none is published the driver judges: memory above it is a software thermal slowdown (NVML,
-    nvmlClocksEventReasonSwThermalSlowdown), which `reasons` fails. Cards without a sensor have nothing to judge.
+    Hopper and later report no such threshold. Where none is published the driver judges: memory above it is a software
+    thermal slowdown (NVML, nvmlClocksEventReasonSwThermalSlowdown), which `reasons` fails. Cards without a sensor have
+    nothing to judge.
     """
-    value, own, known = gpu.number("temperature/memory_temp"), gpu.number("temperature/gpu_temp_max_mem_threshold"), facts.gpu.memory_temp_max
+    value, own, known = (
+        gpu.number("temperature/memory_temp"),
+        gpu.number("temperature/gpu_temp_max_mem_threshold"),
+        facts.gpu.memory_temp_max,
+    )
     if value is None and known is not None:
         judge.error(where, MEMORY_TEMPERATURE_UNKNOWN, "degrees Celsius", "nothing")
     if value is None:
         return
     judge.metric("memory_temperature", where, value, "C")
-    limit, source = (own, "the GPU's own threshold") if own is not None else (known.value, known.source) if known is not None else (None, "")
+    limit, source = (
+        (own, "the GPU's own threshold")
+        if own is not None
+        else (known.value, known.source)
+        if known is not None
+        else (None, "")
+    )
     if limit is None:
         return
     judge.judged += 1
     key = ("memory_temperature", limit, source)
-    judge.once(key, lambda: Criterion(metric="memory_temperature", op=Op.LE, bound=limit, unit="C", label="ceiling", source=source))
+    judge.once(
+        key,
+        lambda: Criterion(metric="memory_temperature", op=Op.LE, bound=limit, unit="C", label="ceiling", source=source),
+    )
     if value > limit:
         judge.fail(where, MEMORY_HOT, f"at most {limit:.0f} C ({source})", f"{value:.0f} C")
 
@@ -178,7 +203,9 @@ def _idle(judge: Judge, where: str, gpu: SmiGpu) -> None:
     value, busy = gpu.number("temperature/gpu_temp"), gpu.number("utilization/gpu_util")
     if value is None or (busy is not None and busy >= _BUSY):
         return
-    criterion = Criterion(metric="temperature", op=Op.LE, bound=_HOT_IDLE, unit="C", label="ceiling", source=_HOT_IDLE_SOURCE)
+    criterion = Criterion(
+        metric="temperature", op=Op.LE, bound=_HOT_IDLE, unit="C", label="ceiling", source=_HOT_IDLE_SOURCE
+    )
     if criterion not in judge.criteria:
         judge.criterion(criterion)
     if value > _HOT_IDLE:

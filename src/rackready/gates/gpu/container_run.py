@@ -20,13 +20,21 @@ _HOST, _RUNTIME, _INSIDE = "host", "runtime", "container"
 _ASK_S = 60
 _UTILITY = ("--env", "NVIDIA_DRIVER_CAPABILITIES=compute,utility")
 """Without `utility` the toolkit leaves nvidia-smi out of docker's containers, and an image may say so (Container Toolkit, Driver Capabilities)."""
-_REFUSED = ("unresolvable CDI devices", "could not select device driver", "failed to inject devices", "stat nvidia.com/gpu=all: no such file")
+_REFUSED = (
+    "unresolvable CDI devices",
+    "could not select device driver",
+    "failed to inject devices",
+    "stat nvidia.com/gpu=all: no such file",
+)
 """Words of podman and docker for GPUs that they cannot give: CDI without them (podman, docker 25 and newer), docker without the toolkit's runtime, a device
 that CDI names and that is not there, podman before 4.1, which knows no CDI."""
 _ABSENT = ("executable file not found", "executable file `nvidia-smi` not found")
 """Words of runc and crun for a program that is not in the image."""
 _BY_HAND = "Run its command line by hand on the node (`rackready gate show node/gpu/validation/container-run`)."
-_DOCKER = "Configure docker (`nvidia-ctk runtime configure --runtime=docker`), restart it, and see gate node/gpu/sanity/containers."
+_DOCKER = (
+    "Configure docker (`nvidia-ctk runtime configure --runtime=docker`), restart it, and see gate "
+    "node/gpu/sanity/containers."
+)
 _OTHER = f"See gate node/gpu/sanity/containers. {REFRESH}"
 
 
@@ -46,7 +54,8 @@ NO_RUNTIME = ErrorKind(
     "container-runtime-missing",
     "no {name} on the node",
     meaning="The node has no such container runtime, so no container can be started.",
-    next_step="Install {name}, or name the runtime that the nodes have (input runtime); where they have none, declare the gate's skip (site.yml gates.skip).",
+    next_step="Install {name}, or name the runtime that the nodes have (input runtime); "
+    "where they have none, declare the gate's skip (site.yml gates.skip).",
 )
 LIST_UNREADABLE = ErrorKind(
     "container-gpus-unreadable",
@@ -71,7 +80,9 @@ NO_SMI = ErrorKind(
     "container-no-nvidia-smi",
     "no nvidia-smi in the container",
     meaning="The image has no nvidia-smi and the toolkit put none there, so the GPUs in the container are not known.",
-    next_step="The toolkit puts it there: name an image with glibc, and see gate node/gpu/sanity/containers for what CDI names.",
+    next_step="The toolkit puts it there: name an image with glibc, and see gate "
+    "node/gpu/sanity/containers for what CDI "
+    "names.",
 )
 NOT_STARTED = ErrorKind(
     "container-not-started",
@@ -121,7 +132,13 @@ class ContainerRun(Containered):
         return (
             Command(key=_HOST, node=node, argv=GPUS, timeout_s=_ASK_S),
             Command(key=_RUNTIME, node=node, argv=(self.inputs.runtime, "--version"), timeout_s=_ASK_S, stage=1),
-            Command(key=_INSIDE, node=node, argv=started(self.inputs, *GPUS, options=_UTILITY), timeout_s=self.inputs.timeout_s, stage=2),
+            Command(
+                key=_INSIDE,
+                node=node,
+                argv=started(self.inputs, *GPUS, options=_UTILITY),
+                timeout_s=self.inputs.timeout_s,
+                stage=2,
+            ),
         )
 
     def tools(self, outputs: Outputs) -> dict[str, str]:

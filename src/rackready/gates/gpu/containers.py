@@ -19,7 +19,10 @@ from rackready.ondevice import containers as script
 _KEY = "containers"
 _PREFIX = "nvidia.com/gpu="
 _DEVICE = re.compile(r"^(?:(?:management\.|runtime\.)?nvidia\.com/[a-z-]+=\S+|(?!nvid)[a-z0-9.-]+/[a-z0-9_-]+=\S+)$")
-REFRESH = "Write it anew (`systemctl restart nvidia-cdi-refresh.service`); it is not done by itself after a driver was removed or MIG was changed."
+REFRESH = (
+    "Write it anew (`systemctl restart nvidia-cdi-refresh.service`); "
+    "it is not done by itself after a driver was removed or MIG was changed."
+)
 
 
 CHECK_UNREADABLE = ErrorKind(
@@ -49,7 +52,8 @@ NOT_OFFERED = FailKind(
 CDI_STALE = FailKind(
     "cdi-stale",
     "CDI specification is stale",
-    meaning="The CDI specification names GPUs that the driver does not have: it was made before a GPU was replaced or MIG was changed.",
+    meaning="The CDI specification names GPUs that the driver does not have: it was made before a GPU was replaced or "
+    "MIG was changed.",
     next_step=REFRESH,
 )
 DRIVER_GPUS_MISSING = FailKind(
@@ -73,7 +77,8 @@ NO_CDI = FailKind(
 CDI_PATHS = FailKind(
     "cdi-paths-missing",
     "CDI specification names what is not there",
-    meaning="The CDI specification names files that are not there, often those of a driver before the last update: containers fail to start.",
+    meaning="The CDI specification names files that are not there, often those of a driver before the last update: "
+    "containers fail to start.",
     next_step=REFRESH,
 )
 
@@ -127,11 +132,21 @@ class Containers(Gate):
 
 def _judge(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None:
     judge.judged += 1
-    for name, package in (("toolkit", "nvidia-container-toolkit-base"), ("list", "nvidia-container-toolkit-base"), ("gpus", "nvidia-driver-cuda")):
+    for name, package in (
+        ("toolkit", "nvidia-container-toolkit-base"),
+        ("list", "nvidia-container-toolkit-base"),
+        ("gpus", "nvidia-driver-cuda"),
+    ):
         said = found[name]
         if "missing" in said:
             judge.error(
-                node, TOOL_MISSING, "an answer", "none", program="nvidia-smi" if name == "gpus" else "nvidia-ctk", missing=said["missing"], package=package
+                node,
+                TOOL_MISSING,
+                "an answer",
+                "none",
+                program="nvidia-smi" if name == "gpus" else "nvidia-ctk",
+                missing=said["missing"],
+                package=package,
             )
             return
         if said["rc"] != 0:
@@ -156,7 +171,12 @@ def _devices(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None
         known |= {index, uuid}
         judge.judged += 1
         if not {index, uuid} & names:
-            judge.fail(f"{node} gpu{index}", NOT_OFFERED, f"{_PREFIX}{index} or {_PREFIX}{uuid}", f"{len(names)} CDI devices without it")
+            judge.fail(
+                f"{node} gpu{index}",
+                NOT_OFFERED,
+                f"{_PREFIX}{index} or {_PREFIX}{uuid}",
+                f"{len(names)} CDI devices without it",
+            )
     stale = sorted(name for name in names if name not in known and ":" not in name)
     if stale:
         judge.fail(node, CDI_STALE, "devices that the driver has", f"also {', '.join(stale)}")
@@ -183,10 +203,16 @@ def _paths(judge: Judge, node: str, found: dict[str, Any]) -> None:
     if not found["specs"]:
         judge.fail(node, NO_CDI, f"one below {' or '.join(script.FOLDERS)}", "none")
     for spec in found["specs"]:
-        if not isinstance(spec["absent"], list) or spec["paths"] != spec["there"] + len(spec["absent"]) or spec["paths"] < 1:
+        if (
+            not isinstance(spec["absent"], list)
+            or spec["paths"] != spec["there"] + len(spec["absent"])
+            or spec["paths"] < 1
+        ):
             raise FormatError(f"paths of {spec['path']} do not add up")
         if spec["absent"]:
-            shown = ", ".join(spec["absent"][:3]) + (f" and {len(spec['absent']) - 3} more" if len(spec["absent"]) > 3 else "")  # noqa: PLR2004 - as many as are shown
+            shown = ", ".join(spec["absent"][:3]) + (
+                f" and {len(spec['absent']) - 3} more" if len(spec["absent"]) > 3 else ""  # noqa: PLR2004 - as many as are shown
+            )
             judge.fail(node, CDI_PATHS, f"every path of {spec['path']} exists", f"absent: {shown}")
 
 
@@ -198,4 +224,6 @@ def _runtimes(judge: Judge, found: dict[str, Any]) -> None:
         judge.judged += 1
         if not value:
             step = f"Configure it (`nvidia-ctk runtime configure --runtime={name}`), then restart {name}."
-            judge.remark(f"{name} does not name nvidia-container-runtime; containers reach GPUs through CDI only. {step}")
+            judge.remark(
+                f"{name} does not name nvidia-container-runtime; containers reach GPUs through CDI only. {step}"
+            )

@@ -68,13 +68,16 @@ WATCHED_GPUS_MISSING = FailKind(
     "dcgm-watches-too-few-gpus",
     "GPUs that DCGM watches",
     meaning="DCGM does not watch all GPUs of the node, so faults of the others stay unseen.",
-    next_step="See the gate node/gpu/sanity/inventory; the host engine sees what the driver had when it started: restart nvidia-dcgm after a repair.",
+    next_step="See the gate node/gpu/sanity/inventory; "
+    "the host engine sees what the driver had when it started: restart "
+    "nvidia-dcgm after a repair.",
 )
 WATCHED_SWITCHES = FailKind(
     "dcgm-watches-nvswitches",
     "NVSwitches that DCGM watches",
     meaning="DCGM does not watch all NVSwitches of the node, so faults of their links stay unseen.",
-    next_step="Check libnvidia-nscq (of the driver's version) and `systemctl status nvidia-fabricmanager`, restart nvidia-dcgm: docs/runbooks/nvlink-down.md.",
+    next_step="Check libnvidia-nscq (of the driver's version) and `systemctl status nvidia-fabricmanager`, restart "
+    "nvidia-dcgm: docs/runbooks/nvlink-down.md.",
 )
 DISCOVERY_UNREADABLE = ErrorKind(
     "dcgm-discovery-unreadable",
@@ -150,9 +153,15 @@ class DcgmHealth(Gate):
     @staticmethod
     def _run(facts: GateFacts, node: str) -> Run:
         groups = [(name, _GROUPS[name]) for name in _watched(facts, node)]
-        set_ = [Command(key=f"set-{name}", node=node, argv=("dcgmi", "health", "-g", group, "-s", "a"), timeout_s=60) for name, group in groups]
+        set_ = [
+            Command(key=f"set-{name}", node=node, argv=("dcgmi", "health", "-g", group, "-s", "a"), timeout_s=60)
+            for name, group in groups
+        ]
         seen = Command(key="seen", node=node, argv=("dcgmi", "discovery", "-l"), timeout_s=60)
-        check = [Command(key=f"check-{name}", node=node, argv=("sh", "-c", _ask(group)), timeout_s=_SETTLE_S + 60, stage=1) for name, group in groups]
+        check = [
+            Command(key=f"check-{name}", node=node, argv=("sh", "-c", _ask(group)), timeout_s=_SETTLE_S + 60, stage=1)
+            for name, group in groups
+        ]
         return Run.of_node(node, *set_, seen, *check)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
@@ -231,8 +240,12 @@ def _listed(judge: Judge, node: str, seen: Output) -> tuple[list[str], int] | No
     rows = _ROW.findall(seen.stdout, 0, switches.start()) if switches else []
     if len(found) == 1 and int(found[0]) == len(rows) and switches is not None and seen.exit_code == 0:
         return rows, int(switches["switches"])
-    said = f"{len(found)} lists of GPUs: {TWICE}" if len(found) > 1 else " ".join(seen.stdout.split())[:160] or "nothing"
-    judge.error(node, DISCOVERY_UNREADABLE, "the GPUs and NVSwitches that were found", f"{said} (exit code {seen.exit_code})")
+    said = (
+        f"{len(found)} lists of GPUs: {TWICE}" if len(found) > 1 else " ".join(seen.stdout.split())[:160] or "nothing"
+    )
+    judge.error(
+        node, DISCOVERY_UNREADABLE, "the GPUs and NVSwitches that were found", f"{said} (exit code {seen.exit_code})"
+    )
     return None
 
 
@@ -245,9 +258,16 @@ def _judge(judge: Judge, facts: GateFacts, node: str, name: str, found: Health) 
     if found.overall != "Healthy" and not bad:
         judge.fail(node, HEALTH_UNNAMED, "Healthy", f"{found.overall}, and no entity is named")
     if dcgm_health.worst((found.overall, least)) != found.overall:
-        judge.error(node, HEALTH_OVERALL_CONTRADICTS, f"an overall word as bad as the worst of its entities: {least}", found.overall)
+        judge.error(
+            node,
+            HEALTH_OVERALL_CONTRADICTS,
+            f"an overall word as bad as the worst of its entities: {least}",
+            found.overall,
+        )
     if name == "gpus":
-        judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(facts.nodes[node].platform.gpus) if f"gpu{gpu}" not in bad)
+        judge.measured.update(
+            f"{node}/gpu{gpu}" for gpu in range(facts.nodes[node].platform.gpus) if f"gpu{gpu}" not in bad
+        )
 
 
 def _part(entity: Entity) -> str:
@@ -264,4 +284,6 @@ def _entity(judge: Judge, where: str, entity: Entity) -> None:
     elif entity.said == "Healthy":
         judge.fail(where, HEALTH_NO_INCIDENT, "Healthy", f"{entity.health}, and no incident is named")
     elif entity.health != entity.said:
-        judge.error(where, HEALTH_ENTITY_CONTRADICTS, f"a word as bad as its worst incident: {entity.said}", entity.health)
+        judge.error(
+            where, HEALTH_ENTITY_CONTRADICTS, f"a word as bad as its worst incident: {entity.said}", entity.health
+        )

@@ -1,6 +1,7 @@
 """ECC errors and remapped rows, with the vendor's action.
 
-Rules: NVIDIA "GPU Memory Error Management" (row remapping, SRAM threshold), Xid catalogue 48, 63, 64, 94, 95; limits as DCGM has them.
+Rules: NVIDIA "GPU Memory Error Management" (row remapping, SRAM threshold), Xid catalogue 48, 63, 64, 94, 95; limits as
+DCGM has them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from rackready.gates.gpu.smi import RUNBOOK, SmiGate, flag, number
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op
 
-_UNCORRECTED = {"sram_uncorrectable_parity": "SRAM parity", "sram_uncorrectable_secded": "SRAM SEC-DED", "dram_uncorrectable": "DRAM"}
+_UNCORRECTED = {
+    "sram_uncorrectable_parity": "SRAM parity",
+    "sram_uncorrectable_secded": "SRAM SEC-DED",
+    "dram_uncorrectable": "DRAM",
+}
 _CORRECTED = {"sram_correctable": "SRAM", "dram_correctable": "DRAM"}
 _RESET = f"Reset the GPU (`nvidia-smi -r -i N` on a drained node) or reboot; run the gate again after that: {RUNBOOK}."
 _XID_48 = f"Vendor's action WORKFLOW_XID_48: {_RESET[0].lower()}{_RESET[1:]}"
@@ -146,7 +151,9 @@ class Ecc(SmiGate):
             None,
             ge=1,
             le=10**9,
-            description="corrected errors since the driver was loaded above which a GPU fails, at most 10^9 (judgement); null: only recorded",
+            description="corrected errors since the driver was loaded above which a GPU "
+            "fails, at most 10^9 (judgement); "
+            "null: only recorded",
         )
 
     inputs: Inputs
@@ -217,7 +224,14 @@ class RowRemap(SmiGate):
         if rows is None:
             return
         judge.metric("remapped_rows_uncorrectable", where, rows, "1")
-        criterion = Criterion(metric="remapped_rows_uncorrectable", op=Op.LE, bound=_MOST_REMAPS - 1, unit="1", label="ceiling", source=_MOST_REMAPS_SOURCE)
+        criterion = Criterion(
+            metric="remapped_rows_uncorrectable",
+            op=Op.LE,
+            bound=_MOST_REMAPS - 1,
+            unit="1",
+            label="ceiling",
+            source=_MOST_REMAPS_SOURCE,
+        )
         if criterion not in judge.criteria:
             judge.criterion(criterion)
         if rows >= _MOST_REMAPS:

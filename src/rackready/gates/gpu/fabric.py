@@ -10,7 +10,10 @@ from rackready.gates.gpu.smi import SmiGate
 from rackready.gates.judge import Judge
 
 _RUNBOOK = "docs/runbooks/nvlink-down.md"
-_LOCAL = f"Check `systemctl status nvidia-fabricmanager` and /var/log/fabricmanager.log; it must be the driver's version: {_RUNBOOK}."
+_LOCAL = (
+    "Check `systemctl status nvidia-fabricmanager` and /var/log/fabricmanager.log; "
+    f"it must be the driver's version: {_RUNBOOK}."
+)
 _REMOTE = f"Check the NVLink switch trays (NMX-C configured, all trays up) before the compute trays: {_RUNBOOK}."
 _BAD = {
     "health/bandwidth": ({"Full"}, "bandwidth"),
@@ -30,7 +33,8 @@ HEALTH_NOT_REPORTED = ErrorKind(
     "fabric-health-not-reported",
     "fabric health: {what} not reported",
     meaning="The report tells less of this GPU's fabric health than of the others', so it is damaged.",
-    next_step="One driver reports the same of every GPU: take the report as nvidia-smi printed it, or run the gate again.",
+    next_step="One driver reports the same of every GPU: take the report as "
+    "nvidia-smi printed it, or run the gate again.",
 )
 FABRIC_STATE = FailKind(
     "fabric-state",
@@ -87,7 +91,10 @@ class Fabric(SmiGate):
         if not facts.platform.nvswitch:
             judge.nothing(f"platform {facts.platform.id} has no NVSwitches: there is no fabric to judge")
         elif silent and len(silent) == len(log.gpus):
-            judge.nothing(f"GPU {facts.gpu.id} tells nothing of the fabric: its links are judged by node/gpu/sanity/nvlink, its fabric manager by versions")
+            judge.nothing(
+                f"GPU {facts.gpu.id} tells nothing of the fabric: its links are judged by node/gpu/sanity/nvlink, "
+                "its fabric manager by versions"
+            )
         else:
             for gpu in silent:
                 part = parts.name(facts, gpu.pci, gpu.position)

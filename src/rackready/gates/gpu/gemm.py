@@ -24,7 +24,8 @@ _FIELDS: dict[str, int] = {"fp16": 1004, "fp32": 1007}
 """DCGM_FI_PROF_PIPE_TENSOR_ACTIVE (HGEMM on tensor cores) and DCGM_FI_PROF_PIPE_FP32_ACTIVE (SGEMM), both of random numbers."""
 _EFFECT, _SIGMA = 0.03, 0.01
 _STEP = (
-    "Compare clocks and temperatures under load (gate node/gpu/stress/burn), look for a power cap; a GPU that stays behind after a power cycle is replaced: "
+    "Compare clocks and temperatures under load (gate node/gpu/stress/burn), look for a power cap; "
+    "a GPU that stays behind after a power cycle is replaced: "
     "docs/runbooks/gpu.md."
 )
 _START_S = 60
@@ -35,7 +36,8 @@ PROFTESTER_UNREADABLE = ErrorKind(
     "dcgmproftester-unreadable",
     "dcgmproftester unreadable",
     meaning="dcgmproftester left no readings, often because it is not installed or other work holds the GPUs.",
-    next_step="Install package datacenter-gpu-manager-4-cuda{major}; end other work on the GPUs, then run the gate again.",
+    next_step="Install package datacenter-gpu-manager-4-cuda{major}; "
+    "end other work on the GPUs, then run the gate again.",
 )
 PROFTESTER_FAILED = FailKind(
     "dcgmproftester-failed",
@@ -93,11 +95,25 @@ class Gemm(Gate):
     class Inputs(base.Inputs):
         """How the load is made."""
 
-        binary: str | None = Field(None, description="DCGM's load program; null: dcgmproftester of the CUDA major that the version set installs")
-        precisions: tuple[Literal["fp16", "fp32"], ...] = Field(("fp16", "fp32"), min_length=1, description="fp16 runs on the tensor cores")
-        duration_s: int = Field(20, ge=5, le=3600, description="length of one launch, s; together they are the steady state")
-        warm_up_s: int = Field(5, ge=0, le=600, description="readings of the first seconds of each launch that are left out")
-        launches: int | None = Field(None, ge=1, le=50, description="launches whose median counts; null: from the units of the site and the effect of 3 %")
+        binary: str | None = Field(
+            None,
+            description="DCGM's load program; null: dcgmproftester of the CUDA major that the version set installs",
+        )
+        precisions: tuple[Literal["fp16", "fp32"], ...] = Field(
+            ("fp16", "fp32"), min_length=1, description="fp16 runs on the tensor cores"
+        )
+        duration_s: int = Field(
+            20, ge=5, le=3600, description="length of one launch, s; together they are the steady state"
+        )
+        warm_up_s: int = Field(
+            5, ge=0, le=600, description="readings of the first seconds of each launch that are left out"
+        )
+        launches: int | None = Field(
+            None,
+            ge=1,
+            le=50,
+            description="launches whose median counts; null: from the units of the site and the effect of 3 %",
+        )
 
     inputs: Inputs
 
@@ -115,10 +131,31 @@ class Gemm(Gate):
         out: list[Command] = []
         for number in range(self._launches(facts, node)):
             for kind in self.inputs.precisions:
-                load = ("-t", str(_FIELDS[kind]), "-i", gpus, "-d", str(self.inputs.duration_s), "-r", "1", "--max-processes", "0")
-                library = ("--cublas",) if kind == "fp32" else ()  # without it 1007 only keeps the cores busy and tells no GFLOPS (DCGM, PhysicalGpu.cpp)
+                load = (
+                    "-t",
+                    str(_FIELDS[kind]),
+                    "-i",
+                    gpus,
+                    "-d",
+                    str(self.inputs.duration_s),
+                    "-r",
+                    "1",
+                    "--max-processes",
+                    "0",
+                )
+                library = (
+                    ("--cublas",) if kind == "fp32" else ()
+                )  # without it 1007 only keeps the cores busy and tells no GFLOPS (DCGM, PhysicalGpu.cpp)
                 argv = (binary, "--no-dcgm-validation", *library, *load)
-                out.append(Command(key=f"{kind}-{number}", node=node, argv=argv, timeout_s=self.inputs.duration_s + _START_S, stage=len(out)))
+                out.append(
+                    Command(
+                        key=f"{kind}-{number}",
+                        node=node,
+                        argv=argv,
+                        timeout_s=self.inputs.duration_s + _START_S,
+                        stage=len(out),
+                    )
+                )
         return out
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
@@ -127,10 +164,15 @@ class Gemm(Gate):
         judge = Judge()
         slow: set[int] = set()
         for kind in self.inputs.precisions:
-            found = [self._launch(judge, facts, node, kind, outputs.get(f"{kind}-{number}")) for number in range(self._launches(facts, node))]
+            found = [
+                self._launch(judge, facts, node, kind, outputs.get(f"{kind}-{number}"))
+                for number in range(self._launches(facts, node))
+            ]
             if judge.errors or judge.fails or any(one is None for one in found):
                 continue
-            values = {gpu: median(one[gpu] for one in found if one is not None) for gpu in range(parts.gpus(facts, node))}
+            values = {
+                gpu: median(one[gpu] for one in found if one is not None) for gpu in range(parts.gpus(facts, node))
+            }
             slow |= self._judge(judge, facts, node, kind, values)
         if not judge.errors and not any(finding.code == PROFTESTER_FAILED.code for finding in judge.fails):
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in slow)
@@ -139,7 +181,9 @@ class Gemm(Gate):
         judge.remark("measured by dcgmproftester; it has no BF16 and FP8")
         return judge.verdict(node)
 
-    def _launch(self, judge: Judge, facts: GateFacts, node: str, kind: str, output: Output | None) -> dict[int, float] | None:
+    def _launch(
+        self, judge: Judge, facts: GateFacts, node: str, kind: str, output: Output | None
+    ) -> dict[int, float] | None:
         """Return each GPU's steady GFLOPS of one launch; None, with the reason, where it is not whole."""
         if judge.trouble(trouble(output, node, "dcgmproftester")) or output is None:
             return None
@@ -147,7 +191,13 @@ class Gemm(Gate):
             loads = proftester.parse(output.stdout)
         except FormatError as error:
             major = facts.nodes[node].software.cuda.split(".", 1)[0]
-            judge.error(node, PROFTESTER_UNREADABLE, "a reading per GPU and second", f"{error} (exit code {output.exit_code})", major=major)
+            judge.error(
+                node,
+                PROFTESTER_UNREADABLE,
+                "a reading per GPU and second",
+                f"{error} (exit code {output.exit_code})",
+                major=major,
+            )
             return None
         field = _FIELDS[kind]
         for (gpu, of), word in loads.results.items():
@@ -157,7 +207,9 @@ class Gemm(Gate):
             judge.error(node, PROFTESTER_EXIT_CODE, "exit code 0 with readings", f"exit code {output.exit_code}")
         return self._steady(judge, facts, node, field, loads)
 
-    def _steady(self, judge: Judge, facts: GateFacts, node: str, field: int, loads: proftester.Loads) -> dict[int, float] | None:
+    def _steady(
+        self, judge: Judge, facts: GateFacts, node: str, field: int, loads: proftester.Loads
+    ) -> dict[int, float] | None:
         out: dict[int, float] = {}
         for gpu in range(parts.gpus(facts, node)):
             if (gpu, field) not in loads.results:
@@ -167,7 +219,12 @@ class Gemm(Gate):
             least = min(_LEAST_READINGS, max(1, self.inputs.duration_s - self.inputs.warm_up_s - 1))
             if len(readings) < least or min(readings) <= 0:
                 text = f"{len(readings)} readings" + (" and one of 0" if readings and min(readings) <= 0 else "")
-                judge.error(f"{node} gpu{gpu}", NO_STEADY_LOAD, f"at least {least} readings above 0 after {self.inputs.warm_up_s} s", text)
+                judge.error(
+                    f"{node} gpu{gpu}",
+                    NO_STEADY_LOAD,
+                    f"at least {least} readings above 0 after {self.inputs.warm_up_s} s",
+                    text,
+                )
             else:
                 out[gpu] = median(readings)
         return out if len(out) == parts.gpus(facts, node) else None
@@ -178,4 +235,9 @@ class Gemm(Gate):
             judge.metric(f"gemm_{kind}", f"{node}/gpu{gpu}", value, "GFLOPS")
         slow = matmul.hold(judge, facts.nodes[node].gpu, node, kind, values, RATE_LOW)
         units = facts.fleet * parts.gpus(facts, node)
-        return slow | compare(judge, node, values, Comparison(f"gemm_{kind}", "GFLOPS", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
+        return slow | compare(
+            judge,
+            node,
+            values,
+            Comparison(f"gemm_{kind}", "GFLOPS", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP),
+        )

@@ -29,14 +29,22 @@ _KINDS: tuple[Literal["bf16", "fp8", "tf32"], ...] = ("bf16", "fp8", "tf32")
 _EFFECT, _SIGMA = 0.03, 0.01
 _START_S, _FETCH_S = 300, 1800
 """For Python and PyTorch to start; with an image as long as any gate of a container may take to fetch it. Judgement, ours."""
-_STEP = "Look at clocks, power and temperature under load (gate node/gpu/stress/burn); a GPU that stays behind is replaced: docs/runbooks/gpu.md."
-_WRONG = "Take the GPU out of service at once, run the field diagnostic, then replace it: docs/runbooks/silent-data-corruption.md."
+_STEP = (
+    "Look at clocks, power and temperature under load (gate node/gpu/stress/burn); "
+    "a GPU that stays behind is replaced: docs/runbooks/gpu.md."
+)
+_WRONG = (
+    "Take the GPU out of service at once, run the field diagnostic, then replace it: "
+    "docs/runbooks/silent-data-corruption.md."
+)
 _WHICH = (
-    "Take the node out of service at once: no result has a majority. Run the field diagnostic on every GPU, then replace those that fail: "
+    "Take the node out of service at once: no result has a majority. "
+    "Run the field diagnostic on every GPU, then replace those that fail: "
     "docs/runbooks/silent-data-corruption.md."
 )
 _TORCH = (
-    "Name an image with PyTorch for CUDA (gates.also, input `image`), or a python3 of the node that has it (`python`); or declare the gate's skip with its "
+    "Name an image with PyTorch for CUDA (gates.also, input `image`), or a python3 of the node that has it "
+    "(`python`); or declare the gate's skip with its "
     "reason (site.yml gates.skip)."
 )
 
@@ -62,7 +70,8 @@ PRODUCTS_VARY = FailKind(
 PRODUCTS_DIFFER = FailKind(
     "gemm-products-differ",
     "{kind} products differ between the GPUs",
-    meaning="The GPUs give different results for the same product and no result has a majority: at least one corrupts data silently.",
+    meaning="The GPUs give different results for the same product and no result has a majority: at least one corrupts "
+    "data silently.",
     next_step=_WHICH,
 )
 PRODUCT_ODD = FailKind(
@@ -104,13 +113,30 @@ class GemmTorch(Gate):
     class Inputs(ImageInputs):
         """Where PyTorch is, and how long."""
 
-        image: str = Field("", description="container image with PyTorch for CUDA; without one the node's own python3 is asked for PyTorch")
-        python: tuple[str, ...] = Field(("python3",), min_length=1, description="command that runs a Python with PyTorch: in the image, else on the node")
-        precisions: tuple[Literal["bf16", "fp8", "tf32"], ...] | None = Field(None, min_length=1, description="null: those that the GPU profile has a rate for")
+        image: str = Field(
+            "",
+            description="container image with PyTorch for CUDA; "
+            "without one the node's own python3 is asked for PyTorch",
+        )
+        python: tuple[str, ...] = Field(
+            ("python3",),
+            min_length=1,
+            description="command that runs a Python with PyTorch: in the image, else on the node",
+        )
+        precisions: tuple[Literal["bf16", "fp8", "tf32"], ...] | None = Field(
+            None, min_length=1, description="null: those that the GPU profile has a rate for"
+        )
         duration_s: int = Field(20, ge=5, le=3600, description="length of one launch and precision, s")
-        warm_up_s: int = Field(5, ge=0, le=600, description="readings of the first seconds that are left out; two a second")
+        warm_up_s: int = Field(
+            5, ge=0, le=600, description="readings of the first seconds that are left out; two a second"
+        )
         dimension: int = Field(8192, ge=256, le=65536, description="rows and columns of the matrices")
-        launches: int | None = Field(None, ge=1, le=50, description="launches whose median counts; null: from the units of the site and the effect of 3 %")
+        launches: int | None = Field(
+            None,
+            ge=1,
+            le=50,
+            description="launches whose median counts; null: from the units of the site and the effect of 3 %",
+        )
 
     inputs: Inputs
 
@@ -122,14 +148,19 @@ class GemmTorch(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """As many launches per node as the site's size asks for, all precisions in each."""
-        return [Run.of_node(node, *(self._command(facts, node, number) for number in range(self._launches(facts, node)))) for node in nodes]
+        return [
+            Run.of_node(node, *(self._command(facts, node, number) for number in range(self._launches(facts, node))))
+            for node in nodes
+        ]
 
     def _command(self, facts: GateFacts, node: str, number: int) -> Command:
         kinds = self._kinds(facts.nodes[node])
         python = (*self.inputs.python, "-", str(self.inputs.duration_s), str(self.inputs.dimension), *kinds)
         argv = started(self.inputs, *python, options=("--interactive",)) if self.inputs.image else python
         longest = self.inputs.duration_s * len(kinds) + (_FETCH_S if self.inputs.image else _START_S)
-        return Command(key=f"gemm-{number}", node=node, argv=argv, stdin=inspect.getsource(script), timeout_s=longest, stage=number)
+        return Command(
+            key=f"gemm-{number}", node=node, argv=argv, stdin=inspect.getsource(script), timeout_s=longest, stage=number
+        )
 
     def tools(self, outputs: Outputs) -> dict[str, str]:
         """Return the versions of PyTorch and of its CUDA."""
@@ -143,9 +174,14 @@ class GemmTorch(Gate):
         """Judge results first, then the median of the launches of each GPU by its siblings."""
         node = run.nodes[0]
         judge = Judge()
-        found = [self._read(judge, facts, node, outputs.get(f"gemm-{number}")) for number in range(self._launches(facts, node))]
+        found = [
+            self._read(judge, facts, node, outputs.get(f"gemm-{number}"))
+            for number in range(self._launches(facts, node))
+        ]
         bad: set[int] = set()
-        whole = None not in found and twice.distinct(judge, node, "the GEMM", [_figures(one) for one in found if one is not None])
+        whole = None not in found and twice.distinct(
+            judge, node, "the GEMM", [_figures(one) for one in found if one is not None]
+        )
         for kind in self._kinds(facts.nodes[node]) if whole else ():
             rows = [one[kind] for one in found if one is not None]
             bad |= _results(judge, node, kind, rows)
@@ -157,7 +193,9 @@ class GemmTorch(Gate):
             judge.fleet_pending = True
         return judge.verdict(node)
 
-    def _read(self, judge: Judge, facts: GateFacts, node: str, output: Output | None) -> dict[str, list[dict[str, Any]]] | None:
+    def _read(
+        self, judge: Judge, facts: GateFacts, node: str, output: Output | None
+    ) -> dict[str, list[dict[str, Any]]] | None:
         if judge.trouble(trouble(output, node, "GEMM by PyTorch")) or output is None:
             return None
         try:
@@ -165,7 +203,10 @@ class GemmTorch(Gate):
             if "error" in found:
                 judge.error(node, TORCH_NOT_RUN, "a measurement", found["error"])
                 return None
-            return {kind: self._rows(found["loads"][kind], parts.gpus(facts, node)) for kind in self._kinds(facts.nodes[node])}
+            return {
+                kind: self._rows(found["loads"][kind], parts.gpus(facts, node))
+                for kind in self._kinds(facts.nodes[node])
+            }
         except (FormatError, KeyError, TypeError, ValueError) as error:
             judge.error(node, TORCH_UNREADABLE, "readings of every GPU and precision", f"{error} ({ended(output)})")
             return None
@@ -197,7 +238,12 @@ class GemmTorch(Gate):
             judge.metric(f"gemm_{kind}", f"{node}/gpu{gpu}", value, "GFLOPS")
         slow = matmul.hold(judge, facts.nodes[node].gpu, node, kind, values, RATE_LOW)
         units = facts.fleet * parts.gpus(facts, node)
-        return slow | compare(judge, node, values, Comparison(f"gemm_{kind}", "GFLOPS", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
+        return slow | compare(
+            judge,
+            node,
+            values,
+            Comparison(f"gemm_{kind}", "GFLOPS", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP),
+        )
 
 
 def _figures(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, object]:
@@ -213,7 +259,13 @@ def _results(judge: Judge, node: str, kind: str, rows: list[list[dict[str, Any]]
         differ = sum(int(one[gpu]["differ"]) for one in rows)
         if differ:
             bad.add(gpu)
-            judge.fail(f"{node} gpu{gpu}", PRODUCTS_VARY, "the same result each time", f"{differ} of its comparisons differ", kind=kind)
+            judge.fail(
+                f"{node} gpu{gpu}",
+                PRODUCTS_VARY,
+                "the same result each time",
+                f"{differ} of its comparisons differ",
+                kind=kind,
+            )
     return bad | _same(judge, node, kind, [{row[gpu]["digest"] for row in rows} for gpu in range(len(rows[0]))], bad)
 
 
@@ -222,7 +274,10 @@ def _same(judge: Judge, node: str, kind: str, digests: list[set[int]], known: se
     groups = Counter(digest for seen in digests for digest in seen)
     most, times = groups.most_common(1)[0]
     if times * 2 <= len(digests) and len(groups) > 1:
-        said = "; ".join(f"{digest} on {', '.join(f'gpu{gpu}' for gpu, seen in enumerate(digests) if digest in seen)}" for digest in sorted(groups))
+        said = "; ".join(
+            f"{digest} on {', '.join(f'gpu{gpu}' for gpu, seen in enumerate(digests) if digest in seen)}"
+            for digest in sorted(groups)
+        )
         judge.fail(node, PRODUCTS_DIFFER, "one digest on all of them", said, kind=kind)
         return set(range(len(digests)))
     others = {gpu for gpu, seen in enumerate(digests) if gpu not in known and seen != {most}}

@@ -38,7 +38,11 @@ def floor(gpu: GpuProfile, kind: Precision) -> Bound | None:
         return None
     scale = dense["tf32"].value / dense["bf16"].value if kind == "tf32" else 1.0
     value = _SHARE * best.value * scale * 1000
-    return Bound(value, f"derived: {_SHARE} x {best.value * scale:.4g} TFLOPS; {best.source}", inputs={"published": best.value, "scale": scale})
+    return Bound(
+        value,
+        f"derived: {_SHARE} x {best.value * scale:.4g} TFLOPS; {best.source}",
+        inputs={"published": best.value, "scale": scale},
+    )
 
 
 def told_by_fleet(gpu: GpuProfile, kinds: Iterable[Precision], gpus: int) -> bool:
@@ -46,7 +50,9 @@ def told_by_fleet(gpu: GpuProfile, kinds: Iterable[Precision], gpus: int) -> boo
     return gpus <= _ALONE or any(floor(gpu, kind) is None for kind in kinds)
 
 
-def hold(judge: Judge, gpu: GpuProfile, node: str, kind: Precision, values: Mapping[int, float], fault: FailKind) -> set[int]:
+def hold(
+    judge: Judge, gpu: GpuProfile, node: str, kind: Precision, values: Mapping[int, float], fault: FailKind
+) -> set[int]:
     """Judge the GFLOPS of each GPU by ceiling and floor; returns those below, each with ``fault`` found. The ceiling is the model's dense rate."""
     metric, dense, lower = f"gemm_{kind}", gpu.compute.get(kind), floor(gpu, kind)
     if dense is not None:
@@ -59,9 +65,24 @@ def hold(judge: Judge, gpu: GpuProfile, node: str, kind: Precision, values: Mapp
     if lower is None:
         return set()
     judge.criterion(
-        Criterion(metric=metric, op=Op.GE, bound=lower.value, unit="GFLOPS", label="floor", source=lower.source, derived=lower.derived, inputs=lower.inputs)
+        Criterion(
+            metric=metric,
+            op=Op.GE,
+            bound=lower.value,
+            unit="GFLOPS",
+            label="floor",
+            source=lower.source,
+            derived=lower.derived,
+            inputs=lower.inputs,
+        )
     )
     slow = {place for place, value in values.items() if value < lower.value}
     for place in sorted(slow):
-        judge.fail(f"{node} gpu{place}", fault, f"at least {lower.value:.4g} GFLOPS ({lower.source})", f"{values[place]:.4g} GFLOPS", metric=metric)
+        judge.fail(
+            f"{node} gpu{place}",
+            fault,
+            f"at least {lower.value:.4g} GFLOPS ({lower.source})",
+            f"{values[place]:.4g} GFLOPS",
+            metric=metric,
+        )
     return slow

@@ -29,9 +29,13 @@ _EFFECT, _SIGMA = 0.1, 0.01
 _TLP_BYTES, _PAYLOAD_BYTES, _DERIVED = 24, 128, 0.85
 """A PCIe packet carries at least 128 bytes and about 24 of header, sequence and check (PCI Express Base Specification); 0.85: derived references."""
 _MEMORY = 0.5
-_MEMORY_SOURCE = "NVIDIA/DCGM nvvs/diag-skus.yaml.in asks 0.51 (B200) to 0.70 of the data sheet's bandwidth, 0.57 of H100's"
+_MEMORY_SOURCE = (
+    "NVIDIA/DCGM nvvs/diag-skus.yaml.in asks 0.51 (B200) to 0.70 of the data sheet's bandwidth, 0.57 of H100's"
+)
 _PER_LANE = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
-_REPLAY_SOURCE = "NVIDIA/DCGM modules/health/DcgmHealthWatch.cpp, GetExpectedPcieReplayRate: 1e-12 x GT/s x 60 per lane and minute"
+_REPLAY_SOURCE = (
+    "NVIDIA/DCGM modules/health/DcgmHealthWatch.cpp, GetExpectedPcieReplayRate: 1e-12 x GT/s x 60 per lane and minute"
+)
 
 
 class NvBandwidth(Gate):
@@ -51,8 +55,16 @@ class NvBandwidth(Gate):
     class Inputs(base.Inputs):
         """How the copies are made."""
 
-        binary: str | None = Field(None, description="nvbandwidth; null: the one that DCGM's plugin package for the installed CUDA major brings")
-        launches: int | None = Field(None, ge=1, le=20, description="launches whose median counts; null: from the units of the site and an effect of 10 %")
+        binary: str | None = Field(
+            None,
+            description="nvbandwidth; null: the one that DCGM's plugin package for the installed CUDA major brings",
+        )
+        launches: int | None = Field(
+            None,
+            ge=1,
+            le=20,
+            description="launches whose median counts; null: from the units of the site and an effect of 10 %",
+        )
 
     inputs: Inputs
 
@@ -69,7 +81,10 @@ class NvBandwidth(Gate):
         tests = _tests(facts.nodes[node])
         count = self._launches(facts, node)
         argv = (binary, "-j", "-t", *tests)
-        runs = [Command(key=f"copy-{number}", node=node, argv=argv, env=parts.BY_ADDRESS, timeout_s=300, stage=1 + number) for number in range(count)]
+        runs = [
+            Command(key=f"copy-{number}", node=node, argv=argv, env=parts.BY_ADDRESS, timeout_s=300, stage=1 + number)
+            for number in range(count)
+        ]
         return [smi.command(node, "before"), *runs, smi.command(node, "after", stage=1 + count)]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
@@ -85,7 +100,9 @@ class NvBandwidth(Gate):
         slow |= _replays(judge, facts, node, outputs)
         if not judge.errors:
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in slow)
-        if any(_floor(facts.nodes[node], test) is None for test in _tests(facts.nodes[node])):  # then siblings judge, who may be as slow
+        if any(
+            _floor(facts.nodes[node], test) is None for test in _tests(facts.nodes[node])
+        ):  # then siblings judge, who may be as slow
             judge.fleet_pending = True
         return judge.verdict(node)
 
@@ -114,7 +131,9 @@ class NvBandwidth(Gate):
             )
             return None
         if output.exit_code != 0:
-            judge.error(node, kinds.NVBANDWIDTH_EXIT_CODE, "exit code 0 with bandwidths", f"exit code {output.exit_code}")
+            judge.error(
+                node, kinds.NVBANDWIDTH_EXIT_CODE, "exit code 0 with bandwidths", f"exit code {output.exit_code}"
+            )
         return found
 
     def _test(self, judge: Judge, facts: GateFacts, node: str, test: str, runs: Sequence[Bandwidths]) -> set[int]:
@@ -126,16 +145,25 @@ class NvBandwidth(Gate):
         for gpu, value in values.items():
             judge.metric(test, f"{node}/gpu{gpu}", value, "GB/s")
         slow = judge_bounds(judge, facts.nodes[node], node, test, values)
-        if test == kinds.PEER and facts.nodes[node].gpu.form != "pcie":  # cards reach some of their siblings by a bridge, and others by PCIe
+        if (
+            test == kinds.PEER and facts.nodes[node].gpu.form != "pcie"
+        ):  # cards reach some of their siblings by a bridge, and others by PCIe
             slow |= _pairs(judge, node, [one.tests[test].matrix for one in runs], slow)
         units = facts.fleet * count
-        return slow | compare(judge, node, values, Comparison(test, "GB/s", _EFFECT, _SIGMA, self._launches(facts, node), units, kinds.STEP))
+        return slow | compare(
+            judge,
+            node,
+            values,
+            Comparison(test, "GB/s", _EFFECT, _SIGMA, self._launches(facts, node), units, kinds.STEP),
+        )
 
 
 def _on_these(judge: Judge, facts: NodeFacts, node: str, devices: Sequence[Device]) -> bool:
     """Compare the devices that nvbandwidth lists with the platform: rows and columns of its tables are numbered by them."""
     judge.judged += 1
-    good = models.same(judge, node, "nvbandwidth ran on", [(node, device.name) for device in devices], [facts.gpu.product_name])
+    good = models.same(
+        judge, node, "nvbandwidth ran on", [(node, device.name) for device in devices], [facts.gpu.product_name]
+    )
     if len(devices) != facts.platform.gpus:
         judge.error(node, kinds.NVBANDWIDTH_GPUS, f"{facts.platform.gpus}", f"{len(devices)}")
         return False
@@ -157,7 +185,9 @@ def _per_gpu(judge: Judge, node: str, test: str, found: Bandwidths, count: int) 
     judge.judged += 1
     case = found.tests.get(test)
     if case is None or case.status != "Passed":
-        judge.error(node, kinds.NVBANDWIDTH_TEST_NOT_RUN, "Passed", case.status if case else "not in the result", test=test)
+        judge.error(
+            node, kinds.NVBANDWIDTH_TEST_NOT_RUN, "Passed", case.status if case else "not in the result", test=test
+        )
         return None
     rows = case.matrix
     cells: dict[int, list[float]] = {gpu: [] for gpu in range(count)}
@@ -167,7 +197,13 @@ def _per_gpu(judge: Judge, node: str, test: str, found: Bandwidths, count: int) 
         cells = {gpu: [value for value in row if value is not None] for gpu, row in enumerate(rows)}
     missing = [gpu for gpu, values in cells.items() if not values]
     if missing:
-        judge.error(node, kinds.NVBANDWIDTH_NO_NUMBER, f"one for each of {count} GPUs", f"none for {', '.join(f'gpu{gpu}' for gpu in missing)}", test=test)
+        judge.error(
+            node,
+            kinds.NVBANDWIDTH_NO_NUMBER,
+            f"one for each of {count} GPUs",
+            f"none for {', '.join(f'gpu{gpu}' for gpu in missing)}",
+            test=test,
+        )
         return None
     return {gpu: median(values) for gpu, values in cells.items()}
 
@@ -179,7 +215,11 @@ def _pairs(judge: Judge, node: str, matrices: Sequence[Sequence[Sequence[float |
     """
     count, bad = len(matrices[0]), set[int]()
     cells = {(a, b): [matrix[a][b] for matrix in matrices] for a in range(count) for b in range(count) if a != b}
-    figures = {pair: median(found) for pair, values in cells.items() if len(found := [value for value in values if value is not None]) == len(values)}
+    figures = {
+        pair: median(found)
+        for pair, values in cells.items()
+        if len(found := [value for value in values if value is not None]) == len(values)
+    }
     typical = median(figures.values()) if figures else 0.0
     for pair in cells:
         where = f"{node} gpu{pair[0]} and gpu{pair[1]}"
@@ -187,7 +227,10 @@ def _pairs(judge: Judge, node: str, matrices: Sequence[Sequence[Sequence[float |
         if value is None:
             judge.error(where, kinds.PEER_NO_NUMBER, "one for each pair of GPUs", "none")
         elif value < _DERIVED * typical and not slow & set(pair):
-            expected = f"at least {_DERIVED * typical:.1f} GB/s ({_DERIVED} of the median of all pairs: behind NVSwitches all are alike)"
+            expected = (
+                f"at least {_DERIVED * typical:.1f} GB/s ({_DERIVED} of the median of all pairs: behind NVSwitches "
+                "all are alike)"
+            )
             judge.fail(where, kinds.PEER_SLOW, expected, f"{value:.1f} GB/s")
         elif value > typical / _DERIVED and not slow:
             expected = f"at most {typical / _DERIVED:.1f} GB/s (the median of all pairs / {_DERIVED})"
@@ -217,7 +260,11 @@ def _floor(facts: NodeFacts, test: str) -> Bound | None:
         if nvlink.copy_min is not None:
             return Bound(nvlink.copy_min.value, nvlink.copy_min.source, derived=False)
         source = f"derived: {_DERIVED} x {nvlink.links} links x {nvlink.ring.value:g} GB/s ({nvlink.ring.source})"
-        return Bound(_DERIVED * nvlink.links * nvlink.ring.value, source, inputs={"links": nvlink.links, "ring": nvlink.ring.value})
+        return Bound(
+            _DERIVED * nvlink.links * nvlink.ring.value,
+            source,
+            inputs={"links": nvlink.links, "ring": nvlink.ring.value},
+        )
     value = rate.value * _DERIVED * _PAYLOAD_BYTES / (_PAYLOAD_BYTES + _TLP_BYTES)
     source = f"derived: {_DERIVED} x {rate.value:g} GB/s x {_PAYLOAD_BYTES}/({_PAYLOAD_BYTES}+{_TLP_BYTES})"
     return Bound(value, source, inputs={"rate": rate.value})
@@ -227,14 +274,33 @@ def judge_bounds(judge: Judge, facts: NodeFacts, node: str, test: str, values: d
     """Hold copies against what their way can carry: above it is implausible, below the floor a fail; returns those below."""
     rate, lower = _ceiling(facts, test), _floor(facts, test)
     if rate is not None:
-        judge.criterion(Criterion(metric=test, op=Op.LE, bound=rate.value * IMPLAUSIBLE, unit="GB/s", label="ceiling", source=rate.source))
+        judge.criterion(
+            Criterion(
+                metric=test, op=Op.LE, bound=rate.value * IMPLAUSIBLE, unit="GB/s", label="ceiling", source=rate.source
+            )
+        )
         for gpu, value in values.items():
             if value > rate.value * IMPLAUSIBLE:
-                judge.error(f"{node} gpu{gpu}", kinds.BANDWIDTH_IMPLAUSIBLE, f"at most {rate.value:g} GB/s", f"{value:.1f} GB/s", test=test)
+                judge.error(
+                    f"{node} gpu{gpu}",
+                    kinds.BANDWIDTH_IMPLAUSIBLE,
+                    f"at most {rate.value:g} GB/s",
+                    f"{value:.1f} GB/s",
+                    test=test,
+                )
     if lower is None:
         return set()
     judge.criterion(
-        Criterion(metric=test, op=Op.GE, bound=lower.value, unit="GB/s", label="floor", source=lower.source, derived=lower.derived, inputs=lower.inputs)
+        Criterion(
+            metric=test,
+            op=Op.GE,
+            bound=lower.value,
+            unit="GB/s",
+            label="floor",
+            source=lower.source,
+            derived=lower.derived,
+            inputs=lower.inputs,
+        )
     )
     below = {gpu for gpu, value in values.items() if value < lower.value}
     for gpu in sorted(below):
@@ -265,7 +331,9 @@ def _replays(judge: Judge, facts: GateFacts, node: str, outputs: Outputs) -> set
         found = _replay_rate(judge, where, before, after, position, seconds)
         if found is not None and found[0] > found[1]:
             bad.add(position)
-            judge.fail(where, kinds.REPLAYS, f"at most {found[1]} per minute ({_REPLAY_SOURCE})", f"{found[0]:.0f} per minute")
+            judge.fail(
+                where, kinds.REPLAYS, f"at most {found[1]} per minute ({_REPLAY_SOURCE})", f"{found[0]:.0f} per minute"
+            )
     return bad
 
 
@@ -282,7 +350,9 @@ def _copied_there(judge: Judge, facts: NodeFacts, node: str, outputs: Outputs, a
             judge.error(node, kinds.NVBANDWIDTH_OTHER_GPUS, ", ".join(wanted), ", ".join(found))
 
 
-def _replay_rate(judge: Judge, where: str, before: SmiLog, after: SmiLog, position: int, seconds: float) -> tuple[float, int] | None:
+def _replay_rate(
+    judge: Judge, where: str, before: SmiLog, after: SmiLog, position: int, seconds: float
+) -> tuple[float, int] | None:
     """Return replays per minute and the most that DCGM allows. None, with an error, where the driver does not count."""
     judge.judged += 1
     old = next((gpu for gpu in before.gpus if gpu.pci == after.gpus[position].pci), None)

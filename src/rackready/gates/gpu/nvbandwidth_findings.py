@@ -5,18 +5,25 @@ from __future__ import annotations
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 
 PEER = "device_to_device_memcpy_read_ce"
-STEP = "Look at the PCIe path (gate node/gpu/sanity/pcie-path), at NUMA and IOMMU settings and at other work on the node: docs/runbooks/gpu.md."
+STEP = (
+    "Look at the PCIe path (gate node/gpu/sanity/pcie-path), at NUMA and IOMMU settings and at other work on the "
+    "node: docs/runbooks/gpu.md."
+)
 OTHER_STEP = (
-    "Look at NVLinks and Fabric Manager (gates node/gpu/sanity/nvlink and fabric), at the memory clock and at other work on the node; a GPU that stays slow "
+    "Look at NVLinks and Fabric Manager (gates node/gpu/sanity/nvlink and fabric), at the memory clock and at other "
+    "work on the node; a GPU that stays slow "
     "after a power cycle is replaced: docs/runbooks/gpu.md."
 )
-_REPLAY_STEP = "Reseat the GPU's board and riser; a link that goes on replaying is replaced with its board: docs/runbooks/gpu.md."
+_REPLAY_STEP = (
+    "Reseat the GPU's board and riser; a link that goes on replaying is replaced with its board: docs/runbooks/gpu.md."
+)
 
 NVBANDWIDTH_UNREADABLE = ErrorKind(
     "nvbandwidth-unreadable",
     "nvbandwidth unreadable",
     meaning="nvbandwidth left no result, often because it is not installed.",
-    next_step="Install package datacenter-gpu-manager-4-cuda{major}, or name the program under the gate's input `binary`.",
+    next_step="Install package datacenter-gpu-manager-4-cuda{major}, or name the "
+    "program under the gate's input `binary`.",
 )
 NVBANDWIDTH_EXIT_CODE = ErrorKind(
     "nvbandwidth-exit-code",
@@ -28,7 +35,8 @@ NVBANDWIDTH_GPUS = ErrorKind(
     "nvbandwidth-gpus",
     "GPUs of nvbandwidth",
     meaning="nvbandwidth did not measure all GPUs of the node.",
-    next_step="Unset CUDA_VISIBLE_DEVICES, and see the gate node/gpu/sanity/inventory: it says how many GPUs the node has.",
+    next_step="Unset CUDA_VISIBLE_DEVICES, and see the gate "
+    "node/gpu/sanity/inventory: it says how many GPUs the node has.",
 )
 NVBANDWIDTH_ORDER = ErrorKind(
     "nvbandwidth-gpu-order",
@@ -63,7 +71,8 @@ PEER_SLOW = FailKind(
 PEER_IMPLAUSIBLE = ErrorKind(
     "nvbandwidth-peer-implausible",
     f"{PEER} is implausible between two GPUs",
-    meaning="These two GPUs reach each other faster than all others do, which NVSwitches do not allow: the figures are wrong.",
+    meaning="These two GPUs reach each other faster than all others do, which NVSwitches do not allow: the figures are "
+    "wrong.",
     next_step="Run the gate again.",
 )
 BANDWIDTH_IMPLAUSIBLE = ErrorKind(
@@ -107,7 +116,8 @@ REPLAYS_NO_RATE = ErrorKind(
     "pcie-replays-no-rate",
     "PCIe replays unreadable",
     meaning="The replay counter went back or its time is not known, so no rate can be computed.",
-    next_step="The driver was loaded anew in between, or the outputs were captured without their time: run the gate again.",
+    next_step="The driver was loaded anew in between, or the outputs were captured "
+    "without their time: run the gate again.",
 )
 
 FINDINGS = (

@@ -29,7 +29,15 @@ FAULTS = frozenset(
     }
 )  # fmt: skip
 """Counters of which one is a fault (NVIDIA/DCGM modules/health: replay, recovery and failed recovery; DCGM_LIMIT_MAX_NVLINK_ERROR 1)."""
-WATCHED = frozenset({"CRC Errors", "Link recovery successful events", "Total link recovery events", "Symbol Errors", "PLR Rcv Uncorrectable Code"})
+WATCHED = frozenset(
+    {
+        "CRC Errors",
+        "Link recovery successful events",
+        "Total link recovery events",
+        "Symbol Errors",
+        "PLR Rcv Uncorrectable Code",
+    }
+)
 """Counters that a healthy link may have: CRC errors matter from 100 per second on, successful recoveries are a warning (DCGM). Noted."""
 PLAIN = re.compile(r"^(?:FEC Errors - \d+|Raw (?:Errors|BER).*|PLR .*|(?:Tx|Rx)\d* (?!.*(?:Errors|discards)).*)$")
 """Traffic and what forward error correction does on a healthy link; of what is sent and received neither errors nor what was dropped."""
@@ -56,7 +64,8 @@ NVLINK_NONE_ACTIVE = FailKind(
 NVLINK_INACTIVE = FailKind(
     "nvlink-inactive",
     "NVLink down",
-    meaning="Some NVLinks of this GPU are inactive: it reaches its peers with less bandwidth, and slows every collective.",
+    meaning="Some NVLinks of this GPU are inactive: it reaches its peers with less bandwidth, and slows every "
+    "collective.",
     next_step=_STEP,
 )
 NVLINK_SPEED = FailKind(
@@ -197,14 +206,18 @@ class NvLinks(Gate):
             None,
             ge=1,
             le=10**9,
-            description="CRC errors since the driver was loaded above which a link fails, at most 10^9 (judgement); null: no vendor publishes one, so noted",
+            description="CRC errors since the driver was loaded above which a link fails, at most 10^9 (judgement); "
+            "null: no vendor publishes one, so noted",
         )
 
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
         """Two commands per node, side by side."""
-        return [Run.of_node(node, *(_command(node, key, option) for key, option in (("status", "-s"), ("errors", "-e")))) for node in nodes]
+        return [
+            Run.of_node(node, *(_command(node, key, option) for key, option in (("status", "-s"), ("errors", "-e"))))
+            for node in nodes
+        ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge states and speeds first, then counters of the links that are active."""
@@ -216,7 +229,10 @@ class NvLinks(Gate):
             return judge.verdict(node)
         reports = [
             _read(judge, outputs.get(key), node, what, parse)
-            for key, what, parse in (("status", "nvidia-smi nvlink -s", smi_nvlink.status), ("errors", "nvidia-smi nvlink -e", smi_nvlink.errors))
+            for key, what, parse in (
+                ("status", "nvidia-smi nvlink -s", smi_nvlink.status),
+                ("errors", "nvidia-smi nvlink -e", smi_nvlink.errors),
+            )
         ]
         for name, words in {name: words for report in reports if report for name, words in report.lost.items()}.items():
             lost(judge, of_node, name, words)
@@ -242,7 +258,12 @@ class NvLinks(Gate):
         judge.count("nvlinks_active", where, len(active), wanted.links, "GPU profile")
         if len(active) != wanted.links:
             down = sorted(set(range(wanted.links)) - set(active))
-            judge.fail(where, NVLINK_INACTIVE, f"{wanted.links} links active", f"{len(active)} (inactive or not listed: {', '.join(map(str, down)) or 'none'})")
+            judge.fail(
+                where,
+                NVLINK_INACTIVE,
+                f"{wanted.links} links active",
+                f"{len(active)} (inactive or not listed: {', '.join(map(str, down)) or 'none'})",
+            )
         for link, speed in active.items():
             bad = len(judge.fails) + len(judge.errors)
             self._speed(judge, wanted, f"{where} nvlink{link}", speed)
@@ -256,7 +277,9 @@ class NvLinks(Gate):
     def _speed(judge: Judge, wanted: NvLink, where: str, speed: float) -> None:
         judge.judged += 1
         bound = wanted.speed.value / 1000
-        if abs(speed - bound) > bound * _SPEED_TOLERANCE and speed != math.floor(bound):  # drivers before 535 print whole GB/s (A100: 25 for 25.781)
+        if abs(speed - bound) > bound * _SPEED_TOLERANCE and speed != math.floor(
+            bound
+        ):  # drivers before 535 print whole GB/s (A100: 25 for 25.781)
             judge.fail(where, NVLINK_SPEED, f"{bound:g} GB/s ({wanted.speed.source})", f"{speed:g} GB/s")
 
     def _errors(self, judge: Judge, where: str, counters: dict[str, str]) -> None:
@@ -287,7 +310,12 @@ class NvLinks(Gate):
 def counts_faults(judge: Judge, where: str, counters: Collection[str]) -> None:
     """A link that counts nothing of which one is a fault (CRC errors only, say) proves nothing."""
     if not FAULTS & set(counters):
-        judge.error(where, NVLINK_FAULTS_NOT_COUNTED, "a counter of faults on every active link", ", ".join(sorted(counters)) or "none")
+        judge.error(
+            where,
+            NVLINK_FAULTS_NOT_COUNTED,
+            "a counter of faults on every active link",
+            ", ".join(sorted(counters)) or "none",
+        )
 
 
 def _rate(judge: Judge, where: str, name: str, text: str) -> None:
@@ -311,16 +339,22 @@ def lost(judge: Judge, facts: NodeFacts, name: str, words: str) -> None:
     judge.fail(f"{facts.node.name} {part}", NVLINK_GPU_LOST, "a GPU that answers", words)
 
 
-def _read(judge: Judge, output: Output | None, node: str, what: str, parse: Callable[[str], LinkReport]) -> LinkReport | None:
+def _read(
+    judge: Judge, output: Output | None, node: str, what: str, parse: Callable[[str], LinkReport]
+) -> LinkReport | None:
     if judge.trouble(trouble(output, node, what)) or output is None:
         return None
     try:
         found = parse(output.stdout)
     except FormatError as error:
-        judge.error(node, NVLINK_UNREADABLE, "GPUs and their links", f"{error} (exit code {output.exit_code})", what=what)
+        judge.error(
+            node, NVLINK_UNREADABLE, "GPUs and their links", f"{error} (exit code {output.exit_code})", what=what
+        )
         return None
     if output.exit_code != 0 and not found.lost and not any(gpu.refused for gpu in found.gpus.values()):
-        judge.error(node, NVLINK_EXIT_CODE, "exit code 0 with a list of links", f"exit code {output.exit_code}", what=what)
+        judge.error(
+            node, NVLINK_EXIT_CODE, "exit code 0 with a list of links", f"exit code {output.exit_code}", what=what
+        )
     return found
 
 
@@ -328,12 +362,19 @@ def _complete(judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkG
     judge.judged += 1
     wanted = set(range(facts.platform.gpus))
     if len(states) != len(wanted):
-        judge.fail(node, NVLINK_GPUS_MISSING if len(states) < len(wanted) else NVLINK_GPUS_MORE, parts.numbers(wanted), parts.numbers(states))
+        judge.fail(
+            node,
+            NVLINK_GPUS_MISSING if len(states) < len(wanted) else NVLINK_GPUS_MORE,
+            parts.numbers(wanted),
+            parts.numbers(states),
+        )
     elif set(states) != wanted:
         judge.fail(node, NVLINK_GPUS_OTHER, parts.numbers(wanted), parts.numbers(states))
 
 
-def _same_gpus(judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkGpu] | None, counters: dict[int, LinkGpu] | None) -> bool:
+def _same_gpus(
+    judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkGpu] | None, counters: dict[int, LinkGpu] | None
+) -> bool:
     """States and counters must be of the same GPUs, of the node's model: counters of another machine prove nothing of these links."""
     named = [(node, gpu.name) for gpu in (states or counters or {}).values()]
     judge.judged += 1
@@ -341,7 +382,11 @@ def _same_gpus(judge: Judge, facts: NodeFacts, node: str, states: dict[int, Link
         return False
     if states is None or counters is None:
         return True  # an error already
-    others = [f"gpu{index} {counters[index].uuid} for {gpu.uuid}" for index, gpu in states.items() if index in counters and counters[index].uuid != gpu.uuid]
+    others = [
+        f"gpu{index} {counters[index].uuid} for {gpu.uuid}"
+        for index, gpu in states.items()
+        if index in counters and counters[index].uuid != gpu.uuid
+    ]
     if others:
         expected = "the UUIDs of nvidia-smi nvlink -s"
         actual = f"{', '.join(others[:_SHOWN])}{f' and {len(others) - _SHOWN} more' if len(others) > _SHOWN else ''}"
@@ -355,4 +400,9 @@ def _same_counters(judge: Judge, node: str, counters: dict[int, LinkGpu]) -> Non
     judge.judged += 1
     if len(names) > 1:
         fewest = min(len(one) for one in names)
-        judge.error(node, NVLINK_ERRORS_NOT_WHOLE, f"{max(len(one) for one in names)} counters of every link", f"{fewest} of one")
+        judge.error(
+            node,
+            NVLINK_ERRORS_NOT_WHOLE,
+            f"{max(len(one) for one in names)} counters of every link",
+            f"{fewest} of one",
+        )

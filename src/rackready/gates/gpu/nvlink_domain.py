@@ -22,8 +22,14 @@ from rackready.model.outcome import Verdict
 
 _RUNBOOK = "docs/runbooks/nvlink-down.md"
 _NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
-_STEP = f"Power the NVLink switch trays before the compute trays, check that NMX-C is configured, then restart the tray's driver: {_RUNBOOK}."
-_IMEX_STEP = "Compare /etc/nvidia-imex/nodes_config.cfg on all nodes of the rack, then restart nvidia-imex on all of them (it reads the list at start only)."
+_STEP = (
+    "Power the NVLink switch trays before the compute trays, check that NMX-C is configured, then restart the "
+    f"tray's driver: {_RUNBOOK}."
+)
+_IMEX_STEP = (
+    "Compare /etc/nvidia-imex/nodes_config.cfg on all nodes of the rack, then restart nvidia-imex on all of them "
+    "(it reads the list at start only)."
+)
 
 
 DOMAIN_NOT_WHOLE = ErrorKind(
@@ -150,12 +156,19 @@ class NvLinkDomain(Gate):
     findings = (*smi.REPORT, *fabric.STATE, *FINDINGS)
     covers = frozenset({"gpu"})
     min_nodes = 2
-    in_no_set = "only racks whose NVLink domain spans servers (NVL72) have one; sites with such racks add it to their set"
+    in_no_set = (
+        "only racks whose NVLink domain spans servers (NVL72) have one; sites with such racks add it to their set"
+    )
 
     class Inputs(base.Inputs):
         """How large the domain is."""
 
-        nodes: int | None = Field(None, ge=2, le=144, description="nodes of one domain; null: the platform's NVLink domain / its GPUs (NVL72: 18)")
+        nodes: int | None = Field(
+            None,
+            ge=2,
+            le=144,
+            description="nodes of one domain; null: the platform's NVLink domain / its GPUs (NVL72: 18)",
+        )
 
     inputs: Inputs
 
@@ -170,8 +183,13 @@ class NvLinkDomain(Gate):
     @staticmethod
     def _run(rack: str, members: list[str]) -> Run:
         ask = tuple(smi.command(node, f"smi-{node}") for node in members)
-        status = tuple(Command(key=f"imex-{node}", node=node, argv=("nvidia-imex-ctl", "-N", "-j"), timeout_s=60) for node in members)
-        own = tuple(Command(key=f"address-{node}", node=node, argv=("hostname", "-I"), timeout_s=60) for node in members)
+        status = tuple(
+            Command(key=f"imex-{node}", node=node, argv=("nvidia-imex-ctl", "-N", "-j"), timeout_s=60)
+            for node in members
+        )
+        own = tuple(
+            Command(key=f"address-{node}", node=node, argv=("hostname", "-I"), timeout_s=60) for node in members
+        )
         return Run(id=rack, target=rack, nodes=tuple(members), commands=(*ask, *status, *own))
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
@@ -179,7 +197,13 @@ class NvLinkDomain(Gate):
         judge = Judge()
         wanted = self._size(facts, run)
         judge.judged += 1
-        judge.count("nodes_of_the_domain", run.target, len(run.nodes), wanted, "platform profile: NVLink domain / GPUs of a server")
+        judge.count(
+            "nodes_of_the_domain",
+            run.target,
+            len(run.nodes),
+            wanted,
+            "platform profile: NVLink domain / GPUs of a server",
+        )
         if len(run.nodes) != wanted:
             judge.error(run.target, DOMAIN_NOT_WHOLE, f"{wanted}", f"{len(run.nodes)}")
         seen: dict[str, tuple[str, str]] = {}
@@ -192,7 +216,9 @@ class NvLinkDomain(Gate):
         lists = {node: _imex(judge, node, outputs, wanted, facts.nodes[node].driver) for node in run.nodes}
         if len(run.nodes) == wanted:
             _members(judge, run, lists, {node: _own(judge, node, outputs.get(f"address-{node}")) for node in run.nodes})
-        judge.blamed.update(finding.where.split()[0] for finding in judge.fails if finding.where.split()[0] in run.nodes)
+        judge.blamed.update(
+            finding.where.split()[0] for finding in judge.fails if finding.where.split()[0] in run.nodes
+        )
         return judge.verdict(run.target)
 
     def _size(self, facts: GateFacts, run: Run) -> int:
@@ -233,7 +259,12 @@ def _gpus(judge: Judge, facts: GateFacts, node: str, log: SmiLog) -> dict[str, t
         judge.judged += 1
         cluster, clique = gpu.text("fabric/clusterUuid"), gpu.text("fabric/cliqueId")
         if cluster is None or clique is None or cluster == _NO_CLUSTER:
-            judge.fail(f"{node} {part}", NOT_IN_DOMAIN, "a ClusterUUID and a clique", f"{cluster or 'none'}, clique {clique or 'none'}")
+            judge.fail(
+                f"{node} {part}",
+                NOT_IN_DOMAIN,
+                "a ClusterUUID and a clique",
+                f"{cluster or 'none'}, clique {clique or 'none'}",
+            )
             continue
         found[f"{node} {part}"] = (cluster, clique)
         if len(judge.fails) + len(judge.errors) == before:
@@ -264,7 +295,10 @@ def _agree(judge: Judge, rack: str, seen: Mapping[str, tuple[str, str]]) -> None
         return
     most, times = counts.most_common(1)[0]
     if times * 2 <= len(seen):
-        actual = "; ".join(f"{number} in ClusterUUID {cluster}, clique {clique}" for (cluster, clique), number in sorted(counts.items()))
+        actual = "; ".join(
+            f"{number} in ClusterUUID {cluster}, clique {clique}"
+            for (cluster, clique), number in sorted(counts.items())
+        )
         judge.fail(rack, NO_MAJORITY, f"{len(seen)} GPUs in one", actual)
         return
     for where, pair in seen.items():
@@ -304,7 +338,11 @@ def _members(judge: Judge, run: Run, lists: Mapping[str, frozenset[str]], own: M
         if not hosts:
             continue
         judge.judged += 1
-        foreign = [f"{host} is none of them" for host in sorted(hosts) if not any(_plain(host) in names for names in own.values())]
+        foreign = [
+            f"{host} is none of them"
+            for host in sorted(hosts)
+            if not any(_plain(host) in names for names in own.values())
+        ]
         absent = [f"none is {name}" for name, names in own.items() if not any(_plain(host) in names for host in hosts)]
         if foreign or absent:
             judge.fail(node, IMEX_FOREIGN, ", ".join(run.nodes), ", ".join([*foreign, *absent]), target=run.target)
@@ -336,7 +374,11 @@ def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -
         bad = {host: state for host, state in ends.items() if state != "CONNECTED"}
         if bad:
             judge.fail(
-                node, IMEX_CONNECTIONS, "CONNECTED to every member", ", ".join(f"{host}: {state}" for host, state in sorted(bad.items())), host=member.host
+                node,
+                IMEX_CONNECTIONS,
+                "CONNECTED to every member",
+                ", ".join(f"{host}: {state}" for host, state in sorted(bad.items())),
+                host=member.host,
             )
     return frozenset(hosts)
 

@@ -22,7 +22,10 @@ def short(pci: str) -> str:
 
 FEWER = "See the gate node/gpu/sanity/inventory: a GPU is missing."
 """Next step where an output has fewer GPUs than the platform."""
-MORE = "Correct the node's platform in site.yml: it has fewer GPUs than the node. For an output that was captured elsewhere, correct --profile or --gpus."
+MORE = (
+    "Correct the node's platform in site.yml: it has fewer GPUs than the node. "
+    "For an output that was captured elsewhere, correct --profile or --gpus."
+)
 """Next step where an output has more GPUs than the platform."""
 
 
@@ -45,7 +48,11 @@ def empty_places(facts: NodeFacts, present: Iterable[str]) -> str:
     NVML's own numbers close up when a GPU is gone, so they cannot say which.
     """
     found = {short(pci) for pci in present}
-    missing = [f"{address}, the place of gpu{at}" for at, address in enumerate(facts.platform.gpu_pci) if short(address) not in found]
+    missing = [
+        f"{address}, the place of gpu{at}"
+        for at, address in enumerate(facts.platform.gpu_pci)
+        if short(address) not in found
+    ]
     return f" (none at {'; '.join(missing)})" if missing else ""
 
 

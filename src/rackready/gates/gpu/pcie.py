@@ -19,7 +19,10 @@ from rackready.ondevice import pcie_path
 
 _KEY = "path"
 _RUNBOOK = "docs/runbooks/gpu.md"
-_STEP = f"Power the node off and on; if it stays so, reseat the board or riser of that link, then look at the BIOS's link speed: {_RUNBOOK}."
+_STEP = (
+    "Power the node off and on; if it stays so, reseat the board or riser of that link, then look at the BIOS's "
+    f"link speed: {_RUNBOOK}."
+)
 _VIRTUAL = frozenset({"0x1b36", "0x15ad"})
 """Vendors of ports that no wire leaves (pci.ids: Red Hat, for QEMU; VMware): what they say that they can do is about no hardware."""
 _REVISION = re.compile(r"0x[0-9a-f]{2}|None")
@@ -60,13 +63,16 @@ PATH_NOT_REPORTED = ErrorKind(
 GENERATION_ABLE = FailKind(
     "gpu-pcie-generation-able",
     "PCIe generation that {whom} can do",
-    meaning="The GPU or the slot above it can do another PCIe generation than it must: another part, or a BIOS setting.",
+    meaning="The GPU or the slot above it can do another PCIe generation than it "
+    "must: another part, or a BIOS setting.",
     next_step=_STEP,
 )
 LANES_ABLE = FailKind(
     "gpu-pcie-lanes-able",
     "PCIe lanes that {whom} can do",
-    meaning="The GPU or the slot above it can do another number of lanes than it must: another part, or a riser that is not fully connected.",
+    meaning="The GPU or the slot above it can do another number of lanes than it "
+    "must: another part, or a riser that is "
+    "not fully connected.",
     next_step=_STEP,
 )
 LINK_NOT_REPORTED = ErrorKind(
@@ -163,7 +169,10 @@ def _gpu(judge: Judge, facts: NodeFacts, where: str, gpu: dict[str, Any], notes:
         _link(judge, facts, where, below, above, notes)
     if len(links) % 2:
         _link(judge, facts, where, links[-1], links[-1], notes)
-        notes.append(f"{where}: the other end of {links[-1]['pci']}'s link is not in sysfs (virtual machine?); judged by the GPU's end alone")
+        notes.append(
+            f"{where}: the other end of {links[-1]['pci']}'s link is not in sysfs (virtual machine?); "
+            "judged by the GPU's end alone"
+        )
     if len(judge.fails) + len(judge.errors) == before:
         judge.measured.add(where.replace(" ", "/"))
 
@@ -178,8 +187,9 @@ def own_end(judge: Judge, facts: NodeFacts, where: str, link: dict[str, Any]) ->
 def _ends_above(judge: Judge, facts: NodeFacts, where: str, links: Sequence[dict[str, Any]], notes: list[str]) -> None:
     """Hold what the ports above can do: a port that a wrong riser or a BIOS limit keeps below its generation makes a slow link look right.
 
-    The port at the other end of the GPU's own link must do what the GPU does, unless the server's profile says otherwise; the ports further up
-    only what the server's profile says, for a server may well share a slower uplink among its GPUs.
+    The port at the other end of the GPU's own link must do what the GPU does, unless the server's profile says
+    otherwise; the ports further up only what the server's profile says, for a server may well share a slower uplink
+    among its GPUs.
     """
     path, own = facts.platform.gpu_path, facts.gpu.pcie
     declared = None if path is None else _Wanted(path.gen, path.lanes, f"platform profile {facts.platform.id}")
@@ -187,7 +197,9 @@ def _ends_above(judge: Judge, facts: NodeFacts, where: str, links: Sequence[dict
     for place, link in enumerate(links):
         wanted = declared if place else nearest
         if facts.node.kind == "virtual" or link.get("vendor") in _VIRTUAL:
-            notes.append(f"{where}: {link['pci']} is a virtual port: what it can do is about no hardware, and not judged")
+            notes.append(
+                f"{where}: {link['pci']} is a virtual port: what it can do is about no hardware, and not judged"
+            )
         elif wanted is not None:
             judge.judged += 1
             _can(judge, where, link, f"{link['pci']} above the GPU", wanted)
@@ -217,16 +229,25 @@ def _can(judge: Judge, where: str, link: dict[str, Any], whom: str, wanted: _Wan
         judge.fail(where, LANES_ABLE, f"{wanted.lanes} ({wanted.source})", f"{lanes:.0f}", whom=whom)
 
 
-def _link(judge: Judge, facts: NodeFacts, where: str, below: dict[str, Any], above: dict[str, Any], notes: list[str]) -> None:
+def _link(
+    judge: Judge, facts: NodeFacts, where: str, below: dict[str, Any], above: dict[str, Any], notes: list[str]
+) -> None:
     """Judge one link by the least of what its two ends can do. Links inside a switch chip stand between two links and are none."""
     name = f"{below['pci']} to {above['pci'] if above is not below else 'the end that is not seen'}"
     judge.judged += 2
     speed, width = below["current_link_speed"], below["current_link_width"]
-    speeds, widths = (speed, below["max_link_speed"], above["max_link_speed"]), (width, below["max_link_width"], above["max_link_width"])
+    speeds, widths = (
+        (speed, below["max_link_speed"], above["max_link_speed"]),
+        (width, below["max_link_width"], above["max_link_width"]),
+    )
     if not all(_known(*one) for one in zip(speeds, widths, strict=True)):
         told = (*speeds[:2], *widths[:2], speeds[2], widths[2])
         judge.error(
-            where, LINK_NOT_REPORTED, "speed and width of both ends", "nothing" if None in told else ", ".join(f"{value:g}" for value in told), name=name
+            where,
+            LINK_NOT_REPORTED,
+            "speed and width of both ends",
+            "nothing" if None in told else ", ".join(f"{value:g}" for value in told),
+            name=name,
         )
         return
     lanes, most = min(widths[1:]), min(speeds[1:])
@@ -235,8 +256,13 @@ def _link(judge: Judge, facts: NodeFacts, where: str, below: dict[str, Any], abo
     if speed >= most:
         return
     actual, wanted = (f"generation {_generation(value)} ({value:g} GT/s)" for value in (speed, most))
-    if facts.gpu.form == "pcie":  # a card in a slot trains down while idle to save power; SXM boards and superchips do not
-        notes.append(f"{where}: {name} runs at {actual} of {wanted} while idle, which such a card may; node/gpu/performance/nvbandwidth measures it under load")
+    if (
+        facts.gpu.form == "pcie"
+    ):  # a card in a slot trains down while idle to save power; SXM boards and superchips do not
+        notes.append(
+            f"{where}: {name} runs at {actual} of {wanted} while idle, which such a card may; "
+            "node/gpu/performance/nvbandwidth measures it under load"
+        )
     else:
         judge.fail(where, GENERATION, wanted, actual, name=name)
 

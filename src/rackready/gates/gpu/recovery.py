@@ -24,7 +24,8 @@ ACTIONS = {
 }
 """What the driver asks for -> what to do, in the words of nvidia-smi's 'GPU Recovery Action' (its manual; NVML nvmlDeviceGpuRecoveryAction_t) and of Xid 154.
 
-Drivers of R610 write in Xid 154 'PF FLR' for 0x1, where nvidia-smi still says Reset, and 'OS Reboot' for 0x2 (kernel logs that were published).
+Drivers of R610 write in Xid 154 'PF FLR' for 0x1, where nvidia-smi still says Reset, and 'OS Reboot' for 0x2 (kernel
+logs that were published).
 """
 
 
@@ -57,7 +58,8 @@ INFOROM_CORRUPT = FailKind(
     "inforom-corrupt",
     "InfoROM corrupt",
     meaning="The GPU's InfoROM is damaged: its serial, ECC history and power limits cannot be trusted.",
-    next_step=f"Power the node off and on; if it stays so, the vendor replaces the board or reflashes its InfoROM: {RUNBOOK}.",
+    next_step="Power the node off and on; if it stays so, the vendor replaces the board or reflashes its InfoROM: "
+    f"{RUNBOOK}.",
 )
 
 FINDINGS = (
@@ -107,7 +109,11 @@ class InfoRom(SmiGate):
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:  # noqa: ARG002 - the same for every model
         """Every InfoROM has a version, an ECC object and a serial; corrupt ones are named by the report as a whole."""
-        for path, what in (("inforom_version/img_version", "InfoROM version"), ("inforom_version/ecc_object", "InfoROM ECC object"), ("serial", "serial")):
+        for path, what in (
+            ("inforom_version/img_version", "InfoROM version"),
+            ("inforom_version/ecc_object", "InfoROM ECC object"),
+            ("serial", "serial"),
+        ):
             judge.judged += 1
             if gpu.text(path) is None:
                 judge.error(where, INFOROM_NOT_REPORTED, "a value", "nothing", what=what)
@@ -118,4 +124,6 @@ class InfoRom(SmiGate):
             position = next((gpu.position for gpu in log.gpus if parts.short(gpu.pci) == parts.short(pci)), None)
             part = parts.name(facts, pci, position)
             judge.measured.discard(f"{node}/{part}")
-            judge.fail(f"{node} {part}", INFOROM_CORRUPT, "a valid InfoROM", f"nvidia-smi: infoROM is corrupted at {pci}")
+            judge.fail(
+                f"{node} {part}", INFOROM_CORRUPT, "a valid InfoROM", f"nvidia-smi: infoROM is corrupted at {pci}"
+            )

@@ -23,7 +23,8 @@ _TOLERANCE_W = 0.5
 PERSISTENCE = FailKind(
     "persistence-mode",
     "persistence mode",
-    meaning="Persistence mode is not as the site wants: without it the driver unloads when idle, and the first job after that starts late.",
+    meaning="Persistence mode is not as the site wants: without it the driver unloads when idle, and the first job "
+    "after that starts late.",
     next_step=f"Start nvidia-persistenced. {_INSTALL}",
 )
 MIG = FailKind(
@@ -48,13 +49,15 @@ POWER_LIMIT = FailKind(
     "gpu-power-limit",
     "power limit",
     meaning="The GPU's power limit is not the one that is wanted: with a lower limit it computes slower.",
-    next_step="Set it (`nvidia-smi -pl {wanted:.0f}`); a limit that the site lowered on purpose is declared under the gate's input `power_limit_w`.",
+    next_step="Set it (`nvidia-smi -pl {wanted:.0f}`); a limit that the site lowered on purpose is declared under the "
+    "gate's input `power_limit_w`.",
 )
 APPLICATION_CLOCK = FailKind(
     "application-clock-lowered",
     "application clock of {name} lowered",
     meaning="Somebody lowered the GPU's application clock: it computes slower.",
-    next_step="Reset them (`nvidia-smi -rac`): they are deprecated; a site that wants lower clocks locks them (`nvidia-smi -lgc`).",
+    next_step="Reset them (`nvidia-smi -rac`): they are deprecated; a site that wants lower clocks locks them "
+    "(`nvidia-smi -lgc`).",
 )
 
 FINDINGS = (
@@ -83,9 +86,15 @@ class Settings(SmiGate):
 
         persistence: bool = Field(default=True, description="the driver stays initialised without a client")
         mig: bool = Field(default=False, description="MIG mode is on")
-        compute_mode: Literal["Default", "Exclusive_Process", "Prohibited"] = Field("Default", description="who may use a GPU")
+        compute_mode: Literal["Default", "Exclusive_Process", "Prohibited"] = Field(
+            "Default", description="who may use a GPU"
+        )
         power_limit_w: float | None = Field(
-            None, gt=0, le=10_000, description="wanted power limit of one GPU, W, at most 10^4 (judgement); null: the limit as shipped, from the GPU profile"
+            None,
+            gt=0,
+            le=10_000,
+            description="wanted power limit of one GPU, W, at most 10^4 (judgement); "
+            "null: the limit as shipped, from the GPU profile",
         )
 
     inputs: Inputs
@@ -97,7 +106,13 @@ class Settings(SmiGate):
         if facts.gpu.mig is not None:
             judge.equal(where, MIG, words[self.inputs.mig], gpu.text("mig_mode/current_mig"))
             judge.equal(where, MIG_PENDING, words[self.inputs.mig], gpu.text("mig_mode/pending_mig"))
-        judge.equal(where, COMPUTE_MODE, self.inputs.compute_mode, gpu.text("compute_mode"), mode=self.inputs.compute_mode.upper())
+        judge.equal(
+            where,
+            COMPUTE_MODE,
+            self.inputs.compute_mode,
+            gpu.text("compute_mode"),
+            mode=self.inputs.compute_mode.upper(),
+        )
         self._power(judge, facts, where, gpu)
         _application_clocks(judge, where, gpu)
 
@@ -119,12 +134,21 @@ class Settings(SmiGate):
 def _application_clocks(judge: Judge, where: str, gpu: SmiGpu) -> None:
     """Hold application clocks against the driver's defaults. Many models have none and newer drivers give none up: then nothing is lowered by them.
 
-    Locked clocks (`nvidia-smi -lgc`) are in no report; a GPU that they hold low is told under load (gates gemm and burn).
+    Locked clocks (`nvidia-smi -lgc`) are in no report; a GPU that they hold low is told under load (gates gemm and
+    burn).
     """
     for name, kind in (("graphics", "graphics_clock"), ("memory", "mem_clock")):
-        actual, least = (gpu.number(f"{group}/{kind}") for group in ("applications_clocks", "default_applications_clocks"))
+        actual, least = (
+            gpu.number(f"{group}/{kind}") for group in ("applications_clocks", "default_applications_clocks")
+        )
         if actual is None or least is None:
             continue
         judge.judged += 1
         if actual < least:
-            judge.fail(where, APPLICATION_CLOCK, f"at least {least:.0f} MHz (the driver's default)", f"{actual:.0f} MHz", name=name)
+            judge.fail(
+                where,
+                APPLICATION_CLOCK,
+                f"at least {least:.0f} MHz (the driver's default)",
+                f"{actual:.0f} MHz",
+                name=name,
+            )

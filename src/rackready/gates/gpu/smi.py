@@ -71,7 +71,8 @@ SMI_GPU_TWICE = ErrorKind(
     "nvidia-smi-gpu-twice",
     "nvidia-smi describes one GPU twice",
     meaning="Two GPUs have the same identity in the report, so figures cannot be told apart.",
-    next_step="Run `nvidia-smi -q -x` by hand; if it says so again, reseat the GPUs: the board's InfoROM may be damaged.",
+    next_step="Run `nvidia-smi -q -x` by hand; if it says so again, reseat the "
+    "GPUs: the board's InfoROM may be damaged.",
 )
 SMI_NUMBERS = ErrorKind(
     "nvidia-smi-not-numbers",
@@ -92,7 +93,17 @@ FLAG_NOT_REPORTED = ErrorKind(
     next_step="Update the driver; without the value nothing is known.",
 )
 
-REPORT = (*models.FINDINGS, NO_DRIVER, TWO_REPORTS, SMI_UNREADABLE, SMI_GPU_LOST, SMI_EXIT_CODE, SMI_GPUS_MISSING, SMI_GPUS_MORE, SMI_GPU_TWICE)
+REPORT = (
+    *models.FINDINGS,
+    NO_DRIVER,
+    TWO_REPORTS,
+    SMI_UNREADABLE,
+    SMI_GPU_LOST,
+    SMI_EXIT_CODE,
+    SMI_GPUS_MISSING,
+    SMI_GPUS_MORE,
+    SMI_GPU_TWICE,
+)
 """What reading a report of nvidia-smi can find."""
 FINDINGS = (*REPORT, SMI_NUMBERS)
 """What every gate on such a report can find."""
@@ -131,14 +142,22 @@ def read(judge: Judge, output: Output | None, node: str) -> SmiLog | None:
 def same_gpus(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
     """Compare number and model of the GPUs with the platform's, and the GPUs with each other.
 
-    Returns whether all are of its model, and each is described once: no bound of it is one for others, and a GPU in the place of another hides that one.
+    Returns whether all are of its model, and each is described once: no bound of it is one for others, and a GPU in the
+    place of another hides that one.
     """
     judge.judged += 1
     judge.count("gpus_reported", node, len(log.gpus), facts.platform.gpus, f"platform profile {facts.platform.id}")
     if len(log.gpus) != facts.platform.gpus:
-        judge.fail(node, SMI_GPUS_MISSING if len(log.gpus) < facts.platform.gpus else SMI_GPUS_MORE, f"{facts.platform.gpus}", f"{len(log.gpus)}")
+        judge.fail(
+            node,
+            SMI_GPUS_MISSING if len(log.gpus) < facts.platform.gpus else SMI_GPUS_MORE,
+            f"{facts.platform.gpus}",
+            f"{len(log.gpus)}",
+        )
     named = [(node, gpu.text("product_name") or "no model") for gpu in log.gpus]
-    return models.same(judge, node, "nvidia-smi reports", named, [facts.gpu.product_name]) and _once(judge, facts, node, log)
+    return models.same(judge, node, "nvidia-smi reports", named, [facts.gpu.product_name]) and _once(
+        judge, facts, node, log
+    )
 
 
 def _once(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
@@ -149,7 +168,11 @@ def _once(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
             found.setdefault(gpu.text(field) or "", []).append(gpu.pci)
         twice = next((value for value, at in found.items() if value and len(at) > most), None)
         if twice is not None:
-            expected = f"a {field} of its own for every GPU" if most == 1 else f"at most {most} GPUs of one {field}, those of a module"
+            expected = (
+                f"a {field} of its own for every GPU"
+                if most == 1
+                else f"at most {most} GPUs of one {field}, those of a module"
+            )
             judge.error(node, SMI_GPU_TWICE, expected, f"{field} {twice} at {', '.join(found[twice])}")
             return False
     return True

@@ -13,7 +13,10 @@ from rackready.gates.judge import Judge
 
 _SHOWN = 2
 """As many GPUs are named in a message."""
-_STEP = "Run the gate again. For outputs that were captured elsewhere: give the report before the load and the one after it, of this node."
+_STEP = (
+    "Run the gate again. For outputs that were captured elsewhere: give the report before the load and the one "
+    "after it, of this node."
+)
 
 
 SAME_LAUNCH = ErrorKind(
@@ -25,7 +28,8 @@ SAME_LAUNCH = ErrorKind(
 OTHER_GPUS = ErrorKind(
     "other-gpus-after-load",
     "nvidia-smi reports other GPUs {when} the load",
-    meaning="The reports before and after the load are of different GPUs, so counters of the one say nothing of the other.",
+    meaning="The reports before and after the load are of different GPUs, so counters of the one say nothing of the "
+    "other.",
     next_step=_STEP,
 )
 NO_TIMES = ErrorKind(
@@ -53,7 +57,15 @@ def distinct(judge: Judge, node: str, program: str, launches: Sequence[Mapping[s
     for one, other in itertools.combinations(range(len(launches)), 2):
         same = [part for part, figures in launches[one].items() if launches[other].get(part) == figures]
         if 2 * len(same) >= len(launches[one]):
-            judge.error(node, SAME_LAUNCH, "figures that differ", f"the same of {', '.join(same[:_SHOWN])}", one=one + 1, other=other + 1, program=program)
+            judge.error(
+                node,
+                SAME_LAUNCH,
+                "figures that differ",
+                f"the same of {', '.join(same[:_SHOWN])}",
+                one=one + 1,
+                other=other + 1,
+                program=program,
+            )
             return False
     return True
 
@@ -65,7 +77,10 @@ def same_gpus(judge: Judge, facts: NodeFacts, before: SmiLog, after: SmiLog, whe
     others = [(gpu, uuid) for gpu, uuid in found if uuid is None or uuid != old[gpu.pci]]
     judge.judged += 1
     if others:
-        words = [f"{parts.name(facts, gpu.pci, gpu.position)} {uuid or 'no UUID'} for {old[gpu.pci] or 'no UUID'}" for gpu, uuid in others]
+        words = [
+            f"{parts.name(facts, gpu.pci, gpu.position)} {uuid or 'no UUID'} for {old[gpu.pci] or 'no UUID'}"
+            for gpu, uuid in others
+        ]
         more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
         judge.error(node, OTHER_GPUS, "the UUIDs of before", f"{', '.join(words[:_SHOWN])}{more}", when=when)
         return False

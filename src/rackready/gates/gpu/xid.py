@@ -35,10 +35,16 @@ _STEPS = {
     "RESTART_BM": "Vendor's action RESTART_BM: power the node off and on",
     "RESTART_VM": "Vendor's action RESTART_VM: restart the virtual machine",
     "RESTART_APP": "Vendor's action RESTART_APP: restart the application",
-    "WORKFLOW_XID_48": "Vendor's action WORKFLOW_XID_48: reset the GPU; run the field diagnostic when the SRAM threshold flag is set (gate ecc says)",
-    "WORKFLOW_NVLINK_ERR": "Vendor's action WORKFLOW_NVLINK_ERR: reset the GPU or reboot; where it comes back, look at both ends of the link",
-    "WORKFLOW_NVLINK5_ERR": "Vendor's action WORKFLOW_NVLINK5_ERR: the message is in no row of the vendor's decode table; give it to support as it is",
-    "XID_154_EVAL": "Vendor's action XID_154_EVAL: follow the Xid 154 beside it (`nvidia-smi -q | grep 'Recovery Action'`)",
+    "WORKFLOW_XID_48": "Vendor's action WORKFLOW_XID_48: reset the GPU; "
+    "run the field diagnostic when the SRAM threshold flag is "
+    "set (gate ecc says)",
+    "WORKFLOW_NVLINK_ERR": "Vendor's action WORKFLOW_NVLINK_ERR: reset the GPU or reboot; "
+    "where it comes back, look at both ends of the link",
+    "WORKFLOW_NVLINK5_ERR": "Vendor's action WORKFLOW_NVLINK5_ERR: the message is in no "
+    "row of the vendor's decode table; "
+    "give it to support as it is",
+    "XID_154_EVAL": "Vendor's action XID_154_EVAL: follow the Xid 154 beside it "
+    "(`nvidia-smi -q | grep 'Recovery Action'`)",
     "CHECK_MECHANICALS": "Vendor's action CHECK_MECHANICALS: check the GPU board's power cables and seating",
     "UPDATE_SWFW": "Vendor's action UPDATE_SWFW: update driver and firmware",
     "CHECK_UVM": "Vendor's action CHECK_UVM: look at the errors beside it; alone, report it",
@@ -63,7 +69,9 @@ SINCE_AHEAD = ErrorKind(
     "xid-since-ahead",
     "events count from a time that is still to come",
     meaning="Events count from a time that has not come yet, so none would count.",
-    next_step="Correct the input `since` in the gate set, or the node's clock (gate node/host/sanity/clock): from a time to come on no event would count.",
+    next_step="Correct the input `since` in the gate set, or the node's clock (gate "
+    "node/host/sanity/clock): from a time "
+    "to come on no event would count.",
 )
 XID_FORM = ErrorKind(
     "xid-unknown-form",
@@ -86,8 +94,10 @@ LOG_EXIT_CODE = ErrorKind(
 LOG_EXCERPT = ErrorKind(
     "kernel-log-excerpt",
     "kernel log is an excerpt",
-    meaning="The log lacks the line with which the driver was loaded: it is not the whole log, and errors may be missing.",
-    next_step="Give the whole log, not lines of it. On a node: check that the driver is loaded (`lsmod`), then run the gate again.",
+    meaning="The log lacks the line with which the driver was loaded: it is not the whole log, and errors may be "
+    "missing.",
+    next_step="Give the whole log, not lines of it. On a node: check that the driver is loaded (`lsmod`), then run the "
+    "gate again.",
 )
 LOG_NOT_FROM_BOOT = ErrorKind(
     "kernel-log-not-from-boot",
@@ -166,17 +176,24 @@ class Xids(Gate):
         """From when on the log counts."""
 
         since: Annotated[datetime, Strict(strict=False)] | None = Field(
-            None, description="events before this time (with its zone) are only noted, e.g. a reset that was recorded; null: since boot"
+            None,
+            description="events before this time (with its zone) are only noted, e.g. a reset that was recorded; "
+            "null: since boot",
         )
 
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
         """One command per node: the kernel's messages of the present boot; where a time is given from which they count, the node's clock as well."""
-        argv: dict[str, tuple[str, ...]] = {_KEY: ("journalctl", "--dmesg", "--boot", "--no-pager", "--output=short-iso")}
+        argv: dict[str, tuple[str, ...]] = {
+            _KEY: ("journalctl", "--dmesg", "--boot", "--no-pager", "--output=short-iso")
+        }
         if self.inputs.since is not None:
             argv[_CLOCK] = ("date", "+%s")
-        return [Run.of_node(node, *(Command(key=key, node=node, argv=words, timeout_s=60) for key, words in argv.items())) for node in nodes]
+        return [
+            Run.of_node(node, *(Command(key=key, node=node, argv=words, timeout_s=60) for key, words in argv.items()))
+            for node in nodes
+        ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Look every event up in the vendor's catalogue."""
@@ -188,7 +205,9 @@ class Xids(Gate):
         try:
             log = kernel_log.parse(output.stdout)
         except FormatError as error:
-            judge.error(node, LOG_UNREADABLE, "the kernel's messages since boot", f"{error} (exit code {output.exit_code})")
+            judge.error(
+                node, LOG_UNREADABLE, "the kernel's messages since boot", f"{error} (exit code {output.exit_code})"
+            )
             return judge.verdict(node)
         if self._since_is_past(judge, node, outputs.get(_CLOCK)):
             self._judge(judge, facts.nodes[node], node, log, output.exit_code)
@@ -231,17 +250,25 @@ class Xids(Gate):
         judge.note = "; ".join(notes) or None
         if not judge.errors:
             bad = {finding.where for finding in judge.fails}
-            judge.measured.update(f"{node}/gpu{index}" for index in range(facts.platform.gpus) if f"{node} gpu{index}" not in bad)
+            judge.measured.update(
+                f"{node}/gpu{index}" for index in range(facts.platform.gpus) if f"{node} gpu{index}" not in bad
+            )
 
     def _fallen(self, judge: Judge, facts: NodeFacts, node: str, log: KernelLog, notes: list[str]) -> None:
         """Fail every GPU that fell off the bus and has no Xid that says so: the driver writes one only for a GPU that it had started."""
         known = {event.pci for event in log.xids if event.code == kernel_log.FALLEN}
-        fallen = [event for event in self._counted(log.fallen, notes) if event.pci not in known and not (known and not event.pci)]
+        fallen = [
+            event
+            for event in self._counted(log.fallen, notes)
+            if event.pci not in known and not (known and not event.pci)
+        ]
         for pci in dict.fromkeys(event.pci for event in fallen):
             same = [event for event in fallen if event.pci == pci]
             where = f"{node} {parts.name(facts, pci)}" if pci else node
             actual = f"{_times(same)}: {same[-1].text.rstrip('.')}"
-            judge.fail(where, FALLEN_OFF, "no such line since boot", actual, step=_step("RESTART_BM", kernel_log.FALLEN))
+            judge.fail(
+                where, FALLEN_OFF, "no such line since boot", actual, step=_step("RESTART_BM", kernel_log.FALLEN)
+            )
 
     def _counted(self, events: Sequence[Event], notes: list[str]) -> list[Event]:
         """Leave out what was before the time from which the log counts."""
@@ -274,7 +301,9 @@ def _grouped(facts: NodeFacts, node: str, events: Sequence[Event]) -> dict[str, 
     """Return the events by part: 'node03 gpu2', 'node03 nvswitch1'."""
     out: dict[str, list[Event]] = {}
     for event in events:
-        switch = f"nvswitch{event.switch}" if event.switch is not None and event.switch >= 0 else f"NVSwitch at {event.pci}"
+        switch = (
+            f"nvswitch{event.switch}" if event.switch is not None and event.switch >= 0 else f"NVSwitch at {event.pci}"
+        )
         part = parts.name(facts, event.pci) if event.switch is None else switch
         out.setdefault(f"{node} {part}", []).append(event)
     return out
@@ -290,7 +319,15 @@ def _xids(judge: Judge, facts: NodeFacts, where: str, events: Sequence[Event], n
         if action in _HARMLESS:
             notes.append(f"{where}: Xid {code} ({name}) {_times(same)}, vendor's action {action}")
         else:
-            judge.fail(where, XID, "none since boot", f"{_times(same)}: {same[-1].text.rstrip('.')}", code=code, name=name, step=_step(action, code))
+            judge.fail(
+                where,
+                XID,
+                "none since boot",
+                f"{_times(same)}: {same[-1].text.rstrip('.')}",
+                code=code,
+                name=name,
+                step=_step(action, code),
+            )
 
 
 def _action(facts: NodeFacts, events: Sequence[Event]) -> tuple[str, str]:
@@ -301,7 +338,9 @@ def _action(facts: NodeFacts, events: Sequence[Event]) -> tuple[str, str]:
         return "CONTACT_SUPPORT", "not in the vendor's catalogue"
     if code in _NVLINK5:
         actions = {_decoded(facts, event) for event in events}
-        return next((action for action in ("RESET_GPU", "WORKFLOW_NVLINK5_ERR", "XID_154_EVAL") if action in actions), "IGNORE"), known.name
+        return next(
+            (action for action in ("RESET_GPU", "WORKFLOW_NVLINK5_ERR", "XID_154_EVAL") if action in actions), "IGNORE"
+        ), known.name
     return known.convenient or known.action, known.name
 
 
@@ -336,7 +375,9 @@ def _sxids(judge: Judge, where: str, events: Sequence[Event], notes: list[str]) 
     for code in dict.fromkeys(event.code for event in events):
         same = [event for event in events if event.code == code]
         entry = known.get(code)
-        fatal = any(event.text.startswith("Fatal") for event in same) or (entry is not None and entry.kind in {"fatal", "always_fatal"})
+        fatal = any(event.text.startswith("Fatal") for event in same) or (
+            entry is not None and entry.kind in {"fatal", "always_fatal"}
+        )
         name = entry.name if entry else "not in the vendor's guide"
         text = next((event.text for event in same if event.text.startswith(("Fatal", "Non-fatal"))), same[-1].text)
         if fatal:
@@ -355,5 +396,9 @@ def _times(events: Sequence[Event]) -> str:
 def _step(action: str, code: int) -> str:
     entry = loader.xids().xids.get(code)
     again = f"; if it comes back: {entry.next}" if entry and entry.next != "none" else ""
-    extra = f"{_STEPS['RESTART_APP']}, and reset the GPU when convenient" if entry and entry.convenient else _STEPS.get(action, f"Vendor's action {action}")
+    extra = (
+        f"{_STEPS['RESTART_APP']}, and reset the GPU when convenient"
+        if entry and entry.convenient
+        else _STEPS.get(action, f"Vendor's action {action}")
+    )
     return f"{extra}{again}: docs/runbooks/gpu.md."

@@ -42,13 +42,16 @@ CLOCK_ERROR = FailKind(
     "clock-error",
     "clock's largest error",
     meaning="The clock may be wrong by more than the gate set allows.",
-    next_step="Check that the node reaches its time servers now (`chronyc -n sources -v`) and which path they take: the bound grows while none answers.",
+    next_step="Check that the node reaches its time servers now (`chronyc -n "
+    "sources -v`) and which path they take: the "
+    "bound grows while none answers.",
 )
 CLOCK_OFFSET = FailKind(
     "clock-offset",
     "clock offset",
     meaning="The clock differs from its source by more than the gate set allows.",
-    next_step="Wait until chrony has slewed it, or step it once with `chronyc makestep` while no job runs; then run the gate again.",
+    next_step="Wait until chrony has slewed it, or step it once with `chronyc makestep` while no job runs; "
+    "then run the gate again.",
 )
 
 FINDINGS = (NO_CLOCK_DAEMON, CHRONY_UNREADABLE, NOT_SYNCHRONISED, CLOCK_ERROR, CLOCK_OFFSET)
@@ -66,13 +69,18 @@ class Clock(HostGate):
         """How far off the clock may be."""
 
         max_offset_s: float = Field(
-            0.05, gt=0, le=60, description=f"largest offset from the source in seconds, at most 60 (judgement); source of the default: {_SOURCE}"
+            0.05,
+            gt=0,
+            le=60,
+            description="largest offset from the source in seconds, at most 60 (judgement); "
+            f"source of the default: {_SOURCE}",
         )
         max_error_s: float = Field(
             3.0,
             gt=0,
             le=60,
-            description="largest error that cannot be ruled out, in seconds: offset, root dispersion and half the root delay (chronyc(1)); less where jobs or "
+            description="largest error that cannot be ruled out, in seconds: offset, root dispersion and half the root "
+            "delay (chronyc(1)); less where jobs or "
             f"PTP need less, at most 60 (judgement); source of the default: {_DISTANCE}",
         )
 
@@ -106,8 +114,18 @@ class Clock(HostGate):
             return
         most = Limit("clock_max_error", Op.LE, self.inputs.max_error_s, "s", _DISTANCE)
         if not most.holds(judge, node, state.max_error):
-            parts = f"offset {abs(state.offset):.6f} s, root dispersion {state.root_dispersion:.6f} s, root delay {state.root_delay:.6f} s"
-            judge.fail(node, CLOCK_ERROR, f"at most {self.inputs.max_error_s:g} s", f"{state.max_error:.6f} s ({parts})")
+            parts = (
+                f"offset {abs(state.offset):.6f} s, root dispersion {state.root_dispersion:.6f} s, root delay "
+                f"{state.root_delay:.6f} s"
+            )
+            judge.fail(
+                node, CLOCK_ERROR, f"at most {self.inputs.max_error_s:g} s", f"{state.max_error:.6f} s ({parts})"
+            )
         limit = Limit("clock_offset", Op.LE, self.inputs.max_offset_s, "s", _SOURCE)
         if not limit.holds(judge, node, abs(state.offset)):
-            judge.fail(node, CLOCK_OFFSET, f"at most {self.inputs.max_offset_s:g} s", f"{state.offset:+.6f} s from {state.source}")
+            judge.fail(
+                node,
+                CLOCK_OFFSET,
+                f"at most {self.inputs.max_offset_s:g} s",
+                f"{state.offset:+.6f} s from {state.source}",
+            )

@@ -34,7 +34,8 @@ CPUS_OFFLINE = FailKind(
     "cpus-offline",
     "CPUs offline",
     meaning="Some CPUs of the node are switched off: jobs have fewer cores than they expect.",
-    next_step="Read why in the kernel log (`dmesg`), then `echo 1 > /sys/devices/system/cpu/cpuN/online`; if it goes off again, replace the processor.",
+    next_step="Read why in the kernel log (`dmesg`), then `echo 1 > /sys/devices/system/cpu/cpuN/online`; "
+    "if it goes off again, replace the processor.",
 )
 CPU_MODEL = FailKind(
     "cpu-model",
@@ -71,7 +72,8 @@ NO_GOVERNOR = ErrorKind(
     "frequency governor not reported",
     meaning="The kernel has no say in the processors' frequency, so the wanted governor cannot be set.",
     next_step=(
-        "Load the cpufreq driver (intel_pstate, amd-pstate), or have the BIOS give frequency control to the operating system; "
+        "Load the cpufreq driver (intel_pstate, amd-pstate), or have the BIOS give frequency control to the "
+        "operating system; "
         "where the BIOS is to keep it, the site declares input governor: null."
     ),
 )
@@ -134,7 +136,8 @@ class Cpu(HostGate):
 
         governor: str | None = Field(
             "performance",
-            description="frequency governor of every core; source of the default: nvidia-tuned, profile generic. null: the BIOS keeps frequency control, and "
+            description="frequency governor of every core; source of the default: nvidia-tuned, profile generic. "
+            "null: the BIOS keeps frequency control, and "
             "Linux has no cpufreq policy (PowerEdge servers with CPU Power Management at Maximum Performance)",
         )
         smt: bool | None = Field(None, description="whether SMT is on; null: as the platform is shipped (its profile)")
@@ -203,15 +206,27 @@ class Cpu(HostGate):
                 return
             judge.judged += 1
             if self.inputs.governor is None:
-                judge.remark("the BIOS keeps frequency control, as the site says: Linux has no cpufreq policy, and what the BIOS does is not judged here")
+                judge.remark(
+                    "the BIOS keeps frequency control, as the site says: Linux has no cpufreq policy, and what the "
+                    "BIOS does is not judged here"
+                )
                 return
             judge.error(node, NO_GOVERNOR, self.inputs.governor, "no cpufreq policy")
             return
         judge.judged += 1
         if self.inputs.governor is None:
-            judge.fail(node, GOVERNOR_PRESENT, "no cpufreq policy: the BIOS keeps frequency control", f"{_on(governors)} of {len(governors)} policies")
+            judge.fail(
+                node,
+                GOVERNOR_PRESENT,
+                "no cpufreq policy: the BIOS keeps frequency control",
+                f"{_on(governors)} of {len(governors)} policies",
+            )
             return
-        wrong = {int(path.split("policy")[1].split("/")[0]): value for path, value in governors.items() if value != self.inputs.governor}
+        wrong = {
+            int(path.split("policy")[1].split("/")[0]): value
+            for path, value in governors.items()
+            if value != self.inputs.governor
+        }
         if wrong:
             judge.fail(
                 node,
@@ -230,7 +245,9 @@ class Cpu(HostGate):
         judge.judged += 1
         counted = Counter(versions.values()).most_common()
         if len(counted) > 1:
-            odd = frozenset(int(path.split("/cpu")[2].split("/")[0]) for path, value in versions.items() if value != counted[0][0])
+            odd = frozenset(
+                int(path.split("/cpu")[2].split("/")[0]) for path, value in versions.items() if value != counted[0][0]
+            )
             words = f"{', '.join(f'{value} on {count}' for value, count in counted)} (CPU {_listed(odd)} differ)"
             judge.fail(facts.node.name, MICROCODE_DIFFERS, "one version on all CPUs", words)
 
@@ -242,4 +259,6 @@ def _on(values: Mapping[Any, str]) -> str:
 
 def _listed(cpus: frozenset[int]) -> str:
     shown = sorted(cpus)
-    return ", ".join(str(cpu) for cpu in shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else "")
+    return ", ".join(str(cpu) for cpu in shown[:_SHOWN]) + (
+        f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    )

@@ -33,7 +33,10 @@ _GT_S = {1: 2.5e9, 2: 5e9, 3: 8e9, 4: 16e9, 5: 32e9, 6: 64e9}
 _BER = 1e-12
 _LANES = 16
 _DCGM = ("dcgmi", "diag")
-_AER_SOURCE = "derived: lanes x rate x seconds x 10^-12 (PCI Express base specification: bit error rate of a link), plus three standard deviations"
+_AER_SOURCE = (
+    "derived: lanes x rate x seconds x 10^-12 (PCI Express base specification: bit error rate of a link), plus "
+    "three standard deviations"
+)
 _NONE_SOURCE = "PCI Express base specification: an uncorrectable error lost data or the link"
 _REPLAY_SOURCE = "DCGM 4.6, pcie plugin, max_pcie_replays: 80 a run"
 _SEAT = "Reseat the card and its riser; then swap it with another slot's, to see whether the errors move with it."
@@ -83,26 +86,51 @@ class CounterDeltas(Gate):
     """Under load, no PCIe, NVLink, NIC or memory error counter grows faster than it may, and links and modules stay within their limits."""
 
     id = "node/host/stress/counter-deltas"
-    findings = (*optics.LINK, *reading.FINDINGS, *nvlink_deltas.FINDINGS, *pairing.FINDINGS, reading.PARTS_NOT_PLACED, nvlink.NVLINK_GPU_LOST, *FINDINGS)
+    findings = (
+        *optics.LINK,
+        *reading.FINDINGS,
+        *nvlink_deltas.FINDINGS,
+        *pairing.FINDINGS,
+        reading.PARTS_NOT_PLACED,
+        nvlink.NVLINK_GPU_LOST,
+        *FINDINGS,
+    )
     covers = frozenset({"node"})
 
     class Inputs(base.Inputs):
         """The load between the two readings."""
 
-        load: tuple[str, ...] = Field(("dcgmi", "diag", "-r", "2", "-j"), min_length=1, description="command that loads the node; it must end with 0")
-        least_s: float = Field(
-            1, gt=0, le=86400, description="shortest time of a load other than DCGM's, s, at most a day; judgement: what ends sooner did nothing"
+        load: tuple[str, ...] = Field(
+            ("dcgmi", "diag", "-r", "2", "-j"),
+            min_length=1,
+            description="command that loads the node; it must end with 0",
         )
-        timeout_s: float = Field(900, gt=0, le=259200, description="longest time that the load may take, s; at most three days (judgement)")
+        least_s: float = Field(
+            1,
+            gt=0,
+            le=86400,
+            description="shortest time of a load other than DCGM's, s, at most a day; "
+            "judgement: what ends sooner did nothing",
+        )
+        timeout_s: float = Field(
+            900, gt=0, le=259200, description="longest time that the load may take, s; at most three days (judgement)"
+        )
 
     inputs: Inputs
 
     def wanted(self, facts: NodeFacts, key: str) -> Wanted:
         """Say what is read before or after: counters both times, links and modules while they are still warm."""
-        pcie = tuple(f"/sys/bus/pci/devices/{pci}/{leaf}" for pci in parts(facts) for leaf in (*_AER, "current_link_speed"))
-        nics = tuple(f"{folder(nic.rdma_device)}/counters/{leaf}" for nic in facts.nics for leaf in (*ERRORS, "port_xmit_data"))
+        pcie = tuple(
+            f"/sys/bus/pci/devices/{pci}/{leaf}" for pci in parts(facts) for leaf in (*_AER, "current_link_speed")
+        )
+        nics = tuple(
+            f"{folder(nic.rdma_device)}/counters/{leaf}" for nic in facts.nics for leaf in (*ERRORS, "port_xmit_data")
+        )
         gpus = (_REPLAYS, nvlink_deltas.TOOL) if facts.gpu.nvlink else (_REPLAYS,)
-        return Wanted((*gpus, *(optics.tools(facts) if key == "after" else ())), (*pcie, *nics, COUNTS, pairing.BOOT_ID, pairing.UPTIME))
+        return Wanted(
+            (*gpus, *(optics.tools(facts) if key == "after" else ())),
+            (*pcie, *nics, COUNTS, pairing.BOOT_ID, pairing.UPTIME),
+        )
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Read, load, read again."""
@@ -121,17 +149,30 @@ class CounterDeltas(Gate):
         node, judge = run.nodes[0], Judge()
         known = facts.nodes[node]
         load = outputs.get("load")
-        readings = [answers(judge, outputs.get(key), node, self.wanted(known, key), f"counters {key} the load") for key in ("before", "after")]
-        if not placed(judge, known) or not self._loaded(judge, known, load) or load is None or readings[0] is None or readings[1] is None:
+        readings = [
+            answers(judge, outputs.get(key), node, self.wanted(known, key), f"counters {key} the load")
+            for key in ("before", "after")
+        ]
+        if (
+            not placed(judge, known)
+            or not self._loaded(judge, known, load)
+            or load is None
+            or readings[0] is None
+            or readings[1] is None
+        ):
             return judge.verdict(node)
-        if not pairing.paired(judge, known, (outputs["before"], outputs["after"]), (readings[0], readings[1]), load.seconds):
+        if not pairing.paired(
+            judge, known, (outputs["before"], outputs["after"]), (readings[0], readings[1]), load.seconds
+        ):
             return judge.verdict(node)
         before, after = (_values(judge, known, reading) for reading in readings if reading is not None)
         for counter in (*_counters(known, readings[1], load.seconds), *nvlink_deltas.counters(known, before, after)):
             _hold(judge, counter, before, after)
         self._traffic(judge, known, before, after)
         if known.gpu.nvlink is not None:
-            nvlink_deltas.links(judge, known, [reading.commands["nvlink"]["stdout"] for reading in readings if reading], load.seconds)
+            nvlink_deltas.links(
+                judge, known, [reading.commands["nvlink"]["stdout"] for reading in readings if reading], load.seconds
+            )
         for nic in known.nics:
             port = optics.read(judge, node, nic, readings[1])
             if port is not None:
@@ -149,17 +190,33 @@ class CounterDeltas(Gate):
             return False
         if load.exit_code != 0:
             judge.error(
-                node, LOAD_FAILED, "exit 0", f"exit {load.exit_code}: {complaint.last_words(load.stdout, load.stderr)}", load=" ".join(self.inputs.load)
+                node,
+                LOAD_FAILED,
+                "exit 0",
+                f"exit {load.exit_code}: {complaint.last_words(load.stdout, load.stderr)}",
+                load=" ".join(self.inputs.load),
             )
             return False
         lacks = ""
         if self.inputs.load[:2] == _DCGM and "-j" in self.inputs.load:
             lacks = _unloaded(load.stdout, facts.platform.gpus)
         elif load.seconds < self.inputs.least_s:
-            judge.error(node, LOAD_ENDED_AT_ONCE, f"at least {self.inputs.least_s:g} s", f"{load.seconds:g} s", load=" ".join(self.inputs.load))
+            judge.error(
+                node,
+                LOAD_ENDED_AT_ONCE,
+                f"at least {self.inputs.least_s:g} s",
+                f"{load.seconds:g} s",
+                load=" ".join(self.inputs.load),
+            )
             return False
         if lacks:
-            judge.error(node, LOAD_NOT_PROVEN, "a test of the hardware that passed on every GPU, and none that failed", lacks, load=" ".join(self.inputs.load))
+            judge.error(
+                node,
+                LOAD_NOT_PROVEN,
+                "a test of the hardware that passed on every GPU, and none that failed",
+                lacks,
+                load=" ".join(self.inputs.load),
+            )
         return not lacks
 
     @staticmethod
@@ -169,7 +226,8 @@ class CounterDeltas(Gate):
         idle = [key.split("/", 1)[0] for key in keys if after.get(key, 0) <= before.get(key, 0)]
         if idle:
             judge.remark(
-                f"the load sent nothing over {', '.join(idle)}: their counters were read, not loaded; the gates that send over them hold the same counters"
+                f"the load sent nothing over {', '.join(idle)}: their counters were read, not loaded; "
+                "the gates that send over them hold the same counters"
             )
 
 
@@ -179,7 +237,9 @@ def _unloaded(text: str, gpus: int) -> str:
         found = dcgm_diag.parse(text)
     except FormatError as error:
         return str(error)
-    failed = sorted({f"{result.test} {result.status} on {result.entity}" for result in found.results if result.status == "Fail"})
+    failed = sorted(
+        {f"{result.test} {result.status} on {result.entity}" for result in found.results if result.status == "Fail"}
+    )
     if failed:
         return ", ".join(failed)
     loaded = {result.gpu for result in found.results if result.status == "Pass" and result.category != "Deployment"}
@@ -192,11 +252,26 @@ def _counters(facts: NodeFacts, after: Answers, seconds: float) -> list[Counter]
     for pci, part in parts(facts).items():
         where = f"{facts.node.name} {part}"
         allowed = pcie_errors(_generation(after.one(f"/sys/bus/pci/devices/{pci}/current_link_speed")), seconds)
-        out.append(Counter(where, f"{part}/aer_dev_correctable", Limit("aer_corrected", Op.LE, allowed, "1", _AER_SOURCE, derived=True), _SEAT))
-        out += [Counter(where, f"{part}/{leaf}", Limit(leaf.replace("_dev", ""), Op.LE, 0, "1", _NONE_SOURCE), _SEAT) for leaf in _AER[1:]]
+        out.append(
+            Counter(
+                where,
+                f"{part}/aer_dev_correctable",
+                Limit("aer_corrected", Op.LE, allowed, "1", _AER_SOURCE, derived=True),
+                _SEAT,
+            )
+        )
+        out += [
+            Counter(where, f"{part}/{leaf}", Limit(leaf.replace("_dev", ""), Op.LE, 0, "1", _NONE_SOURCE), _SEAT)
+            for leaf in _AER[1:]
+        ]
     for nic in facts.nics:
         where = f"{facts.node.name} {nic.rdma_device} (rail {nic.rail})"
-        out += [Counter(where, f"{nic.rdma_device}/{leaf}", Limit(leaf, Op.LE, 0, "1", port_errors.SOURCE), port_errors.STEP) for leaf in ERRORS]
+        out += [
+            Counter(
+                where, f"{nic.rdma_device}/{leaf}", Limit(leaf, Op.LE, 0, "1", port_errors.SOURCE), port_errors.STEP
+            )
+            for leaf in ERRORS
+        ]
     for gpu in range(facts.platform.gpus):
         where = f"{facts.node.name} gpu{gpu}"
         out.append(Counter(where, f"gpu{gpu}/pcie_replay", Limit("pcie_replay", Op.LE, 80, "1", _REPLAY_SOURCE), _SEAT))
@@ -225,7 +300,14 @@ def _hold(judge: Judge, counter: Counter, before: Mapping[str, int], after: Mapp
         said = f"{'nothing' if first is None else first} before, {'nothing' if last is None else last} after"
         judge.error(counter.where, COUNT_UNREADABLE, "a count that does not go back", said, what=what)
     elif not counter.limit.holds(judge, counter.where, last - first):
-        judge.fail(counter.where, ERRORS_GREW, f"by at most {counter.limit.bound:g}", last - first, what=what, step=counter.step)
+        judge.fail(
+            counter.where,
+            ERRORS_GREW,
+            f"by at most {counter.limit.bound:g}",
+            last - first,
+            what=what,
+            step=counter.step,
+        )
 
 
 def _values(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, int]:

@@ -21,7 +21,11 @@ from rackready.model.outcome import Op
 
 _RUN_S = 10
 """Seconds of reading that FIO asks for."""
-LIST = Tool("lsblk", ("lsblk", "--json", "--nodeps", "--bytes", "--exclude", "1,7,11", "--output", "PATH,MODEL,SERIAL,SIZE,TRAN,RM"), "util-linux")
+LIST = Tool(
+    "lsblk",
+    ("lsblk", "--json", "--nodeps", "--bytes", "--exclude", "1,7,11", "--output", "PATH,MODEL,SERIAL,SIZE,TRAN,RM"),
+    "util-linux",
+)
 """Block devices without RAM disks, loops and optical drives."""
 FIO = Tool(
     "fio",
@@ -83,7 +87,8 @@ NO_DRIVE = ErrorKind(
     "no-drive-to-read",
     "no drive to read",
     meaning="The node lists no drive that can be read.",
-    next_step="Look at what the kernel sees (`lsblk` on the node); node/host/sanity/disks says how many drives it must be.",
+    next_step="Look at what the kernel sees (`lsblk` on the node); "
+    "node/host/sanity/disks says how many drives it must be.",
 )
 RATE_NOT_JUDGED = ErrorKind(
     "drive-rate-not-judged",
@@ -92,7 +97,17 @@ RATE_NOT_JUDGED = ErrorKind(
     next_step="Declare what each model reads, from its data sheet (input `models`; `read_gb_s` for all).",
 )
 
-FINDINGS = (DRIVE_NOT_LISTED, LSBLK_UNREADABLE, FIO_UNREADABLE, READ_ERROR, READ_TOO_SHORT, DRIVE_SLOW, DRIVE_SLOW_BESIDE, NO_DRIVE, RATE_NOT_JUDGED)
+FINDINGS = (
+    DRIVE_NOT_LISTED,
+    LSBLK_UNREADABLE,
+    FIO_UNREADABLE,
+    READ_ERROR,
+    READ_TOO_SHORT,
+    DRIVE_SLOW,
+    DRIVE_SLOW_BESIDE,
+    NO_DRIVE,
+    RATE_NOT_JUDGED,
+)
 
 
 class DiskBandwidth(HostGate):
@@ -106,12 +121,20 @@ class DiskBandwidth(HostGate):
         """Bounds; a drive without siblings needs a declared one."""
 
         read_gb_s: float | None = Field(
-            None, gt=0, le=1000, description="least sequential read rate of a drive, GB/s (10^9 bytes), as its data sheet has it; at most 1000 (judgement)"
+            None,
+            gt=0,
+            le=1000,
+            description="least sequential read rate of a drive, GB/s (10^9 bytes), as its data sheet has it; "
+            "at most 1000 (judgement)",
         )
         models: dict[str, Annotated[float, Field(gt=0, le=1000)]] = Field(
-            default_factory=dict, description="model as lsblk names it -> least sequential read rate, GB/s, as its data sheet has it; goes before read_gb_s"
+            default_factory=dict,
+            description="model as lsblk names it -> least sequential read rate, GB/s, as its data sheet has it; "
+            "goes before read_gb_s",
         )
-        sibling_tolerance: float = Field(0.02, gt=0, lt=1, description=f"how far below the median of its siblings a drive may be; source: {_SOURCE}")
+        sibling_tolerance: float = Field(
+            0.02, gt=0, lt=1, description=f"how far below the median of its siblings a drive may be; source: {_SOURCE}"
+        )
 
     inputs: Inputs
 
@@ -141,7 +164,11 @@ class DiskBandwidth(HostGate):
             listed = printed_json.load(text)["blockdevices"]
             if lost := {key.split(" ", 1)[1] for key in found.repeated("fio")} - {str(item["path"]) for item in listed}:
                 judge.error(found.node, DRIVE_NOT_LISTED, "every drive on its list", ", ".join(sorted(lost)))
-            return {str(item["path"]): str(item["model"] or "no model").strip() for item in listed if int(item["size"]) and of_the_host(item)}
+            return {
+                str(item["path"]): str(item["model"] or "no model").strip()
+                for item in listed
+                if int(item["size"]) and of_the_host(item)
+            }
         except (ValueError, KeyError, TypeError) as error:
             judge.error(found.node, LSBLK_UNREADABLE, "a list of block devices", error)
             return {}
@@ -170,18 +197,26 @@ class DiskBandwidth(HostGate):
         for name, rate in rates.items():
             where, actual = f"{node} {name} ({model})", f"{rate:.2f} GB/s"
             others = [other for key, other in rates.items() if key != name]
-            if declared is not None and not Limit("drive_read", Op.GE, declared, "GB/s", "declared in the gate set").holds(judge, where, rate):
+            if declared is not None and not Limit(
+                "drive_read", Op.GE, declared, "GB/s", "declared in the gate set"
+            ).holds(judge, where, rate):
                 judge.fail(where, DRIVE_SLOW, f"at least {declared:g} GB/s (declared)", actual)
             elif len(others) + 1 >= _SIBLINGS:
                 bound = median(others) * (1 - self.inputs.sibling_tolerance)
                 if not Limit("drive_read", Op.GE, round(bound, 4), "GB/s", _SOURCE, "fleet").holds(judge, where, rate):
-                    expected = f"at least {bound:.2f} GB/s (median of its {len(others)} siblings less {self.inputs.sibling_tolerance:.0%})"
+                    expected = (
+                        f"at least {bound:.2f} GB/s (median of its {len(others)} siblings less "
+                        f"{self.inputs.sibling_tolerance:.0%})"
+                    )
                     judge.fail(where, DRIVE_SLOW_BESIDE, expected, actual)
             elif declared is None:
                 judge.metric("drive_read", where, rate, "GB/s")
         if declared is None:
             few = f"{len(rates)} of this model are too few to compare, and no rate is declared: measured, not judged"
-            alike = f"no rate of this model is declared: held against each other only ({min(rates.values()):.2f} to {max(rates.values()):.2f} GB/s)"
+            alike = (
+                f"no rate of this model is declared: held against each other only ({min(rates.values()):.2f} to "
+                f"{max(rates.values()):.2f} GB/s)"
+            )
             judge.remark(f"{model}: {few if len(rates) < _SIBLINGS else alike} (inputs models, read_gb_s)")
 
 

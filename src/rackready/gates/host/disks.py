@@ -26,7 +26,10 @@ BLOCK = Tool("lsblk", ("lsblk", "--json", "--nodeps", "--exclude", "1,7,11", "--
 _NOT_READ = 0b111
 """Bits of smartctl's exit code that mean that the drive could not be asked (smartctl(8), exit status)."""
 _NVME = "NVM Express base specification, SMART / health information log"
-_ATA = "smartd.conf(5), -C and -U: pending and uncorrectable sectors warn above 0; judgement: so do sectors already moved and errors already reported"
+_ATA = (
+    "smartd.conf(5), -C and -U: pending and uncorrectable sectors warn above 0; "
+    "judgement: so do sectors already moved and errors already reported"
+)
 _EXIT = "smartctl(8), exit status"
 _FAILING, _FAILED_TEST = 1 << 4, 1 << 7
 """Bits of smartctl's exit code that are alarms now: a pre-failure attribute at or below its threshold; a self-test that failed (outdated ones do not count)."""
@@ -85,7 +88,8 @@ SERIAL_TWICE = ErrorKind(
     "drive-serial-twice",
     "drives with one serial number",
     meaning="Two drives tell one serial number, so evidence cannot name the part.",
-    next_step="Look (`smartctl -i`) whether it is one drive under several names; else replace the one that tells another's serial number.",
+    next_step="Look (`smartctl -i`) whether it is one drive under several names; "
+    "else replace the one that tells another's serial number.",
 )
 COUNT_NOT_JUDGED = ErrorKind(
     "drive-count-not-judged",
@@ -103,13 +107,15 @@ CAPACITY = FailKind(
     "drive-capacity",
     "capacity of drives",
     meaning="Drives have less capacity than the platform's.",
-    next_step="Put in drives of the capacity that the server was delivered with; a namespace that does not fill its drive is made anew (`nvme list`).",
+    next_step="Put in drives of the capacity that the server was delivered with; "
+    "a namespace that does not fill its drive is made anew (`nvme list`).",
 )
 CAPACITY_DIFFERS = FailKind(
     "drive-capacity-differs",
     "capacity of drives {model}",
     meaning="Drives of one model have different capacities.",
-    next_step="Put in drives of the capacity that the server was delivered with; a namespace that does not fill its drive is made anew (`nvme list`).",
+    next_step="Put in drives of the capacity that the server was delivered with; "
+    "a namespace that does not fill its drive is made anew (`nvme list`).",
 )
 ENDURANCE_USED = FailKind(
     "drive-endurance-used",
@@ -204,7 +210,9 @@ def _drive(judge: Judge, found: Answers, name: str) -> smart.Drive | None:
         judge.error(where, HEALTH_REFUSED, "exit code without bits 0 to 2", f"exit {code}", name=name)
         return None
     if bool(code & 8) == read.passed:
-        judge.error(where, SMART_CONTRADICTS, "exit code and verdict agree", f"exit {code}, passed {read.passed}", name=name)
+        judge.error(
+            where, SMART_CONTRADICTS, "exit code and verdict agree", f"exit {code}, passed {read.passed}", name=name
+        )
         return None
     return replace(read, name=name, exit_code=code)
 
@@ -237,7 +245,9 @@ def _capacities(read: list[smart.Drive]) -> str:
     """Return drives by their capacity, the largest first, for people."""
     by_size: dict[str, list[str]] = {}
     for drive in sorted(read, key=lambda drive: drive.size, reverse=True):
-        by_size.setdefault(f"{drive.size / 1e9:.0f} GB" if drive.size >= _GB else f"{drive.size} bytes", []).append(drive.name)
+        by_size.setdefault(f"{drive.size / 1e9:.0f} GB" if drive.size >= _GB else f"{drive.size} bytes", []).append(
+            drive.name
+        )
     return ", ".join(f"{len(names)} of {size} ({', '.join(names)})" for size, names in by_size.items())
 
 
@@ -252,12 +262,19 @@ class Disks(HostGate):
     class Inputs(base.Inputs):
         """What a site may know better."""
 
-        drives: int | None = Field(None, ge=0, le=1000, description="drives of the host, at most 1000 (judgement); null: as the platform's profile says")
+        drives: int | None = Field(
+            None,
+            ge=0,
+            le=1000,
+            description="drives of the host, at most 1000 (judgement); null: as the platform's profile says",
+        )
         max_used_percent: int = Field(
             100,
             ge=1,
             le=254,
-            description=f"rated endurance that may be used up, percent; source of the default: {_NVME}, 100 is all of it, and 255 stands for all above 254",
+            description="rated endurance that may be used up, percent; "
+            f"source of the default: {_NVME}, 100 is all of it, "
+            "and 255 stands for all above 254",
         )
 
     inputs: Inputs
@@ -294,7 +311,9 @@ class Disks(HostGate):
             names[drive.serial].append(drive.name)
         for serial, same in names.items():
             if len(same) > 1:
-                judge.error(node, SERIAL_TWICE, "a serial number of its own on every drive", f"{serial} on {', '.join(same)}")
+                judge.error(
+                    node, SERIAL_TWICE, "a serial number of its own on every drive", f"{serial} on {', '.join(same)}"
+                )
         judge.judged += 1
         if wanted is None:
             judge.error(node, COUNT_NOT_JUDGED, "a number in profile or gate set", "none")
@@ -309,10 +328,15 @@ class Disks(HostGate):
         if self.inputs.drives is None and parts is not None and parts.drive_gb:
             wanted = sorted((gb for gb, count in parts.drive_gb.items() for _ in range(count)), reverse=True)
             pairs = zip(wanted, sorted(read, key=lambda drive: drive.size, reverse=True), strict=True)
-            limits = [(Limit("drive_capacity", Op.GE, gb * (1 - _ROUNDING), "GB", parts.source, derived=True), drive) for gb, drive in pairs]
+            limits = [
+                (Limit("drive_capacity", Op.GE, gb * (1 - _ROUNDING), "GB", parts.source, derived=True), drive)
+                for gb, drive in pairs
+            ]
             good = [limit.holds(judge, f"{node} {drive.name}", drive.size / 1e9) for limit, drive in limits]
             if not all(good):
-                expected = ", ".join(f"{count} of {gb} GB" for gb, count in sorted(parts.drive_gb.items(), reverse=True))
+                expected = ", ".join(
+                    f"{count} of {gb} GB" for gb, count in sorted(parts.drive_gb.items(), reverse=True)
+                )
                 judge.fail(node, CAPACITY, f"at least {expected}", _capacities(read))
             return
         models = defaultdict(list)
@@ -321,9 +345,14 @@ class Disks(HostGate):
         judge.judged += 1
         for model, alike in models.items():
             if len({drive.size for drive in alike}) > 1:
-                judge.fail(node, CAPACITY_DIFFERS, "one capacity on all drives of a model", _capacities(alike), model=model)
+                judge.fail(
+                    node, CAPACITY_DIFFERS, "one capacity on all drives of a model", _capacities(alike), model=model
+                )
         alone = ", ".join(alike[0].name for alike in models.values() if len(alike) == 1)
-        judge.remark("no capacities are published for its drives: held against others of the same model only" + (f", {alone} against nothing" if alone else ""))
+        judge.remark(
+            "no capacities are published for its drives: held against others of the same model only"
+            + (f", {alone} against nothing" if alone else "")
+        )
 
     def _drive(self, judge: Judge, node: str, drive: smart.Drive) -> None:
         where = f"{node} {drive.name} ({drive.model} {drive.serial})"
@@ -340,9 +369,13 @@ class Disks(HostGate):
         ):
             unit = "%" if name == "drive_used" else "1"
             if value is not None and not Limit(name, Op.LE, bound, unit, source).holds(judge, where, value):
-                judge.fail(where, kind, f"at most {bound}{'%' if unit == '%' else ''}", f"{value}{'%' if unit == '%' else ''}")
+                judge.fail(
+                    where, kind, f"at most {bound}{'%' if unit == '%' else ''}", f"{value}{'%' if unit == '%' else ''}"
+                )
         if drive.spare is not None and drive.spare_least is not None and drive.spare < drive.spare_least:
-            judge.fail(where, SPARE_BLOCKS, f"at least {drive.spare_least}% (the drive's own threshold)", f"{drive.spare}%")
+            judge.fail(
+                where, SPARE_BLOCKS, f"at least {drive.spare_least}% (the drive's own threshold)", f"{drive.spare}%"
+            )
 
     @staticmethod
     def _alarms(judge: Judge, node: str, drive: smart.Drive) -> None:

@@ -19,7 +19,12 @@ from rackready.gates.judge import Judge
 _END = "complete"
 """What stands behind each list: one that was cut off on its way is not taken for one that ends there."""
 SESSION = Tool("env", ("sh", "-c", f"env && echo {_END}"), "coreutils")
-SSHD = Tool("sshd", ("sh", "-c", f"sshd -T && echo {_END}"), "openssh-server", keep=rf"^(setenv|acceptenv|permituserenvironment)\b|^{_END}$")
+SSHD = Tool(
+    "sshd",
+    ("sh", "-c", f"sshd -T && echo {_END}"),
+    "openssh-server",
+    keep=rf"^(setenv|acceptenv|permituserenvironment)\b|^{_END}$",
+)
 PACKAGED = Tool("verify", ("sh", "-c", f"dpkg --verify openmpi-common; echo {_END}"), "dpkg")
 NCCL = ("/etc/nccl.conf", "/root/.nccl.conf", "/home/*/.nccl.conf")
 MCA = ("/etc/openmpi/openmpi-mca-params.conf", "/root/.openmpi/mca-params.conf", "/home/*/.openmpi/mca-params.conf")
@@ -38,7 +43,8 @@ _SETTING = re.compile(r"^\s*([A-Za-z_]\w*)\s*=\s*(.*?)\s*$")
 _SHELL = re.compile(r"(?:^|[\s;&({])([A-Za-z_]\w*)(?:=|\s+(?:DEFAULT|OVERRIDE)=)(\"[^\"]*\"|'[^']*'|[^\s;&)}]*)")
 """Anywhere in a line: VAR=value, and VAR DEFAULT=value OVERRIDE=value as pam_env.conf(5) has it."""
 _STEP = (
-    "Take it out, or declare it with its value in the gate set (inputs of node/host/sanity/environment: `allow: {{{name}: '{value}'}}`), then repair the node."
+    "Take it out, or declare it with its value in the gate set (inputs of node/host/sanity/environment: `allow: "
+    "{{{name}: '{value}'}}`), then repair the node."
 )
 
 
@@ -97,7 +103,9 @@ class Environment(HostGate):
         """What the site sets on purpose."""
 
         allow: dict[str, str] = Field(
-            {}, description="variable (NCCL_IB_HCA, or an Open MPI parameter such as btl) to the value that it must have wherever it is set"
+            {},
+            description="variable (NCCL_IB_HCA, or an Open MPI parameter such as btl) to the value that it must have "
+            "wherever it is set",
         )
 
     inputs: Inputs
@@ -114,13 +122,26 @@ class Environment(HostGate):
             return
         settings = [item for item in self._files(found, changed) if self.inputs.allow.get(item.name) != item.value]
         named = {item.name for item in settings}
-        live = (Setting("environment of a login", name, value) for name, value in _variables(session) if name not in named)
+        live = (
+            Setting("environment of a login", name, value) for name, value in _variables(session) if name not in named
+        )
         settings += [item for item in live if self.inputs.allow.get(item.name) != item.value]
         judge.judged += 1
         for item in settings:
             declared = self.inputs.allow.get(item.name)
-            expected = f"{item.name}={declared}, as the site declares" if declared is not None else "not set: it changes what is measured"
-            judge.fail(f"{node} {item.where}", SETTING_FOUND, expected, f"{item.name}={item.value}", name=item.name, value=item.value)
+            expected = (
+                f"{item.name}={declared}, as the site declares"
+                if declared is not None
+                else "not set: it changes what is measured"
+            )
+            judge.fail(
+                f"{node} {item.where}",
+                SETTING_FOUND,
+                expected,
+                f"{item.name}={item.value}",
+                name=item.name,
+                value=item.value,
+            )
         self._preload(judge, node, found)
         _sshd(judge, node, sshd)
 
@@ -134,7 +155,9 @@ class Environment(HostGate):
                 yield from _settings(path, text)
         for pattern in MCA:
             for path, text in found.matching(pattern).items():
-                if path != MCA[0] or any(line.split()[-1:] == [path] for line in changed.splitlines()):  # as its package ships it: nobody's doing
+                if path != MCA[0] or any(
+                    line.split()[-1:] == [path] for line in changed.splitlines()
+                ):  # as its package ships it: nobody's doing
                     yield from _settings(path, text)
 
     @staticmethod
@@ -186,5 +209,7 @@ def _sshd(judge: Judge, node: str, text: str) -> None:
 
 
 def _lets_in(pattern: str) -> bool:
-    probes: Mapping[str, None] = dict.fromkeys([*NAMES, *(f"{prefix}{rest}" for prefix in PREFIXES for rest in ("NET", "DEBUG", "VISIBLE_DEVICES", "TLS"))])
+    probes: Mapping[str, None] = dict.fromkeys(
+        [*NAMES, *(f"{prefix}{rest}" for prefix in PREFIXES for rest in ("NET", "DEBUG", "VISIBLE_DEVICES", "TLS"))]
+    )
     return changes(pattern.rstrip("*?")) or any(fnmatch.fnmatch(name, pattern) for name in probes)

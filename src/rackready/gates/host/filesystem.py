@@ -18,8 +18,25 @@ from rackready.model.outcome import Op
 _DECLARED = "declared in the gate set"
 _UNIT = {"M": 1 << 20, "G": 1 << 30}
 """fio's suffixes of sizes: powers of 1024 (fio(1), kb_base)."""
-_CEILING = "derived: 1.02 x the sum of the rates of all network ports of the server (profile): no file system of a network gives a node more"
-NETWORK = ("lustre", "gpfs", "beegfs", "wekafs", "ceph", "nfs", "nfs4", "panfs", "pvfs2", "cifs", "fuse.glusterfs", "fuse.daos", "fuse.juicefs")
+_CEILING = (
+    "derived: 1.02 x the sum of the rates of all network ports of the server (profile): no file system of a network "
+    "gives a node more"
+)
+NETWORK = (
+    "lustre",
+    "gpfs",
+    "beegfs",
+    "wekafs",
+    "ceph",
+    "nfs",
+    "nfs4",
+    "panfs",
+    "pvfs2",
+    "cifs",
+    "fuse.glusterfs",
+    "fuse.daos",
+    "fuse.juicefs",
+)
 """File systems of a network, as Linux names their types: the registered names of their clients (file_system_type.name, or the FUSE subtype)."""
 
 
@@ -27,7 +44,8 @@ FILESYSTEM_NOT_DECLARED = ErrorKind(
     "filesystem-not-declared",
     "parallel file system cannot be judged",
     meaning="The site declares no folder and rates of its parallel file system, so there is nothing to compare with.",
-    next_step="Declare directory, read_gb_s and write_gb_s for this gate in the gate set, or its skip with a reason (site.yml gates.skip).",
+    next_step="Declare directory, read_gb_s and write_gb_s for this gate in the gate set, or its skip with a reason "
+    "(site.yml gates.skip).",
 )
 FILESYSTEM_FIO_UNREADABLE = ErrorKind(
     "filesystem-fio-unreadable",
@@ -39,13 +57,15 @@ NOT_MOUNTED = FailKind(
     "filesystem-not-mounted",
     "parallel file system",
     meaning="The folder is not on a network file system: the parallel file system is not mounted there.",
-    next_step="Mount the parallel file system there, or correct the folder in the gate set; a type that it does not know is named there, too (kinds).",
+    next_step="Mount the parallel file system there, or correct the folder in the gate set; "
+    "a type that it does not know is named there, too (kinds).",
 )
 FILESYSTEM_SLOW = FailKind(
     "filesystem-slow",
     "parallel file system is slow to {way}",
     meaning="The node reads or writes the parallel file system slower than the site declares.",
-    next_step="Compare with other nodes: one slow node has a network or client problem, all slow ones a server problem.",
+    next_step="Compare with other nodes: one slow node has a network or client "
+    "problem, all slow ones a server problem.",
 )
 FILESYSTEM_ERROR = FailKind(
     "filesystem-error",
@@ -63,10 +83,19 @@ FILESYSTEM_IMPLAUSIBLE = ErrorKind(
     "filesystem-implausible",
     "{way} rate is none of this server's network",
     meaning="The rate is more than the node's network carries, so a cache answered.",
-    next_step="Something on the node answered in its place (a cache, another file system): look at the mount and its options.",
+    next_step="Something on the node answered in its place (a cache, another file system): look at the mount and its "
+    "options.",
 )
 
-FINDINGS = (FILESYSTEM_NOT_DECLARED, FILESYSTEM_FIO_UNREADABLE, NOT_MOUNTED, FILESYSTEM_SLOW, FILESYSTEM_ERROR, FILESYSTEM_NOT_WHOLE, FILESYSTEM_IMPLAUSIBLE)
+FINDINGS = (
+    FILESYSTEM_NOT_DECLARED,
+    FILESYSTEM_FIO_UNREADABLE,
+    NOT_MOUNTED,
+    FILESYSTEM_SLOW,
+    FILESYSTEM_ERROR,
+    FILESYSTEM_NOT_WHOLE,
+    FILESYSTEM_IMPLAUSIBLE,
+)
 
 
 class ParallelFilesystem(HostGate):
@@ -80,10 +109,26 @@ class ParallelFilesystem(HostGate):
     class Inputs(base.Inputs):
         """What the site bought; without it the gate is an error, never a pass: declare its skip where there is no such file system."""
 
-        directory: str | None = Field(None, min_length=1, pattern="^/", description="folder on the file system for test files, which are removed again")
-        read_gb_s: float | None = Field(None, gt=0, le=10_000, description="least rate of reading from one node, GB/s (10^9 bytes); at most 10^4 (judgement)")
-        write_gb_s: float | None = Field(None, gt=0, le=10_000, description="least rate of writing from one node, GB/s; at most 10^4 (judgement)")
-        kinds: tuple[str, ...] = Field(NETWORK, min_length=1, description="types of file systems that count as one of a network, as findmnt names them")
+        directory: str | None = Field(
+            None,
+            min_length=1,
+            pattern="^/",
+            description="folder on the file system for test files, which are removed again",
+        )
+        read_gb_s: float | None = Field(
+            None,
+            gt=0,
+            le=10_000,
+            description="least rate of reading from one node, GB/s (10^9 bytes); at most 10^4 (judgement)",
+        )
+        write_gb_s: float | None = Field(
+            None, gt=0, le=10_000, description="least rate of writing from one node, GB/s; at most 10^4 (judgement)"
+        )
+        kinds: tuple[str, ...] = Field(
+            NETWORK,
+            min_length=1,
+            description="types of file systems that count as one of a network, as findmnt names them",
+        )
         jobs: int = Field(16, ge=1, le=256, description="files that are moved side by side")
         size: str = Field("4G", pattern=r"^\d+[MG]$", description="size of each file")
 
@@ -93,12 +138,22 @@ class ParallelFilesystem(HostGate):
         """Write, then read back past the page cache; nothing where nothing is declared."""
         if self.inputs.directory is None:
             return Wanted()
-        mounted = Tool("mount", ("findmnt", "--noheadings", "--output=FSTYPE", "--target", self.inputs.directory), "util-linux")
+        mounted = Tool(
+            "mount", ("findmnt", "--noheadings", "--output=FSTYPE", "--target", self.inputs.directory), "util-linux"
+        )
         common = (
             f"--directory={self.inputs.directory}", f"--numjobs={self.inputs.jobs}", f"--size={self.inputs.size}", "--bs=1M", "--direct=1",
             "--iodepth=16", "--ioengine=libaio", "--group_reporting", "--output-format=json", "--filename_format=rackready.$jobnum.$filenum",
         )  # fmt: skip
-        sections = ("--name=write", "--rw=write", "--end_fsync=1", "--name=read", "--stonewall", "--rw=read", "--unlink=1")
+        sections = (
+            "--name=write",
+            "--rw=write",
+            "--end_fsync=1",
+            "--name=read",
+            "--stonewall",
+            "--rw=read",
+            "--unlink=1",
+        )
         both = Tool("fio", ("fio", *common, *sections), "fio", timeout_s=540)
         return Wanted((mounted, both))
 
@@ -124,7 +179,9 @@ class ParallelFilesystem(HostGate):
             judge.fail(node, NOT_MOUNTED, f"a network file system at {inputs.directory}", kind.strip() or "nothing")
         self._moved(judge, facts, done)
         for way, rate, bound in (("write", done.write, inputs.write_gb_s), ("read", done.read, inputs.read_gb_s)):
-            if bound is not None and not Limit(f"filesystem_{way}", Op.GE, bound, "GB/s", _DECLARED).holds(judge, node, rate):
+            if bound is not None and not Limit(f"filesystem_{way}", Op.GE, bound, "GB/s", _DECLARED).holds(
+                judge, node, rate
+            ):
                 judge.fail(node, FILESYSTEM_SLOW, f"at least {bound:g} GB/s (declared)", f"{rate:.2f} GB/s", way=way)
         if done.error:
             judge.fail(node, FILESYSTEM_ERROR, "no error", f"errno {done.error}")
@@ -133,11 +190,24 @@ class ParallelFilesystem(HostGate):
         """A rate counts only where the files were moved in whole, and where the server's network can carry it."""
         node, inputs = facts.node.name, self.inputs
         wanted = inputs.jobs * int(inputs.size[:-1]) * _UNIT[inputs.size[-1]]
-        network = (sum(nic.rate for nic in facts.nics) + sum(nic.rate for nic in facts.platform.other_nics if nic.role != "oob")) / 8
-        ceiling = Limit("filesystem_most", Op.LE, IMPLAUSIBLE * network, "GB/s", _CEILING, label="ceiling", derived=True)
+        network = (
+            sum(nic.rate for nic in facts.nics)
+            + sum(nic.rate for nic in facts.platform.other_nics if nic.role != "oob")
+        ) / 8
+        ceiling = Limit(
+            "filesystem_most", Op.LE, IMPLAUSIBLE * network, "GB/s", _CEILING, label="ceiling", derived=True
+        )
         for way, moved, rate in (("write", done.bytes_written, done.write), ("read", done.bytes_read, done.read)):
             judge.judged += 1
             if moved < wanted and not done.error:
-                judge.error(node, FILESYSTEM_NOT_WHOLE, f"{wanted} bytes ({inputs.jobs} of {inputs.size})", f"{moved} bytes", way=way)
+                judge.error(
+                    node,
+                    FILESYSTEM_NOT_WHOLE,
+                    f"{wanted} bytes ({inputs.jobs} of {inputs.size})",
+                    f"{moved} bytes",
+                    way=way,
+                )
             if network and not ceiling.holds(judge, node, rate):
-                judge.error(node, FILESYSTEM_IMPLAUSIBLE, f"at most {ceiling.bound:g} GB/s", f"{rate:.2f} GB/s", way=way)
+                judge.error(
+                    node, FILESYSTEM_IMPLAUSIBLE, f"at most {ceiling.bound:g} GB/s", f"{rate:.2f} GB/s", way=way
+                )

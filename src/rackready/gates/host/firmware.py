@@ -1,6 +1,7 @@
 """Firmware: what the site declares where it does; else alike parts carry the same, in a node and across identical nodes.
 
-A site that declares one kind of a sort of parts (BIOS, NIC, VBIOS, drive) declares every kind of that sort that its nodes have.
+A site that declares one kind of a sort of parts (BIOS, NIC, VBIOS, drive) declares every kind of that sort that its
+nodes have.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from rackready.gates.judge import Judge
 from rackready.model.outcome import Outcome, Verdict
 
 BIOS = Tool("dmidecode", ("dmidecode", "--type", "bios"), "dmidecode")
-VBIOS = Tool("nvidia-smi", ("nvidia-smi", "--query-gpu=index,name,vbios_version", "--format=csv,noheader"), "nvidia-open")
+VBIOS = Tool(
+    "nvidia-smi", ("nvidia-smi", "--query-gpu=index,name,vbios_version", "--format=csv,noheader"), "nvidia-open"
+)
 _NIC = "NIC"
 _SORTS = ("BIOS of", _NIC, "VBIOS of", "drive")
 """How names of kinds of parts begin: what the inventory has."""
@@ -33,7 +36,10 @@ _PSID = re.compile(r"[A-Z0-9_-]{4,16}")
 """Firmware version and PSID of a NIC as the driver shows them (fw_ver; board_id: at most 16 characters, mlx5 IB_DEVICE and mstflint, PSID_LEN)."""
 _UNKNOWN = frozenset({"", "unknown", "n/a", "none", "[no information found]"})
 """What stands where a drive does not tell it; the last as smartctl prints it."""
-_FLASH = "Flash it to the version that is wanted (the server's or part's update package), power the node off and on, and run the gate again."
+_FLASH = (
+    "Flash it to the version that is wanted (the server's or part's update package), power the node off and on, and "
+    "run the gate again."
+)
 
 
 BIOS_UNREADABLE = ErrorKind(
@@ -82,24 +88,39 @@ NOT_IN_BASELINE = ErrorKind(
     "firmware-not-in-baseline",
     "{sort} that the firmware baseline does not declare",
     meaning="The site's baseline does not declare this kind of part, so its firmware cannot be judged.",
-    next_step="Put in a part that is declared, or declare this kind of part, too (input baseline: '{kind}' and the version that is wanted).",
+    next_step="Put in a part that is declared, or declare this kind of part, too (input baseline: '{kind}' and the "
+    "version that is wanted).",
 )
 NIC_ALONE = ErrorKind(
     "firmware-nic-alone",
     "NIC that no other NIC is like",
     meaning="This NIC is of a kind that no other NIC is, so there is nothing to compare its firmware with.",
-    next_step="Put in a NIC of the same kind, or declare both kinds in the gate set (baseline). `mstflint -d DEVICE query` shows its PSID.",
+    next_step="Put in a NIC of the same kind, or declare both kinds in the gate set (baseline). "
+    "`mstflint -d DEVICE query` shows its PSID.",
 )
 _WRONG = frozenset({NO_MAJORITY.code, FIRMWARE_VERSION.code})
 """Codes of firmware that was read and is another than it should be: the rest could not be judged."""
 
-FINDINGS = (BIOS_UNREADABLE, NIC_NOT_REPORTED, DRIVE_NOT_REPORTED, VBIOS_UNREADABLE, VBIOS_NOT_ALL, NO_MAJORITY, FIRMWARE_VERSION, NOT_IN_BASELINE, NIC_ALONE)
+FINDINGS = (
+    BIOS_UNREADABLE,
+    NIC_NOT_REPORTED,
+    DRIVE_NOT_REPORTED,
+    VBIOS_UNREADABLE,
+    VBIOS_NOT_ALL,
+    NO_MAJORITY,
+    FIRMWARE_VERSION,
+    NOT_IN_BASELINE,
+    NIC_ALONE,
+)
 
 
 def wanted(facts: NodeFacts) -> Wanted:
     """Say what to read on one node."""
     base_ = "/sys/class/infiniband"
-    return Wanted((BIOS, VBIOS, SCAN, HEALTH, BLOCK), tuple(f"{base_}/{nic.rdma_device}/{leaf}" for nic in facts.nics for leaf in ("fw_ver", "board_id")))
+    return Wanted(
+        (BIOS, VBIOS, SCAN, HEALTH, BLOCK),
+        tuple(f"{base_}/{nic.rdma_device}/{leaf}" for nic in facts.nics for leaf in ("fw_ver", "board_id")),
+    )
 
 
 def inventory(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, dict[str, str]]:
@@ -115,7 +136,9 @@ def inventory(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, dict[
         except FormatError as error:
             judge.error(found.node, BIOS_UNREADABLE, "its BIOS Information", error)
     for nic in facts.nics:
-        version, board = (found.one(f"/sys/class/infiniband/{nic.rdma_device}/{leaf}") for leaf in ("fw_ver", "board_id"))
+        version, board = (
+            found.one(f"/sys/class/infiniband/{nic.rdma_device}/{leaf}") for leaf in ("fw_ver", "board_id")
+        )
         if version and board and _NIC_VERSION.fullmatch(version) and _PSID.fullmatch(board):
             out[f"NIC {board}"][nic.rdma_device] = version
         else:
@@ -142,7 +165,9 @@ def _vbios(judge: Judge, facts: NodeFacts, found: Answers, out: dict[str, dict[s
     text = found.text("nvidia-smi")
     rows = [[field.strip() for field in line.split(",")] for line in (text or "").splitlines() if line.strip()]
     if text is not None and (not rows or any(len(row) != 3 or not row[0].isdigit() or not row[2] for row in rows)):  # noqa: PLR2004 - as asked for
-        judge.error(found.node, VBIOS_UNREADABLE, "index, name, VBIOS version per line", (text or "").strip()[:80] or "nothing")
+        judge.error(
+            found.node, VBIOS_UNREADABLE, "index, name, VBIOS version per line", (text or "").strip()[:80] or "nothing"
+        )
         return
     every = [str(index) for index in range(facts.platform.gpus)]
     if text is not None and ([row[0] for row in rows] != every or len({row[1] for row in rows}) != 1):
@@ -169,14 +194,21 @@ class Firmware(Gate):
     class Inputs(base.Inputs):
         """The site's baseline."""
 
-        baseline: dict[str, str] = Field({}, description="kind of part, as findings name it (e.g. 'NIC MT_0000000838'), to the firmware version that is wanted")
+        baseline: dict[str, str] = Field(
+            {},
+            description="kind of part, as findings name it (e.g. 'NIC MT_0000000838'), to the firmware version that is "
+            "wanted",
+        )
 
         @field_validator("baseline")
         @classmethod
         def _kinds_are_of_a_known_sort(cls, baseline: dict[str, str]) -> dict[str, str]:
             strange = sorted(kind for kind in baseline if not kind.startswith(_SORTS))
             if strange:
-                message = f"{', '.join(strange)}: no part is called so, and nothing would be held against it; names begin with {', '.join(_SORTS)}"
+                message = (
+                    f"{', '.join(strange)}: no part is called so, and nothing would be held against it; "
+                    f"names begin with {', '.join(_SORTS)}"
+                )
                 raise ValueError(message)
             return baseline
 
@@ -279,10 +311,21 @@ def _own(verdict: Verdict, node: str) -> Verdict:
     failed = any(finding.code in _WRONG for finding in findings)
     outcome = Outcome.FAIL if failed else Outcome.ERROR if findings else Outcome.PASS
     measured = [node] if outcome is Outcome.PASS else []
-    return Verdict(outcome=outcome, findings=findings, criteria=verdict.criteria, measured=measured, blamed=[node] if findings else [], note=verdict.note)
+    return Verdict(
+        outcome=outcome,
+        findings=findings,
+        criteria=verdict.criteria,
+        measured=measured,
+        blamed=[node] if findings else [],
+        note=verdict.note,
+    )
 
 
 def _note(nodes: int, baseline: Mapping[str, str], missing: Sequence[str], alone: Sequence[str]) -> str:
-    words = "held against the declared baseline" if baseline else f"no baseline is declared: compared among {nodes} identical node{'s' if nodes != 1 else ''}"
+    words = (
+        "held against the declared baseline"
+        if baseline
+        else f"no baseline is declared: compared among {nodes} identical node{'s' if nodes != 1 else ''}"
+    )
     words += f"; declared but not found: {', '.join(missing)}" if missing else ""
     return words + (f"; not judged, since there is only one: {', '.join(alone)}" if alone else "")

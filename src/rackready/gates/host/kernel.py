@@ -51,7 +51,8 @@ HUGE_PAGES = FailKind(
     "huge-pages",
     "huge pages of {size} kB",
     meaning="The kernel has reserved fewer huge pages than the site wants.",
-    next_step="Memory was too fragmented or too small: reserve them on the kernel command line and reboot; look whether a memory module is missing.",
+    next_step="Memory was too fragmented or too small: reserve them on the kernel command line and reboot; "
+    "look whether a memory module is missing.",
 )
 PRLIMIT_UNREADABLE = ErrorKind(
     "memlock-unreadable",
@@ -63,10 +64,20 @@ MEMLOCK_LIMITED = FailKind(
     "memlock-limited",
     "locked memory (memlock)",
     meaning="Programs may lock only a part of the memory: RDMA fails with large buffers.",
-    next_step="RDMA registers its buffers as locked memory: run install again (it writes /etc/security/limits.d), and log in anew.",
+    next_step="RDMA registers its buffers as locked memory: run install again (it "
+    "writes /etc/security/limits.d), and log "
+    "in anew.",
 )
 
-FINDINGS = (CMDLINE_NOT_REPORTED, SWAP, CMDLINE_WORD, HUGE_PAGES_NOT_REPORTED, HUGE_PAGES, PRLIMIT_UNREADABLE, MEMLOCK_LIMITED)
+FINDINGS = (
+    CMDLINE_NOT_REPORTED,
+    SWAP,
+    CMDLINE_WORD,
+    HUGE_PAGES_NOT_REPORTED,
+    HUGE_PAGES,
+    PRLIMIT_UNREADABLE,
+    MEMLOCK_LIMITED,
+)
 
 
 def asked_for(cmdline: str) -> dict[int, int]:
@@ -101,11 +112,19 @@ class KernelSettings(HostGate):
     class Inputs(base.Inputs):
         """What a site wants beyond what follows from the running kernel itself."""
 
-        cmdline: tuple[str, ...] = Field((), description="words that the kernel command line must have, e.g. numa_balancing=disable")
-        hugepages: dict[Annotated[int, Strict(strict=False), Field(ge=1, le=1 << 24)], Annotated[int, Field(ge=0, le=10**9)]] = Field(
+        cmdline: tuple[str, ...] = Field(
+            (), description="words that the kernel command line must have, e.g. numa_balancing=disable"
+        )
+        hugepages: dict[
+            Annotated[int, Strict(strict=False), Field(ge=1, le=1 << 24)], Annotated[int, Field(ge=0, le=10**9)]
+        ] = Field(
             {}, description="page size in kB to the least number of huge pages, beside what the command line reserves"
         )
-        swap: bool = Field(default=False, description="swap may be on; source of the default: Kubernetes, kubelet does not start with swap unless told to")
+        swap: bool = Field(
+            default=False,
+            description="swap may be on; source of the default: Kubernetes, kubelet does "
+            "not start with swap unless told to",
+        )
 
     inputs: Inputs
 

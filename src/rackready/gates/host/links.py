@@ -18,7 +18,8 @@ from rackready.model.outcome import Op
 
 LOG = Tool("dmesg", ("dmesg",), "util-linux", keep=r"mlx5_core .*Link (down|up)$")
 _LINE = re.compile(
-    r"^\[\s*(?P<at>\d+\.\d+)\] mlx5_core (?:(?P<pci>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) )?(?P<netdev>[^\s:]+)(?: \([\w ]+\))?: Link (?P<way>down|up)$"
+    r"^\[\s*(?P<at>\d+\.\d+)\] mlx5_core (?:(?P<pci>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) "
+    r")?(?P<netdev>[^\s:]+)(?: \([\w ]+\))?: Link (?P<way>down|up)$"
 )
 """As netdev_info writes it: driver, PCI address, name of the interface, in brackets what it is called while it has none. The address stays when the interface
 is renamed, so it tells the NIC; the name does where no address is logged."""
@@ -64,13 +65,17 @@ WENT_DOWN_LATELY = FailKind(
     "link-went-down-lately",
     "link went down",
     meaning="The link went down a short while ago: it flaps, and jobs on it stall or end.",
-    next_step="Clean and reseat cable and module, then swap them with those of another port: see whether the flaps move with them.",
+    next_step="Clean and reseat cable and module, then swap them with those of "
+    "another port: see whether the flaps move "
+    "with them.",
 )
 WENT_DOWN_OFTEN = FailKind(
     "link-went-down-often",
     "link went down",
     meaning="The link went down more often since boot than the gate set allows.",
-    next_step="Clean and reseat cable and module, then swap them with those of another port: see whether the flaps move with them.",
+    next_step="Clean and reseat cable and module, then swap them with those of "
+    "another port: see whether the flaps move "
+    "with them.",
 )
 RETURN_NOT_LOGGED = ErrorKind(
     "link-return-not-logged",
@@ -151,28 +156,36 @@ class Links(HostGate):
             1800,
             ge=0,
             le=86400,
-            description=f"seconds after boot in which links may go down, at most a day (judgement); source of the default: {_GRACE_SOURCE}",
+            description="seconds after boot in which links may go down, at most a day (judgement); "
+            f"source of the default: {_GRACE_SOURCE}",
         )
         window_s: float = Field(
             21600,
             gt=0,
             le=_YEAR_S,
-            description=f"seconds back from now in which one such flap is too many, at most a year; source of the default: {_GRACE_SOURCE}",
+            description="seconds back from now in which one such flap is too many, at most a year; "
+            f"source of the default: {_GRACE_SOURCE}",
         )
         max_outage_s: float = Field(
-            30, gt=0, le=3600, description=f"longest single outage after the grace, s, at most an hour (judgement); source: {_AWAY_SOURCE}"
+            30,
+            gt=0,
+            le=3600,
+            description="longest single outage after the grace, s, at most an hour "
+            f"(judgement); source: {_AWAY_SOURCE}",
         )
         outage_window_s: float = Field(
             604800,
             gt=0,
             le=_YEAR_S,
-            description="seconds back from now in which such an outage counts, at most a year; judgement: a planned restart of a switch is history in a week",
+            description="seconds back from now in which such an outage counts, at most a year; "
+            "judgement: a planned restart of a switch is history in a week",
         )
         max_downs: int = Field(
             4,
             ge=0,
             le=1000,
-            description=f"times that a link may have gone down since boot, grace included, at most 1000 (judgement); source of the default: {_COUNT_SOURCE}",
+            description="times that a link may have gone down since boot, grace included, at most 1000 (judgement); "
+            f"source of the default: {_COUNT_SOURCE}",
         )
 
     inputs: Inputs
@@ -193,7 +206,9 @@ class Links(HostGate):
         events = _events(judge, facts.node.name, text or "")
         for nic in facts.nics:
             good = up = self._state(judge, facts.node.name, nic, found)
-            away = _outages([event for event in events if (event.pci == nic.pci if event.pci else event.netdev == nic.netdev)])
+            away = _outages(
+                [event for event in events if (event.pci == nic.pci if event.pci else event.netdev == nic.netdev)]
+            )
             good &= text is not None and self._flaps(judge, facts.node.name, nic, [one.start for one in away], found)
             good &= not up or self._away(judge, facts.node.name, nic, away, found)
             if good:
@@ -214,7 +229,9 @@ class Links(HostGate):
             return False
         rate = _RATE.match(found.one(f"{folder(nic.rdma_device)}/rate") or "")
         if rate is None:
-            judge.error(where, RATE_NOT_REPORTED, f"{nic.rate} Gb/s", found.one(f"{folder(nic.rdma_device)}/rate") or "nothing")
+            judge.error(
+                where, RATE_NOT_REPORTED, f"{nic.rate} Gb/s", found.one(f"{folder(nic.rdma_device)}/rate") or "nothing"
+            )
             return False
         if float(rate[1]) != nic.rate:
             judge.fail(where, LINK_RATE, f"{nic.rate} Gb/s", f"{rate[1]} Gb/s")
@@ -230,7 +247,12 @@ class Links(HostGate):
             return False
         if not Limit("link_downs_late", Op.LE, 0, "1", _GRACE_SOURCE).holds(judge, where, len(late)):
             actual = f"{len(late)}, the last {late[-1]:.0f} s after boot"
-            judge.fail(where, WENT_DOWN_LATELY, f"not in the last {self.inputs.window_s / 3600:g} h, {self.inputs.grace_s:.0f} s after boot apart", actual)
+            judge.fail(
+                where,
+                WENT_DOWN_LATELY,
+                f"not in the last {self.inputs.window_s / 3600:g} h, {self.inputs.grace_s:.0f} s after boot apart",
+                actual,
+            )
             return False
         most = max(len(downs), int(counter))
         if not Limit("link_downs", Op.LE, self.inputs.max_downs, "1", _COUNT_SOURCE).holds(judge, where, most):
@@ -250,11 +272,19 @@ class Links(HostGate):
         if limit.holds(judge, where, seconds):
             return True
         if longest.end is None:
-            judge.error(where, RETURN_NOT_LOGGED, "Link up after each Link down", f"Link down {longest.start:.0f} s after boot")
+            judge.error(
+                where, RETURN_NOT_LOGGED, "Link up after each Link down", f"Link down {longest.start:.0f} s after boot"
+            )
             return False
         expected = f"at most {self.inputs.max_outage_s:g} s at a time, {grace:.0f} s after boot apart"
         days = self.inputs.outage_window_s / 86400
-        judge.fail(where, LINK_AWAY, expected, f"{longest.end - longest.start:.0f} s, from {longest.start:.0f} s after boot on", days=days)
+        judge.fail(
+            where,
+            LINK_AWAY,
+            expected,
+            f"{longest.end - longest.start:.0f} s, from {longest.start:.0f} s after boot on",
+            days=days,
+        )
         return False
 
 

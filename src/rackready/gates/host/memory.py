@@ -34,13 +34,17 @@ MODULE_COUNT = FailKind(
     "memory-modules",
     "memory modules",
     meaning="The node has another number of memory modules than its platform.",
-    next_step="Reseat the module in that slot and read again; if it stays away, replace it, then suspect the slot or the processor's memory channel.",
+    next_step="Reseat the module in that slot and read again; "
+    "if it stays away, replace it, then suspect the slot or the "
+    "processor's memory channel.",
 )
 MEMORY_SIZE = FailKind(
     "memory-size",
     "memory",
     meaning="The node has another amount of memory than its platform.",
-    next_step="Reseat the module in that slot and read again; if it stays away, replace it, then suspect the slot or the processor's memory channel.",
+    next_step="Reseat the module in that slot and read again; "
+    "if it stays away, replace it, then suspect the slot or the "
+    "processor's memory channel.",
 )
 SPEED_NOT_REPORTED = ErrorKind(
     "memory-speed-not-reported",
@@ -58,7 +62,8 @@ NO_EDAC = ErrorKind(
     "memory-errors-not-counted",
     "memory error counters not reported",
     meaning="No driver counts memory errors, so they would not be seen.",
-    next_step="Load the platform's driver (`modprobe i10nm_edac`, `amd64_edac`, or ghes_edac); without it memory errors are not seen.",
+    next_step="Load the platform's driver (`modprobe i10nm_edac`, `amd64_edac`, or ghes_edac); "
+    "without it memory errors are not seen.",
 )
 EDAC_UNREADABLE = ErrorKind(
     "memory-errors-unreadable",
@@ -104,7 +109,15 @@ class MemoryModules(HostGate):
     """Every memory module is there, all are alike, and run at one speed."""
 
     id = "node/host/sanity/memory-modules"
-    findings = (*reading.FINDINGS, DMI_UNREADABLE, MODULES_NOT_JUDGED, MODULE_COUNT, MEMORY_SIZE, SPEED_NOT_REPORTED, MODULES_DIFFER)
+    findings = (
+        *reading.FINDINGS,
+        DMI_UNREADABLE,
+        MODULES_NOT_JUDGED,
+        MODULE_COUNT,
+        MEMORY_SIZE,
+        SPEED_NOT_REPORTED,
+        MODULES_DIFFER,
+    )
     looks = True
     what = "memory modules"
 
@@ -140,7 +153,12 @@ class MemoryModules(HostGate):
             judge.count("memory_modules", node, len(filled), parts.dimms, parts.source)
             judge.judged += 1
             if len(filled) != parts.dimms:
-                judge.fail(node, MODULE_COUNT, f"{parts.dimms} modules", f"{len(filled)} (none in {empty})" if empty else str(len(filled)))
+                judge.fail(
+                    node,
+                    MODULE_COUNT,
+                    f"{parts.dimms} modules",
+                    f"{len(filled)} (none in {empty})" if empty else str(len(filled)),
+                )
         limit = Limit("memory", Op.GE, parts.memory_gib, "GiB", parts.source, "identity")
         if not limit.holds(judge, node, total):
             judge.fail(node, MEMORY_SIZE, f"{parts.memory_gib} GiB", f"{total:g} GiB")
@@ -150,7 +168,9 @@ class MemoryModules(HostGate):
         judge.judged += 1
         silent = [slot.locator for slot in filled if slot.speed is None]
         if 0 < len(silent) < len(filled):  # firmware of virtual machines says none of any module
-            judge.error(node, SPEED_NOT_REPORTED, "a speed of every module, as most have", f"none of {', '.join(silent)}")
+            judge.error(
+                node, SPEED_NOT_REPORTED, "a speed of every module, as most have", f"none of {', '.join(silent)}"
+            )
         for what, unit, values in (
             ("size", "GiB", {slot.locator: slot.size_gib for slot in filled}),
             ("speed", "MT/s", {slot.locator: slot.speed for slot in filled if slot.speed is not None}),
@@ -158,7 +178,11 @@ class MemoryModules(HostGate):
             counted = Counter(values.values()).most_common()
             if len(counted) > 1:
                 usual = counted[0][0]
-                odd = ", ".join(f"{locator} {value:g} {unit}" for locator, value in values.items() if value != usual and value is not None)
+                odd = ", ".join(
+                    f"{locator} {value:g} {unit}"
+                    for locator, value in values.items()
+                    if value != usual and value is not None
+                )
                 judge.fail(node, MODULES_DIFFER, f"{usual:g} {unit} everywhere, as most have", odd, what=what)
 
 
@@ -166,7 +190,12 @@ COUNTS = "/sys/devices/system/edac/mc/mc*/[cu]e_count"
 AGE = "/sys/devices/system/edac/mc/mc*/seconds_since_reset"
 DIMM_COUNTS = "/sys/devices/system/edac/mc/mc*/dimm*/dimm_[cu]e_count"
 DIMM_LABELS = "/sys/devices/system/edac/mc/mc*/dimm*/dimm_label"
-LOG = Tool("dmesg", ("dmesg",), "util-linux", keep=r"Hardware Error|CMCI storm|EDAC .*\b(UE|CE)\b|Machine [Cc]heck|Memory failure: ")
+LOG = Tool(
+    "dmesg",
+    ("dmesg",),
+    "util-linux",
+    keep=r"Hardware Error|CMCI storm|EDAC .*\b(UE|CE)\b|Machine [Cc]heck|Memory failure: ",
+)
 _FATAL = ("CMCI storm", "Uncorrected", "uncorrected", "Fatal", "fatal", "Processor context corrupt", " UE ")
 _BANK = re.compile(r"Machine Check(?: Exception)?: [0-9a-f]+ Bank \d+: (?P<status>[0-9a-f]{16})$")
 """What the kernel prints of a bank (arch/x86/kernel/cpu/mce/core.c): the global status, and the bank's."""
@@ -176,7 +205,10 @@ _POISONED = re.compile(r"Memory failure: 0x[0-9a-f]+: recovery action ")
 """The kernel took a page with an uncorrected error away (mm/memory-failure.c); it says otherwise where it only moved one away in time."""
 _EVENT = re.compile(r"\{(?P<number>\d+)\}\[Hardware Error\]:\s+(?P<words>.*)$")
 """A line of an event that firmware reports: all lines of one event have its number (drivers/acpi/apei/ghes.c)."""
-_LOST = re.compile(r"(?:severity|type): (?:recoverable|fatal)$|error_type: \d+, (?:multi-bit ECC|multi-symbol chipkill ECC|scrub uncorrected error)")
+_LOST = re.compile(
+    r"(?:severity|type): (?:recoverable|fatal)$|error_type: \d+, (?:multi-bit ECC|multi-symbol chipkill ECC|scrub "
+    r"uncorrected error)"
+)
 _HEALED = re.compile(r"severity: (?:corrected|info)$")
 _PCIE = "section_type: PCIe error"
 """Words of drivers/firmware/efi/cper.c; recoverable is uncorrected (UEFI specification, appendix N: error severity 0, "also called non-fatal uncorrected")."""
@@ -228,12 +260,17 @@ class MemoryErrors(HostGate):
         lines, of_pcie = _uncorrected([line.strip() for line in text.splitlines()])
         if of_pcie:
             judge.remark(
-                f"uncorrected PCIe errors that the firmware reported: {of_pcie}; not of memory, node/host/stress/counter-deltas counts them under load"
+                f"uncorrected PCIe errors that the firmware reported: {of_pcie}; "
+                "not of memory, node/host/stress/counter-deltas counts them under load"
             )
         if lines:
-            judge.fail(node, MACHINE_CHECK, "none", f"{len(lines)} line{'s' if len(lines) > 1 else ''}, the last: {lines[-1]}")
+            judge.fail(
+                node, MACHINE_CHECK, "none", f"{len(lines)} line{'s' if len(lines) > 1 else ''}, the last: {lines[-1]}"
+            )
 
-    def _counter(self, judge: Judge, node: str, path: str, count: int, labels: dict[str, str], seconds: dict[str, int]) -> None:
+    def _counter(
+        self, judge: Judge, node: str, path: str, count: int, labels: dict[str, str], seconds: dict[str, int]
+    ) -> None:
         folder = path.rsplit("/", 1)[0]
         controller = folder.rsplit("/", 1)[0] if "/dimm" in folder else folder
         name = labels.get(f"{folder}/dimm_label", "").strip() or "/".join(folder.split("/")[6:])
@@ -243,7 +280,13 @@ class MemoryErrors(HostGate):
     def _unassigned(judge: Judge, node: str, path: str, count: int, seconds: dict[str, int]) -> None:
         controller, kind = path.rsplit("/", 1)
         if count > 0:
-            _hold(judge, f"{node} {controller.rsplit('/', 1)[1]}", corrected=kind == "ce_count", count=count, seconds=seconds[controller])
+            _hold(
+                judge,
+                f"{node} {controller.rsplit('/', 1)[1]}",
+                corrected=kind == "ce_count",
+                count=count,
+                seconds=seconds[controller],
+            )
 
 
 def _uncorrected(log: list[str]) -> tuple[list[str], int]:
@@ -263,13 +306,19 @@ def _uncorrected(log: list[str]) -> tuple[list[str], int]:
             lines.append(line)
         elif number in told:
             continue
-        elif any(word in line for word in _FATAL) or _POISONED.search(line) or (bank and int(bank["status"], 16) & _UNCORRECTED_BIT):
+        elif (
+            any(word in line for word in _FATAL)
+            or _POISONED.search(line)
+            or (bank and int(bank["status"], 16) & _UNCORRECTED_BIT)
+        ):
             lines.append(line)
     return lines, len(of_pcie)
 
 
 def _only_pcie(words: list[str]) -> bool:
-    return [word for word in words if word.startswith("section_type:")] == [_PCIE] and not any("fatal" in word for word in words)
+    return [word for word in words if word.startswith("section_type:")] == [_PCIE] and not any(
+        "fatal" in word for word in words
+    )
 
 
 def _lost(words: list[str]) -> bool:
@@ -289,7 +338,9 @@ def _known(modules: dict[str, str]) -> Counter[str]:
 def _hold(judge: Judge, where: str, *, corrected: bool, count: int, seconds: int) -> None:
     """Hold one counter against mcelog's thresholds: 10 corrected in every day that was begun since the counter's reset, and no uncorrected one."""
     days = max(1, math.ceil(seconds / _DAY_S))
-    name, bound, source = ("memory_corrected", CE_PER_DAY * days, CE_SOURCE) if corrected else ("memory_uncorrected", 0, UE_SOURCE)
+    name, bound, source = (
+        ("memory_corrected", CE_PER_DAY * days, CE_SOURCE) if corrected else ("memory_uncorrected", 0, UE_SOURCE)
+    )
     if Limit(name, Op.LE, bound, "1", source).holds(judge, where, count):
         return
     if corrected:

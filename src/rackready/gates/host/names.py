@@ -21,7 +21,8 @@ from rackready.ondevice import names as script
 
 _KEY = "names"
 _HOSTS = (
-    "Correct /etc/hosts on the node; a name that the site maps otherwise on purpose is declared in the gate set (inputs of node/host/sanity/names: `hosts`)."
+    "Correct /etc/hosts on the node; a name that the site maps otherwise on purpose is declared in the gate set "
+    "(inputs of node/host/sanity/names: `hosts`)."
 )
 _SERVER = "Correct /etc/resolv.conf on the node, or mend the name server: every lookup of a name waits for it."
 _WORKS = frozenset({"NOERROR", "NXDOMAIN", "SERVFAIL"})
@@ -71,7 +72,15 @@ NO_NAME_SERVER = FailKind(
     next_step=_SERVER,
 )
 
-FINDINGS = (NAMES_UNREADABLE, NAME_IN_HOSTS, NAME_UNRESOLVED, NAME_ADDRESS, OWN_NAME_UNRESOLVED, OWN_NAME_ELSEWHERE, NO_NAME_SERVER)
+FINDINGS = (
+    NAMES_UNREADABLE,
+    NAME_IN_HOSTS,
+    NAME_UNRESOLVED,
+    NAME_ADDRESS,
+    OWN_NAME_UNRESOLVED,
+    OWN_NAME_ELSEWHERE,
+    NO_NAME_SERVER,
+)
 
 
 class Names(Gate):
@@ -85,8 +94,14 @@ class Names(Gate):
     class Inputs(base.Inputs):
         """What else a site knows by name."""
 
-        resolve: tuple[str, ...] = Field((), description="further names that every node must resolve, e.g. of a file server or of a license server")
-        hosts: dict[str, str] = Field({}, description="name to the address that is right for it on every node, where the site file has another or none")
+        resolve: tuple[str, ...] = Field(
+            (), description="further names that every node must resolve, e.g. of a file server or of a license server"
+        )
+        hosts: dict[str, str] = Field(
+            {},
+            description="name to the address that is right for it on every node, where "
+            "the site file has another or none",
+        )
 
     inputs: Inputs
 
@@ -160,7 +175,11 @@ def _servers(judge: Judge, node: str, servers: Sequence[Mapping[str, Any]]) -> N
         judge.remark("no name server in /etc/resolv.conf: names are resolved by files alone")
         return
     judge.judged += 1
-    bad = [f"{server['address']}: {server['answer'] or 'no answer'}" for server in servers if server["answer"] not in _WORKS]
+    bad = [
+        f"{server['address']}: {server['answer'] or 'no answer'}"
+        for server in servers
+        if server["answer"] not in _WORKS
+    ]
     if len(bad) == len(servers):
         judge.fail(node, NO_NAME_SERVER, "an answer of one of them", "; ".join(bad))
     elif bad:

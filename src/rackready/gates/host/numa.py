@@ -77,7 +77,13 @@ class Numa(HostGate):
             judge.equal(node, NUMA_NODES, parts.numa_nodes, cpus.numa_nodes)
         if parts is None and not expected(facts):
             judge.judged += 1
-            judge.error(node, NUMA_NOT_JUDGED, "a number of NUMA nodes, or compute NICs, in the platform's profile", "neither", platform=facts.platform.id)
+            judge.error(
+                node,
+                NUMA_NOT_JUDGED,
+                "a number of NUMA nodes, or compute NICs, in the platform's profile",
+                "neither",
+                platform=facts.platform.id,
+            )
         for pci, (part, wanted) in sorted(expected(facts).items(), key=lambda item: item[1]):
             text = found.one(_file(pci))
             where = f"{node} {part}"

@@ -16,9 +16,18 @@ from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
 
 TOOL = Tool("nvlink", ("nvidia-smi", "nvlink", "-e"), "nvidia-open")
-_SOURCE = "DCGM 4.6, pcie plugin, max_nvlink_recovery_errors: 0; the other counters of faults: one is a fault (DCGM_LIMIT_MAX_NVLINK_ERROR 1)"
+_SOURCE = (
+    "DCGM 4.6, pcie plugin, max_nvlink_recovery_errors: 0; the other counters of faults: one is a fault "
+    "(DCGM_LIMIT_MAX_NVLINK_ERROR 1)"
+)
 _CRC = "CRC Errors"
-_CRC_RATE = Limit("nvlink_crc_rate", Op.LE, 100, "1/s", "DCGM, health watch of NVLinks: CRC errors count from 100 a second of one link on")
+_CRC_RATE = Limit(
+    "nvlink_crc_rate",
+    Op.LE,
+    100,
+    "1/s",
+    "DCGM, health watch of NVLinks: CRC errors count from 100 a second of one link on",
+)
 _BER = Limit("nvlink_effective_ber", Op.LE, nvlink.MOST_EFFECTIVE, "1", nvlink.EFFECTIVE_SOURCE)
 _STEP = "Reset the GPU; if it comes back, reseat the board, then replace it."
 
@@ -60,15 +69,27 @@ NVLINK_LOAD_FAULTS = ErrorKind(
     next_step=AGAIN,
 )
 
-FINDINGS = (NVLINK_COUNT_UNREADABLE, NVLINK_CRC_UNDER_LOAD, NVLINK_BER_UNREADABLE, NVLINK_BER, NVLINK_COUNTERS_UNREADABLE, NVLINK_LOAD_FAULTS)
+FINDINGS = (
+    NVLINK_COUNT_UNREADABLE,
+    NVLINK_CRC_UNDER_LOAD,
+    NVLINK_BER_UNREADABLE,
+    NVLINK_BER,
+    NVLINK_COUNTERS_UNREADABLE,
+    NVLINK_LOAD_FAULTS,
+)
 
 
 def counters(facts: NodeFacts, before: Mapping[str, int], after: Mapping[str, int]) -> list[Counter]:
     """Return every GPU's counters of NVLink faults, under the names that its driver gives them; where it names none, one that cannot be read."""
     out = []
     for gpu in range(facts.platform.gpus if facts.gpu.nvlink is not None else 0):
-        names = sorted({key for key in (*before, *after) if key.startswith(f"gpu{gpu}/nvlink_")}) or [f"gpu{gpu}/nvlink_errors"]
-        out += [Counter(f"{facts.node.name} gpu{gpu}", name, Limit(name.split("/")[1], Op.LE, 0, "1", _SOURCE), _STEP) for name in names]
+        names = sorted({key for key in (*before, *after) if key.startswith(f"gpu{gpu}/nvlink_")}) or [
+            f"gpu{gpu}/nvlink_errors"
+        ]
+        out += [
+            Counter(f"{facts.node.name} gpu{gpu}", name, Limit(name.split("/")[1], Op.LE, 0, "1", _SOURCE), _STEP)
+            for name in names
+        ]
     return out
 
 
@@ -112,7 +133,12 @@ def _crc(judge: Judge, where: str, grown: Mapping[int, int], seconds: float) -> 
         link = max(grown, key=lambda one: grown[one])
         rate = grown[link] / max(seconds, 1.0)  # what takes less than a second says little about a rate
         if not _CRC_RATE.holds(judge, where, rate):
-            judge.fail(f"{where} nvlink{link}", NVLINK_CRC_UNDER_LOAD, f"at most {_CRC_RATE.bound:g} a second", f"{rate:.0f} a second")
+            judge.fail(
+                f"{where} nvlink{link}",
+                NVLINK_CRC_UNDER_LOAD,
+                f"at most {_CRC_RATE.bound:g} a second",
+                f"{rate:.0f} a second",
+            )
 
 
 def _effective(judge: Judge, where: str, counted: Mapping[str, str]) -> None:
@@ -142,9 +168,16 @@ def values(judge: Judge, facts: NodeFacts, text: str) -> dict[str, int]:
         out[f"gpu{gpu.index}/nvlink_inactive"] = (facts.gpu.nvlink.links if facts.gpu.nvlink else 0) - len(gpu.counters)
         if not gpu.counters or not all(nvlink.FAULTS & counters.keys() for counters in gpu.counters.values()):
             said = f"NVML: {gpu.refused}" if gpu.refused else "none"
-            judge.error(f"{facts.node.name} gpu{gpu.index}", NVLINK_LOAD_FAULTS, "a counter of faults on every link", said)
+            judge.error(
+                f"{facts.node.name} gpu{gpu.index}", NVLINK_LOAD_FAULTS, "a counter of faults on every link", said
+            )
         for name, value in (item for counters in gpu.counters.values() for item in counters.items()):
-            if value.isdigit() and not name.endswith("BER") and name not in nvlink.WATCHED and not nvlink.PLAIN.match(name):
+            if (
+                value.isdigit()
+                and not name.endswith("BER")
+                and name not in nvlink.WATCHED
+                and not nvlink.PLAIN.match(name)
+            ):
                 key = f"gpu{gpu.index}/nvlink_{name.removesuffix(' Errors').lower().replace(' ', '_')}"
                 out[key] = out.get(key, 0) + int(value)
     return out

@@ -21,7 +21,10 @@ from rackready.model.outcome import Op
 EFFECTIVE_SOURCE = "NVIDIA ibdiagnet user manual, bit error rate: threshold 10^-12"
 _RAW_SOURCE = "IEEE 802.3 clause 124 (400GBASE-DR4): 2.4 x 10^-4 before the RS(544,514) code corrects"
 _MODULE = "the module's own alarm thresholds, as mlxlink prints them"
-_SWAP = "Clean the connectors and reseat; then swap cable and module with another port's: see whether the fault moves with them."
+_SWAP = (
+    "Clean the connectors and reseat; then swap cable and module with another port's: see whether the fault moves "
+    "with them."
+)
 
 
 MLXLINK_UNREADABLE = ErrorKind(
@@ -124,7 +127,8 @@ PART_NO_MAJORITY = FailKind(
     "module-part-no-majority",
     "module or cable",
     meaning="The ports have different modules or cables, and none is on most.",
-    next_step="Put in the part that the cabling plan has for this link (`rackready plan`). Where several are right, declare them (input `parts`).",
+    next_step="Put in the part that the cabling plan has for this link (`rackready plan`). "
+    "Where several are right, declare them (input `parts`).",
 )
 PART_ODD = FailKind(
     "module-part-odd-one",
@@ -145,12 +149,26 @@ LINK = (
     MODULE_READING,
 )
 """What one link's errors and module can show."""
-FINDINGS = (*LINK, READING_MISSING, NO_READING, LANES_MISSING, FEC_NO_MAJORITY, FEC_OTHER, PART_NOT_REPORTED, PART_OTHER, PART_NO_MAJORITY, PART_ODD)
+FINDINGS = (
+    *LINK,
+    READING_MISSING,
+    NO_READING,
+    LANES_MISSING,
+    FEC_NO_MAJORITY,
+    FEC_OTHER,
+    PART_NOT_REPORTED,
+    PART_OTHER,
+    PART_NO_MAJORITY,
+    PART_ODD,
+)
 
 
 def tools(facts: NodeFacts) -> tuple[Tool, ...]:
     """Return one call of mlxlink per compute NIC."""
-    return tuple(Tool(f"mlxlink-{nic.rdma_device}", ("mlxlink", "-d", nic.rdma_device, "-m", "-c", "--json"), "mft") for nic in facts.nics)
+    return tuple(
+        Tool(f"mlxlink-{nic.rdma_device}", ("mlxlink", "-d", nic.rdma_device, "-m", "-c", "--json"), "mft")
+        for nic in facts.nics
+    )
 
 
 def read(judge: Judge, node: str, nic: NicFacts, found: Answers) -> mlxlink.Port | None:
@@ -165,7 +183,9 @@ def read(judge: Judge, node: str, nic: NicFacts, found: Answers) -> mlxlink.Port
         judge.error(where, MLXLINK_UNREADABLE, "its JSON document", error)
         return None
     if found.code(f"mlxlink-{nic.rdma_device}"):
-        judge.error(where, MLXLINK_CONTRADICTS, "exit 0 with status 0", f"exit {found.code(f'mlxlink-{nic.rdma_device}')}")
+        judge.error(
+            where, MLXLINK_CONTRADICTS, "exit 0 with status 0", f"exit {found.code(f'mlxlink-{nic.rdma_device}')}"
+        )
         return None
     return port
 
@@ -186,7 +206,12 @@ _WATCHED: tuple[tuple[str, str, Callable[[mlxlink.Port], mlxlink.Watched | None]
     ),
     ("received light", "dBm", lambda port: port.rx_power, _SWAP),
     ("sent light", "dBm", lambda port: port.tx_power, "Replace the module."),
-    ("supply voltage of the module", "mV", lambda port: port.voltage, "Reseat the module; if other modules of this node are out of limits, replace the NIC."),
+    (
+        "supply voltage of the module",
+        "mV",
+        lambda port: port.voltage,
+        "Reseat the module; if other modules of this node are out of limits, replace the NIC.",
+    ),
     ("laser current", "mA", lambda port: port.bias, "Replace the module: its laser wears out."),
 )
 """What a module watches itself: name, unit, reading, next step where it is out of its limits."""
@@ -194,7 +219,9 @@ _BY_LANE = frozenset({"dBm", "mA"})
 """Units of what it watches on every lane of the link: mlxlink prints as many values as the link has lanes (Mellanox/mstflint, mlxlink)."""
 
 
-def errors(judge: Judge, where: str, port: mlxlink.Port, effective: float = EFFECTIVE_BER, raw: float = RAW_BER) -> None:
+def errors(
+    judge: Judge, where: str, port: mlxlink.Port, effective: float = EFFECTIVE_BER, raw: float = RAW_BER
+) -> None:
     """Hold a port's bit error rates, after and before correction, against their bounds, and what its firmware recommends against nothing to do."""
     found = len(judge.fails) + len(judge.errors)
     judge.judged += 1
@@ -237,7 +264,14 @@ def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
             good = Limit(metric, Op.GE, watched.low, unit, _MODULE).holds(judge, name, value)
             good = Limit(metric, Op.LE, watched.high, unit, _MODULE).holds(judge, name, value) and good
             if not good:
-                judge.fail(name, MODULE_READING, f"{watched.low:g} to {watched.high:g} {unit} ({_MODULE})", f"{value:g} {unit}", what=what, step=step)
+                judge.fail(
+                    name,
+                    MODULE_READING,
+                    f"{watched.low:g} to {watched.high:g} {unit} ({_MODULE})",
+                    f"{value:g} {unit}",
+                    what=what,
+                    step=step,
+                )
 
 
 def _readings(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.Port]) -> None:
@@ -246,15 +280,30 @@ def _readings(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.
     for what, unit, read, _step in _WATCHED:
         watched, having = read(port), sum(_limited(read(other)) for other in alike)
         if having and not _limited(watched):
-            judge.error(where, READING_MISSING, f"a reading with its limits, as {having} modules of the same part have", "nothing", what=what)
+            judge.error(
+                where,
+                READING_MISSING,
+                f"a reading with its limits, as {having} modules of the same part have",
+                "nothing",
+                what=what,
+            )
         elif watched is None and port.watches and port.part:
-            judge.error(where, NO_READING, "a reading: no copper is plugged in, and what has optics watches itself", "nothing", what=what)
+            judge.error(
+                where,
+                NO_READING,
+                "a reading: no copper is plugged in, and what has optics watches itself",
+                "nothing",
+                what=what,
+            )
         elif watched is not None and unit in _BY_LANE:
             lanes = max(port.lanes or 0, *(len(other.values) for other in map(read, alike) if other is not None))
             if len(watched.values) < lanes:
                 judge.error(where, LANES_MISSING, f"{lanes} lanes", f"{len(watched.values)}", what=what)
     if not port.watches and not port.copper:
-        judge.remark("an optical cable has no sensors (digital diagnostic monitoring): neither its light nor its temperature is judged")
+        judge.remark(
+            "an optical cable has no sensors (digital diagnostic monitoring): neither its light nor its temperature "
+            "is judged"
+        )
 
 
 def _limited(watched: mlxlink.Watched | None) -> bool:
@@ -265,7 +314,9 @@ def _usual(values: Sequence[str]) -> tuple[str | None, str]:
     """Return what more than half of the values are (None: no majority), and how many are what, for people."""
     counted = Counter(values).most_common()
     usual, times = counted[0] if counted else ("", 0)
-    return (usual if times * 2 > len(values) else None), ", ".join(f"{value} on {count}" for value, count in sorted(counted))
+    return (usual if times * 2 > len(values) else None), ", ".join(
+        f"{value} on {count}" for value, count in sorted(counted)
+    )
 
 
 def _fec(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.Port]) -> None:
@@ -300,12 +351,21 @@ class Optics(HostGate):
             EFFECTIVE_BER,
             gt=0,
             le=1e-6,
-            description=f"largest bit error rate after correction, at most 1e-6 (judgement); source of the default: {EFFECTIVE_SOURCE}",
+            description="largest bit error rate after correction, at most 1e-6 (judgement); "
+            f"source of the default: {EFFECTIVE_SOURCE}",
         )
         max_raw_ber: float = Field(
-            RAW_BER, gt=0, le=1e-2, description=f"largest bit error rate before correction, at most 1e-2 (judgement); source of the default: {_RAW_SOURCE}"
+            RAW_BER,
+            gt=0,
+            le=1e-2,
+            description="largest bit error rate before correction, at most 1e-2 (judgement); "
+            f"source of the default: {_RAW_SOURCE}",
         )
-        parts: tuple[str, ...] = Field((), description="part numbers of modules or cables that are right; empty: the one of more than half of the ports")
+        parts: tuple[str, ...] = Field(
+            (),
+            description="part numbers of modules or cables that are right; "
+            "empty: the one of more than half of the ports",
+        )
 
     inputs: Inputs
 
@@ -347,4 +407,9 @@ class Optics(HostGate):
             expected = f"one part on most of the node's {len(siblings)} ports, or the right ones declared"
             judge.fail(where, PART_NO_MAJORITY, expected, f"{port.part} ({all_})")
         elif port.part != usual:
-            judge.fail(where, PART_ODD, f"{usual}, as {siblings.count(usual)} of the node's {len(siblings)} ports have", port.part)
+            judge.fail(
+                where,
+                PART_ODD,
+                f"{usual}, as {siblings.count(usual)} of the node's {len(siblings)} ports have",
+                port.part,
+            )

@@ -17,7 +17,10 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 UPTIME = "/proc/uptime"
 _ROUNDING_S, _DRIFT = 1.0, 0.001
 """Judgement: the load's time is taken by the controller's clock, the uptime by the node's."""
-_STEP = "Run the gate again. For readings that were captured elsewhere: give the one before the load and the one after it, of this node."
+_STEP = (
+    "Run the gate again. For readings that were captured elsewhere: give the one before the load and the one after "
+    "it, of this node."
+)
 Pair = tuple[Answers, Answers]
 
 
@@ -62,13 +65,20 @@ def paired(judge: Judge, facts: NodeFacts, outputs: tuple[Output, Output], readi
     if outputs[0].stdout == outputs[1].stdout:
         judge.error(node, ONE_READING, "two readings", "the same output twice")
         return False
-    return _one_boot(judge, node, readings) and _apart(judge, node, readings, seconds) and _same_gpus(judge, node, readings)
+    return (
+        _one_boot(judge, node, readings)
+        and _apart(judge, node, readings, seconds)
+        and _same_gpus(judge, node, readings)
+    )
 
 
 def _one_boot(judge: Judge, node: str, readings: Pair) -> bool:
     first, last = (reading.one(BOOT_ID) for reading in readings)
     if first is None and last is None:
-        judge.remark("the readings tell no boot (they were made by an earlier version): that they are of one node is known by its GPUs alone")
+        judge.remark(
+            "the readings tell no boot (they were made by an earlier version): that they are of one node is known "
+            "by its GPUs alone"
+        )
         return True
     if not first or first != last:
         actual = f"{first or 'nothing'} before, {last or 'nothing'} after"
@@ -101,13 +111,21 @@ def _uptime(reading: Answers) -> float | None:
 def _same_gpus(judge: Judge, node: str, readings: Pair) -> bool:
     """Compare the UUIDs that nvidia-smi nvlink -e prints; what cannot be read is judged with the counters."""
     try:
-        reports = [smi_nvlink.errors(str(reading.commands["nvlink"]["stdout"])) for reading in readings if "nvlink" in reading.commands]
+        reports = [
+            smi_nvlink.errors(str(reading.commands["nvlink"]["stdout"]))
+            for reading in readings
+            if "nvlink" in reading.commands
+        ]
     except FormatError:
         return True
     if not reports:
         return True
     uuids = [{gpu.index: gpu.uuid for gpu in report.gpus.values()} for report in reports]
-    others = [f"gpu{index} {uuids[-1][index]} for {uuid}" for index, uuid in uuids[0].items() if uuids[-1].get(index, uuid) != uuid]
+    others = [
+        f"gpu{index} {uuids[-1][index]} for {uuid}"
+        for index, uuid in uuids[0].items()
+        if uuids[-1].get(index, uuid) != uuid
+    ]
     if others:
         judge.error(node, READINGS_OTHER_GPUS, "the UUIDs of the first reading", ", ".join(others[:2]))
     return not others

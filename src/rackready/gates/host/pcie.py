@@ -13,7 +13,10 @@ from rackready.gates.judge import Judge
 BRIDGES = Tool("lspci", ("lspci", "-D", "-vvv", "-d", "::0604"), "pciutils")
 _REDIRECTS = frozenset({"SrcValid", "ReqRedir", "CmpltRedir"})
 """NCCL's guide looks for SrcValid+; the redirections are what sends peer-to-peer traffic up (PCI Express, access control services)."""
-_VIRTUAL = "a virtual machine: its host needs access control services, and the NIC address translation (ATS) instead; not judged here"
+_VIRTUAL = (
+    "a virtual machine: its host needs access control services, and the NIC address translation (ATS) instead; "
+    "not judged here"
+)
 
 
 LSPCI_UNREADABLE = ErrorKind(
@@ -38,7 +41,8 @@ ACS_ON = FailKind(
     "acs-on",
     "access control services",
     meaning="Access control sends traffic between GPU and NIC over the processor: GPUDirect RDMA is slow.",
-    next_step="`setpci -s {address} ECAP_ACS+0x6.w=0000` at each boot, or switch ACS off in the BIOS: docs/runbooks/nccl-transport.md",
+    next_step="`setpci -s {address} ECAP_ACS+0x6.w=0000` at each boot, or switch ACS off in the BIOS: "
+    "docs/runbooks/nccl-transport.md",
 )
 DEVICE_NOT_FOUND = ErrorKind(
     "pci-device-not-found",
@@ -50,7 +54,8 @@ IOMMU_TRANSLATES = FailKind(
     "iommu-translates",
     "IOMMU",
     meaning="The IOMMU translates addresses of GPU or NIC: transfers between them are slower.",
-    next_step="Add iommu=pt (arm64: iommu.passthrough=1) to the kernel command line and reboot (nvidia-tuned sets the same).",
+    next_step="Add iommu=pt (arm64: iommu.passthrough=1) to the kernel command line and reboot (nvidia-tuned sets the "
+    "same).",
 )
 
 FINDINGS = (LSPCI_UNREADABLE, WAY_NOT_FOUND, PORT_KIND_UNKNOWN, ACS_ON, DEVICE_NOT_FOUND, IOMMU_TRANSLATES)
@@ -101,9 +106,18 @@ class AccessControl(HostGate):
             under = [name for pci, name in below.items() if bridge.above(pci)]
             on = (bridge.acs or frozenset()) & _REDIRECTS
             if under and not bridge.port:
-                judge.error(f"{node} {bridge.address}", PORT_KIND_UNKNOWN, "root, upstream or downstream port", "nothing", address=bridge.address)
+                judge.error(
+                    f"{node} {bridge.address}",
+                    PORT_KIND_UNKNOWN,
+                    "root, upstream or downstream port",
+                    "nothing",
+                    address=bridge.address,
+                )
             if under and on and bridge.port == "Downstream Port":
-                where, actual = f"{node} {bridge.address} (above {', '.join(under)})", " ".join(f"{flag}+" for flag in sorted(on))
+                where, actual = (
+                    f"{node} {bridge.address} (above {', '.join(under)})",
+                    " ".join(f"{flag}+" for flag in sorted(on)),
+                )
                 judge.fail(where, ACS_ON, "off on switch ports above GPUs and NICs", actual, address=bridge.address)
 
 

@@ -21,14 +21,57 @@ from rackready.ondevice import trusted_programs as script
 
 _KEY = "programs"
 READING = (
-    *("nvidia-smi", "nv-fabricmanager", "nvidia-persistenced", "nvidia-ctk", "nvidia-imex", "nvidia-imex-ctl", "mlxlink", "mlnx_qos", "show_gids"),
-    *("ethtool", "dmidecode", "smartctl", "lspci", "lscpu", "lsblk", "findmnt", "chronyc", "prlimit", "swapon", "dmesg", "journalctl", "systemctl"),
-    *("getent", "ldconfig", "sysctl", "dpkg", "dpkg-query", "env", "date", "python3", "sshd", "ip", "podman", "docker", "nerdctl", "ctr"),
+    *(
+        "nvidia-smi",
+        "nv-fabricmanager",
+        "nvidia-persistenced",
+        "nvidia-ctk",
+        "nvidia-imex",
+        "nvidia-imex-ctl",
+        "mlxlink",
+        "mlnx_qos",
+        "show_gids",
+    ),
+    *(
+        "ethtool",
+        "dmidecode",
+        "smartctl",
+        "lspci",
+        "lscpu",
+        "lsblk",
+        "findmnt",
+        "chronyc",
+        "prlimit",
+        "swapon",
+        "dmesg",
+        "journalctl",
+        "systemctl",
+    ),
+    *(
+        "getent",
+        "ldconfig",
+        "sysctl",
+        "dpkg",
+        "dpkg-query",
+        "env",
+        "date",
+        "python3",
+        "sshd",
+        "ip",
+        "podman",
+        "docker",
+        "nerdctl",
+        "ctr",
+    ),
 )
 """Programs that read for gates, and those by which programs are found and run."""
-_STEP = "Look who put it there; install its package anew (`apt-get install --reinstall {package}`), then `rackready repair {node} --reason '...'`."
+_STEP = (
+    "Look who put it there; install its package anew (`apt-get install --reinstall {package}`), then `rackready "
+    "repair {node} --reason '...'`."
+)
 _FOREIGN = (
-    "Install it from a package, or declare the file in the gate set (inputs of node/host/sanity/programs: `sha256: {{{path}: {sha256}}}`, "
+    "Install it from a package, or declare the file in the gate set (inputs of node/host/sanity/programs: `sha256: "
+    "{{{path}: {sha256}}}`, "
     "or `unchecked: [{path}]`)."
 )
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -89,14 +132,19 @@ class Programs(Gate):
             {}, description="path of a program or library to its SHA-256: held to this, whatever package it belongs to"
         )
         unchecked: tuple[Annotated[str, StringConstraints(pattern=r"^/")], ...] = Field(
-            (), description="paths of programs of no package that are taken as they are: a figure of such a program is as good as the program"
+            (),
+            description="paths of programs of no package that are taken as they are: a "
+            "figure of such a program is as good "
+            "as the program",
         )
 
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
         """One script per node."""
-        wanted = json.dumps({"programs": sorted({*MEASURING, *READING}), "libraries": sorted(LIBRARIES)}, sort_keys=True)
+        wanted = json.dumps(
+            {"programs": sorted({*MEASURING, *READING}), "libraries": sorted(LIBRARIES)}, sort_keys=True
+        )
         return [Run.of_node(node, command(_KEY, node, script, wanted, timeout_s=180)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002 - the same for all
@@ -112,7 +160,12 @@ class Programs(Gate):
             judge.error(node, PROGRAMS_UNREADABLE, "a complete document", error)
             return judge.verdict(node)
         if "error" in found or not found.get("files"):
-            judge.error(node, PROGRAMS_NOT_COMPARED, "programs with their packages' checksums", found.get("error", "no program found"))
+            judge.error(
+                node,
+                PROGRAMS_NOT_COMPARED,
+                "programs with their packages' checksums",
+                found.get("error", "no program found"),
+            )
             return judge.verdict(node)
         for name, file in sorted(found["files"].items()):
             self._file(judge, node, name, file)
@@ -133,10 +186,24 @@ class Programs(Gate):
                 judge.remark(f"{path} belongs to no package and is taken as it is (declared)")
             else:
                 judge.fail(
-                    where, NO_PACKAGE, "a program of a package, or one that the site declares", file["real"], name=name, path=path, sha256=file["sha256"]
+                    where,
+                    NO_PACKAGE,
+                    "a program of a package, or one that the site declares",
+                    file["real"],
+                    name=name,
+                    path=path,
+                    sha256=file["sha256"],
                 )
         elif file["wanted"] is None:
-            judge.error(where, NO_CHECKSUM, f"a checksum in package {package}", "none", name=name, path=path, sha256=file["sha256"])
+            judge.error(
+                where,
+                NO_CHECKSUM,
+                f"a checksum in package {package}",
+                "none",
+                name=name,
+                path=path,
+                sha256=file["sha256"],
+            )
         elif file["md5"] != file["wanted"]:
             expected = f"MD5 {file['wanted']}, as {package} {file['version']} ships it"
             judge.fail(where, CHANGED, expected, f"MD5 {file['md5']}", name=name, package=package, node=node)

@@ -68,7 +68,8 @@ PARTS_NOT_PLACED = ErrorKind(
     "parts-not-placed",
     "parts cannot be found",
     meaning="The platform's profile does not say where GPUs and NICs are, so no part was looked at.",
-    next_step="Add what is missing to the platform's profile ({profile}.yml), with its source: `lspci -D` and `ls -l /sys/class/infiniband` on such a server.",
+    next_step="Add what is missing to the platform's profile ({profile}.yml), with its source: `lspci -D` and `ls -l "
+    "/sys/class/infiniband` on such a server.",
 )
 
 FINDINGS = (TOOL_NOT_RUN, TOOL_MISSING, TOOL_DID_NOT_END, TOOL_FAILED, LOG_EMPTY, FILE_UNREADABLE, READING_UNREADABLE)
@@ -110,7 +111,14 @@ class Wanted:
     def command(self, node: str, key: str = KEY, stage: int = 0) -> Command:
         """Return the one command that reads it all."""
         text = json.dumps({"commands": [tool.spec() for tool in self.tools], "files": list(self.files)}, sort_keys=True)
-        return command(key, node, host_read, text, timeout_s=30 + sum(tool.timeout_s * (16 if tool.each else 1) for tool in self.tools), stage=stage)
+        return command(
+            key,
+            node,
+            host_read,
+            text,
+            timeout_s=30 + sum(tool.timeout_s * (16 if tool.each else 1) for tool in self.tools),
+            stage=stage,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +190,10 @@ def answers(judge: Judge, output: Output | None, node: str, wanted: Wanted, what
         found = document(output, host_read.FORMAT)
         _whole(found)
         commands = {str(key): _answer(item) for key, item in found["commands"].items()}
-        files = {str(key): {str(path): None if text is None else str(text) for path, text in item.items()} for key, item in found["files"].items()}
+        files = {
+            str(key): {str(path): None if text is None else str(text) for path, text in item.items()}
+            for key, item in found["files"].items()
+        }
     except (FormatError, KeyError, TypeError, AttributeError, ValueError) as error:
         judge.error(node, READING_UNREADABLE, "a complete document of readings", error, what=what)
         return None
@@ -214,7 +225,11 @@ def placed(judge: Judge, facts: NodeFacts) -> bool:
         judge.judged += 1
         profile = facts.platform.id
         judge.error(
-            facts.node.name, PARTS_NOT_PLACED, f"their addresses and names in the profile {profile}", f"not published: {' and '.join(missing)}", profile=profile
+            facts.node.name,
+            PARTS_NOT_PLACED,
+            f"their addresses and names in the profile {profile}",
+            f"not published: {' and '.join(missing)}",
+            profile=profile,
         )
     return not missing
 
@@ -247,7 +262,15 @@ class Limit:
 
     def _criterion(self) -> Criterion:
         label = self.label or LABELS[self.op]
-        return Criterion(metric=self.metric, op=self.op, bound=self.bound, unit=self.unit, label=label, source=self.source, derived=self.derived)
+        return Criterion(
+            metric=self.metric,
+            op=self.op,
+            bound=self.bound,
+            unit=self.unit,
+            label=label,
+            source=self.source,
+            derived=self.derived,
+        )
 
 
 class HostGate(Gate):

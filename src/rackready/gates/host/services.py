@@ -13,7 +13,9 @@ from rackready.gates.judge import Judge
 
 _ANSWERS = frozenset({0, 3, 4})
 """Exit codes of `systemctl is-active`: all units active; one is not; one does not exist, from systemd 253 on (systemctl(1), exit status)."""
-_STATES = frozenset({"active", "inactive", "failed", "activating", "deactivating", "reloading", "maintenance", "unknown"})
+_STATES = frozenset(
+    {"active", "inactive", "failed", "activating", "deactivating", "reloading", "maintenance", "unknown"}
+)
 _RESTARTS = frozenset({"auto-restart", "auto-restart-queued"})
 """SUB of a service that ended by itself and waits to be started again (systemd's service_state; systemd.service(5), Restart=)."""
 _KERNEL = ("dev-", "proc-", "sys-")
@@ -71,8 +73,12 @@ class Services(HostGate):
     class Inputs(base.Inputs):
         """Which units count."""
 
-        active: tuple[str, ...] = Field(("chrony.service",), description="units that must be active; node/gpu/sanity/versions judges the driver's")
-        may_fail: tuple[str, ...] = Field((), description="services and mounts whose failure or restarts are accepted, by name")
+        active: tuple[str, ...] = Field(
+            ("chrony.service",), description="units that must be active; node/gpu/sanity/versions judges the driver's"
+        )
+        may_fail: tuple[str, ...] = Field(
+            (), description="services and mounts whose failure or restarts are accepted, by name"
+        )
 
     inputs: Inputs
 
@@ -105,14 +111,20 @@ class Services(HostGate):
             elif active == "failed":
                 judge.fail(node, SERVICE_FAILED, f"{name} not failed", "failed", name=name)
             elif sub in _RESTARTS:
-                judge.fail(node, SERVICE_RESTARTS, f"{name} running, or stopped on purpose", f"{active} ({sub})", name=name)
+                judge.fail(
+                    node, SERVICE_RESTARTS, f"{name} running, or stopped on purpose", f"{active} ({sub})", name=name
+                )
 
     def _active(self, judge: Judge, node: str, found: Answers) -> None:
         text = found.text("is-active", good=_ANSWERS)
         if text is None:
             return
         states = text.split()
-        if len(states) != len(self.inputs.active) or not set(states) <= _STATES or (set(states) == {"active"}) != (found.code("is-active") == 0):
+        if (
+            len(states) != len(self.inputs.active)
+            or not set(states) <= _STATES
+            or (set(states) == {"active"}) != (found.code("is-active") == 0)
+        ):
             actual = f"{' '.join(states)!r}, exit {found.code('is-active')}"
             judge.error(node, STATES_UNREADABLE, f"{len(self.inputs.active)} states", actual)
             return

@@ -18,7 +18,11 @@ from rackready.model.outcome import Outcome, Verdict
 KINDS = (
     SMI,
     NVLINK,
-    Source("nvlink-errors", "nvidia-smi nvlink -e", begins(r"^\s+Link \d+: (?:Replay|Malformed packet|Rx|Tx|Local link|Link recovery|Raw|Effective)[\w ]*: ")),
+    Source(
+        "nvlink-errors",
+        "nvidia-smi nvlink -e",
+        begins(r"^\s+Link \d+: (?:Replay|Malformed packet|Rx|Tx|Local link|Link recovery|Raw|Effective)[\w ]*: "),
+    ),
     Source("topology", "nvidia-smi topo -m", begins(r"^\s+(?:\x1b\[4m)?GPU0\s+GPU1\b")),
     LSPCI,
 )
@@ -40,7 +44,9 @@ def kind_of(text: str) -> Source | None:
     return found[0] if len(found) == 1 else None
 
 
-def judge_all(facts: GateFacts, inputs: Mapping[str, Mapping[str, object]], given: Mapping[str, Captured]) -> list[Judged]:
+def judge_all(
+    facts: GateFacts, inputs: Mapping[str, Mapping[str, object]], given: Mapping[str, Captured]
+) -> list[Judged]:
     """Return every gate of one node that reads some of these outputs. ``inputs``: by gate; ``given``: outputs by the key of their kind."""
     node = next(iter(facts.nodes))
     out = []

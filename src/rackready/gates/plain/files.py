@@ -10,7 +10,16 @@ from rackready.gates.plain.source import Source, begins
 
 IBSTAT = Source("ibstat", "ibstat", begins(r"^CA '\S+'$"), needed=False)
 _STATES = ("???", "Down", "Initializing", "Armed", "Active")
-_PHYSICAL = ("No state change", "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "PhyTest")
+_PHYSICAL = (
+    "No state change",
+    "Sleep",
+    "Polling",
+    "Disabled",
+    "PortConfigurationTraining",
+    "LinkUp",
+    "LinkErrorRecovery",
+    "PhyTest",
+)
 """ibstat's words by the kernel's numbers (rdma-core, infiniband-diags/ibstat.c, port_state_str and port_phy_state_str)."""
 _KERNEL = ("NOP", "DOWN", "INIT", "ARMED", "ACTIVE")
 """The kernel's words (drivers/infiniband/core/sysfs.c, state_show)."""

@@ -54,7 +54,15 @@ class HostRead:
         tools = [_tool(spec) for spec in wanted["commands"] if "each" not in spec or spec["key"] == _PER_DRIVE]
         exact = _exact(wanted["files"])
         ports = any(path.startswith("/sys/class/infiniband/") for path in exact)
-        more = [files.listed(exact), *([files.IBSTAT] if ports else ()), *(Source(path, f"cat {path}", needed=False) for path in exact)] if exact else []
+        more = (
+            [
+                files.listed(exact),
+                *([files.IBSTAT] if ports else ()),
+                *(Source(path, f"cat {path}", needed=False) for path in exact),
+            ]
+            if exact
+            else []
+        )
         return (*tools, *more)
 
     def make(self, facts: NodeFacts, command: Command, given: Given) -> Captured:
@@ -72,7 +80,13 @@ class HostRead:
 
 def _tool(spec: Mapping[str, Any]) -> Source:
     key, words = str(spec["key"]), " ".join(spec["argv"])
-    return Source(key, words, _MARKS.get(key, lambda text: False), several="each" in spec, kernel_log=spec["argv"][0] in {"dmesg", "journalctl"})  # noqa: ARG005
+    return Source(
+        key,
+        words,
+        _MARKS.get(key, lambda text: False),  # noqa: ARG005
+        several="each" in spec,
+        kernel_log=spec["argv"][0] in {"dmesg", "journalctl"},
+    )
 
 
 def _answer(spec: Mapping[str, Any], argv: Sequence[str], output: Captured, code: int | None) -> dict[str, Any]:
@@ -89,7 +103,9 @@ def _once(facts: NodeFacts, spec: Mapping[str, Any], given: Given, lacking: list
     return {source.key: _answer(spec, spec["argv"], output, output.exit_code)}
 
 
-def _each(facts: NodeFacts, spec: Mapping[str, Any], given: Given, done: Mapping[str, Any], lacking: list[Finding]) -> dict[str, Any]:
+def _each(
+    facts: NodeFacts, spec: Mapping[str, Any], given: Given, done: Mapping[str, Any], lacking: list[Finding]
+) -> dict[str, Any]:
     """Return an answer for every entry of the list. smartctl's document names its drive, and what smartctl ended with."""
     if spec["key"] != _PER_DRIVE:
         what = f"output of {spec['argv'][0]} for each entry of {spec['each']['of']}"
@@ -110,7 +126,9 @@ def _each(facts: NodeFacts, spec: Mapping[str, Any], given: Given, done: Mapping
     for name in names:
         argv = [name if word == "{}" else word for word in spec["argv"]]
         if name in by_name:
-            out[f"{spec['key']} {name}"] = _answer(spec, argv, by_name[name], by_name[name].exit_code or _status(by_name[name].text))
+            out[f"{spec['key']} {name}"] = _answer(
+                spec, argv, by_name[name], by_name[name].exit_code or _status(by_name[name].text)
+            )
         else:
             lacking.append(lack(facts.node.name, f"health of {name}", Source(_PER_DRIVE, " ".join(argv))))
     return out
@@ -121,7 +139,10 @@ def _smart(text: str) -> dict[str, Any]:
     if isinstance(found, dict) and isinstance(found.get("smartctl"), dict):
         return found
     if isinstance(found, dict) and "critical_warning" in found:
-        raise FormatError("nvme smart-log tells no serial number, model, capacity and verdict of the drive; `smartctl --all --json DEVICE` does")
+        raise FormatError(
+            "nvme smart-log tells no serial number, model, capacity and verdict of the drive; "
+            "`smartctl --all --json DEVICE` does"
+        )
     raise FormatError("no document of smartctl")
 
 
@@ -139,11 +160,17 @@ def _status(text: str) -> int:
     return status
 
 
-def _files(facts: NodeFacts, sources: Sequence[Source], patterns: Sequence[str], given: Given, lacking: list[Finding]) -> dict[str, dict[str, str]]:
+def _files(
+    facts: NodeFacts, sources: Sequence[Source], patterns: Sequence[str], given: Given, lacking: list[Finding]
+) -> dict[str, dict[str, str]]:
     """Return pattern -> path -> text. A pattern of paths cannot be told whole from a list of files."""
     exact = _exact(patterns)
     node, found = facts.node.name, _told(exact, given)
-    lacking += [_own(facts, pattern, "a list of files, which does not show that it is whole") for pattern in patterns if _many(pattern)]
+    lacking += [
+        _own(facts, pattern, "a list of files, which does not show that it is whole")
+        for pattern in patterns
+        if _many(pattern)
+    ]
     source = next((source for source in sources if source.key == "files"), None)
     missing = [path for path in exact if path not in found]
     if missing and source is not None:
@@ -187,7 +214,14 @@ def _own(facts: NodeFacts, what: str, actual: str) -> Finding:
     return OWN_COMMAND.found(facts.node.name, expected, actual, what=what)
 
 
-_LEAVES = ("state", "link_layer", "rate", "counters/port_xmit_data", "counters/port_rcv_data", *(f"counters/{name}" for name in rdma_counters.ERRORS))
+_LEAVES = (
+    "state",
+    "link_layer",
+    "rate",
+    "counters/port_xmit_data",
+    "counters/port_rcv_data",
+    *(f"counters/{name}" for name in rdma_counters.ERRORS),
+)
 _EFA = ("state", "link_layer", "rate", "hw_counters/tx_bytes", "hw_counters/rx_bytes")
 """An EFA device has no other counters (``rdma_counters``)."""
 
@@ -204,11 +238,26 @@ class RdmaCounters:
         devices = command.argv[2:]
         texts: dict[str, str] = {}
         for output in given.get("files", ()):
-            texts |= files.read(output.text, [f"{_base(name)}/{leaf}" for name in devices for leaf in {*_LEAVES, *_EFA}])
-        lacking = [name for name in devices if not any(all(f"{_base(name)}/{leaf}" in texts for leaf in leaves) for leaves in (_LEAVES, _EFA))]
+            texts |= files.read(
+                output.text, [f"{_base(name)}/{leaf}" for name in devices for leaf in {*_LEAVES, *_EFA}]
+            )
+        lacking = [
+            name
+            for name in devices
+            if not any(all(f"{_base(name)}/{leaf}" in texts for leaf in leaves) for leaves in (_LEAVES, _EFA))
+        ]
         if lacking:
             first = next(leaf for leaf in _LEAVES if f"{_base(lacking[0])}/{leaf}" not in texts)
-            raise LackError([lack(facts.node.name, f"port of {', '.join(lacking)}", _ports(lacking), f"no {_base(lacking[0])}/{first}")])
+            raise LackError(
+                [
+                    lack(
+                        facts.node.name,
+                        f"port of {', '.join(lacking)}",
+                        _ports(lacking),
+                        f"no {_base(lacking[0])}/{first}",
+                    )
+                ]
+            )
         return document(rdma_counters.FORMAT, devices={name: rdma_counters.device(name, texts.get) for name in devices})
 
 
@@ -218,4 +267,8 @@ def _base(device: str) -> str:
 
 def _ports(devices: Sequence[str]) -> Source:
     named = devices[0] if len(devices) == 1 else f"{{{','.join(devices)}}}"
-    return Source("files", f"grep -H '' {_base(named)}/{{state,link_layer,rate,counters/*}}", begins(r"^/sys/class/infiniband/\S+:"))
+    return Source(
+        "files",
+        f"grep -H '' {_base(named)}/{{state,link_layer,rate,counters/*}}",
+        begins(r"^/sys/class/infiniband/\S+:"),
+    )

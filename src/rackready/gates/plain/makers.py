@@ -73,11 +73,15 @@ def recognised(found: Mapping[str, Slot], text: str, command: str = "") -> str |
     """Return the key of the source that a text is of, among those of a command; None where it tells nothing, or two could be meant."""
     if text.lstrip().startswith("{") and '"rackready/' in text:
         return None
-    keys = [key for key, slot in found.items() if ":" in key and command in {"", slot.command} and slot.source.marks(text)]
+    keys = [
+        key for key, slot in found.items() if ":" in key and command in {"", slot.command} and slot.source.marks(text)
+    ]
     return keys[0] if len(keys) == 1 else None
 
 
-def made(facts: GateFacts, run: Run, given: Mapping[str, Mapping[str, Sequence[Captured]]]) -> tuple[dict[str, Captured], list[Finding]]:
+def made(
+    facts: GateFacts, run: Run, given: Mapping[str, Mapping[str, Sequence[Captured]]]
+) -> tuple[dict[str, Captured], list[Finding]]:
     """Return command key -> document, and what the outputs lack. ``given``: command key -> source key -> outputs."""
     out: dict[str, Captured] = {}
     findings: list[Finding] = []

@@ -14,8 +14,16 @@ from rackready.gates.offline import Captured
 from rackready.gates.plain.source import Given, LackError, Source, begins, document, lack, only
 from rackready.ondevice import nvml_inventory, versions
 
-SMI = Source("smi", "nvidia-smi -q -x", begins(r"<nvidia_smi_log\b|^NVIDIA-SMI has failed|^Unable to determine the device handle"))
-NVLINK = Source("nvlink", "nvidia-smi nvlink -s", begins(r"^\s+Link \d+: (?:[\d.]+ GB/s|<inactive>)\s*$|Unable to retrieve NVLink information"))
+SMI = Source(
+    "smi",
+    "nvidia-smi -q -x",
+    begins(r"<nvidia_smi_log\b|^NVIDIA-SMI has failed|^Unable to determine the device handle"),
+)
+NVLINK = Source(
+    "nvlink",
+    "nvidia-smi nvlink -s",
+    begins(r"^\s+Link \d+: (?:[\d.]+ GB/s|<inactive>)\s*$|Unable to retrieve NVLink information"),
+)
 _EXPLAINED = {14: "corrupt_inforom", 15: "lost"}
 """Exit codes of nvidia-smi that its report explains (its manual): a corrupt InfoROM, a lost GPU."""
 
@@ -64,7 +72,9 @@ def _gpu(gpu: smi_xml.SmiGpu, states: Mapping[str, Mapping[str, bool]] | None) -
         "serial": gpu.text("serial"),
         "vbios": gpu.text("vbios_version"),
         "board_part": gpu.text("board_part_number"),
-        "device_id": device[:4].lower() if device and re.fullmatch(r"[0-9A-Fa-f]{4}10DE", device, re.IGNORECASE) else device,
+        "device_id": device[:4].lower()
+        if device and re.fullmatch(r"[0-9A-Fa-f]{4}10DE", device, re.IGNORECASE)
+        else device,
         "memory_mib": _whole(gpu, "fb_memory_usage/total"),
         "pci": gpu.text("pci/pci_bus_id") or gpu.pci,
         "pcie_width": _lanes(gpu, f"{link}/link_widths/current_link_width"),
@@ -101,22 +111,29 @@ def _states(output: Captured, log: smi_xml.SmiLog) -> dict[str, dict[str, bool]]
     known = {gpu.text("uuid") for gpu in log.gpus}
     strange = sorted(gpu.uuid for gpu in found.gpus.values() if gpu.uuid not in known)
     if strange and not log.lost:
-        raise FormatError(f"nvidia-smi nvlink -s lists {strange[0]}, which nvidia-smi -q -x does not: they are of two machines")
-    return {gpu.uuid: {str(link): speed is not None for link, speed in gpu.speeds.items()} for gpu in found.gpus.values()}
+        raise FormatError(
+            f"nvidia-smi nvlink -s lists {strange[0]}, which nvidia-smi -q -x does not: they are of two machines"
+        )
+    return {
+        gpu.uuid: {str(link): speed is not None for link, speed in gpu.speeds.items()} for gpu in found.gpus.values()
+    }
 
 
 _LIST = "dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\\n'"
 MODULE = Source("module", "cat /proc/driver/nvidia/version", begins(r"^NVRM version:"))
 PACKAGES = Source("packages", _LIST, begins(r"^(?:installed|not-installed|config-files) \S+|^ii  \S+"))
 SERVICES = Source(
-    "services", "systemctl list-units --all --plain --no-legend --type=service", begins(r"^[\s\u25cf*]*\S+\.service +(?:loaded|not-found|masked) +\w+ +\S+")
+    "services",
+    "systemctl list-units --all --plain --no-legend --type=service",
+    begins(r"^[\s\u25cf*]*\S+\.service +(?:loaded|not-found|masked) +\w+ +\S+"),
 )
 MANAGER = Source("fabric-manager", "nv-fabricmanager --version", begins(r"^Fabric Manager version is"))
 _MODULE = re.compile(r"Kernel Module(?: for \S+)?\s+([0-9][0-9.]+)")
 _CUDA = re.compile(r"<cuda_version>([0-9]+\.[0-9]+)</cuda_version>")
 _VERSION = re.compile(r"([0-9]+\.[0-9]+(?:\.[0-9]+)?)")
 _PACKAGE = re.compile(
-    r"^(?:(?P<status>installed|not-installed|config-files|half-\w+|unpacked|triggers-\w+)|(?P<short>[a-z][a-zA-Z]) ) *(?P<name>\S+) +(?P<version>\S+)"
+    r"^(?:(?P<status>installed|not-installed|config-files|half-\w+|unpacked|triggers-\w+)|(?P<short>[a-z][a-zA-Z]) "
+    r") *(?P<name>\S+) +(?P<version>\S+)"
 )
 _UNIT = re.compile(r"^[\s\u25cf*]*(?P<name>\S+\.service) +\S+ +(?P<active>[a-z]+) ", re.MULTILINE)
 _MODINFO = re.compile(r"^filename:\s", re.MULTILINE)
@@ -131,9 +148,18 @@ class Versions:
 
     def make(self, facts: NodeFacts, command: Command, given: Given) -> Captured:
         """Return the document."""
-        names = {SMI: "driver and its CUDA version", MODULE: "loaded kernel module", PACKAGES: "installed packages", SERVICES: "state of services"}
+        names = {
+            SMI: "driver and its CUDA version",
+            MODULE: "loaded kernel module",
+            PACKAGES: "installed packages",
+            SERVICES: "state of services",
+        }
         names[MANAGER] = "version of the fabric manager"
-        lacking = [lack(facts.node.name, names[source], source) for source in self.sources(facts, command) if only(given, source) is None]
+        lacking = [
+            lack(facts.node.name, names[source], source)
+            for source in self.sources(facts, command)
+            if only(given, source) is None
+        ]
         if lacking:
             raise LackError(lacking)
         log, manager = report(facts, given, names[SMI]), only(given, MANAGER)
@@ -157,7 +183,10 @@ def _said(output: Captured, source: Source) -> str:
 
 def _module(text: str) -> str:
     if _MODINFO.search(text):
-        raise FormatError("modinfo tells the module on the disk, not the one that is loaded; `cat /proc/driver/nvidia/version` tells that")
+        raise FormatError(
+            "modinfo tells the module on the disk, not the one that is loaded; "
+            "`cat /proc/driver/nvidia/version` tells that"
+        )
     match = _MODULE.search(text)
     if match is None:
         raise FormatError("no version of a kernel module in /proc/driver/nvidia/version")

@@ -22,8 +22,12 @@ _WORDS = "lspci -D -nn -vvv"
 LSPCI = Source("lspci", _WORDS, begins(r"^(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] \S.*: "))
 _REPORT = replace(SMI, needed=False)
 _HEAD = re.compile(r"^(?:(?P<domain>[0-9a-f]{4,8}):)?(?P<bus>[0-9a-f]{2}):(?P<place>[0-9a-f]{2}\.[0-7]) ")
-_NUMBERS = re.compile(r" \[(?P<kind>[0-9a-f]{4})\]: .*\[(?P<vendor>[0-9a-f]{4}):[0-9a-f]{4}\](?: \(rev (?P<revision>[0-9a-f]{2})\))?")
-_BEHIND = re.compile(r"^\tBus: primary=[0-9a-f]{2}, secondary=(?P<first>[0-9a-f]{2}), subordinate=(?P<last>[0-9a-f]{2})", re.MULTILINE)
+_NUMBERS = re.compile(
+    r" \[(?P<kind>[0-9a-f]{4})\]: .*\[(?P<vendor>[0-9a-f]{4}):[0-9a-f]{4}\](?: \(rev (?P<revision>[0-9a-f]{2})\))?"
+)
+_BEHIND = re.compile(
+    r"^\tBus: primary=[0-9a-f]{2}, secondary=(?P<first>[0-9a-f]{2}), subordinate=(?P<last>[0-9a-f]{2})", re.MULTILINE
+)
 _CAN = re.compile(r"^\t\tLnkCap:\t.*?Speed (?P<speed>[\d.]+GT/s|unknown), Width x(?P<width>\d+)", re.MULTILINE)
 _RUNS = re.compile(r"^\t\tLnkSta:\tSpeed (?P<speed>[\d.]+GT/s|unknown)[^,\n]*, Width x(?P<width>\d+)", re.MULTILINE)
 _ROOT = re.compile(r"^\tCapabilities: \[[0-9a-f]+\] Express \(v\d+\) Root Port\b", re.MULTILINE)
@@ -51,11 +55,18 @@ class _Device:
     def link(self) -> dict[str, Any]:
         """Return its end of a link under the names of ``pcie_path``; what lspci does not tell is null, as sysfs's unknown is."""
         most, now = _CAN.search(self.text), _RUNS.search(self.text)
-        values: dict[str, float | None] = {"current_link_speed": None, "max_link_speed": None, "current_link_width": None, "max_link_width": None}
+        values: dict[str, float | None] = {
+            "current_link_speed": None,
+            "max_link_speed": None,
+            "current_link_width": None,
+            "max_link_width": None,
+        }
         for name, found in (("max", most), ("current", now)):
             if found is not None and int(found["width"]):
                 values[f"{name}_link_width"] = float(found["width"])
-                values[f"{name}_link_speed"] = None if found["speed"] == "unknown" else float(found["speed"].removesuffix("GT/s"))
+                values[f"{name}_link_speed"] = (
+                    None if found["speed"] == "unknown" else float(found["speed"].removesuffix("GT/s"))
+                )
         return {"pci": self.address, "vendor": f"0x{self.vendor}", **values, "correctable": None}
 
 
@@ -75,7 +86,9 @@ class PciePath:
         if found.exit_code != 0:
             raise FormatError(f"lspci ended with exit code {found.exit_code}")
         devices = _devices(found.text)
-        gpus = sorted((one for one in devices if one.vendor == _NVIDIA and one.kind in _GPUS), key=lambda one: one.address)
+        gpus = sorted(
+            (one for one in devices if one.vendor == _NVIDIA and one.kind in _GPUS), key=lambda one: one.address
+        )
         return document(pcie_path.FORMAT, gpus=[_path(facts, gpu, devices) for gpu in gpus])
 
 
@@ -83,9 +96,17 @@ def _path(facts: NodeFacts, gpu: _Device, devices: Sequence[_Device]) -> dict[st
     """Return a GPU with its links, the GPU first and the root port last. Raises LackError where the list breaks off below a root port."""
     above = sorted((one for one in devices if one.above(gpu)), key=lambda one: one.behind.start, reverse=True)
     if not above or not _ROOT.search(above[-1].text):
-        actual = f"no bridge leads to {gpu.address}" if not above else f"{above[-1].address}, the highest bridge of {gpu.address}, is no root port"
+        actual = (
+            f"no bridge leads to {gpu.address}"
+            if not above
+            else f"{above[-1].address}, the highest bridge of {gpu.address}, is no root port"
+        )
         raise LackError([lack(facts.node.name, "links up to the root port", LSPCI, actual)])
-    return {"pci": gpu.address, "revision": f"0x{gpu.revision}" if gpu.revision else None, "links": [one.link() for one in (gpu, *above)]}
+    return {
+        "pci": gpu.address,
+        "revision": f"0x{gpu.revision}" if gpu.revision else None,
+        "links": [one.link() for one in (gpu, *above)],
+    }
 
 
 def _devices(text: str) -> list[_Device]:
@@ -114,4 +135,13 @@ def _device(block: str) -> _Device:
     domain = head["domain"] or "0000"
     buses = range(int(behind["first"], 16), int(behind["last"], 16) + 1) if behind else range(0)
     address = f"{domain}:{head['bus']}:{head['place']}"
-    return _Device(domain, int(head["bus"], 16), address, numbers["kind"], numbers["vendor"], numbers["revision"] or "", block, buses)
+    return _Device(
+        domain,
+        int(head["bus"], 16),
+        address,
+        numbers["kind"],
+        numbers["vendor"],
+        numbers["revision"] or "",
+        block,
+        buses,
+    )

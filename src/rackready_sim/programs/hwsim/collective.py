@@ -1,7 +1,8 @@
 """The part of NCCL's tests that knows machines: called by the C launcher, which carries the texts between ranks over MPI.
 
-``facts`` prints one machine's facts; ``probe`` asks the network whether the next machine can be reached on every rail; ``report`` computes and
-prints the test's output; ``account`` raises the port counters of one machine by what its rails carried.
+``facts`` prints one machine's facts; ``probe`` asks the network whether the next machine can be reached on every rail;
+``report`` computes and prints the test's output; ``account`` raises the port counters of one machine by what its rails
+carried.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ def _probe(argv: list[str]) -> int:
 def _report(argv: list[str]) -> int:
     """Input has a line for every rank, an empty line, and a line for every probe; the answer goes to descriptor 3."""
     first, _, second = sys.stdin.read().partition("\n\n")
-    request = {"ranks": [json.loads(line) for line in first.splitlines()], "probes": [item for line in second.splitlines() for item in json.loads(line)]}
+    request = {
+        "ranks": [json.loads(line) for line in first.splitlines()],
+        "probes": [item for line in second.splitlines() for item in json.loads(line)],
+    }
     text, answer = nccl.report(request, argv)
     sys.stdout.write(text)
     sys.stdout.flush()
@@ -56,6 +60,14 @@ def _account(_argv: list[str]) -> int:
         amount = int(carried.get(nic["rdma_device"], 0))
         if amount:
             words, packets = int(amount * 1.016 / 4), amount // 4096 + 1
-            rdmatree.add(nic, {"port_xmit_data": words, "port_rcv_data": words, "port_xmit_packets": packets, "port_rcv_packets": packets})
+            rdmatree.add(
+                nic,
+                {
+                    "port_xmit_data": words,
+                    "port_rcv_data": words,
+                    "port_xmit_packets": packets,
+                    "port_rcv_packets": packets,
+                },
+            )
             strain.port(nic)
     return 0

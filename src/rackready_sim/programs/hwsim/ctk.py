@@ -13,7 +13,10 @@ _SPEC = "/var/run/cdi/nvidia.yaml"
 def main(argv: list[str], version: str) -> int:
     """Run one subcommand."""
     if not store.hardware().get("containers", {}).get("toolkit", True):
-        sys.stderr.write("nvidia-ctk: error while loading shared libraries: libnvidia-container.so.1: cannot open shared object file\n")
+        sys.stderr.write(
+            "nvidia-ctk: error while loading shared libraries: libnvidia-container.so.1: cannot open shared object "
+            "file\n"
+        )
         return 127
     words = [arg for arg in argv if not arg.startswith("-")]
     release = version.rsplit("-", 1)[0]
@@ -52,21 +55,27 @@ def _configure(argv: list[str]) -> int:
             config["default-runtime"] = "nvidia"
         text = json.dumps(config, indent=4)
     else:
-        name = {"containerd": "/etc/containerd/conf.d/99-nvidia.toml", "crio": "/etc/crio/conf.d/99-nvidia.toml"}[runtime]
+        name = {"containerd": "/etc/containerd/conf.d/99-nvidia.toml", "crio": "/etc/crio/conf.d/99-nvidia.toml"}[
+            runtime
+        ]
         path = paths.at(_option(argv, "drop-in-config", name))
         text = _TOML[runtime]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     sys.stderr.write(
-        f'time="now" level=info msg="Wrote updated config to {path}"\ntime="now" level=info msg="It is recommended that {runtime} daemon be restarted."\n'
+        f'time="now" level=info msg="Wrote updated config to {path}"\ntime="now" level=info msg="It is recommended '
+        f'that {runtime} daemon be restarted."\n'
     )
     return 0
 
 
 _TOML = {
-    "containerd": 'version = 2\n\n[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]\n  runtime_type = "io.containerd.runc.v2"\n\n'
-    '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]\n  BinaryName = "/usr/bin/nvidia-container-runtime"\n',
-    "crio": '[crio.runtime.runtimes.nvidia]\nruntime_path = "/usr/bin/nvidia-container-runtime"\nruntime_type = "oci"\n',
+    "containerd": 'version = 2\n\n[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]\n  runtime_type = '
+    '"io.containerd.runc.v2"\n\n'
+    '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]\n  BinaryName = '
+    '"/usr/bin/nvidia-container-runtime"\n',
+    "crio": "[crio.runtime.runtimes.nvidia]\nruntime_path = "
+    '"/usr/bin/nvidia-container-runtime"\nruntime_type = "oci"\n',
 }
 
 
@@ -74,7 +83,10 @@ def _generate(argv: list[str]) -> int:
     try:
         machine.open_driver()
     except (machine.DriverNotLoadedError, machine.LibraryMissingError, machine.VersionMismatchError) as error:
-        sys.stderr.write(f'time="now" level=error msg="failed to generate CDI spec: failed to initialize NVML: {type(error).__name__}"\n')
+        sys.stderr.write(
+            'time="now" level=error msg="failed to generate CDI spec: failed to initialize NVML: '
+            f'{type(error).__name__}"\n'
+        )
         return 1
     target = _option(argv, "output", "")
     if not target:
@@ -96,11 +108,25 @@ def _text() -> str:
     gpus = [gpu for gpu in machine.gpus() if gpu.part.get("in_container", True)]
     for gpu in gpus:
         for name in (str(gpu.index), gpu.part["uuid"]):
-            lines += [f'  - name: "{name}"', "    containerEdits:", "      deviceNodes:", f"        - path: /dev/nvidia{gpu.index}"]
-    lines += ["  - name: all", "    containerEdits:", "      deviceNodes:", *[f"        - path: /dev/nvidia{gpu.index}" for gpu in gpus]]
+            lines += [
+                f'  - name: "{name}"',
+                "    containerEdits:",
+                "      deviceNodes:",
+                f"        - path: /dev/nvidia{gpu.index}",
+            ]
+    lines += [
+        "  - name: all",
+        "    containerEdits:",
+        "      deviceNodes:",
+        *[f"        - path: /dev/nvidia{gpu.index}" for gpu in gpus],
+    ]
     lines += ["containerEdits:", "  deviceNodes:", "    - path: /dev/nvidiactl", "  mounts:"]
     for library in _libraries():
-        lines += [f"    - hostPath: {library}", f"      containerPath: {library}", "      options: [ro, nosuid, nodev, bind]"]
+        lines += [
+            f"    - hostPath: {library}",
+            f"      containerPath: {library}",
+            "      options: [ro, nosuid, nodev, bind]",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -119,7 +145,15 @@ def refresh() -> None:
 
 def _list() -> int:
     path = paths.at(_SPEC)
-    names = [line.split(":", 1)[1].strip().strip('"') for line in path.read_text().splitlines() if line.startswith("  - name:")] if path.exists() else []
+    names = (
+        [
+            line.split(":", 1)[1].strip().strip('"')
+            for line in path.read_text().splitlines()
+            if line.startswith("  - name:")
+        ]
+        if path.exists()
+        else []
+    )
     sys.stderr.write(f'time="now" level=info msg="Found {len(names)} CDI devices"\n')
     sys.stdout.write("".join(f"nvidia.com/gpu={name}\n" for name in names))
     return 0

@@ -19,12 +19,16 @@ def main(argv: list[str]) -> int:
         os.execv(real, [real, *argv])  # noqa: S606  (the machine's own program)
     if flag in {"-i", "--driver"}:
         sys.stdout.write(
-            f"driver: mlx5_core\nversion: {paths.kernel()}\nfirmware-version: {nic['fw']} ({nic['board']})\nexpansion-rom-version: \nbus-info: {nic['pci']}\n"
+            f"driver: mlx5_core\nversion: {paths.kernel()}\nfirmware-version: {nic['fw']} "
+            f"({nic['board']})\nexpansion-rom-version: \nbus-info: {nic['pci']}\n"
         )
         return 0
     if flag in {"-a", "--show-pause"}:
         receive, send = settings(nic)["pause"]
-        sys.stdout.write(f"Pause parameters for {nic['netdev']}:\nAutonegotiate:\toff\nRX:\t\t{_word(receive)}\nTX:\t\t{_word(send)}\n\n")
+        sys.stdout.write(
+            "Pause parameters for "
+            f"{nic['netdev']}:\nAutonegotiate:\toff\nRX:\t\t{_word(receive)}\nTX:\t\t{_word(send)}\n\n"
+        )
         return 0
     if flag in {"-S", "--statistics"}:
         return _statistics(nic)
@@ -41,7 +45,10 @@ _PHYSICAL = (
 def _statistics(nic: dict[str, Any]) -> int:
     """Print the driver's counters: those that were raised since power-on, and zeros for the others that it has."""
     have = store.runtime()["counters"].get(nic["rdma_device"], {})
-    names = [*_PHYSICAL, *(f"{way}_prio{prio}_{what}" for prio in range(8) for way in ("rx", "tx") for what in _PRIORITY)]
+    names = [
+        *_PHYSICAL,
+        *(f"{way}_prio{prio}_{what}" for prio in range(8) for way in ("rx", "tx") for what in _PRIORITY),
+    ]
     sys.stdout.write("NIC statistics:\n" + "".join(f"     {name}: {have.get(name, 0)}\n" for name in names))
     return 0
 
@@ -62,7 +69,8 @@ def _link(nic: dict[str, Any]) -> int:
     speed = f"{nic['rate_gbps'] * 1000}Mb/s" if up else "Unknown!"
     sys.stdout.write(
         f"Settings for {nic['netdev']}:\n\tSupported ports: [ Backplane ]\n\tSupports auto-negotiation: Yes\n"
-        f"\tSpeed: {speed}\n\tDuplex: {'Full' if up else 'Unknown! (255)'}\n\tAuto-negotiation: on\n\tPort: Direct Attach Copper\n"
+        f"\tSpeed: {speed}\n\tDuplex: {'Full' if up else 'Unknown! (255)'}\n\tAuto-negotiation: on\n\tPort: Direct "
+        "Attach Copper\n"
         f"\tLink detected: {'yes' if up else 'no'}\n"
     )
     return 0

@@ -29,7 +29,10 @@ def main(argv: list[str], version: str) -> int:
 
 def _refuse(version: str) -> str:
     if not store.hardware()["nvswitches"]:
-        return "request to query NVSwitch device information from NVSwitch driver failed with error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]"
+        return (
+            "request to query NVSwitch device information from NVSwitch driver failed with error:WARNING Nothing to "
+            "do [NV_WARN_NOTHING_TO_DO]"
+        )
     try:
         loaded = machine.open_driver()
     except (machine.DriverNotLoadedError, machine.LibraryMissingError):

@@ -10,7 +10,15 @@ from . import kmod, kmsg, machine, paths, pcitree, rdmatree, store
 from .host import tree as hosttree
 
 _REAL_SYS = "/run/hw/sys"
-_OVERLAYS = ("/sys/class", "/sys/module", "/sys/devices/system", "/sys/bus/pci/devices", "/proc/driver", "/sys/kernel/debug", "/sys/kernel/mm/hugepages")
+_OVERLAYS = (
+    "/sys/class",
+    "/sys/module",
+    "/sys/devices/system",
+    "/sys/bus/pci/devices",
+    "/proc/driver",
+    "/sys/kernel/debug",
+    "/sys/kernel/mm/hugepages",
+)
 _LINKED = ("class", "module", "system")
 """Folders whose own entries stay visible beside the machine's."""
 _DENY_FOLDERS = ("/etc/modprobe.d", "/lib/modprobe.d", "/usr/lib/modprobe.d")
@@ -24,7 +32,10 @@ def main(_argv: list[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "kmsg.log").unlink(missing_ok=True)
     (folder / "booted").touch()
-    kmsg.say(f"Linux version {paths.kernel()} (debian-kernel@lists.debian.org) (gcc-12 (Debian 12.2.0-14) 12.2.0) #1 SMP PREEMPT_DYNAMIC")
+    kmsg.say(
+        f"Linux version {paths.kernel()} (debian-kernel@lists.debian.org) (gcc-12 (Debian 12.2.0-14) 12.2.0) #1 SMP "
+        "PREEMPT_DYNAMIC"
+    )
     store.write(folder / "runtime.json", "{}")
     with store.change() as runtime:
         runtime.update(store.fresh())
@@ -66,16 +77,19 @@ def xid_line(pci: str, code: int, text: str = "") -> str:
     """Return the kernel's line for an Xid."""
     texts = {
         13: "pid=4711, name=python3, Graphics SM Warp Exception on (GPC 1, TPC 2, SM 0): Illegal Instruction Parameter",
-        31: "pid=4711, name=python3, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_2 faulted @ 0x7f3c_00000000.",
+        31: "pid=4711, name=python3, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_2 faulted "
+        "@ 0x7f3c_00000000.",
         48: "pid='<unknown>', name=<unknown>, DBE (double bit error) ECC Error",
         63: "pid='<unknown>', name=<unknown>, Row Remapper: New row marked for remapping, reset gpu to activate.",
         64: "pid='<unknown>', name=<unknown>, Row Remapper: No spare row, remapping failed.",
-        74: "pid='<unknown>', name=<unknown>, NVLink: fatal error detected on link 2(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)",
+        74: "pid='<unknown>', name=<unknown>, NVLink: fatal error detected on link 2(0x10000, 0x0, 0x0, 0x0, 0x0, "
+        "0x0, 0x0)",
         79: "pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
         92: "pid='<unknown>', name=<unknown>, High single-bit ECC error rate",
         94: "pid='<unknown>', name=<unknown>, Contained: CE User Channel (0x9). RST: No, D-RST: No",
         95: "pid='<unknown>', name=<unknown>, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No",
-        119: "pid=2108, name=nvidia-smi, Timeout after 6s of waiting for RPC response from GPU0 GSP! Expected function 76 (GSP_RM_CONTROL) (0x20800a4c 0x4).",
+        119: "pid=2108, name=nvidia-smi, Timeout after 6s of waiting for RPC response from GPU0 GSP! Expected "
+        "function 76 (GSP_RM_CONTROL) (0x20800a4c 0x4).",
         154: "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)",
     }
     return f"NVRM: Xid (PCI:{pci.rsplit('.', 1)[0]}): {code}, {text or texts.get(code, 'Ch 00000008')}"
@@ -106,7 +120,11 @@ def _mount_all() -> None:
 
 def _cover(target: Path) -> None:
     """Put a memory file system over a kernel folder and link what was there back in, so that entries can be added."""
-    entries = sorted(item.name for item in target.iterdir()) if target.is_relative_to("/sys") and target.name in _LINKED else []
+    entries = (
+        sorted(item.name for item in target.iterdir())
+        if target.is_relative_to("/sys") and target.name in _LINKED
+        else []
+    )
     _run("mount", "-t", "tmpfs", "-o", "mode=755,size=16m", "hw", str(target))
     for name in entries:
         origin = Path(_REAL_SYS) / target.relative_to("/sys") / name

@@ -1,6 +1,7 @@
 """modprobe, rmmod, lsmod and modinfo for the vendor's modules; anything else goes to the machine's own programs.
 
-A kernel module is a file that the package's build step put under /lib/modules; loading it takes the version that the file has now.
+A kernel module is a file that the package's build step put under /lib/modules; loading it takes the version that the
+file has now.
 """
 
 from __future__ import annotations
@@ -12,8 +13,20 @@ from collections.abc import Callable
 
 from . import kmsg, machine, paths, store
 
-_NEEDS = {"nvidia": [], "nvidia_uvm": ["nvidia"], "nvidia_modeset": ["nvidia"], "nvidia_drm": ["nvidia_modeset"], "nvidia_peermem": ["nvidia"]}
-_SIZE = {"nvidia": 14372864, "nvidia_uvm": 2068480, "nvidia_modeset": 1830912, "nvidia_drm": 139264, "nvidia_peermem": 20480}
+_NEEDS = {
+    "nvidia": [],
+    "nvidia_uvm": ["nvidia"],
+    "nvidia_modeset": ["nvidia"],
+    "nvidia_drm": ["nvidia_modeset"],
+    "nvidia_peermem": ["nvidia"],
+}
+_SIZE = {
+    "nvidia": 14372864,
+    "nvidia_uvm": 2068480,
+    "nvidia_modeset": 1830912,
+    "nvidia_drm": 139264,
+    "nvidia_peermem": 20480,
+}
 _INBOX = {
     "mlx5_core": 2228224, "mlx5_ib": 495616, "ib_core": 520192, "ib_uverbs": 192512, "ib_umad": 40960,
     "rdma_cm": 147456, "rdma_ucm": 32768, "ib_ipoib": 159744, "mlxfw": 36864,
@@ -77,7 +90,9 @@ def unload(name: str, program: str = "rmmod") -> str:
     users = [other for other in loaded if name in _NEEDS.get(other, [])]
     prefix = "rmmod: ERROR: Module" if program == "rmmod" else "modprobe: FATAL: Module"
     if users:
-        return f"{prefix} {name} is in use by: {' '.join(users)}" if program == "rmmod" else f"{prefix} {name} is in use."
+        return (
+            f"{prefix} {name} is in use by: {' '.join(users)}" if program == "rmmod" else f"{prefix} {name} is in use."
+        )
     if name == "nvidia" and clients():
         return f"{prefix} {name} is in use" if program == "rmmod" else f"{prefix} {name} is in use."
     with store.change() as runtime:
@@ -112,14 +127,20 @@ def _mark(name: str, version: str) -> None:
 def _probe(version: str) -> None:
     kmsg.say("nvidia: loading out-of-tree module taints kernel.")
     kmsg.say(f"nvidia-nvlink: Nvlink Core is being initialized, major device number {_MAJOR + 40}")
-    kmsg.say(f"NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build  (dvs-builder@U22-I3-AE18-23-3)")
+    kmsg.say(
+        f"NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build  "
+        "(dvs-builder@U22-I3-AE18-23-3)"
+    )
     _node("nvidiactl", _MAJOR, _CONTROL_MINOR)
     for gpu in machine.gpus():
         _node(f"nvidia{gpu.index}", _MAJOR, gpu.index)
     proc = paths.at("/proc/driver/nvidia")
     if paths.sys_ready():
         proc.mkdir(parents=True, exist_ok=True)
-        text = f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build  (dvs-builder@U22-I3-AE18-23-3)\n"
+        text = (
+            f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build  "
+            "(dvs-builder@U22-I3-AE18-23-3)\n"
+        )
         (proc / "version").write_text(text)
     if store.hardware()["nvswitches"]:
         devices = paths.at("/proc/driver/nvidia-nvswitch/devices")
@@ -217,7 +238,12 @@ def modinfo(argv: list[str]) -> int:
     if version is None:
         sys.stderr.write(f"modinfo: ERROR: Module {names[0]} not found.\n")
         return 1
-    fields = {"filename": str(paths.module_file(name)), "version": version, "license": "Dual MIT/GPL", "vermagic": f"{paths.kernel()} SMP mod_unload"}
+    fields = {
+        "filename": str(paths.module_file(name)),
+        "version": version,
+        "license": "Dual MIT/GPL",
+        "vermagic": f"{paths.kernel()} SMP mod_unload",
+    }
     for key, value in fields.items():
         if only is None:
             sys.stdout.write(f"{key + ':':<16}{value}\n")

@@ -38,7 +38,9 @@ def entries() -> list[tuple[float, float, str]]:
 
 def main(argv: list[str]) -> int:
     """Print the buffer as dmesg does; -T prints wall-clock time."""
-    wall = any(arg in {"-T", "--ctime"} or (arg.startswith("-") and not arg.startswith("--") and "T" in arg) for arg in argv)
+    wall = any(
+        arg in {"-T", "--ctime"} or (arg.startswith("-") and not arg.startswith("--") and "T" in arg) for arg in argv
+    )
     for since_boot, clock, text in entries():
         stamp = time.ctime(clock) if wall else f"{since_boot:12.6f}"
         sys.stdout.write(f"[{stamp}] {text}\n")

@@ -162,7 +162,9 @@ def gpus() -> list[Gpu]:
     for index, part in enumerate(parts):
         uuid = part["uuid"]
         settings = {"index": index, **runtime["gpu"].get(uuid, {})}
-        found.append(Gpu(part, settings, bool(runtime["persistence"].get(uuid)) and not state.get("persistence_broken")))
+        found.append(
+            Gpu(part, settings, bool(runtime["persistence"].get(uuid)) and not state.get("persistence_broken"))
+        )
     return found
 
 

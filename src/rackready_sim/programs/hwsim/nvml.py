@@ -104,13 +104,22 @@ def _power(gpu: Gpu) -> dict[str, object]:
     }
     for kind in ("graphics", "sm"):
         rows[f"clock_{kind}_mhz"], rows[f"clock_max_{kind}_mhz"] = gpu.sm_clock, clocks["sm_max_mhz"]
-    rows.update(clock_mem_mhz=clocks["memory_mhz"], clock_max_mem_mhz=clocks["memory_mhz"], clock_video_mhz=765, clock_max_video_mhz=1830)
+    rows.update(
+        clock_mem_mhz=clocks["memory_mhz"],
+        clock_max_mem_mhz=clocks["memory_mhz"],
+        clock_video_mhz=765,
+        clock_max_video_mhz=1830,
+    )
     return rows
 
 
 def _health(gpu: Gpu) -> dict[str, object]:
     part = gpu.part
-    rows: dict[str, object] = {"ecc_mode": 1, "recovery_action": _RECOVERY.get(part["recovery_action"], 0), "fabric_state": _FABRIC[machine.fabric_state()]}
+    rows: dict[str, object] = {
+        "ecc_mode": 1,
+        "recovery_action": _RECOVERY.get(part["recovery_action"], 0),
+        "fabric_state": _FABRIC[machine.fabric_state()],
+    }
     for period in ("volatile", "aggregate"):
         for kind in ("corrected", "uncorrected"):
             rows[f"ecc_{period}_{kind}"] = part["ecc"][period][kind]
@@ -132,7 +141,13 @@ def _links(gpu: Gpu) -> dict[str, object]:
     for link in gpu.part["nvlink"]["links"]:
         active = link["state"] == "active"
         name = f"link{link['id']}"
-        rows.update({f"{name}_active": int(active), f"{name}_speed": link["speed_mb_s"] if active else 0, f"{name}_version": gpu.part["nvlink"]["version"]})
+        rows.update(
+            {
+                f"{name}_active": int(active),
+                f"{name}_speed": link["speed_mb_s"] if active else 0,
+                f"{name}_version": gpu.part["nvlink"]["version"],
+            }
+        )
         rows.update({f"{name}_replay": link["replay"], f"{name}_crc": link["crc"]})
     return rows
 

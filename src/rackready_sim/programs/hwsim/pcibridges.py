@@ -1,6 +1,7 @@
 """The bridges above each GPU: the kernel's tree of devices below which the flat list /sys/bus/pci/devices points.
 
-Each bridge is laid out with what sysfs says of its link; the GPU's own folder lies below the last, and the list has links to all of them.
+Each bridge is laid out with what sysfs says of its link; the GPU's own folder lies below the last, and the list has
+links to all of them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from typing import Any
 
 from . import paths
 
-SPEED = {1: "2.5 GT/s PCIe", 2: "5.0 GT/s PCIe", 3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe", 6: "64.0 GT/s PCIe"}
+SPEED = {
+    1: "2.5 GT/s PCIe",
+    2: "5.0 GT/s PCIe",
+    3: "8.0 GT/s PCIe",
+    4: "16.0 GT/s PCIe",
+    5: "32.0 GT/s PCIe",
+    6: "64.0 GT/s PCIe",
+}
 _LIST = "/sys/bus/pci/devices"
 _TREE = "/run/hw/pci"
 _IDS = {"root": ("0x8086", "0x352a"), "up": ("0x1000", "0xc030"), "down": ("0x1000", "0xc030")}
@@ -60,7 +68,9 @@ def _bridge(folder: Path, bridge: dict[str, Any]) -> None:
         "max_link_speed": SPEED[bridge["max_gen"]],
         "max_link_width": str(bridge["max_width"]),
         "resource": "\n".join(["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * 7),
-        "aer_dev_correctable": "RxErr 0\nBadTLP 0\nBadDLLP 0\nRollover 0\nTimeout 0\nNonFatalErr 0\nCorrIntErr 0\nHeaderOF 0\nTOTAL_ERR_COR 0",
+        "aer_dev_correctable": "RxErr 0\nBadTLP 0\nBadDLLP 0\nRollover 0\nTimeout "
+        "0\nNonFatalErr 0\nCorrIntErr 0\nHeaderOF "
+        "0\nTOTAL_ERR_COR 0",
     }
     for name, value in values.items():
         (folder / name).write_text(f"{value}\n")

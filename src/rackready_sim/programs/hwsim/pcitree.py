@@ -24,13 +24,29 @@ def write(state: dict[str, Any]) -> None:
         pcie.bridge(bridge)
     for gpu in state["gpus"]:
         if machine.present(gpu, state):
-            _device(gpu["pci"], (_NVIDIA, int(gpu["device_id"][2:6], 16), _GPU_CLASS), gpu["pcie"], gpu.get("numa", 0), lost=gpu["lost"])
+            _device(
+                gpu["pci"],
+                (_NVIDIA, int(gpu["device_id"][2:6], 16), _GPU_CLASS),
+                gpu["pcie"],
+                gpu.get("numa", 0),
+                lost=gpu["lost"],
+            )
     for switch in state["nvswitches"]:
-        _device(switch["pci"], (_NVIDIA, int(switch["device_id"][2:6], 16), _SWITCH_CLASS), {"gen": 2, "width": 2, "max_gen": 2, "max_width": 2}, 0)
+        _device(
+            switch["pci"],
+            (_NVIDIA, int(switch["device_id"][2:6], 16), _SWITCH_CLASS),
+            {"gen": 2, "width": 2, "max_gen": 2, "max_width": 2},
+            0,
+        )
     for nic in state["nics"]:
         if not machine.present(nic, state):
             continue
-        place = _device(nic["pci"], (_MELLANOX, _CONNECTX7, _NIC_CLASS), nic.get("pcie", {"gen": 5, "width": 16, "max_gen": 5, "max_width": 16}), nic["numa"])
+        place = _device(
+            nic["pci"],
+            (_MELLANOX, _CONNECTX7, _NIC_CLASS),
+            nic.get("pcie", {"gen": 5, "width": 16, "max_gen": 5, "max_width": 16}),
+            nic["numa"],
+        )
         for leaf in (f"net/{nic['netdev']}", f"infiniband/{nic['rdma_device']}"):
             (place / leaf).mkdir(parents=True, exist_ok=True)
 

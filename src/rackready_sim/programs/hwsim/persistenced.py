@@ -19,7 +19,8 @@ def main(_argv: list[str], version: str) -> int:
         syslog.openlog("nvidia-persistenced", syslog.LOG_PID)
         syslog.syslog(
             syslog.LOG_ERR,
-            "Failed to query NVIDIA devices. Please ensure that the NVIDIA device files (/dev/nvidia*) exist, and that user 0 has read and write permissions "
+            "Failed to query NVIDIA devices. Please ensure that the NVIDIA device files (/dev/nvidia*) exist, and "
+            "that user 0 has read and write permissions "
             "for those files.",
         )
         sys.stderr.write("nvidia-persistenced failed to initialize. Check syslog for more details.\n")

@@ -45,13 +45,30 @@ def write(nic: dict[str, Any]) -> None:
     guid = nic["guid"].replace(":", "")
     mac = nic["mac"].replace(":", "")
     _put(top, fw_ver=nic["fw"], board_id=nic["board"], hca_type="MT4129", node_type="1: CA", hw_rev="0")
-    _put(top, node_guid=_quads(guid), sys_image_guid=_quads(f"{mac[:6]}0300{mac[6:]}"), node_desc=f"{socket.gethostname()} {nic['rdma_device']}")
+    _put(
+        top,
+        node_guid=_quads(guid),
+        sys_image_guid=_quads(f"{mac[:6]}0300{mac[6:]}"),
+        node_desc=f"{socket.gethostname()} {nic['rdma_device']}",
+    )
     port = top / "ports/1"
     _put(port / "counters", **dict.fromkeys(_COUNTERS, "0"))
     _put(port / "hw_counters", **{**dict.fromkeys(_HW_COUNTERS, "0"), "lifespan": "10"})
-    _put(port, link_layer="Ethernet", lid="0x0", sm_lid="0x0", lid_mask_count="0", sm_sl="0", cap_mask="0x04010000", has_smi="0")
+    _put(
+        port,
+        link_layer="Ethernet",
+        lid="0x0",
+        sm_lid="0x0",
+        lid_mask_count="0",
+        sm_sl="0",
+        cap_mask="0x04010000",
+        has_smi="0",
+    )
     _put(top / "tc/1", traffic_class="")
-    _put(paths.at(f"/sys/kernel/debug/mlx5/{nic['pci']}/cc_params"), **{key: str(value) for key, value in _CC_PARAMS.items()})
+    _put(
+        paths.at(f"/sys/kernel/debug/mlx5/{nic['pci']}/cc_params"),
+        **{key: str(value) for key, value in _CC_PARAMS.items()},
+    )
     device = top / "device"
     if not device.exists():
         device.symlink_to(paths.at(f"/sys/bus/pci/devices/{nic['pci']}"))

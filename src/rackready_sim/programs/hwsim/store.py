@@ -32,7 +32,15 @@ def runtime() -> State:
 
 def fresh() -> State:
     """Return the runtime state right after power-on."""
-    return {"modules": {}, "persistence": {}, "gpu": {}, "fabric": {"state": "Not Started"}, "nic": {}, "counters": {}, "clients": {}}
+    return {
+        "modules": {},
+        "persistence": {},
+        "gpu": {},
+        "fabric": {"state": "Not Started"},
+        "nic": {},
+        "counters": {},
+        "clients": {},
+    }
 
 
 @contextmanager

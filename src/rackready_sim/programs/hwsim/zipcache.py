@@ -1,7 +1,8 @@
 """Keeps what the machine's Python compiles out of zip archives, as the import system does for files: Ansible sends every module as one.
 
-Several machines share the host's few processors here, and each task would compile the same 50 files again. Started by a ``.pth`` file with
-every Python of the machine, so it imports nothing that is not loaded already. What cannot be kept is compiled as ever.
+Several machines share the host's few processors here, and each task would compile the same 50 files again. Started by a
+``.pth`` file with every Python of the machine, so it imports nothing that is not loaded already. What cannot be kept is
+compiled as ever.
 """
 
 from __future__ import annotations

@@ -46,11 +46,22 @@ class Bench:
     def twin(self, where: str, form: str = "osfp_finned") -> Cage:
         return self.cage(where, form, 2)
 
-    def join(self, a: Cage, b: Cage, subs: tuple[int, int] = (0, 0), *, rate: int = 400, lanes: int = 4, layer: str = "ethernet") -> Run:
+    def join(
+        self,
+        a: Cage,
+        b: Cage,
+        subs: tuple[int, int] = (0, 0),
+        *,
+        rate: int = 400,
+        lanes: int = 4,
+        layer: str = "ethernet",
+    ) -> Run:
         def port(cage: Cage, sub: int) -> str:
             return cage.name if cage.connectors == 1 else f"{cage.name}s{sub}"
 
-        run = Run(a, port(a, subs[0]), subs[0], b, port(b, subs[1]), subs[1], self.racked.link(rate, lanes, "compute", layer))
+        run = Run(
+            a, port(a, subs[0]), subs[0], b, port(b, subs[1]), subs[1], self.racked.link(rate, lanes, "compute", layer)
+        )
         self.runs.append(run)
         return run
 
@@ -63,7 +74,16 @@ def lab() -> dict[str, Any]:
     document: dict[str, Any] = yaml.safe_load((ROOT / "inventories/sim/site.yml").read_text(encoding="utf-8"))
     for place, switch in enumerate(document["switches"]):
         switch.update(rack="rack01", unit=40 + 2 * place)
-    document["switches"].append({**document["switches"][0], "name": "oob01", "model": "sn2201", "role": "oob", "unit": 44, "address": "192.0.2.23"})
+    document["switches"].append(
+        {
+            **document["switches"][0],
+            "name": "oob01",
+            "model": "sn2201",
+            "role": "oob",
+            "unit": 44,
+            "address": "192.0.2.23",
+        }
+    )
     document["halls"] = [{"name": "hall-a", "rows": ["a"], "row_pitch_m": 3.0, "tray_height_m": 2.7}]
     document["racks"][0].update(hall="hall-a", row="a", position=1)
     return document

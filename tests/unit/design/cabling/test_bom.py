@@ -55,20 +55,27 @@ def test_what_cannot_be_served_is_not_ordered() -> None:
     assert needed(bench.plan(HALL).cables) == {}
 
 
-@pytest.mark.parametrize(("count", "pct", "expected"), [(0, 5, 0), (1, 5, 1), (1, 0, 1), (100, 5, 5), (101, 5, 6), (20, 5, 1), (21, 5, 2), (3, 100, 3)])
+@pytest.mark.parametrize(
+    ("count", "pct", "expected"),
+    [(0, 5, 0), (1, 5, 1), (1, 0, 1), (100, 5, 5), (101, 5, 6), (20, 5, 1), (21, 5, 2), (3, 100, 3)],
+)
 def test_spares_are_rounded_up_and_at_least_one(count: int, pct: float, expected: int) -> None:
     assert spares(count, pct) == expected
 
 
 def test_a_negative_share_of_spares_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^spares - Expected: 0 per cent or more Actual: -1\. Correct the share of spares\.$"):
+    with pytest.raises(
+        ValueError, match=r"^spares - Expected: 0 per cent or more Actual: -1\. Correct the share of spares\.$"
+    ):
         bill_of_materials((), catalogue(), -1)
 
 
 def test_lines_say_what_the_part_is_and_devices_stand_beside_them() -> None:
     bench = Bench()
     bench.join(bench.nic("near/1/gpu01/rail1"), bench.twin("r/20/leaf01/swp1"))
-    lines = bill_of_materials(bench.plan(HALL).cables, catalogue(), 10, {"node": {"dgx_h100": 4}, "switch": {"sn5600": 2}})
+    lines = bill_of_materials(
+        bench.plan(HALL).cables, catalogue(), 10, {"node": {"dgx_h100": 4}, "switch": {"sn5600": 2}}
+    )
     assert [(line.group, line.part, line.description, line.needed, line.spare, line.total) for line in lines] == [
         ("fibre", "MFP7E10-N010", "OM4 fibre, MPO12/APC, 10 m", 1, 1, 2),
         ("module", "MMA4Z00-NS", "2 x 400 Gb/s sr4, osfp finned, 50 m", 1, 1, 2),
@@ -91,7 +98,9 @@ def superpod() -> list[BomLine]:
         {"name": "r34", **place, "row": "row-2", "position": 20, "switch_slots": [{"tier": "spine", "units": "1-16"}]},
     ]
     site["halls"] = [{"name": "hall-a", "rows": ["row-1", "row-2"], "row_pitch_m": 2.0, "tray_height_m": 2.7}]
-    site["devices"] = [{"name": f"ufm-{number}", "kind": "ufm", "rack": "r34", "unit": 40 + number} for number in (1, 2)]
+    site["devices"] = [
+        {"name": f"ufm-{number}", "kind": "ufm", "rack": "r34", "unit": 40 + number} for number in (1, 2)
+    ]
     site["topology"]["reserved"] = [{"su": 4, "slot": 32, "devices": {"ufm-1": [1, 2], "ufm-2": [3, 4]}}]
     for name in ("deliveries", "facility", "tenants", "nic_plans", "maintenance", "other_fabrics"):
         site.pop(name, None)

@@ -19,7 +19,10 @@ FEEDS = tuple(Feed(name=name, source=f"rpp-{name}", breaker_a=30, volts=415, out
 
 
 def test_each_supply_has_a_cord_on_its_own_feed() -> None:
-    found = [(cord.device, cord.supply, cord.feed, cord.source, cord.phase) for cord in cords([rack("r1", *stack(DUAL, 2), feeds=pdus("rpp-a", "rpp-b"))])]
+    found = [
+        (cord.device, cord.supply, cord.feed, cord.source, cord.phase)
+        for cord in cords([rack("r1", *stack(DUAL, 2), feeds=pdus("rpp-a", "rpp-b"))])
+    ]
     assert found == [
         ("n1", 1, "a", "rpp-a", "L1"),
         ("n1", 2, "b", "rpp-b", "L1"),
@@ -36,7 +39,9 @@ def test_type_and_length_are_what_is_said() -> None:
 
 
 def test_what_is_ordered_has_no_part_number_and_says_so() -> None:
-    racks = [rack(f"r{number}", *stack(KNOWN, 3), feeds=FEEDS) for number in range(4)] + [rack("r9", *stack(DGX, 1), feeds=pdus("rpp-a", "rpp-b", "rpp-c"))]
+    racks = [rack(f"r{number}", *stack(KNOWN, 3), feeds=FEEDS) for number in range(4)] + [
+        rack("r9", *stack(DGX, 1), feeds=pdus("rpp-a", "rpp-b", "rpp-c"))
+    ]
     assert [(line.group, line.part, line.description, line.needed, line.spare) for line in cord_lines(racks, 5)] == [
         ("cord", NO_PART, "power cord, outlet C13 to inlet C14, 1.5 m", 24, 2),
         ("cord", NO_PART, "power cord, outlet not said to inlet not published, length not said", 6, 1),
@@ -47,7 +52,10 @@ def test_what_is_ordered_has_no_part_number_and_says_so() -> None:
 def test_racks_that_differ_in_outlets_only_are_counted_apart() -> None:
     other = tuple(feed.model_copy(update={"outlet": "C39"}) for feed in FEEDS)
     lines = cord_lines([rack("r1", *stack(KNOWN, 1), feeds=FEEDS), rack("r2", *stack(KNOWN, 1), feeds=other)], 0)
-    assert [line.description for line in lines] == ["power cord, outlet C13 to inlet C14, 1.5 m", "power cord, outlet C39 to inlet C14, 1.5 m"]
+    assert [line.description for line in lines] == [
+        "power cord, outlet C13 to inlet C14, 1.5 m",
+        "power cord, outlet C39 to inlet C14, 1.5 m",
+    ]
 
 
 def test_what_has_no_cord_is_said_with_its_reason() -> None:
@@ -60,7 +68,10 @@ def test_what_has_no_cord_is_said_with_its_reason() -> None:
     ]
     assert [*cords(racks)] == []
     assert cord_notes(racks) == [
-        "power cords of 2 x mystery are not listed: how many power supplies they have is not published (psus of a device says it).",
+        (
+            "power cords of 2 x mystery are not listed: how many power supplies they have is not published (psus of a "
+            "device says it)."
+        ),
         "power cords: devices on the bus bar of 1 rack have none.",
         "power cords of 1 rack are not listed: the site gives it no feeds.",
     ]
@@ -73,15 +84,18 @@ def test_the_file_has_a_row_a_cord() -> None:
     head, first, *rest = file.getvalue().splitlines()
     assert head == "rack,unit,device,supply,feed,source,phase,outlet,inlet,length_m,part"
     assert first == "a01,3,a01-n1,1,pdu-1,busway-1,L1,C19,,2.0,no part number published"
-    # 31 nodes of 6 supplies, 14 QM9700, 3 SN2201 and 7 devices of 2; how many an SN4600C has is not published in its profile.
+    # 31 nodes of 6 supplies, 14 QM9700, 3 SN2201 and 7 devices of 2; how many an SN4600C has is not published in its
+    # profile.
     assert len(rest) + 1 == 31 * 6 + 17 * 2 + 7 * 2 == sum(line.needed for line in plan.bom if line.group == "cord")
 
 
 def test_nvlink_of_a_rack_is_said_once() -> None:
     (note,) = nvlink_notes(parse(example("gb200-nvl72-8-racks")))
     assert note == (
-        "NVLink: 144 gb200_nvl72 trays are joined inside their 8 racks by cable cartridges, which come with the rack: no cable of theirs is pulled or ordered, "
-        "and no part number is published (NVIDIA NVOS user manual for NVLink switches, chassis information and inventory: "
+        "NVLink: 144 gb200_nvl72 trays are joined inside their 8 racks by cable cartridges, which come with the "
+        "rack: no cable of theirs is pulled or ordered, "
+        "and no part number is published (NVIDIA NVOS user manual for NVLink switches, chassis information and "
+        "inventory: "
         "the cable cartridge is a part of the rack)."
     )
     assert nvlink_notes(parse(example("h100-1su-infiniband"))) == []
@@ -90,4 +104,7 @@ def test_nvlink_of_a_rack_is_said_once() -> None:
 def test_nvlink_between_racks_is_missing_and_said() -> None:
     document = example("gb200-nvl72-8-racks")
     document["nvlink_domains"] = [{"name": "wide", "nodes": ["r01-c[01-09]", "r02-c[01-09]"], "across_racks": True}]
-    assert nvlink_notes(parse(document))[-1] == "NVLink: cables between the racks of domain wide are not listed: the site does not say them."
+    assert (
+        nvlink_notes(parse(document))[-1]
+        == "NVLink: cables between the racks of domain wide are not listed: the site does not say them."
+    )

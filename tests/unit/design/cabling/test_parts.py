@@ -59,7 +59,12 @@ NEAR = [f"p{place}" for place in range(1, 41)]
 FAR = ["p70", "p140", "p220", "p300", "p460", "p700", "p1500", "p3000"]
 
 
-TO_A_SWITCH = [("osfp_flat", "ethernet", 400), ("qsfp112", "ethernet", 400), ("osfp_flat", "infiniband", 800), ("qsfp56", "infiniband", 200)]
+TO_A_SWITCH = [
+    ("osfp_flat", "ethernet", 400),
+    ("qsfp112", "ethernet", 400),
+    ("osfp_flat", "infiniband", 800),
+    ("qsfp56", "infiniband", 200),
+]
 """Plug, layer and rate of NICs at a switch with twin-port cages."""
 
 
@@ -75,11 +80,18 @@ def reachable() -> set[str]:
 def _kinds(rack: str, unit: int) -> set[str]:
     bench = Bench()
     for number, (form, layer, rate) in enumerate(
-        [("osfp_flat", "ethernet", 400), ("qsfp112", "ethernet", 400), ("osfp_flat", "infiniband", 800), ("qsfp56", "infiniband", 200)]
+        [
+            ("osfp_flat", "ethernet", 400),
+            ("qsfp112", "ethernet", 400),
+            ("osfp_flat", "infiniband", 800),
+            ("qsfp56", "infiniband", 200),
+        ]
     ):
         switch = bench.twin(f"r/1/leaf{number}/swp1")
         for sub in (0, 1):
-            bench.join(bench.nic(f"{rack}/{unit}/gpu{number}{sub}/rail1", form), switch, (0, sub), rate=rate, layer=layer)
+            bench.join(
+                bench.nic(f"{rack}/{unit}/gpu{number}{sub}/rail1", form), switch, (0, sub), rate=rate, layer=layer
+            )
     shared = bench.twin(f"{rack}/{unit}/dgx/OSFP1", "osfp_flat")
     for sub in (0, 1):
         bench.join(shared, bench.twin(f"r/1/leafd{sub}/swp1"), (sub, 0))
@@ -88,17 +100,31 @@ def _kinds(rack: str, unit: int) -> set[str]:
     bench.join(bench.twin("r/30/leaf-high/swp2"), bench.twin(f"{rack}/{unit}/spine-high/swp2"), layer="infiniband")
     bench.join(bench.twin("r/1/flat-a/1", "osfp_flat"), bench.twin(f"{rack}/{unit}/flat-b/1", "osfp_flat"))
     for form, rate, lanes in (("qsfp56", 200, 4), ("qsfp28", 100, 4), ("rj45", 1, 1)):
-        bench.join(bench.nic(f"r/1/x{form}/1", form), bench.nic(f"{rack}/{unit}/y{form}/1", form), rate=rate, lanes=lanes)
+        bench.join(
+            bench.nic(f"r/1/x{form}/1", form), bench.nic(f"{rack}/{unit}/y{form}/1", form), rate=rate, lanes=lanes
+        )
     cables = bench.plan(SPANS, catalogue()).cables
     return {part for cable in cables for part in (cable.cable_part, cable.a_part, cable.b_part) if part}
 
 
 def test_every_shipped_part_can_come_out_of_a_plan() -> None:
-    shipped = {module.part for module in NVIDIA.transceivers} | {part for item in (*NVIDIA.fibres, *NVIDIA.assemblies) for part in item.lengths.values()}
-    # Cables are two metres or more as soon as they leave a device sideways and with slack: what is shorter serves sites with less slack.
-    too_short = {"MCP4Y10-N00A", "MCP4Y10-N001", "MCP4Y10-N01A", "MCP7Y00-N001", "MCP7Y00-N01A", "MCP7Y10-N001", "MCP7Y10-N01A"}
+    shipped = {module.part for module in NVIDIA.transceivers} | {
+        part for item in (*NVIDIA.fibres, *NVIDIA.assemblies) for part in item.lengths.values()
+    }
+    # Cables are two metres or more as soon as they leave a device sideways and with slack: what is shorter serves sites
+    # with less slack.
+    too_short = {
+        "MCP4Y10-N00A",
+        "MCP4Y10-N001",
+        "MCP4Y10-N01A",
+        "MCP7Y00-N001",
+        "MCP7Y00-N01A",
+        "MCP7Y10-N001",
+        "MCP7Y10-N01A",
+    }
     too_short |= {"CAT6-RJ45-0.5", "CAT6-RJ45-1"}
-    # Within a reach of 50 m multimode serves before single mode does; these lengths come out beside a longer cable in a shared module.
+    # Within a reach of 50 m multimode serves before single mode does; these lengths come out beside a longer cable in a
+    # shared module.
     beside = {f"MFP7E30-N{length:03d}" for length in (3, 5, 7, 10, 15, 20, 30, 50)}
     beside |= {f"OS2-LC-UPC-{length}" for length in (5, 10, 20, 30, 50, 100, 200, 300, 500)}
     assert shipped - reachable() - too_short - beside == set()

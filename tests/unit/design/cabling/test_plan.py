@@ -137,7 +137,8 @@ def test_active_optical_cables_serve_cages_without_modules() -> None:
     assert next(cable.cable_part for cable in bench.plan(HALL).cables) == "MFS1S00-H010V"
     assert bench.plan(HALL).problems == (
         (
-            "r U1 gpu01 mgmt0 to mid U1 ib01 swp1: Expected: a part of at least 48.96 m for 100 Gb/s ethernet over 4 lanes between qsfp28 and qsfp28 "
+            "r U1 gpu01 mgmt0 to mid U1 ib01 swp1: Expected: a part of at least 48.96 m for 100 Gb/s ethernet over "
+            "4 lanes between qsfp28 and qsfp28 "
             "Actual: 30 m (MFA1A00). Bring the racks closer, stock a longer length, or add a part to profiles/parts."
         ),
     )
@@ -155,10 +156,14 @@ def test_stock_that_nobody_makes_is_refused() -> None:
         catalogue(MFP7E99=[5], MFP7E10=[5, 12])
     assert caught.value.problems == [
         (
-            "cable_stock.MFP7E99 - Expected: one of CAT6, MCA4J80, MCP4Y10, MCP7Y00, MCP7Y10, MFA1A00, MFA7U10, MFP7E10, MFP7E30, MFS1S00, OS2-LC-UPC, "
+            "cable_stock.MFP7E99 - Expected: one of CAT6, MCA4J80, MCP4Y10, MCP7Y00, MCP7Y10, MFA1A00, MFA7U10, "
+            "MFP7E10, MFP7E30, MFS1S00, OS2-LC-UPC, "
             "OS2-MPO12-APC Actual: MFP7E99. Correct the series, or add it to profiles/parts."
         ),
-        "cable_stock.MFP7E10 - Expected: lengths of 3, 5, 7, 10, 15, 20, 30, 50 m Actual: 12 m. Correct it, or add its part number to profiles/parts.",
+        (
+            "cable_stock.MFP7E10 - Expected: lengths of 3, 5, 7, 10, 15, 20, 30, 50 m Actual: 12 m. "
+            "Correct it, or add its part number to profiles/parts."
+        ),
     ]
 
 
@@ -173,8 +178,10 @@ def test_a_nic_beyond_its_modules_reach_is_refused() -> None:
     bench.join(bench.nic("yonder/1/gpu01/rail1"), bench.twin("r/1/leaf01/swp1"))
     assert refusal(bench) == (
         (
-            "yonder U1 gpu01 rail1 to r U1 leaf01 swp1s0: Expected: a part of at least 306.96 m for 400 Gb/s ethernet over 4 lanes between osfp_flat and "
-            "osfp_finned Actual: 100 m (MMS4X00-NS400 to MMS4X00-NS). Bring the racks closer, stock a longer length, or add a part to profiles/parts."
+            "yonder U1 gpu01 rail1 to r U1 leaf01 swp1s0: Expected: a part of at least 306.96 m for 400 Gb/s "
+            "ethernet over 4 lanes between osfp_flat and "
+            "osfp_finned Actual: 100 m (MMS4X00-NS400 to MMS4X00-NS). "
+            "Bring the racks closer, stock a longer length, or add a part to profiles/parts."
         ),
     )
 
@@ -184,7 +191,8 @@ def test_cages_that_no_part_joins_are_refused() -> None:
     bench.join(bench.nic("r/1/gpu01/bmc", "rj45"), bench.twin("near/1/leaf01/swp1"), rate=1, lanes=1)
     assert refusal(bench) == (
         (
-            "r U1 gpu01 bmc to near U1 leaf01 swp1s0: Expected: a part for 1 Gb/s ethernet over 1 lanes between rj45 and osfp_finned "
+            "r U1 gpu01 bmc to near U1 leaf01 swp1s0: Expected: a part for 1 Gb/s ethernet over 1 lanes between "
+            "rj45 and osfp_finned "
             "Actual: none in profiles/parts. Change cage or rate of one end, or add the part."
         ),
     )
@@ -196,7 +204,10 @@ def test_a_port_with_two_cables_is_refused() -> None:
     bench.join(bench.nic("near/1/gpu01/rail1"), switch, (0, 0))
     bench.join(bench.nic("near/1/gpu02/rail1"), switch, (0, 0))
     assert refusal(bench) == (
-        "near U1 gpu02 rail1 to r U20 leaf01 swp1s0: Expected: a free port Actual: leaf01 swp1s0 has a cable already. Give each port one link.",
+        (
+            "near U1 gpu02 rail1 to r U20 leaf01 swp1s0: Expected: a free port "
+            "Actual: leaf01 swp1s0 has a cable already. Give each port one link."
+        ),
     )
 
 
@@ -204,7 +215,9 @@ def test_a_cable_from_a_cage_to_itself_is_refused() -> None:
     bench = Bench()
     switch = bench.twin("r/20/leaf01/swp1")
     bench.join(switch, switch, (0, 1))
-    assert refusal(bench) == ("r U20 leaf01 swp1s0 to r U20 leaf01 swp1s1: Expected: two cages Actual: both ends in one. Correct the link.",)
+    assert refusal(bench) == (
+        "r U20 leaf01 swp1s0 to r U20 leaf01 swp1s1: Expected: two cages Actual: both ends in one. Correct the link.",
+    )
 
 
 def test_cables_of_one_module_that_need_different_optics_are_refused() -> None:
@@ -214,12 +227,16 @@ def test_cables_of_one_module_that_need_different_optics_are_refused() -> None:
     bench.join(switch, bench.twin("yonder/1/spine01/swp1"), (1, 0))
     assert refusal(bench) == (
         (
-            "near U1 gpu01 rail1 to r U20 leaf01 swp1s0: 8.52 m - Expected: one kind of optics for all cables of a shared module Actual: this one can have "
-            "sr4, dr4, a cable beside it cannot. Put the two on different cages, or bring the longer one's racks closer."
+            "near U1 gpu01 rail1 to r U20 leaf01 swp1s0: 8.52 m - Expected: one kind of optics for all cables of a "
+            "shared module Actual: this one can have "
+            "sr4, dr4, a cable beside it cannot. Put the two on different cages, or bring the longer one's racks "
+            "closer."
         ),
         (
-            "r U20 leaf01 swp1s1 to yonder U1 spine01 swp1s0: 306.12 m - Expected: one kind of optics for all cables of a shared module Actual: this one can "
-            "have dr4-500m, fr4, a cable beside it cannot. Put the two on different cages, or bring the longer one's racks closer."
+            "r U20 leaf01 swp1s1 to yonder U1 spine01 swp1s0: 306.12 m - "
+            "Expected: one kind of optics for all cables of a shared module Actual: this one can "
+            "have dr4-500m, fr4, a cable beside it cannot. Put the two on different cages, or bring the longer "
+            "one's racks closer."
         ),
     )
 
@@ -229,7 +246,8 @@ def test_a_length_that_cannot_be_given_is_a_problem_of_its_cable() -> None:
     bench.join(bench.nic("r/1/gpu01/rail1"), bench.twin("nowhere/1/leaf01/swp1"))
     assert refusal(bench) == (
         (
-            "r U1 gpu01 rail1 to nowhere U1 leaf01 swp1s0: rack nowhere - Expected: hall, row and position Actual: not given. "
+            "r U1 gpu01 rail1 to nowhere U1 leaf01 swp1s0: rack nowhere - Expected: hall, row and position "
+            "Actual: not given. "
             "Say where the rack stands, so that lengths can be computed."
         ),
     )
@@ -240,7 +258,11 @@ def test_labels_are_unique_and_the_same_every_time() -> None:
         bench = Bench()
         for node in range(8):
             for rail in range(4):
-                bench.join(bench.nic(f"near/{node + 1}/gpu{node}/rail{rail}"), bench.twin(f"r/{rail + 1}/leaf{rail}/swp{node // 2}"), (0, node % 2))
+                bench.join(
+                    bench.nic(f"near/{node + 1}/gpu{node}/rail{rail}"),
+                    bench.twin(f"r/{rail + 1}/leaf{rail}/swp{node // 2}"),
+                    (0, node % 2),
+                )
         return [cable.label for cable in bench.plan(HALL).cables]
 
     assert len(set(labels())) == 32
@@ -255,7 +277,8 @@ def test_a_cause_is_told_once_with_how_many_cables_it_keeps_back() -> None:
     assert len([cable for cable in plan.cables if cable.problem]) == 3
     assert plan.problems == (
         (
-            "r U1 gpu01 rail1 to nowhere U1 leaf01 swp1s0: rack nowhere - Expected: hall, row and position Actual: not given. "
+            "r U1 gpu01 rail1 to nowhere U1 leaf01 swp1s0: rack nowhere - Expected: hall, row and position "
+            "Actual: not given. "
             "Say where the rack stands, so that lengths can be computed. So it is with 2 more."
         ),
     )
@@ -267,7 +290,8 @@ def test_half_a_connector_is_refused() -> None:
     bench.join(bench.nic("r/1/gpu01/rail1"), bench.twin("near/1/leaf01/swp1"), rate=200, lanes=2, layer="infiniband")
     assert refusal(bench) == (
         (
-            "r U1 gpu01 rail1 to near U1 leaf01 swp1s0: Expected: a part for 200 Gb/s infiniband over 2 lanes between osfp_flat and osfp_finned "
+            "r U1 gpu01 rail1 to near U1 leaf01 swp1s0: Expected: a part for 200 Gb/s infiniband over 2 lanes "
+            "between osfp_flat and osfp_finned "
             "Actual: none in profiles/parts. Change cage or rate of one end, or add the part."
         ),
     )

@@ -73,10 +73,20 @@ def test_the_lab_has_every_rail_and_its_bmcs() -> None:
     assert found.problems == []
     assert Counter(run.kind for run in found.runs) == {"compute": 32, "oob": 6}
     assert found.notes == [
-        "in-band: 16 ports of nodes are not cabled: no in-band switch stands in their rack and no declared fabric serves it.",
-        "storage: 8 ports of nodes are not cabled: no storage switch stands in their rack and no declared fabric serves it.",
+        (
+            "in-band: 16 ports of nodes are not cabled: no in-band switch stands in their rack and no declared fabric "
+            "serves it."
+        ),
+        (
+            "storage: 8 ports of nodes are not cabled: no storage switch stands in their rack and no declared fabric "
+            "serves it."
+        ),
     ]
-    management = {run.a.device.name: (run.a_port, run.b.device.name, run.b_port) for run in found.runs if run.a.device.name.startswith("leaf")}
+    management = {
+        run.a.device.name: (run.a_port, run.b.device.name, run.b_port)
+        for run in found.runs
+        if run.a.device.name.startswith("leaf")
+    }
     # Units 40 and 42, counted down from swp48.
     assert management == {"leaf01": ("eth0", "oob01", "swp9"), "leaf02": ("eth0", "oob01", "swp7")}
 
@@ -87,15 +97,31 @@ def test_management_ports_that_nobody_can_know_are_listed_as_missing() -> None:
     document["devices"] = [
         {"name": "ufm-1", "kind": "ufm", "rack": rack, "unit": 36},
         {"name": "head-1", "kind": "head", "rack": rack, "unit": 37, "management": {"name": "bmc", "cage": "rj45"}},
-        {"name": "head-2", "kind": "head", "rack": rack, "unit": 38, "management": {"name": "bmc", "rate": 25, "cage": "sfp28"}},
-        {"name": "pdu-1", "kind": "pdu", "rack": rack, "height_u": 0, "index": 1, "management": {"name": "net", "cage": "rj45"}},
+        {
+            "name": "head-2",
+            "kind": "head",
+            "rack": rack,
+            "unit": 38,
+            "management": {"name": "bmc", "rate": 25, "cage": "sfp28"},
+        },
+        {
+            "name": "pdu-1",
+            "kind": "pdu",
+            "rack": rack,
+            "height_u": 0,
+            "index": 1,
+            "management": {"name": "net", "cage": "rj45"},
+        },
         {"name": "cdu-1", "kind": "cdu", "height_u": 0},
         {"name": "panel-1", "kind": "patch_panel", "rack": rack, "unit": 39},
     ]
     found = runs_of(document)
     assert [(run.a_port, run.b_port) for run in found.runs if run.a.device.name == "head-1"] == [("bmc", "swp12")]
     assert [note for note in found.notes if "management" in note] == [
-        ("out-of-band: management ports of ufm-1 are not cabled: the site does not say the management port of devices of kind ufm (management)."),
+        (
+            "out-of-band: management ports of ufm-1 are not cabled: the site does not say the management port of "
+            "devices of kind ufm (management)."
+        ),
         "out-of-band: management ports of head-2 are not cabled: sn2201 has no sfp28 ports of 25 Gb/s.",
         "out-of-band: management ports of pdu-1 are not cabled: they have no unit in their rack.",
         "out-of-band: management ports of cdu-1 are not cabled: the site does not say where they stand.",
@@ -105,7 +131,10 @@ def test_management_ports_that_nobody_can_know_are_listed_as_missing() -> None:
 def test_a_management_port_never_takes_the_port_of_a_node_that_may_come() -> None:
     document = lab()
     document["networks"] = {"rack_slots": 40, "oob": {"pool": "10.1.0.0/20", "per_rack": 24}}
-    assert "out-of-band: management ports of leaf01, leaf02 are not cabled: oob01 has 48 ports, too few for its rack." in runs_of(document).notes
+    assert (
+        "out-of-band: management ports of leaf01, leaf02 are not cabled: oob01 has 48 ports, too few for its rack."
+        in runs_of(document).notes
+    )
 
 
 def test_a_switch_whose_management_port_nobody_publishes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +143,10 @@ def test_a_switch_whose_management_port_nobody_publishes_is_named(monkeypatch: p
     monkeypatch.setattr(loader, "switch", lambda name: silent if name == "qm9700" else known(name))
     notes = runs_of(example("h100-1su-infiniband")).notes
     # 12 of the compute fabric and two of the storage fabric.
-    text = "management ports of 14 switches and devices (leaf-su001-r1, ...) are not cabled: the management port of qm9700 is not published in its profile."
+    text = (
+        "management ports of 14 switches and devices (leaf-su001-r1, ...) are not cabled: the management port of "
+        "qm9700 is not published in its profile."
+    )
     assert f"out-of-band: {text}" in notes
 
 
@@ -144,29 +176,46 @@ def test_a_port_is_cabled_into_the_network_that_the_nic_plan_says() -> None:
     document = lab()
     # A third of the in-band ports carries storage here; the switch that serves storage has ports of their rate.
     document["nic_plans"] = [{"name": "h100", "platform": "dgx_h100", "nics": [{"name": "slot1p2", "role": "storage"}]}]
-    document["switches"].append({**document["switches"][0], "name": "stor01", "role": "storage", "unit": 46, "address": "192.0.2.24"})
+    document["switches"].append(
+        {**document["switches"][0], "name": "stor01", "role": "storage", "unit": 46, "address": "192.0.2.24"}
+    )
     found = runs_of(document)
-    assert Counter(run.a_port for run in found.runs if run.kind == "storage") == {"slot1p1": 4, "slot1p2": 4, "slot2p1": 4}
-    assert "in-band: 12 ports of nodes are not cabled: no in-band switch stands in their rack and no declared fabric serves it." in found.notes
+    assert Counter(run.a_port for run in found.runs if run.kind == "storage") == {
+        "slot1p1": 4,
+        "slot1p2": 4,
+        "slot2p1": 4,
+    }
+    assert (
+        "in-band: 12 ports of nodes are not cabled: no in-band switch stands in their rack and no declared fabric "
+        "serves it." in found.notes
+    )
 
 
 def test_an_out_of_band_switch_that_is_too_small_is_noted() -> None:
     document = lab()
     document["racks"][0]["nodes"][3]["slot"] = 49
-    assert "out-of-band: 1 ports of nodes are not cabled: oob01 has 48 ports, too few for its rack." in runs_of(document).notes
+    assert (
+        "out-of-band: 1 ports of nodes are not cabled: oob01 has 48 ports, too few for its rack."
+        in runs_of(document).notes
+    )
 
 
 def test_switches_without_a_place_are_a_note_when_none_has_one() -> None:
     found = runs_of(yaml.safe_load((ROOT / "inventories/sim/site.yml").read_text(encoding="utf-8")))
     assert found.runs == []
     assert found.problems == []
-    assert found.notes[0] == "compute fabric: 2 switches have no place, so its cables are not listed. Give switch_slots, or rack and unit of switches."
+    assert (
+        found.notes[0] == "compute fabric: 2 switches have no place, so its cables are not listed. "
+        "Give switch_slots, or rack and unit of switches."
+    )
 
 
 def test_a_switch_without_a_place_beside_others_that_have_one_is_a_problem() -> None:
     document = lab()
     del document["switches"][1]["unit"]
-    assert runs_of(document).problems == ["leaf02: place - Expected: rack and unit Actual: not given; 16 cables end there. Say where it stands."]
+    assert runs_of(document).problems == [
+        "leaf02: place - Expected: rack and unit Actual: not given; 16 cables end there. Say where it stands."
+    ]
 
 
 def test_racks_without_a_place_are_one_problem_each() -> None:
@@ -174,14 +223,20 @@ def test_racks_without_a_place_are_one_problem_each() -> None:
     document["racks"].append({"name": "rack02"})
     for switch in document["switches"]:
         switch["rack"] = "rack02"
-    assert runs_of(document).problems == ["rack02: hall, row and position - Expected: given Actual: not given; 32 cables leave it. Say where the rack stands."]
+    assert runs_of(document).problems == [
+        (
+            "rack02: hall, row and position - Expected: given Actual: not given; 32 cables leave it. "
+            "Say where the rack stands."
+        )
+    ]
 
 
 def test_a_site_without_halls_says_that_it_cannot_know_lengths() -> None:
     found = runs_of(example("mixed-metal-virtual"))
     assert found.problems == []
     assert found.notes[-1] == (
-        "32 cables between racks are not listed: the site has no halls, so nothing says how long they are. Give halls, and racks their hall, row and position."
+        "32 cables between racks are not listed: the site has no halls, so nothing says how long they are. "
+        "Give halls, and racks their hall, row and position."
     )
 
 
@@ -200,6 +255,8 @@ def test_every_cable_of_the_examples_has_a_part_at_each_end(name: str) -> None:
     assert all(cable.cable_part and cable.a_part and cable.b_part for cable in plan.cables)
     assert all(cable.stock_m >= cable.length_m > 0 for cable in plan.cables)
     assert len({cable.label for cable in plan.cables}) == len(plan.cables)
-    ends = [(run.a.device.name, run.a_port) for run in found.runs] + [(run.b.device.name, run.b_port) for run in found.runs]
+    ends = [(run.a.device.name, run.a_port) for run in found.runs] + [
+        (run.b.device.name, run.b_port) for run in found.runs
+    ]
     assert len(set(ends)) == len(ends)
     assert plan.notes == tuple(found.notes)

@@ -13,7 +13,9 @@ TRAY = DeviceModel("tray", 1, 6000.0, liquid_share=0.8)
 """A bus-bar fed tray; figures of no product."""
 
 
-def rack(name: str, *devices: Device, feeds: tuple[Feed, ...] = (), height_u: int = 48, cooling: RackCooling | None = None) -> RackInput:
+def rack(
+    name: str, *devices: Device, feeds: tuple[Feed, ...] = (), height_u: int = 48, cooling: RackCooling | None = None
+) -> RackInput:
     return RackInput(name, devices, feeds, height_u, cooling)
 
 
@@ -22,7 +24,10 @@ def stack(model: DeviceModel, count: int, prefix: str = "n") -> tuple[Device, ..
 
 
 def pdus(*sources: str, amps: float = 60, volts: float = 415) -> tuple[Feed, ...]:
-    return tuple(Feed(name=letter, source=source, breaker_a=amps, volts=volts) for letter, source in zip("abcdef", sources, strict=False))
+    return tuple(
+        Feed(name=letter, source=source, breaker_a=amps, volts=volts)
+        for letter, source in zip("abcdef", sources, strict=False)
+    )
 
 
 def tree(sides: str = "ab", rating_kw: float = 1000) -> Facility:

@@ -33,7 +33,8 @@ def test_usable_power_at_80_per_cent(volts: float, phases: int, amps: float, exp
 
 
 def test_iec_site_uses_the_whole_current() -> None:
-    # The same paper, table 5: 230/400 V three-phase 32 A is 22,080 VA (3 x 230 V x 32 A); with 400 V between lines 22,170 VA.
+    # The same paper, table 5: 230/400 V three-phase 32 A is 22,080 VA (3 x 230 V x 32 A); with 400 V between lines
+    # 22,170 VA.
     rated = Rated(breaker_a=32, volts=400, continuous=True)
     assert circuits.usable_w(rated) == pytest.approx(22170, abs=1)
 
@@ -66,7 +67,8 @@ def test_breaker_table_has_every_size_of_the_code() -> None:
 
 
 def test_two_banks_of_a_208_v_pdu_overload_the_shared_line() -> None:
-    # datacentermd.com: 6,180 VA on a 208 V 30 A strip is well below 8,646 VA; on two of its three banks one pole is beyond 24 A.
+    # datacentermd.com: 6,180 VA on a 208 V 30 A strip is well below 8,646 VA; on two of its three banks one pole is
+    # beyond 24 A.
     uneven = poles.add(poles.on("L1-L2", 3090), poles.on("L2-L3", 3090))
     amps = [abs(pole) * math.sqrt(3) / 208 for pole in uneven]
     assert amps == pytest.approx([14.86, 25.73, 14.86], abs=0.01)

@@ -23,7 +23,9 @@ HYBRID = RackCooling(kind="hybrid")
 
 
 def racks(count: int = 4, model: DeviceModel = TRAY) -> list[RackInput]:
-    return [RackInput(f"r{number}", (Device(f"r{number}-n1", model, 1),), cooling=HYBRID) for number in range(1, count + 1)]
+    return [
+        RackInput(f"r{number}", (Device(f"r{number}-n1", model, 1),), cooling=HYBRID) for number in range(1, count + 1)
+    ]
 
 
 def cdu(name: str, *names: str, kw: float | None = 400, accepted: str | None = None) -> Cdu:
@@ -36,7 +38,10 @@ ALL = ("r1", "r2", "r3", "r4")
 def test_loss_of_one_of_two_is_survived_when_the_other_carries_all() -> None:
     found = cooled([cdu("cdu-1", *ALL), cdu("cdu-2", *ALL)], racks())
     # 4 racks x 100 kW x 0.8 = 320 kW, within the 400 kW of one.
-    assert [(case.kind, case.element, case.racks, case.survived) for case in found.cases] == [("cdu", "cdu-1", ALL, True), ("cdu", "cdu-2", ALL, True)]
+    assert [(case.kind, case.element, case.racks, case.survived) for case in found.cases] == [
+        ("cdu", "cdu-1", ALL, True),
+        ("cdu", "cdu-2", ALL, True),
+    ]
     assert (found.problems, found.notes) == ((), ())
 
 
@@ -45,7 +50,8 @@ def test_other_unit_that_cannot_carry_all_is_a_problem() -> None:
     assert [case.survived for case in found.cases] == [False, True]
     assert [str(problem) for problem in found.problems] == [
         (
-            "cdu cdu-2: it carries more heat than it can at the loss of cdu-1 - Expected: at most 300.0 kW Actual: 320.0 kW, by racks r1, r2, r3, r4."
+            "cdu cdu-2: it carries more heat than it can at the loss of cdu-1 - Expected: at most 300.0 kW "
+            "Actual: 320.0 kW, by racks r1, r2, r3, r4."
             " Let another CDU take 20.0 kW of it, or serve fewer racks."
         )
     ]
@@ -56,7 +62,8 @@ def test_rack_with_one_unit_is_dark_when_that_is_lost() -> None:
     assert [(case.element, case.dark) for case in found.cases] == [("cdu-1", ("r3", "r4")), ("cdu-2", ())]
     assert [str(problem) for problem in found.problems] == [
         (
-            "cdu cdu-1: its loss leaves racks r3, r4 without liquid cooling - Expected: another CDU that serves them Actual: none."
+            "cdu cdu-1: its loss leaves racks r3, r4 without liquid cooling - "
+            "Expected: another CDU that serves them Actual: none."
             " Let a second CDU serve them (serves), or say why the loss is accepted (loss_accepted)."
         )
     ]
@@ -70,10 +77,14 @@ def test_accepted_loss_is_no_problem_and_said() -> None:
 
 def test_accepted_loss_does_not_hide_that_the_other_unit_is_over_its_rating() -> None:
     found = cooled([cdu("cdu-1", *ALL, accepted="a test hall"), cdu("cdu-2", "r1", "r2", "r3", kw=200)], racks())
-    assert [(case.element, case.dark, case.taken, case.survived) for case in found.cases] == [("cdu-1", ("r4",), False, False), ("cdu-2", (), False, True)]
+    assert [(case.element, case.dark, case.taken, case.survived) for case in found.cases] == [
+        ("cdu-1", ("r4",), False, False),
+        ("cdu-2", (), False, True),
+    ]
     assert [str(problem) for problem in found.problems] == [
         (
-            "cdu cdu-2: it carries more heat than it can at the loss of cdu-1 - Expected: at most 200.0 kW Actual: 240.0 kW, by racks r1, r2, r3."
+            "cdu cdu-2: it carries more heat than it can at the loss of cdu-1 - Expected: at most 200.0 kW "
+            "Actual: 240.0 kW, by racks r1, r2, r3."
             " Let another CDU take 40.0 kW of it, or serve fewer racks."
         )
     ]
@@ -117,7 +128,8 @@ def test_rack_that_no_unit_serves_is_a_problem_beside_racks_that_have_one(model:
     found = cooled([cdu("cdu-1", "r1", "r2", kw=400), cdu("cdu-2", "r1", "r2", kw=400)], racks(model=model))
     assert [str(problem) for problem in found.problems] == [
         (
-            "racks r3, r4: heat goes into liquid, and no CDU serves them - Expected: a CDU that serves them Actual: none."
+            "racks r3, r4: heat goes into liquid, and no CDU serves them - Expected: a CDU that serves them "
+            "Actual: none."
             " Name them in serves of a CDU, or say that air cools them (cooling of kind air)."
         )
     ]
@@ -133,9 +145,16 @@ def test_rack_that_no_unit_serves_is_a_problem_beside_racks_that_have_one(model:
         (None, DeviceModel("tray", 10, 5_000.0, cooled="hybrid"), True),
     ],
 )
-def test_rack_needs_a_unit_where_something_says_that_heat_goes_into_liquid(cooling: RackCooling | None, model: DeviceModel, wet: bool) -> None:  # noqa: FBT001
+def test_rack_needs_a_unit_where_something_says_that_heat_goes_into_liquid(
+    cooling: RackCooling | None,
+    model: DeviceModel,
+    wet: bool,  # noqa: FBT001
+) -> None:
     rack = RackInput("r9", (Device("r9-n1", model, 1),), cooling=cooling)
-    assert ["rack r9" in str(problem) for problem in cooled([cdu("cdu-1", "r1"), cdu("cdu-2", "r1")], [*racks(1), rack]).problems] == [True] * wet
+    assert [
+        "rack r9" in str(problem)
+        for problem in cooled([cdu("cdu-1", "r1"), cdu("cdu-2", "r1")], [*racks(1), rack]).problems
+    ] == [True] * wet
 
 
 def test_list_of_what_serves_what() -> None:
@@ -147,7 +166,9 @@ def test_list_of_what_serves_what() -> None:
 
 
 def test_unit_over_its_rating_with_nothing_lost_is_counted() -> None:
-    report = capacity(racks(), None, cdus=[cdu("cdu-1", *ALL, kw=100), cdu("cdu-2", *ALL, kw=100), cdu("cdu-3", *ALL, kw=None)])
+    report = capacity(
+        racks(), None, cdus=[cdu("cdu-1", *ALL, kw=100), cdu("cdu-2", *ALL, kw=100), cdu("cdu-3", *ALL, kw=None)]
+    )
     assert report.over_alive == 2
 
 
@@ -159,9 +180,15 @@ def gb200(**fields: Any) -> dict[str, Any]:
 
 def test_example_survives_the_loss_of_a_unit() -> None:
     plan = plan_site(parse(gb200()))
-    assert [(case.element, len(case.racks), case.survived) for case in plan.capacity.losses if case.kind == "cdu"] == [("cdu-1", 8, True), ("cdu-2", 8, True)]
+    assert [(case.element, len(case.racks), case.survived) for case in plan.capacity.losses if case.kind == "cdu"] == [
+        ("cdu-1", 8, True),
+        ("cdu-2", 8, True),
+    ]
     # Whether one grid carries the site is not known: nobody publishes what the CDUs draw.
-    assert dict(facts(summary(plan)))["losses"] == "18 single losses of power and cooling looked at, 16 survived, 0 not survived, 2 not judged"
+    assert (
+        dict(facts(summary(plan)))["losses"]
+        == "18 single losses of power and cooling looked at, 16 survived, 0 not survived, 2 not judged"
+    )
     assert "loss of grid-1, grid-2 is not judged: some draw of the site is not published" in plan.notes
     page = plan_html("gb200", plan.capacity, plan.racks)
     assert "<td>CDU cdu-1</td>" in page
@@ -189,7 +216,10 @@ def test_loss_of_the_only_unit_is_a_single_point_of_failure() -> None:
     ("fields", "expected"),
     [
         ({"serves": ["r[01-09]"]}, "devices[0].serves[0]: no rack is called r09. Correct the name or the range."),
-        ({"kind": "storage"}, "devices[0]: Value error, serves, cooling_kw - Expected: kind: cdu Actual: kind: storage. Correct it."),
+        (
+            {"kind": "storage"},
+            "devices[0]: Value error, serves, cooling_kw - Expected: kind: cdu Actual: kind: storage. Correct it.",
+        ),
     ],
 )
 def test_slips_are_named(fields: dict[str, Any], expected: str) -> None:

@@ -51,7 +51,9 @@ def test_lab_of_four_nodes() -> None:
     site = example("lab-4-nodes")
     racks = racks_of(site)
     assert [len(rack.devices) for rack in racks] == [len(rack.nodes) for rack in site.racks]
-    assert capacity_of(site).totals.max_w == sum(loader.platform(node.platform).max_power.value for node in site.nodes())
+    assert capacity_of(site).totals.max_w == sum(
+        loader.platform(node.platform).max_power.value for node in site.nodes()
+    )
 
 
 def test_virtual_nodes_draw_nothing() -> None:
@@ -102,7 +104,12 @@ def test_without_a_statement_the_way_to_state_it_is_said() -> None:
     [
         (
             [{"model": "qm9999", "max_power_w": 1, "source": "our own reading"}],
-            [f"facility.nameplates[0].model: no server or switch profile is called 'qm9999' - Expected: one of {MODELS}. {WAY_OUT}"],
+            [
+                (
+                    "facility.nameplates[0].model: no server or switch profile is called 'qm9999' - "
+                    f"Expected: one of {MODELS}. {WAY_OUT}"
+                )
+            ],
         ),
         (
             [{"model": "qm9700", "weight_kg": 15, "source": "our own reading"}] * 2,
@@ -120,7 +127,9 @@ def test_nameplates_that_cannot_be_meant(plates: list[dict[str, Any]], texts: li
     assert refusals(document) == texts
 
 
-@pytest.mark.parametrize(("psus", "words"), [({"psus": 1}, "psus_needed 2 of 1 psus"), ({}, "psus_needed 2 of unknown psus")])
+@pytest.mark.parametrize(
+    ("psus", "words"), [({"psus": 1}, "psus_needed 2 of 1 psus"), ({}, "psus_needed 2 of unknown psus")]
+)
 def test_more_supplies_needed_than_there_are(psus: dict[str, int], words: str) -> None:
     document = written("h100-1su-infiniband")
     document["devices"] = [{"name": "store", "kind": "storage", "psus_needed": 2, **psus}]

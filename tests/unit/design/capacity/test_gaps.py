@@ -47,10 +47,16 @@ def test_what_is_known_alone_still_fails() -> None:
     report = capacity([partial_rack(count=8)], tree(rating_kw=10))
     feeds = texts(capacity([partial_rack(count=9)], tree()))
     assert [text.partition(" The loss")[0] for text in feeds] == [
-        "rack r1: feed b (415 V three-phase 30 A at 80 %) is over its rating with feed a lost - Expected: at most 17.3 kW Actual: at least 18.0 kW."
+        (
+            "rack r1: feed b (415 V three-phase 30 A at 80 %) is over its rating with feed a lost - "
+            "Expected: at most 17.3 kW Actual: at least 18.0 kW."
+        )
     ]
     assert [text.partition(", by ")[0] for text in texts(report)[:1]] == [
-        "power node ups-a: ups (10 kW) is over its rating at the loss of ups-b - Expected: at most 10.0 kW Actual: at least 16.0 kW"
+        (
+            "power node ups-a: ups (10 kW) is over its rating at the loss of ups-b - Expected: at most 10.0 kW "
+            "Actual: at least 16.0 kW"
+        )
     ]
     assert {case.element: (case.judged, case.fails) for case in report.losses}["ups-b"] == (True, True)
 
@@ -62,14 +68,18 @@ def test_limits_of_the_site_are_not_judged() -> None:
         "facility.power_on.max_step_kw not judged, draw of mystery not published",
     ]
     small = capacity([partial_rack()], Facility(cooling_kw=3))
-    assert "facility.cooling_kw: all heat is more than the plant carries - Expected: at most 3 kW Actual: at least 4.0 kW." in texts(small)[-1]
+    assert (
+        "facility.cooling_kw: all heat is more than the plant carries - Expected: at most 3 kW Actual: at least 4.0 kW."
+        in texts(small)[-1]
+    )
 
 
 def test_a_step_that_is_too_large_already_is_a_least_one() -> None:
     facility = tree().model_copy(update={"power_on": PowerOn(max_step_kw=5)})
     assert texts(capacity([partial_rack()], facility)) == [
         (
-            "rack r1: load cannot come on within facility.power_on.max_step_kw - Expected: at most 5 kW Actual: at least 5.2 kW. "
+            "rack r1: load cannot come on within facility.power_on.max_step_kw - Expected: at most 5 kW "
+            "Actual: at least 5.2 kW. "
             "Raise the limit with the facility, or start the rack's nodes a few at a time."
         )
     ]
@@ -95,12 +105,21 @@ def test_feeds_without_a_rating_are_named() -> None:
 
 def test_limits_whose_figures_are_missing_are_named() -> None:
     cooling = RackCooling(kind="hybrid", max_kw=132, max_air_kw=20, max_liquid_kw=120)
-    racks = [RackInput(f"r{number:02}", (*stack(PLATFORM, 18), *stack(MYSTERY, 1, "m")), (), 48, cooling, 1500.0) for number in range(1, 9)]
+    racks = [
+        RackInput(f"r{number:02}", (*stack(PLATFORM, 18), *stack(MYSTERY, 1, "m")), (), 48, cooling, 1500.0)
+        for number in range(1, 9)
+    ]
     assert judged(capacity(racks, None))[1:] == [
         "racks r01 .. r08 (8 racks): max_weight_kg not judged, weight of mystery not published",
         "racks r01 .. r08 (8 racks): max_kw not judged, draw of mystery not published",
-        "racks r01 .. r08 (8 racks): max_air_kw not judged, draw of mystery and liquid share of gb200_nvl72, mystery not published",
-        "racks r01 .. r08 (8 racks): max_liquid_kw not judged, draw of mystery and liquid share of gb200_nvl72, mystery not published",
+        (
+            "racks r01 .. r08 (8 racks): max_air_kw not judged, draw of mystery and liquid share of gb200_nvl72, "
+            "mystery not published"
+        ),
+        (
+            "racks r01 .. r08 (8 racks): max_liquid_kw not judged, draw of mystery and liquid share of gb200_nvl72, "
+            "mystery not published"
+        ),
     ]
 
 
@@ -108,13 +127,26 @@ def test_limits_that_the_known_part_exceeds_are_problems() -> None:
     dry = DeviceModel("dry", 1, 9000.0, weight_kg=900.0, liquid_share=0.0)
     wet = DeviceModel("wet", 1, 9000.0, liquid_share=1.0)
     limits = RackCooling(kind="hybrid", max_kw=20, max_air_kw=8, max_liquid_kw=8)
-    item = RackInput("r1", (*stack(dry, 1), *stack(wet, 1, "w"), *stack(PLATFORM, 1, "p"), *stack(MYSTERY, 1, "m")), (), 48, limits, 800.0)
+    item = RackInput(
+        "r1",
+        (*stack(dry, 1), *stack(wet, 1, "w"), *stack(PLATFORM, 1, "p"), *stack(MYSTERY, 1, "m")),
+        (),
+        48,
+        limits,
+        800.0,
+    )
     report = capacity([item], None)
     assert texts(report) == [
         f"rack r1: devices are too heavy - Expected: at most 800 kg Actual: at least 930.0 kg. {NO_ROOM}",
         f"rack r1: heat is more than its cooling carries - Expected: at most 20 kW Actual: at least 23.4 kW. {NO_ROOM}",
-        f"rack r1: heat into air is more than its cooling carries - Expected: at most 8 kW Actual: at least 9.0 kW. {NO_ROOM}",
-        f"rack r1: heat into liquid is more than its cooling carries - Expected: at most 8 kW Actual: at least 9.0 kW. {NO_ROOM}",
+        (
+            "rack r1: heat into air is more than its cooling carries - Expected: at most 8 kW Actual: at least 9.0 kW. "
+            f"{NO_ROOM}"
+        ),
+        (
+            "rack r1: heat into liquid is more than its cooling carries - Expected: at most 8 kW "
+            f"Actual: at least 9.0 kW. {NO_ROOM}"
+        ),
     ]
     assert judged(report)[1:] == [], "what is broken already is a problem, not a note"
 
@@ -127,7 +159,10 @@ def test_an_unrated_power_node_leaves_nothing_unjudged() -> None:
 def test_a_place_beside_a_draw_not_published_is_offered_as_not_known_to_fit() -> None:
     over = rack("r1", *stack(DUAL, 9), feeds=pdus("rpp-a", "rpp-b", amps=30), height_u=18)
     unclear = rack("r2", *stack(MYSTERY, 1, "m"), feeds=pdus("rpp-a", "rpp-b", amps=30), height_u=20)
-    assert "Move n9 to rack r2 unit 2 (not known to fit: draw of mystery not published), n8 to rack r2" in texts(capacity([over, unclear], tree()))[0]
+    assert (
+        "Move n9 to rack r2 unit 2 (not known to fit: draw of mystery not published), n8 to rack r2"
+        in texts(capacity([over, unclear], tree()))[0]
+    )
 
 
 def test_a_place_that_is_known_to_fit_comes_first() -> None:
@@ -150,7 +185,9 @@ def test_a_place_for_weight_says_whose_weight_is_not_known() -> None:
 
 def test_bigger_feeds_and_sources_are_least_ones() -> None:
     feeds = texts(capacity([partial_rack(count=9)], tree()))
-    assert feeds[0].endswith("give feeds a, b a breaker of at least 35 A (415 V), or split its nodes over one rack more.")
+    assert feeds[0].endswith(
+        "give feeds a, b a breaker of at least 35 A (415 V), or split its nodes over one rack more."
+    )
     nodes = texts(capacity([partial_rack(count=8)], tree(rating_kw=10)))
     assert nodes[0].endswith("Feed at least 6.0 kW of racks from elsewhere, or give it a rating of at least 16 kW.")
 
@@ -160,7 +197,10 @@ def test_a_source_with_a_draw_not_published_is_offered_with_that_doubt() -> None
     full = rack("r1", *stack(DUAL, 3), feeds=pdus("rpp-a"))
     other = rack("r2", *stack(DUAL, 1), *stack(MYSTERY, 1, "m"), feeds=pdus("rpp-b"))
     found = [text for text in texts(capacity([full, other], Facility(power=power))) if text.startswith("power node")]
-    assert found[0].endswith("Feed 1.0 kW of racks from rpp-b, which has that to spare, as far as its racks' draw is published, or give it a rating of 6 kW.")
+    assert found[0].endswith(
+        "Feed 1.0 kW of racks from rpp-b, which has that to spare, as far as its racks' draw is published, or give "
+        "it a rating of 6 kW."
+    )
 
 
 def test_waves_of_power_on_are_least_ones_from_the_first_rack_that_is_not_known() -> None:
@@ -169,7 +209,11 @@ def test_waves_of_power_on_are_least_ones_from_the_first_rack_that_is_not_known(
     limit = tree().model_copy(update={"power_on": PowerOn(max_racks=1)})
     report = capacity([known, partial_rack("r2"), last], limit)
     assert report.power_on is not None
-    assert [(wave.step_partial, wave.running_partial) for wave in report.power_on.waves] == [(False, False), (True, True), (False, True)]
+    assert [(wave.step_partial, wave.running_partial) for wave in report.power_on.waves] == [
+        (False, False),
+        (True, True),
+        (False, True),
+    ]
     page = plan_html("site", report, [known, partial_rack("r2"), last])
     assert '<td>r2</td><td class="n">at least 5.2</td><td class="n">at least 6.0</td>' in page
     assert '<td>r1</td><td class="n">2.6</td><td class="n">2.0</td>' in page
@@ -180,5 +224,7 @@ def test_a_source_of_which_every_draw_is_known_comes_first() -> None:
     full = rack("r1", *stack(DUAL, 3), feeds=pdus("rpp-a"))
     unclear = rack("r2", *stack(MYSTERY, 1, "m"), feeds=pdus("rpp-b"))
     known = rack("r3", *stack(DUAL, 1), feeds=pdus("rpp-c"))
-    found = [text for text in texts(capacity([full, unclear, known], Facility(power=power))) if text.startswith("power node")]
+    found = [
+        text for text in texts(capacity([full, unclear, known], Facility(power=power))) if text.startswith("power node")
+    ]
     assert found[0].endswith("Feed 1.0 kW of racks from rpp-c, which has that to spare, or give it a rating of 6 kW.")

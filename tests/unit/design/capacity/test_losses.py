@@ -42,13 +42,18 @@ def test_standby_utility_takes_over_without_touching_racks() -> None:
 
 
 def test_only_utility_lost_darkens_everything_unless_the_site_accepts_it() -> None:
-    power = [PowerNode(name="grid", kind="utility"), PowerNode(name="rpp-a", kind="rpp", fed_by=["grid"]), PowerNode(name="rpp-b", kind="rpp", fed_by=["grid"])]
+    power = [
+        PowerNode(name="grid", kind="utility"),
+        PowerNode(name="rpp-a", kind="rpp", fed_by=["grid"]),
+        PowerNode(name="rpp-b", kind="rpp", fed_by=["grid"]),
+    ]
     racks = [rack("r1", *stack(DUAL, 2), feeds=pdus("rpp-a", "rpp-b", amps=30))]
     report = capacity(racks, Facility(power=power))
     assert case(report, "grid").dark == ("r1",)
     assert [str(problem) for problem in report.problems] == [
         (
-            "rack r1: 2 x dual keep too few power supplies with feed a and b lost - Expected: at least 1 Actual: 0 of 2. The loss of grid does the same. "
+            "rack r1: 2 x dual keep too few power supplies with feed a and b lost - Expected: at least 1 "
+            "Actual: 0 of 2. The loss of grid does the same. "
             "Feeds a and b hang on one power node: feed one of them from another."
         )
     ]
@@ -64,7 +69,8 @@ def test_four_plus_two_on_two_feeds_is_not_redundant() -> None:
     assert [str(problem) for problem in report.problems] == [
         (
             "rack r1: 4 x dgx_h100 keep too few power supplies with feed a lost - Expected: at least 4 Actual: 3 of 6. "
-            "The loss of ups-a, rpp-a does the same. Spread its 6 supplies over 3 feeds (2 + 2 + 2): add 1 feed to the rack."
+            "The loss of ups-a, rpp-a does the same. Spread its 6 supplies over 3 feeds (2 + 2 + 2): add 1 feed to "
+            "the rack."
         )
     ]
     assert case(report, "ups-a").short == ("r1",)
@@ -80,7 +86,9 @@ def test_four_plus_two_on_three_feeds_survives_the_loss_of_any() -> None:
 def test_n_plus_1_ups_share_and_the_others_take_over() -> None:
     power = [PowerNode(name="grid-1", kind="utility"), PowerNode(name="grid-2", kind="utility")]
     power += [PowerNode(name=f"ups-{n}", kind="ups", fed_by=["grid-1", "grid-2"], rating_kw=10) for n in (1, 2, 3)]
-    power += [PowerNode(name=f"rpp-{s}", kind="rpp", fed_by=["ups-1", "ups-2", "ups-3"], sharing="shared") for s in "ab"]
+    power += [
+        PowerNode(name=f"rpp-{s}", kind="rpp", fed_by=["ups-1", "ups-2", "ups-3"], sharing="shared") for s in "ab"
+    ]
     racks = [rack(f"r{n}", *stack(DUAL, 5), feeds=pdus("rpp-a", "rpp-b", amps=30)) for n in (1, 2)]
     fits = capacity(racks, Facility(power=power))
     assert fits.problems == ()
@@ -88,32 +96,46 @@ def test_n_plus_1_ups_share_and_the_others_take_over() -> None:
     assert next(node.worst_w for node in fits.nodes if node.name == "ups-1") == pytest.approx(10000)
     more = capacity([*racks, rack("r3", *stack(DUAL, 1), feeds=pdus("rpp-a", "rpp-b", amps=30))], Facility(power=power))
     assert str(more.problems[0]) == (
-        "power node ups-1: ups (10 kW) is over its rating at the loss of ups-2 - Expected: at most 10.0 kW Actual: 11.0 kW, by racks r1, r2, r3. "
+        "power node ups-1: ups (10 kW) is over its rating at the loss of ups-2 - Expected: at most 10.0 kW "
+        "Actual: 11.0 kW, by racks r1, r2, r3. "
         "Feed 1.0 kW of racks from elsewhere, or give it a rating of 11 kW."
     )
     assert len(more.problems) == 3
 
 
 def test_shelves_of_a_bus_bar_carry_one_load_and_survive_a_grid() -> None:
-    shelves = tuple(Feed(name=f"shelf-{n}", source="rpp-a" if n <= 4 else "rpp-b", kind="shelf", rating_kw=33) for n in range(1, 9))
+    shelves = tuple(
+        Feed(name=f"shelf-{n}", source="rpp-a" if n <= 4 else "rpp-b", kind="shelf", rating_kw=33) for n in range(1, 9)
+    )
     report = capacity([rack("r1", *stack(TRAY, 20), feeds=shelves)], tree())
     assert report.problems == ()
     assert [feed.load_w for feed in report.racks[0].feeds] == [pytest.approx(15000)] * 8
     heavy = capacity([rack("r1", *stack(TRAY, 23), feeds=shelves)], tree())
     assert [str(problem) for problem in heavy.problems] == [
         (
-            "rack r1: feed shelf-5 (33 kW) is over its rating with feed shelf-1 and shelf-2 and shelf-3 and shelf-4 lost"
-            " - Expected: at most 33.0 kW Actual: 34.5 kW. The loss of ups-a, rpp-a does the same. No rack has room for its nodes: "
-            "give feeds shelf-1, shelf-2, shelf-3, shelf-4, shelf-5, shelf-6, shelf-7, shelf-8 a rating of 35 kW, or split its nodes over one rack more."
+            "rack r1: feed shelf-5 (33 kW) is over its rating with feed shelf-1 and shelf-2 and shelf-3 and shelf-4 "
+            "lost"
+            " - Expected: at most 33.0 kW Actual: 34.5 kW. The loss of ups-a, rpp-a does the same. "
+            "No rack has room for its nodes: "
+            "give feeds shelf-1, shelf-2, shelf-3, shelf-4, shelf-5, shelf-6, shelf-7, shelf-8 a rating of 35 kW, "
+            "or split its nodes over one rack more."
         )
     ]
 
 
 def test_single_phase_feeds_load_the_poles_of_their_panel() -> None:
-    power = [PowerNode(name="grid", kind="utility"), PowerNode(name="rpp", kind="rpp", fed_by=["grid"], breaker_a=30, volts=208)]
-    feeds = tuple(Feed(name=name, source="rpp", breaker_a=30, volts=208, phases=1, phase=phase) for name, phase in (("a", "L1-L2"), ("b", "L2-L3")))  # type: ignore[arg-type]
+    power = [
+        PowerNode(name="grid", kind="utility"),
+        PowerNode(name="rpp", kind="rpp", fed_by=["grid"], breaker_a=30, volts=208),
+    ]
+    feeds = tuple(
+        Feed(name=name, source="rpp", breaker_a=30, volts=208, phases=1, phase=phase)
+        for name, phase in (("a", "L1-L2"), ("b", "L2-L3"))
+    )  # type: ignore[arg-type]
     report = capacity([rack("r1", *stack(DUAL, 3), feeds=feeds)], Facility(power=power))
-    assert load(report, "rpp") == pytest.approx(3 * 3000), "two banks: the shared line draws sqrt(3) x 3,000 / 208 V, as 9 kW in balance would"
+    assert load(report, "rpp") == pytest.approx(3 * 3000), (
+        "two banks: the shared line draws sqrt(3) x 3,000 / 208 V, as 9 kW in balance would"
+    )
 
 
 def test_alike_racks_are_one_case_and_each_is_named() -> None:
@@ -123,11 +145,21 @@ def test_alike_racks_are_one_case_and_each_is_named() -> None:
 
 
 def test_wrong_graphs_are_told_and_nothing_is_computed() -> None:
-    power = [PowerNode(name="a", kind="ups", fed_by=["b"]), PowerNode(name="b", kind="ups", fed_by=["a"]), PowerNode(name="b", kind="rpp", fed_by=["nobody"])]
+    power = [
+        PowerNode(name="a", kind="ups", fed_by=["b"]),
+        PowerNode(name="b", kind="ups", fed_by=["a"]),
+        PowerNode(name="b", kind="rpp", fed_by=["nobody"]),
+    ]
     report = capacity([rack("r1", *stack(DUAL, 1), feeds=pdus("c"))], Facility(power=power[:1]))
     assert [str(problem) for problem in report.problems] == [
-        "facility.power[0].fed_by[0]: power node 'b' does not exist - Expected: a name of facility.power. Correct it or declare it.",
-        "rack r1: feed a comes from 'c' - Expected: a name of facility.power Actual: not there. Correct it or declare the power node.",
+        (
+            "facility.power[0].fed_by[0]: power node 'b' does not exist - Expected: a name of facility.power. "
+            "Correct it or declare it."
+        ),
+        (
+            "rack r1: feed a comes from 'c' - Expected: a name of facility.power Actual: not there. "
+            "Correct it or declare the power node."
+        ),
         # What the rack's own feeds say does not wait until the graph is right.
         (
             "rack r1: 1 x dual keep too few power supplies with feed a lost - Expected: at least 1 Actual: 0 of 2. "
@@ -138,7 +170,10 @@ def test_wrong_graphs_are_told_and_nothing_is_computed() -> None:
     texts = [str(problem) for problem in capacity([], Facility(power=power[:2])).problems]
     assert len(texts) == 1
     assert texts[0].startswith("facility.power: power runs in a circle: ")
-    assert str(capacity([], Facility(power=power)).problems[0]) == "facility.power[2].name: power node b is also facility.power[1]. Give each its own name."
+    assert (
+        str(capacity([], Facility(power=power)).problems[0])
+        == "facility.power[2].name: power node b is also facility.power[1]. Give each its own name."
+    )
 
 
 @given(st.integers(1, 16), st.integers(1, 8), st.integers(0, 7))
@@ -157,7 +192,14 @@ def sites(draw: st.DrawFn) -> tuple[list[RackInput], list[PowerNode]]:
         here = []
         for n in range(draw(st.integers(1, 4))):
             fed_by = draw(st.lists(st.sampled_from(above), min_size=1, max_size=3, unique=True))
-            here.append(PowerNode(name=f"n{level}-{n}", kind="rpp", fed_by=fed_by, sharing=draw(st.sampled_from(["preferred", "shared"]))))
+            here.append(
+                PowerNode(
+                    name=f"n{level}-{n}",
+                    kind="rpp",
+                    fed_by=fed_by,
+                    sharing=draw(st.sampled_from(["preferred", "shared"])),
+                )
+            )
         power += here
         above = [node.name for node in here]
     racks = []
@@ -170,7 +212,9 @@ def sites(draw: st.DrawFn) -> tuple[list[RackInput], list[PowerNode]]:
 
 @settings(max_examples=60, deadline=None)
 @given(sites())
-def test_a_loss_computed_by_difference_is_that_of_the_graph_without_the_element(given_site: tuple[list[RackInput], list[PowerNode]]) -> None:
+def test_a_loss_computed_by_difference_is_that_of_the_graph_without_the_element(
+    given_site: tuple[list[RackInput], list[PowerNode]],
+) -> None:
     racks, power = given_site
     graph = PowerGraph(power)
     supplies = Supplies()
@@ -196,7 +240,9 @@ def test_a_loss_computed_by_difference_is_that_of_the_graph_without_the_element(
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 5), st.integers(1, 6), st.sampled_from([DGX, DUAL, TRAY]), st.data())
-def test_losing_a_feed_never_lowers_what_another_carries(feeds: int, devices: int, model: object, data: st.DataObject) -> None:
+def test_losing_a_feed_never_lowers_what_another_carries(
+    feeds: int, devices: int, model: object, data: st.DataObject
+) -> None:
     item = rack("r", *stack(model, devices), feeds=pdus(*["rpp-a"] * feeds))  # type: ignore[arg-type]
     alive = tuple(data.draw(st.lists(st.booleans(), min_size=feeds, max_size=feeds)))
     lost = data.draw(st.integers(0, feeds - 1))

@@ -27,7 +27,10 @@ def test_waves_keep_the_step_of_the_facility() -> None:
 
 
 def test_most_racks_of_a_wave() -> None:
-    assert [wave.racks for wave in staged(PowerGraph(tree().power), FIVE, PowerOn(max_racks=4)).waves] == [("r1", "r2", "r3", "r4"), ("r5",)]
+    assert [wave.racks for wave in staged(PowerGraph(tree().power), FIVE, PowerOn(max_racks=4)).waves] == [
+        ("r1", "r2", "r3", "r4"),
+        ("r5",),
+    ]
 
 
 def test_transients_on_top_of_what_runs_keep_upstream_ratings() -> None:
@@ -41,7 +44,8 @@ def test_rack_that_cannot_come_on_is_named_with_what_it_meets() -> None:
     order = staged(PowerGraph(tree(rating_kw=26).power), FIVE, PowerOn())
     assert [str(problem) for problem in order.problems] == [
         (
-            "rack r5: load cannot come on beside what runs before it: rpp rpp-a - Expected: at most 26.0 kW Actual: 26.5 kW. "
+            "rack r5: load cannot come on beside what runs before it: rpp rpp-a - Expected: at most 26.0 kW "
+            "Actual: 26.5 kW. "
             "Leave as much load off during burn-in, or feed the rack from elsewhere."
         )
     ]
@@ -49,14 +53,17 @@ def test_rack_that_cannot_come_on_is_named_with_what_it_meets() -> None:
     assert small.waves == ()
     assert [str(problem) for problem in small.problems] == [
         (
-            "racks r1 .. r5 (5 racks): load cannot come on within facility.power_on.max_step_kw - Expected: at most 12 kW Actual: 13.0 kW. "
+            "racks r1 .. r5 (5 racks): load cannot come on within facility.power_on.max_step_kw - "
+            "Expected: at most 12 kW Actual: 13.0 kW. "
             "Raise the limit with the facility, or start the rack's nodes a few at a time."
         )
     ]
 
 
 def test_unpublished_transient_is_named() -> None:
-    assert staged(PowerGraph(tree().power), [rack("r1", *stack(DGX, 1), feeds=pdus("rpp-a", "rpp-b"))], PowerOn()).assumed == ("dgx_h100",)
+    assert staged(
+        PowerGraph(tree().power), [rack("r1", *stack(DGX, 1), feeds=pdus("rpp-a", "rpp-b"))], PowerOn()
+    ).assumed == ("dgx_h100",)
 
 
 @settings(max_examples=60, deadline=None)

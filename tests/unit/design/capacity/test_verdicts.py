@@ -44,11 +44,16 @@ def test_cooling_and_losses_reach_the_grid_and_nothing_below_it() -> None:
     assert (grid.name, grid.load_w) == ("grid", pytest.approx(28_000))
     assert [node.load_w for node in panels] == [pytest.approx(10_000)] * 2
     assert texts(report)[0] == (
-        "power node grid: utility (25 kW) is over its rating with everything alive - Expected: at most 25.0 kW Actual: 28.0 kW"
-        " with cooling and losses (PUE 1.4), by racks r1, r2. Feed 2.2 kW of racks from elsewhere, or give it a rating of 28 kW."
+        "power node grid: utility (25 kW) is over its rating with everything alive - Expected: at most 25.0 kW "
+        "Actual: 28.0 kW"
+        " with cooling and losses (PUE 1.4), by racks r1, r2. Feed 2.2 kW of racks from elsewhere, or give it a "
+        "rating of 28 kW."
     )
     assert capacity(loads(2), one_grid(31, 1.4)).problems == ()
-    assert "load of grid is that of racks x PUE 1.4: cooling and losses draw there too; all other power nodes carry racks alone" in report.notes
+    assert (
+        "load of grid is that of racks x PUE 1.4: cooling and losses draw there too; "
+        "all other power nodes carry racks alone" in report.notes
+    )
 
 
 def test_without_pue_the_gap_is_said() -> None:
@@ -62,21 +67,25 @@ def test_what_no_power_node_shows_counts_against_the_utility() -> None:
     report = capacity(loads(2), one_grid(1400, 1.25), unplaced)
     assert texts(report) == [
         (
-            "facility.power: the site draws more than grid carries - Expected: at most 1400.0 kW Actual: 6275.0 kW with cooling and losses (facility.pue). "
+            "facility.power: the site draws more than grid carries - Expected: at most 1400.0 kW "
+            "Actual: 6275.0 kW with cooling and losses (facility.pue). "
             "Raise their rating with the utility, or plan fewer racks."
         )
     ]
     assert (report.totals.max_w, report.totals.devices, report.totals.unplaced) == (5_020_000, 11, ("cdu-1",))
     assert (
-        "cdu-1 stands in no rack: their 5,000.0 kW are in the sums of the site, and in the load of no rack, feed or power node; give each its rack"
-        in report.notes
+        "cdu-1 stands in no rack: their 5,000.0 kW are in the sums of the site, and in the load of no rack, feed or "
+        "power node; give each its rack" in report.notes
     )
 
 
 def two_grids(rating_kw: float, **more: Any) -> Facility:
     """Two utilities above two UPSs and two panels: each of all may fail."""
     power = tree().power
-    return Facility(power=[node.model_copy(update={"rating_kw": rating_kw}) if node.kind == "utility" else node for node in power], **more)
+    return Facility(
+        power=[node.model_copy(update={"rating_kw": rating_kw}) if node.kind == "utility" else node for node in power],
+        **more,
+    )
 
 
 def aside(kw: float | None) -> list[Device]:
@@ -88,22 +97,35 @@ def aside(kw: float | None) -> list[Device]:
     ("rating_kw", "accepted", "told"),
     [
         (100, None, "grid-2 carries at the loss of grid-1 - Expected: at most 100.0 kW Actual: 120.0 kW"),
-        (100, "agreed with everybody", "grid-2 carries at the loss of grid-1 - Expected: at most 100.0 kW Actual: 120.0 kW"),
+        (
+            100,
+            "agreed with everybody",
+            "grid-2 carries at the loss of grid-1 - Expected: at most 100.0 kW Actual: 120.0 kW",
+        ),
         (120, None, ""),
     ],
 )
 def test_grid_that_is_left_must_carry_the_whole_site(rating_kw: float, accepted: str | None, told: str) -> None:
     # 20 kW in racks, and 80 kW in no rack: x 1.2 = 120 kW. No power node shows more than 24 kW.
     facility = two_grids(rating_kw, pue=1.2)
-    facility = facility.model_copy(update={"power": [node.model_copy(update={"loss_accepted": accepted}) for node in facility.power]})
+    facility = facility.model_copy(
+        update={"power": [node.model_copy(update={"loss_accepted": accepted}) for node in facility.power]}
+    )
     report = capacity(loads(2), facility, aside(80))
     assert texts(report)[:1] == (
-        [f"facility.power: the site draws more than {told} with cooling and losses (facility.pue). Raise their rating with the utility, or plan fewer racks."]
+        [
+            (
+                f"facility.power: the site draws more than {told} with cooling and losses (facility.pue). "
+                "Raise their rating with the utility, or plan fewer racks."
+            )
+        ]
         if told
         else []
     )
     assert {case.element for case in report.losses if not case.survived} == ({"grid-1", "grid-2"} if told else set())
-    assert [(case.overloads[0].node, case.taken) for case in report.losses if case.overloads] == ([("grid-2", False), ("grid-1", False)] if told else [])
+    assert [(case.overloads[0].node, case.taken) for case in report.losses if case.overloads] == (
+        [("grid-2", False), ("grid-1", False)] if told else []
+    )
     assert report.over_alive == 0
 
 
@@ -115,8 +137,14 @@ def test_loss_of_a_grid_is_not_judged_where_the_draw_of_the_site_is_not_known() 
 
 
 def test_a_generator_that_is_left_carries_the_site_too() -> None:
-    power = [PowerNode(name="grid", kind="utility", rating_kw=120), PowerNode(name="gen", kind="generator", rating_kw=120)]
-    power += [PowerNode(name=f"rpp-{side}", kind="rpp", fed_by=["grid", "gen"], sharing="preferred", rating_kw=1000) for side in "ab"]
+    power = [
+        PowerNode(name="grid", kind="utility", rating_kw=120),
+        PowerNode(name="gen", kind="generator", rating_kw=120),
+    ]
+    power += [
+        PowerNode(name=f"rpp-{side}", kind="rpp", fed_by=["grid", "gen"], sharing="preferred", rating_kw=1000)
+        for side in "ab"
+    ]
     report = capacity(loads(2), Facility(power=power, pue=1.2), aside(80))
     assert texts(report) == []
     assert all(case.survived for case in report.losses)
@@ -128,7 +156,11 @@ def test_no_loss_is_survived_while_the_whole_site_is_over(facility: Facility) ->
     assert len(texts(report)) == 1
     assert report.over_alive == 1
     counts = asdict(tally(report.losses))
-    assert (counts["survived"], counts["accepted"], counts["not_judged"] + counts["not_survived"]) == (0, 0, counts["looked_at"])
+    assert (counts["survived"], counts["accepted"], counts["not_judged"] + counts["not_survived"]) == (
+        0,
+        0,
+        counts["looked_at"],
+    )
 
 
 def test_one_grid_over_its_rating_counts_once() -> None:
@@ -138,9 +170,12 @@ def test_one_grid_over_its_rating_counts_once() -> None:
 
 
 def test_one_grid_over_at_a_loss_does_not_hide_that_the_whole_site_is_over() -> None:
-    # 20 kW in racks, of which two grids of 15 kW carry half each, are too much for one of them, and 100 kW in all for both.
+    # 20 kW in racks, of which two grids of 15 kW carry half each, are too much for one of them, and 100 kW in all for
+    # both.
     facility = two_grids(15)
-    facility = Facility(power=[node.model_copy(update={"sharing": "shared"}) if node.kind == "ups" else node for node in facility.power])
+    facility = Facility(
+        power=[node.model_copy(update={"sharing": "shared"}) if node.kind == "ups" else node for node in facility.power]
+    )
     found = [text for text in texts(capacity(loads(2), facility, aside(80))) if not text.startswith("rack")]
     assert [text.partition(" is over")[0].partition(" - ")[0] for text in found] == [
         "power node grid-1: utility (15 kW)",
@@ -160,7 +195,8 @@ def test_a_step_of_load_brings_its_cooling_to_the_grid() -> None:
 def test_a_feed_that_a_loss_overloads_is_not_survived_and_all_say_so() -> None:
     item = rack("r1", *stack(DUAL, 5), feeds=pdus("rpp-a", "rpp-b", amps=16))
     report = capacity([item], tree())
-    # 16 A at 415 V carry 9.2 kW, one feed alone must carry 10 kW (worst pole: two of five supplies on one phase, 12 kW).
+    # 16 A at 415 V carry 9.2 kW, one feed alone must carry 10 kW (worst pole: two of five supplies on one phase, 12
+    # kW).
     hurt = {case.element for case in report.losses if case.over_feeds}
     assert hurt == {"ups-a", "rpp-a", "ups-b", "rpp-b", "a", "b"}
     counts = asdict(tally(report.losses))
@@ -174,7 +210,10 @@ def test_text_json_and_page_count_losses_alike() -> None:
     document["racks"][2]["feeds"][0]["breaker_a"] = 32
     plan = plan_site(parse(document))
     found = summary(plan)
-    counts = {name: found["capacity"][f"losses_{name}"] for name in ("looked_at", "survived", "accepted", "not_survived", "not_judged")}
+    counts = {
+        name: found["capacity"][f"losses_{name}"]
+        for name in ("looked_at", "survived", "accepted", "not_survived", "not_judged")
+    }
     line = dict(facts(found))["losses"]
     assert counts["not_survived"] > 0
     assert sum(counts.values()) == 2 * counts["looked_at"]
@@ -185,18 +224,26 @@ def test_text_json_and_page_count_losses_alike() -> None:
 
 def test_over_its_rating_before_anything_is_lost_names_no_loss() -> None:
     power = [PowerNode(name="grid", kind="utility")]
-    power += [PowerNode(name=f"ups-{n}", kind="ups", fed_by=["grid"], rating_kw=10, sharing="shared") for n in (1, 2, 3)]
+    power += [
+        PowerNode(name=f"ups-{n}", kind="ups", fed_by=["grid"], rating_kw=10, sharing="shared") for n in (1, 2, 3)
+    ]
     power += [PowerNode(name="rpp", kind="rpp", fed_by=["ups-1", "ups-2", "ups-3"], sharing="shared", rating_kw=9)]
-    report = capacity([rack("r1", *stack(DUAL, 5), feeds=(Feed(name="a", source="rpp", rating_kw=20),))], Facility(power=power))
+    report = capacity(
+        [rack("r1", *stack(DUAL, 5), feeds=(Feed(name="a", source="rpp", rating_kw=20),))], Facility(power=power)
+    )
     over_rpp = next(text for text in texts(report) if text.startswith("power node rpp"))
-    assert over_rpp.startswith("power node rpp: rpp (9 kW) is over its rating with everything alive - Expected: at most 9.0 kW Actual: 10.0 kW, by rack r1.")
+    assert over_rpp.startswith(
+        "power node rpp: rpp (9 kW) is over its rating with everything alive - Expected: at most 9.0 kW "
+        "Actual: 10.0 kW, by rack r1."
+    )
 
 
 def test_what_a_loss_adds_to_an_overload_is_said_behind_it() -> None:
     item = rack("r1", *stack(DUAL, 9), feeds=pdus("rpp-a", "rpp-b"))
     report = capacity([item], tree(rating_kw=8))
     assert next(text for text in texts(report) if text.startswith("power node ups-a")).startswith(
-        "power node ups-a: ups (8 kW) is over its rating with everything alive - Expected: at most 8.0 kW Actual: 9.0 kW,"
+        "power node ups-a: ups (8 kW) is over its rating with everything alive - Expected: at most 8.0 kW "
+        "Actual: 9.0 kW,"
         " and 18.0 kW at the loss of ups-b, by rack r1."
     )
 
@@ -231,7 +278,14 @@ def test_a_sum_at_the_rating_is_no_violation() -> None:
 
 def test_no_refusal_shows_the_same_figure_twice() -> None:
     power = [PowerNode(name="grid", kind="utility", rating_kw=9.9996)]
-    item = RackInput("r1", stack(DUAL, 5), (Feed(name="a", source="grid", rating_kw=9.9992),), 48, RackCooling(kind="air", max_kw=9.999), 149.94)
+    item = RackInput(
+        "r1",
+        stack(DUAL, 5),
+        (Feed(name="a", source="grid", rating_kw=9.9992),),
+        48,
+        RackCooling(kind="air", max_kw=9.999),
+        149.94,
+    )
     report = capacity([item], Facility(power=power, cooling_kw=9.9991, power_on=PowerOn(max_step_kw=12.99994)))
     told = [text for text in texts(report) if "Expected: at most" in text]
     assert len(told) >= 5
@@ -241,7 +295,9 @@ def test_no_refusal_shows_the_same_figure_twice() -> None:
 
 
 def test_trays_of_an_nvlink_domain_are_never_moved() -> None:
-    shelves = tuple(Feed(name=f"shelf-{n}", source="rpp-a" if n < 3 else "rpp-b", kind="shelf", rating_kw=10) for n in (1, 2, 3, 4))
+    shelves = tuple(
+        Feed(name=f"shelf-{n}", source="rpp-a" if n < 3 else "rpp-b", kind="shelf", rating_kw=10) for n in (1, 2, 3, 4)
+    )
     full = rack("r1", *stack(TRAYS, 9), feeds=shelves, cooling=RackCooling(kind="hybrid", max_kw=40))
     net = rack("net9", feeds=pdus("rpp-a", "rpp-b"))
     report = capacity([full, net], tree())
@@ -257,13 +313,21 @@ def test_trays_of_an_nvlink_domain_are_never_moved() -> None:
     [
         (None, pdus("rpp-a", "rpp-b"), False),
         (RackCooling(kind="air"), pdus("rpp-a", "rpp-b"), False),
-        (RackCooling(kind="hybrid"), (Feed(name="s1", source="rpp-a", kind="shelf"), Feed(name="s2", source="rpp-b", kind="shelf")), False),
+        (
+            RackCooling(kind="hybrid"),
+            (Feed(name="s1", source="rpp-a", kind="shelf"), Feed(name="s2", source="rpp-b", kind="shelf")),
+            False,
+        ),
         (RackCooling(kind="hybrid"), pdus("rpp-a", "rpp-b"), True),
     ],
     ids=["no word of cooling", "air", "bus bar", "hybrid with PDUs"],
 )
-def test_a_node_goes_only_where_its_cooling_and_its_feeds_are(cooling: RackCooling | None, feeds: tuple[Feed, ...], *, fits: bool) -> None:
-    wet = DeviceModel("wet", 2, 2000.0, 1200.0, 2000.0, 30.0, psus=2, psu_min=1, liquid_share=0.8, cooled="hybrid", fed="ac")
+def test_a_node_goes_only_where_its_cooling_and_its_feeds_are(
+    cooling: RackCooling | None, feeds: tuple[Feed, ...], *, fits: bool
+) -> None:
+    wet = DeviceModel(
+        "wet", 2, 2000.0, 1200.0, 2000.0, 30.0, psus=2, psu_min=1, liquid_share=0.8, cooled="hybrid", fed="ac"
+    )
     full = rack("r1", *stack(wet, 3), feeds=pdus("rpp-a", "rpp-b"), cooling=RackCooling(kind="hybrid", max_kw=5))
     report = capacity([full, rack("r2", feeds=feeds, cooling=cooling)], tree())
     assert any("Move n3 to rack r2" in text for text in texts(report)) is fits
@@ -285,16 +349,27 @@ def test_a_share_of_the_rack_stands_for_what_nobody_publishes() -> None:
 def test_the_plan_says_whose_liquid_share_is_missing_and_counts_nodes_alone() -> None:
     found = summary(plan_site(parse(example("h100-1su-infiniband"))))
     lines = dict(facts(found))
-    assert lines["heat"].endswith("liquid and air not known: liquid share not published of head, login, sn2201, sn4600c, storage, ufm")
+    assert lines["heat"].endswith(
+        "liquid and air not known: liquid share not published of head, login, sn2201, sn4600c, storage, ufm"
+    )
     assert lines["nodes"] == "31 x dgx_h100, metal in 8 of 9 racks"
     assert (found["fabric"]["counts"]["nodes"], found["fabric"]["counts"]["devices"]) == (31, 2)
     assert "the only leaf of a rail for 31 nodes and 1 device:" in found["single_points_of_failure"][0]
 
 
 def test_air_cooled_rack_of_many_racks_is_told_by_its_models() -> None:
-    report = capacity([rack("r1", *stack(TRAYS, 1), cooling=RackCooling(kind="air")), rack("r2", *stack(DGX, 1), cooling=RackCooling(kind="air"))], None)
+    report = capacity(
+        [
+            rack("r1", *stack(TRAYS, 1), cooling=RackCooling(kind="air")),
+            rack("r2", *stack(DGX, 1), cooling=RackCooling(kind="air")),
+        ],
+        None,
+    )
     assert texts(report) == [
-        "rack r1: gb200_nvl72 is liquid-cooled - Expected: cooling of kind liquid or hybrid Actual: air. Place it in a rack with a liquid loop."
+        (
+            "rack r1: gb200_nvl72 is liquid-cooled - Expected: cooling of kind liquid or hybrid Actual: air. "
+            "Place it in a rack with a liquid loop."
+        )
     ]
 
 

@@ -26,8 +26,10 @@ def test_node_is_moved_to_the_rack_that_has_room() -> None:
     report = capacity([full("r1"), full("r2", 2)], tree("abc"))
     assert texts(report) == [
         (
-            "rack r1: feed b (415 V three-phase 30 A at 80 %) is over its rating with feed a lost - Expected: at most 17.3 kW Actual: 22.9 kW. "
-            "The loss of ups-a, rpp-a does the same. Move r1-n4 to rack r2 unit 17, or give feeds a, b, c a breaker of 40 A (415 V)."
+            "rack r1: feed b (415 V three-phase 30 A at 80 %) is over its rating with feed a lost - "
+            "Expected: at most 17.3 kW Actual: 22.9 kW. "
+            "The loss of ups-a, rpp-a does the same. Move r1-n4 to rack r2 unit 17, or give feeds a, b, c a breaker "
+            "of 40 A (415 V)."
         )
     ]
 
@@ -36,7 +38,10 @@ def test_one_free_place_is_offered_to_one_rack_only() -> None:
     report = capacity([full("r1"), full("r3"), full("r2", 2)], tree("abc"))
     assert len(report.problems) == 2
     assert "Move r1-n4 to rack r2 unit 17, or" in texts(report)[0]
-    assert texts(report)[1].endswith("No rack has room for its nodes: give feeds a, b, c a breaker of 40 A (415 V), or split its nodes over one rack more.")
+    assert texts(report)[1].endswith(
+        "No rack has room for its nodes: give feeds a, b, c a breaker of 40 A (415 V), or split its nodes over one "
+        "rack more."
+    )
     places = re.findall(r"to rack (\S+) unit (\d+)", " ".join(texts(report)))
     assert len(places) == len(set(places)) == 1
 
@@ -52,7 +57,8 @@ def test_same_problem_of_many_racks_is_one_line() -> None:
         (
             "racks r1 .. r40 (40 racks): feed b (415 V three-phase 30 A at 80 %) is over its rating with feed a lost"
             " - Expected: at most 17.3 kW Actual: 22.9 kW. The loss of ups-a, rpp-a does the same. "
-            "No rack has room for its nodes: give feeds a, b, c a breaker of 40 A (415 V), or split its nodes over one rack more."
+            "No rack has room for its nodes: give feeds a, b, c a breaker of 40 A (415 V), or split its nodes over "
+            "one rack more."
         )
     ]
 
@@ -61,7 +67,10 @@ def test_weight_units_and_heat() -> None:
     heavy = RackInput("r1", stack(DGX, 4), (), 30, RackCooling(kind="air", max_kw=40, max_air_kw=35), 500.0)
     assert texts(capacity([heavy], None)) == [
         f"rack r1: devices need more units than the rack has - Expected: at most 30 U Actual: 32 U. {NO_ROOM}",
-        "rack r1: devices are too heavy - Expected: at most 500 kg Actual: 521.8 kg. No rack has room for its nodes: split them over one rack more.",
+        (
+            "rack r1: devices are too heavy - Expected: at most 500 kg Actual: 521.8 kg. "
+            "No rack has room for its nodes: split them over one rack more."
+        ),
         f"rack r1: heat is more than its cooling carries - Expected: at most 40 kW Actual: 40.8 kW. {NO_ROOM}",
         (
             "rack r1: heat into air is more than its cooling carries - Expected: at most 35 kW Actual: 40.8 kW. "
@@ -73,7 +82,10 @@ def test_weight_units_and_heat() -> None:
 def test_liquid_cooled_model_in_an_air_cooled_rack() -> None:
     item = rack("r1", *stack(TRAY, 1), cooling=RackCooling(kind="air"))
     assert texts(capacity([item], None)) == [
-        "rack r1: tray is liquid-cooled - Expected: cooling of kind liquid or hybrid Actual: air. Place it in a rack with a liquid loop."
+        (
+            "rack r1: tray is liquid-cooled - Expected: cooling of kind liquid or hybrid Actual: air. "
+            "Place it in a rack with a liquid loop."
+        )
     ]
 
 
@@ -99,17 +111,25 @@ def test_all_heat_of_a_liquid_cooled_rack_goes_into_liquid() -> None:
 
 def test_stated_supplies_must_add_up() -> None:
     def feeds(*psus: int | None) -> tuple[Feed, ...]:
-        return tuple(Feed(name=name, source=f"rpp-{name}", breaker_a=30, volts=415, psus=count) for name, count in zip("ab", psus, strict=True))
+        return tuple(
+            Feed(name=name, source=f"rpp-{name}", breaker_a=30, volts=415, psus=count)
+            for name, count in zip("ab", psus, strict=True)
+        )
 
     wrong = texts(capacity([rack("r1", *stack(DUAL, 1), feeds=feeds(2, 1))], tree()))
-    assert wrong[0] == f"rack r1: psus of the feeds do not add up for dual - Expected: 2 in sum Actual: 3. {ALL_OR_NONE}"
+    assert (
+        wrong[0] == f"rack r1: psus of the feeds do not add up for dual - Expected: 2 in sum Actual: 3. {ALL_OR_NONE}"
+    )
     some = texts(capacity([rack("r1", *stack(DUAL, 1), feeds=feeds(2, None))], tree()))
     assert some[0] == f"rack r1: psus is given for some feeds only - Expected: all 2 Actual: 1. {ALL_OR_NONE}"
 
 
 def test_plant_too_small() -> None:
     assert texts(capacity([rack("r1", *stack(DGX, 4))], Facility(cooling_kw=30))) == [
-        "facility.cooling_kw: all heat is more than the plant carries - Expected: at most 30 kW Actual: 40.8 kW. Add 10.8 kW of cooling, or plan fewer racks."
+        (
+            "facility.cooling_kw: all heat is more than the plant carries - Expected: at most 30 kW Actual: 40.8 kW. "
+            "Add 10.8 kW of cooling, or plan fewer racks."
+        )
     ]
 
 
@@ -119,7 +139,8 @@ def test_supplies_that_all_are_needed() -> None:
     assert texts(report) == [
         (
             "rack r1: 1 x needy keep too few power supplies with feed a lost - Expected: at least 2 Actual: 1 of 2. "
-            "The loss of ups-a, rpp-a does the same. All 2 supplies are needed: no number of feeds survives the loss of one."
+            "The loss of ups-a, rpp-a does the same. All 2 supplies are needed: no number of feeds survives the "
+            "loss of one."
         )
     ]
 
@@ -148,5 +169,11 @@ def test_what_is_not_published_is_said_and_never_guessed() -> None:
 def test_totals() -> None:
     report = capacity([rack("r1", *stack(DUAL, 2)), rack("r2", *stack(DUAL, 1))], Facility(pue=1.25))
     totals = report.totals
-    assert (totals.max_w, totals.typical_w, totals.transient_w, totals.weight_kg, totals.facility_w) == (6000, 3600, 7800, 90, 7500)
+    assert (totals.max_w, totals.typical_w, totals.transient_w, totals.weight_kg, totals.facility_w) == (
+        6000,
+        3600,
+        7800,
+        90,
+        7500,
+    )
     assert round(totals.btu_h) == 20472

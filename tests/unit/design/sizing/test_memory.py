@@ -25,12 +25,20 @@ def shipped(name: str) -> Llm:
     return read_config(json.loads((LLM / f"{name}.json").read_text(encoding="utf-8")), name)[0]
 
 
-L8, L70, MIXTRAL, DEEPSEEK, GPT2 = (shipped(name) for name in ("llama31_8b", "llama31_70b", "mixtral_8x7b", "deepseek_v3", "gpt2"))
+L8, L70, MIXTRAL, DEEPSEEK, GPT2 = (
+    shipped(name) for name in ("llama31_8b", "llama31_70b", "mixtral_8x7b", "deepseek_v3", "gpt2")
+)
 
 
 @pytest.mark.parametrize(
     ("model", "total", "active"),
-    [(L8, 8.03e9, 8.03e9), (L70, 70.55e9, 70.55e9), (MIXTRAL, 46.70e9, 12.88e9), (DEEPSEEK, 671.0e9, 37.5e9), (GPT2, 124.4e6, 124.4e6)],
+    [
+        (L8, 8.03e9, 8.03e9),
+        (L70, 70.55e9, 70.55e9),
+        (MIXTRAL, 46.70e9, 12.88e9),
+        (DEEPSEEK, 671.0e9, 37.5e9),
+        (GPT2, 124.4e6, 124.4e6),
+    ],
     ids=lambda value: value.name if isinstance(value, Llm) else "",
 )
 def test_parameters_are_those_that_makers_publish(model: Llm, total: float, active: float) -> None:
@@ -46,7 +54,8 @@ def test_a_gate_is_a_third_matrix() -> None:
 
 
 def test_positions_count_only_where_they_are_learned() -> None:
-    # The copied calculator always adds them: 131,072 x 4,096 would be half a billion parameters that Llama does not have.
+    # The copied calculator always adds them: 131,072 x 4,096 would be half a billion parameters that Llama does not
+    # have.
     assert L8.learned_positions == 0
     assert GPT2.learned_positions == 1024
 
@@ -79,21 +88,30 @@ def test_tensor_parallelism_divides_the_cache_by_its_heads_at_most(tp: int, shar
 
 
 def test_sequences_take_whole_blocks() -> None:
-    memory = serving_memory(L8, Layout(), ServingJob(context=17, utilization=1.0), weights_on_gpu(L8, Layout()) + 131_072 * 16 * 5)
+    memory = serving_memory(
+        L8, Layout(), ServingJob(context=17, utilization=1.0), weights_on_gpu(L8, Layout()) + 131_072 * 16 * 5
+    )
     assert memory.kv_tokens == 80
     assert memory.sequences == 2  # 17 tokens are two blocks of 16
     assert serving_memory(L8, Layout(), ServingJob(context=17), 1e9).sequences == 0
 
 
 def test_bytes_of_a_weight() -> None:
-    assert (weight_bytes("bf16"), weight_bytes("fp8"), weight_bytes("int4"), weight_bytes("int4", 32)) == (2, 1, (4 + 20 / 128) / 8, (4 + 20 / 32) / 8)
+    assert (weight_bytes("bf16"), weight_bytes("fp8"), weight_bytes("int4"), weight_bytes("int4", 32)) == (
+        2,
+        1,
+        (4 + 20 / 128) / 8,
+        (4 + 20 / 32) / 8,
+    )
     assert weight_bytes("nvfp4") == 4.5 / 8
 
 
 def test_quantization_leaves_embeddings_in_sixteen_bits() -> None:
     quantized = L8.model_copy(update={"weights": "int4"})
     outside = parameters.outside_layers(L8)
-    assert weights_on_gpu(quantized, Layout()) == pytest.approx((parameters.total(L8) - outside) * weight_bytes("int4") + outside * 2)
+    assert weights_on_gpu(quantized, Layout()) == pytest.approx(
+        (parameters.total(L8) - outside) * weight_bytes("int4") + outside * 2
+    )
     assert weights_on_gpu(quantized, Layout()) > parameters.total(L8) * weight_bytes("int4")
     assert weights_on_gpu(DEEPSEEK, Layout()) == pytest.approx(671e9, rel=0.01)
 
@@ -113,7 +131,9 @@ def test_states_of_mixed_precision_adam_are_eighteen_bytes() -> None:
     assert lean.weights + lean.gradients + lean.optimizer == pytest.approx(12 * total)
 
 
-@pytest.mark.parametrize(("zero", "weights", "gradients", "optimizer"), [(0, 1, 1, 1), (1, 1, 1, 64), (2, 1, 64, 64), (3, 64, 64, 64)])
+@pytest.mark.parametrize(
+    ("zero", "weights", "gradients", "optimizer"), [(0, 1, 1, 1), (1, 1, 1, 64), (2, 1, 64, 64), (3, 64, 64, 64)]
+)
 def test_zero_divides_by_data_parallel_ranks(zero: int, weights: int, gradients: int, optimizer: int) -> None:
     memory = training_memory(L8, Layout(tp=8, dp=64, zero=zero), job())
     share = parameters.total(L8) / 8
@@ -149,14 +169,16 @@ def test_activations_of_a_layer() -> None:
 
 
 def test_full_recomputation_is_not_selective() -> None:
-    # (d) The copied calculator calls 34 s b h "checkpointed": full recomputation keeps 2 s b h, and one layer's worth while it computes again.
+    # (d) The copied calculator calls 34 s b h "checkpointed": full recomputation keeps 2 s b h, and one layer's worth
+    # while it computes again.
     full, selective = training_memory(L8, Layout(), job(recompute="full")), training_memory(L8, Layout(), job())
     assert selective.activations == 17 * full.activations
     assert full.recomputing == activation_bytes(L8, job(), 1)
 
 
 def test_pipeline_stages_hold_their_own_layers() -> None:
-    # (f) The copied calculator does not divide by p. With one micro-batch a stage holds its layers only; a full 1F1B pipeline holds p times them.
+    # (f) The copied calculator does not divide by p. With one micro-batch a stage holds its layers only; a full 1F1B
+    # pipeline holds p times them.
     one = training_memory(L70, Layout(tp=8, pp=4), job(micro_batches=1))
     full = training_memory(L70, Layout(tp=8, pp=4), job(micro_batches=8))
     alone = training_memory(L70, Layout(tp=8), job())
@@ -172,7 +194,9 @@ def test_the_fullest_gpu_has_the_embeddings() -> None:
     assert last.outside == pytest.approx(matrix, rel=0.001)
     assert first.parameters > parameters.total(L70) / 32  # spread evenly it would be less
     tied = L70.model_copy(update={"tied": True})
-    assert stages(tied, Layout(pp=4))[1].outside == pytest.approx(L70.vocabulary * L70.hidden, rel=0.001)  # the head is a copy on the last stage
+    assert stages(tied, Layout(pp=4))[1].outside == pytest.approx(
+        L70.vocabulary * L70.hidden, rel=0.001
+    )  # the head is a copy on the last stage
 
 
 def test_an_odd_number_of_layers_makes_one_stage_fuller() -> None:
@@ -185,12 +209,30 @@ def test_an_odd_number_of_layers_makes_one_stage_fuller() -> None:
         (
             L70,
             Layout(tp=3),
-            "--tp 3: 64 heads and 8 key and value heads cannot be split over 3 GPUs - Expected: one of 1, 2, 4, 8, 16, 32, 64 Actual: 3. Choose one of them.",
+            (
+                "--tp 3: 64 heads and 8 key and value heads cannot be split over 3 GPUs - "
+                "Expected: one of 1, 2, 4, 8, 16, 32, 64 Actual: 3. Choose one of them."
+            ),
         ),
-        (L70, Layout(pp=81), "--pp 81: the model has fewer layers than pipeline stages - Expected: at most 80 Actual: 81. Lower it."),
+        (
+            L70,
+            Layout(pp=81),
+            "--pp 81: the model has fewer layers than pipeline stages - Expected: at most 80 Actual: 81. Lower it.",
+        ),
         (L8, Layout(ep=2), "--ep 2: llama has no experts - Expected: 1 Actual: 2. Leave it out."),
-        (MIXTRAL, Layout(ep=3, dp=3), "--ep 3: experts cannot be split evenly - Expected: a divisor of 8 Actual: 3. Choose one."),
-        (MIXTRAL, Layout(ep=4, dp=6), "--ep 4: expert-parallel ranks are data-parallel ranks - Expected: a divisor of --dp 6 Actual: 4. Choose one."),
+        (
+            MIXTRAL,
+            Layout(ep=3, dp=3),
+            "--ep 3: experts cannot be split evenly - Expected: a divisor of 8 Actual: 3. Choose one.",
+        ),
+        (
+            MIXTRAL,
+            Layout(ep=4, dp=6),
+            (
+                "--ep 4: expert-parallel ranks are data-parallel ranks - Expected: a divisor of --dp 6 Actual: 4. "
+                "Choose one."
+            ),
+        ),
     ],
 )
 def test_what_cannot_be_cut_is_refused(model: Llm, layout: Layout, text: str) -> None:

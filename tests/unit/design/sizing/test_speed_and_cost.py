@@ -32,7 +32,8 @@ H100, DGX = loader.gpu("h100_sxm"), loader.platform("dgx_h100")
 
 
 def test_days_of_a_run() -> None:
-    # 6 x 70e9 x 15e12 / (16,384 x 989.4e12 x 0.4 x 86,400): the published 70B run of 15 T tokens in the order of 6.4 M H100 hours.
+    # 6 x 70e9 x 15e12 / (16,384 x 989.4e12 x 0.4 x 86,400): the published 70B run of 15 T tokens in the order of 6.4 M
+    # H100 hours.
     days = training_days(70e9, 15e12, 16_384, 989.4, 0.4)
     assert days == pytest.approx(11.24, rel=0.001)
     # With the sparse figure, which is often taken for dense, it would be half.
@@ -90,7 +91,9 @@ def test_a_pipeline_does_not_make_one_token_faster() -> None:
 
 
 def test_fewer_sequences_than_stages_leave_stages_idle() -> None:
-    one, four, eight = (decode(L70, Layout(tp=2, pp=4), ServingJob(context=4096), H100, DGX, count) for count in (1, 4, 8))
+    one, four, eight = (
+        decode(L70, Layout(tp=2, pp=4), ServingJob(context=4096), H100, DGX, count) for count in (1, 4, 8)
+    )
     assert one.tokens_per_second == one.per_sequence
     assert four.tokens_per_second == pytest.approx(4 * one.tokens_per_second)
     assert eight.tokens_per_second == pytest.approx(8 * eight.per_sequence)
@@ -121,11 +124,14 @@ def test_an_all_reduce_moves_nearly_twice_its_size() -> None:
 def test_training_names_what_binds() -> None:
     job = TrainingJob(4096, 1, micro_batches=1)
     small = training_time(L70, Layout(tp=8, dp=128, zero=1), job, H100, DGX, 1e12, 0.4)
-    large = training_time(L70, Layout(tp=8, dp=128, zero=1), TrainingJob(4096, 1, micro_batches=64), H100, DGX, 1e12, 0.4)
+    large = training_time(
+        L70, Layout(tp=8, dp=128, zero=1), TrainingJob(4096, 1, micro_batches=64), H100, DGX, 1e12, 0.4
+    )
     assert small.limit == "interconnect"  # gradients are exchanged after every single sequence
     assert large.limit == "compute"
     assert large.days == pytest.approx(12.08, rel=0.01)
-    # Days follow from the slowest resource: steps x its seconds, here the exchange of gradients and not 6 N D at MFU 0.4.
+    # Days follow from the slowest resource: steps x its seconds, here the exchange of gradients and not 6 N D at MFU
+    # 0.4.
     assert small.days == pytest.approx(1e12 / small.step_tokens * small.seconds["interconnect"] / 86_400)
     assert small.days > 2 * large.days
     assert small.gpu_hours == pytest.approx(small.days * 24 * 1024)
@@ -146,9 +152,15 @@ def test_serving_says_which_limit_it_could_not_judge() -> None:
     nvl, dell = loader.gpu("h100_nvl"), loader.platform("r760xa_h100_nvl")  # its network cards are not in the profile
     job = ServingJob(context=8192)
     assert decode(L70, Layout(tp=2), job, nvl, dell, 1).not_judged == ()  # a bridged pair
-    assert decode(L70, Layout(tp=2, pp=4), job, nvl, dell, 1).not_judged == ("interconnect (network)",)  # stages in other servers
+    assert decode(L70, Layout(tp=2, pp=4), job, nvl, dell, 1).not_judged == (
+        "interconnect (network)",
+    )  # stages in other servers
     wide = prefill(L70, Layout(tp=8), job, nvl, dell)
-    assert (wide.limit, "interconnect" in wide.seconds, wide.not_judged) == ("compute", False, ("interconnect (network)",))
+    assert (wide.limit, "interconnect" in wide.seconds, wide.not_judged) == (
+        "compute",
+        False,
+        ("interconnect (network)",),
+    )
     unlinked = nvl.model_copy(update={"pcie": None})
     assert prefill(L70, Layout(tp=4), job, unlinked, dell).not_judged == ("interconnect (PCIe)",)
     unknown = H100.model_copy(update={"memory_bandwidth": None})
@@ -160,7 +172,9 @@ def test_smallest_layout_that_fits_is_told() -> None:
     def smallest(model: Llm, platform: str) -> Layout | None:
         profile = loader.platform(platform)
         load = candidates.Load()
-        return candidates.serve_on(profile, loader.gpu(profile.gpu), model, ServingJob(8192, reserve=2 * 2**30), Layout(0, 0), load).smallest
+        return candidates.serve_on(
+            profile, loader.gpu(profile.gpu), model, ServingJob(8192, reserve=2 * 2**30), Layout(0, 0), load
+        ).smallest
 
     assert smallest(L8, "dgx_h100") == Layout(1, 1)
     assert smallest(L70, "dgx_h100") == Layout(2, 1)  # 131.4 GiB of weights do not fit one GPU of 79.6
@@ -181,12 +195,17 @@ def test_what_fits_nowhere_is_bound_by_memory() -> None:
 def test_gpus_must_be_a_multiple_of_a_replica() -> None:
     with pytest.raises(RackreadyError) as refused:
         candidates.train_on(DGX, H100, L70, TrainingJob(4096, 1), Layout(8, 2), 100, 0.4)
-    assert str(refused.value) == "--gpus 100: Expected: a multiple of tp x pp = 8 x 2 = 16 Actual: 100. Take 96, or other degrees."
+    assert (
+        str(refused.value)
+        == "--gpus 100: Expected: a multiple of tp x pp = 8 x 2 = 16 Actual: 100. Take 96, or other degrees."
+    )
 
 
 def test_an_unknown_server_is_refused() -> None:
     with pytest.raises(
-        RackreadyError, match=r"^--on h100: no server or GPU profile has that id - Expected: one of a100_40_pcie, .* Actual: h100. Correct it.$"
+        RackreadyError,
+        match=r"^--on h100: no server or GPU profile has that id - Expected: one of a100_40_pcie, .* Actual: h100. "
+        r"Correct it.$",
     ):
         candidates.servers(("h100",))
     assert {platform.id for platform, _ in candidates.servers(("l40s", "dgx_h100"))} == {"sys_521ge_l40s", "dgx_h100"}

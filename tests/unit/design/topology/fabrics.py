@@ -15,7 +15,9 @@ def topology(**fields: Any) -> Topology:
 
 def nodes(count: int, su: int, rails: int = 8, rate: int = 400) -> list[EndpointNode]:
     """Return so many nodes, so many to a unit."""
-    return [EndpointNode(f"gpu-{number:05d}", number // su + 1, tuple(range(1, rails + 1)), rate) for number in range(count)]
+    return [
+        EndpointNode(f"gpu-{number:05d}", number // su + 1, tuple(range(1, rails + 1)), rate) for number in range(count)
+    ]
 
 
 def fabric(count: int, su: int, radix: int, rails: int = 8, **fields: Any) -> FabricPlan:

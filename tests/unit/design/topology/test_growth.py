@@ -17,8 +17,10 @@ def test_growth_that_would_move_cables_is_refused() -> None:
     assert plan.switches == plan.trunks == ()
     assert plan.problems == (
         (
-            "topology.laid_for_su: from 2 to 4 units (spine 8 to 16 in every plane) - Expected: no cable moved Actual: 510 of 512 trunks. "
-            "Ways out: at most 2 units; a fabric of its own for the others; laid_for_su: 4, once it is decided to lay these cables anew."
+            "topology.laid_for_su: from 2 to 4 units (spine 8 to 16 in every plane) - Expected: no cable moved "
+            "Actual: 510 of 512 trunks. "
+            "Ways out: at most 2 units; a fabric of its own for the others; "
+            "laid_for_su: 4, once it is decided to lay these cables anew."
         ),
     )
 
@@ -46,19 +48,32 @@ def test_a_site_that_says_nothing_is_told_when_one_more_unit_moves_cables() -> N
 
 
 def test_more_than_any_switch_carries_is_refused_by_its_size() -> None:
-    assert fabric(64, 32, 64, tiers=2, laid_for_su=9).problems[0].startswith("topology: 288 nodes with 8 links into each plane are 2304 endpoints a plane")
+    assert (
+        fabric(64, 32, 64, tiers=2, laid_for_su=9)
+        .problems[0]
+        .startswith("topology: 288 nodes with 8 links into each plane are 2304 endpoints a plane")
+    )
 
 
 def laid(plan: FabricPlan) -> set[tuple[str, int, str, int]]:
     return {tuple(trunk) for trunk in plan.trunks}
 
 
-SHAPES = st.tuples(st.sampled_from([8, 12, 16, 24]), st.integers(1, 4), st.sampled_from(["rail_optimized", "fat_tree"]), st.sampled_from(["1:1", "2:1"]))
+SHAPES = st.tuples(
+    st.sampled_from([8, 12, 16, 24]),
+    st.integers(1, 4),
+    st.sampled_from(["rail_optimized", "fat_tree"]),
+    st.sampled_from(["1:1", "2:1"]),
+)
 
 
 @settings(max_examples=60, deadline=None)
-@given(SHAPES, st.integers(1, 8), st.integers(1, 8), st.integers(1, 4), st.integers(1, 2), st.sampled_from([None, 2, 3]))
-def test_growth_moves_nothing_or_is_refused(shape: tuple[int, int, str, str], units: int, more: int, su: int, planes: int, tiers: int | None) -> None:
+@given(
+    SHAPES, st.integers(1, 8), st.integers(1, 8), st.integers(1, 4), st.integers(1, 2), st.sampled_from([None, 2, 3])
+)
+def test_growth_moves_nothing_or_is_refused(
+    shape: tuple[int, int, str, str], units: int, more: int, su: int, planes: int, tiers: int | None
+) -> None:
     radix, rails, kind, ratio = shape
     fields = {"kind": kind, "oversubscription": ratio, "planes": planes, "tiers": tiers, "laid_for_su": units}
     before, after = (fabric(count * su, su, radix, rails, **fields) for count in (units, units + more))
@@ -66,10 +81,14 @@ def test_growth_moves_nothing_or_is_refused(shape: tuple[int, int, str, str], un
         return
     if not after.problems:
         assert laid(before) <= laid(after)
-        assert {(link.switch, link.port, link.node) for link in before.endpoints} <= {(link.switch, link.port, link.node) for link in after.endpoints}
+        assert {(link.switch, link.port, link.node) for link in before.endpoints} <= {
+            (link.switch, link.port, link.node) for link in after.endpoints
+        }
         assert {switch.name for switch in before.switches} <= {switch.name for switch in after.switches}
     elif after.problems[0].startswith("topology.laid_for_su"):
-        assert not laid(before) <= laid(fabric((units + more) * su, su, radix, rails, **(fields | {"laid_for_su": None})))
+        assert not laid(before) <= laid(
+            fabric((units + more) * su, su, radix, rails, **(fields | {"laid_for_su": None}))
+        )
         most = int(re.search(r"at most (\d+) units", after.problems[0])[1])
         assert units <= most < units + more
         assert fabric(most * su, su, radix, rails, **fields).problems == ()

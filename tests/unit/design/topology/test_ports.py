@@ -11,7 +11,14 @@ from rackready.profiles import loader
 
 
 def profile(**fields: object) -> SwitchProfile:
-    base = {"id": "s1", "ports": "swp1-swp4", "os": ["cumulus_nvue"], "rate": 800, "breakout": [1, 2, 4], "source": "a test"}
+    base = {
+        "id": "s1",
+        "ports": "swp1-swp4",
+        "os": ["cumulus_nvue"],
+        "rate": 800,
+        "breakout": [1, 2, 4],
+        "source": "a test",
+    }
     return SwitchProfile.model_validate(base | fields)
 
 
@@ -20,7 +27,16 @@ def test_whole_ports_keep_their_names() -> None:
 
 
 def test_sub_ports_of_cumulus_count_from_zero() -> None:
-    assert ports.port_names(profile(), 2) == ("swp1s0", "swp1s1", "swp2s0", "swp2s1", "swp3s0", "swp3s1", "swp4s0", "swp4s1")
+    assert ports.port_names(profile(), 2) == (
+        "swp1s0",
+        "swp1s1",
+        "swp2s0",
+        "swp2s1",
+        "swp3s0",
+        "swp3s1",
+        "swp4s0",
+        "swp4s1",
+    )
     assert ports.port_name(profile(), 16, 4) == "swp4s3"
 
 
@@ -35,7 +51,10 @@ def test_twin_cages_follow_the_pattern_of_the_profile() -> None:
 
 @pytest.mark.parametrize("index", [0, 9])
 def test_a_port_that_is_not_there(index: int) -> None:
-    with pytest.raises(ValueError, match=f"^s1: port {index} at breakout 2 - Expected: 1 to 8 Actual: {index}. Give the switch a larger model.$"):
+    with pytest.raises(
+        ValueError,
+        match=f"^s1: port {index} at breakout 2 - Expected: 1 to 8 Actual: {index}. Give the switch a larger model.$",
+    ):
         ports.port_name(profile(), index, 2)
 
 
@@ -65,15 +84,45 @@ def _shelf(monkeypatch: pytest.MonkeyPatch) -> None:
         ("s1", None, 800, (4, "")),
         ("s1", None, 400, (8, "")),
         ("s1", 6, 400, (6, "")),
-        ("s1", 9, 400, (0, "leaf.radix: ports of s1 at 400 Gb/s - Expected: at most 8 Actual: 9. Leave radix out, or take a larger model.")),
+        (
+            "s1",
+            9,
+            400,
+            (
+                0,
+                (
+                    "leaf.radix: ports of s1 at 400 Gb/s - Expected: at most 8 Actual: 9. "
+                    "Leave radix out, or take a larger model."
+                ),
+            ),
+        ),
         (
             "s1",
             None,
             100,
-            (0, "leaf.model: s1: links of 100 Gb/s - Expected: one of 800, 400, 200 Gb/s Actual: 100. Take another model, or NICs of its rate."),
+            (
+                0,
+                (
+                    "leaf.model: s1: links of 100 Gb/s - Expected: one of 800, 400, 200 Gb/s Actual: 100. "
+                    "Take another model, or NICs of its rate."
+                ),
+            ),
         ),
-        ("s2", None, 400, (0, "leaf.model: s2 - Expected: an ethernet switch Actual: infiniband. Correct the model or topology.link.")),
-        ("s3", None, 400, (0, "leaf.model: s3 - Expected: one of s1, s2 Actual: s3. Add profiles/switch/s3.yml or correct the id.")),
+        (
+            "s2",
+            None,
+            400,
+            (
+                0,
+                "leaf.model: s2 - Expected: an ethernet switch Actual: infiniband. Correct the model or topology.link.",
+            ),
+        ),
+        (
+            "s3",
+            None,
+            400,
+            (0, "leaf.model: s3 - Expected: one of s1, s2 Actual: s3. Add profiles/switch/s3.yml or correct the id."),
+        ),
     ],
 )
 def test_radix(model: str, radix: int | None, rate: int, expected: tuple[int, str]) -> None:

@@ -1,6 +1,7 @@
 """The proof reads cables alone, so a fabric whose cables are wrong is refused: swapped, missing and doubled trunks, NICs on the wrong leaf, shared ports.
 
-Max-flow is tested by itself too, since one cut shows nothing: a miscabled fabric of four leafs has 8 of 8 over one cut and 0 of 8 over another.
+Max-flow is tested by itself too, since one cut shows nothing: a miscabled fabric of four leafs has 8 of 8 over one cut
+and 0 of 8 over another.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ SMALL = {
 }
 
 
-def again(plan: FabricPlan, *, trunks: tuple[TrunkLink, ...] | None = None, endpoints: tuple[EndpointLink, ...] | None = None) -> Proof:
+def again(
+    plan: FabricPlan, *, trunks: tuple[TrunkLink, ...] | None = None, endpoints: tuple[EndpointLink, ...] | None = None
+) -> Proof:
     kind = "rail_optimized" if any(switch.rail for switch in plan.switches) else "fat_tree"
     ratio = "2:1" if plan is SMALL["three tiers at 2:1"] else "1:1"
     design = Design(ratio, ratio, kind == "rail_optimized")
@@ -84,7 +87,9 @@ def test_a_trunk_on_another_upper_is_found_though_its_port_is_free(name: str, da
     radix = {switch.name: switch.radix for switch in plan.switches}
     place = data.draw(st.integers(0, len(plan.trunks) - 1))
     one = plan.trunks[place]
-    used = {(trunk.upper, trunk.upper_port) for trunk in plan.trunks} | {(trunk.lower, trunk.lower_port) for trunk in plan.trunks}
+    used = {(trunk.upper, trunk.upper_port) for trunk in plan.trunks} | {
+        (trunk.lower, trunk.lower_port) for trunk in plan.trunks
+    }
     uppers = sorted({trunk.upper for trunk in plan.trunks if trunk.upper != one.upper})
     other = data.draw(st.sampled_from(uppers))
     free = [port for port in range(1, radix[other] + 1) if (other, port) not in used]
@@ -109,9 +114,13 @@ def test_texts_of_a_missing_trunk() -> None:
     plan = SMALL["two tiers"]
     assert plan.trunks[0] == TrunkLink("leaf-su001-r1", 9, "spine-001", 1)
     assert again(plan, trunks=plan.trunks[1:]).problems[:2] == (
-        "topology: leaf-su001-r1: uplinks for 8 links down at 1:1 - Expected: at least 8 Actual: 7. Cable the missing uplinks.",
         (
-            "topology: leaf-su001-r1: cables to each of 8 switches above - Expected: the same number to each Actual: 0 to 1, to 7 switches. "
+            "topology: leaf-su001-r1: uplinks for 8 links down at 1:1 - Expected: at least 8 Actual: 7. "
+            "Cable the missing uplinks."
+        ),
+        (
+            "topology: leaf-su001-r1: cables to each of 8 switches above - Expected: the same number to each "
+            "Actual: 0 to 1, to 7 switches. "
             "Compare its uplinks with the cable list."
         ),
     )
@@ -122,7 +131,8 @@ def test_a_cable_into_another_plane_is_found() -> None:
     other = next(trunk for trunk in plan.trunks if trunk.lower.startswith("p2-leaf"))
     crossed = again(plan, trunks=(plan.trunks[0]._replace(upper=other.upper, upper_port=16), *plan.trunks[1:])).problems
     assert (
-        f"topology: p1-leaf-su001-01 to {other.upper} - Expected: leaf to spine of one pod, or spine to core of one plane "
+        f"topology: p1-leaf-su001-01 to {other.upper} - Expected: leaf to spine of one pod, or spine to core of one "
+        "plane "
         "Actual: leaf of pod 1, plane 1 to spine of pod 1, plane 2. Correct the cable."
     ) in crossed
 
@@ -141,15 +151,22 @@ def test_a_spine_in_the_wrong_group_by_one_cable_is_found() -> None:
     # Every spine still has one cable to each of four cores, and every core four cables of that pod.
     trunks = crossed(SMALL["three tiers, two groups of cores"], "spine-pod001-001", "spine-pod001-003", 1)
     assert again(SMALL["three tiers, two groups of cores"], trunks=trunks).problems[:1] == (
-        "topology: core-0001: cores that reach the same spines - Expected: 3 Actual: 1. Compare its cables with the cable list.",
+        (
+            "topology: core-0001: cores that reach the same spines - Expected: 3 Actual: 1. "
+            "Compare its cables with the cable list."
+        ),
     )
 
 
 def test_a_whole_spine_in_another_pods_place_is_found() -> None:
-    # Groups stay whole and spines even, but pod 1 has half its cables to the first group, and cannot use the rest of pod 2's.
+    # Groups stay whole and spines even, but pod 1 has half its cables to the first group, and cannot use the rest of
+    # pod 2's.
     trunks = crossed(SMALL["three tiers, two groups of cores"], "spine-pod001-001", "spine-pod002-003", 4)
     problems = again(SMALL["three tiers, two groups of cores"], trunks=trunks).problems
-    assert problems[0] == "topology: core-0005: cables from pod 1 - Expected: 1, as other cores have Actual: 3. Compare them with the cable list."
+    assert (
+        problems[0] == "topology: core-0005: cables from pod 1 - Expected: 1, as other cores have Actual: 3. "
+        "Compare them with the cable list."
+    )
 
 
 def test_texts_of_wrong_ends() -> None:
@@ -169,11 +186,17 @@ def test_texts_of_wrong_ends() -> None:
         "topology: leaf-su001-r1 port 17 - Expected: 1 to 16 Actual: 17. Correct the port.",
     )
     wrong = again(plan, endpoints=(link._replace(switch="leaf-su001-r2", port=16), *plan.endpoints[1:])).problems
-    assert "topology: gpu-00000 rail 1 to leaf-su001-r2 - Expected: a leaf of rail 1 Actual: of rail 2. Correct the cable." in wrong
+    assert (
+        "topology: gpu-00000 rail 1 to leaf-su001-r2 - Expected: a leaf of rail 1 Actual: of rail 2. Correct the cable."
+        in wrong
+    )
     twice = again(plan, endpoints=(link, link._replace(port=16), *plan.endpoints[1:])).problems
     assert "topology: gpu-00000 rail 1 in plane 1 - Expected: one cable Actual: two or more. Remove one." in twice
     upper = again(plan, endpoints=(link._replace(switch=core), *plan.endpoints[1:])).problems
-    assert f"topology: gpu-00000 rail 1 to {core} - Expected: a leaf of plane 1 Actual: core of plane 1. Correct the cable." in upper
+    assert (
+        f"topology: gpu-00000 rail 1 to {core} - Expected: a leaf of plane 1 Actual: core of plane 1. "
+        "Correct the cable." in upper
+    )
 
 
 def test_many_faults_of_one_kind_are_counted() -> None:
@@ -187,7 +210,8 @@ def test_nothing_is_no_proof() -> None:
     assert not Proof((), (), ()).ok
 
 
-# --- max-flow by itself ---------------------------------------------------------------------------------------------------------------------------
+# --- max-flow by itself
+# ---------------------------------------------------------------------------------------------------------------------------
 
 
 def leaf(number: int) -> TopoSwitch:
@@ -197,7 +221,11 @@ def leaf(number: int) -> TopoSwitch:
 def four_leafs(cables: dict[int, tuple[int, int]]) -> dict[str, int]:
     """Return flow by cut of four leafs with four endpoints each, whose uplinks go to two spines as given."""
     spines = [TopoSwitch(f"s{number}", "spine", 1, 1, number, "any", 16) for number in (1, 2)]
-    trunks = [TrunkLink(f"l{number}", 5 + k, f"s{1 + (k >= row[0])}", 4 * number - 3 + k) for number, row in cables.items() for k in range(sum(row))]
+    trunks = [
+        TrunkLink(f"l{number}", 5 + k, f"s{1 + (k >= row[0])}", 4 * number - 3 + k)
+        for number, row in cables.items()
+        for k in range(sum(row))
+    ]
     up = upward(trunks)
     switches = [*map(leaf, cables), *spines]
     found = flows(1, switches, {f"l{number}": 4 for number in cables}, up, downward(up), ((1, 1), (1, 1)))
@@ -206,7 +234,8 @@ def four_leafs(cables: dict[int, tuple[int, int]]) -> dict[str, int]:
 
 
 def test_one_cut_is_no_proof() -> None:
-    # Leafs 1 and 3 reach only the first spine, 2 and 4 only the second: half against half is full, odd against even has nothing.
+    # Leafs 1 and 3 reach only the first spine, 2 and 4 only the second: half against half is full, odd against even has
+    # nothing.
     result = four_leafs({1: (4, 0), 2: (0, 4), 3: (4, 0), 4: (0, 4)})
     assert result["first half of the units against the second"] == 8
     assert result["odd units against even ones"] == 0
@@ -223,7 +252,11 @@ def test_the_contracted_flow_is_that_of_the_whole_graph(name: str, dropped: list
     ends: dict[str, int] = {}
     for link in plan.endpoints:
         ends[link.switch] = ends.get(link.switch, 0) + 1
-    cut = next(item for item in flows(1, switches, ends, up, downward(up), ((1, 1), (1, 1))) if item.name.startswith("first half of the units"))
+    cut = next(
+        item
+        for item in flows(1, switches, ends, up, downward(up), ((1, 1), (1, 1)))
+        if item.name.startswith("first half of the units")
+    )
     units = sorted({switch.su for switch in switches if switch.su})
     graph = nx.DiGraph()
     for lower, row in up.items():

@@ -8,45 +8,66 @@ from tests.unit.design.topology.fabrics import fabric
 def test_a_leaf_is_the_only_one_of_a_rail() -> None:
     plan = fabric(95, 32, 64)
     assert plan.spof == (
-        "leaf-su001-r1 to leaf-su002-r8 (16 switches), each: the only leaf of a rail for 32 nodes: when it is lost they keep 7 of 8 rails (12.5 % lost).",
-        "leaf-su003-r1 to leaf-su003-r8 (8 switches), each: the only leaf of a rail for 31 nodes: when it is lost they keep 7 of 8 rails (12.5 % lost).",
+        (
+            "leaf-su001-r1 to leaf-su002-r8 (16 switches), each: the only leaf of a rail for 32 nodes: when it is lost "
+            "they keep 7 of 8 rails (12.5 % lost)."
+        ),
+        (
+            "leaf-su003-r1 to leaf-su003-r8 (8 switches), each: the only leaf of a rail for 31 nodes: when it is lost "
+            "they keep 7 of 8 rails (12.5 % lost)."
+        ),
     )
     assert plan.losses[0].nodes == 32
     assert plan.losses[0].links_lost_pct == 12.5
     assert plan.losses[-1].text == (
-        "spine-001 to spine-016 (16 switches), each: one of 16 spines between a pod's leafs: its loss takes 6.25 % of that capacity from 24 switches below."
+        "spine-001 to spine-016 (16 switches), each: one of 16 spines between a pod's leafs: its loss takes 6.25 % "
+        "of that capacity from 24 switches below."
     )
 
 
 def test_two_planes_leave_no_single_point() -> None:
     plan = fabric(64, 32, 64, planes=2)
     assert plan.spof == ()
-    assert plan.losses[0].text == ("p1-leaf-su001-r1 to p2-leaf-su002-r8 (32 switches), each: 32 nodes keep all rails and 15 of 16 links (6.2 % lost).")
+    assert plan.losses[0].text == (
+        "p1-leaf-su001-r1 to p2-leaf-su002-r8 (32 switches), each: 32 nodes keep all rails and 15 of 16 links (6.2 "
+        "% lost)."
+    )
 
 
 def test_planes_by_rail_are_no_second_way() -> None:
     plan = fabric(64, 32, 64, planes=2, planes_by="rail")
     assert plan.spof == (
-        "p1-leaf-su001-r1 to p2-leaf-su002-r8 (16 switches), each: the only leaf of a rail for 32 nodes: when it is lost they keep 7 of 8 rails (12.5 % lost).",
+        (
+            "p1-leaf-su001-r1 to p2-leaf-su002-r8 (16 switches), each: the only leaf of a rail for 32 nodes: when it is "
+            "lost they keep 7 of 8 rails (12.5 % lost)."
+        ),
     )
 
 
 def test_a_leaf_of_a_fat_tree_cuts_its_nodes_off() -> None:
     plan = fabric(32, 32, 64, kind="fat_tree")
     assert plan.spof == (
-        "leaf-su001-01 to leaf-su001-08 (8 switches), each: the only way of 4 nodes: when it is lost they are cut off (100 % of their links).",
+        (
+            "leaf-su001-01 to leaf-su001-08 (8 switches), each: the only way of 4 nodes: when it is lost they are cut "
+            "off (100 % of their links)."
+        ),
     )
 
 
 def test_a_spine_without_another_is_an_articulation_point() -> None:
     plan = fabric(4, 2, 8, 2)
     assert plan.counts["spine"] == 1
-    assert "spine-001: articulation point: without it the leafs fall into 4 parts that do not reach each other." in plan.spof
+    assert (
+        "spine-001: articulation point: without it the leafs fall into 4 parts that do not reach each other."
+        in plan.spof
+    )
 
 
 def test_a_device_with_one_cable_is_named() -> None:
     plan = fabric(31, 32, 64, reserved=[{"su": 1, "slot": 32, "devices": {"ufm-1": [1], "ufm-2": [2, 3]}}])
-    assert plan.spof[0].startswith("leaf-su001-r1 to leaf-su001-r3 (3 switches), each: the only leaf of a rail for 31 nodes and 1 device:")
+    assert plan.spof[0].startswith(
+        "leaf-su001-r1 to leaf-su001-r3 (3 switches), each: the only leaf of a rail for 31 nodes and 1 device:"
+    )
     assert "leaf-su001-r1: articulation point: ufm-1 - no other leaf: cut off when it is lost." in plan.spof
     assert not any("ufm-2" in text for text in plan.spof)
 
@@ -54,7 +75,8 @@ def test_a_device_with_one_cable_is_named() -> None:
 def test_cores_share_what_a_lost_one_takes() -> None:
     plan = fabric(512, 32, 64)
     assert plan.losses[-1].text == (
-        "core-0001 to core-0064 (64 switches), each: one of 64 cores between all pods: its loss takes 1.56 % of that capacity from 64 switches below."
+        "core-0001 to core-0064 (64 switches), each: one of 64 cores between all pods: its loss takes 1.56 % of "
+        "that capacity from 64 switches below."
     )
 
 
@@ -62,6 +84,9 @@ def test_what_a_topology_says_of_a_tier_that_it_does_not_have_is_refused() -> No
     more = {"spine_oversubscription": "2:1", "core": {"model": "qm9700"}}
     plan = fabric(32, 32, 64, **more)
     assert plan.problems == (
-        "topology.spine_oversubscription: two tiers carry these nodes - Expected: no spine_oversubscription Actual: 2:1. Remove it, or say tiers: 3.",
+        (
+            "topology.spine_oversubscription: two tiers carry these nodes - Expected: no spine_oversubscription "
+            "Actual: 2:1. Remove it, or say tiers: 3."
+        ),
         "topology.core: two tiers carry these nodes - Expected: no core Actual: qm9700. Remove it, or say tiers: 3.",
     )

@@ -1,7 +1,7 @@
 """Published SuperPOD tables, row by row: counts of switches and cables come out of the rules, not out of a table in the code.
 
-Sources: DGX SuperPOD reference architectures B200 and H100 (64-port switches, units of 32 nodes, 8 compute NICs a node), B300 with two planes, and
-B300-XDR (144-port switches, units of 72 nodes).
+Sources: DGX SuperPOD reference architectures B200 and H100 (64-port switches, units of 32 nodes, 8 compute NICs a
+node), B300 with two planes, and B300-XDR (144-port switches, units of 72 nodes).
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ def test_b200(units: int, expected: tuple[int, ...]) -> None:
 def test_h100_with_a_place_for_ufm(units: int, hosts: int, expected: tuple[int, ...]) -> None:
 
     # The first unit has 31 nodes, since UFM has its last place.
-    own = [EndpointNode(f"gpu-{number:03d}", 1 if number < 31 else (number + 1) // 32 + 1, tuple(range(1, 9)), 400) for number in range(hosts)]
+    own = [
+        EndpointNode(f"gpu-{number:03d}", 1 if number < 31 else (number + 1) // 32 + 1, tuple(range(1, 9)), 400)
+        for number in range(hosts)
+    ]
     plan = build_at((64, 64, 64), topology(reserved=UFM), own)
     assert plan.problems == ()
     assert row(plan) == counted(plan) == expected
@@ -72,7 +75,9 @@ def test_h100_with_a_place_for_ufm(units: int, hosts: int, expected: tuple[int, 
     assert ufm == {(f"ufm-{(rail + 1) // 2}", rail, f"leaf-su001-r{rail}", 32) for rail in (1, 2, 3, 4)}
 
 
-@pytest.mark.parametrize(("count", "leafs", "spines"), [(72, 8, 4), (144, 16, 8), (288, 32, 18), (576, 64, 36), (1296, 144, 72)])
+@pytest.mark.parametrize(
+    ("count", "leafs", "spines"), [(72, 8, 4), (144, 16, 8), (288, 32, 18), (576, 64, 36), (1296, 144, 72)]
+)
 def test_b300_xdr(count: int, leafs: int, spines: int) -> None:
     plan = fabric(count, 72, 144)
     assert row(plan)[:3] == (leafs, spines, 0)
@@ -105,7 +110,8 @@ def test_three_tiers_end_at_a_quarter_of_the_cube_of_the_radix(radix: int) -> No
 
 
 @pytest.mark.parametrize(
-    ("model", "link", "rate", "radix"), [("qm9700", "infiniband", 400, 64), ("sn5600_2x400", "roce", 400, 128), ("q3400_ra", "infiniband", 800, 144)]
+    ("model", "link", "rate", "radix"),
+    [("qm9700", "infiniband", 400, 64), ("sn5600_2x400", "roce", 400, 128), ("q3400_ra", "infiniband", 800, 144)],
 )
 def test_the_radix_comes_from_the_switch_profile(model: str, link: str, rate: int, radix: int) -> None:
     plan = build(topology(leaf={"model": model}, link=link), nodes(2, 2, rate=rate))
@@ -113,7 +119,10 @@ def test_the_radix_comes_from_the_switch_profile(model: str, link: str, rate: in
     assert {(switch.model, switch.radix) for switch in plan.switches} == {(model, radix)}
 
 
-@pytest.mark.parametrize("fields", [{"radix": 128, "su": 64}, {"radix": 144, "su": 72}, {"radix": 64, "su": 32, "planes": 2, "planes_by": "rail"}])
+@pytest.mark.parametrize(
+    "fields",
+    [{"radix": 128, "su": 64}, {"radix": 144, "su": 72}, {"radix": 64, "su": 32, "planes": 2, "planes_by": "rail"}],
+)
 def test_100000_gpus(fields: dict[str, int]) -> None:
     fields = dict(fields)
     radix, su = fields.pop("radix"), fields.pop("su")
@@ -147,7 +156,9 @@ def test_fat_tree_puts_all_nics_of_a_node_on_one_leaf() -> None:
     assert [link.port for link in plan.endpoints if link.node == "gpu-00005"] == list(range(9, 17))
 
 
-@pytest.mark.parametrize(("ratio", "su", "uplinks", "spines"), [("2:1", 32, 16, 2), ("3:1", 48, 16, 2), ("4:3", 32, 24, 3)])
+@pytest.mark.parametrize(
+    ("ratio", "su", "uplinks", "spines"), [("2:1", 32, 16, 2), ("3:1", 48, 16, 2), ("4:3", 32, 24, 3)]
+)
 def test_a_ratio_takes_fewer_uplinks(ratio: str, su: int, uplinks: int, spines: int) -> None:
     plan = fabric(su, su, 64, oversubscription=ratio)
     assert plan.counts["leaf_spine_cables"] == 8 * uplinks
@@ -158,7 +169,10 @@ def test_a_ratio_takes_fewer_uplinks(ratio: str, su: int, uplinks: int, spines: 
 
 def test_a_ratio_at_the_spine_takes_fewer_cores() -> None:
     full, thin = fabric(512, 32, 64), fabric(512, 32, 64, spine_oversubscription="2:1")
-    assert (full.counts["core"], thin.counts["spine_core_cables"] * 2 <= full.counts["spine_core_cables"] + 32 * 16) == (64, True)
+    assert (
+        full.counts["core"],
+        thin.counts["spine_core_cables"] * 2 <= full.counts["spine_core_cables"] + 32 * 16,
+    ) == (64, True)
     assert thin.counts["core"] < 64
     assert thin.proof is not None
     assert thin.proof.ok

@@ -24,7 +24,11 @@ def test_names_and_ports_of_a_small_fabric() -> None:
         EndpointLink("gpu-00001", 1, 1, "leaf-su001-r1", 2),
         EndpointLink("gpu-00001", 2, 1, "leaf-su001-r2", 2),
     )
-    assert plan.trunks == tuple(TrunkLink(leaf, 2 + spine, f"spine-{spine:03d}", port) for port, leaf in enumerate(named(plan, "leaf"), 1) for spine in (1, 2))
+    assert plan.trunks == tuple(
+        TrunkLink(leaf, 2 + spine, f"spine-{spine:03d}", port)
+        for port, leaf in enumerate(named(plan, "leaf"), 1)
+        for spine in (1, 2)
+    )
 
 
 def test_names_of_pods_planes_and_cores() -> None:
@@ -59,7 +63,8 @@ def test_growth_moves_no_node_and_says_which_trunks_move() -> None:
     result = growth(fabric(64, 32, 64), fabric(128, 32, 64))
     assert (result.moved_endpoints, result.moved_trunks) == (0, 510)
     assert result.text == (
-        "topology: from 2 to 4 units (spine 8 to 16) - Expected: no cable moved Actual: 510 of 512 trunks and 0 of 512 cables of nodes. "
+        "topology: from 2 to 4 units (spine 8 to 16) - Expected: no cable moved "
+        "Actual: 510 of 512 trunks and 0 of 512 cables of nodes. "
         "Set topology.grow_to_su: 4 before the first unit is cabled, or plan the move."
     )
 
@@ -95,7 +100,12 @@ def test_leafs_that_stay_half_empty_are_noted() -> None:
     assert fabric(64, 64, 128).counts["leaf"] == fabric(64, 32, 128).counts["leaf"] // 2
 
 
-SHAPES = st.tuples(st.sampled_from([8, 12, 16, 24]), st.integers(1, 4), st.sampled_from(["rail_optimized", "fat_tree"]), st.sampled_from(["1:1", "2:1"]))
+SHAPES = st.tuples(
+    st.sampled_from([8, 12, 16, 24]),
+    st.integers(1, 4),
+    st.sampled_from(["rail_optimized", "fat_tree"]),
+    st.sampled_from(["1:1", "2:1"]),
+)
 
 
 @settings(max_examples=25, deadline=None)
@@ -108,14 +118,18 @@ def test_growth_never_recables_a_node(shape: tuple[int, int, str, str], before: 
         return
     assert small.problems == ()
     assert growth(small, large).moved_endpoints == 0
-    assert {switch.name for switch in small.switches if switch.tier == "leaf"} <= {switch.name for switch in large.switches}
+    assert {switch.name for switch in small.switches if switch.tier == "leaf"} <= {
+        switch.name for switch in large.switches
+    }
     indexes = {switch.name: switch.index for switch in large.switches}
     assert all(indexes[switch.name] == switch.index for switch in small.switches if switch.tier == "leaf")
 
 
 @settings(max_examples=25, deadline=None)
 @given(SHAPES, st.integers(1, 30), st.integers(0, 30), st.integers(1, 6))
-def test_growth_planned_for_never_moves_a_cable(shape: tuple[int, int, str, str], before: int, more: int, su: int) -> None:
+def test_growth_planned_for_never_moves_a_cable(
+    shape: tuple[int, int, str, str], before: int, more: int, su: int
+) -> None:
     radix, rails, kind, ratio = shape
     units = -(-(before + more) // su)
     fields = {"kind": kind, "oversubscription": ratio, "grow_to_su": units}
@@ -126,7 +140,9 @@ def test_growth_planned_for_never_moves_a_cable(shape: tuple[int, int, str, str]
 
 @settings(max_examples=40, deadline=None)
 @given(SHAPES, st.integers(1, 120), st.integers(1, 8), st.integers(1, 2), st.sampled_from([None, 2, 3]))
-def test_every_fabric_that_is_built_is_proved(shape: tuple[int, int, str, str], count: int, su: int, planes: int, tiers: int | None) -> None:
+def test_every_fabric_that_is_built_is_proved(
+    shape: tuple[int, int, str, str], count: int, su: int, planes: int, tiers: int | None
+) -> None:
     radix, rails, kind, ratio = shape
     plan = fabric(count, su, radix, rails, kind=kind, oversubscription=ratio, planes=planes, tiers=tiers)
     if not plan.switches:
@@ -136,9 +152,13 @@ def test_every_fabric_that_is_built_is_proved(shape: tuple[int, int, str, str], 
     assert plan.proof is not None
     assert plan.proof.ok
     ends = [(link.switch, link.port) for link in plan.endpoints]
-    ends += [(trunk.lower, trunk.lower_port) for trunk in plan.trunks] + [(trunk.upper, trunk.upper_port) for trunk in plan.trunks]
+    ends += [(trunk.lower, trunk.lower_port) for trunk in plan.trunks] + [
+        (trunk.upper, trunk.upper_port) for trunk in plan.trunks
+    ]
     assert len(set(ends)) == len(ends)
     tiers_of = {switch.name: switch.tier for switch in plan.switches}
     assert plan.counts["leaf_spine_cables"] == sum(tiers_of[trunk.lower] == "leaf" for trunk in plan.trunks)
     assert plan.counts["spine_core_cables"] == sum(tiers_of[trunk.lower] == "spine" for trunk in plan.trunks)
-    assert [plan.counts[tier] for tier in ("leaf", "spine", "core")] == [sum(own == tier for own in tiers_of.values()) for tier in ("leaf", "spine", "core")]
+    assert [plan.counts[tier] for tier in ("leaf", "spine", "core")] == [
+        sum(own == tier for own in tiers_of.values()) for tier in ("leaf", "spine", "core")
+    ]

@@ -28,7 +28,9 @@ SCALING = "cluster/fabric/performance/nccl-scaling"
 
 def site(count: int = 4) -> GateFacts:
     known = load_site("sim")
-    return GateFacts({f"node{n:02}": node_facts(known, f"node{n:02}") for n in range(1, count + 1)}, known.fabric, count)
+    return GateFacts(
+        {f"node{n:02}": node_facts(known, f"node{n:02}") for n in range(1, count + 1)}, known.fabric, count
+    )
 
 
 @pytest.fixture
@@ -90,7 +92,9 @@ def test_bytes_that_went_another_way_fail(nodes: list[dict[str, Any]]) -> None:
 
 def test_the_wrong_collective_is_an_error(nodes: list[dict[str, Any]]) -> None:
     known = site()
-    found = gate("cluster/fabric/performance/nccl-all-gather", {"launches": 1, "binary": "/opt/nccl-tests/all_gather_perf"})
+    found = gate(
+        "cluster/fabric/performance/nccl-all-gather", {"launches": 1, "binary": "/opt/nccl-tests/all_gather_perf"}
+    )
     (run,) = found.plan(known, list(known.nodes))
     text, answer = launch(nodes, *TESTS, ranks=8, test="all_reduce")
     verdict = found.evaluate(known, run, outputs({"launch0": text, **counters(known, answer["carried"])}))
@@ -103,7 +107,9 @@ def test_the_wrong_collective_is_an_error(nodes: list[dict[str, Any]]) -> None:
 
 
 def racks(known: GateFacts, **places: str) -> GateFacts:
-    return dataclasses.replace(known, nodes={name: dataclasses.replace(node, rack=places[name]) for name, node in known.nodes.items()})
+    return dataclasses.replace(
+        known, nodes={name: dataclasses.replace(node, rack=places[name]) for name, node in known.nodes.items()}
+    )
 
 
 def test_racks_run_for_themselves_and_a_lone_node_is_not_passed() -> None:
@@ -115,16 +121,24 @@ def test_racks_run_for_themselves_and_a_lone_node_is_not_passed() -> None:
     assert {node: verdicts[0].outcome.value for node, verdicts in by_node.items()} == {
         "node01": "pass", "node02": "pass", "node03": "pass", "node04": "not_run",
     }  # fmt: skip
-    assert words(by_node["node04"][0]).startswith("node04: rack/fabric/performance/nccl-all-gather not run - Expected: at least 2 nodes in its group")
+    assert words(by_node["node04"][0]).startswith(
+        "node04: rack/fabric/performance/nccl-all-gather not run - Expected: at least 2 nodes in its group"
+    )
 
 
 def test_leaf_groups_follow_the_cables_and_not_the_racks() -> None:
     known = site()
     far = tuple(dataclasses.replace(nic, switch="leaf03") for nic in known.nodes["node03"].nics)
-    moved = {name: dataclasses.replace(node, nics=far) if name in {"node03", "node04"} else node for name, node in known.nodes.items()}
+    moved = {
+        name: dataclasses.replace(node, nics=far) if name in {"node03", "node04"} else node
+        for name, node in known.nodes.items()
+    }
     known = dataclasses.replace(known, nodes=moved)
     runs = gate("group/fabric/performance/nccl-alltoall", {"launches": 1}).plan(known, list(known.nodes))
-    assert [(run.target, run.nodes) for run in runs] == [("leaf01+leaf02", ("node01", "node02")), ("leaf03", ("node03", "node04"))]
+    assert [(run.target, run.nodes) for run in runs] == [
+        ("leaf01+leaf02", ("node01", "node02")),
+        ("leaf03", ("node03", "node04")),
+    ]
 
 
 def test_pairs_blame_the_end_that_fails_twice() -> None:
@@ -135,7 +149,12 @@ def test_pairs_blame_the_end_that_fails_twice() -> None:
     again = found.follow_up(known, [Done(one, bad), Done(two, good)])
     assert [run.nodes for run in again] == [("node01", "node03"), ("node02", "node04")]
     by_node = found.attribute(known, [Done(one, bad), Done(two, good), Done(again[0], bad), Done(again[1], good)])
-    assert {node: verdicts[0].outcome.value for node, verdicts in by_node.items()} == {"node01": "fail", "node02": "pass", "node03": "pass", "node04": "pass"}
+    assert {node: verdicts[0].outcome.value for node, verdicts in by_node.items()} == {
+        "node01": "fail",
+        "node02": "pass",
+        "node03": "pass",
+        "node04": "pass",
+    }
 
 
 # scaling -------------------------------------------------------------------------------------------------------------
@@ -161,24 +180,41 @@ def scaled(nodes: list[dict[str, Any]], slow: int = 0) -> tuple[Verdict, Run]:
 
 
 def test_steps_are_powers_of_two_and_all() -> None:
-    assert [doubled(count) for count in (1, 2, 3, 4, 6, 8)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4], [1, 2, 4, 6], [1, 2, 4, 8]]
+    assert [doubled(count) for count in (1, 2, 3, 4, 6, 8)] == [
+        [1],
+        [1, 2],
+        [1, 2, 3],
+        [1, 2, 4],
+        [1, 2, 4, 6],
+        [1, 2, 4, 8],
+    ]
 
 
 def test_a_fabric_that_scales_passes_and_its_efficiency_is_recorded(nodes: list[dict[str, Any]]) -> None:
     verdict, run = scaled(nodes)
     assert words(verdict) == ""
     assert verdict.outcome is Outcome.PASS
-    efficiency = {(metric.name.removeprefix("scaling_efficiency_"), metric.target): metric.value for metric in verdict.metrics if "efficiency" in metric.name}
+    efficiency = {
+        (metric.name.removeprefix("scaling_efficiency_"), metric.target): metric.value
+        for metric in verdict.metrics
+        if "efficiency" in metric.name
+    }
     assert sorted(efficiency) == [("network", "2 nodes"), ("network", "4 nodes"), ("nvlink", "1 node")]
     assert all(0.9 < value < 1.1 for value in efficiency.values())
-    assert [command.key for command in run.commands if "launch" in command.key] == ["n1-launch0", "n2-launch0", "n4-launch0"]
+    assert [command.key for command in run.commands if "launch" in command.key] == [
+        "n1-launch0",
+        "n2-launch0",
+        "n4-launch0",
+    ]
 
 
 def test_it_says_from_which_number_of_nodes_on_it_is_slow(nodes: list[dict[str, Any]]) -> None:
     verdict, _ = scaled(nodes, slow=4)
     assert verdict.outcome is Outcome.FAIL
     (finding,) = verdict.findings
-    assert str(finding).startswith("4 nodes: all-reduce of 32 GPUs is slow - Expected: at least 312.8 GB/s (floor) Actual: ")
+    assert str(finding).startswith(
+        "4 nodes: all-reduce of 32 GPUs is slow - Expected: at least 312.8 GB/s (floor) Actual: "
+    )
 
 
 def test_a_size_without_output_is_an_error(nodes: list[dict[str, Any]]) -> None:

@@ -53,7 +53,9 @@ FAULTY: list[tuple[str, dict[str, Any], dict[tuple[str, int], list[int]]]] = [
 
 
 @pytest.mark.parametrize(("fault", "params", "expected"), FAULTY)
-def test_level_3_finds_it(machine: Machine, fault: str, params: dict[str, Any], expected: dict[tuple[str, int], list[int]]) -> None:
+def test_level_3_finds_it(
+    machine: Machine, fault: str, params: dict[str, Any], expected: dict[tuple[str, int], list[int]]
+) -> None:
     machine.ready()
     machine.inject(fault, **params)
     code, out, _ = machine.run(dcgmi, "diag", "-j", "-r", "3")
@@ -67,7 +69,11 @@ def test_level_1_finds_it_and_the_rest_is_skipped(machine: Machine, fault: str, 
     machine.inject(fault, gpu=0)
     code, out, _ = machine.run(dcgmi, "diag", "-j", "-r", "3")
     assert (code, failures(out)) == (226, {("software", 0): [error]})
-    tests = {test["name"]: test["test_summary"]["status"] for item in json.loads(out)["DCGM Diagnostic"]["test_categories"] for test in item["tests"]}
+    tests = {
+        test["name"]: test["test_summary"]["status"]
+        for item in json.loads(out)["DCGM Diagnostic"]["test_categories"]
+        for test in item["tests"]
+    }
     assert tests["pcie"] == "Skip"
 
 
@@ -122,7 +128,15 @@ def test_health_knows_only_what_was_watched_for_a_minute(machine: Machine) -> No
 def test_health_of_switches_is_watched_for_itself_and_all_entities_are_no_group(machine: Machine) -> None:
     machine.ready()
     machine.run(dcgmi, "health", "-g", "g", "-s", "a")
-    assert machine.run(dcgmi, "health", "-g", "s", "-c", "-j")[:2] == (253, "Error: Health watches not enabled. Please enable watches. \n")
+    assert machine.run(dcgmi, "health", "-g", "s", "-c", "-j")[:2] == (
+        253,
+        "Error: Health watches not enabled. Please enable watches. \n",
+    )
     assert machine.run(dcgmi, "health", "-g", "s", "-s", "a")[0] == 0
-    assert json.loads(machine.run(dcgmi, "health", "-g", "s", "-c", "-j")[1])["body"] == {"Overall Health": {"value": "Healthy"}}
-    assert machine.run(dcgmi, "health", "-g", "a", "-s", "a")[:2] == (253, "Error: Unable to set health watches. Return: The Group is not found\n")
+    assert json.loads(machine.run(dcgmi, "health", "-g", "s", "-c", "-j")[1])["body"] == {
+        "Overall Health": {"value": "Healthy"}
+    }
+    assert machine.run(dcgmi, "health", "-g", "a", "-s", "a")[:2] == (
+        253,
+        "Error: Unable to set health watches. Return: The Group is not found\n",
+    )

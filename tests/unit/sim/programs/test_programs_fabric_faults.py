@@ -32,7 +32,9 @@ TESTS = ("-b", "8G", "-e", "16G", "-f", "2", "-w", "10", "-n", "50", "-c", "1")
 
 def site(count: int = 2) -> GateFacts:
     known = load_site("sim")
-    return GateFacts({f"node{n:02}": node_facts(known, f"node{n:02}") for n in range(1, count + 1)}, known.fabric, count)
+    return GateFacts(
+        {f"node{n:02}": node_facts(known, f"node{n:02}") for n in range(1, count + 1)}, known.fabric, count
+    )
 
 
 def machines(machine: Machine, fault: str | None, **params: Any) -> list[dict[str, Any]]:
@@ -66,7 +68,9 @@ def ring(machine: Machine, monkeypatch: pytest.MonkeyPatch, fault: str | None, *
             carried = answer["carried"].get(node, {}) if when == "after" else {}
             devices = {nic.rdma_device: port(5e9 + carried.get(nic.rdma_device, 0) * 1.016) for nic in of_node.nics}
             said[f"{when}-{node}"] = ports(devices)
-    outputs = {key: Output(key, "node01", "run", 0 if key != "launch0" else answer["code"], text) for key, text in said.items()}
+    outputs = {
+        key: Output(key, "node01", "run", 0 if key != "launch0" else answer["code"], text) for key, text in said.items()
+    }
     return found.evaluate(known, run, outputs)
 
 
@@ -84,14 +88,35 @@ def test_healthy_nodes_pass_with_their_noise(machine: Machine, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("fault", "params", "expected"),
     [
-        ("rail-idle", {"nic": 3}, "node02 mlx5_4 (rail 3): share of the traffic - Expected: 1.0 within 20% Actual: 0.00."),
-        ("rail-unseen", {"nic": 5}, "node02: HCAs used by NCCL - Expected: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9 Actual: mlx5_0, "),
-        ("gpudirect-off", {}, "node02: GPUDirect RDMA - Expected: every channel via NET/IB/.../GDRDMA Actual: channels without GDRDMA."),
+        (
+            "rail-idle",
+            {"nic": 3},
+            "node02 mlx5_4 (rail 3): share of the traffic - Expected: 1.0 within 20% Actual: 0.00.",
+        ),
+        (
+            "rail-unseen",
+            {"nic": 5},
+            (
+                "node02: HCAs used by NCCL - Expected: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9 "
+                "Actual: mlx5_0, "
+            ),
+        ),
+        (
+            "gpudirect-off",
+            {},
+            "node02: GPUDirect RDMA - Expected: every channel via NET/IB/.../GDRDMA Actual: channels without GDRDMA.",
+        ),
         ("nccl-sockets", {}, "node02: NCCL transport - Expected: NET/IB Actual: NET/Socket, Socket."),
-        ("nic-slow", {"nic": 2}, "cluster: all-reduce of 16 GPUs on 2 nodes is slow - Expected: at least 312.8 GB/s (floor)"),
+        (
+            "nic-slow",
+            {"nic": 2},
+            "cluster: all-reduce of 16 GPUs on 2 nodes is slow - Expected: at least 312.8 GB/s (floor)",
+        ),
     ],
 )
-def test_the_ring_names_what_is_wrong(machine: Machine, monkeypatch: pytest.MonkeyPatch, fault: str, params: dict[str, Any], expected: str) -> None:
+def test_the_ring_names_what_is_wrong(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, fault: str, params: dict[str, Any], expected: str
+) -> None:
     verdict = ring(machine, monkeypatch, fault, **params)
     assert verdict.outcome.value == "fail"
     assert expected in words(verdict)
@@ -101,10 +126,18 @@ def test_the_ring_names_what_is_wrong(machine: Machine, monkeypatch: pytest.Monk
     ("fault", "expected"),
     [
         ("nvls-off", "node01: NVLS (reduction in the NVSwitches) - Expected: available on 8 GPUs Actual: on 0."),
-        ("nccl-p2p-off", "node01: NVLink between its GPUs - Expected: P2P channels over paths of type NVL Actual: SHM/direct/direct, SYS."),
+        (
+            "nccl-p2p-off",
+            (
+                "node01: NVLink between its GPUs - Expected: P2P channels over paths of type NVL "
+                "Actual: SHM/direct/direct, SYS."
+            ),
+        ),
     ],
 )
-def test_the_nodes_own_all_reduce_names_what_is_wrong(machine: Machine, monkeypatch: pytest.MonkeyPatch, fault: str, expected: str) -> None:
+def test_the_nodes_own_all_reduce_names_what_is_wrong(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, fault: str, expected: str
+) -> None:
     monkeypatch.setenv("NCCL_DEBUG", "INFO")
     text, answer = launch(machines(machine, fault)[1:], *TESTS, "-g", "8")
     known = site(1)
@@ -115,7 +148,8 @@ def test_the_nodes_own_all_reduce_names_what_is_wrong(machine: Machine, monkeypa
     assert expected in words(verdict)
 
 
-# perftest --------------------------------------------------------------------------------------------------------------
+# perftest
+# --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -132,11 +166,15 @@ def _reach(monkeypatch: pytest.MonkeyPatch) -> None:
         ("gpudirect-off", {}, lambda _, err: "Couldn't register MR with dma-buf" in err),
     ],
 )
-def test_ib_write_bw_shows_it(machine: Machine, fault: str, params: dict[str, Any], check: Callable[[str, str], bool]) -> None:
+def test_ib_write_bw_shows_it(
+    machine: Machine, fault: str, params: dict[str, Any], check: Callable[[str, str], bool]
+) -> None:
     machine.ready()
     machine.inject(fault, **params)
     if fault == "gpudirect-off":  # neither side gets as far as a connection
-        code = perftest.main("ib_write_bw", ["-d", "mlx5_0", "-p", "38599", "--use_cuda=0", "--use_cuda_dmabuf", "127.0.0.1"])
+        code = perftest.main(
+            "ib_write_bw", ["-d", "mlx5_0", "-p", "38599", "--use_cuda=0", "--use_cuda_dmabuf", "127.0.0.1"]
+        )
         out, err = machine.capsys.readouterr()
         assert code == 1
     else:
@@ -164,7 +202,8 @@ def test_a_late_nic_shows_in_ib_write_lat_and_reads_of_gpu_memory_are_another_pr
     assert "latency tests with read/send verbs only" in machine.capsys.readouterr().err
 
 
-# the switch ------------------------------------------------------------------------------------------------------------
+# the switch
+# ------------------------------------------------------------------------------------------------------------
 
 SENT = {"bytes": 240_000_000_000, "priority": 3, "flows": 3}
 
@@ -210,7 +249,11 @@ def test_a_healthy_switch_marks_and_pauses_and_drops_nothing(leaf: Callable[...,
     ],
 )
 def test_a_faulty_switch(
-    leaf: Callable[..., dict[str, Any]], fault: str, params: dict[str, Any], told: dict[str, Any], seen: Callable[[dict[str, Any]], bool]
+    leaf: Callable[..., dict[str, Any]],
+    fault: str,
+    params: dict[str, Any],
+    told: dict[str, Any],
+    seen: Callable[[dict[str, Any]], bool],
 ) -> None:
     leaf(fault, **params)
     assert seen(asic.forward("swp1", "swp5", told))

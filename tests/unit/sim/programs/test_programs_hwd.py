@@ -48,7 +48,9 @@ def test_what_stays_is_looked_into_once(machine: Machine, monkeypatch: pytest.Mo
     machine.save()
     looked.clear()
     devices.step()
-    assert looked == ["pci", *(nic["rdma_device"] for nic in machine.state["nics"])], "the hardware changed: everything is looked into again"
+    assert looked == ["pci", *(nic["rdma_device"] for nic in machine.state["nics"])], (
+        "the hardware changed: everything is looked into again"
+    )
 
 
 def test_an_error_that_is_injected_reaches_the_kernel_log_once(machine: Machine) -> None:
@@ -68,5 +70,10 @@ def test_gids_that_a_nic_lost_are_emptied(machine: Machine) -> None:
     table = rdmatree.folder(nic) / "ports/1"
     assert (table / "gid_attrs/types/3").read_text() == "RoCE v2\n"
     rdmatree.refresh({**nic, "roce_v1_only": True})
-    assert [(table / f"gid_attrs/types/{index}").read_text() for index in range(4)] == ["IB/RoCE v1\n", "IB/RoCE v1\n", "\n", "\n"]
+    assert [(table / f"gid_attrs/types/{index}").read_text() for index in range(4)] == [
+        "IB/RoCE v1\n",
+        "IB/RoCE v1\n",
+        "\n",
+        "\n",
+    ]
     assert (table / "gids/3").read_text() == "0000:0000:0000:0000:0000:0000:0000:0000\n"

@@ -33,13 +33,25 @@ def roce(machine: Machine) -> None:
 
 
 def launch(
-    nodes: list[dict[str, Any]], *arguments: str, ranks: int = 1, probes: list[dict[str, Any]] | None = None, test: str = "all_reduce"
+    nodes: list[dict[str, Any]],
+    *arguments: str,
+    ranks: int = 1,
+    probes: list[dict[str, Any]] | None = None,
+    test: str = "all_reduce",
 ) -> tuple[str, dict[str, Any]]:
     """Run with so many processes a node, as rank 0 sees it."""
     lines, rank = [], 0
     for node in nodes:
         for local in range(ranks):
-            lines.append({"rank": rank, "local": local, "pid": 100 + rank, "host": node["hostname"], "facts": node if local == 0 else None})
+            lines.append(
+                {
+                    "rank": rank,
+                    "local": local,
+                    "pid": 100 + rank,
+                    "host": node["hostname"],
+                    "facts": node if local == 0 else None,
+                }
+            )
             rank += 1
     return nccl.report({"ranks": lines, "probes": probes or []}, [test, "2.19.6", *arguments])
 
@@ -74,7 +86,12 @@ def test_every_launch_has_a_communicator_of_its_own(machine: Machine, monkeypatc
     monkeypatch.setenv("NCCL_DEBUG", "INFO")
     nodes = cluster(machine, 1)
     line = {"rank": 0, "local": 0, "host": nodes[0]["hostname"], "facts": nodes[0]}
-    texts = [nccl.report({"ranks": [{**line, "pid": pid}], "probes": []}, ["all_reduce", "2.19.6", "-b", "8M", "-e", "8M", "-g", "8"])[0] for pid in (100, 300)]
+    texts = [
+        nccl.report(
+            {"ranks": [{**line, "pid": pid}], "probes": []}, ["all_reduce", "2.19.6", "-b", "8M", "-e", "8M", "-g", "8"]
+        )[0]
+        for pid in (100, 300)
+    ]
     first, second = (nccl_log.communicators(text) for text in texts)
     assert (len(first), len(second), first & second) == (1, 1, frozenset())
 
@@ -85,7 +102,9 @@ def test_a_link_down_slows_the_board(machine: Machine) -> None:
     assert busbw(text)[0] < 0.95 * 476
 
 
-def test_a_ring_over_nodes_is_bound_by_rails_and_counts_their_bytes(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ring_over_nodes_is_bound_by_rails_and_counts_their_bytes(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NCCL_ALGO", "RING")
     text, answer = launch(cluster(machine, 4), "-b", "8G", "-e", "8G", "-n", "20", "-w", "1", "-c", "1", ranks=8)
     assert 355 < busbw(text)[0] < 376
@@ -96,7 +115,9 @@ def test_a_ring_over_nodes_is_bound_by_rails_and_counts_their_bytes(machine: Mac
 
 
 @pytest.mark.parametrize(("key", "value"), [("factor", 0.5), ("lossless", False), ("mtu", 1024), ("rate", 200)])
-def test_one_bad_rail_slows_the_ring(machine: Machine, monkeypatch: pytest.MonkeyPatch, key: str, value: object) -> None:
+def test_one_bad_rail_slows_the_ring(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, key: str, value: object
+) -> None:
     monkeypatch.setenv("NCCL_ALGO", "RING")
     nodes = cluster(machine, 2)
     nodes[1]["nics"][5][key] = value
@@ -115,7 +136,9 @@ def test_an_unreachable_rail_ends_the_run(machine: Machine, monkeypatch: pytest.
     assert "NCCL INFO" not in text
 
 
-def test_a_run_that_ends_so_has_said_before_which_network_every_rank_chose(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_ends_so_has_said_before_which_network_every_rank_chose(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NCCL_DEBUG", "INFO")
     nodes = cluster(machine, 2)
     probes = nccl.unreachable(nodes[0], nodes[1], lambda netdev, _address, _size: netdev != "enp64s0np0")
@@ -130,7 +153,15 @@ def test_what_nccl_takes_of_the_nics(machine: Machine, monkeypatch: pytest.Monke
     machine.inject("nic-down", nic=3)
     machine.ready()
     nics = facts.nic_facts()
-    assert [nic["device"] for nic in facts.chosen(nics, {})] == ["mlx5_0", "mlx5_3", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"]
+    assert [nic["device"] for nic in facts.chosen(nics, {})] == [
+        "mlx5_0",
+        "mlx5_3",
+        "mlx5_5",
+        "mlx5_6",
+        "mlx5_9",
+        "mlx5_10",
+        "mlx5_11",
+    ]
     assert [nic["device"] for nic in facts.chosen(nics, {"NCCL_IB_HCA": "mlx5_1"})] == ["mlx5_10", "mlx5_11"]
     assert [nic["device"] for nic in facts.chosen(nics, {"NCCL_IB_HCA": "=mlx5_0,mlx5_1"})] == ["mlx5_0"]
     assert "mlx5_0" not in [nic["device"] for nic in facts.chosen(nics, {"NCCL_IB_HCA": "^mlx5_0"})]
@@ -150,7 +181,10 @@ def test_info_lines_name_the_transport(machine: Machine, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(
     ("error", "words"),
-    [((802, "system not yet initialized"), "'system not yet initialized'"), ((100, "no CUDA-capable device is detected"), "no CUDA-capable")],
+    [
+        ((802, "system not yet initialized"), "'system not yet initialized'"),
+        ((100, "no CUDA-capable device is detected"), "no CUDA-capable"),
+    ],
 )
 def test_cuda_errors_end_it_with_2(machine: Machine, error: tuple[int, str], words: str) -> None:
     nodes = cluster(machine, 1)
@@ -195,7 +229,9 @@ def test_the_largest_size_fits_the_memory(machine: Machine) -> None:
         ("all_gather", 6, ((1 << 30) - 64, 44739240, "none")),
     ],
 )
-def test_sizes_and_counts_are_those_of_each_program(machine: Machine, tmp_path: Path, test: str, ranks: int, row: tuple[int, int, str]) -> None:
+def test_sizes_and_counts_are_those_of_each_program(
+    machine: Machine, tmp_path: Path, test: str, ranks: int, row: tuple[int, int, str]
+) -> None:
     """GetCollByteCount of src/all_gather.cu: as many whole 16 bytes a rank as fit, of which the elements of one rank are counted."""
     target = tmp_path / "result.json"
     text, _ = launch(cluster(machine, 1), "-b", "1G", "-e", "1G", "-g", str(ranks), "-J", str(target), test=test)

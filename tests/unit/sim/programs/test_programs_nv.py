@@ -44,7 +44,9 @@ def switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         made.real = set(settings)
 
     monkeypatch.setattr(apply, "bring", bring)
-    monkeypatch.setattr(apply, "links", lambda: {"swp1": {"ifname": "swp1", "operstate": "UP", "mtu": 9216, "ifindex": 7}})
+    monkeypatch.setattr(
+        apply, "links", lambda: {"swp1": {"ifname": "swp1", "operstate": "UP", "mtu": 9216, "ifindex": 7}}
+    )
     return made
 
 
@@ -73,7 +75,8 @@ def test_a_patch_adds_to_the_candidate_and_one_that_is_wrong_leaves_it(switch: S
     (tmp_path / "bad.yaml").write_text("- set:\n    interface:\n      swp1:\n        link:\n          mtu: 20000\n")
     switch.nv(f"config patch {tmp_path}/good.yaml")
     assert switch.refused(f"config patch {tmp_path}/bad.yaml") == (
-        "Error: '20000' is not a valid value for 'interface swp1 link mtu': an integer between 552 and 9216 is expected."
+        "Error: '20000' is not a valid value for 'interface swp1 link mtu': an integer between 552 and 9216 is "
+        "expected."
     )
     assert switch.refused("config patch /no/such.yaml") == "Error: No such file or directory: '/no/such.yaml'"
     assert switch.nv("config diff -o commands") == "nv set qos roce enable on\nnv set system hostname leaf01\n"
@@ -96,7 +99,8 @@ def test_a_value_replaces_the_value_before_it(switch: Switch) -> None:
     switch.nv("set interface swp1 bridge domain br_default access 902")
     assert (
         switch.nv("config diff")
-        == "- set:\n    interface:\n      swp1:\n        bridge:\n          domain:\n            br_default:\n              access: 902\n"
+        == "- set:\n    interface:\n      swp1:\n        bridge:\n          domain:\n            br_default:\n     "
+        "         access: 902\n"
     )
     switch.nv("config apply -y")
     assert apply.wanted(switch.real)["swp1"]["vlan"] == 902
@@ -123,7 +127,10 @@ def test_what_nvue_refuses(switch: Switch, line: str, words: str) -> None:
 
 def test_a_port_that_the_platform_does_not_have_is_refused_at_apply(switch: Switch) -> None:
     switch.nv("set interface swp99 link state up")
-    assert switch.refused("config apply -y") == "Invalid config [rev_id: 2]\n  Error: interface swp99 does not exist on this platform"
+    assert (
+        switch.refused("config apply -y")
+        == "Invalid config [rev_id: 2]\n  Error: interface swp99 does not exist on this platform"
+    )
     assert switch.real == set()
 
 
@@ -171,7 +178,10 @@ def test_candidates_belong_to_users(switch: Switch) -> None:
     switch.nv("set interface swp1 description maria", user="maria")
     switch.nv("set qos roce mode lossless")
     found = json.loads(switch.nv("config revision -o json"))
-    assert [(found[name]["user"], found[name]["state"]) for name in "23"] == [("maria", "pending"), ("cumulus", "pending")]
+    assert [(found[name]["user"], found[name]["state"]) for name in "23"] == [
+        ("maria", "pending"),
+        ("cumulus", "pending"),
+    ]
     switch.nv("config apply -y")
     assert switch.real == {("qos", "roce", "mode", "lossless")}
     assert switch.nv("config show -r 2 -o commands") == "nv set interface swp1 description maria\n"
@@ -194,7 +204,11 @@ def test_unset_detach_and_going_back_to_a_revision(switch: Switch) -> None:
 
 @pytest.mark.parametrize("layout", ["yaml", "json", "commands"])
 def test_a_shown_configuration_can_replace_another(switch: Switch, tmp_path: Path, layout: str) -> None:
-    for line in ("set interface swp1-3 link mtu 9216", "set bridge domain br_default vlan 901-904", "set qos roce enable on"):
+    for line in (
+        "set interface swp1-3 link mtu 9216",
+        "set bridge domain br_default vlan 901-904",
+        "set qos roce enable on",
+    ):
         switch.nv(line)
     switch.nv("config apply -y")
     before = set(switch.real)
@@ -237,4 +251,8 @@ def test_ports_are_brought_to_bridges_and_back(switch: Switch) -> None:
     ]
     have = {"ifname": "swp1", "mtu": 9216, "flags": ["UP"], "master": "br901"}
     assert apply._port(have, {"up": True, "mtu": 9216, "vlan": 901}) == []
-    assert apply._port(have, {"up": False, "mtu": 1500, "vlan": None}) == ["link set swp1 mtu 1500", "link set swp1 nomaster", "link set swp1 down"]
+    assert apply._port(have, {"up": False, "mtu": 1500, "vlan": None}) == [
+        "link set swp1 mtu 1500",
+        "link set swp1 nomaster",
+        "link set swp1 down",
+    ]

@@ -53,7 +53,8 @@ def ask(machine: Machine, tmp_path: Path) -> Any:  # noqa: ANN401 - a function
     query = tmp_path / "query"
     code = "from pathlib import Path; from rackready_sim.programs.hwsim import kmod, nvml, paths"
     query.write_text(
-        f"#!{sys.executable}\nimport sys\n{code}\npaths.ROOT = Path({str(tmp_path)!r})\nkmod._node = lambda *_: None\nsys.exit(nvml.main(sys.argv[1:]))\n"
+        f"#!{sys.executable}\nimport sys\n{code}\npaths.ROOT = Path({str(tmp_path)!r})\nkmod._node = lambda *_: "
+        "None\nsys.exit(nvml.main(sys.argv[1:]))\n"
     )
     query.chmod(0o755)
     folder = tmp_path / "lib"
@@ -78,9 +79,21 @@ def test_what_nvidia_ml_py_reads(machine: Machine, ask: Any) -> None:  # noqa: A
     found = ask()
     assert (found["driver"], found["cuda"], len(found["gpus"])) == (VERSION, 13000, 8)
     first, part = found["gpus"][0], machine.state["gpus"][0]
-    assert (first["name"], first["uuid"], first["serial"], first["bus"]) == (part["name"], part["uuid"], part["serial"], "00000000:1B:00.0")
+    assert (first["name"], first["uuid"], first["serial"], first["bus"]) == (
+        part["name"],
+        part["uuid"],
+        part["serial"],
+        "00000000:1B:00.0",
+    )
     assert (first["memory"], first["memory2"], first["limit"], first["range"]) == (81559, 636, 700000, [200000, 700000])
-    assert (first["clock"], first["speed"], first["fabric"], first["persistence"], first["mig"], first["recovery"]) == (1980, 26562, 3, 1, 0, 0)
+    assert (first["clock"], first["speed"], first["fabric"], first["persistence"], first["mig"], first["recovery"]) == (
+        1980,
+        26562,
+        3,
+        1,
+        0,
+        0,
+    )
     assert [gpu["links"] for gpu in found["gpus"]] == [18, 18, 17, 18, 18, 18, 18, 18]
     assert [gpu["width"] for gpu in found["gpus"]] == [16, 16, 16, 8, 16, 16, 16, 16]
     assert found["gpus"][4]["rows"] == [0, 1, 1, 0]

@@ -55,8 +55,13 @@ def test_two_sides_meet_and_measure(machine: Machine) -> None:
     assert sent * 4 == pytest.approx(2 * average(out) * 1e9 / 8, rel=0.1)
 
 
-@pytest.mark.parametrize(("fault", "counter", "count"), [("nic-discards", "port_xmit_discards", 3120), ("nic-receive-errors", "port_rcv_errors", 41)])
-def test_a_port_counts_errors_only_while_it_carries_data(machine: Machine, fault: str, counter: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("fault", "counter", "count"),
+    [("nic-discards", "port_xmit_discards", 3120), ("nic-receive-errors", "port_rcv_errors", 41)],
+)
+def test_a_port_counts_errors_only_while_it_carries_data(
+    machine: Machine, fault: str, counter: str, count: int
+) -> None:
     """The document that gates read before and after: each end of the one connection is this port, so it grows twice."""
     machine.ready()
     machine.inject(fault)
@@ -107,7 +112,11 @@ def test_latency(machine: Machine) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "params", "most"),
-    [("nic-slow", {"nic": 1, "factor": 0.5}, 200), ("nic-rate", {"nic": 1, "rate": 200}, 200), ("pcie-gen", {"gpu": 0, "gen": 3}, 120)],
+    [
+        ("nic-slow", {"nic": 1, "factor": 0.5}, 200),
+        ("nic-rate", {"nic": 1, "rate": 200}, 200),
+        ("pcie-gen", {"gpu": 0, "gen": 3}, 120),
+    ],
 )
 def test_a_bad_part_on_the_way_is_slow(machine: Machine, fault: str, params: dict[str, float], most: float) -> None:
     machine.ready()

@@ -25,7 +25,10 @@ def test_without_a_driver_it_fails_as_the_real_one(machine: Machine) -> None:
 def test_an_upgraded_library_does_not_fit_the_loaded_module(machine: Machine) -> None:
     machine.ready()
     machine.install("580.178.01")
-    assert machine.run(nvidia_smi)[:2] == (18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.178\n")
+    assert machine.run(nvidia_smi)[:2] == (
+        18,
+        "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.178\n",
+    )
     assert kmod.module_version("nvidia") == "580.178.01"
     assert store.runtime()["modules"]["nvidia"]["version"] == VERSION
 
@@ -42,9 +45,17 @@ def test_the_table_and_the_list(machine: Machine) -> None:
 def test_queries(machine: Machine) -> None:
     machine.ready()
     machine.inject("row-remap-pending", gpu=3)
-    code, out, _ = machine.run(nvidia_smi, "--query-gpu=index,power.limit,pcie.link.width.current", "--format=csv", "-i", "0,1")
+    code, out, _ = machine.run(
+        nvidia_smi, "--query-gpu=index,power.limit,pcie.link.width.current", "--format=csv", "-i", "0,1"
+    )
     assert (code, out) == (0, "index, power.limit [W], pcie.link.width.current\n0, 700.00 W, 16\n1, 700.00 W, 16\n")
-    code, out, _ = machine.run(nvidia_smi, "--query-remapped-rows=remapped_rows.pending,remapped_rows.uncorrectable", "--format=csv,noheader", "-i", "3")
+    code, out, _ = machine.run(
+        nvidia_smi,
+        "--query-remapped-rows=remapped_rows.pending,remapped_rows.uncorrectable",
+        "--format=csv,noheader",
+        "-i",
+        "3",
+    )
     assert (code, out) == (0, "Yes, 1\n")
     code, out, _ = machine.run(nvidia_smi, "--query-gpu=nonsense", "--format=csv")
     assert (code, out) == (2, 'Field "nonsense" is not a valid field to query.\n\n')
@@ -53,7 +64,10 @@ def test_queries(machine: Machine) -> None:
 def test_report_shows_the_fabric_and_sections(machine: Machine) -> None:
     machine.ready()
     out = machine.run(nvidia_smi, "-q")[1]
-    assert "    Fabric\n        State                             : Completed\n        Status                            : Success\n" in out
+    assert (
+        "    Fabric\n        State                             : Completed\n        Status                          "
+        "  : Success\n" in out
+    )
     power = machine.run(nvidia_smi, "-q", "-d", "POWER", "-i", "0")[1]
     assert "        Min Power Limit                   : 200.00 W" in power
     assert "Fabric" not in power
@@ -67,7 +81,10 @@ def test_a_lost_gpu_ends_it_with_15(machine: Machine) -> None:
     machine.inject("gpu-lost", gpu=5)
     code, out, _ = machine.run(nvidia_smi)
     assert code == 15
-    assert out == "Unable to determine the device handle for GPU5: 0000:C3:00.0: GPU is lost.  Reboot the system to recover this GPU\n"
+    assert (
+        out == "Unable to determine the device handle for GPU5: 0000:C3:00.0: GPU is lost.  "
+        "Reboot the system to recover this GPU\n"
+    )
 
 
 def test_a_missing_gpu_renumbers_the_others(machine: Machine) -> None:
@@ -92,7 +109,9 @@ def test_a_link_that_is_down(machine: Machine) -> None:
 def test_power_limits_are_checked(machine: Machine, value: str, code: int) -> None:
     machine.ready()
     assert machine.run(nvidia_smi, "-pl", value)[0] == code
-    assert machine.run(nvidia_smi, "--query-gpu=power.limit", "--format=csv,noheader,nounits", "-i", "0")[1] == ("650.00\n" if code == 0 else "700.00\n")
+    assert machine.run(nvidia_smi, "--query-gpu=power.limit", "--format=csv,noheader,nounits", "-i", "0")[1] == (
+        "650.00\n" if code == 0 else "700.00\n"
+    )
 
 
 def test_settings_need_persistence_and_root(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +123,8 @@ def test_settings_need_persistence_and_root(machine: Machine, monkeypatch: pytes
     code, out, _ = machine.run(nvidia_smi, "-pl", "650", "-i", "0")
     assert code == 0
     assert "Warning: persistence mode is disabled on device 00000000:1B:00.0" in out
-    assert machine.run(nvidia_smi, "--query-gpu=power.limit", "--format=csv,noheader,nounits", "-i", "0")[1] == "700.00\n"
+    assert (
+        machine.run(nvidia_smi, "--query-gpu=power.limit", "--format=csv,noheader,nounits", "-i", "0")[1] == "700.00\n"
+    )
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert machine.run(nvidia_smi, "-pl", "650")[0] == 4

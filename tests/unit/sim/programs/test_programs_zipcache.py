@@ -25,7 +25,9 @@ def imported(archive: Path, source: str, kept: Path) -> str:
     with zipfile.ZipFile(archive, "w") as out:
         out.writestr("shipped.py", source)
     library = Path(hwsim.__file__).parents[1]
-    done = subprocess.run([sys.executable, "-IS", "-c", RUN, library, kept, archive], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-IS", "-c", RUN, library, kept, archive], capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 

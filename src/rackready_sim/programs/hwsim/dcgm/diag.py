@@ -31,8 +31,33 @@ _SECONDS = {1: 0.2, 2: 0.5, 3: 1.0, 4: 2.0}
 """How long a level takes here, in seconds: far shorter than on hardware, long enough that a stop or a kill meets it at work. Plugins that are told
 how long to run take that time, as on hardware: who asked for it holds them to it."""
 _BAD_PARAMETER, _NVVS_ERROR, _ISOLATE_ERROR = 255, 226, 205
-_VALUED = {"-r", "--run", "-i", "--entity-id", "-g", "--group", "-p", "--parameters", "-c", "--configfile", "-n", "--expectedNumEntities", "-t", "--timeout"}
-_VALUED |= {"--iterations", "--check-interval", "--ignoreErrorCodes", "--clocksevent-mask", "--throttle-mask", "--statspath", "--host", "-d", "--debugLevel"}
+_VALUED = {
+    "-r",
+    "--run",
+    "-i",
+    "--entity-id",
+    "-g",
+    "--group",
+    "-p",
+    "--parameters",
+    "-c",
+    "--configfile",
+    "-n",
+    "--expectedNumEntities",
+    "-t",
+    "--timeout",
+}
+_VALUED |= {
+    "--iterations",
+    "--check-interval",
+    "--ignoreErrorCodes",
+    "--clocksevent-mask",
+    "--throttle-mask",
+    "--statspath",
+    "--host",
+    "-d",
+    "--debugLevel",
+}
 _VALUED |= {"--debugLogFile", "--watchFrequency"}
 
 Results = dict[str, dict[int, list[Warning_]] | None]
@@ -47,10 +72,20 @@ def main(argv: list[str], version: str) -> int:
         return _broken(tests, as_json, version, _BAD_PARAMETER)
     gpus = _chosen(options)
     if not gpus:
-        return _broken("Unable to run diagnostic: no GPU is visible to the host engine (No data is available).", as_json, version, 206)
+        return _broken(
+            "Unable to run diagnostic: no GPU is visible to the host engine (No data is available).",
+            as_json,
+            version,
+            206,
+        )
     expected = options.get("-n") or options.get("--expectedNumEntities")
     if expected and expected.startswith("gpu:") and int(expected[4:]) != len(gpus):
-        return _broken(f"Error: the expected number of GPUs is {expected[4:]}, but {len(gpus)} active GPUs were found.", as_json, version, _NVVS_ERROR)
+        return _broken(
+            f"Error: the expected number of GPUs is {expected[4:]}, but {len(gpus)} active GPUs were found.",
+            as_json,
+            version,
+            _NVVS_ERROR,
+        )
     seconds = _SECONDS[max(_PLUGINS[test][1] for test in tests)]
     if tests != ["software"]:
         seconds += _asked(options.get("-p") or options.get("--parameters") or "")
@@ -134,7 +169,10 @@ def render_json(results: Results, gpus: list[Gpu], version: str) -> str:
         tests = [_test(test, found, gpus) for test, found in results.items() if _PLUGINS[test][0] == category]
         if tests:
             categories.append({"category": category, "tests": tests})
-    entities = [{"device_id": gpu.part["device_id"][2:6].lower(), "entity_id": gpu.index, "serial_num": gpu.part["serial"]} for gpu in gpus]
+    entities = [
+        {"device_id": gpu.part["device_id"][2:6].lower(), "entity_id": gpu.index, "serial_num": gpu.part["serial"]}
+        for gpu in gpus
+    ]
     document = {
         "DCGM Diagnostic": {"test_categories": categories},
         "entity_groups": [{"entities": entities, "entity_group": "GPU", "entity_group_id": 1}],
@@ -147,13 +185,28 @@ def _test(test: str, found: dict[int, list[Warning_]] | None, gpus: list[Gpu]) -
     rows = []
     for gpu in gpus:
         warnings = (found or {}).get(gpu.index, [])
-        row: dict[str, Any] = {"entity_group": "GPU", "entity_group_id": 1, "entity_id": gpu.index, "status": _status(found, warnings)}
+        row: dict[str, Any] = {
+            "entity_group": "GPU",
+            "entity_group_id": 1,
+            "entity_id": gpu.index,
+            "status": _status(found, warnings),
+        }
         if warnings:
             row["warnings"] = [
-                {"error_category": item.category, "error_id": item.error, "error_severity": item.severity, "warning": item.text} for item in warnings
+                {
+                    "error_category": item.category,
+                    "error_id": item.error,
+                    "error_severity": item.severity,
+                    "warning": item.text,
+                }
+                for item in warnings
             ]
         rows.append(row)
-    return {"name": test, "results": rows, "test_summary": {"status": _status(found, [item for items in (found or {}).values() for item in items])}}
+    return {
+        "name": test,
+        "results": rows,
+        "test_summary": {"status": _status(found, [item for items in (found or {}).values() for item in items])},
+    }
 
 
 def _status(found: dict[int, list[Warning_]] | None, warnings: list[Warning_]) -> str:

@@ -15,7 +15,12 @@ from ..machine import Gpu
 MONITOR, ISOLATE, TRIAGE, CONFIG, RESET = 1, 2, 4, 5, 6
 _PERFORMANCE, _CONFIGURATION, _XID, _THERMAL, _MEMORY, _NVLINK, _PCIE, _OTHER = 1, 3, 5, 9, 10, 11, 13, 15
 
-_TARGETS = {"2330": (700.0, 29250.0, 1905000.0), "2331": (350.0, 15375.0, 1230000.0), "2335": (700.0, 37500.0, 2333.0), "2901": (1000.0, 36949.0, 4072500.0)}
+_TARGETS = {
+    "2330": (700.0, 29250.0, 1905000.0),
+    "2331": (350.0, 15375.0, 1230000.0),
+    "2335": (700.0, 37500.0, 2333.0),
+    "2901": (1000.0, 36949.0, 4072500.0),
+}
 _HEALTHY_OVER_TARGET = 1 / 0.75
 _POWER_RATIO, _STRESS_RATIO = 0.75, 0.95
 _MIN_WIDTH, _MIN_GEN = 16, 3
@@ -40,10 +45,18 @@ def software(gpu: Gpu) -> list[Warning_]:
     """Level 1: is the machine configured so that tests mean anything."""
     found = []
     if "nouveau" in store.runtime()["modules"]:
-        found.append(Warning_("Found driver on the denylist: nouveau Unload or uninstall the denylisted driver.", 23, CONFIG, _CONFIGURATION))
+        found.append(
+            Warning_(
+                "Found driver on the denylist: nouveau Unload or uninstall the denylisted driver.",
+                23,
+                CONFIG,
+                _CONFIGURATION,
+            )
+        )
     if not gpu.persistence:
         text = (
-            f"Persistence mode for GPU {gpu.index} is currently disabled. The DCGM diagnostic requires peristence mode to be enabled. "
+            f"Persistence mode for GPU {gpu.index} is currently disabled. "
+            "The DCGM diagnostic requires peristence mode to be enabled. "
             f'Enable persistence mode by running "nvidia-smi -i {gpu.index} -pm 1 " as root.'
         )
         found.append(Warning_(text, 29, CONFIG, _CONFIGURATION))
@@ -53,7 +66,10 @@ def software(gpu: Gpu) -> list[Warning_]:
 def _rows(gpu: Gpu) -> list[Warning_]:
     rows = gpu.part["remapped_rows"]
     if rows["failure"]:
-        text = f"GPU {gpu.index} had uncorrectable memory errors and row remapping failed. Run a field diagnostic on the GPU."
+        text = (
+            f"GPU {gpu.index} had uncorrectable memory errors and row remapping failed. "
+            "Run a field diagnostic on the GPU."
+        )
         return [Warning_(text, 80, RESET, _MEMORY)]
     if rows["pending"]:
         text = f"GPU {gpu.index} has pending row remappings. Reset the GPU to apply them."
@@ -66,9 +82,15 @@ def _fabric(gpu: Gpu) -> list[Warning_]:
     if state == "N/A" or machine.fabric_usable():
         return []
     if state == "In Progress":
-        text = f"GPU {gpu.index} reports that the fabric manager did not finish training. Check the status and logs of the fabric manager."
+        text = (
+            f"GPU {gpu.index} reports that the fabric manager did not finish training. "
+            "Check the status and logs of the fabric manager."
+        )
         return [Warning_(text, 112, CONFIG, _NVLINK)]
-    text = f"GPU {gpu.index} reports that the fabric manager is not initialized. Start the nvidia-fabricmanager service and check its status and logs."
+    text = (
+        f"GPU {gpu.index} reports that the fabric manager is not initialized. "
+        "Start the nvidia-fabricmanager service and check its status and logs."
+    )
     return [Warning_(text, 108, CONFIG, _NVLINK)]
 
 
@@ -76,7 +98,10 @@ def memory(gpu: Gpu) -> list[Warning_]:
     """Level 2: device memory."""
     errors = gpu.part["ecc"]["volatile"]["uncorrected"]
     if errors:
-        text = f"Detected {errors} volatile double-bit ECC error(s) in GPU {gpu.index}. Drain the GPU and reset it or reboot the node."
+        text = (
+            f"Detected {errors} volatile double-bit ECC error(s) in GPU {gpu.index}. "
+            "Drain the GPU and reset it or reboot the node."
+        )
         return [Warning_(text, 4, ISOLATE, _MEMORY)]
     if _declared(gpu, "memory"):
         text = f"Found 1 faulty memory elements on GPU {gpu.index} Run a field diagnostic on the GPU."
@@ -99,13 +124,19 @@ def pcie(gpu: Gpu) -> list[Warning_]:
         found.append(Warning_(text, 14, TRIAGE, _NVLINK))
     speed = pcie_gb_s(gpu)
     if speed < _MIN_PCIE_GB_S:
-        text = f"Bandwidth of GPU {gpu.index} in direction Host to Device of {speed:.2f} did not exceed minimum required bandwidth of {_MIN_PCIE_GB_S:.2f}."
+        text = (
+            f"Bandwidth of GPU {gpu.index} in direction Host to Device of {speed:.2f} did not exceed minimum "
+            f"required bandwidth of {_MIN_PCIE_GB_S:.2f}."
+        )
         found.append(Warning_(text, 30, TRIAGE, _PERFORMANCE))
     return found + _generic(gpu, "pcie")
 
 
 def _below(gpu: Gpu, what: str, actual: str, least: str, parameter: str) -> str:
-    return f"GPU {gpu.index} is running at PCI link {what} {actual}, which is below the minimum allowed link {what} of {least} (parameter '{parameter}')"
+    return (
+        f"GPU {gpu.index} is running at PCI link {what} {actual}, which is below the minimum allowed link {what} of "
+        f"{least} (parameter '{parameter}')"
+    )
 
 
 def pcie_gb_s(gpu: Gpu) -> float:
@@ -128,7 +159,10 @@ def targeted_stress(gpu: Gpu) -> list[Warning_]:
     target = _target(gpu)[1]
     reached = target * _HEALTHY_OVER_TARGET * gpu.speed * random.gauss(1, 0.004)
     if reached < target * _STRESS_RATIO:
-        text = f"Reached stress level of {reached:.2f} GFLOPS, which is below the minimum of {target * _STRESS_RATIO:.2f} GFLOPS for GPU {gpu.index}"
+        text = (
+            f"Reached stress level of {reached:.2f} GFLOPS, which is below the minimum of "
+            f"{target * _STRESS_RATIO:.2f} GFLOPS for GPU {gpu.index}"
+        )
         return [Warning_(text, 50, TRIAGE, _PERFORMANCE), *_generic(gpu, "targeted_stress")]
     return _generic(gpu, "targeted_stress")
 
@@ -138,7 +172,10 @@ def targeted_power(gpu: Gpu) -> list[Warning_]:
     target = _target(gpu)[0]
     top = gpu.power_limit * (0.25 + 0.75 * min(1.0, float(gpu.part["compute_factor"]))) * random.gauss(1, 0.003)
     if top < target * _POWER_RATIO:
-        text = f"Max power of {top:.1f} did not reach desired power minimum target_power_min_ratio of {target * _POWER_RATIO:.1f} for GPU {gpu.index}"
+        text = (
+            f"Max power of {top:.1f} did not reach desired power minimum target_power_min_ratio of "
+            f"{target * _POWER_RATIO:.1f} for GPU {gpu.index}"
+        )
         return [Warning_(text, 63, TRIAGE, _PERFORMANCE), *_throttled(gpu)]
     return _throttled(gpu) + _generic(gpu, "targeted_power")
 
@@ -148,7 +185,10 @@ def memory_bandwidth(gpu: Gpu) -> list[Warning_]:
     minimum = _target(gpu)[2]
     reached = minimum * _HEALTHY_OVER_TARGET * float(gpu.part["memory_factor"]) * random.gauss(1, 0.003)
     if reached < minimum:
-        text = f"GPU {gpu.index} only achieved a memory bandwidth of {reached / 1000:.2f} GB/s, failing to meet {minimum / 1000:.2f} GB/s for test 0"
+        text = (
+            f"GPU {gpu.index} only achieved a memory bandwidth of {reached / 1000:.2f} GB/s, failing to meet "
+            f"{minimum / 1000:.2f} GB/s for test 0"
+        )
         return [Warning_(text, 62, TRIAGE, _PERFORMANCE)]
     return _generic(gpu, "memory_bandwidth")
 
@@ -161,19 +201,31 @@ def quiet(gpu: Gpu) -> list[Warning_]:
 def watched(gpu: Gpu) -> list[Warning_]:
     """What every plugin watches while it runs: Xids."""
     codes = sorted({xid["code"] for xid in store.hardware()["xids"] if xid["pci"] == gpu.part["pci"]})
-    return [Warning_(f"GPU {gpu.index} - Detected XID {code} Please check the description of the Xid.", 101, TRIAGE, _XID) for code in codes]
+    return [
+        Warning_(f"GPU {gpu.index} - Detected XID {code} Please check the description of the Xid.", 101, TRIAGE, _XID)
+        for code in codes
+    ]
 
 
 def _throttled(gpu: Gpu) -> list[Warning_]:
     if gpu.events & 0x60:
-        return [Warning_(f"There were thermal violations totaling {random.uniform(3, 9):.1f} seconds for GPU {gpu.index}", 36, MONITOR, _THERMAL)]
+        return [
+            Warning_(
+                f"There were thermal violations totaling {random.uniform(3, 9):.1f} seconds for GPU {gpu.index}",
+                36,
+                MONITOR,
+                _THERMAL,
+            )
+        ]
     return []
 
 
 def _generic(gpu: Gpu, test: str) -> list[Warning_]:
     if not _declared(gpu, test):
         return []
-    return [Warning_(f"The {test} test of GPU {gpu.index} failed. Run a field diagnostic on the GPU.", 95, ISOLATE, _OTHER)]
+    return [
+        Warning_(f"The {test} test of GPU {gpu.index} failed. Run a field diagnostic on the GPU.", 95, ISOLATE, _OTHER)
+    ]
 
 
 def _declared(gpu: Gpu, test: str) -> bool:

@@ -40,9 +40,18 @@ def main(argv: list[str]) -> int:
         return 255
     gpus = _chosen(options.get("-i") or options.get("--gpuIds") or "")
     if not gpus or not machine.fabric_usable():
-        sys.stdout.write("Error: cuInit failed. Return: 802. Please check the fabric manager.\n" if gpus else "Error: no supported GPUs found.\n")
+        sys.stdout.write(
+            "Error: cuInit failed. Return: 802. Please check the fabric manager.\n"
+            if gpus
+            else "Error: no supported GPUs found.\n"
+        )
         return 255
-    _run(gpus, field, float(options.get("-d") or options.get("--duration") or 30), told=field != _FP32 or "--cublas" in options)
+    _run(
+        gpus,
+        field,
+        float(options.get("-d") or options.get("--duration") or 30),
+        told=field != _FP32 or "--cublas" in options,
+    )
     return 0
 
 
@@ -55,12 +64,19 @@ def _run(gpus: list[Gpu], field: int, duration: float, *, told: bool) -> None:
     """``told``: FP32 without cuBLAS keeps the cores busy, and no line has a figure (RunSubtestDataTypeActive)."""
     machine.load(gpus, duration, _REAL_S)
     time.sleep(_REAL_S)
-    for line in ("Skipping CreateDcgmGroups() since DCGM validation is disabled", "Skipping WatchFields() since DCGM validation is disabled"):
+    for line in (
+        "Skipping CreateDcgmGroups() since DCGM validation is disabled",
+        "Skipping WatchFields() since DCGM validation is disabled",
+    ):
         sys.stdout.write(f"{line}\n" * len(gpus))
     reached = {gpu.index: speed(gpu, field) * random.gauss(1, _LAUNCH_NOISE) for gpu in gpus}
     for second in range(int(duration) + 1):
         for gpu in gpus:
-            value = reached[gpu.index] * (0.62 if second == 0 else 0.97 if second == 1 else 1.0) * random.gauss(1, _READING_NOISE)
+            value = (
+                reached[gpu.index]
+                * (0.62 if second == 0 else 0.97 if second == 1 else 1.0)
+                * random.gauss(1, _READING_NOISE)
+            )
             figure = f"  generated ???, dcgm 0.000 ({value:#.3g} gflops).\n" if told else " target max, dcgm 0.000\n"
             sys.stdout.write(f"Worker {gpu.index}:0 [{field}]: {_HEADERS[field]}:{figure}")
     sys.stdout.write("".join(f"GPU {gpu.index}, TestField {field} test PASSED.\n" for gpu in gpus))

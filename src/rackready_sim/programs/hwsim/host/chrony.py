@@ -30,7 +30,12 @@ def chronyc(argv: list[str]) -> int:
         sys.stdout.write(",".join(fields) + "\n")
     else:
         names = ("Reference ID", "Stratum", "System time", "Leap status")
-        values = (f"{fields[0]} ({fields[1]})", fields[2], f"{abs(offset):.9f} seconds {'slow' if offset > 0 else 'fast'} of NTP time", fields[13])
+        values = (
+            f"{fields[0]} ({fields[1]})",
+            fields[2],
+            f"{abs(offset):.9f} seconds {'slow' if offset > 0 else 'fast'} of NTP time",
+            fields[13],
+        )
         sys.stdout.write("".join(f"{name:<16}: {value}\n" for name, value in zip(names, values, strict=True)))
     return 0
 

@@ -22,7 +22,9 @@ def main(argv: list[str]) -> int:
     sys.stdout.write("# dmidecode 3.4\nGetting SMBIOS data from sysfs.\nSMBIOS 3.5.0 present.\n\n")
     for kind in kinds:
         for number, (title, fields) in enumerate(_structures(kind, state)):
-            sys.stdout.write(f"Handle 0x{kind * 0x100 + number:04X}, DMI type {kind}, {26 if kind == 0 else 92} bytes\n{title}\n")
+            sys.stdout.write(
+                f"Handle 0x{kind * 0x100 + number:04X}, DMI type {kind}, {26 if kind == 0 else 92} bytes\n{title}\n"
+            )
             sys.stdout.write("".join(f"\t{name}: {value}\n" for name, value in fields.items()) + "\n")
     return 0
 
@@ -31,19 +33,48 @@ def _structures(kind: int, state: dict[str, Any]) -> list[tuple[str, dict[str, o
     host, chassis = state["host"], state["chassis"]
     if kind == 0:
         bios = host["bios"]
-        return [("BIOS Information", {"Vendor": bios["vendor"], "Version": bios["version"], "Release Date": bios["date"], "ROM Size": "64 MB"})]
+        return [
+            (
+                "BIOS Information",
+                {
+                    "Vendor": bios["vendor"],
+                    "Version": bios["version"],
+                    "Release Date": bios["date"],
+                    "ROM Size": "64 MB",
+                },
+            )
+        ]
     if kind == 1:
-        fields = {"Manufacturer": chassis["manufacturer"], "Product Name": chassis["product"], "Serial Number": chassis["serial"]}
+        fields = {
+            "Manufacturer": chassis["manufacturer"],
+            "Product Name": chassis["product"],
+            "Serial Number": chassis["serial"],
+        }
         return [("System Information", fields)]
     if kind == 16:  # noqa: PLR2004 - SMBIOS type
-        return [("Physical Memory Array", {"Location": "System Board Or Motherboard", "Use": "System Memory", "Number Of Devices": len(host["dimms"])})]
+        return [
+            (
+                "Physical Memory Array",
+                {
+                    "Location": "System Board Or Motherboard",
+                    "Use": "System Memory",
+                    "Number Of Devices": len(host["dimms"]),
+                },
+            )
+        ]
     return [("Memory Device", _module(dimm, present=machine.present(dimm, state))) for dimm in host["dimms"]]
 
 
 def _module(dimm: dict[str, Any], *, present: bool) -> dict[str, object]:
     place = {"Array Handle": "0x1000", "Error Information Handle": "Not Provided"}
     if not present:
-        empty = {"Total Width": "Unknown", "Data Width": "Unknown", "Size": "No Module Installed", "Form Factor": "Unknown", "Set": "None"}
+        empty = {
+            "Total Width": "Unknown",
+            "Data Width": "Unknown",
+            "Size": "No Module Installed",
+            "Form Factor": "Unknown",
+            "Set": "None",
+        }
         return {**place, **empty, "Locator": dimm["locator"], "Bank Locator": "NODE 1", "Type": "Unknown"}
     return {
         **place,

@@ -14,7 +14,11 @@ def main(argv: list[str]) -> int:
     """Print one port; -d takes an RDMA device, a network interface or a PCI address."""
     at = next((place for place, word in enumerate(argv) if word in {"-d", "--device"}), None)
     name = argv[at + 1] if at is not None and at + 1 < len(argv) else ""
-    nic = by_device(name) or by_netdev(name) or next((item for item in machine.nics() if name and item["pci"].endswith(name)), None)
+    nic = (
+        by_device(name)
+        or by_netdev(name)
+        or next((item for item in machine.nics() if name and item["pci"].endswith(name)), None)
+    )
     if nic is None:
         return _say({"result": {"output": {}}, "status": {"code": 1, "message": f"Failed to open device: {name}"}}, 1)
     up = machine.carrier(nic)
@@ -40,7 +44,11 @@ def _link(nic: dict[str, Any], *, up: bool) -> dict[str, Any]:
             "Loopback Mode": "No Loopback",
             "Auto Negotiation": "ON",
         },
-        "Troubleshooting Info": {"Status Opcode": "15" if bad else "0" if up else "1024", "Group Opcode": "PHY FW" if bad else "N/A", "Recommendation": words},
+        "Troubleshooting Info": {
+            "Status Opcode": "15" if bad else "0" if up else "1024",
+            "Group Opcode": "PHY FW" if bad else "N/A",
+            "Recommendation": words,
+        },
         "Tool Information": {"Firmware Version": nic["fw"], "amBER Version": "3.2", "MFT Version": "mft 4.33.0-169"},
     }
 

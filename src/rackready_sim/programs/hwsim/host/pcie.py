@@ -14,9 +14,45 @@ _ACS = 0x220
 _ACS_ON = 0x001D
 """Source validation, request and completion redirect, upstream forwarding."""
 _COUNTED = {
-    "aer_dev_correctable": ("RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout", "NonFatalErr", "CorrIntErr", "HeaderOF", "TOTAL_ERR_COR"),
-    "aer_dev_nonfatal": ("Undefined", "DLP", "SDES", "TLP", "FCP", "CmpltTO", "CmpltAbrt", "UnxCmplt", "RxOF", "MalfTLP", "ECRC", "TOTAL_ERR_NONFATAL"),
-    "aer_dev_fatal": ("Undefined", "DLP", "SDES", "TLP", "FCP", "CmpltTO", "CmpltAbrt", "UnxCmplt", "RxOF", "MalfTLP", "ECRC", "TOTAL_ERR_FATAL"),
+    "aer_dev_correctable": (
+        "RxErr",
+        "BadTLP",
+        "BadDLLP",
+        "Rollover",
+        "Timeout",
+        "NonFatalErr",
+        "CorrIntErr",
+        "HeaderOF",
+        "TOTAL_ERR_COR",
+    ),
+    "aer_dev_nonfatal": (
+        "Undefined",
+        "DLP",
+        "SDES",
+        "TLP",
+        "FCP",
+        "CmpltTO",
+        "CmpltAbrt",
+        "UnxCmplt",
+        "RxOF",
+        "MalfTLP",
+        "ECRC",
+        "TOTAL_ERR_NONFATAL",
+    ),
+    "aer_dev_fatal": (
+        "Undefined",
+        "DLP",
+        "SDES",
+        "TLP",
+        "FCP",
+        "CmpltTO",
+        "CmpltAbrt",
+        "UnxCmplt",
+        "RxOF",
+        "MalfTLP",
+        "ECRC",
+        "TOTAL_ERR_FATAL",
+    ),
 }
 
 
@@ -25,7 +61,14 @@ def bridge(part: dict[str, Any]) -> None:
     kind, vendor, device = _KINDS[part["kind"]]
     place = paths.at(f"/sys/bus/pci/devices/{part['pci']}")
     place.mkdir(parents=True, exist_ok=True)
-    values = {"vendor": f"0x{vendor:04x}", "device": f"0x{device:04x}", "class": "0x060400", "irq": "0", "numa_node": "0", "revision": "0xb0"}
+    values = {
+        "vendor": f"0x{vendor:04x}",
+        "device": f"0x{device:04x}",
+        "class": "0x060400",
+        "irq": "0",
+        "numa_node": "0",
+        "revision": "0xb0",
+    }
     nothing = "0x0000000000000000 0x0000000000000000 0x0000000000000000"
     values |= {"subsystem_vendor": "0x0000", "subsystem_device": "0x0000", "resource": "\n".join([nothing] * 13)}
     for name, value in values.items():
@@ -54,12 +97,19 @@ def _config(part: dict[str, Any], kind: int, vendor: int, device: int) -> bytes:
 def aer(pci: str) -> dict[str, str]:
     """Return the kernel's error counters of one device since power-on: file to text."""
     seen = store.runtime().get("aer", {}).get(pci, {})
-    return {name: "\n".join(f"{row} {seen.get(name, 0) if row in {'RxErr', 'DLP', rows[-1]} else 0}" for row in rows) for name, rows in _COUNTED.items()}
+    return {
+        name: "\n".join(f"{row} {seen.get(name, 0) if row in {'RxErr', 'DLP', rows[-1]} else 0}" for row in rows)
+        for name, rows in _COUNTED.items()
+    }
 
 
 def iommu(place: Path) -> None:
     """Write the type of the device's IOMMU group."""
-    kind = store.hardware().get("host", {}).get("iommu", "identity") if paths.at("/opt/hw/state.json").exists() else "identity"
+    kind = (
+        store.hardware().get("host", {}).get("iommu", "identity")
+        if paths.at("/opt/hw/state.json").exists()
+        else "identity"
+    )
     group = place / "iommu_group"
     group.mkdir(exist_ok=True)
     (group / "type").write_text(f"{kind}\n")

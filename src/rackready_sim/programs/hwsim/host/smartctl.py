@@ -15,12 +15,17 @@ _FAILING, _NO_DEVICE = 8, 2
 def main(argv: list[str]) -> int:
     """Scan for drives, or print everything of one."""
     if "--scan-open" in argv or "--scan" in argv:
-        devices = [{"name": _name(drive), "info_name": _name(drive), "type": "nvme", "protocol": "NVMe"} for drive in drives()]
+        devices = [
+            {"name": _name(drive), "info_name": _name(drive), "type": "nvme", "protocol": "NVMe"} for drive in drives()
+        ]
         _print(argv, 0, {"devices": devices} if devices else {})
         return 0
     drive = next((item for item in drives() if argv and argv[-1] in {_name(item), f"{_name(item)}n1"}), None)
     if drive is None:
-        message = {"string": f"Smartctl open device: {argv[-1] if argv else ''} failed: No such device", "severity": "error"}
+        message = {
+            "string": f"Smartctl open device: {argv[-1] if argv else ''} failed: No such device",
+            "severity": "error",
+        }
         _print(argv, _NO_DEVICE, {}, [message])
         return _NO_DEVICE
     code = _FAILING if drive["critical_warning"] else 0

@@ -84,7 +84,10 @@ def _nested(rows: list[tuple[str, str, int]]) -> list[State]:
 
 def _pruned(item: State) -> State:
     children = [_pruned(child) for child in item["children"]]
-    return {**{key: value for key, value in item.items() if key != "children"}, **({"children": children} if children else {})}
+    return {
+        **{key: value for key, value in item.items() if key != "children"},
+        **({"children": children} if children else {}),
+    }
 
 
 def _ranges(numbers: list[int]) -> str:
@@ -102,7 +105,14 @@ def lsblk(argv: list[str]) -> int:
     if "--json" not in argv or not host():
         return _real("lsblk", argv)
     devices = [
-        {"path": f"/dev/{drive['name']}n1", "model": drive["model"], "serial": drive["serial"], "size": drive["bytes"], "tran": "nvme", "rm": False}
+        {
+            "path": f"/dev/{drive['name']}n1",
+            "model": drive["model"],
+            "serial": drive["serial"],
+            "size": drive["bytes"],
+            "tran": "nvme",
+            "rm": False,
+        }
         for drive in drives()
     ]
     sys.stdout.write(json.dumps({"blockdevices": devices}, indent=3) + "\n")
@@ -145,14 +155,20 @@ def fio(argv: list[str]) -> int:
     if place:
         drive = next((item for item in drives() if place == f"/dev/{item['name']}n1"), None)
         if drive is None:
-            sys.stderr.write(f"fio: pid={os.getpid()}, err=2/file:filesetup.c:745, func=open(O_RDONLY), error=No such file or directory\n")
+            sys.stderr.write(
+                f"fio: pid={os.getpid()}, err=2/file:filesetup.c:745, func=open(O_RDONLY), error=No such file or "
+                "directory\n"
+            )
             return 1
         jobs = [_job(values.get("name", "read"), read=float(drive["read_gb_s"]))]
     else:
         rates = host().get("filesystem", {"read_gb_s": 0.4, "write_gb_s": 0.3})
         number = int(values["size"].rstrip("MG"))
         total = int(values.get("numjobs", "1")) * number * (1 << 30 if values["size"].endswith("G") else 1 << 20)
-        jobs = [_job("write", write=rates["write_gb_s"], total=total), _job("read", read=rates["read_gb_s"], total=total)]
+        jobs = [
+            _job("write", write=rates["write_gb_s"], total=total),
+            _job("read", read=rates["read_gb_s"], total=total),
+        ]
     sys.stdout.write(json.dumps({"fio version": "fio-3.33", **_now(), "jobs": jobs, "disk_util": []}, indent=2) + "\n")
     return 0
 

@@ -57,7 +57,9 @@ def write(state: dict[str, Any]) -> None:
     for size, count in host["hugepages"].items():
         _put(f"/sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages", count)
     _put("/run/hw/cmdline", host["cmdline"])
-    if not paths.at("/run/hw/numa_balancing").exists():  # the kernel's default where there are several NUMA nodes; then it is software's to set
+    if not paths.at(
+        "/run/hw/numa_balancing"
+    ).exists():  # the kernel's default where there are several NUMA nodes; then it is software's to set
         _put("/run/hw/numa_balancing", int(host["numa_nodes"] > 1))
     for nic in machine.nics():
         if rdmatree.folder(nic).is_dir():

@@ -8,7 +8,14 @@ from typing import Any
 from .. import machine, paths, rdmatree, store
 
 _PRIORITIES = 8
-_DEFAULTS: dict[str, Any] = {"trust": "pcp", "pfc": [0] * 8, "cma_mode": 1, "cma_tos": 0, "dcbx": "OS", "pause": [True, True]}
+_DEFAULTS: dict[str, Any] = {
+    "trust": "pcp",
+    "pfc": [0] * 8,
+    "cma_mode": 1,
+    "cma_tos": 0,
+    "dcbx": "OS",
+    "pause": [True, True],
+}
 
 
 def settings(nic: dict[str, Any]) -> dict[str, Any]:
@@ -34,7 +41,19 @@ def by_device(name: str) -> dict[str, Any] | None:
 
 def mlnx_qos(argv: list[str]) -> int:
     """Show or set QoS of one interface."""
-    options = _options(argv, {"-i": "i", "--interface": "i", "--trust": "trust", "-f": "pfc", "--pfc": "pfc", "-d": "dcbx", "--dcbx": "dcbx", "-p": "p"})
+    options = _options(
+        argv,
+        {
+            "-i": "i",
+            "--interface": "i",
+            "--trust": "trust",
+            "-f": "pfc",
+            "--pfc": "pfc",
+            "-d": "dcbx",
+            "--dcbx": "dcbx",
+            "-p": "p",
+        },
+    )
     name = str(options.get("i", ""))
     nic = by_netdev(name)
     if nic is None:
@@ -61,11 +80,19 @@ def _qos_text(values: dict[str, Any]) -> str:
     lines = [f"DCBX mode: {values['dcbx']} controlled", f"Priority trust state: {values['trust']}"]
     if values["trust"] == "dscp":
         lines.append("dscp2prio mapping:")
-        lines += [f"\tprio:{prio} dscp:{''.join(f'{code:02d},' for code in range(prio * 8 + 7, prio * 8 - 1, -1))}" for prio in range(_PRIORITIES)]
+        lines += [
+            f"\tprio:{prio} dscp:{''.join(f'{code:02d},' for code in range(prio * 8 + 7, prio * 8 - 1, -1))}"
+            for prio in range(_PRIORITIES)
+        ]
         lines.append("default priority:")
     buffers = [1 if on else 0 for on in values["pfc"]]
     sizes = "130944,130944,0,0,0,0,0,0," if any(buffers) else "262016,0,0,0,0,0,0,0,"
-    lines += [f"Receive buffer size (bytes): {sizes}", "Cable len: 7", "PFC configuration:", "\tpriority    0   1   2   3   4   5   6   7"]
+    lines += [
+        f"Receive buffer size (bytes): {sizes}",
+        "Cable len: 7",
+        "PFC configuration:",
+        "\tpriority    0   1   2   3   4   5   6   7",
+    ]
     lines.append("\tenabled     " + "".join(f"{on}   " for on in values["pfc"]))
     lines.append("\tbuffer      " + "".join(f"{on}   " for on in buffers))
     for tc, prio in enumerate((1, 0, 2, 3, 4, 5, 6, 7)):
@@ -105,12 +132,16 @@ def _cma(argv: list[str], what: str) -> int:
 
 def show_gids(_argv: list[str]) -> int:
     """List the GIDs of all ports."""
-    sys.stdout.write("DEV\tPORT\tINDEX\tGID\t\t\t\t\tIPv4  \t\tVER\tDEV\n---\t----\t-----\t---\t\t\t\t\t------------  \t---\t---\n")
+    sys.stdout.write(
+        "DEV\tPORT\tINDEX\tGID\t\t\t\t\tIPv4  \t\tVER\tDEV\n---\t----\t-----\t---\t\t\t\t\t------------  \t---\t---\n"
+    )
     count = 0
     for nic in machine.nics():
         for index, (gid, kind) in enumerate(rdmatree.gids(nic)):
             address = rdmatree.ipv4(nic["netdev"]) if gid.startswith("0000") else ""
-            sys.stdout.write(f"{nic['rdma_device']}\t1\t{index}\t{gid}\t{address or '':<15}\t{'v2' if kind == 'RoCE v2' else 'v1'}\t{nic['netdev']}\n")
+            sys.stdout.write(
+                f"{nic['rdma_device']}\t1\t{index}\t{gid}\t{address or '':<15}\t{'v2' if kind == 'RoCE v2' else 'v1'}\t{nic['netdev']}\n"
+            )
             count += 1
     sys.stdout.write(f"n_gids_found={count}\n")
     return 0
@@ -119,7 +150,9 @@ def show_gids(_argv: list[str]) -> int:
 def ibdev2netdev(_argv: list[str]) -> int:
     """Map RDMA devices to network interfaces."""
     for nic in machine.nics():
-        sys.stdout.write(f"{nic['rdma_device']} port 1 ==> {nic['netdev']} ({'Up' if machine.carrier(nic) else 'Down'})\n")
+        sys.stdout.write(
+            f"{nic['rdma_device']} port 1 ==> {nic['netdev']} ({'Up' if machine.carrier(nic) else 'Down'})\n"
+        )
     return 0
 
 

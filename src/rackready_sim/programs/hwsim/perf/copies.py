@@ -12,7 +12,12 @@ from typing import Any
 from .. import machine
 from ..machine import Gpu
 
-_TESTS = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce", "device_to_device_memcpy_read_ce", "device_local_copy")
+_TESTS = (
+    "host_to_device_memcpy_ce",
+    "device_to_host_memcpy_ce",
+    "device_to_device_memcpy_read_ce",
+    "device_local_copy",
+)
 _TEXTS = {
     "host_to_device_memcpy_ce": "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)",
     "device_to_host_memcpy_ce": "memcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)",
@@ -68,7 +73,13 @@ def _case(name: str, gpus: list[Gpu]) -> dict[str, Any]:
         rows = [[f"{_noisy(_one(name, gpu)):.2f}" for gpu in gpus]]
     values = [float(cell) for row in rows for cell in row if cell != "N/A"]
     figures = {"average": sum(values) / len(values), "max": max(values), "min": min(values), "sum": sum(values)}
-    return {**figures, "bandwidth_description": _TEXTS[name], "bandwidth_matrix": rows, "name": name, "status": "Passed"}
+    return {
+        **figures,
+        "bandwidth_description": _TEXTS[name],
+        "bandwidth_matrix": rows,
+        "name": name,
+        "status": "Passed",
+    }
 
 
 def _one(name: str, gpu: Gpu) -> float:
@@ -113,7 +124,14 @@ def _text(cases: list[dict[str, Any]], driver: str, gpus: list[Gpu]) -> str:
         if case["status"] != "Passed":
             lines += ["", "Waived:"]
             continue
-        lines += ["", f"Running {case['name']}.", case["bandwidth_description"], " " * 3 + "".join(f"{index:>10}" for index in range(len(gpus)))]
-        lines += [f" {index} " + "".join(f"{cell:>10}" for cell in row) for index, row in enumerate(case["bandwidth_matrix"])]
+        lines += [
+            "",
+            f"Running {case['name']}.",
+            case["bandwidth_description"],
+            " " * 3 + "".join(f"{index:>10}" for index in range(len(gpus))),
+        ]
+        lines += [
+            f" {index} " + "".join(f"{cell:>10}" for cell in row) for index, row in enumerate(case["bandwidth_matrix"])
+        ]
         lines += ["", f"SUM {case['name']} {case['sum']:.2f}"]
     return "\n".join(lines) + "\n"

@@ -120,7 +120,11 @@ def chosen(nics: list[Facts], values: dict[str, str]) -> list[Facts]:
     names = [name.split(":")[0] for name in wanted.lstrip("^=").split(",") if name]
     if not names:
         return active
-    return [nic for nic in active if any(nic["device"] == name if exact else nic["device"].startswith(name) for name in names) != exclude]
+    return [
+        nic
+        for nic in active
+        if any(nic["device"] == name if exact else nic["device"].startswith(name) for name in names) != exclude
+    ]
 
 
 def node_facts() -> Facts:

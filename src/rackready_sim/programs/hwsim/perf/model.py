@@ -1,7 +1,8 @@
 """The speed of NVLink, PCIe and the network, from the present condition of the parts on the way.
 
-Reference points: H100 8 GPUs all_reduce 476-480 GB/s with in-switch reduction and 18 x 20.6 = 371 in a ring (NCCL topo.h); 46-48 GB/s for
-each NDR NIC (nccl-tests issue 290); two nodes 470 with the default algorithm (nccl-tests issue 309).
+Reference points: H100 8 GPUs all_reduce 476-480 GB/s with in-switch reduction and 18 x 20.6 = 371 in a ring (NCCL
+topo.h); 46-48 GB/s for each NDR NIC (nccl-tests issue 290); two nodes 470 with the default algorithm (nccl-tests issue
+309).
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def noise(sigma: float = _NOISE) -> float:
 def gpu_ring(gpu: Facts) -> float:
     """Return what one GPU's NVLinks carry in a ring, GB/s.
 
-    NCCL spreads traffic evenly over the NVSwitch planes, so a missing link slows its whole plane down: it costs twice its share.
+    NCCL spreads traffic evenly over the NVSwitch planes, so a missing link slows its whole plane down: it costs twice
+    its share.
     """
     links = gpu["links"]
     if not links:
@@ -57,7 +59,9 @@ def pcie_gb_s(gpu: Facts) -> float:
 
 def rail_gb_s(nic: Facts) -> float:
     """Return what one NIC carries for NCCL, GB/s."""
-    return float(nic["rate"] / 8 * _NET_EFFICIENCY * nic["factor"] * nic.get("wire", 1.0) * _MTU_FACTOR.get(nic["mtu"], 1.0))
+    return float(
+        nic["rate"] / 8 * _NET_EFFICIENCY * nic["factor"] * nic.get("wire", 1.0) * _MTU_FACTOR.get(nic["mtu"], 1.0)
+    )
 
 
 def rails(nodes: list[list[Facts]]) -> float:
@@ -73,7 +77,9 @@ def bus_bandwidth(test: str, nodes: list[Facts], algorithm: str, *, network: str
     Each node has ``gpus`` and the ``nics`` that NCCL uses; ``network`` is IB or Socket.
     """
     inside = (
-        min(board(node["gpus"], algorithm if test == "all_reduce" else "RING") for node in nodes) if any(len(node["gpus"]) > 1 for node in nodes) else math.inf
+        min(board(node["gpus"], algorithm if test == "all_reduce" else "RING") for node in nodes)
+        if any(len(node["gpus"]) > 1 for node in nodes)
+        else math.inf
     )
     if len(nodes) == 1:
         return inside

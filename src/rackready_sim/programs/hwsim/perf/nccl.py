@@ -29,7 +29,18 @@ _HEAD = _COLUMNS.format("size", "count", "type", "redop", "root", *("time", "alg
 _UNITS = _COLUMNS.format("(B)", "(elements)", "", "", "", *("(us)", "(GB/s)", "(GB/s)", "") * 2)
 _LONGEST_S = 0.6
 """A run takes no longer here: long enough that a stop or a kill meets it at work."""
-_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "half": 2, "float": 4, "double": 8, "bfloat16": 2}
+_BYTES = {
+    "int8": 1,
+    "uint8": 1,
+    "int32": 4,
+    "uint32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "half": 2,
+    "float": 4,
+    "double": 8,
+    "bfloat16": 2,
+}
 
 
 class Options:
@@ -95,7 +106,10 @@ def _run(name: str, version: str, options: Options, request: Facts) -> tuple[str
     settings = used[0]["settings"]
     network = "IB" if all(node["nics"] for node in used) and settings.get("NCCL_NET", "IB") == "IB" else "Socket"
     if len(used) > 1 and network == "IB" and request["probes"]:
-        raise RunError(_NCCL_ERROR, _header(name, version, options, ranks, used) + nccl_log.broken(request["probes"], ranks, used, settings))
+        raise RunError(
+            _NCCL_ERROR,
+            _header(name, version, options, ranks, used) + nccl_log.broken(request["probes"], ranks, used, settings),
+        )
     algorithm = _algorithm(settings, name, used)
     peak = model.bus_bandwidth(name, used, algorithm, network=network)
     text = _header(name, version, options, ranks, used)
@@ -133,9 +147,16 @@ def _ranks(options: Options, lines: list[Facts], nodes: dict[str, Facts]) -> lis
 def _usable(facts: Facts, pid: int) -> None:
     host = facts["hostname"]
     if not facts["nccl"]:
-        raise RunError(127, "error while loading shared libraries: libnccl.so.2: cannot open shared object file: No such file or directory\n")
+        raise RunError(
+            127,
+            "error while loading shared libraries: libnccl.so.2: cannot open shared object file: No such file or "
+            "directory\n",
+        )
     if facts["cuda_error"]:
-        text = f"{host}: Test CUDA failure common.cu:1013 '{facts['cuda_text']}'\n .. {host} pid {pid}: Test failure common.cu:904\n"
+        text = (
+            f"{host}: Test CUDA failure common.cu:1013 '{facts['cuda_text']}'\n .. "
+            f"{host} pid {pid}: Test failure common.cu:904\n"
+        )
         raise RunError(_CUDA_ERROR, text)
 
 
@@ -168,7 +189,13 @@ def unreachable(mine: Facts, peer: Facts, reach: Reach) -> list[Facts]:
         size = min(one["mtu"], other["mtu"])
         if one["crossed"] or other["crossed"] or not reach(one["netdev"], other["address"], max(64, size)):
             found.append(
-                {"host": mine["hostname"], "device": one["device"], "address": one["address"], "peer": other["address"], "peer_host": peer["hostname"]}
+                {
+                    "host": mine["hostname"],
+                    "device": one["device"],
+                    "address": one["address"],
+                    "peer": other["address"],
+                    "peer_host": peer["hostname"],
+                }
             )
     return found
 
@@ -226,14 +253,19 @@ def _redop(name: str, options: Options) -> str:
     return options.values.get("op", "sum") if name in {"all_reduce", "reduce_scatter"} else "none"
 
 
-def _carried(name: str, options: Options, nodes: list[Facts], algorithm: str, rows: list[Facts]) -> dict[str, dict[str, int]]:
+def _carried(
+    name: str, options: Options, nodes: list[Facts], algorithm: str, rows: list[Facts]
+) -> dict[str, dict[str, int]]:
     """Return the bytes of each NIC.
 
-    Every size runs once to warm up, ``n`` times timed and once checked, out of place and in place; before that the largest and the smallest ``w`` times.
+    Every size runs once to warm up, ``n`` times timed and once checked, out of place and in place; before that the
+    largest and the smallest ``w`` times.
     """
     ranks = sum(len(node["gpus"]) for node in nodes)
     launches = 1 + options.number("iters", 20) * options.number("agg", 1) + (1 if options.number("check", 1) else 0)
-    total = sum(2 * launches * row["size"] for row in rows) + options.number("warmup", 1) * (rows[0]["size"] + rows[-1]["size"])
+    total = sum(2 * launches * row["size"] for row in rows) + options.number("warmup", 1) * (
+        rows[0]["size"] + rows[-1]["size"]
+    )
     carried = {}
     for node in nodes:
         group = len(node["gpus"])
@@ -244,27 +276,37 @@ def _carried(name: str, options: Options, nodes: list[Facts], algorithm: str, ro
         else:
             share = (ranks - 1) / ranks if name in {"all_gather", "reduce_scatter"} else 1.0
         busy = sum(not nic["idle"] for nic in node["nics"])
-        carried[node["hostname"]] = {nic["device"]: 0 if nic["idle"] else int(total * share / busy) for nic in node["nics"]} if busy else {}
+        carried[node["hostname"]] = (
+            {nic["device"]: 0 if nic["idle"] else int(total * share / busy) for nic in node["nics"]} if busy else {}
+        )
     return carried
 
 
 def _header(name: str, version: str, options: Options, ranks: list[Rank], nodes: list[Facts]) -> str:
     major, minor, patch = (int(part) for part in nodes[0]["nccl"].split("."))
     code = major * 10000 + minor * 100 + patch
-    step = f"{options.number('factor', 1)}(factor)" if options.number("factor", 1) > 1 else f"{options.bytes('step', _MIB)}(bytes)"
+    step = (
+        f"{options.number('factor', 1)}(factor)"
+        if options.number("factor", 1) > 1
+        else f"{options.bytes('step', _MIB)}(bytes)"
+    )
     sizes = (
-        f"# nThread {options.number('threads', 1)} nGpus {options.number('gpus', 1)} minBytes {options.bytes('min', 32 * _MIB)} "
-        f"maxBytes {options.bytes('max', 32 * _MIB)} step: {step} warmup iters: {options.number('warmup', 1)} iters: {options.number('iters', 20)} "
+        f"# nThread {options.number('threads', 1)} nGpus {options.number('gpus', 1)} minBytes "
+        f"{options.bytes('min', 32 * _MIB)} "
+        f"maxBytes {options.bytes('max', 32 * _MIB)} step: {step} warmup iters: {options.number('warmup', 1)} "
+        f"iters: {options.number('iters', 20)} "
     )
     lines = [
         f"# nccl-tests version {version} nccl-headers={code} nccl-library={code}",
         f"# Collective test starting: {name}_perf",
-        sizes + f"agg iters: {options.number('agg', 1)} validation: {options.number('check', 1)} graph: {options.number('graph', 0)} unalign: 0",
+        sizes + f"agg iters: {options.number('agg', 1)} validation: {options.number('check', 1)} graph: "
+        f"{options.number('graph', 0)} unalign: 0",
         "#",
         "# Using devices",
     ]
     lines += [
-        f"#  Rank {rank.rank:2d} Group {0:2d} Pid {rank.pid:6d} on {rank.host:>10} device {rank.device:2d} [{rank.gpu['pci'][:-2]}] {rank.gpu['name']}"
+        f"#  Rank {rank.rank:2d} Group {0:2d} Pid {rank.pid:6d} on {rank.host:>10} device {rank.device:2d} "
+        f"[{rank.gpu['pci'][:-2]}] {rank.gpu['name']}"
         for rank in ranks
     ]
     return "\n".join([*lines, "#", ""])
@@ -278,7 +320,10 @@ def _table(name: str, options: Options, rows: list[Facts]) -> str:
     for row in rows:
         cells = ""
         for place in ("out", "in"):
-            cells += f"  {_number(row[place]['us'])}  {_number(row[place]['alg'], 6)}  {_number(row[place]['bus'], 6)}  {wrong[place]:>6}"
+            cells += (
+                f"  {_number(row[place]['us'])}  {_number(row[place]['alg'], 6)}  {_number(row[place]['bus'], 6)}  "
+                f"{wrong[place]:>6}"
+            )
         lines.append(f"{row['size']:12d}  {row['count']:12d}  {kind:>8}  {redop:>6}  {root:>6}{cells}")
     return "\n".join(lines) + "\n"
 
@@ -290,7 +335,9 @@ def _reported(name: str, options: Options, place: str) -> bool:
 
 def _number(value: float, width: int = 7) -> str:
     """Return a figure in so many characters, with as many digits behind the point as fit, two at most (getFloatStr of src/util.cu)."""
-    return next((text for digits in (2, 1, 0) if len(text := f"{value:{width}.{digits}f}") <= width), f"{value:{width}.1e}")
+    return next(
+        (text for digits in (2, 1, 0) if len(text := f"{value:{width}.{digits}f}") <= width), f"{value:{width}.1e}"
+    )
 
 
 def _footer(name: str, rows: list[Facts]) -> tuple[str, int]:
@@ -300,14 +347,22 @@ def _footer(name: str, rows: list[Facts]) -> tuple[str, int]:
     if wanted:
         good = mean >= 0.9 * float(wanted)
         word, code = " OK" if good else " FAILED", 0 if good else _FAILURE
-    return f"# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {mean:.6g}{word}\n#\n# Collective test concluded: {name}_perf\n", code
+    return (
+        (
+            f"# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {mean:.6g}{word}\n#\n# Collective test concluded: "
+            f"{name}_perf\n"
+        ),
+        code,
+    )
 
 
 def _mean(rows: list[Facts]) -> float:
     return sum(row[place]["bus"] for row in rows for place in ("out", "in")) / (2 * len(rows)) if rows else 0.0
 
 
-def _write_json(options: Options, name: str, version: str, ranks: list[Rank], rows: list[Facts], nodes: list[Facts]) -> None:
+def _write_json(
+    options: Options, name: str, version: str, ranks: list[Rank], rows: list[Facts], nodes: list[Facts]
+) -> None:
     target = options.values.get("json")
     if not target:
         return
@@ -354,8 +409,19 @@ def _write_json(options: Options, name: str, version: str, ranks: list[Rank], ro
 
 def _json_row(name: str, options: Options, row: Facts) -> Facts:
     kind = options.values.get("type", "float")
-    found: Facts = {"size": row["size"], "count": row["count"], "type": kind, "redop": _redop(name, options), "root": f"{-1:6d}"}
+    found: Facts = {
+        "size": row["size"],
+        "count": row["count"],
+        "type": kind,
+        "redop": _redop(name, options),
+        "root": f"{-1:6d}",
+    }
     for place, key in (("out", "out_of_place"), ("in", "in_place")):
         wrong = 0 if _reported(name, options, place) else None
-        found[key] = {"time": row[place]["us"], "alg_bw": row[place]["alg"], "bus_bw": row[place]["bus"], "nwrong": wrong}
+        found[key] = {
+            "time": row[place]["us"],
+            "alg_bw": row[place]["alg"],
+            "bus_bw": row[place]["bus"],
+            "nwrong": wrong,
+        }
     return {**found, "actual_iterations": options.number("iters", 20), "experiment_name": f"{name}_perf"}

@@ -23,7 +23,9 @@ def lines(ranks: list[Rank], nodes: list[Facts], settings: dict[str, str], algor
     level = settings.get("NCCL_DEBUG", "").upper()
     version = f"NCCL version {nodes[0]['nccl']}+cuda13.0\n"
     if level in {"INFO", "TRACE"}:
-        return "".join(_rank(rank, ranks, nodes, settings, network) for rank in ranks) + _connected(ranks, algorithm, network, len(nodes))
+        return "".join(_rank(rank, ranks, nodes, settings, network) for rank in ranks) + _connected(
+            ranks, algorithm, network, len(nodes)
+        )
     return version if level in {"VERSION", "WARN"} else ""
 
 
@@ -49,19 +51,36 @@ def _communicator(ranks: list[Rank]) -> str:
 
 def _begun(rank: Rank, ranks: list[Rank], node: Facts, settings: dict[str, str], network: str) -> str:
     """Return what a rank says before it talks to others: what it found, and which network it chose."""
-    out = [f"Bootstrap: Using {node['management']}<0>", "cudaDriverVersion 13000", f"NCCL version {node['nccl']}+cuda13.0"]
-    out += [f"{key} set by environment to {value}." for key, value in sorted(settings.items()) if key.startswith("NCCL_IB") or key == "NCCL_ALGO"]
+    out = [
+        f"Bootstrap: Using {node['management']}<0>",
+        "cudaDriverVersion 13000",
+        f"NCCL version {node['nccl']}+cuda13.0",
+    ]
+    out += [
+        f"{key} set by environment to {value}."
+        for key, value in sorted(settings.items())
+        if key.startswith("NCCL_IB") or key == "NCCL_ALGO"
+    ]
     out.append("NET/Plugin: Could not find: libnccl-net.so. Using internal net plugin.")
     if network == "IB":
         devices = " ".join(f"[{at}]{nic['device']}:1/RoCE" for at, nic in enumerate(node["nics"]))
-        out += [f"NET/IB : Using {devices} [RO]; OOB {node['management']}<0>", "Initialized NET plugin IB", "Using network IB"]
+        out += [
+            f"NET/IB : Using {devices} [RO]; OOB {node['management']}<0>",
+            "Initialized NET plugin IB",
+            "Using network IB",
+        ]
         if node["gdr"]:
             out.append(f"DMA-BUF is available on GPU device {rank.device}")
     else:
-        # NCCL asks only the network that NCCL_NET names (ncclNetInit, src/plugin/net.cc), and NCCL_IB_DISABLE ends NET/IB without a word.
+        # NCCL asks only the network that NCCL_NET names (ncclNetInit, src/plugin/net.cc), and NCCL_IB_DISABLE ends
+        # NET/IB without a word.
         told = settings.get("NCCL_NET") or settings.get("NCCL_IB_DISABLE", "0") != "0"
         out += [] if told else ["NET/IB : No device found."]
-        out += [f"NET/Socket : Using [0]{node['management']}<0>", "Initialized NET plugin Socket", "Using network Socket"]
+        out += [
+            f"NET/Socket : Using [0]{node['management']}<0>",
+            "Initialized NET plugin Socket",
+            "Using network Socket",
+        ]
     bus = rank.gpu["pci"].replace("0000:", "").replace(":", "").replace(".", "")
     where = f"cudaDev {rank.device} nvmlDev {rank.device} busId {bus} commId {_communicator(ranks)}"
     out.append(f"ncclCommInitRankConfig comm 0x55f0c0de0000 rank {rank.rank} nranks {len(ranks)} {where} - Init START")
@@ -72,9 +91,16 @@ def _rank(rank: Rank, ranks: list[Rank], nodes: list[Facts], settings: dict[str,
     node = _node(rank, nodes)
     out = []
     if rank.gpu["links"]:
-        multicast = f"available on dev {rank.device} (NVLS_NCHANNELS 16)" if node["multicast"] else f"not available on dev {rank.device}"
+        multicast = (
+            f"available on dev {rank.device} (NVLS_NCHANNELS 16)"
+            if node["multicast"]
+            else f"not available on dev {rank.device}"
+        )
         out.append(f"NVLS multicast support is {multicast}")
-    out.append(f"Pattern 4, crossNic 0, nChannels 12, bw 30.000000/30.000000, type {path(rank.gpu, settings)}/PXB, sameChannels 1")
+    out.append(
+        f"Pattern 4, crossNic 0, nChannels 12, bw 30.000000/30.000000, type {path(rank.gpu, settings)}/PXB, "
+        "sameChannels 1"
+    )
     if rank.rank == 0:
         order = " ".join(f"{item.rank:2d}" for item in ranks)
         channels = max(1, 2 * len(node["nics"])) if len(nodes) > 1 else 24
@@ -87,15 +113,31 @@ def _channels(rank: Rank, ranks: list[Rank], node: Facts, settings: dict[str, st
     """Return a rank's channels; ``network`` is empty on one node."""
     following, tag = ranks[(rank.rank + 1) % len(ranks)], _tag(rank)
     if following.host == rank.host:
-        way = "SHM/direct/direct" if path(rank.gpu, settings) == "SYS" else "P2P/direct pointer" if following.pid == rank.pid else "P2P/CUMEM"
-        return f"{tag}Channel 00/0 : {rank.rank}[{rank.device}] -> {following.rank}[{following.device}] via {way}\n" if len(ranks) > 1 else ""
+        way = (
+            "SHM/direct/direct"
+            if path(rank.gpu, settings) == "SYS"
+            else "P2P/direct pointer"
+            if following.pid == rank.pid
+            else "P2P/CUMEM"
+        )
+        return (
+            f"{tag}Channel 00/0 : {rank.rank}[{rank.device}] -> {following.rank}[{following.device}] via {way}\n"
+            if len(ranks) > 1
+            else ""
+        )
     if not network:
         return ""
     out = ""
     for at, _nic in enumerate(node["nics"] or [None]):
         via = f"NET/IB/{at}{'/GDRDMA' if node['gdr'] else ''}" if network == "IB" else "NET/Socket/0"
-        out += f"{tag}Channel {at:02d}/0 : {rank.rank}[{rank.device}] -> {following.rank}[{following.device}] [send] via {via}\n"
-        out += f"{tag}Channel {at:02d}/0 : {(rank.rank + 1 - 8) % len(ranks)}[{rank.device}] -> {rank.rank}[{rank.device}] [receive] via {via}\n"
+        out += (
+            f"{tag}Channel {at:02d}/0 : {rank.rank}[{rank.device}] -> {following.rank}[{following.device}] [send] "
+            f"via {via}\n"
+        )
+        out += (
+            f"{tag}Channel {at:02d}/0 : {(rank.rank + 1 - 8) % len(ranks)}[{rank.device}] -> "
+            f"{rank.rank}[{rank.device}] [receive] via {via}\n"
+        )
     return out
 
 
@@ -105,7 +147,10 @@ def _connected(ranks: list[Rank], algorithm: str, network: str, nodes: int) -> s
         text += f"{_tag(rank)}Connected all rings, use ring PXN 0 GDR {int(network == 'IB' and nodes > 1)}\n"
         if algorithm == "NVLS":
             text += f"{_tag(rank)}Connected NVLS tree\n"
-        text += f"{_tag(rank)}ncclCommInitRankConfig comm 0x55f0c0de0000 rank {rank.rank} nranks {len(ranks)} cudaDev {rank.device} - Init COMPLETE\n"
+        text += (
+            f"{_tag(rank)}ncclCommInitRankConfig comm 0x55f0c0de0000 rank {rank.rank} nranks {len(ranks)} cudaDev "
+            f"{rank.device} - Init COMPLETE\n"
+        )
     return text
 
 
@@ -113,15 +158,23 @@ def broken(probes: list[Facts], ranks: list[Rank], nodes: list[Facts], settings:
     """Return what NCCL and the test print when a queue pair cannot reach its peer: every rank has chosen its network by then."""
     level = settings.get("NCCL_DEBUG", "").upper()
     loud = level in {"INFO", "WARN", "TRACE", "VERSION"}
-    text = "".join(_begun(rank, ranks, _node(rank, nodes), settings, "IB") for rank in ranks) if level in {"INFO", "TRACE"} else ""
+    text = (
+        "".join(_begun(rank, ranks, _node(rank, nodes), settings, "IB") for rank in ranks)
+        if level in {"INFO", "TRACE"}
+        else ""
+    )
     for item in probes:
         rank = next((found for found in ranks if found.host == item["host"]), ranks[0])
         if loud:
             text += (
                 f"\n{rank.host}:{rank.pid}:{rank.pid + 7} [{rank.device}] misc/ibvwrap.cc:344 NCCL WARN "
                 f"Call to ibv_modify_qp failed with 110 Connection timed out, on dev {item['device']}:1, "
-                f"curr state INIT, next state RTR, local GID index 3, local GID ::ffff:{item['address']}, remote GID ::ffff:{item['peer']}\n"
+                f"curr state INIT, next state RTR, local GID index 3, local GID ::ffff:{item['address']}, remote "
+                f"GID ::ffff:{item['peer']}\n"
             )
     rank = next((found for found in ranks if found.host == probes[0]["host"]), ranks[0])
-    head = f"{rank.host}: Test NCCL failure common.cu:1099 'unhandled system error (run with NCCL_DEBUG=INFO for details) / '\n"
+    head = (
+        f"{rank.host}: Test NCCL failure common.cu:1099 'unhandled system error (run with NCCL_DEBUG=INFO for "
+        "details) / '\n"
+    )
     return text + head + f" .. {rank.host} pid {rank.pid}: Test failure common.cu:942\n"

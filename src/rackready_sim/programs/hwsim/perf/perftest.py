@@ -129,13 +129,22 @@ def _open(options: Options) -> Facts:
     if nic is None:
         raise TestError(f" IB device {device} not found\n Unable to find the Infiniband/RoCE device")
     if not nic["up"]:
-        raise TestError(" Port number 1 state is Down\n Couldn't set the link layer\n Couldn't get context for the device")
+        raise TestError(
+            " Port number 1 state is Down\n Couldn't set the link layer\n Couldn't get context for the device"
+        )
     raw = next(item for item in machine.nics() if item["rdma_device"] == nic["device"])
     gids = rdmatree.gids(raw)
     index = int(options.values.get("gid", 3 if len(gids) > 3 else 1))  # noqa: PLR2004
     if index >= len(gids):
         raise TestError(" Failed to create QP.\n Unable to set up the GID\n Couldn't create IB resources")
-    end: Facts = {**nic, "gid": gids[index][0], "gid_index": index, "distance": "HOST", "pcie_gb_s": 1e9, "mtu": _mtu(options, nic)}
+    end: Facts = {
+        **nic,
+        "gid": gids[index][0],
+        "gid_index": index,
+        "distance": "HOST",
+        "pcie_gb_s": 1e9,
+        "mtu": _mtu(options, nic),
+    }
     if "cuda" in options.values:
         end.update(_cuda(options, raw))
     return {
@@ -167,13 +176,17 @@ def _cuda(options: Options, nic: Facts) -> Facts:
     if wanted >= len(gpus):
         raise TestError(f" No CUDA device with ordinal {wanted}: {len(gpus)} devices found")
     gpu = gpus[wanted]
-    sys.stdout.write(f" [pid = {os.getpid()}, dev = {wanted}] device name = [{gpu['name']}]\n creating CUDA Ctx\n making it the current CUDA Ctx\n")
+    sys.stdout.write(
+        f" [pid = {os.getpid()}, dev = {wanted}] device name = [{gpu['name']}]\n creating CUDA Ctx\n making it the "
+        "current CUDA Ctx\n"
+    )
     size = max(2 * options.size * int(options.values.get("qps", 1)), 65536)
     if not facts.gdr():
         raise TestError(" Couldn't register MR with dma-buf\n Failed to create MR\n Couldn't create IB resources")
     if "--use_cuda_dmabuf" in options.flags:
         sys.stdout.write(
-            f" CUDA device integrated: 0\n using DMA-BUF for GPU buffer address at 0x7f3b5e000000 aligned at 0x7f3b5e000000 with aligned size {size}\n"
+            " CUDA device integrated: 0\n using DMA-BUF for GPU buffer address at 0x7f3b5e000000 aligned at "
+            f"0x7f3b5e000000 with aligned size {size}\n"
         )
     elif "nvidia_peermem" not in store.runtime()["modules"]:
         raise TestError(" Couldn't register MR\n Failed to create MR\n Couldn't create IB resources")
@@ -189,11 +202,15 @@ def _server(options: Options, end: Facts) -> int:
         try:
             listener.bind(("", options.port))
         except OSError:
-            raise TestError(" Unable to open file descriptor for socket connection Unable to init the socket connection") from None
+            raise TestError(
+                " Unable to open file descriptor for socket connection Unable to init the socket connection"
+            ) from None
         listener.listen(1)
         peer, _ = listener.accept()
     with peer, peer.makefile("rw") as stream:
-        _say(stream, {"end": end, "name": options.name, "flows": ports.flows(end) if "duration" in options.values else 1})
+        _say(
+            stream, {"end": end, "name": options.name, "flows": ports.flows(end) if "duration" in options.values else 1}
+        )
         other = _hear(stream)["end"]
         _head(options, end, other)
         _say(stream, {"reach": probe.reachable(end["netdev"], _address(other), _payload(end, other))})
@@ -208,13 +225,18 @@ def _server(options: Options, end: Facts) -> int:
 
 
 def _client(options: Options, end: Facts) -> int:
-    refused = f"Couldn't connect to {options.host}:{options.port}\n Unable to open file descriptor for socket connection Unable to init the socket connection"
+    refused = (
+        f"Couldn't connect to {options.host}:{options.port}\n Unable to open file descriptor for socket connection "
+        "Unable to init the socket connection"
+    )
     if end["crossed"]:
         raise TestError(refused)
     try:
         peer = socket.create_connection((options.host, options.port), timeout=10)
     except socket.gaierror as error:
-        raise TestError(f" {error.strerror} for {options.host}:{options.port}\n Unable to init the socket connection") from None
+        raise TestError(
+            f" {error.strerror} for {options.host}:{options.port}\n Unable to init the socket connection"
+        ) from None
     except OSError:
         raise TestError(refused) from None
     with peer, peer.makefile("rw") as stream:
@@ -237,7 +259,9 @@ def _client(options: Options, end: Facts) -> int:
         result["priority"] = end["priority"]
         result["cnp_off"] = hello["end"]["cnp_off"]
         _say(stream, result)
-        _hear(stream)  # both ends shake hands before they end: by then all data have arrived, and the other port has counted them
+        _hear(
+            stream
+        )  # both ends shake hands before they end: by then all data have arrived, and the other port has counted them
     sys.stdout.write(_row(options, result) + f"{_RULE}\n")
     ports.count(end, result, client=bool(options.host))
     ports.congestion(end, result, sends=True)
@@ -250,7 +274,8 @@ def _unreachable(end: Facts, other: Facts, back: object) -> str:
         return "Failed to modify QP 1 to RTR\n Unable to Connect the HCA's through the link"
     if not probe.reachable(end["netdev"], _address(other), _payload(end, other)) or not back:
         return (
-            " Completion with error at client\n Failed status 12: wr_id 0 syndrom 0x81\nscnt=128, ccnt=0\n Failed to complete run_iter_bw function successfully"
+            " Completion with error at client\n Failed status 12: wr_id 0 syndrom 0x81\nscnt=128, ccnt=0\n Failed "
+            "to complete run_iter_bw function successfully"
         )
     return ""
 
@@ -271,7 +296,14 @@ def _measure(options: Options, end: Facts, other: Facts, flows: int = 1) -> Fact
         top = model.verbs_gbps(end, other, both_ways=both) / flows
         speed = min(top, size * 8 * 3.1e-3 * model.noise(0.004)) * min(1.0, 0.55 + size / 20000)
         count = int(duration * speed * 1e9 / 8 / size) if duration else options.iters
-        rows.append({"size": size, "iters": count, "gbps": speed, "peak": 0.0 if options.no_peak else speed * random.uniform(1.0, 1.003)})
+        rows.append(
+            {
+                "size": size,
+                "iters": count,
+                "gbps": speed,
+                "peak": 0.0 if options.no_peak else speed * random.uniform(1.0, 1.003),
+            }
+        )
     time.sleep(min(_LONGEST_S, max(0.15, duration / 10)))
     return {"rows": rows, "bytes": sum(row["size"] * row["iters"] for row in rows), "both": both, "flows": flows}
 
@@ -323,14 +355,20 @@ def _head(options: Options, end: Facts, other: Facts) -> None:
 def _address_lines(which: str, end: Facts) -> list[str]:
     raw = bytes.fromhex(end["gid"].replace(":", ""))
     return [
-        f" {which} address: LID 0000 QPN 0x{end['qpn']:04x} PSN 0x{end['psn']:x} RKey 0x{end['rkey']:06x} VAddr 0x007f{end['vaddr']:010x}",
+        (
+            f" {which} address: LID 0000 QPN 0x{end['qpn']:04x} PSN 0x{end['psn']:x} RKey 0x{end['rkey']:06x} VAddr "
+            f"0x007f{end['vaddr']:010x}"
+        ),
         f" GID: {':'.join(f'{byte:02d}' for byte in raw)}",
     ]
 
 
 def _columns(options: Options) -> str:
     if options.latency:
-        names = "t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] "
+        names = (
+            "t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   "
+            "99.9% percentile[usec] "
+        )
         return f" #bytes #iterations    {names}"
     unit = "Gb/sec" if "--report_gbits" in options.flags else "MB/sec"
     return f" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]"
@@ -345,7 +383,10 @@ def _row(options: Options, result: Facts) -> str:
             continue
         scale = 1.0 if "--report_gbits" in options.flags else 1e9 / 8 / _MIB
         rate = row["gbps"] * 1e9 / 8 / row["size"] / 1e6
-        lines.append(f" {row['size']:<10} {row['iters']:<15}{row['peak'] * scale:<18.2f} {row['gbps'] * scale:<18.2f} {rate:<14.6f}")
+        lines.append(
+            f" {row['size']:<10} {row['iters']:<15}{row['peak'] * scale:<18.2f} {row['gbps'] * scale:<18.2f} "
+            f"{rate:<14.6f}"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -353,11 +394,20 @@ def _json(options: Options, result: Facts) -> None:
     if "--out_json" not in options.flags or options.latency:
         return
     rows = [
-        {"MsgSize": row["size"], "n_iterations": row["iters"], "BW_peak": round(row["peak"], 2), "BW_average": round(row["gbps"], 2), "MsgRate": 0}
+        {
+            "MsgSize": row["size"],
+            "n_iterations": row["iters"],
+            "BW_peak": round(row["peak"], 2),
+            "BW_average": round(row["gbps"], 2),
+            "MsgRate": 0,
+        }
         for row in result["rows"]
     ]
     with open(options.values.get("json_file", "perftest_out.json"), "w", encoding="utf-8") as stream:  # noqa: PTH123  (as named on the command line)
-        json.dump({"test_info": {"test": options.name, "Device": options.values.get("device", "")}, "results": rows[0]}, stream)
+        json.dump(
+            {"test_info": {"test": options.name, "Device": options.values.get("device", "")}, "results": rows[0]},
+            stream,
+        )
 
 
 def _address(end: Facts) -> str:
@@ -372,6 +422,9 @@ def _say(stream: TextIO, message: Facts) -> None:
 def _hear(stream: TextIO) -> Facts:
     line = stream.readline()
     if not line:
-        raise TestError(" Failed to exchange data between server and clients\n Couldn't read remote address\n Unable to read from socket/rdma_cm")
+        raise TestError(
+            " Failed to exchange data between server and clients\n Couldn't read remote address\n Unable to read "
+            "from socket/rdma_cm"
+        )
     found: Facts = json.loads(line)
     return found

@@ -49,9 +49,16 @@ def congestion(end: Facts, result: Facts, *, sends: bool) -> None:
     marked, lost = int(fate.get("marked", 0)), int(fate.get("lost", 0))
     notices = 0 if result.get("cnp_off") else marked // 50 + (1 if marked else 0)
     way = "tx" if sends else "rx"
-    interface = {f"{way}_prio{priority}_bytes": result["bytes"], f"{way}_prio{priority}_packets": result["bytes"] // 4096 + 1}
+    interface = {
+        f"{way}_prio{priority}_bytes": result["bytes"],
+        f"{way}_prio{priority}_packets": result["bytes"] // 4096 + 1,
+    }
     if sends:
-        interface |= {f"rx_prio{priority}_pause": int(fate.get("paused", 0)), "rx_prio6_packets": notices, "rx_prio6_bytes": notices * 74}
+        interface |= {
+            f"rx_prio{priority}_pause": int(fate.get("paused", 0)),
+            "rx_prio6_packets": notices,
+            "rx_prio6_bytes": notices * 74,
+        }
         hardware = {"rp_cnp_handled": notices, "packet_seq_err": lost, "local_ack_timeout_err": lost // 100}
     else:
         interface |= {"tx_prio6_packets": notices, "tx_prio6_bytes": notices * 74}

@@ -1,7 +1,8 @@
 """What lies between two NICs: asks the switch at the other end of the cable, with a frame of a local ethertype, how it forwards to a peer.
 
-A real switch queues, marks and drops by itself. Data do not really move here, so what a test sent is told to the switch, which counts it on its
-ports and says what it did with it. Without a switch that answers the wire is plain and good.
+A real switch queues, marks and drops by itself. Data do not really move here, so what a test sent is told to the
+switch, which counts it on its ports and says what it did with it. Without a switch that answers the wire is plain and
+good.
 """
 
 from __future__ import annotations

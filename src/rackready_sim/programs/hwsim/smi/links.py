@@ -19,7 +19,10 @@ def main(argv: list[str], gpus: list[Gpu]) -> int:
         return 6
     lost = next((gpu for gpu in chosen if gpu.lost), None)
     if lost is not None:
-        sys.stdout.write(f"Unable to determine the device handle for GPU{lost.index}: {lost.bus_id[4:]}: GPU is lost.  Reboot the system to recover this GPU\n")
+        sys.stdout.write(
+            f"Unable to determine the device handle for GPU{lost.index}: {lost.bus_id[4:]}: GPU is lost.  "
+            "Reboot the system to recover this GPU\n"
+        )
         return 15
     for gpu in chosen:
         sys.stdout.write(f"GPU {gpu.index}: {gpu.part['name']} (UUID: {gpu.part['uuid']})\n")
@@ -46,11 +49,19 @@ def _status(gpu: Gpu) -> None:
 def _errors(gpu: Gpu) -> None:
     for link in gpu.part["nvlink"]["links"]:
         if link["state"] == "active":
-            sys.stdout.write(f"\t Link {link['id']}: Replay Errors: {link['replay']}\n\t Link {link['id']}: Recovery Errors: {link.get('recovery', 0)}\n")
+            sys.stdout.write(
+                f"\t Link {link['id']}: Replay Errors: {link['replay']}\n\t Link {link['id']}: Recovery Errors: "
+                f"{link.get('recovery', 0)}\n"
+            )
             sys.stdout.write(f"\t Link {link['id']}: CRC Errors: {link['crc']}\n")
 
 
 def _capabilities(gpu: Gpu) -> None:
     for link in gpu.part["nvlink"]["links"]:
-        for text in ("P2P is supported: true", "Access to system memory supported: true", "P2P atomics supported: true", "Link is supported: true"):
+        for text in (
+            "P2P is supported: true",
+            "Access to system memory supported: true",
+            "P2P atomics supported: true",
+            "Link is supported: true",
+        ):
             sys.stdout.write(f"\t Link {link['id']}, {text}\n")

@@ -1,6 +1,7 @@
 """nvidia-smi's command line.
 
-Exit codes as its manual has them: 2 argument, 3 unsupported, 4 permission, 6 not found, 9 driver, 12 library, 15 lost, 18 mismatch.
+Exit codes as its manual has them: 2 argument, 3 unsupported, 4 permission, 6 not found, 9 driver, 12 library, 15 lost,
+18 mismatch.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Options:
 def main(argv: list[str], version: str) -> int:
     """Run nvidia-smi of one version."""
     if argv[:1] in (["nvlink"], ["topo"]):
-        return _opened(lambda gpus: links.main(argv[1:], gpus) if argv[0] == "nvlink" else topology.main(argv[1:], gpus))
+        return _opened(
+            lambda gpus: links.main(argv[1:], gpus) if argv[0] == "nvlink" else topology.main(argv[1:], gpus)
+        )
     options = parse(argv)
     if isinstance(options, str):
         sys.stdout.write(f"Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n\n{options}\n")
@@ -69,8 +72,10 @@ def _opened(act: object) -> int:
         machine.open_driver()
     except machine.LibraryMissingError:
         sys.stdout.write(
-            "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that the NVIDIA Display Driver is properly installed "
-            "and present in your system.\nPlease also try adding directory that contains libnvidia-ml.so to your system PATH.\n"
+            "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. "
+            "Please make sure that the NVIDIA Display Driver is properly installed "
+            "and present in your system.\nPlease also try adding directory that contains libnvidia-ml.so to your "
+            "system PATH.\n"
         )
         return 12
     except machine.DriverNotLoadedError:
@@ -99,7 +104,10 @@ def _act(options: Options, gpus: list[Gpu], version: str) -> int:
         return 6
     lost = next((gpu for gpu in chosen if gpu.lost), None)
     if lost is not None:
-        sys.stdout.write(f"Unable to determine the device handle for GPU{lost.index}: {lost.bus_id[4:]}: GPU is lost.  Reboot the system to recover this GPU\n")
+        sys.stdout.write(
+            f"Unable to determine the device handle for GPU{lost.index}: {lost.bus_id[4:]}: GPU is lost.  "
+            "Reboot the system to recover this GPU\n"
+        )
         return 15
     if options.values.get("file"):
         with open(options.values["file"], "w", encoding="utf-8") as stream:  # noqa: PTH123  (as named on the command line)
@@ -129,7 +137,12 @@ def select(gpus: list[Gpu], wanted: str | None) -> list[Gpu] | None:
     chosen = []
     for name in wanted.split(","):
         names = name.strip().lower()
-        match = [gpu for gpu in gpus if names in {str(gpu.index), gpu.part["uuid"].lower(), gpu.part["serial"], gpu.bus_id.lower(), gpu.part["pci"]}]
+        match = [
+            gpu
+            for gpu in gpus
+            if names
+            in {str(gpu.index), gpu.part["uuid"].lower(), gpu.part["serial"], gpu.bus_id.lower(), gpu.part["pci"]}
+        ]
         if not match:
             return None
         chosen += match

@@ -62,7 +62,12 @@ _FIELDS: dict[str, tuple[str, Value]] = {
     "inforom.image": ("", lambda gpu: gpu.part["inforom"]["image"]),
     "persistence_mode": ("", lambda gpu: "Enabled" if gpu.persistence else "Disabled"),
     "compute_mode": ("", lambda gpu: gpu.part["compute_mode"]),
-    "compute_cap": ("", lambda gpu: {"hopper": "9.0", "blackwell": "10.0", "ampere": "8.0", "ada": "8.9"}.get(gpu.part["architecture"], "[N/A]")),
+    "compute_cap": (
+        "",
+        lambda gpu: {"hopper": "9.0", "blackwell": "10.0", "ampere": "8.0", "ada": "8.9"}.get(
+            gpu.part["architecture"], "[N/A]"
+        ),
+    ),
     "pstate": ("", lambda _gpu: "P0"),
     "mig.mode.current": ("", lambda gpu: gpu.part["mig_mode"]),
     "mig.mode.pending": ("", lambda gpu: gpu.part["mig_mode"]),
@@ -126,7 +131,18 @@ _REMAPPED: dict[str, tuple[str, Value]] = {
     "remapped_rows.pending": ("", _rows("pending")),
     "remapped_rows.failure": ("", _rows("failure")),
 }
-_APPS = ("pid", "process_name", "gpu_uuid", "gpu_bus_id", "used_gpu_memory", "used_memory", "name", "gpu_name", "gpu_serial", "timestamp")
+_APPS = (
+    "pid",
+    "process_name",
+    "gpu_uuid",
+    "gpu_bus_id",
+    "used_gpu_memory",
+    "used_memory",
+    "name",
+    "gpu_name",
+    "gpu_serial",
+    "timestamp",
+)
 
 
 def main(kind: str, wanted: str, layout: str, gpus: list[Gpu]) -> int:
@@ -137,14 +153,24 @@ def main(kind: str, wanted: str, layout: str, gpus: list[Gpu]) -> int:
         return 2
     names = [item.strip() for item in wanted.split(",")]
     if kind == "apps":
-        return _header(names, formats) if all(name in _APPS for name in names) else _unknown(next(name for name in names if name not in _APPS))
+        return (
+            _header(names, formats)
+            if all(name in _APPS for name in names)
+            else _unknown(next(name for name in names if name not in _APPS))
+        )
     fields = _FIELDS if kind == "gpu" else _REMAPPED
     resolved = [_ALIASES.get(name, name) if kind == "gpu" else name for name in names]
     for name, known in zip(names, resolved, strict=True):
         if known not in fields:
             return _unknown(name)
     units = [fields[name][0] for name in resolved]
-    _header([f"{name} [{unit}]" if unit and "nounits" not in formats else name for name, unit in zip(names, units, strict=True)], formats)
+    _header(
+        [
+            f"{name} [{unit}]" if unit and "nounits" not in formats else name
+            for name, unit in zip(names, units, strict=True)
+        ],
+        formats,
+    )
     for gpu in gpus:
         cells = []
         for name, unit in zip(resolved, units, strict=True):

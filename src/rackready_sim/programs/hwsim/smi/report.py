@@ -49,7 +49,16 @@ def main(gpus: list[Gpu], display: str | None, *, xml: bool) -> int:
 
 def tree(gpu: Gpu) -> Tree:
     """Return all sections of one GPU."""
-    return {**_identity(gpu), **_bus(gpu), **_state(gpu), **_memory(gpu), **_errors(gpu), **_power(gpu), **_clocks(gpu), "Processes": "None"}
+    return {
+        **_identity(gpu),
+        **_bus(gpu),
+        **_state(gpu),
+        **_memory(gpu),
+        **_errors(gpu),
+        **_power(gpu),
+        **_clocks(gpu),
+        "Processes": "None",
+    }
 
 
 def _identity(gpu: Gpu) -> Tree:
@@ -90,7 +99,13 @@ def _identity(gpu: Gpu) -> Tree:
             "Status": part["fabric"]["status"] if state == "Completed" else "N/A",
             "CliqueId": part["fabric"]["clique"] if state == "Completed" else "N/A",
             "ClusterUUID": part["fabric"]["cluster"] if state == "Completed" else "N/A",
-            "Health": {"Summary": "N/A", "Bandwidth": "N/A", "Route Recovery in progress": "N/A", "Route Unhealthy": "N/A", "Access Timeout Recovery": "N/A"},
+            "Health": {
+                "Summary": "N/A",
+                "Bandwidth": "N/A",
+                "Route Recovery in progress": "N/A",
+                "Route Unhealthy": "N/A",
+                "Access Timeout Recovery": "N/A",
+            },
         },
     }
 
@@ -135,7 +150,12 @@ def _state(gpu: Gpu) -> Tree:
 def _memory(gpu: Gpu) -> Tree:
     total = gpu.part["memory_mib"]
     return {
-        "FB Memory Usage": {"Total": f"{total} MiB", "Reserved": "636 MiB", "Used": "0 MiB", "Free": f"{total - 636} MiB"},
+        "FB Memory Usage": {
+            "Total": f"{total} MiB",
+            "Reserved": "636 MiB",
+            "Used": "0 MiB",
+            "Free": f"{total - 636} MiB",
+        },
         "BAR1 Memory Usage": {"Total": "131072 MiB", "Used": "1 MiB", "Free": "131071 MiB"},
         "Compute Mode": gpu.part["compute_mode"],
         "Utilization": {"GPU": "0 %", "Memory": "0 %", "Encoder": "0 %", "Decoder": "0 %"},
@@ -193,8 +213,16 @@ def _clocks(gpu: Gpu) -> Tree:
     clocks = gpu.part["clocks"]
     top, memory = f"{clocks['sm_max_mhz']} MHz", f"{clocks['memory_mhz']} MHz"
     return {
-        "Clocks": {"Graphics": f"{gpu.sm_clock} MHz", "SM": f"{gpu.sm_clock} MHz", "Memory": memory, "Video": "765 MHz"},
-        "Applications Clocks": {"Graphics": "Requested functionality has been deprecated", "Memory": "Requested functionality has been deprecated"},
+        "Clocks": {
+            "Graphics": f"{gpu.sm_clock} MHz",
+            "SM": f"{gpu.sm_clock} MHz",
+            "Memory": memory,
+            "Video": "765 MHz",
+        },
+        "Applications Clocks": {
+            "Graphics": "Requested functionality has been deprecated",
+            "Memory": "Requested functionality has been deprecated",
+        },
         "Max Clocks": {"Graphics": top, "SM": top, "Memory": memory, "Video": "1830 MHz"},
     }
 
@@ -205,7 +233,11 @@ def _active(value: int) -> str:
 
 def _text(trees: list[tuple[Gpu, Tree]]) -> str:
     lines = ["", "==============NVSMI LOG==============", ""]
-    head = {"Timestamp": time.strftime("%a %b %e %H:%M:%S %Y"), "Driver Version": machine.driver_version(), "CUDA Version": cuda_text()}
+    head = {
+        "Timestamp": time.strftime("%a %b %e %H:%M:%S %Y"),
+        "Driver Version": machine.driver_version(),
+        "CUDA Version": cuda_text(),
+    }
     lines += [f"{key:<{_COLUMN}}: {value}" for key, value in head.items()]
     lines += ["", f"{'Attached GPUs':<{_COLUMN}}: {len(trees)}"]
     for gpu, sections in trees:

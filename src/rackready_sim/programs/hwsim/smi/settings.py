@@ -48,7 +48,8 @@ def _warn(gpu: Gpu) -> str:
     if gpu.persistence:
         return ""
     return (
-        f"Warning: persistence mode is disabled on device {gpu.bus_id}. See the Known Issues section of the nvidia-smi(1) man page for more information. "
+        f"Warning: persistence mode is disabled on device {gpu.bus_id}. "
+        "See the Known Issues section of the nvidia-smi(1) man page for more information. "
         "Run with [--help | -h] switch to get more information on how to enable persistence mode.\n"
     )
 
@@ -72,7 +73,13 @@ def _power(gpu: Gpu, value: str) -> tuple[int, str]:
         return 2, f'"{value}" is not a valid power limit.\n'
     low, high = gpu.part["power"]["min_w"], gpu.part["power"]["max_w"]
     if not low <= watts <= high:
-        return 2, f"Provided power limit {watts:.2f} W is not a valid power limit which should be between {low:.2f} W and {high:.2f} W for GPU {gpu.bus_id}\n"
+        return (
+            2,
+            (
+                f"Provided power limit {watts:.2f} W is not a valid power limit which should be between {low:.2f} W and "
+                f"{high:.2f} W for GPU {gpu.bus_id}\n"
+            ),
+        )
     before = gpu.power_limit
     if os.geteuid() == 0:
         machine.set_gpu(gpu, power_limit_w=watts)

@@ -69,8 +69,14 @@ def _gpu(gpu: Gpu) -> list[str]:
     usage = f"{gpu.power_draw:.0f}W / {gpu.power_limit:>4.0f}W"
     ecc = part["ecc"]["volatile"]["uncorrected"]
     return [
-        f"| {gpu.index:>3}  {part['name'][:25]:<25} {'On' if gpu.persistence else 'Off':>7}  |   {gpu.bus_id} Off | {ecc:>20} |",
-        f"| N/A {part['temperature_c']:>4}C    P0{usage:>24} | {'0MiB / ' + str(part['memory_mib']).rjust(6) + 'MiB':>22} | {'0%':>7}      Default |",
+        (
+            f"| {gpu.index:>3}  {part['name'][:25]:<25} {'On' if gpu.persistence else 'Off':>7}  |   {gpu.bus_id} Off | "
+            f"{ecc:>20} |"
+        ),
+        (
+            f"| N/A {part['temperature_c']:>4}C    P0{usage:>24} | "
+            f"{'0MiB / ' + str(part['memory_mib']).rjust(6) + 'MiB':>22} | {'0%':>7}      Default |"
+        ),
         f"| {'':39} | {'':22} | {'Disabled':>20} |",
         _ROW,
     ]

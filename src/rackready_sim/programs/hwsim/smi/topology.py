@@ -30,9 +30,22 @@ def main(argv: list[str], gpus: list[Gpu]) -> int:
     names = [f"GPU{gpu.index}" for gpu in gpus] + [f"NIC{at}" for at in range(len(nics))]
     sys.stdout.write("\t" + "\t".join([*names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"]) + "\n")
     for gpu in gpus:
-        cells = [" X " if other is gpu else _links(gpu, other) for other in gpus] + [distance(gpu.part, nic) for nic in nics]
+        cells = [" X " if other is gpu else _links(gpu, other) for other in gpus] + [
+            distance(gpu.part, nic) for nic in nics
+        ]
         numa = gpu.part.get("numa", 0)
-        sys.stdout.write("\t".join([f"GPU{gpu.index}", *cells, f"{numa * 56}-{numa * 56 + 55},{112 + numa * 56}-{167 + numa * 56}", str(numa), "\tN/A"]) + "\n")
+        sys.stdout.write(
+            "\t".join(
+                [
+                    f"GPU{gpu.index}",
+                    *cells,
+                    f"{numa * 56}-{numa * 56 + 55},{112 + numa * 56}-{167 + numa * 56}",
+                    str(numa),
+                    "\tN/A",
+                ]
+            )
+            + "\n"
+        )
     for at, nic in enumerate(nics):
         cells = [distance(gpu.part, nic) for gpu in gpus]
         cells += [" X " if other is nic else "NODE" if other["numa"] == nic["numa"] else "SYS" for other in nics]

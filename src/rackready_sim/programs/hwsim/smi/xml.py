@@ -52,12 +52,26 @@ def document(gpus: list[Gpu], sections: list[str]) -> str:
 
 def corrupt(gpus: list[Gpu]) -> list[str]:
     """Return the warning that follows a report for every GPU whose InfoROM is corrupt."""
-    return [f"WARNING: infoROM is corrupted at gpu {gpu.bus_id}" for gpu in gpus if not gpu.part.get("inforom", {}).get("valid", True)]
+    return [
+        f"WARNING: infoROM is corrupted at gpu {gpu.bus_id}"
+        for gpu in gpus
+        if not gpu.part.get("inforom", {}).get("valid", True)
+    ]
 
 
 def tree(gpu: Gpu) -> Tree:
     """Return all elements of one GPU."""
-    return {**_identity(gpu), **_bus(gpu), **_state(gpu), **_memory(gpu), **_errors(gpu), **_thermal(gpu), **_clocks(gpu), **_fabric(gpu), "processes": {}}
+    return {
+        **_identity(gpu),
+        **_bus(gpu),
+        **_state(gpu),
+        **_memory(gpu),
+        **_errors(gpu),
+        **_thermal(gpu),
+        **_clocks(gpu),
+        **_fabric(gpu),
+        "processes": {},
+    }
 
 
 def _identity(gpu: Gpu) -> Tree:
@@ -80,8 +94,18 @@ def _identity(gpu: Gpu) -> Tree:
         "multigpu_board": "No",
         "board_part_number": part["board_part"],
         "gpu_part_number": f"{part['device_id'][2:6]}-885-A1",
-        "platformInfo": {"chassis_serial_number": "N/A", "slot_number": "N/A", "tray_index": "N/A", "module_id": gpu.slot + 1},
-        "inforom_version": {"img_version": rom["image"], "oem_object": "2.1", "ecc_object": rom["ecc"], "pwr_object": "N/A"},
+        "platformInfo": {
+            "chassis_serial_number": "N/A",
+            "slot_number": "N/A",
+            "tray_index": "N/A",
+            "module_id": gpu.slot + 1,
+        },
+        "inforom_version": {
+            "img_version": rom["image"],
+            "oem_object": "2.1",
+            "ecc_object": rom["ecc"],
+            "pwr_object": "N/A",
+        },
         "gpu_recovery_action": part["recovery_action"],
         "gsp_firmware_version": machine.driver_version(),
     }
@@ -128,22 +152,42 @@ def busy_minutes(gpu: Gpu) -> float:
 
 def _state(gpu: Gpu) -> Tree:
     events = gpu.events if gpu.part["clock_events"] or not gpu.loaded else 0x4
-    reasons = {f"clocks_event_reason_{name}": "Active" if events & bit else "Not Active" for name, bit in _EVENT_BITS.items()}
+    reasons = {
+        f"clocks_event_reason_{name}": "Active" if events & bit else "Not Active" for name, bit in _EVENT_BITS.items()
+    }
     slow = {
         name: f"{int(busy_minutes(gpu) * 6e7) if events & bit else 0} us"
         for name, bit in (("sw_therm_slowdown", 0x20), ("hw_therm_slowdown", 0x40), ("hw_power_brake", 0x80))
     }
-    counters = {f"clocks_event_reasons_counters_{name}": value for name, value in {"sw_power_cap": "7015662857 us", "sync_boost": "0 us", **slow}.items()}
-    return {"performance_state": "P0", "clocks_event_reasons": reasons, "clocks_event_reasons_counters": counters, "sparse_operation_mode": "Disabled"}
+    counters = {
+        f"clocks_event_reasons_counters_{name}": value
+        for name, value in {"sw_power_cap": "7015662857 us", "sync_boost": "0 us", **slow}.items()
+    }
+    return {
+        "performance_state": "P0",
+        "clocks_event_reasons": reasons,
+        "clocks_event_reasons_counters": counters,
+        "sparse_operation_mode": "Disabled",
+    }
 
 
 def _memory(gpu: Gpu) -> Tree:
     total = gpu.part["memory_mib"]
     return {
-        "fb_memory_usage": {"total": f"{total} MiB", "reserved": "480 MiB", "used": "0 MiB", "free": f"{total - 480} MiB"},
+        "fb_memory_usage": {
+            "total": f"{total} MiB",
+            "reserved": "480 MiB",
+            "used": "0 MiB",
+            "free": f"{total - 480} MiB",
+        },
         "bar1_memory_usage": {"total": "131072 MiB", "used": "1 MiB", "free": "131071 MiB"},
         "compute_mode": gpu.part["compute_mode"],
-        "utilization": {"gpu_util": "100 %" if gpu.loaded else "0 %", "memory_util": "0 %", "encoder_util": "0 %", "decoder_util": "0 %"},
+        "utilization": {
+            "gpu_util": "100 %" if gpu.loaded else "0 %",
+            "memory_util": "0 %",
+            "encoder_util": "0 %",
+            "decoder_util": "0 %",
+        },
         "ecc_mode": {"current_ecc": gpu.part["ecc_mode"], "pending_ecc": gpu.part["ecc_mode"]},
     }
 
@@ -161,7 +205,9 @@ def _errors(gpu: Gpu) -> Tree:
             "dram_uncorrectable": dram["uncorrected"],
         }
     errors["aggregate"]["sram_threshold_exceeded"] = _YES[part["sram_threshold_exceeded"]]
-    errors["aggregate_uncorrectable_sram_sources"] = dict.fromkeys(("sram_l2", "sram_sm", "sram_microcontroller", "sram_pcie", "sram_other"), 0)
+    errors["aggregate_uncorrectable_sram_sources"] = dict.fromkeys(
+        ("sram_l2", "sram_sm", "sram_microcontroller", "sram_pcie", "sram_other"), 0
+    )
     errors.update({name: _YES[value] for name, value in part["repairs"].items()})
     histogram = {f"row_remapper_histogram_{name}": f"{value} bank(s)" for name, value in part["histogram"].items()}
     return {
@@ -209,7 +255,12 @@ def _clocks(gpu: Gpu) -> Tree:
     top, memory = f"{clocks['sm_max_mhz']} MHz", f"{clocks['memory_mhz']} MHz"
     now = gpu.loaded_clock if gpu.loaded else gpu.sm_clock
     return {
-        "clocks": {"graphics_clock": f"{now} MHz", "sm_clock": f"{now} MHz", "mem_clock": memory, "video_clock": "765 MHz"},
+        "clocks": {
+            "graphics_clock": f"{now} MHz",
+            "sm_clock": f"{now} MHz",
+            "mem_clock": memory,
+            "video_clock": "765 MHz",
+        },
         "applications_clocks": {"graphics_clock": top, "mem_clock": memory},
         "default_applications_clocks": {"graphics_clock": top, "mem_clock": memory},
         "max_clocks": {"graphics_clock": top, "sm_clock": top, "mem_clock": memory, "video_clock": "1545 MHz"},
@@ -220,7 +271,15 @@ def _fabric(gpu: Gpu) -> Tree:
     state, own = machine.fabric_state(), gpu.part["fabric"]
     done = state == "Completed"
     health = own["health"] or dict.fromkeys(
-        ("summary", "bandwidth", "route_recovery_in_progress", "route_unhealthy", "access_timeout_recovery", "incorrect_configuration"), "N/A"
+        (
+            "summary",
+            "bandwidth",
+            "route_recovery_in_progress",
+            "route_unhealthy",
+            "access_timeout_recovery",
+            "incorrect_configuration",
+        ),
+        "N/A",
     )
     return {
         "fabric": {

@@ -80,7 +80,9 @@ def bring(settings: set[Setting]) -> None:
         if name.startswith("br") and name[2:].isdigit() and int(name[2:]) not in vlans:
             commands.append(f"link del {name}")
     if commands:
-        subprocess.run(["ip", "-batch", "-", "-force"], check=False, input="\n".join(commands), text=True, capture_output=True)
+        subprocess.run(
+            ["ip", "-batch", "-", "-force"], check=False, input="\n".join(commands), text=True, capture_output=True
+        )
 
 
 def _port(have: dict[str, Any], port: dict[str, Any]) -> list[str]:

@@ -1,6 +1,7 @@
 """The forwarding chip of the switch: how fast a port is, what it marks, pauses and drops, and the counters that `nv show` prints.
 
-It hears of traffic by frames of `perf.wire`, which enter at the sender's port and name the receiver by their Ethernet address.
+It hears of traffic by frames of `perf.wire`, which enter at the sender's port and name the receiver by their Ethernet
+address.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def serve() -> None:
             if "answer" in told:
                 continue
             answer = forward(port, _port_of(raw[:6]), told)
-            handle.sendto(wire.frame(raw[6:12], b"\x02\x00\x00\x00\x00\x01", {"answer": answer}), (port, wire.ETHERTYPE))
+            handle.sendto(
+                wire.frame(raw[6:12], b"\x02\x00\x00\x00\x00\x01", {"answer": answer}), (port, wire.ETHERTYPE)
+            )
 
 
 def start() -> None:
@@ -54,7 +57,14 @@ def _port_of(address: bytes) -> str | None:
     """Return the port behind which an Ethernet address was seen."""
     done = subprocess.run(["bridge", "-json", "fdb", "show"], check=False, capture_output=True, text=True)
     entries = json.loads(done.stdout or "[]")
-    return next((item["ifname"] for item in entries if wire.mac(item.get("mac", "00")) == address and item["ifname"].startswith("swp")), None)
+    return next(
+        (
+            item["ifname"]
+            for item in entries
+            if wire.mac(item.get("mac", "00")) == address and item["ifname"].startswith("swp")
+        ),
+        None,
+    )
 
 
 def lossless() -> bool:
@@ -80,7 +90,19 @@ def forward(entry: str, leave: str | None, told: Facts) -> Facts:
     paused = int(packets * _PAUSED * (20 if full else 1)) if crowded and pauses else 0
     dropped = int(packets * _DROPPED) + 1 if crowded and (not pauses or not protected) else 0
     damaged = int(packets * here.get("error_share", 0.0))
-    _count(entry, leave, priority, {"packets": packets, "marked": marked, "paused": paused, "dropped": dropped, "damaged": damaged, "bytes": told["bytes"]})
+    _count(
+        entry,
+        leave,
+        priority,
+        {
+            "packets": packets,
+            "marked": marked,
+            "paused": paused,
+            "dropped": dropped,
+            "damaged": damaged,
+            "bytes": told["bytes"],
+        },
+    )
     return {"factor": factor, "marked": marked, "paused": paused, "lost": dropped + damaged}
 
 
@@ -93,7 +115,11 @@ def _count(entry: str, leave: str | None, priority: int, done: Facts) -> None:
         _add(into, "stats", {"in-errors": done["damaged"], "in-pkts": done["packets"], "in-bytes": done["bytes"]})
         if leave is not None:
             out = counters.setdefault(leave, {})
-            _add(out, f"out-{priority}", {"tx-frames": done["packets"], "tx-bytes": done["bytes"], "ecn-marked-frames": done["marked"]})
+            _add(
+                out,
+                f"out-{priority}",
+                {"tx-frames": done["packets"], "tx-bytes": done["bytes"], "ecn-marked-frames": done["marked"]},
+            )
             _add(out, "stats", {"out-pkts": done["packets"], "out-bytes": done["bytes"]})
             if done["marked"]:
                 _add(out, f"in-{_CNP}", {"rx-frames": done["marked"] // 50 + 1})
@@ -111,23 +137,54 @@ def qos(port: str) -> Facts:
     classes = [str(number) for number in range(8)]
     return {
         "egress-queue-stats": {
-            number: _filled(have.get(f"out-{number}", {}), "ecn-marked-frames", "tx-bytes", "tx-frames", "tx-uc-buffer-discards", "wred-discards")
+            number: _filled(
+                have.get(f"out-{number}", {}),
+                "ecn-marked-frames",
+                "tx-bytes",
+                "tx-frames",
+                "tx-uc-buffer-discards",
+                "wred-discards",
+            )
             for number in classes
         },
         "ingress-buffer-stats": {
-            number: _filled(have.get(f"in-{number}", {}), "rx-buffer-discards", "rx-frames", "rx-shared-buffer-discards") for number in classes
+            number: _filled(
+                have.get(f"in-{number}", {}), "rx-buffer-discards", "rx-frames", "rx-shared-buffer-discards"
+            )
+            for number in classes
         },
         "pfc-stats": {
-            number: _filled(have.get(f"pfc-{number}", {}), "rx-pause-duration", "rx-pause-frames", "tx-pause-duration", "tx-pause-frames") for number in classes
+            number: _filled(
+                have.get(f"pfc-{number}", {}),
+                "rx-pause-duration",
+                "rx-pause-frames",
+                "tx-pause-duration",
+                "tx-pause-frames",
+            )
+            for number in classes
         },
-        "qos-port-stats": {"ecn-marked-packets": {"tx": sum(have.get(f"out-{number}", {}).get("ecn-marked-frames", 0) for number in classes)}},
+        "qos-port-stats": {
+            "ecn-marked-packets": {
+                "tx": sum(have.get(f"out-{number}", {}).get("ecn-marked-frames", 0) for number in classes)
+            }
+        },
     }
 
 
 def stats(port: str) -> Facts:
     """Return what `nv show interface PORT link stats` shows."""
     have: Facts = store.runtime()["counters"].get(port, {})
-    names = ("in-bytes", "in-pkts", "in-drops", "in-errors", "out-bytes", "out-pkts", "out-drops", "out-errors", "carrier-transitions")
+    names = (
+        "in-bytes",
+        "in-pkts",
+        "in-drops",
+        "in-errors",
+        "out-bytes",
+        "out-pkts",
+        "out-drops",
+        "out-errors",
+        "carrier-transitions",
+    )
     return _filled(have.get("stats", {}), *names)
 
 

@@ -79,14 +79,23 @@ def _scalar(value: object) -> str:
     if value == {}:
         return "{}"
     text = str(value)
-    return f"'{text}'" if isinstance(value, str) and (text in {"on", "off", "yes", "no"} or re.search(r"[:#{}\[\],]|^\s|\s$", text)) else text
+    return (
+        f"'{text}'"
+        if isinstance(value, str) and (text in {"on", "off", "yes", "no"} or re.search(r"[:#{}\[\],]|^\s|\s$", text))
+        else text
+    )
 
 
 def load(text: str) -> set[Setting]:
     """Return the settings of a file: ``nv set`` lines, JSON, or YAML as ``nv config show`` prints it."""
     stripped = text.lstrip()
     if stripped.startswith("nv set"):
-        return {single for line in text.splitlines() if line.startswith("nv set ") for single in schema.expand(tuple(shlex.split(line))[2:])}
+        return {
+            single
+            for line in text.splitlines()
+            if line.startswith("nv set ")
+            for single in schema.expand(tuple(shlex.split(line))[2:])
+        }
     found = json.loads(text) if stripped[:1] in "[{" else _parse(text)
     parts = found if isinstance(found, list) else [found]
     tree = next((part["set"] for part in parts if isinstance(part, dict) and "set" in part), None)

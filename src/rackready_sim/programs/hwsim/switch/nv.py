@@ -88,7 +88,10 @@ def _apply(options: document.Options, user: str) -> int:
         return _status()
     with revisions.change() as book:
         if book.confirm is not None:
-            raise NvError("Error: a configuration apply waits for confirmation. Use 'nv config apply --confirm-yes' or '--confirm-no' first.")
+            raise NvError(
+                "Error: a configuration apply waits for confirmation. Use 'nv config apply --confirm-yes' or "
+                "'--confirm-no' first."
+            )
         candidate = _candidate(book, options, user)
         if candidate is None or book.revisions[candidate].settings == book.running().settings:
             book.detach(user)
@@ -101,7 +104,8 @@ def _apply(options: document.Options, user: str) -> int:
     sys.stdout.write(f"applied [rev_id: {candidate}]\n")
     if "--confirm" in options.flags:
         sys.stdout.write(
-            f"Confirmation is needed within {_seconds(options)} seconds: use 'nv config apply --confirm-yes', or the configuration is rolled back.\n"
+            f"Confirmation is needed within {_seconds(options)} seconds: use 'nv config apply --confirm-yes', or "
+            "the configuration is rolled back.\n"
         )
     return 0
 
@@ -121,7 +125,9 @@ def _refuse_unknown_ports(name: str, candidate: Revision) -> None:
     asked = {words[1] for words in candidate.settings if words[0] == "interface" and words[1].startswith("swp")}
     unknown = sorted(asked - known) if known else []
     if unknown:
-        raise NvError(f"Invalid config [rev_id: {name}]\n  Error: interface {unknown[0]} does not exist on this platform")
+        raise NvError(
+            f"Invalid config [rev_id: {name}]\n  Error: interface {unknown[0]} does not exist on this platform"
+        )
 
 
 def _put_in_force(book: Book, name: str, options: document.Options) -> None:
@@ -192,7 +198,11 @@ def _diff(options: document.Options, user: str) -> int:
     if first is None or second is None:
         raise NvError("Error: Revision was not found")
     added, removed = second.settings - first.settings, first.settings - second.settings
-    removed = {words for words in removed if not schema.single_valued(words) or not any(item[:-1] == words[:-1] for item in added)}
+    removed = {
+        words
+        for words in removed
+        if not schema.single_valued(words) or not any(item[:-1] == words[:-1] for item in added)
+    }
     sys.stdout.write(document.difference(added, removed, options.values.get("-o", "yaml")))
     return 0
 
@@ -245,12 +255,21 @@ def _save(_options: document.Options, _user: str) -> int:
 
 def _history(options: document.Options, _user: str) -> int:
     book = revisions.read()
-    rows = [(name, item) for name, item in book.revisions.items() if item.state in {"applied", "inactive", "reverted", "confirm"}]
+    rows = [
+        (name, item)
+        for name, item in book.revisions.items()
+        if item.state in {"applied", "inactive", "reverted", "confirm"}
+    ]
     if options.values.get("-o") == "json":
-        found = {name: {"date": _date(item), "user": item.user, "message": item.message, "state": item.state} for name, item in rows}
+        found = {
+            name: {"date": _date(item), "user": item.user, "message": item.message, "state": item.state}
+            for name, item in rows
+        }
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
         return 0
-    sys.stdout.write("Revision  Date                 User     State\n--------  -------------------  -------  --------\n")
+    sys.stdout.write(
+        "Revision  Date                 User     State\n--------  -------------------  -------  --------\n"
+    )
     for name, item in rows:
         sys.stdout.write(f"{name:<8}  {_date(item):<19}  {item.user:<7}  {item.state}\n")
     return 0
@@ -259,7 +278,8 @@ def _history(options: document.Options, _user: str) -> int:
 def _revision(options: document.Options, user: str) -> int:
     book = revisions.read()
     found: dict[str, dict[str, str]] = {
-        name: {"date": _date(item), "state": item.state, "user": item.user, "type": "-"} for name, item in book.revisions.items()
+        name: {"date": _date(item), "state": item.state, "user": item.user, "type": "-"}
+        for name, item in book.revisions.items()
     }
     found["applied"] = {"state": "applied", "rev_id": book.applied}
     found["startup"] = {"state": "applied", "rev_id": book.startup}

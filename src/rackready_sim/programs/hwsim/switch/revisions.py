@@ -19,7 +19,9 @@ _BOOTED = "/run/nvue-booted"
 class Revision:
     """One state of the configuration."""
 
-    def __init__(self, state: str, user: str, date: float, settings: set[Setting] | None = None, message: str = "") -> None:
+    def __init__(
+        self, state: str, user: str, date: float, settings: set[Setting] | None = None, message: str = ""
+    ) -> None:
         self.state, self.user, self.date, self.message = state, user, date, message
         self.settings = settings or set()
 
@@ -27,8 +29,21 @@ class Revision:
 class Book:
     """All revisions."""
 
-    def __init__(self, revisions: dict[str, Revision], applied: str, startup: str, attached: dict[str, str], confirm: dict[str, Any] | None = None) -> None:
-        self.revisions, self.applied, self.startup, self.attached, self.confirm = revisions, applied, startup, attached, confirm
+    def __init__(
+        self,
+        revisions: dict[str, Revision],
+        applied: str,
+        startup: str,
+        attached: dict[str, str],
+        confirm: dict[str, Any] | None = None,
+    ) -> None:
+        self.revisions, self.applied, self.startup, self.attached, self.confirm = (
+            revisions,
+            applied,
+            startup,
+            attached,
+            confirm,
+        )
 
     def running(self) -> Revision:
         """Return what is in force."""
@@ -55,7 +70,9 @@ class Book:
 
     def get(self, name: str, user: str) -> Revision | None:
         """Return a revision by number or by the names applied, pending and startup."""
-        number = {"applied": self.applied, "startup": self.startup, "pending": self.attached.get(user, "")}.get(name, name)
+        number = {"applied": self.applied, "startup": self.startup, "pending": self.attached.get(user, "")}.get(
+            name, name
+        )
         return self.revisions.get(number)
 
 
@@ -66,7 +83,9 @@ def read() -> Book:
         return Book({"1": Revision("applied", "root", time.time())}, "1", "1", {})
     raw = json.loads(path.read_text())
     revisions = {
-        key: Revision(item["state"], item["user"], item["date"], {tuple(words) for words in item["settings"]}, item["message"])
+        key: Revision(
+            item["state"], item["user"], item["date"], {tuple(words) for words in item["settings"]}, item["message"]
+        )
         for key, item in raw["revisions"].items()
     }
     return Book(revisions, raw["applied"], raw["startup"], raw["attached"], raw["confirm"])
@@ -82,10 +101,22 @@ def change() -> Iterator[Book]:
         book = read()
         yield book
         revisions = {
-            key: {"state": item.state, "user": item.user, "date": item.date, "settings": sorted(item.settings), "message": item.message}
+            key: {
+                "state": item.state,
+                "user": item.user,
+                "date": item.date,
+                "settings": sorted(item.settings),
+                "message": item.message,
+            }
             for key, item in book.revisions.items()
         }
-        document = {"revisions": revisions, "applied": book.applied, "startup": book.startup, "attached": book.attached, "confirm": book.confirm}
+        document = {
+            "revisions": revisions,
+            "applied": book.applied,
+            "startup": book.startup,
+            "attached": book.attached,
+            "confirm": book.confirm,
+        }
         store.write(path, json.dumps(document))
 
 

@@ -79,7 +79,9 @@ def check(words: Setting, *, partial: bool = False) -> None:
     for at, word in enumerate(words):
         if isinstance(node, Value):
             if at != len(words) - 1 or not node.check(word):
-                raise SchemaError(f"Error: '{word}' is not a valid value for '{' '.join(words[:at])}': {node.expects} is expected.")
+                raise SchemaError(
+                    f"Error: '{word}' is not a valid value for '{' '.join(words[:at])}': {node.expects} is expected."
+                )
             return
         if word in node:
             node = node[word]
@@ -88,7 +90,11 @@ def check(words: Setting, *, partial: bool = False) -> None:
             node = node["*"]
         else:
             known = ", ".join(f"'{name}'" for name in sorted(node))
-            raise SchemaError(f"Error: Invalid Command: '{word}' is not one of [{known}]" if known else f"Error: Invalid Command: unexpected '{word}'")
+            raise SchemaError(
+                f"Error: Invalid Command: '{word}' is not one of [{known}]"
+                if known
+                else f"Error: Invalid Command: unexpected '{word}'"
+            )
     if isinstance(node, Value) and not partial:
         raise SchemaError(f"Error: Incomplete Command: '{' '.join(words)}' needs {node.expects}")
 
@@ -152,7 +158,10 @@ def compress(settings: Iterable[Setting]) -> list[str]:
         place = 1 if words[0] == "interface" else len(words) - 1 if len(words) > 1 and words[-2] == "vlan" else None
         key = (words, ()) if place is None else (words[:place], words[place + 1 :])
         groups.setdefault(key, []).append("" if place is None else words[place])
-    lines = [f"nv set {' '.join(_quote(word) for word in (*head, *(_joined(names)), *tail))}" for (head, tail), names in groups.items()]
+    lines = [
+        f"nv set {' '.join(_quote(word) for word in (*head, *(_joined(names)), *tail))}"
+        for (head, tail), names in groups.items()
+    ]
     return sorted(lines)
 
 

@@ -41,7 +41,12 @@ def main(argv: list[str], user: str) -> int:
 def header() -> Tree:
     """Return the header of a configuration document."""
     platform = _platform()
-    return {"model": platform["product"], "nvue-api-version": "nvue_v1", "rev-id": "1.0", "version": f"Cumulus Linux {platform['version']}"}
+    return {
+        "model": platform["product"],
+        "nvue-api-version": "nvue_v1",
+        "rev-id": "1.0",
+        "version": f"Cumulus Linux {platform['version']}",
+    }
 
 
 def _platform() -> Tree:
@@ -84,14 +89,21 @@ def _hostname(settings: set[Setting]) -> str:
 def interfaces(settings: set[Setting]) -> Tree:
     """Return every port of the platform: administrative state from the configuration, operational state from the kernel."""
     have, ports = apply.links(), apply.wanted(settings)
-    descriptions = {words[1]: words[3] for words in settings if words[0] == "interface" and words[2:3] == ("description",)}
+    descriptions = {
+        words[1]: words[3] for words in settings if words[0] == "interface" and words[2:3] == ("description",)
+    }
     found: Tree = {}
     hardware = store.hardware()["ports"]
     for index, name in enumerate(apply.platform_ports()):
         kernel, port = have.get(name, {}), ports.get(name)
         up = bool(port and port["up"])
         oper = "up" if kernel.get("operstate") == "UP" else "down"
-        link: Tree = {"admin-status": "up" if up else "down", "oper-status": oper, "mtu": port["mtu"] if port else kernel.get("mtu", 1500), "state": {oper: {}}}
+        link: Tree = {
+            "admin-status": "up" if up else "down",
+            "oper-status": oper,
+            "mtu": port["mtu"] if port else kernel.get("mtu", 1500),
+            "state": {oper: {}},
+        }
         link["mac-address"] = kernel.get("address", "")
         if oper == "up":
             link["speed"] = f"{min(400, hardware[name]['rate_gbps'])}G"
@@ -99,8 +111,14 @@ def interfaces(settings: set[Setting]) -> Tree:
         if name in descriptions:
             found[name]["description"] = descriptions[name]
         if port and port["vlan"]:
-            found[name]["bridge"] = {"domain": {"br_default": {"access": port["vlan"], "state": "forwarding" if oper == "up" else "disabled"}}}
-        found[name]["qos"] = {"roce": {"status": {"operational-state": "up" if roce(settings).get("enable") == "on" else "down"}}}
+            found[name]["bridge"] = {
+                "domain": {
+                    "br_default": {"access": port["vlan"], "state": "forwarding" if oper == "up" else "disabled"}
+                }
+            }
+        found[name]["qos"] = {
+            "roce": {"status": {"operational-state": "up" if roce(settings).get("enable") == "on" else "down"}}
+        }
     for name in ("eth0", "lo"):
         if name in have:
             flags = have[name].get("flags", [])
@@ -108,7 +126,12 @@ def interfaces(settings: set[Setting]) -> Tree:
             found[name] = {
                 "ifindex": have[name]["ifindex"],
                 "type": "eth" if name == "eth0" else "loopback",
-                "link": {"admin-status": status, "oper-status": status, "mtu": have[name]["mtu"], "state": {status: {}}},
+                "link": {
+                    "admin-status": status,
+                    "oper-status": status,
+                    "mtu": have[name]["mtu"],
+                    "state": {status: {}},
+                },
             }
     return found
 
@@ -143,7 +166,13 @@ def roce(settings: set[Setting]) -> Tree:
         "enable": "on",
         "mode": mode,
         "cable-length": 100,
-        "congestion-control": {"congestion-mode": "ECN", "enabled-tc": "0,3", "max-threshold": "1.43 MB", "min-threshold": "146.48 KB", "probability": 100},
+        "congestion-control": {
+            "congestion-mode": "ECN",
+            "enabled-tc": "0,3",
+            "max-threshold": "1.43 MB",
+            "min-threshold": "146.48 KB",
+            "probability": 100,
+        },
         "lldp-app-tlv": {"priority": 3, "protocol-id": 4791, "selector": "UDP"},
         "pfc": {
             "pfc-priority": "3" if lossless else "-",
@@ -152,7 +181,14 @@ def roce(settings: set[Setting]) -> Tree:
             "cable-length": 100,
         },
         "trust": {"trust-mode": "pcp,dscp"},
-        "prio-map": {str(prio): {"pcp": str(prio), "dscp": ",".join(str(prio * 8 + low) for low in range(8)), "switch-prio": prio} for prio in range(8)},
+        "prio-map": {
+            str(prio): {
+                "pcp": str(prio),
+                "dscp": ",".join(str(prio * 8 + low) for low in range(8)),
+                "switch-prio": prio,
+            }
+            for prio in range(8)
+        },
         "tc-map": {
             str(prio): {
                 "switch-prio": prio,
