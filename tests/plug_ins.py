@@ -12,10 +12,10 @@ from types import ModuleType
 import pytest
 
 from rackready.design.site import forget_sites
-from rackready.gates import registry
 from rackready.gates.base import REGISTRY
-from rackready.gates.finding_kinds import KINDS
-from rackready.gates.registry import all_gates
+from rackready.gates.engine import registry
+from rackready.gates.engine.registry import all_gates
+from rackready.gates.judging.finding_kinds import KINDS
 from rackready.profiles import loader
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,9 +13,9 @@ import pytest
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Gate, GateFacts, Output, Run
-from rackready.gates.registry import gate as make_gate
-from rackready.gates.runner import evaluated
-from rackready.gates.site_facts import site_facts
+from rackready.gates.engine.registry import gate as make_gate
+from rackready.gates.engine.runner import evaluated
+from rackready.gates.engine.site_facts import site_facts
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Site
 from tests.gates.gathering import Collector, Seen

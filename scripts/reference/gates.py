@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 from markdown import bounds, cell, code, slug, table
 
-from rackready.gates.describe import OUTCOMES, explained
-from rackready.gates.offline import facts, platform_of
-from rackready.gates.registry import all_gates, gate
+from rackready.gates.engine.describe import OUTCOMES, explained
+from rackready.gates.engine.registry import all_gates, gate
+from rackready.gates.records.offline import facts, platform_of
 from rackready.model.keys import bounds_of, kind_of
 
 _MODEL = "dgx_h100"

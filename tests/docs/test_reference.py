@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rackready.gates.registry import all_gates
+from rackready.gates.engine.registry import all_gates
 from rackready.model.keys import site_sections
 
 ROOT = Path(__file__).resolve().parents[2]

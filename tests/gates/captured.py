@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rackready.gates import offline
 from rackready.gates.base import Gate, GateFacts, Run
+from rackready.gates.records import offline
 from rackready.model.outcome import Verdict
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rackready.gates import phase
+from rackready.gates.engine import validate
 from tests.gates.corpus import some
 from tests.gates.gathering import Collector
 from tests.gates.outcomes import told
@@ -17,7 +17,7 @@ from tests.gates.redfish_world import FakeBmcs
 def bmcs_of_the_stage(monkeypatch: pytest.MonkeyPatch) -> FakeBmcs:
     """What a stage asks when a gate goes to a BMC. A test may put states of broken nodes into it."""
     found = FakeBmcs()
-    monkeypatch.setattr(phase, "bmcs", lambda *_: found)
+    monkeypatch.setattr(validate, "bmcs", lambda *_: found)
     return found
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 
 from rackready.gates.base import Output
-from rackready.gates.registry import all_gates
+from rackready.gates.engine.registry import all_gates
 from rackready.model.outcome import Outcome
 from tests.gates.gathering import Seen, gathered
 from tests.gates.mutators import MUTATORS, sealed

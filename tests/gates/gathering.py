@@ -22,10 +22,10 @@ from typing import Any
 
 import pytest
 
-from rackready.gates import every_gate
 from rackready.gates.base import Gate, GateFacts, Output, Run
-from rackready.gates.finding_kinds import FindingKind
-from rackready.gates.registry import all_gates
+from rackready.gates.engine.registry import all_gates
+from rackready.gates.judging import common_findings
+from rackready.gates.judging.finding_kinds import FindingKind
 from rackready.model.outcome import Finding, Outcome, Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,7 +136,7 @@ def _undeclared(kind: type[Gate], verdict: Verdict) -> set[str]:
     """Return what a gate of ours found and does not declare; gates that a test makes for itself declare nothing."""
     if not kind.__module__.startswith("rackready."):
         return set()
-    declared = {item.code for item in (*kind.findings, *every_gate.FINDINGS)}
+    declared = {item.code for item in (*kind.findings, *common_findings.FINDINGS)}
     return {
         f"{kind.id}: {finding.code or finding.what}" for finding in verdict.findings if finding.code not in declared
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rackready.gates.registry import all_gates
+from rackready.gates.engine.registry import all_gates
 from rackready.model.outcome import Outcome
 from tests.gates.unshown import NO_TEST_SHOWS, product_kinds
 

@@ -12,8 +12,8 @@ from typing import Any
 from rackready.design.site import load_site
 from rackready.drivers.remote import Answer
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.nccl import collectives_run
-from rackready.gates.phase import Kept, Stage, gate_entries
+from rackready.gates.engine.validate import Kept, Stage, gate_entries
+from rackready.gates.nccl.program import collectives_run
 from rackready.ledger.store import Ledger
 from rackready.model.operations import DisabledGate
 from rackready.model.outcome import Outcome

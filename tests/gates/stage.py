@@ -10,7 +10,7 @@ from typing import Any
 from rackready.design.site import load_site
 from rackready.drivers.remote import Answer
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.phase import Stage
+from rackready.gates.engine.validate import Stage
 from rackready.ledger.store import Ledger
 from rackready.model.site import Site
 from rackready.paths import EnvPaths

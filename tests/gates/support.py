@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from rackready.gates.base import GateFacts, Output, Run
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
-from rackready.gates.said import said
+from rackready.gates.engine.registry import gate
+from rackready.gates.records.offline import facts
+from rackready.gates.records.sanitize import said
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import rdma_counters
 

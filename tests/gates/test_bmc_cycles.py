@@ -23,7 +23,7 @@ from rackready.gates.bmc import guard
 from rackready.gates.bmc.connection import Bmcs
 from rackready.gates.bmc.cycle import OPERATION, Cycler
 from rackready.gates.bmc.cycles import PowerCycles
-from rackready.gates.runner import Attempt, Runner
+from rackready.gates.engine.runner import Attempt, Runner
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Bmc as BmcSite

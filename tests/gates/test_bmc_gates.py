@@ -16,8 +16,8 @@ from rackready.gates.bmc.limit import PowerLimit
 from rackready.gates.bmc.rollup import Rollup
 from rackready.gates.bmc.temperatures import Temperatures
 from rackready.gates.bmc.versions import FirmwareBaseline
-from rackready.gates.offline import facts
-from rackready.gates.registry import all_gates, gate
+from rackready.gates.engine.registry import all_gates, gate
+from rackready.gates.records.offline import facts
 from rackready.model.baseline import Baseline
 from rackready.model.outcome import Outcome, Verdict
 from rackready_sim.faults import FAULTS

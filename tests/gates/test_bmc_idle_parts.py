@@ -10,7 +10,7 @@ from rackready.gates.bmc.fans import Fans
 from rackready.gates.bmc.leaks import Leaks
 from rackready.gates.bmc.rack import RackCooling, RackPower
 from rackready.gates.bmc.supplies import Supplies
-from rackready.gates.offline import facts
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.redfish_world import CHASSIS, World, healthy, verdict, world
 from tests.gates.support import rack

@@ -14,8 +14,8 @@ from rackready.drivers.redfish_read import sealed
 from rackready.gates.bmc.events import Events
 from rackready.gates.bmc.rack import RackPower
 from rackready.gates.bmc.rollup import Rollup
-from rackready.gates.offline import facts
-from rackready.gates.registry import all_gates, gate
+from rackready.gates.engine.registry import all_gates, gate
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.redfish_world import CHASSIS, MANAGER, SYSTEM, World, gathered, healthy, said, verdict, world
 from tests.gates.support import Said, outputs, rack

@@ -11,7 +11,7 @@ import pytest
 
 from rackready.gates.base import GateFacts
 from rackready.gates.bmc.rack import RackCooling, RackPower
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Device
 from tests.gates.redfish_world import World, gathered

@@ -11,7 +11,7 @@ import pytest
 from rackready.drivers.redfish_read import sealed
 from rackready.gates.base import GateFacts, Output
 from rackready.gates.bmc.supplies import Supplies
-from rackready.gates.offline import facts
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.redfish_world import CHASSIS, World, broken, gathered, healthy, verdict, world
 from tests.gates.support import rack

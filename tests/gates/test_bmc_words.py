@@ -12,9 +12,9 @@ from rackready.gates.bmc.limit import PowerLimit
 from rackready.gates.bmc.rollup import Rollup
 from rackready.gates.bmc.supplies import Supplies
 from rackready.gates.bmc.temperatures import Temperatures
+from rackready.gates.engine.registry import gate
 from rackready.gates.formats.error import FormatError
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome
 from tests.gates import test_bmc_parts_seen
 from tests.gates.redfish_world import CHASSIS, MANAGER, SYSTEM, World, broken, healthy, verdict, world

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import pytest
 
 from rackready.drivers.process import OUTPUT_LIMIT
-from rackready.gates import captured_archive
-from rackready.gates.captured import CaptureRefusedError, read
+from rackready.gates.records import captured_archive
+from rackready.gates.records.captured import CaptureRefusedError, read
 
 CORRECT = "Correct it: docs/howto/gates.md shows a manifest."
 AGAIN = "Bring the capture again, whole."

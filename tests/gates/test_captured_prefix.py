@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rackready.gates.captured_prefix import strip
+from rackready.gates.records.captured_prefix import strip
 from rackready.model.problems import RackreadyError
 from tests.gates.support import text
 

@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 
 from rackready.gates.base import GateFacts
+from rackready.gates.engine.registry import gate
 from rackready.gates.fabric import carried, domains
 from rackready.gates.fabric.collective import NcclGate
 from rackready.gates.fabric.collectives import GATES
-from rackready.gates.nccl import collectives_run
-from rackready.gates.registry import gate
+from rackready.gates.nccl.program import collectives_run
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates import nccl_table
 from tests.gates.support import Said, outputs, port, ports, rack

@@ -9,7 +9,7 @@ import pytest
 
 from rackready.gates.base import Run
 from rackready.gates.bmc.fans import Fans
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
 from rackready.model.outcome import Outcome
 from tests.gates import corpus, gathering
 from tests.gates.gathering import Seen, gathered

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rackready.gates import coverage
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
+from rackready.gates.judging import coverage
 from rackready.model.outcome import Outcome, Verdict
 from rackready.profiles import loader
 from tests.gates.support import rack

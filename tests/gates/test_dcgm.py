@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.registry import GateInputsError, gate
+from rackready.gates.engine.registry import GateInputsError, gate
 from rackready.model.outcome import Outcome
 from tests.gates.support import Case, Said, check, document, judge, text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rackready.gates.expectation import (
+from rackready.gates.judging.expectation import (
     Bound,
     Collective,
     Domain,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rackready.gates.judge import Judge
-from rackready.gates.merge import merged
+from rackready.gates.judging.judge import Judge
+from rackready.gates.judging.merge import merged
 from rackready.model.outcome import Finding, Outcome
 from rackready_sim.bmc_state import entry
 from tests.gates.gpu.test_smi import S, changed

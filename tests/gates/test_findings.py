@@ -7,13 +7,13 @@ from string import Formatter
 
 import pytest
 
-from rackready.gates import every_gate
-from rackready.gates.describe import explained
-from rackready.gates.finding_kinds import ErrorKind, FailKind, FindingKind
-from rackready.gates.foreseen import foreseen
-from rackready.gates.judge import Judge
-from rackready.gates.offline import Captured, evaluate, facts
-from rackready.gates.registry import all_gates, gate
+from rackready.gates.engine.describe import explained
+from rackready.gates.engine.registry import all_gates, gate
+from rackready.gates.judging import common_findings
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind, FindingKind
+from rackready.gates.judging.judge import Judge
+from rackready.gates.judging.predicted_bounds import foreseen
+from rackready.gates.records.offline import Captured, evaluate, facts
 from rackready.model.outcome import Criterion, Finding, Outcome
 from tests.gates.support import FIXTURES
 from tests.gates.unshown import product_kinds
@@ -83,7 +83,7 @@ def test_each_kind_is_whole(found: FindingKind) -> None:
 
 
 def test_each_gate_declares_what_it_finds_once() -> None:
-    common = {found.code for found in every_gate.FINDINGS}
+    common = {found.code for found in common_findings.FINDINGS}
     for gate_id, kind in all_gates().items():
         codes = [found.code for found in kind.findings]
         assert codes, gate_id

@@ -6,7 +6,7 @@ import pytest
 
 from rackready.design.site import load_site
 from rackready.drivers.remote import Answer
-from rackready.gates.fingerprint import Unreached, gather
+from rackready.gates.records.fingerprint import Unreached, gather
 from rackready.model.outcome import Finding
 from tests.gates.fake import FakeConnection, said
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from rackready.drivers.remote import Answer
 from rackready.evidence.report import build, write
-from rackready.gates.again import Again
 from rackready.gates.base import REGISTRY, Command, FleetMetric, Gate, GateFacts, Outputs, Run
-from rackready.gates.expectation import fleet_outliers, launches
-from rackready.gates.fleet import Comparison, Unit, compare, repeats, standard_error, standing
-from rackready.gates.phase import Stage
-from rackready.gates.registry import all_gates, gate
+from rackready.gates.engine.registry import all_gates, gate
+from rackready.gates.engine.validate import Stage
+from rackready.gates.judging.expectation import fleet_outliers, launches
+from rackready.gates.judging.fleet import Comparison, Unit, compare, repeats, standard_error, standing
+from rackready.gates.records.rejudge import Again
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Finding, Metric, Outcome, Verdict
 from rackready.model.phase import NodeResult

@@ -10,11 +10,11 @@ import pytest
 
 from rackready.drivers.remote import Answer
 from rackready.gates.base import REGISTRY, Command, FleetMetric, Gate, GateFacts, Outputs, Run
+from rackready.gates.engine.fleet_stage import units_of
+from rackready.gates.engine.registry import all_gates, gate
+from rackready.gates.engine.validate import Stage
 from rackready.gates.fabric.collectives import GATES
-from rackready.gates.fleet import Unit, in_site
-from rackready.gates.fleet_stage import units_of
-from rackready.gates.phase import Stage
-from rackready.gates.registry import all_gates, gate
+from rackready.gates.judging.fleet import Unit, in_site
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Metric, Outcome, Verdict
 from rackready.model.phase import NodeResult

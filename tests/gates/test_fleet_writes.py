@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rackready.drivers.remote import Answer
-from rackready.gates.pair_fleet import acquitted
-from rackready.gates.phase import Stage
+from rackready.gates.engine.validate import Stage
+from rackready.gates.judging.pair_fleet import acquitted
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult

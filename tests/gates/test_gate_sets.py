@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rackready.gates.alone import LEVELS
 from rackready.gates.base import Gate
-from rackready.gates.contract import breaches
-from rackready.gates.registry import all_gates, gate
+from rackready.gates.engine.contract import breaches
+from rackready.gates.engine.registry import all_gates, gate
+from rackready.gates.engine.single_node import LEVELS
 from rackready.profiles import loader
 from rackready_sim.faults import FAULTS
 from tests.gates.support import rack

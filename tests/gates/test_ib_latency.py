@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from rackready.gates.base import Done
+from rackready.gates.engine.registry import gate
 from rackready.gates.fabric.latency import IbWriteLat
 from rackready.gates.formats import perftest_lat
 from rackready.gates.formats.error import FormatError
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice.rdma_counters import ERRORS
 from tests.gates.support import Case, Said, between, check, judge, outputs, port, ports, rack, text

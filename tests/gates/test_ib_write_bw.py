@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from rackready.gates.base import Run
+from rackready.gates.engine.registry import gate
+from rackready.gates.fabric.rdma_port import LAYERS, payload_rate
 from rackready.gates.host.reading import AGAIN
-from rackready.gates.rdma_port import LAYERS, payload_rate
-from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice.rdma_counters import ERRORS
 from tests.gates.support import Case, Said, between, check, judge, outputs, port, ports, rack, text

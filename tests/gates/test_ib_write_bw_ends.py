@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rackready.gates.base import Done
-from rackready.gates.pairs import rounds
-from rackready.gates.registry import gate
-from rackready.gates.schedule import batches
+from rackready.gates.engine.pairs import rounds
+from rackready.gates.engine.registry import gate
+from rackready.gates.engine.schedule import batches
 from rackready.model.outcome import Finding, Outcome, Verdict
 from tests.gates.support import rack
 

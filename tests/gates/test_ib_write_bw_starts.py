@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
 from rackready.model.outcome import Outcome
 from tests.gates.support import Said, outputs, rack
 from tests.gates.test_ib_write_bw import GATE, HEALTHY, HEALTHY_BACK, UP, WROTE, link

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from rackready.evidence.store import EvidenceStore, new_id
-from rackready.gates.captured import CaptureRefusedError, read
-from rackready.gates.imported import Import, Imported, check_by
+from rackready.gates.records.captured import CaptureRefusedError, read
+from rackready.gates.records.imported import Import, Imported, check_by
 from rackready.handover.policy import Moment, decide
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome, Verdict
@@ -366,7 +366,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from rackready.evidence import store
-from rackready.gates import imported
+from rackready.gates.records import imported
 from tests.gates.test_imported import Carried
 where, name = {"judging": (imported, "evaluated"), "writing": (store, "_row")}[sys.argv[2]]
 real, calls = getattr(where, name), []

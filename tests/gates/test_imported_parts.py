@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.captured import CaptureRefusedError
-from rackready.gates.identity import Gpu, Named, named
-from rackready.gates.imported import Imported
+from rackready.gates.judging.output_identity import Gpu, Named, named
+from rackready.gates.records.captured import CaptureRefusedError
+from rackready.gates.records.imported import Imported
 from rackready.model.outcome import Outcome
 from tests.gates.support import launched, text
 from tests.gates.test_imported import INVENTORY, REDUCE, Carried

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rackready.gates.bmc.fans import Fans
-from rackready.gates.registry import gate
-from rackready.gates.site_facts import site_facts
+from rackready.gates.engine.registry import gate
+from rackready.gates.engine.site_facts import site_facts
 from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError
 from tests.gates.redfish_world import gathered

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.captured import CaptureRefusedError
-from rackready.gates.imported_times import told
+from rackready.gates.records.captured import CaptureRefusedError
+from rackready.gates.records.imported_times import told
 from rackready.model.outcome import Outcome
 from tests.gates.support import text
 from tests.gates.test_imported import Carried

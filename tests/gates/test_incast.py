@@ -9,10 +9,10 @@ from collections.abc import Mapping
 import pytest
 
 from rackready.gates.base import GateFacts, Run
+from rackready.gates.engine.registry import gate
+from rackready.gates.engine.schedule import batches
 from rackready.gates.formats import nvue_counters
 from rackready.gates.formats.error import FormatError
-from rackready.gates.registry import gate
-from rackready.gates.schedule import batches
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import Said, between, outputs, rack, text
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.captured import evaluate
 from tests.gates.support import Case, Said, check, document, judge, text

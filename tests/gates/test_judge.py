@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rackready.gates.judge import Judge
-from rackready.gates.merge import merged
+from rackready.gates.judging.judge import Judge
+from rackready.gates.judging.merge import merged
 from rackready.model.outcome import Outcome, Verdict
 
 

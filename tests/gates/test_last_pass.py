@@ -11,7 +11,7 @@ import pytest
 
 from rackready.evidence.store import EvidenceStore, new_id
 from rackready.gates.bmc.events import Events
-from rackready.gates.last_pass import last_passes
+from rackready.gates.judging.last_pass import last_passes
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Metric, Outcome, Verdict

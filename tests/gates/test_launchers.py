@@ -16,8 +16,8 @@ from rackready.drivers.scheduler.base import NotOursError, SchedulerError
 from rackready.drivers.scheduler.reserve import reserved
 from rackready.drivers.scheduler.slurm import SlurmAdapter
 from rackready.gates.base import GateFacts
+from rackready.gates.engine.registry import gate
 from rackready.gates.fabric import mpijob
-from rackready.gates.registry import gate
 from rackready.model.problems import RackreadyError
 from tests.gates.support import rack
 

@@ -13,9 +13,9 @@ from rackready.drivers.local import Local
 from rackready.drivers.process import STOP, Interrupted
 from rackready.drivers.remote import Answer, UnreachableError
 from rackready.evidence.store import EvidenceStore
-from rackready.gates import local
-from rackready.gates.local import Here, here, recognised, run_here
-from rackready.gates.offline import platform_of
+from rackready.gates.engine import local
+from rackready.gates.engine.local import Here, here, recognised, run_here
+from rackready.gates.records.offline import platform_of
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError

@@ -8,10 +8,10 @@ import re
 
 import pytest
 
+from rackready.gates.engine.registry import GateInputsError, gate
 from rackready.gates.formats import nccl_log, nccl_tests
 from rackready.gates.formats.error import FormatError
-from rackready.gates.offline import facts
-from rackready.gates.registry import GateInputsError, gate
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome
 from tests.gates.nccl_table import at, settings
 from tests.gates.support import Case, Said, check, judge, launched, outputs, rack, text

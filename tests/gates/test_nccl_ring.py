@@ -7,9 +7,9 @@ import re
 import pytest
 
 from rackready.gates.base import Done
+from rackready.gates.engine.registry import gate
 from rackready.gates.fabric.launchers import common_network
-from rackready.gates.nccl import collectives_run
-from rackready.gates.registry import gate
+from rackready.gates.nccl.program import collectives_run
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice.rdma_counters import ERRORS
 from tests.gates.nccl_table import at

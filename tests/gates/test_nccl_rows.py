@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from rackready.gates import nccl_rows
 from rackready.gates.base import Output
+from rackready.gates.engine.registry import gate
 from rackready.gates.formats import nccl_tests
 from rackready.gates.formats.error import FormatError
-from rackready.gates.judge import Judge
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
+from rackready.gates.judging.judge import Judge
+from rackready.gates.nccl import rows as nccl_rows
+from rackready.gates.records.offline import facts
 from tests.gates.nccl_table import COLUMNS, averaged, row, settings
 from tests.gates.support import text
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import pytest
 
 from rackready.gates.base import GateFacts
+from rackready.gates.engine.registry import GateInputsError, gate
 from rackready.gates.fabric.collective import NcclGate
 from rackready.gates.fabric.scaling import Step, steps
-from rackready.gates.registry import GateInputsError, gate
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import Said, outputs, rack
 from tests.gates.test_collectives import counters, log, moved, said, table

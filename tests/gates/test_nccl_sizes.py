@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rackready.gates.nccl import fitting
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
+from rackready.gates.nccl.program import fitting
+from rackready.gates.records.offline import facts
 from rackready.profiles import loader
 
 GATE = "node/gpu/performance/nccl-all-reduce"

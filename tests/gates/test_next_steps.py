@@ -7,8 +7,8 @@ import re
 import pytest
 
 from rackready.gates.base import AGAIN
-from rackready.gates.offline import Captured, evaluate, facts
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
+from rackready.gates.records.offline import Captured, evaluate, facts
 from rackready.model.outcome import Outcome
 from tests.gates.support import Case, Said, judge, text
 

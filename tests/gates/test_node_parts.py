@@ -14,7 +14,7 @@ import pytest
 from rackready.design.site import load_site
 from rackready.drivers.remote import Answer
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.node_parts import SEEN, Seen, differences, see
+from rackready.gates.records.node_parts import SEEN, Seen, differences, see
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Finding
 from rackready.ondevice import node_parts as script

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from rackready.gates.registry import all_gates
+from rackready.gates.engine.registry import all_gates
 from tests.gates.outcomes import OUTCOMES, EveryOutcome, files, told
 from tests.gates.unshown import NO_TEST_SHOWS, product_kinds
 

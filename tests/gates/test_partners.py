@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rackready.gates.base import Done
-from rackready.gates.merge import merged
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
+from rackready.gates.judging.merge import merged
 from rackready.model.outcome import Finding, Outcome, Verdict
 from tests.gates.support import outputs, rack
 from tests.gates.test_ib_latency import FORTH3, WRITE, links, said

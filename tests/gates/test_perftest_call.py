@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import Case, Said, between, judge, outputs, rack
 from tests.gates.test_ib_latency import FORTH3, READ, WRITE, lat

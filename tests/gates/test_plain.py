@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from rackready.gates.base import Run
-from rackready.gates.offline import Captured, evaluate, facts
+from rackready.gates.engine.registry import gate
 from rackready.gates.plain.makers import made, recognised, slots
 from rackready.gates.plain.nvidia import SERVICES
-from rackready.gates.registry import gate
+from rackready.gates.records.offline import Captured, evaluate, facts
 from rackready.model.outcome import Finding, Outcome, Verdict
 from tests.gates import plain_texts as printed
 from tests.gates.gpu.test_pcie_path import PCIE_STEP, paths_of

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from rackready.gates.base import GateFacts, Run
-from rackready.gates.expectation import Collective
+from rackready.gates.engine.registry import gate
 from rackready.gates.fabric import carried, domains
-from rackready.gates.nccl import collectives_run
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
+from rackready.gates.judging.expectation import Collective
+from rackready.gates.nccl.program import collectives_run
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates import nccl_table
 from tests.gates.support import Said, outputs, port, ports

@@ -11,8 +11,8 @@ import pytest
 from rackready.drivers.process import STOP, Interrupted
 from rackready.drivers.remote import Answer
 from rackready.gates.base import REGISTRY, Command, Gate, GateFacts, Outputs, Run
-from rackready.gates.registry import gate
-from rackready.gates.runner import Attempt, Runner
+from rackready.gates.engine.registry import gate
+from rackready.gates.engine.runner import Attempt, Runner
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.fake import FakeConnection, links, said
 from tests.gates.support import rack, text, wrote

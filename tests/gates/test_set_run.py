@@ -13,13 +13,13 @@ import pytest
 from rackready.design.site import parse_site
 from rackready.design.yaml import read_yaml
 from rackready.drivers.remote import Answer
-from rackready.gates import set_run
-from rackready.gates.alone import Pace
 from rackready.gates.base import REGISTRY, Command, Gate, GateFacts, Outputs, Run
-from rackready.gates.phase import Stage
-from rackready.gates.registry import all_gates
-from rackready.gates.set_run import BURN_IN, SetRun
-from rackready.gates.waves import Waves, waves
+from rackready.gates.engine import set_run
+from rackready.gates.engine.load_waves import Waves, waves
+from rackready.gates.engine.registry import all_gates
+from rackready.gates.engine.set_run import BURN_IN, SetRun
+from rackready.gates.engine.single_node import Pace
+from rackready.gates.engine.validate import Stage
 from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.profile import GateSet

@@ -15,8 +15,8 @@ from rackready.design.yaml import read_yaml
 from rackready.evidence.junit import junit
 from rackready.evidence.report import build, render
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.phase import Stage, gate_entries
-from rackready.gates.registry import all_gates
+from rackready.gates.engine.registry import all_gates
+from rackready.gates.engine.validate import Stage, gate_entries
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult

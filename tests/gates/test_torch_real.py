@@ -20,10 +20,10 @@ from pathlib import Path
 
 import pytest
 
-from rackready.gates import offline
 from rackready.gates.base import GateFacts, Output, Run
+from rackready.gates.engine.registry import gate
 from rackready.gates.fabric import training
-from rackready.gates.registry import gate
+from rackready.gates.records import offline
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import Said, outputs, text
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from rackready.gates.engine.registry import gate
 from rackready.gates.fabric import training
 from rackready.gates.formats.error import FormatError
-from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import ddp_step
 from tests.gates.support import Said, outputs, rack, text

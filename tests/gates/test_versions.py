@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
-from rackready.gates.versions import wanted_packages
+from rackready.gates.engine.registry import gate
+from rackready.gates.host.versions import wanted_packages
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome
 from tests.gates.captured import evaluate
 from tests.gates.support import Case, Said, check, document, text

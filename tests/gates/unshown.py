@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rackready.gates.finding_kinds import KINDS, FindingKind
-from rackready.gates.registry import all_gates
+from rackready.gates.engine.registry import all_gates
+from rackready.gates.judging.finding_kinds import KINDS, FindingKind
 
 _NO_CASE = "no case yet: it had none when findings got codes; its words are held by docs/reference/findings.md"
 

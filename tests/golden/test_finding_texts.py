@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from rackready.gates import every_gate
-from rackready.gates.finding_kinds import FindingKind
-from rackready.gates.registry import all_gates
+from rackready.gates.engine.registry import all_gates
+from rackready.gates.judging import common_findings
+from rackready.gates.judging.finding_kinds import FindingKind
 from tests.gates.unshown import product_kinds
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "findings.md"
@@ -27,7 +27,7 @@ def page() -> str:
     for gate, kind in gates.items():
         for found in kind.findings:
             by_code.setdefault(found.code, []).append(gate)
-    common = {found.code for found in every_gate.FINDINGS}
+    common = {found.code for found in common_findings.FINDINGS}
     return HEAD + "".join(
         "\n" + "\n".join(lines(found, common, by_code.get(code, []))) + "\n" for code, found in product_kinds().items()
     )

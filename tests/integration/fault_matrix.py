@@ -25,8 +25,8 @@ from typing import Any
 
 from rackready.design.facts import node_facts
 from rackready.design.site import load_site
-from rackready.gates.registry import all_gates
-from rackready.gates.registry import gate as make_gate
+from rackready.gates.engine.registry import all_gates
+from rackready.gates.engine.registry import gate as make_gate
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Outcome, worst
 from rackready_sim.faults import FAULTS, Fault

@@ -12,7 +12,7 @@ from rackready.drivers.pulumi import EngineError, environment, require_engine
 from rackready.ledger.store import Ledger
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.paths import EnvPaths
-from rackready.stacks.phase import run_destroy, run_provision
+from rackready.stacks.provision import run_destroy, run_provision
 from tests.stacks.fake_rack import FakeRack
 
 ROOT = Path(__file__).resolve().parents[2]

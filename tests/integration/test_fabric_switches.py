@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from rackready.drivers.switch.agreement import verify_fabric
+from rackready.drivers.switch.configure import run_switches
 from rackready.drivers.switch.nvue_text import expand_commands
-from rackready.drivers.switch.phase import run_switches
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -25,7 +25,7 @@ _DIES = """
 import os, signal, sys
 from pathlib import Path
 from rackready.drivers.switch.cumulus_nvue import CumulusNvue
-from rackready.drivers.switch.phase import run_switches
+from rackready.drivers.switch.configure import run_switches
 from rackready.model.phase import PhaseContext
 
 def die(self, *_):

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from rackready.design.site import load_site
-from rackready.gates.phase import gate_entries
-from rackready.gates.registry import GateInputsError, all_gates, gate
-from rackready.gates.site_gates import require_gates
+from rackready.gates.engine.registry import GateInputsError, all_gates, gate
+from rackready.gates.engine.site_check import require_gates
+from rackready.gates.engine.validate import gate_entries
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready_sim.faults import FAULTS

@@ -23,7 +23,7 @@ import signal, sys
 from pathlib import Path
 from rackready.drivers import process
 from rackready.model.phase import PhaseContext
-from rackready.stacks.phase import run_provision
+from rackready.stacks.provision import run_provision
 signal.signal(signal.SIGINT, lambda *_: process.STOP.set())
 try:
     results = run_provision(PhaseContext("bench", Path(sys.argv[1]), "killed"), ["node01", "node02", "node03", "node04"])

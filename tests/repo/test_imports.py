@@ -123,13 +123,13 @@ def test_the_rule_itself(importer: str, target: str, expected: bool) -> None:  #
 
 def test_relative_and_inner_imports_are_seen() -> None:
     source = (
-        "from .. import gates\nfrom ..cli.main import app\ndef f():\n    import rackready.stacks.phase\n    from "
+        "from .. import gates\nfrom ..cli.main import app\ndef f():\n    import rackready.stacks.provision\n    from "
         "rackready import design\n"
     )
     assert imported(ast.parse(source), ["rackready", "drivers"]) == {
         "rackready.gates",
         "rackready.cli.main",
-        "rackready.stacks.phase",
+        "rackready.stacks.provision",
         "rackready.design",
     }
 

@@ -19,7 +19,7 @@ from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
-from rackready.stacks import phase, worker
+from rackready.stacks import provision, worker
 from rackready.stacks.machine import POWER_ON
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +30,7 @@ Usage = namedtuple("Usage", "total used free")  # noqa: PYI024 - as shutil's own
 def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PhaseContext:
     (tmp_path / "inventories/t").mkdir(parents=True)
     shutil.copy(ROOT / "inventories/sim/site.yml", tmp_path / "inventories/t/site.yml")
-    monkeypatch.setattr(phase.engine, "require_engine", lambda _root: Path("pulumi"))
+    monkeypatch.setattr(provision.engine, "require_engine", lambda _root: Path("pulumi"))
     return PhaseContext("t", tmp_path, "c1")
 
 
@@ -39,11 +39,11 @@ def child(monkeypatch: pytest.MonkeyPatch, does: Callable[[dict[str, Any]], None
         does(json.loads(stdin_text))
         return ChildResult(1, timed_out, 1.0)
 
-    monkeypatch.setattr(phase, "run_child", run)
+    monkeypatch.setattr(provision, "run_child", run)
 
 
 def test_no_nodes_is_no_work(context: PhaseContext) -> None:
-    assert phase.run_provision(context, []) == {}
+    assert provision.run_provision(context, []) == {}
 
 
 def test_results_come_back_as_they_were_written(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def test_results_come_back_as_they_were_written(context: PhaseContext, monkeypat
         )
 
     child(monkeypatch, answer)
-    found = phase.run_provision(context, ["node01", "node02"])
+    found = provision.run_provision(context, ["node01", "node02"])
     assert (found["node01"].outcome, found["node01"].changed, found["node01"].data) == (
         Outcome.PASS,
         True,
@@ -82,21 +82,21 @@ def test_only_a_power_effect_touches_a_node(context: PhaseContext, monkeypatch: 
         Path(request["result"]).write_text(json.dumps({"node01": error, "node02": error}))
 
     child(monkeypatch, answer)
-    found = phase.run_provision(context, ["node01", "node02"])
+    found = provision.run_provision(context, ["node01", "node02"])
     assert {node: result.touched for node, result in found.items()} == {"node01": False, "node02": True}
 
 
 def test_check_only_previews(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
     actions: list[str] = []
     child(monkeypatch, lambda request: actions.append(request["action"]))
-    phase.run_provision(PhaseContext(context.env, context.root, "c1", check=True), ["node01"])
-    phase.run_destroy(context, ["node01"])
+    provision.run_provision(PhaseContext(context.env, context.root, "c1", check=True), ["node01"])
+    provision.run_destroy(context, ["node01"])
     assert actions == ["preview", "destroy"]
 
 
 def test_a_worker_that_was_stopped_for_its_time_says_so(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
     child(monkeypatch, lambda _request: None, timed_out=True)
-    found = phase.run_provision(context, ["node01"])["node01"]
+    found = provision.run_provision(context, ["node01"])["node01"]
     assert (
         "none (stopped after 1500 s: 1 round of 1500 s (campaign.provision_timeout_s + 600)). Look at " in found.message
     )
@@ -138,8 +138,8 @@ def test_the_time_limit_counts_the_rounds_of_many_racks(context: PhaseContext, m
         limits.append(timeout_s)
         return ChildResult(1, timed_out=True, seconds=1.0)
 
-    monkeypatch.setattr(phase, "run_child", run)
-    found = phase.run_provision(context, names)
+    monkeypatch.setattr(provision, "run_child", run)
+    found = provision.run_provision(context, names)
     assert limits == [3 * 1500.0], "ten racks, four at once: three rounds"
     assert (
         "none (stopped after 4500 s: 3 rounds of 1500 s (campaign.provision_timeout_s + 600)). Look at "
@@ -167,8 +167,8 @@ def test_rounds(sizes: list[int], count: int) -> None:
 
 def test_a_full_disk_is_named(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
     child(monkeypatch, lambda _request: None)
-    monkeypatch.setattr(phase.shutil, "disk_usage", lambda _path: Usage(1, 1, 0))
-    assert "none (no space left on the disk of " in phase.run_provision(context, ["node01"])["node01"].message
+    monkeypatch.setattr(provision.shutil, "disk_usage", lambda _path: Usage(1, 1, 0))
+    assert "none (no space left on the disk of " in provision.run_provision(context, ["node01"])["node01"].message
 
 
 def test_a_disk_that_is_full_from_the_start_is_one_clear_error(
@@ -183,7 +183,7 @@ def test_a_disk_that_is_full_from_the_start_is_one_clear_error(
         match=r"provisioning cannot write its files - Expected: a writable folder Actual: No space left on device\. "
         r"Free disk space",
     ):
-        phase.run_provision(context, ["node01"])
+        provision.run_provision(context, ["node01"])
 
 
 def test_a_stop_asks_every_engine_though_one_has_ended_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:

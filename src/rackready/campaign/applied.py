@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackready.campaign.controller import Finished
-from rackready.campaign.request import DEPLOY, Request
+from rackready.campaign.request import DEPLOY, CampaignRequest
 from rackready.campaign.summary import NodeSummary
 from rackready.design.device_facts import device_facts
 from rackready.design.facts import node_facts
@@ -18,7 +18,7 @@ from rackready.paths import EnvPaths
 
 
 def record_applied(
-    paths: EnvPaths, site: Site, request: Request, finished: Finished, rows: Sequence[NodeSummary]
+    paths: EnvPaths, site: Site, request: CampaignRequest, finished: Finished, rows: Sequence[NodeSummary]
 ) -> list[str]:
     """Record what this campaign applied, and return its keys. Only a deploy applies everything that a plan says: other kinds and checks record nothing."""
     if request.kind != "deploy" or request.check:

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from rackready.campaign.abi import CAMPAIGN_ABI
 from rackready.campaign.log_file import logged
-from rackready.campaign.request import Request
+from rackready.campaign.request import CampaignRequest
 from rackready.drivers.process import STOP, busy, kill_all_children, reap
 from rackready.handover.offer import Kept, keep_off
 from rackready.ledger.lock import ControllerLock
@@ -50,7 +50,7 @@ class Finished:
 
 
 def run_campaign(
-    paths: EnvPaths, wanted: Request, *, command: str, say: Say, show: Show, verbose: bool = False
+    paths: EnvPaths, wanted: CampaignRequest, *, command: str, say: Say, show: Show, verbose: bool = False
 ) -> Finished:
     """Run a campaign to its end, going on with an unfinished one of the same shape. Raises ControllerBusyError.
 
@@ -70,7 +70,7 @@ def run_campaign(
 
 
 def keep_off_alone(
-    paths: EnvPaths, wanted: Request, *, command: str, say: Say, show: Show, verbose: bool = False
+    paths: EnvPaths, wanted: CampaignRequest, *, command: str, say: Say, show: Show, verbose: bool = False
 ) -> Finished:
     """Do what a campaign does first, where none of the chosen nodes can be taken up. Raises ControllerBusyError."""
     del show, verbose  # there is no progress
@@ -80,14 +80,14 @@ def keep_off_alone(
         return Finished(wanted.campaign, {}, resumed=False, drained=_kept_off(wanted, say).drained)
 
 
-def _kept_off(request: Request, say: Say) -> Kept:
+def _kept_off(request: CampaignRequest, say: Say) -> Kept:
     kept = keep_off(request.context())
     for line in kept.lines:
         say(line)
     return kept
 
 
-def _choose(paths: EnvPaths, ledger: Ledger, wanted: Request, say: Say) -> tuple[Request, bool]:
+def _choose(paths: EnvPaths, ledger: Ledger, wanted: CampaignRequest, say: Say) -> tuple[CampaignRequest, bool]:
     """Resume the campaign that was cut off when it is the same work; else begin anew from the ledger, and say why.
 
     A dry run stands beside: it neither resumes nor supersedes anything.
@@ -107,7 +107,7 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: Request, say: Say) -> tuple
         )
         if same and row["abi"] == CAMPAIGN_ABI and paths.workflows.exists():
             say(f"going on with campaign {row['id']}, which was cut off")
-            return Request.load(row["summary"]["request"]), True
+            return CampaignRequest.load(row["summary"]["request"]), True
         why = (
             "it was made by another version of rackready"
             if row["abi"] != CAMPAIGN_ABI
@@ -143,7 +143,7 @@ def _forget(database: Path) -> None:
 
 
 def _drive(  # noqa: PLR0913 - its campaign, and whom it tells
-    paths: EnvPaths, ledger: Ledger, request: Request, *, resumed: bool, command: str, say: Say, show: Show
+    paths: EnvPaths, ledger: Ledger, request: CampaignRequest, *, resumed: bool, command: str, say: Say, show: Show
 ) -> Finished:
     after = max((event.id for event in ledger.events(request.campaign)), default=0)
     box: dict[str, Any] = {}
@@ -182,7 +182,7 @@ def _nothing(**_values: object) -> None:
     """A dry run leaves no record of itself."""
 
 
-def _leave_now(record: Callable[..., None], request: Request, command: str, say: Say) -> NoReturn:
+def _leave_now(record: Callable[..., None], request: CampaignRequest, command: str, say: Say) -> NoReturn:
     """Record the stop and end the process at once, the lock still held.
 
     The engine's threads cannot be ended: left alive they would take up the resumed campaign's work, and refuse it
@@ -196,7 +196,7 @@ def _leave_now(record: Callable[..., None], request: Request, command: str, say:
     os._exit(_INTERRUPTED)
 
 
-def stop_words(request: Request, command: str) -> str:
+def stop_words(request: CampaignRequest, command: str) -> str:
     """Say how to go on: with the very same command. Another choice of nodes would be another campaign, and a dry run must not be taken for the real one."""
     if request.check:
         return f"stopped. It was a dry run: nothing was changed. `{command}` looks again."
@@ -264,7 +264,7 @@ def _end_work(error: BaseException, say: Say) -> None:
             os._exit(_FAILED)
 
 
-def _wait(request: Request, resumed: bool, box: dict[str, Any]) -> None:  # noqa: FBT001 - thread target
+def _wait(request: CampaignRequest, resumed: bool, box: dict[str, Any]) -> None:  # noqa: FBT001 - thread target
     from dbos import DBOS, SetWorkflowID  # noqa: PLC0415
 
     from rackready.campaign.workflow import campaign_workflow  # noqa: PLC0415

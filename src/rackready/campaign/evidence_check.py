@@ -12,15 +12,15 @@ from rackready.design.pinned import site_of
 from rackready.drivers.scheduler.base import PREFIX
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.damage import set_aside
-from rackready.gates.phase import run_gates
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
+from rackready.gates.engine.validate import run_gates
+from rackready.gates.records.damaged import set_aside
 from rackready.handover.certify import entries, fingerprints
 from rackready.handover.look import fingerprints as seen_now
 from rackready.handover.look import kept, look, to_load, unseen
-from rackready.handover.phase import DRAIN, RELEASE, run_handover
 from rackready.handover.policy import Moment, decide
 from rackready.handover.production import in_production, take_out
+from rackready.handover.run import DRAIN, RELEASE, run_handover
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome, Verdict
@@ -39,7 +39,7 @@ _PARTNER = "partner in the measurement of"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class NodeEvidence:
     """What is on record for a node as it is now. ``why``: why it must be measured under load, empty when what was measured so is complete and counts."""
 
     node: str
@@ -80,14 +80,14 @@ def run_where_needed(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResul
         _give_back(ctx, lent)
 
 
-def _look(ctx: PhaseContext, whole: Sequence[Standing]) -> dict[str, NodeResult]:
+def _look(ctx: PhaseContext, whole: Sequence[NodeEvidence]) -> dict[str, NodeResult]:
     """Run the gates that only look on nodes of which nothing else is due, in production or not."""
     out = {item.node: NodeResult(Outcome.PASS, _SEEN_BEFORE) for item in whole if not item.unseen}
     return out | look(ctx, {item.node: item.kept for item in whole if item.unseen})
 
 
 def _measure(
-    ctx: PhaseContext, site: Site, lacking: list[Standing], fit: list[str], lent: list[str]
+    ctx: PhaseContext, site: Site, lacking: list[NodeEvidence], fit: list[str], lent: list[str]
 ) -> dict[str, NodeResult]:
     """Run the gates that are due. What is taken out of production as a partner, from among ``fit``, is added to ``lent`` first."""
     out = _out_of_production(ctx, [item.node for item in lacking], "is measured again")
@@ -164,7 +164,7 @@ def _give_back(ctx: PhaseContext, lent: list[str]) -> None:
                 )
 
 
-def _standings(ctx: PhaseContext, site: Site, nodes: list[str]) -> tuple[list[Standing], dict[str, NodeResult]]:
+def _standings(ctx: PhaseContext, site: Site, nodes: list[str]) -> tuple[list[NodeEvidence], dict[str, NodeResult]]:
     """Return how each node stands, saying of each that must be measured why; and an error for each whose parts cannot be seen any more."""
     paths = EnvPaths(ctx.root, ctx.env)
     prints, parts = (fingerprints(site, paths, nodes), {}) if ctx.check else seen_now(ctx, site, nodes)
@@ -195,22 +195,22 @@ def standing(  # noqa: PLR0913 - what is on record, and of what
     *,
     campaign: str = "",
     again: bool = False,
-) -> Standing:
+) -> NodeEvidence:
     """Return how a node stands: its evidence is read once, and judged as handover judges it.
 
     ``campaign``: by which gates that only look must have been run. With ``again`` nothing is kept, but a fail on record
     stays one.
     """
     if isinstance(found, Finding):
-        return Standing(node, f"what it is could not be read ({found})", {})
+        return NodeEvidence(node, f"what it is could not be read ({found})", {})
     moment = Moment(time.time(), found.boot_id, ledger.last_change(node), campaign)
     records = store.valid(node, desired_digest(site, node), found, moment.changed)
     failed = _failed(site, node, records, moment.changed)
     if again:
-        return Standing(node, f"{node}: measured anew as asked for", {}, failed)
+        return NodeEvidence(node, f"{node}: measured anew as asked for", {}, failed)
     gates = entries(site)
     decision = decide(node, gates, records, site.gates.skipped(node, today()), moment)
-    return Standing(node, to_load(gates, decision), kept(records, decision), failed, unseen=unseen(decision))
+    return NodeEvidence(node, to_load(gates, decision), kept(records, decision), failed, unseen=unseen(decision))
 
 
 def _failed(site: Site, node: str, records: Mapping[str, EvidenceRecord], since: float) -> str:
@@ -227,14 +227,14 @@ def _failed(site: Site, node: str, records: Mapping[str, EvidenceRecord], since:
     return ""
 
 
-def _recorded(item: Standing) -> str:
+def _recorded(item: NodeEvidence) -> str:
     return (
         f"{item.failed} (measured before and not again: when it is repaired, `rackready repair {item.node} --reason "
         "'...'`)"
     )
 
 
-def _partners(ctx: PhaseContext, site: Site, nodes: Sequence[str], lacking: Sequence[Standing]) -> list[str]:
+def _partners(ctx: PhaseContext, site: Site, nodes: Sequence[str], lacking: Sequence[NodeEvidence]) -> list[str]:
     """Choose who serves as the other end when too few nodes are to be measured: rather one that is not in production.
 
     Only the gates that are due ask for partners.

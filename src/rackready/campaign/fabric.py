@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from rackready.campaign.drained_phase import Results
 from rackready.campaign.fabric_plan import Cables, Seen, Work, plan, told
-from rackready.campaign.hold import Results
 from rackready.campaign.rails import clear_idle, known_up, proven
 from rackready.design.facts import node_facts
 from rackready.design.pinned import site_of
@@ -15,7 +15,7 @@ from rackready.design.switches import switch_config
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.switch.agreement import verify_fabric
 from rackready.drivers.switch.apply import OPERATION
-from rackready.drivers.switch.phase import run_switches
+from rackready.drivers.switch.configure import run_switches
 from rackready.handover.production import in_production, take_out
 from rackready.ledger.store import Ledger
 from rackready.model.base import expand_range

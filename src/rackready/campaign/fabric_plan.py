@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rackready.campaign.hold import Results, reason, settled
+from rackready.campaign.drained_phase import Results, reason, settled
 from rackready.handover.production import UNTOUCHED, changes_words
 from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.phase import NodeResult

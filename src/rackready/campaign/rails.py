@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rackready.drivers.switch.apply import OPERATION
-from rackready.drivers.switch.phase import run_switches
+from rackready.drivers.switch.configure import run_switches
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext

@@ -21,7 +21,7 @@ DRY = ("provision", "install", "fabric")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CampaignRequest:
     """One campaign."""
 
     campaign: str
@@ -42,7 +42,7 @@ class Request:
         return asdict(self) | {"phases": list(self.phases), "nodes": list(self.nodes)}
 
     @classmethod
-    def load(cls, data: dict[str, Any]) -> Request:
+    def load(cls, data: dict[str, Any]) -> CampaignRequest:
         """Return what ``plain`` gave."""
         return cls(**{**data, "phases": tuple(data["phases"]), "nodes": tuple(data["nodes"])})
 
@@ -73,11 +73,11 @@ def new_request(  # noqa: PLR0913 - what is asked for
     nodes: tuple[str, ...],
     check: bool,
     again: bool = False,
-) -> Request:
+) -> CampaignRequest:
     """Return a request under a new id that sorts by time; its campaign works on the site as it is now, which is stored. Raises OSError."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     limits = site.campaign
-    return Request(
+    return CampaignRequest(
         campaign=f"{env}-{stamp}-{secrets.token_hex(3)}",
         env=env,
         root=str(root),

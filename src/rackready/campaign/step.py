@@ -6,11 +6,11 @@ import logging
 from typing import Any
 
 from rackready.campaign.log_file import log_path
-from rackready.campaign.phases import PHASES
-from rackready.campaign.request import Request
+from rackready.campaign.phase_table import PHASES
+from rackready.campaign.request import CampaignRequest
 from rackready.drivers.process import check_stop, working
-from rackready.handover.phase import hold_nodes
 from rackready.handover.production import HELD, UNTOUCHED
+from rackready.handover.run import drain_nodes
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.phase import NodeResult
@@ -23,7 +23,7 @@ _FEW = 3
 """So many tasks that changed something are named; of more, as in a first install, their number is told."""
 
 
-def run_phase(request: Request, phase: str, nodes: list[str]) -> dict[str, dict[str, Any]]:
+def run_phase(request: CampaignRequest, phase: str, nodes: list[str]) -> dict[str, dict[str, Any]]:
     """Run a phase and return node -> {outcome, message, changed}; every node asked for has an entry."""
     check_stop()
     _log.info("%s begins on %s", phase, ", ".join(nodes))
@@ -37,7 +37,7 @@ def run_phase(request: Request, phase: str, nodes: list[str]) -> dict[str, dict[
             _log.info("%s on %s: %s %s", phase, node, results[node].outcome.value, results[node].message)
             _settle_change(ledger, touched[node], results[node])
             _record(ledger, request, phase, node, results[node])
-        _hold(ledger, request, phase, [node for node in nodes if _falls_out(results[node])])
+        _drain(ledger, request, phase, [node for node in nodes if _falls_out(results[node])])
     return {
         node: {"outcome": result.outcome.value, "message": result.message, "changed": result.changed}
         for node, result in results.items()
@@ -49,7 +49,7 @@ def _falls_out(result: NodeResult) -> bool:
     return result.outcome.value not in CONTINUES and not result.data.get(HELD) and not result.data.get(UNTOUCHED)
 
 
-def _begin(ledger: Ledger, request: Request, phase: str, node: str) -> int | None:
+def _begin(ledger: Ledger, request: CampaignRequest, phase: str, node: str) -> int | None:
     """Say that a phase begins on a node. Returns the token of the change that it may make, None when it makes none."""
     ledger.event(request.campaign, node, phase, "begins")
     if request.check:
@@ -70,7 +70,7 @@ def _settle_change(ledger: Ledger, token: int | None, result: NodeResult) -> Non
         ledger.failed(token, "unchanged")
 
 
-def _not_yet_visible(ledger: Ledger, request: Request, phase: str, nodes: list[str]) -> dict[str, NodeResult]:
+def _not_yet_visible(ledger: Ledger, request: CampaignRequest, phase: str, nodes: list[str]) -> dict[str, NodeResult]:
     """A dry run cannot look into a node that is not powered on yet: that is said, and is no error."""
     if not request.check or phase == "provision":
         return {}
@@ -83,7 +83,7 @@ def _not_yet_visible(ledger: Ledger, request: Request, phase: str, nodes: list[s
     }
 
 
-def _results(request: Request, phase: str, nodes: list[str], paths: EnvPaths) -> dict[str, NodeResult]:
+def _results(request: CampaignRequest, phase: str, nodes: list[str], paths: EnvPaths) -> dict[str, NodeResult]:
     try:
         got = PHASES[phase].run(request.context(), nodes) if nodes else {}
     except RackreadyError as error:
@@ -103,7 +103,7 @@ def _results(request: Request, phase: str, nodes: list[str], paths: EnvPaths) ->
     return {node: got.get(node, missing) for node in nodes}
 
 
-def _record(ledger: Ledger, request: Request, phase: str, node: str, result: NodeResult) -> None:
+def _record(ledger: Ledger, request: CampaignRequest, phase: str, node: str, result: NodeResult) -> None:
     spec = PHASES[phase]
     good = result.outcome.value in CONTINUES
     words = result.message or (_changed(result, check=request.check) if result.changed else "unchanged")
@@ -122,14 +122,14 @@ def _record(ledger: Ledger, request: Request, phase: str, node: str, result: Nod
     ledger.set_state(node, state, result.message, phase=phase, campaign=request.campaign)
 
 
-def _hold(ledger: Ledger, request: Request, phase: str, nodes: list[str]) -> None:
+def _drain(ledger: Ledger, request: CampaignRequest, phase: str, nodes: list[str]) -> None:
     """Keep jobs off what fell out: a node that is not good must not stay on offer from an earlier campaign."""
     rows = {row.name: row for row in ledger.states()}
     fallen = {node: f"{rows[node].state.value}: {rows[node].reason}" for node in nodes if not request.check}
     if not fallen:
         return
     try:
-        held = hold_nodes(request.context(), list(fallen), fallen)
+        held = drain_nodes(request.context(), list(fallen), fallen)
     except RackreadyError as error:
         held = dict.fromkeys(fallen, NodeResult(Outcome.ERROR, str(error)))
     for node, result in held.items():
@@ -147,7 +147,7 @@ def _changed(result: NodeResult, *, check: bool) -> str:
     return f"changed: {'; '.join(tasks)}" if len(tasks) <= _FEW else f"changed: {len(tasks)} tasks"
 
 
-def _advance(ledger: Ledger, request: Request, phase: str, node: str, result: NodeResult) -> None:
+def _advance(ledger: Ledger, request: CampaignRequest, phase: str, node: str, result: NodeResult) -> None:
     """A node reaches the phase's state; one that was further and was changed is back there: what came after is to be proven anew."""
     spec = PHASES[phase]
     for state, note in spec.reaches:

@@ -9,8 +9,8 @@ from typing import Any
 
 from dbos import DBOS
 
-from rackready.campaign.phases import PHASES
-from rackready.campaign.request import Request
+from rackready.campaign.phase_table import PHASES
+from rackready.campaign.request import CampaignRequest
 from rackready.campaign.step import run_phase
 from rackready.model.outcome import CONTINUES
 
@@ -24,7 +24,7 @@ _POLL_S = 0.1
 @DBOS.step(name="phase")
 def phase_step(request: dict[str, Any], phase: str, nodes: list[str]) -> dict[str, dict[str, Any]]:
     """One tool run for a batch of nodes."""
-    return run_phase(Request.load(request), phase, nodes)
+    return run_phase(CampaignRequest.load(request), phase, nodes)
 
 
 @DBOS.workflow(name="batch")
@@ -36,7 +36,7 @@ def batch_workflow(request: dict[str, Any], phase: str, nodes: list[str]) -> dic
 @DBOS.workflow(name="campaign")
 def campaign_workflow(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Take every node through the phases, wave by wave. Returns node -> its last result and the phase that gave it."""
-    request = Request.load(data)
+    request = CampaignRequest.load(data)
     out: dict[str, dict[str, Any]] = {}
     for wave in request.waves():
         results = _wave(request, data, list(wave))
@@ -47,7 +47,7 @@ def campaign_workflow(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return out
 
 
-def _wave(request: Request, data: dict[str, Any], nodes: list[str]) -> dict[str, dict[str, Any]]:
+def _wave(request: CampaignRequest, data: dict[str, Any], nodes: list[str]) -> dict[str, dict[str, Any]]:
     last: dict[str, dict[str, Any]] = {}
     changed: dict[str, bool] = dict.fromkeys(nodes, False)
     for phase in request.phases:

@@ -13,7 +13,7 @@ import typer
 from rackready.campaign.applied import record_applied
 from rackready.campaign.controller import Finished, Show, keep_off_alone, run_campaign
 from rackready.campaign.log_file import log_path
-from rackready.campaign.request import Request, new_request
+from rackready.campaign.request import CampaignRequest, new_request
 from rackready.campaign.summary import NodeSummary, document, exit_code, summarise
 from rackready.cli.output import Format, console, env_paths, print_json, print_reasons, print_table, progress
 from rackready.cli.progress_lines import Lines
@@ -22,7 +22,7 @@ from rackready.design.pinned import edited
 from rackready.design.site import load_site
 from rackready.drivers.required import require_drivers
 from rackready.drivers.ssh import read_private_key
-from rackready.gates.site_gates import require_gates
+from rackready.gates.engine.site_check import require_gates
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
@@ -76,7 +76,7 @@ def run(  # noqa: PLR0913 - what is asked for
 
 
 @contextmanager
-def _shown(request: Request, *, verbose: bool) -> Iterator[Show]:
+def _shown(request: CampaignRequest, *, verbose: bool) -> Iterator[Show]:
     """Give what shows the progress: a live table on a terminal, else lines. With ``verbose``, and in a dry run, lines everywhere."""
     lines = Lines(verbose=verbose)
     if verbose or request.check or not progress.is_terminal or not request.nodes:
@@ -156,7 +156,7 @@ def _reports(paths: EnvPaths, site: Site, campaign: str) -> dict[str, Any]:
     return {"report_html": str(written.html), "report_json": str(written.json)}
 
 
-def _record(paths: EnvPaths, site: Site, request: Request, finished: Finished, rows: list[NodeSummary]) -> None:
+def _record(paths: EnvPaths, site: Site, request: CampaignRequest, finished: Finished, rows: list[NodeSummary]) -> None:
     """Record what was applied. The nodes are as they are without the record, and so is the exit code: a failure is said, no more."""
     try:
         record_applied(paths, site, request, finished, rows)

@@ -33,7 +33,7 @@ class About:
 
     def known(self, least: int) -> tuple[GateFacts, dict[str, dict[str, Any]]]:
         """Return facts, and gate id -> inputs of the site's gate set. ``least``: nodes that the gate needs. Raises RackreadyError that says what lacks."""
-        from rackready.gates.offline_nics import with_addresses, with_hcas  # noqa: PLC0415
+        from rackready.gates.records.offline_nics import with_addresses, with_hcas  # noqa: PLC0415
 
         self._agree()
         found, inputs = self._of_site() if self.env or self.site else (self._of_profile(least), {})
@@ -72,8 +72,8 @@ class About:
 
     def _of_site(self) -> tuple[GateFacts, dict[str, dict[str, Any]]]:
         from rackready.design.site import load_site  # noqa: PLC0415
-        from rackready.gates.site_facts import site_facts  # noqa: PLC0415
-        from rackready.gates.site_gates import require_gates  # noqa: PLC0415
+        from rackready.gates.engine.site_check import require_gates  # noqa: PLC0415
+        from rackready.gates.engine.site_facts import site_facts  # noqa: PLC0415
         from rackready.profiles.loader import gates_of  # noqa: PLC0415
 
         paths = env_paths(self.env or "sim")
@@ -88,7 +88,7 @@ class About:
 def given_inputs(gate_id: str, given: Sequence[str]) -> dict[str, object]:
     """Return a gate's inputs of NAME=VALUE, with values as YAML has them. Raises RackreadyError with every input that the gate does not take."""
     from rackready.design.yaml import read_value  # noqa: PLC0415
-    from rackready.gates.site_gates import input_problems  # noqa: PLC0415
+    from rackready.gates.engine.site_check import input_problems  # noqa: PLC0415
 
     out: dict[str, object] = {}
     for item in given:

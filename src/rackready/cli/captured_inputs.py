@@ -130,7 +130,7 @@ def _put(out: Texts, plan: Run, slot: Slot | None, keys: tuple[str, str], where:
 
 def stripped(text: str, where: str, *, launch: bool = False, kernel_log: bool = False) -> str:
     """Return a text without the prefixes of its lines, and say what was taken off."""
-    from rackready.gates.captured_prefix import strip  # noqa: PLC0415
+    from rackready.gates.records.captured_prefix import strip  # noqa: PLC0415
 
     bare = strip(text, where, launch=launch, kernel_log=kernel_log)
     if bare.taken:

@@ -22,7 +22,7 @@ from rackready.design.secrets import reveal
 from rackready.design.site import load_site
 from rackready.drivers.required import require_drivers
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.site_gates import require_gates, without_image
+from rackready.gates.engine.site_check import require_gates, without_image
 from rackready.ledger.backend import backend_of
 from rackready.ledger.file_health import damage, not_writable
 from rackready.ledger.lock import is_held

@@ -51,9 +51,9 @@ def import_evidence(
     """
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.evidence.store import EvidenceStore  # noqa: PLC0415
-    from rackready.gates.captured import read  # noqa: PLC0415
-    from rackready.gates.imported import Import, check_by  # noqa: PLC0415
-    from rackready.gates.site_gates import require_gates  # noqa: PLC0415
+    from rackready.gates.engine.site_check import require_gates  # noqa: PLC0415
+    from rackready.gates.records.captured import read  # noqa: PLC0415
+    from rackready.gates.records.imported import Import, check_by  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
@@ -124,8 +124,8 @@ def export_kit(
 ) -> None:
     """Write what a host that rackready does not reach needs to capture its gates' outputs: carry the folder there, run collect.py, bring the archive back."""
     from rackready.design.site import load_site  # noqa: PLC0415
-    from rackready.gates.kit import write_kit  # noqa: PLC0415
-    from rackready.gates.site_gates import require_gates  # noqa: PLC0415
+    from rackready.gates.engine.site_check import require_gates  # noqa: PLC0415
+    from rackready.gates.records.capture_kit import write_kit  # noqa: PLC0415
     from rackready.model.problems import RackreadyError  # noqa: PLC0415
     from rackready.profiles import loader  # noqa: PLC0415
 

@@ -24,7 +24,7 @@ def register(parent: typer.Typer) -> None:
 @app.command("list")
 def list_gates(ctx: typer.Context, env: Env = "sim", output: Output = Format.TEXT) -> None:
     """List every gate, the gate sets that have it, and whether the site's has it."""
-    from rackready.gates.registry import all_gates  # noqa: PLC0415
+    from rackready.gates.engine.registry import all_gates  # noqa: PLC0415
     from rackready.profiles.loader import gate_set, known  # noqa: PLC0415
 
     wanted = inputs_of(ctx, env)

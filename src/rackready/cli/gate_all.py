@@ -23,8 +23,8 @@ def evaluate_all(
     output: Format,
 ) -> int:
     """Judge, print, and return the exit code: 1 where a gate fails, else 2 where one errs or none was judged, else 0."""
-    from rackready.gates.offline import Captured  # noqa: PLC0415
     from rackready.gates.plain.every import judge_all  # noqa: PLC0415
+    from rackready.gates.records.offline import Captured  # noqa: PLC0415
 
     if len(facts.nodes) != 1:
         raise RackreadyError(

@@ -134,7 +134,7 @@ def _judged(
     said: tuple[Sequence[str], Sequence[str]],
 ) -> Verdict:
     """Return the verdict of one gate. ``choice``: its inputs and its run; ``said``: exit codes and seconds, as given."""
-    from rackready.gates.registry import gate  # noqa: PLC0415
+    from rackready.gates.engine.registry import gate  # noqa: PLC0415
 
     if not gate_id:
         raise RackreadyError(
@@ -170,8 +170,8 @@ def _verdict(
     found: Gate, known: GateFacts, plan: Run, given: Texts, told: tuple[Mapping[str, float], Mapping[str, float]]
 ) -> Verdict:
     """Judge outputs, after documents were made of what tools printed; what these lack is an error. ``told``: exit codes and seconds by key."""
-    from rackready.gates.offline import Captured, evaluate  # noqa: PLC0415
     from rackready.gates.plain.makers import made  # noqa: PLC0415
+    from rackready.gates.records.offline import Captured, evaluate  # noqa: PLC0415
 
     def captured(key: str, text: str) -> Captured:
         return Captured(text, int(told[0][key]), seconds=told[1][key])
@@ -209,7 +209,7 @@ _Inputs = tuple[Mapping[str, object], Mapping[str, object]]
 
 def _fitting(gate_id: str, known: GateFacts, captured: Sequence[str], run: str, inputs: _Inputs) -> tuple[Gate, Run]:
     """Return the gate and its run with the fewest launches that have a command for every file: how many were made, the files say."""
-    from rackready.gates.registry import gate  # noqa: PLC0415
+    from rackready.gates.engine.registry import gate  # noqa: PLC0415
 
     best: tuple[int, Gate, Run] | None = None
     for tried in _inputs(gate_id, captured, inputs):
@@ -230,8 +230,8 @@ _NUMBER = re.compile(r"[0-9]{1,3}$")
 
 def _inputs(gate_id: str, captured: Sequence[str], inputs: _Inputs) -> Iterator[dict[str, object]]:
     """Yield inputs with one launch and more, where it makes any. No image is asked for: the file says what was run, not the size of a fleet or the site."""
-    from rackready.gates.container import Containered  # noqa: PLC0415
-    from rackready.gates.registry import all_gates  # noqa: PLC0415
+    from rackready.gates.engine.container import Containered  # noqa: PLC0415
+    from rackready.gates.engine.registry import all_gates  # noqa: PLC0415
 
     kind = all_gates()[gate_id]
     fixed: dict[str, object] = {"image": "captured elsewhere"} if issubclass(kind, Containered) else {}

@@ -97,7 +97,7 @@ def _here(
     ids: list[str], gate_set: str, campaign: str, about: tuple[str, int | None, Path | None]
 ) -> dict[str, NodeResult]:
     """Run on this machine. Raises RackreadyError when nobody can say what it is: then nothing was measured."""
-    from rackready.gates import local as this_machine  # noqa: PLC0415
+    from rackready.gates.engine import local as this_machine  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
 
     profile, gpus, store = about
@@ -115,7 +115,7 @@ def _here(
 
 
 def _entries(ids: list[str], gate_set: str) -> list[GateSetEntry]:
-    from rackready.gates.registry import gate  # noqa: PLC0415
+    from rackready.gates.engine.registry import gate  # noqa: PLC0415
     from rackready.model.profile import GateSetEntry as Entry  # noqa: PLC0415
     from rackready.profiles import loader  # noqa: PLC0415
 
@@ -128,9 +128,9 @@ def _nodes(ids: list[str], gate_set: str, campaign: str, env: str, wanted: list[
     """Run on nodes of the site, under the controller's lock."""
     from rackready.design.deployable import require  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
-    from rackready.gates.phase import run_gates  # noqa: PLC0415
-    from rackready.gates.set_run import run_set  # noqa: PLC0415
-    from rackready.gates.site_gates import require_gates  # noqa: PLC0415
+    from rackready.gates.engine.set_run import run_set  # noqa: PLC0415
+    from rackready.gates.engine.site_check import require_gates  # noqa: PLC0415
+    from rackready.gates.engine.validate import run_gates  # noqa: PLC0415
     from rackready.handover.offer import keep_off  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
@@ -157,7 +157,7 @@ def _nodes(ids: list[str], gate_set: str, campaign: str, env: str, wanted: list[
 
 def _refuse_in_production(ctx: PhaseContext, what: str, ids: list[str], names: list[str]) -> None:
     """Raise RackreadyError when a gate that loads nodes would run where jobs run or may start, or where nobody can say it."""
-    from rackready.gates.registry import gate  # noqa: PLC0415
+    from rackready.gates.engine.registry import gate  # noqa: PLC0415
     from rackready.handover.production import in_production  # noqa: PLC0415
 
     if all(gate(gate_id).looks for gate_id in ids):

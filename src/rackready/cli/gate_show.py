@@ -39,8 +39,8 @@ def show(
     output: Output = Format.TEXT,
 ) -> None:
     """Show a gate's inputs and every command that it would run, in full: all launches, and what another launcher or choice would run instead."""
-    from rackready.gates.describe import shown  # noqa: PLC0415
-    from rackready.gates.registry import gate  # noqa: PLC0415
+    from rackready.gates.engine.describe import shown  # noqa: PLC0415
+    from rackready.gates.engine.registry import gate  # noqa: PLC0415
 
     found = gate(gate_id, inputs_of(ctx, env).get(gate_id, {}))
     known = facts_for(env, profile, max(found.min_nodes, nodes))
@@ -115,8 +115,8 @@ def explain(
     output: Output = Format.TEXT,
 ) -> None:
     """Say how a gate judges: bounds with their sources, what each outcome means, what it finds and what to do then."""
-    from rackready.gates.describe import explained  # noqa: PLC0415
-    from rackready.gates.registry import gate  # noqa: PLC0415
+    from rackready.gates.engine.describe import explained  # noqa: PLC0415
+    from rackready.gates.engine.registry import gate  # noqa: PLC0415
 
     found = gate(gate_id, inputs_of(ctx, env).get(gate_id, {}))
     document = explained(found, facts_for(env, profile, max(found.min_nodes, nodes)))
@@ -243,7 +243,7 @@ def facts_for(env: str, profile: str, nodes: int, gpus: int | None = None) -> Ga
 
 def facts_of_profile(wanted: str, nodes: int | Sequence[str], gpus: int | None = None) -> GateFacts:
     """Return facts by profile, of as many nodes or of nodes with these names. A GPU model stands for a server, which is said."""
-    from rackready.gates.offline import facts, platform_of  # noqa: PLC0415
+    from rackready.gates.records.offline import facts, platform_of  # noqa: PLC0415
 
     server = platform_of(wanted, gpus)
     if server.id != wanted or gpus is not None:

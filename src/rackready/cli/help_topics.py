@@ -85,7 +85,7 @@ def _runbook(name: str) -> Callable[[], str]:
 
 def _gate(gate_id: str, title: str) -> Callable[[], str]:
     def text() -> str:
-        from rackready.gates.registry import gate  # noqa: PLC0415 - only who asks for a gate waits for all of them
+        from rackready.gates.engine.registry import gate  # noqa: PLC0415 - only who asks for a gate waits for all of them
 
         found = gate(gate_id)
         fields: dict[str, Any] = type(found.inputs).model_fields

@@ -57,7 +57,7 @@ class _Place:
         self.step = event.text
 
 
-class Standing:
+class Progress:
     """Where all nodes of a campaign are, as its events tell it."""
 
     def __init__(self, nodes: Sequence[str], phases: Sequence[str]) -> None:
@@ -99,7 +99,7 @@ class LiveTable:
         phases: Sequence[str],
         lines: Callable[[EventRow, Sequence[str]], None],
     ) -> None:
-        self._standing, self._console, self._lines = Standing(nodes, phases), console, lines
+        self._standing, self._console, self._lines = Progress(nodes, phases), console, lines
         self._begun = time.time()
         self._live = Live(console=console, get_renderable=self.table, refresh_per_second=_PER_SECOND, transient=True)
 

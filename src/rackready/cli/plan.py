@@ -75,7 +75,7 @@ def _plan(
     """Plan, compare, print and exit. ``inputs``: slack, m, and spares, per cent."""
     wanted = _loaded(paths, env, site)
     if wanted.gates.also or loader.owner("gate_sets", wanted.gates.set) is not None:
-        from rackready.gates.site_gates import require_gates  # noqa: PLC0415 - only a site with gates of its own pays for loading them all
+        from rackready.gates.engine.site_check import require_gates  # noqa: PLC0415 - only a site with gates of its own pays for loading them all
 
         require_gates(wanted, str(site or paths.site_file))
     made = plan_site(wanted, slack_m=inputs[0], spares_pct=inputs[1])
@@ -98,7 +98,7 @@ def _loaded(paths: EnvPaths, env: str, site: Path | None) -> intent.Site:
         raise with_plan(error) from error
 
 
-def _before(paths: EnvPaths, file: Path | None, name: str) -> tuple[applied.Applied, str]:
+def _before(paths: EnvPaths, file: Path | None, name: str) -> tuple[applied.AppliedFacts, str]:
     """Return what was applied to the site of that name in the environment, and why nothing is compared where another site was applied there."""
     before = applied.read(paths.state_as_it_is)
     if before.at is None or file is None or (paths.site_file.exists() and file.samefile(paths.site_file)):
@@ -107,7 +107,7 @@ def _before(paths: EnvPaths, file: Path | None, name: str) -> tuple[applied.Appl
     if theirs == name:
         return before, ""
     whose = f"from site {theirs}" if theirs else "from a site whose name was not recorded"
-    return applied.Applied(), f"environment {paths.env} was deployed {whose}, and this file describes site {name}"
+    return applied.AppliedFacts(), f"environment {paths.env} was deployed {whose}, and this file describes site {name}"
 
 
 def _name_in(file: Path) -> str:

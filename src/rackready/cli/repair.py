@@ -63,7 +63,7 @@ def _repaired(paths: EnvPaths, node: str, reason: str) -> int:
     with Ledger.open(paths.database) as ledger:
         for line in reap(ledger):
             progress.print(f"ended what an earlier run left behind: {line}", style="yellow")
-        _hold(PhaseContext(paths.env, paths.root, ""), ledger, node, reason)
+        _drain(PhaseContext(paths.env, paths.root, ""), ledger, node, reason)
         for campaign in ledger.supersede(node):
             progress.print(
                 f"campaign {campaign} was cut off and is not resumed: {node} goes through every phase again",
@@ -75,7 +75,7 @@ def _repaired(paths: EnvPaths, node: str, reason: str) -> int:
         return epoch
 
 
-def _hold(ctx: PhaseContext, ledger: Ledger, node: str, reason: str) -> None:
+def _drain(ctx: PhaseContext, ledger: Ledger, node: str, reason: str) -> None:
     """Keep jobs off a node that the scheduler offers. Raises RackreadyError, with nothing recorded, when one that is on offer cannot be held.
 
     A node that is ready is held by our own record; of any other the scheduler is asked. Where it does not answer, that
@@ -83,7 +83,7 @@ def _hold(ctx: PhaseContext, ledger: Ledger, node: str, reason: str) -> None:
     """
     from rackready.design.pinned import site_of  # noqa: PLC0415
     from rackready.handover.offer import ASK_S, keep_off, not_asked, offers  # noqa: PLC0415
-    from rackready.handover.phase import hold_nodes  # noqa: PLC0415
+    from rackready.handover.run import drain_nodes  # noqa: PLC0415
     from rackready.model.outcome import Outcome  # noqa: PLC0415
     from rackready.model.state import NodeState  # noqa: PLC0415
 
@@ -103,7 +103,7 @@ def _hold(ctx: PhaseContext, ledger: Ledger, node: str, reason: str) -> None:
                 )
             ]
         )
-    held = hold_nodes(ctx, [node], {node: reason})[node]
+    held = drain_nodes(ctx, [node], {node: reason})[node]
     if held.outcome is not Outcome.PASS:
         message = (
             f"{held.message} {node} is {state.value} and on offer: nothing was recorded. "

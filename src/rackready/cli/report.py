@@ -36,7 +36,7 @@ def report(
     no pass.
     """
     from rackready.evidence.report import write_reports  # noqa: PLC0415
-    from rackready.gates.again import Again  # noqa: PLC0415
+    from rackready.gates.records.rejudge import Again  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
     paths = env_paths(env)

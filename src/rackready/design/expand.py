@@ -200,7 +200,7 @@ class _Expansion:
         for key in nested:
             inner = self.value(written.varied[key], self._loc(written.chain, key), own)
             if key in _HOISTED:
-                self.hold(key, inner, self._loc(written.chain, key), str(out.get("name")))
+                self.keep(key, inner, self._loc(written.chain, key), str(out.get("name")))
             else:
                 out[key] = inner
         return out
@@ -208,7 +208,7 @@ class _Expansion:
     def _loc(self, chain: Chain, key: str) -> Loc:
         return self.origins.descend(chain, key)[0]
 
-    def hold(self, noun: str, items: Any, loc: Loc, rack: str) -> None:  # noqa: ANN401
+    def keep(self, noun: str, items: Any, loc: Loc, rack: str) -> None:  # noqa: ANN401
         if not isinstance(items, list):
             self.problem(loc, "Expected: a list Actual: something else.", "Correct it.")
             self.skipped.add(noun)

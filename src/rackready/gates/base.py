@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from rackready.design.facts import NodeFacts
-from rackready.gates.finding_kinds import KINDS, ErrorKind, Kinds
+from rackready.gates.judging.finding_kinds import KINDS, ErrorKind, Kinds
 from rackready.model.outcome import Finding, Metric, Verdict
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Device, Fabric
@@ -175,7 +175,7 @@ class Gate(ABC):
     in_no_set: ClassVar[str] = ""
     """Why no shipped gate set has it; empty when one has."""
     findings: ClassVar[Kinds] = ()
-    """Every kind of finding that it can make, beside those that every gate can (gates/every_gate.py): helpers' kinds among them."""
+    """Every kind of finding that it can make, beside those that every gate can (gates/judging/common_findings.py): helpers' kinds among them."""
     min_nodes: ClassVar[int] = 1
     retry: ClassVar[bool] = True
     """An error is tried once more; False for what must not be done again without being asked for."""
@@ -295,7 +295,7 @@ TROUBLE = (COMMAND_NOT_RUN, COMMAND_COULD_NOT_RUN, COMMAND_DID_NOT_END)
 """What ``trouble`` finds: every gate can make these."""
 
 AGAIN = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
-"""Next step where an output is not understood. Where outputs are handed in there is no record of them, and no hash (gates/offline.py)."""
+"""Next step where an output is not understood. Where outputs are handed in there is no record of them, and no hash (gates/records/offline.py)."""
 
 
 def not_asked(finding: Finding) -> bool:

@@ -11,10 +11,10 @@ from rackready.design.check_gates import today
 from rackready.design.facts import desired_digest
 from rackready.design.pinned import site_of
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.board import Kept
-from rackready.gates.damage import set_aside
-from rackready.gates.fingerprint import gather
-from rackready.gates.phase import connect
+from rackready.gates.engine.stage_state import Kept
+from rackready.gates.engine.validate import connect
+from rackready.gates.records.damaged import set_aside
+from rackready.gates.records.fingerprint import gather
 from rackready.handover.certificate import issue, statement
 from rackready.handover.look import fingerprints as seen_now
 from rackready.handover.look import kept, look, to_load, unseen

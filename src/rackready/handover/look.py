@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.board import Kept
-from rackready.gates.fingerprint import gather
-from rackready.gates.node_parts import Seen, see, with_parts
-from rackready.gates.phase import connect, run_gates
+from rackready.gates.engine.stage_state import Kept
+from rackready.gates.engine.validate import connect, run_gates
+from rackready.gates.records.fingerprint import gather
+from rackready.gates.records.node_parts import Seen, see, with_parts
 from rackready.handover.policy import LOOK_S, Decision, light, looks
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint

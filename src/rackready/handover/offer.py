@@ -10,8 +10,8 @@ from rackready.design.pinned import site_of
 from rackready.drivers.scheduler.base import SchedulerNode, UnknownNodeError
 from rackready.drivers.scheduler.look import look
 from rackready.drivers.scheduler.registry import adapter_for, reader_for
-from rackready.handover.phase import hold_nodes
 from rackready.handover.production import PHASE
+from rackready.handover.run import drain_nodes
 from rackready.ledger.store import Ledger, NodeRow
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
@@ -127,7 +127,7 @@ def _drain(
     """Drain the nodes, each with what is on record of it. Returns those for which that worked, and the words about every one with its node."""
     reasons = {node: f"{rows[node].state.value}: {rows[node].reason}" for node in offered}
     drained, lines = [], {}
-    for node, result in hold_nodes(ctx, list(offered), reasons).items():
+    for node, result in drain_nodes(ctx, list(offered), reasons).items():
         begins = f"{node} is {rows[node].state.value}, and the scheduler offered it to jobs ({offered[node].state}): "
         if result.outcome is Outcome.PASS:
             drained.append(node)

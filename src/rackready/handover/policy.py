@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rackready.gates.registry import all_gates
+from rackready.gates.engine.registry import all_gates
 from rackready.model.evidence import COVERAGE, EvidenceRecord
 from rackready.model.outcome import FLEET_PENDING, Outcome
 from rackready.model.profile import GateSetEntry

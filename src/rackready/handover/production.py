@@ -10,7 +10,7 @@ from rackready.design.pinned import site_of
 from rackready.drivers.process import STOP, check_stop
 from rackready.drivers.scheduler.base import Job, JobsUnknownError, SchedulerAdapter, UnknownNodeError
 from rackready.drivers.scheduler.registry import adapter_for
-from rackready.handover.phase import RELEASE, hold_nodes
+from rackready.handover.run import RELEASE, drain_nodes
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -130,7 +130,7 @@ def take_out(ctx: PhaseContext, reasons: Mapping[str, str]) -> dict[str, NodeRes
     """
     if not reasons:
         return {}
-    held = hold_nodes(ctx, list(reasons), dict(reasons))
+    held = drain_nodes(ctx, list(reasons), dict(reasons))
     bad = {node: replace(result, touched=False) for node, result in held.items() if result.outcome is not Outcome.PASS}
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)

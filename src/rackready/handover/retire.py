@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from rackready.design.pinned import site_of
 from rackready.drivers.scheduler.base import Job, JobsUnknownError
 from rackready.drivers.scheduler.registry import adapter_for
-from rackready.handover.phase import hold_nodes
 from rackready.handover.production import jobs_run, taken_as_free
+from rackready.handover.run import drain_nodes
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -27,7 +27,7 @@ class RetireRefusedError(RackreadyError):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BeforeRetirement:
     """What a node is before it is retired. ``held``: its drain in the scheduler; ``trouble``: why the scheduler could not be asked.
 
     ``free``: it is taken as carrying no jobs all the same.
@@ -44,7 +44,7 @@ class Standing:
     free: bool = False
 
 
-def look(ctx: PhaseContext, node: str) -> Standing:
+def look(ctx: PhaseContext, node: str) -> BeforeRetirement:
     """Return how a node stands; reads only. Raises RetireRefusedError when the site has no such node."""
     site = site_of(ctx)
     known = [item.name for item in site.nodes()]
@@ -56,9 +56,9 @@ def look(ctx: PhaseContext, node: str) -> Standing:
     try:
         with adapter_for(site, paths) as adapter:
             now = adapter.show(node)
-            return Standing(node, *recorded, now.usable, now.reason if now.drained else "", adapter.jobs(node))
+            return BeforeRetirement(node, *recorded, now.usable, now.reason if now.drained else "", adapter.jobs(node))
     except RackreadyError as error:
-        return Standing(node, *recorded, trouble=str(error), free=_free(paths, node, error))
+        return BeforeRetirement(node, *recorded, trouble=str(error), free=_free(paths, node, error))
 
 
 def _recorded(paths: EnvPaths, node: str) -> tuple[NodeState, str, bool]:
@@ -79,7 +79,7 @@ def _free(paths: EnvPaths, node: str, error: RackreadyError) -> bool:
         return taken_as_free(ledger, node, error)
 
 
-def steps(standing: Standing, reason: str) -> list[str]:
+def steps(standing: BeforeRetirement, reason: str) -> list[str]:
     """Return what retiring would do, or why it would be refused, a line each. Pure."""
     if standing.state is NodeState.RETIRED:
         return [f"{standing.node}: is retired already ({standing.reason})"]
@@ -97,7 +97,7 @@ def steps(standing: Standing, reason: str) -> list[str]:
     return [*lines, f"would be retired: {reason}"]
 
 
-def refusal(standing: Standing, held: str = "is held") -> str:
+def refusal(standing: BeforeRetirement, held: str = "is held") -> str:
     """Return why a node may not be retired now; empty when it may. ``held``: how it stands in the scheduler."""
     if standing.jobs:
         wait = "so that it empties: wait for their end, then run again; see docs/runbooks/retire.md."
@@ -127,7 +127,7 @@ def retire(ctx: PhaseContext, node: str, reason: str) -> NodeResult:
 
 def _hold(ctx: PhaseContext, node: str, reason: str) -> None:
     """Hold the node; from then on it is not in production any more, and the record says so."""
-    held = hold_nodes(ctx, [node], {node: reason})[node]
+    held = drain_nodes(ctx, [node], {node: reason})[node]
     if held.outcome is not Outcome.PASS:
         raise RetireRefusedError(held.message)
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
@@ -136,9 +136,9 @@ def _hold(ctx: PhaseContext, node: str, reason: str) -> None:
             ledger.set_state(node, NodeState.CERTIFIED, f"held: {reason}", phase=row.phase, campaign=row.campaign)
 
 
-def _give_up(ctx: PhaseContext, standing: Standing, reason: str) -> NodeResult:
+def _give_up(ctx: PhaseContext, standing: BeforeRetirement, reason: str) -> NodeResult:
     """Remove what we made of the node, then record that it is retired: a kill in between leaves the state as it was, and the run is repeated."""
-    from rackready.stacks.phase import run_destroy  # noqa: PLC0415 - the Pulumi SDK takes a second to import
+    from rackready.stacks.provision import run_destroy  # noqa: PLC0415 - the Pulumi SDK takes a second to import
 
     node = standing.node
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:

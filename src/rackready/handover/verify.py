@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rackready.design.pinned import site_of
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.fingerprint import Unreached
-from rackready.gates.node_parts import Seen
+from rackready.gates.records.fingerprint import Unreached
+from rackready.gates.records.node_parts import Seen
 from rackready.handover.certificate import require
 from rackready.handover.certify import Desk, entries
 from rackready.handover.look import fingerprints, kept, look, to_load

@@ -24,7 +24,7 @@ class AppliedError(RackreadyError):
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedFacts:
     """``facts``: key of a device (``node gpu01``) to what was applied to it. ``at``: when last, UTC, None when never.
 
     ``site``: name of the site that was applied; empty when never, and in a record of a release that did not note it.
@@ -36,11 +36,11 @@ class Applied:
     site: str = ""
 
 
-def read(state: Path) -> Applied:
+def read(state: Path) -> AppliedFacts:
     """Return what was applied by deploys of an environment whose state folder that is. Raises AppliedError for a file that is damaged."""
     path = state / FILE
     if not path.exists():
-        return Applied()
+        return AppliedFacts()
     try:
         document = json.loads(gzip.decompress(path.read_bytes()))
         return _applied(document)
@@ -54,7 +54,7 @@ def read(state: Path) -> Applied:
         ) from error
 
 
-def _applied(document: Mapping[str, Any]) -> Applied:
+def _applied(document: Mapping[str, Any]) -> AppliedFacts:
     if document["schema"] != SCHEMA:
         raise ValueError(f"schema {document['schema']}")
     devices = document["devices"]
@@ -62,14 +62,14 @@ def _applied(document: Mapping[str, Any]) -> Applied:
     if wrong:
         raise ValueError(f"{wrong[0]} does not match its digest")
     facts = {key: entry["facts"] for key, entry in devices.items()}
-    return Applied(
+    return AppliedFacts(
         document["at"], facts, {key: entry["campaign"] for key, entry in devices.items()}, str(document.get("site", ""))
     )
 
 
 def record(
     state: Path, planned: Mapping[str, Facts], done: Collection[str], campaign: str, *, site: str = ""
-) -> Applied:
+) -> AppliedFacts:
     """Record that the devices of these keys are now as planned, and return all that is applied. ``site``: name of the site that they belong to.
 
     What the plan does not name any more is forgotten as soon as everything that it names has been applied: then nothing
@@ -80,7 +80,7 @@ def record(
     campaigns = dict(before.campaigns) | dict.fromkeys(done, campaign)
     if all(key in facts and facts[key] == wanted for key, wanted in planned.items()):
         facts = {key: facts[key] for key in planned}
-    after = Applied(
+    after = AppliedFacts(
         time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         facts,
         {key: campaigns[key] for key in facts},
@@ -90,7 +90,7 @@ def record(
     return after
 
 
-def _write(path: Path, applied: Applied) -> None:
+def _write(path: Path, applied: AppliedFacts) -> None:
     devices = {
         key: {"campaign": applied.campaigns[key], "digest": digest(facts), "facts": facts}
         for key, facts in sorted(applied.facts.items())

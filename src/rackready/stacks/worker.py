@@ -44,7 +44,7 @@ _NODES_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class StackRequest:
     """What is to be done: ``action`` is up, preview or destroy; ``racks`` holds the nodes asked for, per rack."""
 
     env: str
@@ -73,7 +73,7 @@ def rounds(racks: dict[str, list[str]]) -> int:
     return max(free)
 
 
-def run(request: Request) -> dict[str, NodeResult]:
+def run(request: StackRequest) -> dict[str, NodeResult]:
     """Do what is asked on every rack. Never raises for a rack: its nodes then carry the error."""
     results: dict[str, NodeResult] = {}
     with ThreadPoolExecutor(max_workers=_RACKS_AT_ONCE) as pool:
@@ -82,7 +82,7 @@ def run(request: Request) -> dict[str, NodeResult]:
     return results
 
 
-def _rack(request: Request, rack: str) -> dict[str, NodeResult]:
+def _rack(request: StackRequest, rack: str) -> dict[str, NodeResult]:
     nodes = request.racks[rack]
     paths = EnvPaths(Path(request.root), request.env)
     recorder = Recorder()
@@ -216,7 +216,7 @@ def _interrupt(pid: int) -> None:
 def main() -> None:
     """Entry point."""
     signal.signal(signal.SIGINT, _stop)
-    request = Request(**json.load(sys.stdin))
+    request = StackRequest(**json.load(sys.stdin))
     results = run(request)
     files.replace(Path(request.result), json.dumps({node: asdict(result) for node, result in results.items()}).encode())
 

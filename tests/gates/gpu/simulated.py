@@ -15,8 +15,8 @@ import pytest
 
 from rackready.design.site import load_site
 from rackready.gates.base import Command, Output
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Verdict
 from rackready.ondevice import containers, pcie_path, under_load
 from rackready_sim import faults

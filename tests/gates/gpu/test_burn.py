@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from rackready.gates.base import Output
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import under_load
 from tests.gates.gpu.test_performance import DIAG, SMI, judge, says

@@ -16,8 +16,8 @@ import pytest
 
 from rackready.drivers.remote import Answer
 from rackready.gates.base import Output
-from rackready.gates.phase import Stage
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
+from rackready.gates.engine.validate import Stage
 from rackready.model.operations import DeclaredSkip
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.profile import GateSetEntry

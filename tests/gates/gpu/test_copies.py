@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from rackready.gates.base import Output
+from rackready.gates.engine.registry import gate
 from rackready.gates.formats import nvbandwidth
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.gpu.test_performance import COPY, SMI, judge, says
 from tests.gates.support import later, text

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from rackready.gates.base import Output
-from rackready.gates.offline import facts
-from rackready.gates.registry import all_gates, gate
+from rackready.gates.engine.registry import all_gates, gate
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import text
 

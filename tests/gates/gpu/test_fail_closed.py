@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from rackready.gates.base import Gate, GateFacts, Output, Run
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome
 from tests.gates.gpu.simulated import node
 from tests.gates.gpu.test_faults import GATES

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.registry import all_gates
+from rackready.gates.engine.registry import all_gates
 from rackready.model.outcome import Outcome
 from rackready_sim.faults import gpu as layer
 from tests.gates.gpu.simulated import node
@@ -25,7 +25,7 @@ GATES = [
     for name, kind in all_gates().items()
     if name.startswith("node/gpu/")
     and name not in OTHERS
-    and kind.__module__.startswith(("rackready.gates.gpu", "rackready.gates.dcgm"))
+    and kind.__module__.startswith(("rackready.gates.gpu", "rackready.gates.gpu.dcgm"))
 ]
 CHOSEN: dict[str, dict[str, Any]] = {
     "xid": {"gpu": 2, "code": 119},

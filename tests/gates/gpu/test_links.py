@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from rackready.gates import offline
+from rackready.gates.engine.registry import gate
 from rackready.gates.formats import smi_topo
 from rackready.gates.formats.error import FormatError
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
+from rackready.gates.records import offline
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import containers
 from tests.gates.captured import evaluate

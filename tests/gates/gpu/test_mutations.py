@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, seed
 
 from rackready.gates.base import Output
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome
 from tests.gates.damage import Damage, apply, damages
 from tests.gates.gpu.test_copies import JSON, TABLE

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome
 from rackready.ondevice import pcie_path
 from tests.gates.captured import evaluate

@@ -11,14 +11,14 @@ from dataclasses import replace
 import pytest
 
 from rackready.gates.base import GateFacts, Output
-from rackready.gates.expectation import launches
+from rackready.gates.engine.registry import gate
 from rackready.gates.formats import proftester
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import matmul
 from rackready.gates.gpu.siblings import Comparison, compare
-from rackready.gates.judge import Judge
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
+from rackready.gates.judging.expectation import launches
+from rackready.gates.judging.judge import Judge
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.profile import Precision
 from rackready.profiles import loader

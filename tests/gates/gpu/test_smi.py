@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from rackready.gates.engine.registry import gate
 from rackready.gates.formats import smi_xml
 from rackready.gates.formats.error import FormatError
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.captured import evaluate
 from tests.gates.support import text

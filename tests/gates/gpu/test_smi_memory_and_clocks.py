@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rackready.gates.offline import facts
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome
 from tests.gates.gpu.test_smi import COOLING, UPDATE, S, changed, judge
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.captured import evaluate
 from tests.gates.support import document

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from rackready.gates.engine.registry import gate
 from rackready.gates.formats import kernel_log
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import recovery
-from rackready.gates.offline import facts
-from rackready.gates.registry import gate
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from rackready.profiles import loader
 from tests.gates.captured import evaluate

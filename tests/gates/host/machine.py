@@ -17,7 +17,7 @@ from typing import Any
 from rackready.design.facts import node_facts
 from rackready.design.site import load_site
 from rackready.gates.base import Command, GateFacts, Output
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
 from rackready.model.outcome import Verdict
 from rackready.ondevice import host_read, names, trusted_programs
 from rackready_sim import faults

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rackready.gates.base import Output
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready_sim.programs.hwsim import paths
 from tests.gates.host.machine import Node, facts, sealed

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from rackready.gates.offline import facts as platform_facts
+from rackready.gates.records.offline import facts as platform_facts
 from rackready.model.outcome import Outcome
 from rackready.model.profile import HostParts
 from tests.gates.host.machine import Node, facts

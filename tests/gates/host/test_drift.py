@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from rackready.gates.base import GateFacts, Output
+from rackready.gates.engine.registry import all_gates, gate
 from rackready.gates.host.programs import READING
-from rackready.gates.node_parts import MEASURING
-from rackready.gates.registry import all_gates, gate
+from rackready.gates.records.node_parts import MEASURING
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import names, trusted_programs
 from tests.gates.host.machine import Node, facts, sealed, whole

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rackready.gates.base import Done
-from rackready.gates.registry import all_gates, gate
+from rackready.gates.engine.registry import all_gates, gate
 from rackready.model.outcome import Outcome
 from rackready_sim.faults.host import FAULTS
 from rackready_sim.programs.hwsim import paths

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from rackready.gates.base import Done, GateFacts
+from rackready.gates.engine.registry import GateInputsError, gate
 from rackready.gates.host.reading import Limit
-from rackready.gates.judge import Judge
-from rackready.gates.offline import facts as platform_facts
-from rackready.gates.registry import GateInputsError, gate
+from rackready.gates.judging.judge import Judge
+from rackready.gates.records.offline import facts as platform_facts
 from rackready.model.outcome import Op, Outcome, Verdict
 from tests.gates.host.machine import Node, facts, judged, sealed
 

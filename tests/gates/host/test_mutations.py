@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 
 from rackready.gates.base import Gate, GateFacts, Output, Run
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
 from rackready.model.outcome import Outcome
 from rackready_sim import faults
 from rackready_sim.programs.hwsim import paths

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rackready.gates import offline
 from rackready.gates.base import Command, GateFacts, Run
-from rackready.gates.offline import Captured, evaluate
+from rackready.gates.engine.registry import gate
 from rackready.gates.plain.makers import made, recognised, slots
-from rackready.gates.registry import gate
+from rackready.gates.records import offline
+from rackready.gates.records.offline import Captured, evaluate
 from rackready.model.outcome import Outcome
 from tests.gates.host.machine import Node, facts
 from tests.gates.plain_texts import ibstat

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rackready.gates.base import Gate, GateFacts, Output, Run
-from rackready.gates.registry import all_gates, gate
+from rackready.gates.engine.registry import all_gates, gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready_sim.programs.hwsim import paths
 from tests.gates.host.machine import Node, facts, sealed

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rackready.gates.base import Output
-from rackready.gates.registry import gate
+from rackready.gates.engine.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.host.machine import Node, facts, sealed
 from tests.gates.host.test_judgement import Change, Document, judge, said

@@ -14,11 +14,11 @@ import pytest
 from rackready.design.site import load_site
 from rackready.drivers import redfish
 from rackready.drivers.remote import Answer
-from rackready.gates import phase
 from rackready.gates.bmc import cycle as module
 from rackready.gates.bmc import interrupted
 from rackready.gates.bmc.cycle import Cycler
 from rackready.gates.bmc.cycles import PowerCycles
+from rackready.gates.engine import validate
 from rackready.ledger.store import Ledger
 from rackready.model.operations import DeclaredSkip
 from rackready.model.phase import PhaseContext
@@ -123,10 +123,10 @@ def test_only_a_run_that_may_cycle_power_gives_it_back(
     def connect(*_: object) -> Iterator[tuple[object, None]]:
         yield SimpleNamespace(sweep=lambda _node: said()), None
 
-    monkeypatch.setattr(phase, "connect", connect)
-    monkeypatch.setattr(phase, "give_back", lambda _cycler, _hosts, _bmcs, nodes: there.extend(nodes))
+    monkeypatch.setattr(validate, "connect", connect)
+    monkeypatch.setattr(validate, "give_back", lambda _cycler, _hosts, _bmcs, nodes: there.extend(nodes))
     entries = [GateSetEntry(id=gate) for gate in gates]
-    with phase.stages(
+    with validate.stages(
         PhaseContext("sim", tmp_path, "c1"), load_site("sim"), EnvPaths(tmp_path, "sim"), ["node01"], entries
     ):
         assert there == given
@@ -134,7 +134,7 @@ def test_only_a_run_that_may_cycle_power_gives_it_back(
     site = load_site("sim")
     leave = DeclaredSkip(gate=PowerCycles.id, nodes=["node01"], reason="somebody works at it until noon")
     skipping = site.model_copy(update={"gates": site.gates.model_copy(update={"skip": [leave]})})
-    with phase.stages(PhaseContext("sim", tmp_path, "c1"), skipping, EnvPaths(tmp_path, "sim"), ["node01"], entries):
+    with validate.stages(PhaseContext("sim", tmp_path, "c1"), skipping, EnvPaths(tmp_path, "sim"), ["node01"], entries):
         assert there == []
 
 

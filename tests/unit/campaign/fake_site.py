@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rackready.campaign import phases, step
+from rackready.campaign import phase_table, step
 from rackready.campaign.controller import run_campaign
-from rackready.campaign.hold import Runner
-from rackready.campaign.request import DEPLOY, Request
+from rackready.campaign.drained_phase import Runner
+from rackready.campaign.request import DEPLOY, CampaignRequest
 from rackready.campaign.summary import exit_code, summarise
 from rackready.cli.main import _leave
 from rackready.design.names import listed
@@ -87,7 +87,7 @@ def lock_is_free(root: Path) -> str:
 def torn(record: Callable[..., None], wanted: str, root: Path) -> Callable[..., None]:
     """Return what records results, and cannot do it for node01 in that phase once another batch works: on a busy machine that begins late."""
 
-    def run(ledger: Ledger, request: Request, phase: str, node: str, result: NodeResult) -> None:
+    def run(ledger: Ledger, request: CampaignRequest, phase: str, node: str, result: NodeResult) -> None:
         if (phase, node) == (wanted, "node01"):
             while f"{wanted} node03" not in (root / "did.log").read_text(encoding="utf-8"):
                 time.sleep(0.02)
@@ -108,13 +108,13 @@ def main() -> int:
     """Run one campaign."""
     root, mode = Path(sys.argv[1]), sys.argv[2]
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup, which a controller respects
-    for name, phase in list(phases.PHASES.items()):
-        phases.PHASES[name] = replace(phase, run=fake(root, name, mode))
+    for name, phase in list(phase_table.PHASES.items()):
+        phase_table.PHASES[name] = replace(phase, run=fake(root, name, mode))
     if mode.startswith("torn:"):
         step._record = torn(step._record, mode.removeprefix("torn:"), root)
     paths = EnvPaths(root, "x")
     digest = sys.argv[3] if len(sys.argv) > 3 else "d"
-    request = Request(f"c-{os.getpid()}", "x", str(root), "deploy", DEPLOY, NODES, 2, 8, 100, digest)
+    request = CampaignRequest(f"c-{os.getpid()}", "x", str(root), "deploy", DEPLOY, NODES, 2, 8, 100, digest)
     finished = run_campaign(
         paths,
         request,

@@ -10,7 +10,7 @@ import pytest
 
 from rackready.campaign.applied import record_applied
 from rackready.campaign.controller import Finished
-from rackready.campaign.request import DEPLOY, Request
+from rackready.campaign.request import DEPLOY, CampaignRequest
 from rackready.campaign.summary import NodeSummary
 from rackready.ledger.applied import FILE, read
 from rackready.model.site import Site
@@ -18,7 +18,7 @@ from rackready.paths import EnvPaths
 from tests.unit.design.written import example, parse
 
 GOOD = NodeSummary("", "ready", "handover", "pass", changed=True, reason="")
-REQUEST = Request("c1", "lab", "/", "deploy", DEPLOY, (), 8, 8, 100, "d")
+REQUEST = CampaignRequest("c1", "lab", "/", "deploy", DEPLOY, (), 8, 8, 100, "d")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,12 @@ def rows(**changes: dict[str, Any]) -> list[NodeSummary]:
 
 
 def recorded(
-    root: Path, site: Site, made: list[NodeSummary], request: Request = REQUEST, *, came_to: set[str] | None = None
+    root: Path,
+    site: Site,
+    made: list[NodeSummary],
+    request: CampaignRequest = REQUEST,
+    *,
+    came_to: set[str] | None = None,
 ) -> list[str]:
     paths = EnvPaths(root, "lab")
     results: dict[str, dict[str, Any]] = {row.name: {} for row in made if came_to is None or row.name in came_to}
@@ -93,6 +98,6 @@ def test_node_that_the_campaign_never_came_to_is_not_applied(tmp_path: Path, sit
         *(replace(REQUEST, kind=kind) for kind in ("validate", "install", "fabric", "handover")),
     ],
 )
-def test_checks_and_single_phases_write_nothing(tmp_path: Path, site: Site, request_: Request) -> None:
+def test_checks_and_single_phases_write_nothing(tmp_path: Path, site: Site, request_: CampaignRequest) -> None:
     assert recorded(tmp_path, site, rows(), request_) == []
     assert not (EnvPaths(tmp_path, "lab").state / FILE).exists()

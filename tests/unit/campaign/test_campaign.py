@@ -15,7 +15,7 @@ import pytest
 
 from rackready.campaign import controller, workflow
 from rackready.campaign.abi import CAMPAIGN_ABI
-from rackready.campaign.request import DEPLOY, Request, new_request
+from rackready.campaign.request import DEPLOY, CampaignRequest, new_request
 from rackready.campaign.summary import exit_code, summarise
 from rackready.design.site import load_site
 from rackready.ledger.store import CHANGE, Ledger
@@ -143,7 +143,7 @@ def test_an_error_of_the_controller_ends_all_work_before_the_next_may_begin(
 
 
 def words(kind: str, *options: str, check: bool = False) -> str:
-    request = Request("c", "prod", "/", kind, (kind,), ("node01",), 8, 8, 100, "d", check)
+    request = CampaignRequest("c", "prod", "/", kind, (kind,), ("node01",), 8, 8, 100, "d", check)
     return controller.stop_words(request, " ".join(["rackready", kind, "--env", "prod", *options]))
 
 
@@ -250,7 +250,7 @@ def test_workflow_shape_is_the_one_of_its_abi(tmp_path: Path, monkeypatch: pytes
         return Handle(nodes)
 
     monkeypatch.setattr(workflow.DBOS, "enqueue_workflow", enqueue)
-    request = Request(
+    request = CampaignRequest(
         campaign="c1", env="x", root=str(tmp_path), kind="deploy", phases=("provision", "install", "fabric"), nodes=("node01", "node02", "node03", "node04"),
         batch_size=2, wave_size=3, stop_above_pct=50, site_digest="d",
     ).plain()  # fmt: skip
@@ -336,7 +336,7 @@ def test_a_campaign_that_measures_anew_is_not_resumed_by_one_that_does_not(tmp_p
     paths.workflows.touch()
     said: list[str] = []
 
-    def request(*, again: bool) -> Request:
+    def request(*, again: bool) -> CampaignRequest:
         return new_request(
             site,
             env="sim",

@@ -17,11 +17,11 @@ from rackready.design.site import load_site
 from rackready.drivers.process import Interrupted
 from rackready.drivers.scheduler.base import SchedulerNode
 from rackready.evidence.store import EvidenceStore, new_id
-from rackready.gates.node_parts import Seen
+from rackready.gates.records.node_parts import Seen
 from rackready.handover import look as looking
 from rackready.handover.certify import entries
-from rackready.handover.phase import DRAIN
 from rackready.handover.policy import looks
+from rackready.handover.run import DRAIN
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome, Verdict

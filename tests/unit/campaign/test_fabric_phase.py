@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from rackready.campaign import fabric, rails
-from rackready.campaign.phases import PHASES
+from rackready.campaign.phase_table import PHASES
 from rackready.drivers.ansible_events import Events
 from rackready.drivers.switch.apply import OPERATION
 from rackready.ledger.store import Ledger

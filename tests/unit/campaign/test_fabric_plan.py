@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rackready.campaign.drained_phase import Results
 from rackready.campaign.fabric_plan import FabricPlan, Seen, Work, plan, told
-from rackready.campaign.hold import Results
 from rackready.handover.production import UNTOUCHED
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rackready.campaign import fabric, hold
+from rackready.campaign import drained_phase, fabric
+from rackready.campaign.drained_phase import Results, run_drained
 from rackready.campaign.fabric import ports_changed, run_fabric_held
-from rackready.campaign.hold import Results, run_held
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -59,9 +59,9 @@ def ctx(tmp_path: Path) -> PhaseContext:
 
 
 def play(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext, world: World) -> Results:
-    monkeypatch.setattr(hold, "in_production", world.in_production)
-    monkeypatch.setattr(hold, "take_out", world.take_out)
-    return run_held(ctx, "optimize", world.run, NODES)
+    monkeypatch.setattr(drained_phase, "in_production", world.in_production)
+    monkeypatch.setattr(drained_phase, "take_out", world.take_out)
+    return run_drained(ctx, "optimize", world.run, NODES)
 
 
 def test_nodes_out_of_production_are_done_without_a_look(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
@@ -126,9 +126,9 @@ def test_a_node_that_cannot_be_looked_at_is_an_error_and_not_changed(
 
 def test_a_dry_run_holds_nobody(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
     world = World(busy=("node01",), would={"node01": would("a")})
-    monkeypatch.setattr(hold, "in_production", world.in_production)
-    monkeypatch.setattr(hold, "take_out", world.take_out)
-    assert run_held(PhaseContext("sim", ctx.root, "c1", check=True), "optimize", world.run, NODES)["node01"].changed
+    monkeypatch.setattr(drained_phase, "in_production", world.in_production)
+    monkeypatch.setattr(drained_phase, "take_out", world.take_out)
+    assert run_drained(PhaseContext("sim", ctx.root, "c1", check=True), "optimize", world.run, NODES)["node01"].changed
     assert world.held == {}
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rackready.campaign import fabric, step
-from rackready.campaign.hold import Results
-from rackready.campaign.request import Request
+from rackready.campaign.drained_phase import Results
+from rackready.campaign.request import CampaignRequest
 from rackready.handover.production import HELD, UNTOUCHED
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
@@ -51,11 +51,11 @@ def run(monkeypatch: pytest.MonkeyPatch, root: Path, world: Ready) -> list[str]:
     """Run the fabric phase as a campaign does. Returns the nodes that it held afterwards."""
     drained: list[str] = []
 
-    def hold_nodes(_ctx: PhaseContext, nodes: list[str], _reasons: dict[str, str]) -> Results:
+    def drain_nodes(_ctx: PhaseContext, nodes: list[str], _reasons: dict[str, str]) -> Results:
         drained.extend(nodes)
         return dict.fromkeys(nodes, NodeResult(Outcome.PASS))
 
-    monkeypatch.setattr(step, "hold_nodes", hold_nodes)
+    monkeypatch.setattr(step, "drain_nodes", drain_nodes)
     stands = {
         "in_production": world.in_production,
         "take_out": world.take_out,
@@ -67,7 +67,9 @@ def run(monkeypatch: pytest.MonkeyPatch, root: Path, world: Ready) -> list[str]:
         "verify_fabric": lambda _ctx, names: dict.fromkeys(names, NodeResult(Outcome.PASS)),
     }.items():
         monkeypatch.setattr(fabric, name, stand_in)
-    step.run_phase(Request("c1", "sim", str(root), "fabric", ("fabric",), ALL, 8, 8, 100, ""), "fabric", list(ALL))
+    step.run_phase(
+        CampaignRequest("c1", "sim", str(root), "fabric", ("fabric",), ALL, 8, 8, 100, ""), "fabric", list(ALL)
+    )
     return drained
 
 
@@ -106,7 +108,7 @@ def test_a_node_that_cannot_be_reached_is_held(monkeypatch: pytest.MonkeyPatch, 
 
 def test_what_kept_a_node_back_is_forgotten_when_it_is_handed_over(tmp_path: Path, ledger: Ledger) -> None:
     ledger.set_state("node02", NodeState.READY, WAITS)
-    request = Request("c2", "sim", str(tmp_path), "handover", ("handover",), ALL, 8, 8, 100, "")
+    request = CampaignRequest("c2", "sim", str(tmp_path), "handover", ("handover",), ALL, 8, 8, 100, "")
     step._advance(ledger, request, "handover", "node02", NodeResult(Outcome.PASS))
     assert states(ledger)["node02"] == (NodeState.READY, "")
 

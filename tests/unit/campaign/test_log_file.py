@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rackready.campaign.log_file import log_path, logged
-from rackready.gates.registry import gate
-from rackready.gates.runner import Runner
+from rackready.gates.engine.registry import gate
+from rackready.gates.engine.runner import Runner
 from rackready.paths import EnvPaths
 from tests.gates.fake import FakeConnection, said
 from tests.gates.support import rack
@@ -54,7 +54,7 @@ def test_a_resumed_campaign_goes_on_in_its_file_and_a_traceback_stays_one_entry(
 
 def test_every_attempt_of_a_gate_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     known = rack(1)
-    with caplog.at_level(logging.INFO, "rackready.gates.runner"):
+    with caplog.at_level(logging.INFO, "rackready.gates.engine.runner"):
         Runner(FakeConnection({"": said("no report")}), known, lambda *_: None).gate(
             gate("node/gpu/sanity/ecc", {}), list(known.nodes)
         )

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from rackready.campaign.controller import Finished
-from rackready.campaign.request import DEPLOY, DRY, Request
+from rackready.campaign.request import DEPLOY, DRY, CampaignRequest
 from rackready.cli import campaign_run
 from rackready.cli.output import Format
 from rackready.ledger.applied import FILE, AppliedError, read
@@ -30,7 +30,7 @@ def ran(
 ) -> set[str]:
     """Run a command whose campaign is replaced by its result; return the keys of what is recorded as applied."""
 
-    def campaign(paths: EnvPaths, request: Request, **_: Any) -> Finished:
+    def campaign(paths: EnvPaths, request: CampaignRequest, **_: Any) -> Finished:
         ledger = Ledger.open(paths.database)
         for node in request.nodes:
             ledger.set_state(node, NodeState.QUARANTINED if node == failed else NodeState.READY)

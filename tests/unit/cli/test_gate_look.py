@@ -9,11 +9,12 @@ from typing import Any, Literal
 import pytest
 
 from rackready.cli.output import console
-from rackready.gates import base, describe
+from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run
-from rackready.gates.inventory import Inventory
-from rackready.gates.offline import facts
-from rackready.gates.registry import all_gates
+from rackready.gates.engine import describe
+from rackready.gates.engine.registry import all_gates
+from rackready.gates.gpu.inventory import Inventory
+from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import between, port, ports
 
@@ -197,7 +198,8 @@ def test_an_output_that_no_reading_takes_is_an_error_and_no_crash(call: Any, mon
 
 def test_a_skip_that_nobody_declared_is_no_pass(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
     monkeypatch.setattr(
-        "rackready.gates.offline.evaluate", lambda *_: Verdict(outcome=Outcome.SKIP, note="the tool left it out")
+        "rackready.gates.records.offline.evaluate",
+        lambda *_: Verdict(outcome=Outcome.SKIP, note="the tool left it out"),
     )
     assert evaluate(call, "nvml/dgx_h100_healthy.json")[0] == 2
 

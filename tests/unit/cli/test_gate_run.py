@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from rackready.cli import main
-from rackready.gates import phase
+from rackready.gates.engine import validate
 from rackready.handover import production
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -51,7 +51,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
     monkeypatch.setenv("RACKREADY_ROOT", str(tmp_path))
     monkeypatch.setattr(production, "in_production", made.in_production)
-    monkeypatch.setattr(phase, "run_gates", made.run_gates)
+    monkeypatch.setattr(validate, "run_gates", made.run_gates)
     return made
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from rackready.cli import documents
 from rackready.cli.help_topics import topics
-from rackready.gates.registry import all_gates
+from rackready.gates.engine.registry import all_gates
 
 ROOT = Path(__file__).resolve().parents[3]
 

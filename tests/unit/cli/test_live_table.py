@@ -8,7 +8,7 @@ import time
 
 from rich.console import Console
 
-from rackready.cli.live_table import LiveTable, Mark, Standing
+from rackready.cli.live_table import LiveTable, Mark, Progress
 from rackready.cli.progress_lines import line_of
 from rackready.ledger.store import DETAIL, EventRow
 
@@ -80,7 +80,7 @@ def test_gates_of_a_later_validation_do_not_take_a_node_back() -> None:
 
 
 def test_a_node_is_through_only_with_its_last_phase() -> None:
-    found = Standing(NODES, PHASES)
+    found = Progress(NODES, PHASES)
     found.take(event("install", "done", "ok"), ["node01"])
     found.take(event("revalidate", "done", "ok"), ["node02"])
     assert found.counts() == {Mark.WAITING: 1, Mark.RUNNING: 1, Mark.DONE: 1, Mark.BAD: 0}

@@ -12,7 +12,7 @@ import yaml
 
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.file import FileAdapter
-from rackready.gates import phase as gates_phase
+from rackready.gates.engine import validate as gates_phase
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths

@@ -13,7 +13,7 @@ import pytest
 
 from rackready.design.site import load_site
 from rackready.design.switches import SwitchConfig, switch_config
-from rackready.drivers.switch.apply import OPERATION, Applied, apply_config
+from rackready.drivers.switch.apply import OPERATION, ApplyResult, apply_config
 from rackready.drivers.switch.base import SwitchRevertedError
 from rackready.drivers.switch.cumulus_nvue import CumulusNvue
 from rackready.drivers.switch.nvue_owned import expand_unsets, written
@@ -58,7 +58,7 @@ def fake(config: SwitchConfig, ledger: Ledger) -> FakeNvue:
     return made
 
 
-def apply(fake: FakeNvue, config: SwitchConfig, ledger: Ledger, *, check: bool = False) -> Applied:
+def apply(fake: FakeNvue, config: SwitchConfig, ledger: Ledger, *, check: bool = False) -> ApplyResult:
     return apply_config(CumulusNvue("leaf01", fake), config, ledger, settle_s=0, check=check)
 
 

@@ -13,8 +13,8 @@ import pytest
 from rackready.design.facts import desired_digest
 from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore, new_id
-from rackready.gates.fingerprint import Unreached
-from rackready.gates.node_parts import SEEN, Seen
+from rackready.gates.records.fingerprint import Unreached
+from rackready.gates.records.node_parts import SEEN, Seen
 from rackready.handover import certify, verify
 from rackready.handover.certificate import folder
 from rackready.handover.certify import entries, run_certify

@@ -14,7 +14,7 @@ from rackready.drivers.scheduler import registry
 from rackready.drivers.scheduler.base import SchedulerAdapter, SchedulerError, SchedulerNode
 from rackready.handover import offer
 from rackready.handover.offer import Kept, alarm, keep_off, not_asked, offers
-from rackready.handover.phase import DRAIN
+from rackready.handover.run import DRAIN
 from rackready.ledger.error import ControllerBusyError
 from rackready.ledger.lock import ControllerLock
 from rackready.model.state import NodeState

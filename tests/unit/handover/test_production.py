@@ -20,8 +20,8 @@ from rackready.drivers.scheduler.base import (
     UnknownNodeError,
 )
 from rackready.handover import production
-from rackready.handover.phase import RELEASE
 from rackready.handover.production import HELD, UNTOUCHED, changes_words, in_production, take_out, wait_for_jobs
+from rackready.handover.run import RELEASE
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
@@ -67,9 +67,6 @@ class Cluster(SchedulerAdapter):
         self.looks[node] = self.looks.get(node, 0) + 1
         over = node in self.ends and self.looks[node] > self.ends[node]
         return [] if over else self.running.get(node, [])
-
-    def hold(self, node: str, reason: str) -> bool:
-        return self.drain(node, reason)
 
     def drain(self, node: str, reason: str) -> bool:
         now = self.show(node)

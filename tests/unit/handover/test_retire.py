@@ -16,14 +16,14 @@ from rackready.drivers.scheduler.base import (
     UnknownNodeError,
     reason_text,
 )
-from rackready.handover import phase, retire
+from rackready.handover import retire, run
 from rackready.handover.retire import RetireRefusedError, look, steps
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
-from rackready.stacks import phase as stacks
+from rackready.stacks import provision as stacks
 from rackready.stacks.machine import POWER_ON
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -52,9 +52,6 @@ class Scheduler(SchedulerAdapter):
             down=False,
             reason=self.reason,
         )
-
-    def hold(self, node: str, reason: str) -> bool:
-        return self.drain(node, reason)
 
     def drain(self, node: str, reason: str) -> bool:
         if self.show(node).drained and not self.show(node).ours:
@@ -87,7 +84,7 @@ class World:
         self.destroyed: list[str] = []
         self.engine = NodeResult(Outcome.PASS, "powered off", changed=True)
         self.dies = False
-        for module in (phase, retire):
+        for module in (run, retire):
             monkeypatch.setattr(module, "adapter_for", lambda _site, _paths: self.scheduler)
         monkeypatch.setattr(stacks, "run_destroy", self._destroy)
 

@@ -140,7 +140,7 @@ def test_drain_repeated_changes_nothing() -> None:
 
 def test_drain_leaves_somebody_elses_reason() -> None:
     controller = Controller("drained_theirs")
-    assert not adapter(controller).hold("node01", "gate failed")
+    assert not adapter(controller).drain("node01", "gate failed")
     assert controller.sent == []
 
 

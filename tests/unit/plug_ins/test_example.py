@@ -22,9 +22,9 @@ from rackready.design.switches import switch_config
 from rackready.drivers.required import require_drivers
 from rackready.drivers.scheduler.registry import adapter_for, reader_for
 from rackready.drivers.switch.registry import driver_for
-from rackready.gates.registry import all_gates, gate
-from rackready.gates.said import tools
-from rackready.gates.site_gates import require_gates
+from rackready.gates.engine.registry import all_gates, gate
+from rackready.gates.engine.site_check import require_gates
+from rackready.gates.records.sanitize import tools
 from rackready.model.problems import SiteInvalidError
 from rackready.paths import EnvPaths
 from rackready.profiles import loader

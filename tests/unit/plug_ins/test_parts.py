@@ -14,8 +14,8 @@ from rackready.drivers.required import require_drivers
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.drivers.switch.registry import driver_for
 from rackready.entry_points import PlugInError
-from rackready.gates.registry import all_gates
-from rackready.gates.site_gates import require_gates
+from rackready.gates.engine.registry import all_gates
+from rackready.gates.engine.site_check import require_gates
 from rackready.model.problems import RackreadyError, SiteInvalidError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
@@ -50,8 +50,8 @@ def gate_module(
 from pydantic import Field
 from rackready.gates import base
 from rackready.gates.base import Gate
-from rackready.gates.finding_kinds import FailKind
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import FailKind
+from rackready.gates.judging.judge import Judge
 
 class Other(Gate):
     {doc}
@@ -157,7 +157,7 @@ def test_a_gate_id_that_two_have_is_refused(folder: Path, owner: str) -> None:
     if owner == "ours":
         bring(folder, "other", "gates", "any", "other", {"other.py": gate_module(INVENTORY)})
         said = (
-            f"gate {INVENTORY} - Expected: one class with this id Actual: rackready.gates.inventory.Inventory and "
+            f"gate {INVENTORY} - Expected: one class with this id Actual: rackready.gates.gpu.inventory.Inventory and "
             "other.Other."
         )
     else:

@@ -18,9 +18,9 @@ from rackready.drivers import redfish
 from rackready.gates.base import Output
 from rackready.gates.bmc.connection import Bmcs
 from rackready.gates.bmc.cycle import Cycler
-from rackready.gates.offline import facts
-from rackready.gates.registry import all_gates, gate
-from rackready.gates.runner import Runner
+from rackready.gates.engine.registry import all_gates, gate
+from rackready.gates.engine.runner import Runner
+from rackready.gates.records.offline import facts
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Bmc as BmcSite
@@ -77,7 +77,7 @@ class Rack:
         self.guards = {node: guard(app, node, sessions) for node in NODES}
         self.clients = {node: Client(self.guards[node]) for node in NODES}
 
-    def ask(  # noqa: ANN401 - a test response
+    def ask(
         self,
         node: str,
         path: str,
@@ -86,7 +86,7 @@ class Rack:
         body: Any = None,  # noqa: ANN401 - a JSON body
         password: str = "",
         token: str = "",
-    ) -> Any:
+    ) -> Any:  # noqa: ANN401 - a test response
         headers = {"X-Auth-Token": token} if token else {}
         if not token:
             secret = password or f"secret-{node}"

@@ -77,10 +77,6 @@ class SchedulerAdapter(ABC):
         """Return what the scheduler says of a node. Raises UnknownNodeError when it has no such node, SchedulerError when it cannot be asked."""
 
     @abstractmethod
-    def hold(self, node: str, reason: str) -> bool:
-        """Keep jobs off a node that is not ready yet."""
-
-    @abstractmethod
     def drain(self, node: str, reason: str) -> bool:
         """Let running jobs end and start none: the node is not good any more."""
 

@@ -53,10 +53,6 @@ class FileAdapter(SchedulerAdapter):
     def close(self) -> None:
         """Nothing to give back."""
 
-    def hold(self, node: str, reason: str) -> bool:
-        """Take a node off the list, with our reason."""
-        return self.drain(node, reason)
-
     def drain(self, node: str, reason: str) -> bool:
         """Take a node off the list, with our reason; a reason of somebody else's stays."""
         wanted = reason_text(reason)

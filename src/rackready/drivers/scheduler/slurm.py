@@ -64,10 +64,6 @@ class SlurmAdapter(SchedulerAdapter):
             raise UnknownNodeError(message)
         return parse_node(out)
 
-    def hold(self, node: str, reason: str) -> bool:
-        """Drain a node that is not ready yet; a drain of somebody else's stays as it is."""
-        return self.drain(node, reason)
-
     def drain(self, node: str, reason: str) -> bool:
         """Drain with our reason. A node that somebody else drained is left alone: it is out of use already."""
         now, wanted = self.show(node), reason_text(reason)

@@ -13,7 +13,7 @@ from rackready.design.pinned import site_of
 from rackready.design.switches import PortConfig, SwitchConfig, switch_config
 from rackready.drivers.remote import Answer, Host, Remote
 from rackready.drivers.switch.base import SwitchState
-from rackready.drivers.switch.phase import open_driver
+from rackready.drivers.switch.configure import open_driver
 from rackready.drivers.switch.verify import HostQos, verify_agreement, verify_links
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext

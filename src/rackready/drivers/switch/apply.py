@@ -32,7 +32,7 @@ _SETTLE_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class ApplyResult:
     """What became of a switch. ``diff``: what was (in a check: would be) changed; ``note``: what an earlier run had left."""
 
     changed: bool
@@ -42,7 +42,7 @@ class Applied:
 
 def apply_config(
     driver: SwitchDriver, config: SwitchConfig, ledger: Ledger, *, check: bool = False, settle_s: float = _SETTLE_S
-) -> Applied:
+) -> ApplyResult:
     """Bring a switch to its configuration. Raises SwitchError (busy, reverted, refused, unreachable)."""
     commands = _commands(driver, config, ledger)
     if check:
@@ -51,7 +51,7 @@ def apply_config(
     _refuse_busy(driver)
     if not driver.missing(commands) and not _open_intent(ledger, config.name):
         _must_verify(config, driver, settle_s)
-        return Applied(changed=False, note=note)
+        return ApplyResult(changed=False, note=note)
     work = _Work(driver, config, commands, ledger, settle_s)
     effect = run_effect(
         ledger, config.name, OPERATION, _digest(commands), before=work.before, observe=work.observe, act=work.act
@@ -65,8 +65,8 @@ def apply_config(
     if effect.outcome == "already":
         driver.save()
         _must_verify(config, driver, settle_s)
-        return Applied(changed=False, note=note or "kept from an interrupted run")
-    return Applied(bool(effect.result.get("changed")), str(effect.result.get("diff", "")), note)
+        return ApplyResult(changed=False, note=note or "kept from an interrupted run")
+    return ApplyResult(bool(effect.result.get("changed")), str(effect.result.get("diff", "")), note)
 
 
 def _digest(commands: list[str]) -> str:
@@ -88,9 +88,9 @@ def _commands(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger) -> lis
     return wanted + sorted({*driver.unwanted(wrote, wanted), *left})
 
 
-def _preview(driver: SwitchDriver, commands: list[str]) -> Applied:
+def _preview(driver: SwitchDriver, commands: list[str]) -> ApplyResult:
     missing = driver.missing(commands)
-    return Applied(
+    return ApplyResult(
         bool(missing), "\n".join(f"{'-' if driver.removes(command) else '+'} {command}" for command in missing)
     )
 

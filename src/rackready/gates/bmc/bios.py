@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import owner
 from rackready.gates.bmc.documents import Document
-from rackready.gates.finding_kinds import ErrorKind, FailKind
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.baseline import Setting
 from rackready.model.outcome import Verdict
 

@@ -19,11 +19,11 @@ from rackready.gates.bmc.cycle import FORMAT, called
 from rackready.gates.bmc.inputs import FEED
 from rackready.gates.bmc.interrupted import BOOT_S, BOOTED
 from rackready.gates.bmc.parts_seen import RMA, Seen, differences, look, seen
-from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.engine.shipped_script import document
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
-from rackready.gates.judge import Judge
-from rackready.gates.shipped import document
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 
 _MARK = "/run/rackready-before-cycle"
@@ -242,7 +242,7 @@ def _cycle(judge: Judge, node: str, number: int, output: Output | None, mark: Ou
         return None
     try:
         found = document(output, FORMAT)
-        printed.hold(found, printed.PowerCycle)
+        printed.require_shape(found, printed.PowerCycle)
     except FormatError as error:
         judge.error(where, CYCLE_UNREADABLE, f"a document of format {FORMAT}", error, what=what)
         return None

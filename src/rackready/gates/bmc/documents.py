@@ -13,10 +13,10 @@ from typing import Any
 from rackready.drivers.redfish_read import FORMAT, digest
 from rackready.gates.base import NOT_RUN, Command, Output, Outputs, Run
 from rackready.gates.bmc import schema
-from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.engine.shipped_script import document
 from rackready.gates.formats.error import FormatError
-from rackready.gates.judge import Judge
-from rackready.gates.shipped import document
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Finding
 
 Document = Mapping[str, Any]

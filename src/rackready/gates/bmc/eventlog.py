@@ -10,7 +10,7 @@ from typing import Self
 
 from rackready.gates.bmc import cper
 from rackready.gates.bmc.documents import Document, name, numeric
-from rackready.gates.finding_kinds import FailKind
+from rackready.gates.judging.finding_kinds import FailKind
 
 _EPOCH_S = 946_684_800.0
 """2000-01-01: an older date is a BMC whose clock was not set yet, so no usable time."""

@@ -19,8 +19,8 @@ from rackready.gates.base import Gate, GateFacts, Outputs, Passed, Run
 from rackready.gates.bmc import eventlog, owner
 from rackready.gates.bmc.documents import Document, Told
 from rackready.gates.bmc.eventlog import Entry, Log, Mark, grouped, logs
-from rackready.gates.finding_kinds import ErrorKind, FailKind
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 
 _SKIPPED = "*!*audit*,lclog,*lifecycle*,*dump*,*postcode*,*journal*,*debug*,*diagnostic*,fdr,iel,sl,event,*securitylog*"

@@ -16,8 +16,8 @@ from rackready.gates.bmc.documents import Document, Told, absent, name, numeric,
 from rackready.gates.bmc.redundancy import NONE, groups, kind
 from rackready.gates.bmc.thresholds import Bounds, bounds
 from rackready.gates.bmc.words import READING_TYPES
-from rackready.gates.finding_kinds import ErrorKind, FailKind
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 
 _NEW, _OLD, _SUBSYSTEM, _SENSORS = (

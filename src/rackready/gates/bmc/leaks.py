@@ -12,8 +12,8 @@ from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import documents, owner
 from rackready.gates.bmc.documents import Document, Told, absent, name, parts, state, works
 from rackready.gates.bmc.fans import nothing
-from rackready.gates.finding_kinds import ErrorKind, FailKind
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 
 DETECTION = "Chassis/*/ThermalSubsystem/LeakDetection"

@@ -15,8 +15,8 @@ from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import owner
 from rackready.gates.bmc.documents import Document, Told, numeric, parts
 from rackready.gates.bmc.words import CONTEXTS, CONTROL_TYPES
-from rackready.gates.finding_kinds import ErrorKind, FailKind
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import Figure
 
@@ -190,7 +190,7 @@ class PowerLimit(Gate):
             and self.inputs.cap_w is None
             and not (most.source.startswith("derived") and point == bound)
         ):
-            _hold(judge, where, point, most, BELOW_HIGHEST_DRAW)
+            _compare(judge, where, point, most, BELOW_HIGHEST_DRAW)
         elif most is not None and self.inputs.cap_w is not None and 0 < point < self.inputs.cap_w:
             judge.fail(where, LIMIT_OTHER, f"{self.inputs.cap_w:.0f} W, as the site wants", f"{point:.0f} W")
         elif bound is None:
@@ -225,7 +225,7 @@ class PowerLimit(Gate):
                 f"{where} shows a limit of {point:.0f} W and meters no power: it cannot limit, and is recorded only"
             )
             return
-        _hold(judge, where, point, most, BELOW_HIGHEST_DRAW_SWITCHED_OFF)
+        _compare(judge, where, point, most, BELOW_HIGHEST_DRAW_SWITCHED_OFF)
 
 
 def _of_power(judge: Judge, node: str, control: Document) -> bool:
@@ -252,7 +252,7 @@ def _of_power(judge: Judge, node: str, control: Document) -> bool:
     return kind == "Power" and unit != "%"
 
 
-def _hold(judge: Judge, where: str, point: float, most: Figure, fault: FailKind) -> None:
+def _compare(judge: Judge, where: str, point: float, most: Figure, fault: FailKind) -> None:
     """Hold a limit of the whole server against the platform's highest draw; 0 W is no limit."""
     judge.criterion(
         Criterion(metric="power_limit", op=Op.GE, bound=most.value, unit="W", label="floor", source=most.source)

@@ -13,8 +13,8 @@ from rackready.design.facts import NodeFacts
 from rackready.gates.base import Command, Outputs, Run
 from rackready.gates.bmc import documents
 from rackready.gates.bmc.documents import Document, Told, name, parts, told
-from rackready.gates.finding_kinds import ErrorKind
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.profile import PlatformProfile
 
 SYSTEMS = "Systems/*"

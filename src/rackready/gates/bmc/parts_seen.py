@@ -8,10 +8,10 @@ from typing import Any
 
 from rackready.gates.base import Command, Output, Outputs
 from rackready.gates.bmc.documents import absent, ask, name, parse, state, strange
-from rackready.gates.finding_kinds import FailKind
+from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
-from rackready.gates.shipped import command, document
+from rackready.gates.judging.finding_kinds import FailKind
 from rackready.ondevice import fingerprint, nvml_inventory, part_inventory
 
 _DIMMS, _DRIVES = "Systems/*!hgx_*/Memory/*", "Systems/*!hgx_*/Storage/*/Drives/*"

@@ -27,8 +27,8 @@ from rackready.gates.bmc.documents import (
 from rackready.gates.bmc.leaks import hold_detectors
 from rackready.gates.bmc.redundancy import groups, needed, spares
 from rackready.gates.bmc.thresholds import bounds
-from rackready.gates.finding_kinds import ErrorKind, FailKind
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.site import Device
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import owner
 from rackready.gates.bmc.documents import BAD, Document, Told, name, parts
-from rackready.gates.finding_kinds import ErrorKind, FailKind
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 
 _TOPS = ("Systems/*", "Chassis/*", "Managers/*")

@@ -14,8 +14,8 @@ from rackready.gates.bmc.documents import Document, Told, absent, name, numeric,
 from rackready.gates.bmc.inputs import FEED
 from rackready.gates.bmc.redundancy import NONE, groups, kind, spares, strange
 from rackready.gates.bmc.words import OTHER_UNITS, READING_TYPES, SPARE_KINDS
-from rackready.gates.finding_kinds import ErrorKind, FailKind
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import PlatformProfile
 

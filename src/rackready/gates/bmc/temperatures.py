@@ -14,8 +14,8 @@ from rackready.gates.bmc import documents, owner
 from rackready.gates.bmc.documents import BAD, Document, Told, healthy, name, numeric, parts, resting
 from rackready.gates.bmc.thresholds import bounds
 from rackready.gates.bmc.words import OTHER_UNITS, READING_TYPES
-from rackready.gates.finding_kinds import ErrorKind, FailKind
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 
 _NEW, _OLD = "Chassis/*/Sensors/*", "Chassis/*/Thermal"
@@ -156,11 +156,11 @@ class Temperatures(Gate):
             if air == "inlet":
                 judge.error(where, NO_THRESHOLD, "an upper threshold of the BMC", "none", what=what)
             return air == "inlet"
-        _hold(judge, where, what, reading, sensor, air)
+        _compare(judge, where, what, reading, sensor, air)
         return True
 
 
-def _hold(judge: Judge, where: str, what: str, reading: float, sensor: Document, air: str) -> None:
+def _compare(judge: Judge, where: str, what: str, reading: float, sensor: Document, air: str) -> None:
     judge.judged += 1
     limits = bounds(sensor)
     high, low = limits.high(), limits.low()

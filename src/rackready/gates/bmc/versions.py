@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import owner
 from rackready.gates.bmc.documents import Document, Told, name
-from rackready.gates.finding_kinds import ErrorKind, FailKind
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 
 _HOST, _BMC, _MANAGERS, _FIRMWARE = (
@@ -72,7 +72,7 @@ class FirmwareBaseline(Gate):
             )
             return judge.verdict(node)
         if wanted.bmc:
-            _hold(
+            _compare(
                 judge,
                 node,
                 "BMC firmware",
@@ -80,9 +80,9 @@ class FirmwareBaseline(Gate):
                 _of(found.at(_BMC), "FirmwareVersion") or _of(found.at(_MANAGERS), "FirmwareVersion"),
             )
         if wanted.bios:
-            _hold(judge, node, "BIOS version", wanted.bios, _of(found.at(_HOST), "BiosVersion"))
+            _compare(judge, node, "BIOS version", wanted.bios, _of(found.at(_HOST), "BiosVersion"))
         for part, version in wanted.firmware.items():
-            _hold(judge, node, f"firmware {part}", version, _inventory(found, part))
+            _compare(judge, node, f"firmware {part}", version, _inventory(found, part))
         return judge.verdict(node)
 
 
@@ -100,7 +100,7 @@ def _inventory(found: Told, part: str) -> list[str]:
     return _of(matching, "Version")
 
 
-def _hold(judge: Judge, node: str, what: str, wanted: str, there: Sequence[str]) -> None:
+def _compare(judge: Judge, node: str, what: str, wanted: str, there: Sequence[str]) -> None:
     """Every version that is there must be the wanted one; none is an error."""
     where = f"{node} {what}"
     if judge.equal(where, FIRMWARE_OTHER, wanted, ", ".join(sorted(set(there))) or None):

@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rackready.gates import port_errors, rdma_port
 from rackready.gates.base import Command, GateFacts, Outputs, trouble
-from rackready.gates.expectation import Algorithm, Collective, Domain
-from rackready.gates.fabric import domains
-from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.engine.shipped_script import command, document
+from rackready.gates.fabric import domains, port_errors, rdma_port
+from rackready.gates.fabric.rdma_port import AFTER, judge_port
 from rackready.gates.formats.error import FormatError
-from rackready.gates.judge import Judge
-from rackready.gates.rdma_port import AFTER, judge_port
-from rackready.gates.shipped import command, document
+from rackready.gates.judging.expectation import Algorithm, Collective, Domain
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op
 from rackready.ondevice import rdma_counters
 

@@ -8,9 +8,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from rackready.gates import base, hardware, nccl_findings, no_nics, pairs
+from rackready.gates import base
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
-from rackready.gates.expectation import (
+from rackready.gates.engine import nodes_without_nics, pairs
+from rackready.gates.engine.pairs import beside
+from rackready.gates.fabric import carried, domains, launchers, transport
+from rackready.gates.fabric.rdma_port import headers
+from rackready.gates.judging import node_topology
+from rackready.gates.judging.expectation import (
     Algorithm,
     Bound,
     Collective,
@@ -22,10 +27,10 @@ from rackready.gates.expectation import (
     launches,
     reference,
 )
-from rackready.gates.fabric import carried, domains, launchers, transport
-from rackready.gates.finding_kinds import ErrorKind, FailKind, Kinds
-from rackready.gates.judge import Judge
-from rackready.gates.nccl import (
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind, Kinds
+from rackready.gates.judging.judge import Judge
+from rackready.gates.nccl import findings as nccl_findings
+from rackready.gates.nccl.program import (
     Launch,
     Launched,
     argv,
@@ -36,8 +41,6 @@ from rackready.gates.nccl import (
     size_bytes,
     tool_versions,
 )
-from rackready.gates.pairs import beside
-from rackready.gates.rdma_port import headers
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Fabric
 
@@ -186,7 +189,7 @@ def bounds(
     if domain is None:
         return None, None, None
     published = (
-        hardware.published(facts.nodes[node], collective, domain.ranks, algorithm) if domain.count == 1 else None
+        node_topology.published(facts.nodes[node], collective, domain.ranks, algorithm) if domain.count == 1 else None
     )
     expected = reference(domain, collective, algorithm, published=published, efficiency=efficiency(facts.fabric))
     lower = floor(expected, domain, collective, published=mark, single=domain.count <= _PAIR)
@@ -253,7 +256,7 @@ class Multi(NcclGate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """For every group of at least two nodes: counters of every node, the launches from its first node, counters again."""
-        able, bare = no_nics.apart(facts, nodes)
+        able, bare = nodes_without_nics.apart(facts, nodes)
         return [
             *(
                 self.run(facts, members, name)
@@ -318,7 +321,7 @@ class Multi(NcclGate):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge the transport that NCCL chose, what every rail carried, and the median busbw of the largest message."""
-        if (verdict := no_nics.nothing(facts, run)) is not None:
+        if (verdict := nodes_without_nics.nothing(facts, run)) is not None:
             return verdict
         gathered = Judge()
         where = run.target.split("/without", 1)[0]
@@ -380,7 +383,9 @@ def conclude(gathered: Judge, facts: GateFacts, nodes: Sequence[str], *, rails: 
         for node in nodes:
             of_node = facts.nodes[node]
             gathered.measured.update(f"{node}/gpu{index}" for index in range(of_node.platform.gpus))
-            gathered.measured.update(part for nic in of_node.nics for part in hardware.rail_parts(node, nic) if rails)
+            gathered.measured.update(
+                part for nic in of_node.nics for part in node_topology.rail_parts(node, nic) if rails
+            )
     at_fault = {node for node in nodes for finding in gathered.fails if named(finding.where, node)}
     gathered.blamed |= at_fault if at_fault != set(nodes) else set()
 

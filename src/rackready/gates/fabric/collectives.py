@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rackready.gates import no_nics
 from rackready.gates.base import Done, GateFacts, Run
-from rackready.gates.expectation import Collective
+from rackready.gates.engine import nodes_without_nics
+from rackready.gates.engine.pairs import acquit, again, rounds
 from rackready.gates.fabric import domains
 from rackready.gates.fabric.collective import WORDS, Multi
-from rackready.gates.pairs import acquit, again, rounds
+from rackready.gates.judging.expectation import Collective
 from rackready.model.outcome import Verdict
 
 
@@ -33,12 +33,12 @@ class NcclPair(Multi):
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
         """Give each end that a failed pair does not name a partner that passed."""
-        measured, _ = no_nics.split(done)
+        measured, _ = nodes_without_nics.split(done)
         return [self.run(facts, (node, partner), f"{node}+{partner}/again") for node, partner in again(measured)]
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
         """A node that is named gets what was found on it; one that passed with some partner is acquitted."""
-        measured, bare = no_nics.split(done)
+        measured, bare = nodes_without_nics.split(done)
         return acquit(measured) | bare
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rackready.design.facts import NodeFacts
-from rackready.gates import hardware
 from rackready.gates.base import GateFacts
-from rackready.gates.expectation import Domain
+from rackready.gates.judging import node_topology
+from rackready.gates.judging.expectation import Domain
 
 
 def spans_nodes(facts: NodeFacts) -> bool:
@@ -32,7 +32,7 @@ def of_run(facts: GateFacts, nodes: Sequence[str]) -> Domain | None:
     if len({len(part) for part in parts}) != 1 or len(per_node) != 1:
         return None
     boards = len(parts[0])
-    one = hardware.domain(facts.nodes[nodes[0]], len(parts))
+    one = node_topology.domain(facts.nodes[nodes[0]], len(parts))
     return replace(one, gpus=one.gpus * boards, boards=boards)
 
 

@@ -9,20 +9,21 @@ from typing import Any
 from pydantic import Field
 
 from rackready.design.facts import NicFacts
-from rackready.gates import base, ib_write_bw_findings, no_nics, pairs, perftest_call, rdma_port
+from rackready.gates import base
 from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run, trouble
-from rackready.gates.expectation import IMPLAUSIBLE
-from rackready.gates.fabric import incast_ends
+from rackready.gates.engine import nodes_without_nics, pairs
+from rackready.gates.engine.shipped_script import command, document
+from rackready.gates.fabric import ib_write_bw_findings, incast_ends, perftest_call, rdma_port
 from rackready.gates.fabric import incast_findings as kinds
+from rackready.gates.fabric.ib_write_bw import ENV, PORT, WITH_GID, client_of, gid_text, nic_of
+from rackready.gates.fabric.perftest_call import judge_call
+from rackready.gates.fabric.rdma_port import judge_gids
 from rackready.gates.formats import nvue_counters, perftest
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.nvue_counters import PortCounters
-from rackready.gates.hardware import rail_parts
-from rackready.gates.ib_write_bw import ENV, PORT, WITH_GID, client_of, gid_text, nic_of
-from rackready.gates.judge import Judge
-from rackready.gates.perftest_call import judge_call
-from rackready.gates.rdma_port import judge_gids
-from rackready.gates.shipped import command, document
+from rackready.gates.judging.expectation import IMPLAUSIBLE
+from rackready.gates.judging.judge import Judge
+from rackready.gates.judging.node_topology import rail_parts
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import nic_counters
 
@@ -89,7 +90,7 @@ class Incast(Gate):
         sends, too: a switch slows senders down at the port by which they enter. A node is in one run at a time, so that
         its memory feeds one rail only; runs that have no node in common go side by side.
         """
-        able, bare = no_nics.apart(facts, nodes)
+        able, bare = nodes_without_nics.apart(facts, nodes)
         rails = sorted({rail for node in able for rail in _rails(facts, node)})
         on = {rail: [node for node in able if rail in _rails(facts, node)] for rail in rails}
         full = {
@@ -106,8 +107,8 @@ class Incast(Gate):
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
         """A node gets what was found on it (`incast_ends`); one that no run took in was not measured."""
-        measured, bare = no_nics.split(done)
-        return no_nics.alone(self, facts) | incast_ends.attribute(measured) | bare
+        measured, bare = nodes_without_nics.split(done)
+        return nodes_without_nics.alone(self, facts) | incast_ends.attribute(measured) | bare
 
     def _run(self, facts: GateFacts, nodes: Sequence[str], rail: int, place: int) -> Run:
         senders = min(self.inputs.senders, len(nodes) - 1)
@@ -146,7 +147,7 @@ class Incast(Gate):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge that the port was really filled, that nothing was lost anywhere, and that classes were kept apart."""
-        if (verdict := no_nics.nothing(facts, run)) is not None:
+        if (verdict := nodes_without_nics.nothing(facts, run)) is not None:
             return verdict
         gathered = Judge()
         rail, receiver = int(run.about["rail"]), run.about["receiver"]

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from rackready.gates.base import Done
+from rackready.gates.engine.pairs import unmeasured
 from rackready.gates.fabric import incast_findings as kinds
-from rackready.gates.pairs import unmeasured
 from rackready.model.outcome import Finding, Outcome, Verdict
 
 _NO_INCAST = frozenset(kind.code for kind in (kinds.NOT_SIDE_BY_SIDE, kinds.NOT_FILLED, kinds.NOT_ALL_WROTE))

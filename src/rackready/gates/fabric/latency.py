@@ -9,22 +9,25 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
-from rackready.gates import base, ib_write_bw_findings, models, no_nics, pairs, perftest_call, port_errors, rdma_port
+from rackready.gates import base
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
-from rackready.gates.expectation import Bound
+from rackready.gates.engine import nodes_without_nics, pairs
+from rackready.gates.engine.pairs import acquit, again, rounds
+from rackready.gates.engine.shipped_script import command
+from rackready.gates.fabric import ib_write_bw_findings, perftest_call, port_errors, rdma_port
 from rackready.gates.fabric import latency_findings as kinds
-from rackready.gates.fleet import standing
+from rackready.gates.fabric.ib_write_bw import ENV, PORT, client_of, each_way, meets, nic_of, program, rails_of
+from rackready.gates.fabric.perftest_call import FAR, judge_call, judge_model, served
+from rackready.gates.fabric.port_errors import judge_errors
+from rackready.gates.fabric.rdma_port import AFTER, judge_gids, judge_layer, judge_link, judge_port, layer, port_of
 from rackready.gates.formats import perftest, perftest_lat
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.perftest_lat import Latency
-from rackready.gates.hardware import rail_parts
-from rackready.gates.ib_write_bw import ENV, PORT, client_of, each_way, meets, nic_of, program, rails_of
-from rackready.gates.judge import Judge
-from rackready.gates.pairs import acquit, again, rounds
-from rackready.gates.perftest_call import FAR, judge_call, judge_model, served
-from rackready.gates.port_errors import judge_errors
-from rackready.gates.rdma_port import AFTER, judge_gids, judge_layer, judge_link, judge_port, layer, port_of
-from rackready.gates.shipped import command
+from rackready.gates.judging import gpu_models
+from rackready.gates.judging.expectation import Bound
+from rackready.gates.judging.fleet import standing
+from rackready.gates.judging.judge import Judge
+from rackready.gates.judging.node_topology import rail_parts
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
 
@@ -59,7 +62,7 @@ class IbWriteLat(Gate):
         *port_errors.FINDINGS,
         *perftest_call.FINDINGS,
         *pairs.FINDINGS,
-        *models.FINDINGS,
+        *gpu_models.FINDINGS,
         ib_write_bw_findings.ONE_OUTPUT_BOTH_WAYS,
         *kinds.FINDINGS,
     )
@@ -98,18 +101,18 @@ class IbWriteLat(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Pair nodes so that every one is measured; all rails of a pair in one run, because they are held against each other."""
-        able, bare = no_nics.apart(facts, nodes)
+        able, bare = nodes_without_nics.apart(facts, nodes)
         return [*(self._run(facts, first, second) for pairing in rounds(able) for first, second in pairing), *bare]
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
         """Measure both ends of a failed run with a third partner: that tells which end is bad."""
-        measured, _ = no_nics.split(done)
+        measured, _ = nodes_without_nics.split(done)
         return [self._run(facts, node, partner) for node, partner in again(measured)]
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
         """Acquit the end that passes with another partner."""
-        measured, bare = no_nics.split(done)
-        return no_nics.alone(self, facts) | acquit(measured) | bare
+        measured, bare = nodes_without_nics.split(done)
+        return nodes_without_nics.alone(self, facts) | acquit(measured) | bare
 
     def _run(self, facts: GateFacts, first: str, second: str) -> Run:
         rails = rails_of(facts, first, second)
@@ -177,7 +180,7 @@ class IbWriteLat(Gate):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge links, transport, and each NIC's typical latency against the mark and the other rails of this pair."""
-        if (verdict := no_nics.nothing(facts, run)) is not None:
+        if (verdict := nodes_without_nics.nothing(facts, run)) is not None:
             return verdict
         gathered = Judge()
         first, second = run.about["first"], run.about["second"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rackready.gates.finding_kinds import ErrorKind, FailKind
-from rackready.gates.perftest_call import FAR
+from rackready.gates.fabric.perftest_call import FAR
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 
 _RUNBOOK = "docs/runbooks/rail-slow.md"
 

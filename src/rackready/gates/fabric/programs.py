@@ -9,14 +9,14 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from rackready.gates import container
 from rackready.gates.base import Command, FleetMetric, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.container import Containered, ended
-from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.engine import container
+from rackready.gates.engine.container import Containered, ended
 from rackready.gates.formats import inference
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import parts
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import GpuProfile
 

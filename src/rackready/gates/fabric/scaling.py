@@ -19,15 +19,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from rackready.gates import no_nics, pairs
 from rackready.gates.base import Command, GateFacts, Outputs, Run
-from rackready.gates.expectation import Bound, Domain
+from rackready.gates.engine import nodes_without_nics, pairs
 from rackready.gates.fabric import carried, collective, domains, transport
 from rackready.gates.fabric.collective import Multi, bounds, conclude, judge_busbw
-from rackready.gates.finding_kinds import ErrorKind, FailKind
-from rackready.gates.judge import Judge
-from rackready.gates.nccl import Launch, collectives_run, read_launches
-from rackready.gates.rdma_port import headers
+from rackready.gates.fabric.rdma_port import headers
+from rackready.gates.judging.expectation import Bound, Domain
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
+from rackready.gates.nccl.program import Launch, collectives_run, read_launches
 from rackready.model.outcome import Verdict
 
 _STEP = (
@@ -142,7 +142,7 @@ class NcclScaling(Multi):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every size against its own bounds, and what all of them moved; efficiencies are recorded, and judged where a mark is declared."""
-        if (verdict := no_nics.nothing(facts, run)) is not None:
+        if (verdict := nodes_without_nics.nothing(facts, run)) is not None:
             return verdict
         gathered = Judge()
         sizes = steps(facts, run.nodes)

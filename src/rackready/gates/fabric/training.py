@@ -11,15 +11,15 @@ from typing import Any
 
 from pydantic import Field
 
-from rackready.gates import container
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.container import Containered
+from rackready.gates.engine import container
+from rackready.gates.engine.container import Containered
 from rackready.gates.fabric import domains, transport
 from rackready.gates.fabric.collective import DEBUG
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import complaint, printed_json
 from rackready.gates.formats.error import FormatError
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import ddp_step
 

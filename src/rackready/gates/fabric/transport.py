@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import GateFacts
-from rackready.gates.expectation import Algorithm, Collective, Domain
-from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.fabric.rdma_port import layer
 from rackready.gates.formats import nccl_log
 from rackready.gates.formats.nccl_log import HostLog
-from rackready.gates.judge import Judge
-from rackready.gates.rdma_port import layer
+from rackready.gates.judging.expectation import Algorithm, Collective, Domain
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.site import Fabric
 
 RUNBOOK = "docs/runbooks/nccl-transport.md"

@@ -173,7 +173,7 @@ class PowerCycle(Shape):
         return self
 
 
-def hold(found: Mapping[str, Any], shape: type[Shape]) -> None:
+def require_shape(found: Mapping[str, Any], shape: type[Shape]) -> None:
     """Raise FormatError, with the first place that is not as it must be, when a document is not of a shape."""
     try:
         shape.model_validate(dict(found))

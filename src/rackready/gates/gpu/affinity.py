@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run, trouble
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import smi_topo
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.smi_topo import Topology
 from rackready.gates.gpu import parts
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 
 _KEY = "topo"

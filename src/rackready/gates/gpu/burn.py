@@ -10,16 +10,15 @@ from statistics import median
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
-from rackready.gates import dcgm_findings
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.dcgm import KEY, DcgmDiagnostic
+from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import smi_xml
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
 from rackready.gates.gpu import burn_findings as kinds
-from rackready.gates.gpu import clocks, parts, smi, twice
-from rackready.gates.judge import Judge
-from rackready.gates.shipped import command, document
+from rackready.gates.gpu import clocks, dcgm_findings, parts, smi, twice
+from rackready.gates.gpu.dcgm import KEY, DcgmDiagnostic
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import under_load
 

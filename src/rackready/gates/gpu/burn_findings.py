@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.gpu import clocks
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 
 _RUNBOOK = "docs/runbooks/gpu.md"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rackready.design.facts import NodeFacts
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats.smi_xml import SmiGpu
 from rackready.gates.gpu import smi
 from rackready.gates.gpu.smi import RUNBOOK, SmiGate, number
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op
 
 _EVENTS = "clocks_event_reasons/clocks_event_reason_"

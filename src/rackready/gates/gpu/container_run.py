@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rackready.gates import container
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.container import Containered, ended, started
-from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.engine import container
+from rackready.gates.engine.container import Containered, ended, started
 from rackready.gates.formats import smi_gpus
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import containers
 from rackready.gates.gpu.containers import REFRESH, of_the_driver
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 from rackready.ondevice.containers import GPUS
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
-from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import smi_gpus
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import parts
-from rackready.gates.judge import Judge
-from rackready.gates.shipped import command, document
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 from rackready.ondevice import containers as script
 

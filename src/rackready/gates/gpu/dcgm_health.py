@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rackready.gates import models
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import dcgm_health
 from rackready.gates.formats.dcgm_health import Entity, Health
 from rackready.gates.formats.error import TWICE, FormatError
 from rackready.gates.gpu import parts
-from rackready.gates.judge import Judge
+from rackready.gates.judging import gpu_models
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 
 _STEP = "Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md."
@@ -143,7 +143,7 @@ class DcgmHealth(Gate):
     """DCGM's health watches (memory, PCIe, NVLink, InfoROM, thermal, power, driver) report every GPU and every NVSwitch of the server healthy."""
 
     id = "node/gpu/validation/dcgm-health"
-    findings = (*models.FINDINGS, *FINDINGS)
+    findings = (*gpu_models.FINDINGS, *FINDINGS)
     covers = frozenset({"gpu"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
@@ -222,7 +222,9 @@ def _sees_all(judge: Judge, facts: GateFacts, node: str, seen: Output) -> bool:
     listed = _listed(judge, node, seen)
     platform, wanted = facts.nodes[node].platform, facts.nodes[node].gpu.product_name
     judge.judged += 1
-    if listed is None or not models.same(judge, node, "DCGM watches", [(node, name) for name in listed[0]], [wanted]):
+    if listed is None or not gpu_models.same(
+        judge, node, "DCGM watches", [(node, name) for name in listed[0]], [wanted]
+    ):
         return False
     gpus, switches = len(listed[0]), listed[1]
     if gpus != platform.gpus:

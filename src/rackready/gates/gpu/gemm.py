@@ -10,13 +10,13 @@ from pydantic import Field
 
 from rackready.gates import base
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.expectation import launches
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import proftester
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import matmul, parts, siblings
 from rackready.gates.gpu.siblings import Comparison, compare
-from rackready.gates.judge import Judge
+from rackready.gates.judging.expectation import launches
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 from rackready.model.profile import Precision
 
@@ -233,7 +233,7 @@ class Gemm(Gate):
         judge.judged += 1
         for gpu, value in values.items():
             judge.metric(f"gemm_{kind}", f"{node}/gpu{gpu}", value, "GFLOPS")
-        slow = matmul.hold(judge, facts.nodes[node].gpu, node, kind, values, RATE_LOW)
+        slow = matmul.judge_rates(judge, facts.nodes[node].gpu, node, kind, values, RATE_LOW)
         units = facts.fleet * parts.gpus(facts, node)
         return slow | compare(
             judge,

@@ -13,14 +13,14 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.container import ImageInputs, ended, started
-from rackready.gates.expectation import launches
-from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.engine.container import ImageInputs, ended, started
+from rackready.gates.engine.shipped_script import document
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import matmul, parts, siblings, twice
 from rackready.gates.gpu.siblings import Comparison, compare
-from rackready.gates.judge import Judge
-from rackready.gates.shipped import document
+from rackready.gates.judging.expectation import launches
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 from rackready.model.profile import Precision
 from rackready.ondevice import gemm as script
@@ -236,7 +236,7 @@ class GemmTorch(Gate):
         judge.judged += 1
         for gpu, value in values.items():
             judge.metric(f"gemm_{kind}", f"{node}/gpu{gpu}", value, "GFLOPS")
-        slow = matmul.hold(judge, facts.nodes[node].gpu, node, kind, values, RATE_LOW)
+        slow = matmul.judge_rates(judge, facts.nodes[node].gpu, node, kind, values, RATE_LOW)
         units = facts.fleet * parts.gpus(facts, node)
         return slow | compare(
             judge,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rackready.gates.expectation import IMPLAUSIBLE, Bound
-from rackready.gates.finding_kinds import ErrorKind, FailKind
-from rackready.gates.judge import Judge
+from rackready.gates.judging.expectation import IMPLAUSIBLE, Bound
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op
 from rackready.model.profile import GpuProfile, Precision
 
@@ -50,7 +50,7 @@ def told_by_fleet(gpu: GpuProfile, kinds: Iterable[Precision], gpus: int) -> boo
     return gpus <= _ALONE or any(floor(gpu, kind) is None for kind in kinds)
 
 
-def hold(
+def judge_rates(
     judge: Judge, gpu: GpuProfile, node: str, kind: Precision, values: Mapping[int, float], fault: FailKind
 ) -> set[int]:
     """Judge the GFLOPS of each GPU by ceiling and floor; returns those below, each with ``fault`` found. The ceiling is the model's dense rate."""

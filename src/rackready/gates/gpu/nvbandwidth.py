@@ -9,9 +9,8 @@ from statistics import median
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
-from rackready.gates import base, models
+from rackready.gates import base
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Outputs, Run, trouble
-from rackready.gates.expectation import IMPLAUSIBLE, Bound, launches
 from rackready.gates.formats import nvbandwidth
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.nvbandwidth import Bandwidths, Device
@@ -19,7 +18,9 @@ from rackready.gates.formats.smi_xml import SmiLog
 from rackready.gates.gpu import nvbandwidth_findings as kinds
 from rackready.gates.gpu import parts, siblings, smi, twice
 from rackready.gates.gpu.siblings import Comparison, compare
-from rackready.gates.judge import Judge
+from rackready.gates.judging import gpu_models
+from rackready.gates.judging.expectation import IMPLAUSIBLE, Bound, launches
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import Figure
 
@@ -161,7 +162,7 @@ class NvBandwidth(Gate):
 def _on_these(judge: Judge, facts: NodeFacts, node: str, devices: Sequence[Device]) -> bool:
     """Compare the devices that nvbandwidth lists with the platform: rows and columns of its tables are numbered by them."""
     judge.judged += 1
-    good = models.same(
+    good = gpu_models.same(
         judge, node, "nvbandwidth ran on", [(node, device.name) for device in devices], [facts.gpu.product_name]
     )
     if len(devices) != facts.platform.gpus:

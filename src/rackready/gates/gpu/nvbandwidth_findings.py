@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 
 PEER = "device_to_device_memcpy_read_ce"
 STEP = (

@@ -9,14 +9,15 @@ from collections.abc import Callable, Collection, Sequence
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
-from rackready.gates import base, models
+from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import smi_nvlink
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.smi_nvlink import LinkGpu, LinkReport
 from rackready.gates.gpu import parts
-from rackready.gates.judge import Judge
+from rackready.gates.judging import gpu_models
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 from rackready.model.profile import NvLink
 
@@ -193,7 +194,7 @@ class NvLinks(Gate):
 
     id = "node/gpu/sanity/nvlink"
     findings = (
-        *models.FINDINGS,
+        *gpu_models.FINDINGS,
         *FINDINGS,
     )
     looks = True
@@ -378,7 +379,7 @@ def _same_gpus(
     """States and counters must be of the same GPUs, of the node's model: counters of another machine prove nothing of these links."""
     named = [(node, gpu.name) for gpu in (states or counters or {}).values()]
     judge.judged += 1
-    if not models.same(judge, node, "nvidia-smi nvlink reports", named, [facts.gpu.product_name]):
+    if not gpu_models.same(judge, node, "nvidia-smi nvlink reports", named, [facts.gpu.product_name]):
         return False
     if states is None or counters is None:
         return True  # an error already

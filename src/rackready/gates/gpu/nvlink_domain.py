@@ -10,14 +10,14 @@ from pydantic import Field
 
 from rackready.gates import base
 from rackready.gates.base import Command, Done, Gate, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.engine.recorder import not_run
 from rackready.gates.formats import imex
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.imex import ImexNode
 from rackready.gates.formats.smi_xml import SmiLog
 from rackready.gates.gpu import fabric, parts, smi
-from rackready.gates.judge import Judge
-from rackready.gates.recorder import not_run
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 
 _RUNBOOK = "docs/runbooks/nvlink-down.md"

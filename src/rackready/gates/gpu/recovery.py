@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rackready.design.facts import NodeFacts
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
 from rackready.gates.gpu import parts, smi
 from rackready.gates.gpu.smi import RUNBOOK, SmiGate
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 
 _RESET = f"Drain the node and reset the GPU (`nvidia-smi -r -i N`): {RUNBOOK}."
 _REBOOT = f"Drain and reboot the node: {RUNBOOK}."

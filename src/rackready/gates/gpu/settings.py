@@ -8,11 +8,11 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.finding_kinds import FailKind
 from rackready.gates.formats.smi_xml import SmiGpu
 from rackready.gates.gpu import smi
 from rackready.gates.gpu.smi import SmiGate, number
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op
 
 _INSTALL = "Run install again; it sets this."

@@ -1,4 +1,4 @@
-"""Holding the GPUs of one node against each other: the same formula as for a fleet (gates/fleet.py), each against the median and spread of the others."""
+"""Holding the GPUs of one node against each other: the same formula as for a fleet (gates/judging/fleet.py), each against the median and spread of the others."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rackready.gates.base import FleetMetric
-from rackready.gates.finding_kinds import FailKind
-from rackready.gates.fleet import standing
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import FailKind
+from rackready.gates.judging.fleet import standing
+from rackready.gates.judging.judge import Judge
 
 _LEAST = 2
 """Fewer others than this have no spread."""

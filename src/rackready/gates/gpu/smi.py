@@ -6,14 +6,14 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from rackready.design.facts import NodeFacts
-from rackready.gates import models
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import smi_xml
 from rackready.gates.formats.error import FormatError, TwoReportsError
 from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
 from rackready.gates.gpu import parts
-from rackready.gates.judge import Judge
+from rackready.gates.judging import gpu_models
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 
 KEY = "smi"
@@ -94,7 +94,7 @@ FLAG_NOT_REPORTED = ErrorKind(
 )
 
 REPORT = (
-    *models.FINDINGS,
+    *gpu_models.FINDINGS,
     NO_DRIVER,
     TWO_REPORTS,
     SMI_UNREADABLE,
@@ -155,7 +155,7 @@ def same_gpus(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
             f"{len(log.gpus)}",
         )
     named = [(node, gpu.text("product_name") or "no model") for gpu in log.gpus]
-    return models.same(judge, node, "nvidia-smi reports", named, [facts.gpu.product_name]) and _once(
+    return gpu_models.same(judge, node, "nvidia-smi reports", named, [facts.gpu.product_name]) and _once(
         judge, facts, node, log
     )
 

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from rackready.design.facts import NodeFacts
-from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.formats.smi_xml import SmiLog
 from rackready.gates.gpu import parts
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind
+from rackready.gates.judging.judge import Judge
 
 _SHOWN = 2
 """As many GPUs are named in a message."""

@@ -12,13 +12,13 @@ from pydantic import Field, Strict
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import kernel_log
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.kernel_log import Event, KernelLog
 from rackready.gates.gpu import parts
 from rackready.gates.gpu.recovery import ACTIONS
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 from rackready.profiles import loader
 

@@ -6,12 +6,12 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import chrony
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
 
 TRACKING = Tool("chronyc", ("chronyc", "-n", "-c", "tracking"), "chrony")
@@ -90,7 +90,7 @@ class Clock(HostGate):
         """Ask the clock daemon."""
         return Wanted((TRACKING,))
 
-    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+    def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold offset and state against the bound."""
         node = facts.node.name
         answer = found.commands.get("chronyc")

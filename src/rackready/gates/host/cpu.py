@@ -10,12 +10,12 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import lscpu
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 
 LSCPU = Tool("lscpu", ("lscpu", "--json"), "util-linux")
 SMT = "/sys/devices/system/cpu/smt/control"
@@ -148,7 +148,7 @@ class Cpu(HostGate):
         """Read lscpu and the kernel's files on SMT, governors and microcode."""
         return Wanted((LSCPU,), (SMT, GOVERNORS, MICROCODE))
 
-    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+    def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold processors against the platform's profile and each other."""
         cpus = processors(judge, found)
         if cpus is not None:

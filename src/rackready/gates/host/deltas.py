@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
-from rackready.gates import base, port_errors
+from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.fabric import port_errors
 from rackready.gates.formats import complaint, dcgm_diag
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import nvlink
@@ -21,7 +21,8 @@ from rackready.gates.host.links import folder
 from rackready.gates.host.memory import CE_PER_DAY, CE_SOURCE, COUNTS, UE_SOURCE
 from rackready.gates.host.pcie import parts
 from rackready.gates.host.reading import AGAIN, Answers, Limit, Tool, Wanted, answers, placed
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op, Verdict
 from rackready.ondevice.rdma_counters import ERRORS
 
@@ -167,7 +168,7 @@ class CounterDeltas(Gate):
             return judge.verdict(node)
         before, after = (_values(judge, known, reading) for reading in readings if reading is not None)
         for counter in (*_counters(known, readings[1], load.seconds), *nvlink_deltas.counters(known, before, after)):
-            _hold(judge, counter, before, after)
+            _compare(judge, counter, before, after)
         self._traffic(judge, known, before, after)
         if known.gpu.nvlink is not None:
             nvlink_deltas.links(
@@ -292,7 +293,7 @@ def _generation(speed: str | None) -> int:
     return next((generation for generation, known in _GT_S.items() if known == rate), 1)
 
 
-def _hold(judge: Judge, counter: Counter, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+def _compare(judge: Judge, counter: Counter, before: Mapping[str, int], after: Mapping[str, int]) -> None:
     first, last = before.get(counter.name), after.get(counter.name)
     what = counter.name.split("/", 1)[1]
     judge.judged += 1

@@ -10,13 +10,13 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import fio, printed_json
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
 from rackready.gates.host.disks import of_the_host
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
 
 _RUN_S = 10
@@ -142,7 +142,7 @@ class DiskBandwidth(HostGate):
         """List the drives, then read from one after the other for 10 s."""
         return Wanted((LIST, FIO))
 
-    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+    def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold every drive against its siblings and the declared rate."""
         node = facts.node.name
         rates: dict[str, dict[str, float]] = {}

@@ -11,12 +11,12 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import printed_json, smart
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
 
 SCAN = Tool("scan", ("smartctl", "--scan-open", "--json"), "smartmontools")
@@ -283,7 +283,7 @@ class Disks(HostGate):
         """List the drives, then read the health of each."""
         return Wanted((SCAN, HEALTH, BLOCK))
 
-    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+    def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold number, sizes and health against profile, siblings and the drives' own limits."""
         node, before = facts.node.name, len(judge.errors)
         known = attached(judge, found)

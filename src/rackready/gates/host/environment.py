@@ -11,10 +11,10 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 
 _END = "complete"
 """What stands behind each list: one that was cut off on its way is not taken for one that ends there."""
@@ -114,7 +114,7 @@ class Environment(HostGate):
         """Read the environment of a login, what sshd lets in, and every file that sets variables."""
         return Wanted((SESSION, SSHD, PACKAGED), (*NCCL, *MCA, *UCX, *SHELL, PRELOAD))
 
-    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+    def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Refuse every setting that is not declared; each is named once, by the file that sets it."""
         node = facts.node.name
         session, sshd, changed = (_whole(judge, found, tool) for tool in (SESSION, SSHD, PACKAGED))

@@ -6,13 +6,13 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.expectation import IMPLAUSIBLE
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import fio
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
-from rackready.gates.judge import Judge
+from rackready.gates.judging.expectation import IMPLAUSIBLE
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
 
 _DECLARED = "declared in the gate set"
@@ -157,7 +157,7 @@ class ParallelFilesystem(HostGate):
         both = Tool("fio", ("fio", *common, *sections), "fio", timeout_s=540)
         return Wanted((mounted, both))
 
-    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+    def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold both rates against what is declared."""
         node, inputs = facts.node.name, self.inputs
         if inputs.directory is None or (inputs.read_gb_s is None and inputs.write_gb_s is None):

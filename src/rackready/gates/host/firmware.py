@@ -15,13 +15,13 @@ from pydantic import Field, field_validator
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.base import Done, Gate, GateFacts, Outputs, Run
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import dmidecode
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import disks, reading
 from rackready.gates.host.disks import BLOCK, HEALTH, SCAN, attached, drives
 from rackready.gates.host.reading import AGAIN, Answers, Tool, Wanted, answers
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Outcome, Verdict
 
 BIOS = Tool("dmidecode", ("dmidecode", "--type", "bios"), "dmidecode")

@@ -9,10 +9,10 @@ from pydantic import Field, Strict
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 
 CMDLINE = "/proc/cmdline"
 HUGE = "/sys/kernel/mm/hugepages/hugepages-*kB/nr_hugepages"
@@ -132,7 +132,7 @@ class KernelSettings(HostGate):
         """Read command line, huge pages, limits and swap."""
         return Wanted((MEMLOCK, SWAPS), (CMDLINE, HUGE))
 
-    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+    def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold each setting against what is wanted."""
         node = facts.node.name
         cmdline = found.one(CMDLINE)

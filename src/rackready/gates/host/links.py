@@ -9,11 +9,11 @@ from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
-from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.engine.nodes_without_nics import NOTE
 from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted, placed
-from rackready.gates.judge import Judge
-from rackready.gates.no_nics import NOTE
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
 
 LOG = Tool("dmesg", ("dmesg",), "util-linux", keep=r"mlx5_core .*Link (down|up)$")
@@ -195,7 +195,7 @@ class Links(HostGate):
         leaves = ("state", "phys_state", "rate", "counters/link_downed")
         return Wanted((LOG,), (UPTIME, *(f"{folder(nic.rdma_device)}/{leaf}" for nic in facts.nics for leaf in leaves)))
 
-    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+    def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold each link against the plan; a node without compute NICs has nothing to judge."""
         if not facts.nics:
             judge.nothing(NOTE)

@@ -7,12 +7,12 @@ import re
 from collections import Counter
 
 from rackready.design.facts import NodeFacts
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import dmidecode
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
 
 MODULES = Tool("dmidecode", ("dmidecode", "--type", "memory"), "dmidecode")
@@ -125,7 +125,7 @@ class MemoryModules(HostGate):
         """Read what the BIOS says of the modules."""
         return Wanted((MODULES,))
 
-    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+    def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold the modules against the platform's profile and each other."""
         text = found.text("dmidecode")
         if text is None:
@@ -230,7 +230,7 @@ class MemoryErrors(HostGate):
         """Read the counters of the kernel's EDAC driver, and the kernel log's lines on machine checks."""
         return Wanted((LOG,), (COUNTS, AGE, DIMM_COUNTS, DIMM_LABELS))
 
-    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+    def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold counters and log against what mcelog takes for a bad module."""
         node = facts.node.name
         self._log(judge, node, found)
@@ -274,13 +274,13 @@ class MemoryErrors(HostGate):
         folder = path.rsplit("/", 1)[0]
         controller = folder.rsplit("/", 1)[0] if "/dimm" in folder else folder
         name = labels.get(f"{folder}/dimm_label", "").strip() or "/".join(folder.split("/")[6:])
-        _hold(judge, f"{node} {name}", corrected="ce_count" in path, count=count, seconds=seconds[controller])
+        _compare(judge, f"{node} {name}", corrected="ce_count" in path, count=count, seconds=seconds[controller])
 
     @staticmethod
     def _unassigned(judge: Judge, node: str, path: str, count: int, seconds: dict[str, int]) -> None:
         controller, kind = path.rsplit("/", 1)
         if count > 0:
-            _hold(
+            _compare(
                 judge,
                 f"{node} {controller.rsplit('/', 1)[1]}",
                 corrected=kind == "ce_count",
@@ -335,7 +335,7 @@ def _known(modules: dict[str, str]) -> Counter[str]:
     return out
 
 
-def _hold(judge: Judge, where: str, *, corrected: bool, count: int, seconds: int) -> None:
+def _compare(judge: Judge, where: str, *, corrected: bool, count: int, seconds: int) -> None:
     """Hold one counter against mcelog's thresholds: 10 corrected in every day that was begun since the counter's reset, and no uncorrected one."""
     days = max(1, math.ceil(seconds / _DAY_S))
     name, bound, source = (

@@ -11,11 +11,11 @@ from pydantic import Field
 
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
-from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.engine.shipped_script import command, document, sealed
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
-from rackready.gates.judge import Judge
-from rackready.gates.shipped import command, document, sealed
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 from rackready.ondevice import names as script
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rackready.design.facts import NodeFacts
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.host import cpu, reading
 from rackready.gates.host.cpu import LSCPU, processors
 from rackready.gates.host.reading import Answers, HostGate, Wanted, placed
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 
 _STEP = "Check the BIOS (sub-NUMA clustering, NPS, node interleaving) and that the card sits in its own slot."
 
@@ -67,7 +67,7 @@ class Numa(HostGate):
         """Read lscpu and the NUMA node of every GPU and NIC."""
         return Wanted((LSCPU,), tuple(sorted(_file(pci) for pci in expected(facts))))
 
-    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+    def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold the layout against the platform's profile."""
         node, parts = facts.node.name, facts.platform.host
         if not placed(judge, facts):

@@ -6,13 +6,13 @@ from collections import Counter as Counted
 from collections.abc import Mapping, Sequence
 
 from rackready.design.facts import NodeFacts
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import smi_nvlink
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import nvlink
 from rackready.gates.host.counter import Counter
 from rackready.gates.host.reading import AGAIN, Limit, Tool
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
 
 TOOL = Tool("nvlink", ("nvidia-smi", "nvlink", "-e"), "nvidia-open")

@@ -9,13 +9,13 @@ from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
-from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.engine.nodes_without_nics import NOTE
 from rackready.gates.formats import mlxlink
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted, placed
-from rackready.gates.judge import Judge
-from rackready.gates.no_nics import NOTE
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
 
 EFFECTIVE_SOURCE = "NVIDIA ibdiagnet user manual, bit error rate: threshold 10^-12"
@@ -373,7 +373,7 @@ class Optics(HostGate):
         """Ask mlxlink about every compute NIC, all at once."""
         return Wanted(tools(facts))
 
-    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+    def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold every port against the bounds and its siblings."""
         node = facts.node.name
         if not facts.nics:

@@ -6,11 +6,11 @@ import re
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Output
-from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.formats import smi_nvlink
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host.reading import Answers
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind
+from rackready.gates.judging.judge import Judge
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 """Drawn anew at each boot (random(4)): no two nodes have the same."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from rackready.design.facts import NodeFacts
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import lspci
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted, placed
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 
 BRIDGES = Tool("lspci", ("lspci", "-D", "-vvv", "-d", "::0604"), "pciutils")
 _REDIRECTS = frozenset({"SrcValid", "ReqRedir", "CmpltRedir"})
@@ -79,7 +79,7 @@ class AccessControl(HostGate):
         """Read all PCI bridges."""
         return Wanted((BRIDGES,))
 
-    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+    def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Look at every switch port on the way to a GPU or NIC."""
         node = facts.node.name
         if facts.node.kind == "virtual":
@@ -133,7 +133,7 @@ class Iommu(HostGate):
         """Read the type of every GPU's and NIC's IOMMU group."""
         return Wanted(files=tuple(sorted(name for pci in parts(facts) for name in (_group(pci), _present(pci)))))
 
-    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+    def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold every device's group against pass-through (identity); no group means that the IOMMU is off."""
         node = facts.node.name
         if facts.node.kind == "virtual":

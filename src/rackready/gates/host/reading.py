@@ -11,10 +11,10 @@ from typing import Any
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.finding_kinds import ErrorKind
+from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats.error import FormatError
-from rackready.gates.judge import Judge
-from rackready.gates.shipped import command, document
+from rackready.gates.judging.finding_kinds import ErrorKind
+from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import host_read
 
@@ -285,7 +285,7 @@ class HostGate(Gate):
         """Say what to read on the node."""
 
     @abstractmethod
-    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+    def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold the answers against what is wanted of the node."""
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
@@ -297,7 +297,7 @@ class HostGate(Gate):
         node, judge = run.nodes[0], Judge()
         found = answers(judge, outputs.get(KEY), node, self.wanted(facts.nodes[node]), self.what)
         if found is not None:
-            self.hold(judge, facts.nodes[node], found)
+            self.judge_node(judge, facts.nodes[node], found)
             if not judge.errors and not judge.fails:
                 judge.measured.add(node)
         return judge.verdict(node)

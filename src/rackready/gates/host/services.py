@@ -6,10 +6,10 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.host import reading
 from rackready.gates.host.reading import Answers, HostGate, Tool, Wanted
-from rackready.gates.judge import Judge
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.judging.judge import Judge
 
 _ANSWERS = frozenset({0, 3, 4})
 """Exit codes of `systemctl is-active`: all units active; one is not; one does not exist, from systemd 253 on (systemctl(1), exit status)."""
@@ -89,7 +89,7 @@ class Services(HostGate):
         asked = Tool("is-active", ("systemctl", "is-active", *self.inputs.active), "systemd")
         return Wanted((failed, asked) if self.inputs.active else (failed,))
 
-    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+    def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold the states of units against what is wanted."""
         node = facts.node.name
         text = found.text("systemctl")

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rackready.gates.base import Command, Gate, GateFacts, Run, not_asked
-from rackready.gates.container import Containered
-from rackready.gates.offline import Captured, evaluate
+from rackready.gates.engine.container import Containered
+from rackready.gates.engine.registry import all_gates, gate
 from rackready.gates.plain.makers import made, sources_of
 from rackready.gates.plain.nvidia import NVLINK, SMI
 from rackready.gates.plain.pcie import LSPCI
 from rackready.gates.plain.source import Source, begins
-from rackready.gates.registry import all_gates, gate
+from rackready.gates.records.offline import Captured, evaluate
 from rackready.model.outcome import Outcome, Verdict
 
 KINDS = (

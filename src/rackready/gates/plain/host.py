@@ -8,12 +8,12 @@ from typing import Any
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Command
-from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
-from rackready.gates.offline import Captured
+from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.plain import files
 from rackready.gates.plain.source import Given, LackError, Source, begins, document, lack, only
+from rackready.gates.records.offline import Captured
 from rackready.model.outcome import Finding
 from rackready.ondevice import host_read, rdma_counters
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from rackready.gates.base import Command, GateFacts, Run
-from rackready.gates.finding_kinds import ErrorKind
+from rackready.gates.engine.shipped_script import source as text_of
 from rackready.gates.formats.error import FormatError
-from rackready.gates.offline import Captured
+from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.plain.host import HostRead, RdmaCounters
 from rackready.gates.plain.nvidia import Inventory, Versions
 from rackready.gates.plain.pcie import PciePath
 from rackready.gates.plain.source import LackError, Maker, Source
-from rackready.gates.shipped import source as text_of
+from rackready.gates.records.offline import Captured
 from rackready.model.outcome import Finding
 from rackready.ondevice import host_read, nvml_inventory, pcie_path, rdma_counters, versions
 

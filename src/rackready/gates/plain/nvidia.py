@@ -10,8 +10,8 @@ from rackready.design.facts import NodeFacts
 from rackready.gates.base import Command
 from rackready.gates.formats import smi_nvlink, smi_xml
 from rackready.gates.formats.error import FormatError
-from rackready.gates.offline import Captured
 from rackready.gates.plain.source import Given, LackError, Source, begins, document, lack, only
+from rackready.gates.records.offline import Captured
 from rackready.ondevice import nvml_inventory, versions
 
 SMI = Source(

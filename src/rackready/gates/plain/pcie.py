@@ -13,9 +13,9 @@ from typing import Any
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Command
 from rackready.gates.formats.error import FormatError
-from rackready.gates.offline import Captured
 from rackready.gates.plain.nvidia import SMI
 from rackready.gates.plain.source import Given, LackError, Source, begins, document, lack, only
+from rackready.gates.records.offline import Captured
 from rackready.ondevice import pcie_path
 
 _WORDS = "lspci -D -nn -vvv"

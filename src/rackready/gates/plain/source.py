@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Command
-from rackready.gates.finding_kinds import ErrorKind
-from rackready.gates.offline import Captured
+from rackready.gates.judging.finding_kinds import ErrorKind
+from rackready.gates.records.offline import Captured
 from rackready.model.outcome import Finding
 
 FACT_MISSING = ErrorKind(

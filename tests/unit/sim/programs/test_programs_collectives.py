@@ -12,9 +12,9 @@ import pytest
 from rackready.design.facts import node_facts
 from rackready.design.site import load_site
 from rackready.gates.base import Done, GateFacts, Output, Run
+from rackready.gates.engine.registry import gate
 from rackready.gates.fabric.collectives import GATES
 from rackready.gates.fabric.scaling import doubled
-from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready_sim.programs.hwsim.perf import facts
 from tests.gates.support import port, ports

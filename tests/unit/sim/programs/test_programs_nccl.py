@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rackready.gates import nccl_rows
 from rackready.gates.formats import nccl_log, nccl_tests
-from rackready.gates.judge import Judge
+from rackready.gates.judging.judge import Judge
+from rackready.gates.nccl import rows as nccl_rows
 from rackready_sim.programs.hwsim.nic.tools import change
 from rackready_sim.programs.hwsim.perf import facts, nccl
 from rackready_sim.programs.hwsim.store import hardware

@@ -1,0 +1,130 @@
+"""The phases: what each calls, whether it takes batches or the whole wave, and the state that a node reaches by it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rackready.campaign.drained_phase import Results, Runner, run_drained
+from rackready.campaign.evidence_check import run_where_needed
+from rackready.model.phase import PhaseContext
+from rackready.model.state import NodeState
+
+_NO_BASELINE = "passed through: firmware and BIOS are not compared with a baseline yet"
+_NO_PARTS = "passed through: parts are compared by the inventory gate after the driver is installed"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One phase. ``reaches`` lists the states that a pass takes the node through, each with the note that the record keeps."""
+
+    run: Runner
+    whole_wave: bool
+    holds: NodeState
+    """What still holds of a node that was further when this phase goes wrong on it."""
+    reaches: tuple[tuple[NodeState, str], ...]
+    fail_quarantines: bool = True
+    touches: bool = True
+    """A change made by it voids evidence measured before: the node is not the same any more."""
+
+
+def _provision(ctx: PhaseContext, nodes: list[str]) -> Results:
+    from rackready.stacks.provision import run_provision  # noqa: PLC0415 - the Pulumi SDK takes a second to import
+
+    return run_provision(ctx, nodes)
+
+
+def _install(ctx: PhaseContext, nodes: list[str]) -> Results:
+    from rackready.drivers.ansible import run_playbook  # noqa: PLC0415
+
+    return run_drained(ctx, "install", lambda ctx, nodes: run_playbook(ctx, "install.yml", nodes), nodes)
+
+
+def _fabric(ctx: PhaseContext, nodes: list[str]) -> Results:
+    from rackready.campaign.fabric import run_fabric_held  # noqa: PLC0415
+
+    return run_fabric_held(ctx, nodes)
+
+
+def _optimize(ctx: PhaseContext, nodes: list[str]) -> Results:
+    from rackready.drivers.ansible import run_playbook  # noqa: PLC0415
+
+    return run_drained(ctx, "optimize", lambda ctx, nodes: run_playbook(ctx, "optimize.yml", nodes), nodes)
+
+
+def _certify(ctx: PhaseContext, nodes: list[str]) -> Results:
+    from rackready.handover.certify import run_certify  # noqa: PLC0415
+
+    return run_certify(ctx, nodes)
+
+
+def _handover(ctx: PhaseContext, nodes: list[str]) -> Results:
+    from rackready.handover.run import run_handover  # noqa: PLC0415
+
+    return run_handover(ctx, nodes)
+
+
+def _verify(ctx: PhaseContext, nodes: list[str]) -> Results:
+    from rackready.handover.verify import run_verify  # noqa: PLC0415
+
+    return run_verify(ctx, nodes)
+
+
+PHASES: dict[str, Phase] = {
+    "provision": Phase(
+        _provision,
+        whole_wave=True,
+        holds=NodeState.DECLARED,
+        reaches=(
+            (NodeState.REACHABLE, ""),
+            (NodeState.INVENTORIED, _NO_PARTS),
+            (NodeState.BASELINED, _NO_BASELINE),
+            (NodeState.PROVISIONED, ""),
+        ),
+    ),
+    "install": Phase(
+        _install,
+        whole_wave=False,
+        holds=NodeState.PROVISIONED,
+        reaches=((NodeState.INSTALLED, ""),),
+        fail_quarantines=False,
+    ),
+    "fabric": Phase(
+        _fabric,
+        whole_wave=True,
+        holds=NodeState.INSTALLED,
+        reaches=((NodeState.CONNECTED, ""),),
+        fail_quarantines=False,
+    ),
+    "validate": Phase(
+        run_where_needed,
+        whole_wave=True,
+        holds=NodeState.CONNECTED,
+        reaches=((NodeState.VALIDATED, ""),),
+        touches=False,
+    ),
+    "optimize": Phase(
+        _optimize,
+        whole_wave=False,
+        holds=NodeState.VALIDATED,
+        reaches=((NodeState.OPTIMIZED, ""),),
+        fail_quarantines=False,
+    ),
+    "revalidate": Phase(run_where_needed, whole_wave=True, holds=NodeState.OPTIMIZED, reaches=(), touches=False),
+    "certify": Phase(
+        _certify,
+        whole_wave=True,
+        holds=NodeState.OPTIMIZED,
+        reaches=((NodeState.CERTIFIED, ""),),
+        fail_quarantines=False,
+        touches=False,
+    ),
+    "handover": Phase(
+        _handover,
+        whole_wave=True,
+        holds=NodeState.CERTIFIED,
+        reaches=((NodeState.READY, ""),),
+        fail_quarantines=False,
+        touches=False,
+    ),
+    "verify": Phase(_verify, whole_wave=False, holds=NodeState.CONNECTED, reaches=(), touches=False),
+}

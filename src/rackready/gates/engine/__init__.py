@@ -1,0 +1,1 @@
+"""Plan and run gates: which nodes, which commands, in which order, over which connection."""

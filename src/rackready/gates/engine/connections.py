@@ -1,0 +1,60 @@
+"""The machines that gates run commands on: nodes over SSH with a key, and switches, whose counters some gates read, as the site lets us in there."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+from rackready.drivers.remote import Answer, Host, Remote
+from rackready.drivers.switch.configure import open_session
+from rackready.drivers.switch.session import NetmikoSession
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Site, Switch
+from rackready.paths import EnvPaths
+
+
+class Machines(Remote):
+    """Connections to nodes, and one session to every switch that is asked. Thread-safe: a switch is asked one thing at a time."""
+
+    def __init__(self, hosts: Mapping[str, Host], site: Site, paths: EnvPaths) -> None:
+        super().__init__(hosts, paths.known_hosts)
+        self._paths = paths
+        self._switches: dict[str, Switch] = {switch.name: switch for switch in site.switches}
+        self._sessions: dict[str, NetmikoSession] = {}
+        self._asked = {name: threading.Lock() for name in self._switches}
+
+    def run(
+        self,
+        node: str,
+        argv: Sequence[str],
+        *,
+        stdin: str = "",
+        env: Mapping[str, str] | None = None,
+        timeout_s: float,
+        cleaning: bool = False,
+    ) -> Answer:
+        """Run a command to its end, on a node or a switch. Never raises for what the machine does."""
+        if node not in self._switches:
+            return super().run(node, argv, stdin=stdin, env=env, timeout_s=timeout_s, cleaning=cleaning)
+        begun = time.monotonic()
+        try:
+            with self._asked[node]:
+                code, said = self._session(node).run(shlex.join(argv), timeout_s=timeout_s)
+        except RackreadyError as error:
+            self._sessions.pop(node, None)
+            return Answer(None, "", "", time.monotonic() - begun, failure=str(error))
+        return Answer(code, said, "", time.monotonic() - begun)
+
+    def _session(self, name: str) -> NetmikoSession:
+        if name not in self._sessions:
+            self._sessions[name], _ = open_session(self._paths, self._switches[name])
+        return self._sessions[name]
+
+    def close(self) -> None:
+        """Close every connection."""
+        for session in self._sessions.values():
+            session.close()
+        self._sessions.clear()
+        super().close()

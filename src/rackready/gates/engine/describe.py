@@ -1,0 +1,221 @@
+"""What a gate does and how it judges, as plain documents: its commands in full, and every finding that it declares."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, get_args, get_type_hints
+
+from rackready.gates.base import Command, Gate, GateFacts, Run
+from rackready.gates.engine.registry import gate as make_gate
+from rackready.gates.judging import common_findings
+from rackready.gates.judging.predicted_bounds import UNKNOWN, foreseen
+from rackready.gates.plain.makers import slots
+from rackready.model.outcome import Outcome
+from rackready.model.problems import RackreadyError
+from rackready.model.profile import GateSetEntry
+from rackready.profiles import loader
+
+OUTCOMES = {
+    "pass": "everything that it measures was measured, and held",
+    "fail": "it was measured, and is not as it should be; never measured again until the node is repaired",
+    "error": "it could not be measured or understood: output missing, cut off or unknown, time-out, contradiction; "
+    "tried once more, and no pass",
+    "skip": "the site file declares it, with a reason (gates.skip) or until a day (gates.disabled); "
+    "shown in every report",
+    "not_run": "something before it did not pass, or too few nodes can take part; no pass",
+}
+
+
+def shown(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> dict[str, Any]:
+    """Return what a gate would run on these nodes: every command of its first run, and what differs by choice of launcher or input.
+
+    ``nothing``: why it would run nothing, empty otherwise; ``left_out`` of a choice: why it would be refused.
+    """
+    runs = gate.plan(facts, list(nodes))
+    return {
+        "id": gate.id,
+        "title": gate.title(),
+        "measures": sorted(gate.covers),
+        "inputs": _inputs(gate),
+        "runs": [run.id for run in runs],
+        "nothing": "" if runs and runs[0].commands else _nothing(gate, facts),
+        "commands": [_command(item) for item in runs[0].commands] if runs else [],
+        "takes": _takes(facts, runs[0]) if runs else {},
+        "variants": [
+            made
+            for item in _variants(gate, facts, nodes)
+            if (made := _variant(item, runs[0]))["commands"] or made["left_out"]
+        ]
+        if runs
+        else [],
+    }
+
+
+def _takes(facts: GateFacts, run: Run) -> dict[str, str]:
+    """Return what tools print themselves that `gate evaluate` takes in place of the commands: its key -> the command that prints it."""
+    found = slots(facts, run)
+    bare = {(slot.command, slot.source.key): key for key, slot in found.items() if ":" not in key}
+    return {
+        bare.get((slot.command, slot.source.key), key): slot.source.gives
+        for key, slot in found.items()
+        if ":" in key and "/" not in key
+    }
+
+
+def _nothing(gate: Gate, facts: GateFacts) -> str:
+    """Return why a gate has nothing to run, in its own words where it has some (no image)."""
+    said = [
+        str(finding)
+        for verdicts in gate.attribute(facts, []).values()
+        for verdict in verdicts
+        for finding in verdict.findings
+    ]
+    return next(
+        iter(said),
+        "this server model has nothing that it measures, or what it asks stands in a site file (devices, rails)",
+    )
+
+
+def _inputs(gate: Gate) -> dict[str, dict[str, Any]]:
+    return {
+        name: {"value": getattr(gate.inputs, name), "description": field.description}
+        for name, field in type(gate.inputs).model_fields.items()
+    }
+
+
+def _command(item: Command) -> dict[str, Any]:
+    return {
+        "key": item.key,
+        "node": item.node,
+        "via": _via(item),
+        "stage": item.stage,
+        "role": item.role,
+        "timeout_s": item.timeout_s,
+        "argv": list(item.argv),
+        "env": dict(item.env),
+        "line": line(item),
+        "stdin": item.stdin,
+    }
+
+
+def _via(item: Command) -> str:
+    """Return where a command goes: the node's host, or its BMC."""
+    return str(getattr(item, "via", "host"))
+
+
+def line(item: Command) -> str:
+    """Return a command as it can be typed: whole, with its environment; a script that is sent stands for itself by its first line."""
+    words = shlex.join([*(f"{name}={value}" for name, value in item.env.items()), *item.argv])
+    if not item.stdin:
+        return words
+    first = item.stdin.strip().splitlines()[0].strip("\"' ")
+    return f"{words} < SCRIPT   # {len(item.stdin.splitlines())} lines: {first}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Another choice of a launcher or input: its first run, or why it is refused."""
+
+    name: str
+    value: str
+    run: Run | None = None
+    refused: str = ""
+
+
+def _variants(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> Iterator[_Choice]:
+    """Yield every other choice of a launcher that facts know, and of an input that is a choice among words."""
+    for name in (field.name for field in fields(GateFacts)):
+        for value in _choices(get_type_hints(GateFacts)[name]):
+            if value != getattr(facts, name):
+                changed: dict[str, Any] = {name: value}
+                yield _planned(_Choice(name, value), gate, replace(facts, **changed), nodes)
+    for name, field in type(gate.inputs).model_fields.items():
+        for value in _choices(field.annotation):
+            if value != getattr(gate.inputs, name):
+                yield _planned(
+                    _Choice(name, value), make_gate(gate.id, {**gate.inputs.model_dump(), name: value}), facts, nodes
+                )
+
+
+def _planned(choice: _Choice, gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> _Choice:
+    try:
+        runs = gate.plan(facts, list(nodes))
+    except RackreadyError as error:  # that choice needs an input which is not given (mpijob its image)
+        return replace(choice, refused=str(error))
+    return replace(choice, run=runs[0] if runs else None)
+
+
+def _choices(annotation: object) -> list[str]:
+    words = get_args(annotation)
+    return list(words) if words and all(isinstance(word, str) for word in words) else []
+
+
+def _variant(choice: _Choice, usual: Run) -> dict[str, Any]:
+    """Return those commands of another choice that differ from the usual ones."""
+    before = {_key(item) for item in usual.commands}
+    commands = [_command(item) for item in (choice.run.commands if choice.run else ()) if _key(item) not in before]
+    return {"choice": choice.name, "value": choice.value, "commands": commands, "left_out": choice.refused}
+
+
+def _key(item: Command) -> tuple[object, ...]:
+    return (item.node, item.argv, tuple(sorted(item.env.items())), item.stdin)
+
+
+# how it judges -----------------------------------------------------------------------------------------------------
+
+
+def explained(gate: Gate, facts: GateFacts) -> dict[str, Any]:
+    """Return how a gate judges: words of its documentation, bounds with their sources, its fleet, every finding that it declares, and where it is run."""
+    found = foreseen(gate, facts, list(facts.nodes))
+    return {
+        "id": gate.id,
+        "title": gate.title(),
+        "measures": sorted(gate.covers),
+        "how": _documentation(gate),
+        "inputs": _inputs(gate),
+        "of": f"{len(facts.nodes)} x {next(iter(facts.nodes.values())).platform.id}",
+        "bounds": [item.model_dump(mode="json") for item in found],
+        "no_bounds": "" if found else UNKNOWN,
+        "fleet": [
+            {"metric": item.name, "effect": item.effect, "sigma": item.sigma, "better": item.better}
+            for item in gate.fleet
+        ],
+        "findings": [
+            common_findings.described(item)
+            for item in sorted(gate.findings, key=lambda item: item.outcome is not Outcome.FAIL)
+        ],
+        "every_gate": [common_findings.described(item) for item in common_findings.FINDINGS],
+        "outcomes": OUTCOMES,
+        "sets": _sets(gate.id),
+        "in_no_set": gate.in_no_set,
+    }
+
+
+def _documentation(gate: Gate) -> list[str]:
+    """Return the documentation of class, module and judgement, most particular first, each once."""
+    module = inspect.getmodule(type(gate))
+    parts = [
+        inspect.getdoc(type(gate)),
+        inspect.getdoc(type(gate).evaluate),
+        inspect.getdoc(module) if module else None,
+    ]
+    return list(dict.fromkeys(part for part in parts if part))
+
+
+def _sets(gate_id: str) -> list[dict[str, Any]]:
+    out = []
+    for name in loader.known("gate_sets"):
+        entry: GateSetEntry | None = next((item for item in loader.gate_set(name).gates if item.id == gate_id), None)
+        if entry is not None:
+            out.append(
+                {
+                    "set": name,
+                    "required": entry.required,
+                    "after_boot": entry.after_boot,
+                    "max_age_hours": entry.max_age_hours,
+                }
+            )
+    return out

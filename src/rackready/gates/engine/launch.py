@@ -1,0 +1,59 @@
+"""What a head node needs to start processes on others: a key for Open MPI over SSH, a reservation for srun, nothing for Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from rackready.drivers.remote import Host, Remote, UnreachableError, launch_key
+from rackready.drivers.scheduler.base import SchedulerError
+from rackready.drivers.scheduler.remote import connect_slurm
+from rackready.drivers.scheduler.reserve import reserved
+from rackready.gates.engine.runner import Launcher
+from rackready.model.site import Site, SlurmHandover
+from rackready.paths import EnvPaths
+
+
+def launcher(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, Host]) -> Launcher:
+    """Return the launcher that the site asks for (gates.launcher)."""
+    makers = {"openmpi": _over_ssh, "srun": _under_slurm, "mpijob": _alone}
+    return makers[site.gates.launcher](site, paths, remote, hosts)
+
+
+def _over_ssh(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, Host]) -> Launcher:
+    @contextmanager
+    def launch(head: str, peers: Sequence[str]) -> Iterator[str]:
+        with launch_key(remote, head, hosts[head].address, peers, paths.known_hosts) as key:
+            yield f"{key.ssh_options} -p {site.access.port} -l {site.access.user}"
+
+    return launch
+
+
+def _under_slurm(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, Host]) -> Launcher:
+    del remote, hosts
+
+    @contextmanager
+    def launch(head: str, peers: Sequence[str]) -> Iterator[str]:
+        if not isinstance(site.handover, SlurmHandover):
+            raise UnreachableError(
+                "site.yml gates.launcher: srun - Expected: handover.kind slurm Actual: no Slurm. "
+                "Use the launcher openmpi."
+            )
+        try:
+            with connect_slurm(site.handover, paths) as slurm, reserved(slurm, [head, *peers]):
+                yield ""
+        except SchedulerError as error:
+            raise UnreachableError(str(error)) from error
+
+    return launch
+
+
+def _alone(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, Host]) -> Launcher:
+    del site, paths, remote, hosts
+
+    @contextmanager
+    def launch(head: str, peers: Sequence[str]) -> Iterator[str]:
+        del head, peers
+        yield ""
+
+    return launch

@@ -1,0 +1,192 @@
+"""Turns every attempt and every conclusion into an evidence record and a line of progress."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from rackready import __version__
+from rackready.evidence.scrub import scrub
+from rackready.evidence.store import EvidenceStore, new_id
+from rackready.gates.base import Gate, Output
+from rackready.gates.engine.runner import Attempt
+from rackready.gates.judging.finding_kinds import NotRunKind
+from rackready.gates.records.sanitize import tools
+from rackready.ledger.store import DETAIL, Ledger
+from rackready.model.evidence import EvidenceRecord, Fingerprint, RawOutput
+from rackready.model.outcome import Outcome, Verdict
+
+PHASE = "validate"
+_LEVEL = {
+    Outcome.PASS: DETAIL,
+    Outcome.SKIP: "warn",
+    Outcome.NOT_RUN: "warn",
+    Outcome.ERROR: "error",
+    Outcome.FAIL: "error",
+}
+
+
+GATE_NOT_RUN = NotRunKind(
+    "gate-not-run",
+    "{gate} was not run",
+    meaning="The gate did not measure the node: something before it did not pass, or too few nodes can take part. "
+    "That is no pass.",
+    next_step="{step}",
+)
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Writes evidence of one campaign. Safe to use from several threads."""
+
+    store: EvidenceStore
+    ledger: Ledger
+    campaign: str
+    fingerprints: Mapping[str, Fingerprint]
+    quiet: bool = False
+    """What passes is recorded and not told: a look at nodes on which nothing is wrong has nothing to say."""
+    attempts: int = 0
+    latest: dict[tuple[str, str], EvidenceRecord] = field(default_factory=dict)
+    """(gate, node) -> the record of what this stage measured of that node, of gates whose verdict is not complete without their fleet."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def attempt(self, gate: Gate, attempt: Attempt) -> None:
+        """Record one try with its raw outputs; a try that is followed by another is recorded all the same."""
+        with self._lock:
+            self.attempts += 1
+        inputs = {
+            "title": gate.title(),
+            **gate.inputs.model_dump(mode="json"),
+            "attempt": attempt.number,
+            "run": attempt.run.id,
+        }
+        raw = [kept(self.store, output) for output in attempt.outputs.values()]
+        made = self._append(
+            gate.id,
+            attempt.run.target,
+            attempt.run.nodes,
+            inputs,
+            attempt.verdict,
+            raw,
+            attempt.started,
+            attempt.finished,
+            tools(gate, attempt.outputs),
+        )
+        if gate.fleet and attempt.run.nodes == (attempt.run.target,):
+            self.latest[gate.id, attempt.run.target] = made
+        again = " (second attempt)" if attempt.number > 1 else ""
+        for node in attempt.run.nodes:
+            self.say(
+                node,
+                f"{gate.id} {_target(attempt.run.target, node)}{_said(attempt.verdict)}{again}",
+                attempt.verdict.outcome,
+            )
+
+    def concluded(self, gate: Gate, node: str, verdict: Verdict, runs: Sequence[str]) -> None:
+        """Record what runs over several nodes, which this stage made, mean for one of them."""
+        made = self.conclusion(
+            gate.id,
+            node,
+            verdict,
+            {"title": gate.title(), **gate.inputs.model_dump(mode="json"), "conclusion_of": list(runs)},
+        )
+        if gate.fleet:
+            self.latest[gate.id, node] = made
+
+    def conclusion(
+        self, gate_id: str, node: str, verdict: Verdict, inputs: Mapping[str, object] | None = None
+    ) -> EvidenceRecord:
+        """Record what a gate means for one node, where no single run says so: pairs, clusters, skips, coverage."""
+        now = datetime.now(UTC)
+        return self._append(gate_id, node, (node,), dict(inputs or {}), verdict, [], now, now)
+
+    def completed(self, gate_id: str, node: str, verdict: Verdict, about: Mapping[str, object]) -> bool:
+        """Record what the fleet adds to what was measured of a node: the same measurement and raw outputs, with a verdict that stands in its place.
+
+        Returns False when this stage measured no such thing: then there is nothing to complete.
+        """
+        before = self.latest.get((gate_id, node))
+        if before is None:
+            return False
+        inputs = {**before.inputs, **about, "conclusion_of": [before.id]}
+        self.store.append(before.model_copy(update={"id": new_id(), "verdict": verdict, "inputs": inputs}))
+        return True
+
+    def say(self, node: str, text: str, outcome: Outcome) -> None:
+        """Add a line of progress."""
+        if self.quiet and outcome is Outcome.PASS:
+            return
+        self.ledger.event(self.campaign, node, PHASE, text, level=_LEVEL[outcome])
+
+    def _append(  # noqa: PLR0913, PLR0917
+        self,
+        gate: str,
+        target: str,
+        nodes: Sequence[str],
+        inputs: dict[str, object],
+        verdict: Verdict,
+        raw: list[RawOutput],
+        started: datetime,
+        finished: datetime,
+        tools: dict[str, str] | None = None,
+    ) -> EvidenceRecord:
+        record = EvidenceRecord(
+            id=new_id(),
+            campaign=self.campaign,
+            gate=gate,
+            target=target,
+            nodes=list(nodes),
+            fingerprints=[self.fingerprints[node] for node in nodes if node in self.fingerprints],
+            inputs=inputs,
+            verdict=verdict,
+            raw=raw,
+            tool_versions=tools or {},
+            rackready_version=__version__,
+            started=started,
+            finished=finished,
+        )
+        return self.store.append(record)[0]
+
+
+def kept(store: EvidenceStore, output: Output) -> RawOutput:
+    """Store what a command left behind, and return how a record names it."""
+    return RawOutput(
+        host=output.node,
+        command=scrub(output.command),
+        exit_code=output.exit_code,
+        stdout_sha256=store.put_raw(output.stdout),
+        stderr_sha256=store.put_raw(output.stderr or output.failure),
+        seconds=round(output.seconds, 3),
+        key=output.key,
+        lost=bool(output.failure and not output.stderr),
+    )
+
+
+def _target(target: str, node: str) -> str:
+    return "" if target == node else f"({target}) "
+
+
+def _said(verdict: Verdict) -> str:
+    return f"{verdict.outcome.value}" + (f": {verdict.findings[0]}" if verdict.findings else _figures(verdict))
+
+
+def _figures(verdict: Verdict) -> str:
+    shown = [
+        f"{metric.value:.1f} {metric.unit}" for metric in verdict.metrics if metric.name in {"busbw", "bw_average"}
+    ]
+    return f": {', '.join(shown)}" if shown else ""
+
+
+def skipped(reason: str) -> Verdict:
+    """Return the verdict of a declared skip."""
+    return Verdict(outcome=Outcome.SKIP, note=reason)
+
+
+def not_run(where: str, gate: str, reason: str, next_step: str) -> Verdict:
+    """Return the verdict of a gate that did not run."""
+    return Verdict(
+        outcome=Outcome.NOT_RUN,
+        findings=[GATE_NOT_RUN.found(where, "a measurement", reason, gate=gate, step=next_step)],
+    )

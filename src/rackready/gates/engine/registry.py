@@ -1,0 +1,74 @@
+"""Finds gates: importing every topic registers its classes, and so does importing what a plug-in's entry point ``rackready.gates`` names."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from functools import cache
+from types import ModuleType
+
+from pydantic import ValidationError
+
+import rackready.gates as package
+from rackready.entry_points import GATES, PlugIn, plug_ins
+from rackready.gates.base import REGISTRY, Gate
+from rackready.gates.engine.contract import breaches
+from rackready.model.problems import RackreadyError
+
+
+class UnknownGateError(RackreadyError):
+    """No gate has that id."""
+
+
+class GateInputsError(RackreadyError):
+    """A gate set gives a gate inputs that it does not take."""
+
+
+def all_gates() -> dict[str, type[Gate]]:
+    """Return every gate by id, sorted. Raises PlugInError that names a plug-in whose gates cannot be used: no run goes on without them."""
+    _import_all()
+    _import_plug_ins(plug_ins(GATES))
+    return dict(sorted(REGISTRY.items()))
+
+
+@cache
+def _import_all() -> None:
+    """Import every topic, once in a process: a stage asks for gates by the thousand."""
+    for module in pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}."):
+        importlib.import_module(module.name)
+
+
+@cache
+def _import_plug_ins(found: tuple[PlugIn, ...]) -> None:
+    """Import what plug-ins name, once in a process, and look at each gate there as tests look at ours."""
+    for plug_in in found:
+        module = plug_in.load(ModuleType)
+        theirs = [kind for kind in REGISTRY.values() if plug_in.has(kind)]
+        if not theirs:
+            plug_in.refuse(
+                "a module that defines gates, or imports those of its package", f"{module.__name__} has none"
+            )
+        if wrong := [f"gate {kind.id}: {text}" for kind in theirs for text in breaches(kind)]:
+            plug_in.refuse("gates that keep to the contract (docs/howto/extend.md)", "; ".join(wrong))
+
+
+def gate(wanted: str, inputs: Mapping[str, object] | None = None) -> Gate:
+    """Return the gate of that id with its inputs.
+
+    Raises UnknownGateError (which lists the known ones) and GateInputsError (which names the input).
+    """
+    known = all_gates()
+    if wanted not in known:
+        message = (
+            f"gate {wanted!r} does not exist - Expected: one of {', '.join(known)}. "
+            "Correct the id in the gate set or the command."
+        )
+        raise UnknownGateError(message)
+    try:
+        return known[wanted](inputs)
+    except ValidationError as error:
+        found = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors())
+        accepted = ", ".join(sorted(known[wanted].Inputs.model_fields)) or "none"
+        message = f"gate {wanted}: inputs - Expected: {accepted} Actual: {found}. Correct the inputs in the gate set."
+        raise GateInputsError(message) from error

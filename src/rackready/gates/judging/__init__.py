@@ -1,0 +1,1 @@
+"""Judge outputs: bounds, fleet, coverage, and the verdict that comes of them."""

@@ -1,0 +1,138 @@
+"""Collects what a gate finds into a verdict. Nothing judged means error: a gate passes only by having held a measurement against a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.model.outcome import Criterion, Finding, Metric, Op, Outcome, Verdict
+
+VALUE_NOT_REPORTED = ErrorKind(
+    "value-not-reported",
+    "{value} not reported",
+    meaning="The tool left out a value that the gate compares, so nothing is known of it.",
+    next_step="Update the driver or the tool that reports it; without the value nothing is known.",
+)
+NOTHING_JUDGED = ErrorKind(
+    "nothing-judged",
+    "nothing was judged",
+    meaning="The gate ended without a comparison. That is a defect of the gate, and no pass.",
+    next_step="Report a bug: a gate must judge something.",
+)
+
+
+class Judge:
+    """Fails and errors apart, metrics with their criteria, and the parts that were really measured."""
+
+    def __init__(self) -> None:
+        self.fails: list[Finding] = []
+        self.errors: list[Finding] = []
+        self.metrics: list[Metric] = []
+        self.criteria: list[Criterion] = []
+        self.measured: set[str] = set()
+        self.blamed: set[str] = set()
+        self.transport: str | None = None
+        self.note: str | None = None
+        self.fleet_pending = False
+        self.judged = 0
+        self._nothing = False
+        self._said: set[Hashable] = set()
+
+    def fail(
+        self,
+        where: str,
+        kind: FailKind,
+        expected: object,
+        actual: object,
+        /,
+        *,
+        nodes: Collection[str] = (),
+        **values: object,
+    ) -> None:
+        """Add something that was measured and is not as it should be. ``nodes``, ``values``: see ``FindingKind.found``."""
+        self.fails.append(kind.found(where, expected, actual, nodes=nodes, **values))
+
+    def error(
+        self,
+        where: str,
+        kind: ErrorKind,
+        expected: object,
+        actual: object,
+        /,
+        *,
+        nodes: Collection[str] = (),
+        **values: object,
+    ) -> None:
+        """Add something that could not be measured or understood. ``nodes``, ``values``: see ``FindingKind.found``."""
+        self.errors.append(kind.found(where, expected, actual, nodes=nodes, **values))
+
+    def trouble(self, finding: Finding | None) -> bool:
+        """Add a finding of `trouble` as an error; returns whether there was one."""
+        if finding is not None:
+            self.errors.append(finding)
+        return finding is not None
+
+    def equal(self, where: str, kind: FailKind, expected: object, actual: object, /, **values: object) -> bool:
+        """Compare a value with the one expected; a missing value is an error, another value a fail of this kind."""
+        self.judged += 1
+        found = kind.found(where, expected, actual, nodes=(), **values)
+        if actual is None:
+            self.error(where, VALUE_NOT_REPORTED, expected, "nothing", value=found.what)
+            return False
+        if actual != expected:
+            self.fails.append(found)
+            return False
+        return True
+
+    def remark(self, note: str) -> None:
+        """Add a note to those before it, once."""
+        if f"; {note};" not in f"; {self.note};":
+            self.note = f"{self.note}; {note}" if self.note else note
+
+    def nothing(self, note: str) -> None:
+        """Say that there is nothing of the kind to judge here: a pass, with the reason, that counts no part as measured."""
+        self.judged += 1
+        self.note = note
+        self._nothing = True
+
+    def metric(self, name: str, target: str, value: float, unit: str) -> None:
+        """Record a measured number."""
+        self.metrics.append(Metric(name=name, target=target, value=value, unit=unit))
+
+    def criterion(self, criterion: Criterion) -> None:
+        """Record a bound as it was applied."""
+        self.criteria.append(criterion)
+
+    def once(self, key: Hashable, make: Callable[[], Criterion]) -> None:
+        """Record a bound that is applied to many parts, the first time. ``key``: all that the criterion is made of."""
+        if key in self._said:
+            return
+        criterion = make()
+        self._said.add(key)
+        if criterion not in self.criteria:
+            self.criterion(criterion)
+
+    def count(self, name: str, target: str, value: int, bound: int, source: str) -> None:
+        """Record a count that must equal its bound."""
+        self.metric(name, target, value, "1")
+        self.once(
+            (name, bound, source),
+            lambda: Criterion(metric=name, op=Op.EQ, bound=bound, unit="1", label="identity", source=source),
+        )
+
+    def verdict(self, where: str = "") -> Verdict:
+        """Return the verdict: fail before error before pass, and error when nothing was judged."""
+        if not (self.fails or self.errors or self.judged):
+            self.error(where or "gate", NOTHING_JUDGED, "at least one measurement held against a bound", "none")
+        outcome = Outcome.FAIL if self.fails else Outcome.ERROR if self.errors else Outcome.PASS
+        return Verdict(
+            outcome=outcome,
+            findings=self.fails + self.errors,
+            metrics=self.metrics,
+            criteria=self.criteria,
+            measured=[] if self._nothing else sorted(self.measured),
+            blamed=sorted(self.blamed),
+            transport=self.transport,
+            fleet_pending=self.fleet_pending,
+            note=self.note,
+        )

@@ -1,0 +1,1 @@
+"""nccl-tests: its command line, its table, and what it can show."""

@@ -1,0 +1,1 @@
+"""Records of outputs: captured, imported, judged again, and the identity of what was measured."""

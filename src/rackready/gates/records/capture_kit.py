@@ -1,0 +1,87 @@
+"""A folder for a host that rackready does not reach: what to run there, and the script that runs it and packs the outputs for import."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rackready.gates.base import Command, Gate, GateFacts
+from rackready.gates.engine.registry import gate
+from rackready.gates.engine.shipped_script import command
+from rackready.gates.engine.site_facts import site_facts
+from rackready.model.problems import RackreadyError
+from rackready.model.profile import GateSetEntry
+from rackready.model.site import Site
+from rackready.ondevice import collect
+from rackready.ondevice import fingerprint as script
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """One node's folder. ``left_out``: gates that cannot be captured by one host alone, with the reason."""
+
+    folder: Path
+    gates: tuple[str, ...]
+    left_out: dict[str, str]
+
+
+def write_kit(site: Site, node: str, entries: Sequence[GateSetEntry], out: Path) -> Kit:
+    """Write the folder of one node below ``out``. Raises RackreadyError when nothing could be captured there."""
+    facts = site_facts(site, [node])
+    gates = [gate(entry.id, entry.inputs) for entry in entries]
+    left_out = {item.id: why for item in gates if (why := _unfit(item, facts, node))}
+    fit = [item for item in gates if item.id not in left_out]
+    if not fit:
+        raise RackreadyError(
+            f"{node}: kit - Expected: a gate that one host can run alone Actual: none of {', '.join(left_out)}. "
+            "Name others."
+        )
+    plan = {
+        "node": node,
+        "fingerprint": _plain(command("fingerprint", node, script)),
+        "commands": [
+            {**_plain(step), "gate": item.id, "run": run.id, "order": order}
+            for order, item in enumerate(fit)
+            for run in item.plan(facts, [node])
+            for step in run.commands
+        ],
+    }
+    folder = out / node
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "plan.json").write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
+    (folder / "collect.py").write_text(inspect.getsource(collect), encoding="utf-8")
+    (folder / "pynvml.py").write_text(_nvml(), encoding="utf-8")
+    return Kit(folder, tuple(item.id for item in fit), left_out)
+
+
+def _unfit(item: Gate, facts: GateFacts, node: str) -> str:
+    if item.scope != "node":
+        return "it needs more than this host"
+    steps = [step for run in item.plan(facts, [node]) for step in run.commands]
+    if any(step.role != "step" or getattr(step, "via", "host") != "host" for step in steps):
+        return "not all of its commands are run on this host to their end"
+    return "" if steps else "there is nothing to run on this node"
+
+
+def _plain(step: Command) -> dict[str, Any]:
+    return {
+        "key": step.key,
+        "argv": list(step.argv),
+        "stdin": step.stdin,
+        "env": dict(step.env),
+        "stage": step.stage,
+        "timeout_s": step.timeout_s,
+    }
+
+
+def _nvml() -> str:
+    """Return the library that reads GPUs: one file without dependencies (nvidia-ml-py)."""
+    found = importlib.util.find_spec("pynvml")
+    if found is None or found.origin is None:
+        raise RackreadyError("nvidia-ml-py - Expected: installed with rackready Actual: not found. Run: make setup")
+    return Path(found.origin).read_text(encoding="utf-8")

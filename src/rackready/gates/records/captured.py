@@ -1,0 +1,222 @@
+"""Reads outputs that were captured elsewhere, with their manifest, from a folder or a tar archive. Whatever is wrong is said at once; then nothing is taken."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pydantic import ValidationError
+
+from rackready.drivers.process import OUTPUT_LIMIT
+from rackready.gates.formats import printed_json
+from rackready.gates.formats.error import FormatError
+from rackready.gates.records.captured_archive import UnfitError, members
+from rackready.model.evidence import CapturedOutput, Manifest
+from rackready.model.problems import RackreadyError
+
+MANIFEST = "manifest.json"
+_AGAIN = "Bring the capture again, whole."
+_CORRECT = "Correct it: docs/howto/gates.md shows a manifest."
+
+
+class CaptureRefusedError(RackreadyError):
+    """What was captured cannot be taken; the text lists every reason."""
+
+    def __init__(self, source: Path, problems: list[str]) -> None:
+        self.problems = problems
+        count = len(problems)
+        lines = [
+            f"{source}: {count} problem{'s' if count != 1 else ''}; nothing was imported.",
+            *(f"  {problem}" for problem in problems),
+        ]
+        super().__init__("\n".join(lines))
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A manifest with its files. ``digest``: SHA-256 of the manifest."""
+
+    source: Path
+    manifest: Manifest
+    digest: str
+    files: dict[str, str]
+
+
+def read(source: Path) -> Capture:
+    """Return what was captured: a folder with manifest.json, that file itself, or a tar archive of such a folder. Raises CaptureRefusedError."""
+    try:
+        name, take = _opened(source)
+        raw = take(name)
+    except (OSError, UnfitError) as error:
+        text = f"{MANIFEST} - Expected: a folder, manifest or tar archive that has it Actual: {_why(error)}."
+        raise CaptureRefusedError(source, [f"{text} Name what collect.py packed; or bring it again, whole."]) from error
+    manifest = _manifest(source, name, raw)
+    files, problems = _files(manifest, take)
+    if problems:
+        raise CaptureRefusedError(source, problems)
+    return Capture(source, manifest, hashlib.sha256(raw).hexdigest(), files)
+
+
+def _opened(source: Path) -> tuple[str, Callable[[str], bytes]]:
+    """Return what the manifest is called, and a reader of files by the names that a manifest gives them."""
+    if source.is_dir():
+        return MANIFEST, _folder(source)
+    if source.suffix == ".json":
+        return source.name, _folder(source.parent)
+    return MANIFEST, _archive(source)
+
+
+def _manifest(source: Path, name: str, raw: bytes) -> Manifest:
+    """Return the manifest: JSON in which no key stands twice, and every value is of its type as it stands there."""
+    try:
+        text = raw.decode("utf-8-sig")
+        printed_json.load(text)
+        return Manifest.model_validate_json(text, strict=True)
+    except UnicodeDecodeError as error:
+        problems = [
+            (
+                f"{name} - Expected: JSON in UTF-8 Actual: byte {error.object[error.start]:#04x} at offset "
+                f"{error.start}. {_AGAIN}"
+            )
+        ]
+    except FormatError as error:
+        problems = [f"{name} - Expected: JSON Actual: {error}. {_CORRECT}"]
+    except ValidationError as error:
+        problems = [_wrong(name, item) for item in error.errors(include_url=False)]
+    raise CaptureRefusedError(source, problems)
+
+
+def _wrong(name: str, item: Mapping[str, Any]) -> str:
+    """Return one thing that is wrong in a manifest, with its place."""
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"]).lstrip(".")
+    where, given = f"{name}: {path}" if path else name, item["input"]
+    wanted = re.sub(r"^(?:(?:Input|String|List) should (?:be )?|Value error, )", "", str(item["msg"]))
+    if item["type"] == "missing":
+        return f"{where} - Expected: a value Actual: none. {_CORRECT}"
+    if item["type"] == "extra_forbidden":
+        wanted = "no key of that name"
+    shown = (
+        json.dumps(given)[:80] if given is None or isinstance(given, (str, int, float)) else f"a {type(given).__name__}"
+    )
+    return f"{where} - Expected: {wanted} Actual: {shown}. {_CORRECT}"
+
+
+def _files(manifest: Manifest, take: Callable[[str], bytes]) -> tuple[dict[str, str], list[str]]:
+    files: dict[str, str] = {}
+    seen: set[str] = set()
+    problems: list[str] = []
+    for number, item in enumerate(manifest.outputs):
+        for field in ("file", "stderr_file", "fingerprint", "fingerprint_after"):
+            name = getattr(item, field)
+            if name is None or name in seen:
+                continue
+            seen.add(name)
+            where = f"outputs[{number}].{field}: {name}"
+            try:
+                data = take(name)
+            except (OSError, UnfitError) as error:
+                problems.append(f"{where} - Expected: a file beside the manifest Actual: {_why(error)}. {_AGAIN}")
+                continue
+            problems += _changed(where, data, manifest.files, name)
+            files[name] = data.decode(errors="replace")
+    strange = sorted(set(manifest.files or ()) - seen)
+    problems += [
+        f"files: {name} - Expected: a file that an output names Actual: none names it. {_CORRECT}" for name in strange
+    ]
+    return files, problems
+
+
+def _changed(where: str, data: bytes, digests: Mapping[str, str] | None, name: str) -> list[str]:
+    """Say when a file is not the one that was captured, as far as the manifest says which that is: of all files or, written by hand, of none."""
+    if digests is None:
+        return []
+    if name not in digests:
+        return [f"{where} - Expected: its SHA-256 under files, which has those of others Actual: none. {_CORRECT}"]
+    found = hashlib.sha256(data).hexdigest()
+    return (
+        []
+        if found == digests[name]
+        else [
+            (
+                f"{where} - Expected: SHA-256 {digests[name]} Actual: {found}. It was damaged or changed on its way. "
+                f"{_AGAIN}"
+            )
+        ]
+    )
+
+
+def _why(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or error.__class__.__name__
+
+
+def _folder(folder: Path) -> Callable[[str], bytes]:
+    """Return a reader of files below a folder, and only of those."""
+
+    def take(name: str) -> bytes:
+        path = folder / _plain(name)
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+            raise UnfitError("it lies elsewhere")
+        with _plain_file(path) as file:
+            data = file.read(OUTPUT_LIMIT + 1)
+        return _bounded(data)
+
+    return take
+
+
+def _archive(source: Path) -> Callable[[str], bytes]:
+    """Return a reader of an archive's members; nothing is unpacked. They may all lie in one folder, as ``tar`` of a folder makes it."""
+    with _plain_file(source) as file:
+        found = members(file)
+    manifests = sorted(name for name in found if PurePosixPath(name).name == MANIFEST)
+    if not manifests:
+        raise UnfitError("none in the archive")
+    if len(manifests) > 1:
+        raise CaptureRefusedError(
+            source,
+            [f"{MANIFEST} - Expected: one capture Actual: {', '.join(manifests[:10])}. Import each of them by itself."],
+        )
+    top = PurePosixPath(manifests[0]).parent
+
+    def take(name: str) -> bytes:
+        if (data := found.get(str(top / _plain(name)))) is None:
+            raise UnfitError("none of that name in the archive")
+        return _bounded(data)
+
+    return take
+
+
+def _plain_file(path: Path) -> Any:  # noqa: ANN401 - a binary file
+    """Open a file for reading. What is none (a pipe, a device) is refused before anything waits for it. Raises OSError and UnfitError."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise UnfitError("no plain file")
+    return file
+
+
+def _bounded(data: bytes) -> bytes:
+    if len(data) > OUTPUT_LIMIT:
+        raise UnfitError(f"larger than {OUTPUT_LIMIT >> 20} MiB")
+    return data
+
+
+def _plain(name: str) -> str:
+    parts = PurePosixPath(name)
+    if parts.is_absolute() or ".." in parts.parts:
+        raise UnfitError("a path that leads elsewhere")
+    return str(parts)
+
+
+def by_run(outputs: list[CapturedOutput]) -> dict[tuple[str, str], list[CapturedOutput]]:
+    """Return (gate, run) -> its outputs, in the order of the manifest; the run of a node's own is called like the node."""
+    out: dict[tuple[str, str], list[CapturedOutput]] = {}
+    for item in outputs:
+        out.setdefault((item.gate, item.run or item.node), []).append(item)
+    return out

@@ -1,0 +1,217 @@
+"""Which parts a node has and which programs measure on it: read again by every deploy. Another list is a change of the node."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from rackready.design.facts import node_facts
+from rackready.evidence.store import EvidenceError, EvidenceStore
+from rackready.gates.base import Output, trouble
+from rackready.gates.engine.runner import Connection
+from rackready.gates.engine.shipped_script import command, document
+from rackready.gates.formats import printed
+from rackready.gates.formats.error import FormatError
+from rackready.gates.judging.finding_kinds import ErrorKind
+from rackready.gates.records.sanitize import said
+from rackready.ledger.store import Entry, Ledger
+from rackready.model.evidence import Fingerprint
+from rackready.model.outcome import Finding
+from rackready.model.site import Site
+from rackready.ondevice import node_parts as script
+
+SEEN = "parts-seen"
+"""Operation under which the ledger keeps what was seen last; its desired digest is that of the list, which the evidence store keeps."""
+MEASURING = (
+    *(
+        f"{name}_perf{suffix}"
+        for name in ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
+        for suffix in ("", "_mpi")
+    ),
+    *(
+        "ib_write_bw",
+        "ib_write_lat",
+        "ib_read_bw",
+        "ib_read_lat",
+        "ib_send_bw",
+        "nvbandwidth",
+        "dcgmi",
+        "nv-hostengine",
+    ),
+    *(f"/usr/libexec/datacenter-gpu-manager-4/plugins/cuda{major}/nvbandwidth" for major in (11, 12, 13)),
+    *("dcgmproftester11", "dcgmproftester12", "dcgmproftester13", "fio", "mpirun", "srun"),
+)
+"""Programs whose figures outlive a run: those of gates that load. What gates that only look run is judged anew by every look."""
+LIBRARIES = (
+    "libnccl.so.2",
+    "libnccl-net.so",
+    "libdcgm.so.4",
+    "libdcgm.so.3",
+    "libcuda.so.1",
+    "libibverbs.so.1",
+    "libmlx5.so.1",
+    "libmpi.so.40",
+)
+_TIMEOUT_S = 120.0
+_SHOWN = 4
+Kinds = Mapping[str, Mapping[str, str]]
+
+
+PARTS_UNREADABLE = ErrorKind(
+    "parts-unreadable",
+    "list of parts unreadable",
+    meaning="The list of the node's parts is not whole, so nobody knows whether a part was exchanged.",
+    next_step="Run it again; if it stays so, look whether python3 runs on the node.",
+)
+PARTS_LOST = ErrorKind(
+    "parts-not-read-again",
+    "parts that were seen before cannot be read",
+    meaning="Parts that were seen before cannot be read now, so nobody knows whether they are the same.",
+    next_step="Run the named program on the node by hand; what was measured counts only while its parts are seen.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was seen of a node. ``digest``: of the list; ``changed``: what differs from the last time, in words, when rackready itself changed nothing since."""
+
+    digest: str
+    changed: tuple[str, ...] = ()
+
+
+def see(  # noqa: PLR0913, PLR0917 - which nodes, over what, and where it is kept
+    connection: Connection,
+    site: Site,
+    store: EvidenceStore,
+    ledger: Ledger,
+    campaign: str,
+    nodes: Sequence[str],
+    within_s: float,
+) -> dict[str, Seen | Finding]:
+    """Read the parts of nodes that this campaign has not read within ``within_s``, and record another list as a change of the node.
+
+    Returns what was seen, or the finding that says which parts that were read before cannot be read now.
+    """
+    last = {node: ledger.latest(node, SEEN) for node in nodes}
+    out: dict[str, Seen | Finding] = {
+        node: Seen(entry.desired)
+        for node, entry in last.items()
+        if entry is not None and _fresh(entry, campaign, within_s)
+    }
+    left = [node for node in nodes if node not in out]
+    with ThreadPoolExecutor(max_workers=max(1, min(len(left), 16))) as pool:
+        found = dict(zip(left, pool.map(lambda node: _read(connection, site, node), left), strict=True))
+    for node, parts in found.items():
+        out[node] = parts if isinstance(parts, Finding) else _settled(store, ledger, campaign, node, parts, last[node])
+    return out
+
+
+def with_parts(prints: Mapping[str, Fingerprint | Finding], ledger: Ledger) -> dict[str, Fingerprint | Finding]:
+    """Return fingerprints with the list of parts that was seen last."""
+    out = dict(prints)
+    for node, found in prints.items():
+        entry = ledger.latest(node, SEEN)
+        if entry is not None and isinstance(found, Fingerprint):
+            out[node] = found.model_copy(update={"parts": entry.desired})
+    return out
+
+
+def differences(before: Kinds, now: Kinds) -> list[str]:
+    """Return what differs between two lists, of the kinds that both times were read."""
+    out = []
+    for kind in sorted(before.keys() & now.keys()):
+        then, here = before[kind], now[kind]
+        out += [
+            f"{name} was {then[name]}, is {here[name]}"
+            for name in sorted(then.keys() & here.keys())
+            if then[name] != here[name]
+        ]
+        out += [f"{name} ({then[name]}) is gone" for name in sorted(then.keys() - here.keys())]
+        out += [f"{name} ({here[name]}) is new" for name in sorted(here.keys() - then.keys())]
+    return out
+
+
+def _fresh(entry: Entry, campaign: str, within_s: float) -> bool:
+    return (
+        entry.status == "done"
+        and entry.result.get("campaign") == campaign
+        and time.time() - (entry.ended or 0.0) <= within_s
+    )
+
+
+def _read(connection: Connection, site: Site, node: str) -> tuple[Kinds, Mapping[str, str]] | Finding:
+    """Return the parts of a node by kind, and why of which kinds there are none."""
+    wanted = {
+        "modules": [nic.rdma_device for nic in node_facts(site, node).nics],
+        "programs": MEASURING,
+        "libraries": LIBRARIES,
+    }
+    asked = command("parts", node, script, json.dumps(wanted, sort_keys=True), timeout_s=_TIMEOUT_S)
+    answer = connection.run(node, asked.argv, stdin=asked.stdin, timeout_s=asked.timeout_s)
+    output = Output(
+        asked.key,
+        node,
+        "list of parts",
+        answer.exit_code,
+        answer.stdout,
+        answer.stderr,
+        answer.seconds,
+        timed_out=answer.timed_out,
+        failure=answer.failure,
+    )
+    bad = trouble(output, node, "reading of its parts")
+    if bad is not None:
+        return said(bad)
+    try:
+        found = document(output, script.FORMAT, printed.NodeParts)
+    except FormatError as error:
+        return said(PARTS_UNREADABLE.found(node, "a complete document", str(error)))
+    return found["parts"], found["unread"]
+
+
+def _settled(
+    store: EvidenceStore,
+    ledger: Ledger,
+    campaign: str,
+    node: str,
+    found: tuple[Kinds, Mapping[str, str]],
+    last: Entry | None,
+) -> Seen | Finding:
+    parts, unread = found
+    before = _stored(store, last)
+    lost = sorted(unread.keys() & before.keys())
+    if lost:
+        actual = "; ".join(f"{kind}: {unread[kind]}" for kind in lost)
+        return said(PARTS_LOST.found(node, ", ".join(lost), actual))
+    digest = store.put_raw(json.dumps(parts, sort_keys=True, indent=0))
+    changed = tuple(differences(before, parts))
+    if last is not None and not before and last.desired != digest:
+        changed = (f"the list of parts is another one than {last.desired[:12]}, which is not stored here any more",)
+    by_us = last is not None and ledger.last_change(node) > (last.ended or last.begun)
+    if changed and not by_us:
+        ledger.done(ledger.change_begins(node, "parts"), {"changed": list(changed)})
+        more = f"; and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+        words = "; ".join(changed[:_SHOWN]) + more
+        ledger.event(
+            campaign,
+            node,
+            "validate",
+            f"changed since it was measured: {words}. What was measured before counts no longer.",
+            "warn",
+        )
+    ledger.done(ledger.begin(node, SEEN, digest, {}).token, {"campaign": campaign})
+    return Seen(digest, () if by_us else changed)
+
+
+def _stored(store: EvidenceStore, last: Entry | None) -> Kinds:
+    """Return the list that was seen last; an empty one where there is none, or it is not on this machine any more."""
+    if last is None:
+        return {}
+    try:
+        found = json.loads(store.raw(last.desired))
+    except (EvidenceError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

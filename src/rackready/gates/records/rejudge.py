@@ -1,0 +1,215 @@
+"""Judges stored outputs again, with the gates, profiles and limits of today. Records stay as they are; what is said now stands in the report alone.
+
+What has no output of its own keeps the verdict that it was recorded with: declared skips, what was not run, and what
+pair and cluster gates came to for a node. An output that cannot be given to its gate any more is an error: nothing
+passes that was not judged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rackready.design.check_gates import today
+from rackready.evidence.node_report import Document, outcome, verdict_of, with_verdict
+from rackready.evidence.store import EMPTY, EvidenceError, EvidenceStore
+from rackready.gates.base import REGISTRY, Gate, GateFacts, Output, Run
+from rackready.gates.engine.fleet_stage import FleetJudgement, completed, held, kind, units_of
+from rackready.gates.engine.registry import all_gates
+from rackready.gates.engine.registry import gate as make_gate
+from rackready.gates.engine.runner import evaluated
+from rackready.gates.engine.site_facts import site_facts
+from rackready.gates.judging import coverage as cover
+from rackready.gates.judging.finding_kinds import ErrorKind
+from rackready.gates.judging.fleet import Unit, in_site
+from rackready.gates.judging.last_pass import pass_before
+from rackready.ledger.store import Ledger
+from rackready.model.evidence import COVERAGE, EvidenceRecord, RawOutput
+from rackready.model.outcome import Outcome, Verdict
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Site
+from rackready.profiles import loader
+
+_STEP = "Measure the node again: `rackready validate --again --limit {node}`."
+
+Figures = tuple[str, str, str, str, tuple[Unit, ...]]
+"""Gate, its inputs (JSON), metric, what must be the same of two units, the units of one node."""
+
+
+CANNOT_JUDGE_AGAIN = ErrorKind(
+    "not-judged-again",
+    "{gate} cannot be judged again",
+    meaning="The stored outputs do not fit today's gate, so the record's verdict cannot be renewed.",
+    next_step=_STEP,
+)
+
+
+class CannotJudgeError(RackreadyError):
+    """A stored output cannot be given to its gate."""
+
+
+class _Hands:
+    """What a worker judges with."""
+
+    def __init__(self, site: Site, ledger: Ledger, store: EvidenceStore) -> None:
+        self._site, self._ledger, self._store = site, ledger, store
+        self._set = [make_gate(entry.id, entry.inputs) for entry in loader.gates_of(site.gates)]
+        self._kinds = all_gates()
+        self._made: dict[tuple[str, str], Gate] = {}
+
+    def node(self, name: str, newest: Mapping[str, EvidenceRecord]) -> tuple[dict[str, EvidenceRecord], list[Figures]]:
+        """Judge a node; see ``Again.node``."""
+        facts = site_facts(self._site, [name])
+        out: dict[str, EvidenceRecord] = {}
+        figures: list[Figures] = []
+        for gate_id, record in newest.items():
+            out[gate_id] = record
+            if record.raw:
+                gate, verdict = self._judged(name, record, facts)
+                out[gate_id] = record.model_copy(update={"verdict": verdict})
+                figures += self._figures(gate, out[gate_id], name)
+        if COVERAGE in out:
+            out[COVERAGE] = self._coverage(name, out, facts)
+        return out, figures
+
+    def _judged(self, name: str, record: EvidenceRecord, facts: GateFacts) -> tuple[Gate | None, Verdict]:
+        try:
+            gate = self._gate(record)
+            if gate.since_last_pass:
+                passed = pass_before(self._store, self._ledger, record, name)
+                facts = replace(facts, passed={} if passed is None else {(gate.id, name): passed})
+            run = _run(gate, record, facts, name)
+            return gate, evaluated(gate, facts, run, {key: self._output(key, raw) for key, raw in _keyed(record, run)})
+        except (CannotJudgeError, EvidenceError) as error:
+            return None, _not_judged(record, name, error)
+
+    def _gate(self, record: EvidenceRecord) -> Gate:
+        """Return the gate as it measured then; one that is gone, or takes other inputs now, cannot judge."""
+        known = self._kinds.get(record.gate)
+        inputs = (
+            {name: record.inputs[name] for name in known.Inputs.model_fields if name in record.inputs} if known else {}
+        )
+        key = (record.gate, repr(inputs))
+        if key not in self._made:
+            try:
+                self._made[key] = make_gate(record.gate, inputs)
+            except RackreadyError as error:
+                raise CannotJudgeError(str(error)) from error
+        return self._made[key]
+
+    def _output(self, key: str, raw: RawOutput) -> Output:
+        said = self._text(raw.stderr_sha256)
+        return Output(
+            key=key,
+            node=raw.host,
+            command=raw.command,
+            exit_code=raw.exit_code,
+            stdout=self._text(raw.stdout_sha256),
+            stderr="" if raw.lost else said,
+            seconds=raw.seconds,
+            timed_out=raw.exit_code is None and not raw.lost,
+            failure=said if raw.lost else "",
+        )
+
+    def _text(self, digest: str) -> str:
+        return "" if digest == EMPTY else self._store.raw(digest)
+
+    def _figures(self, gate: Gate | None, record: EvidenceRecord, name: str) -> list[Figures]:
+        found = next((item for item in record.fingerprints if item.node == name), None)
+        if gate is None or not gate.fleet or found is None or record.verdict.outcome is not Outcome.PASS:
+            return []
+        same = kind(self._site, gate, found, record.inputs)
+        inputs = gate.inputs.model_dump_json()
+        listed = [(metric.name, tuple(units_of(metric, name, record.verdict))) for metric in gate.fleet]
+        return [(gate.id, inputs, metric, same, units) for metric, units in listed if units]
+
+    def _coverage(self, name: str, newest: Mapping[str, EvidenceRecord], facts: GateFacts) -> EvidenceRecord:
+        verdicts = {gate: [record.verdict] for gate, record in newest.items() if gate != COVERAGE}
+        found = cover.of_node(facts.nodes[name], verdicts, self._set, self._site.gates.skipped(name, today()))
+        return newest[COVERAGE].model_copy(
+            update={"verdict": cover.verdict(found), "inputs": cover.about(found, facts.nodes[name])}
+        )
+
+
+def _run(gate: Gate, record: EvidenceRecord, facts: GateFacts, name: str) -> Run:
+    wanted = record.inputs.get("run", name)
+    runs = gate.plan(facts, [name]) if gate.alone else []
+    found = next((run for run in runs if run.id == wanted), None)
+    if found is None:
+        raise CannotJudgeError(f"run {wanted} - Expected: one of {', '.join(run.id for run in runs) or 'none'}.")
+    return found
+
+
+def _keyed(record: EvidenceRecord, run: Run) -> list[tuple[str, RawOutput]]:
+    """Return the outputs with the keys of their commands; an older record has them where there is no choice."""
+    if len(record.raw) == len(run.commands) == 1:
+        return [(run.commands[0].key, record.raw[0])]
+    if not all(raw.key for raw in record.raw):
+        raise CannotJudgeError("outputs - Expected: each with its command's key Actual: none, from an older version.")
+    return [(raw.key, raw) for raw in record.raw]
+
+
+def _not_judged(record: EvidenceRecord, name: str, error: RackreadyError) -> Verdict:
+    finding = CANNOT_JUDGE_AGAIN.found(
+        name, "stored outputs that its gate takes", str(error).rstrip("."), gate=record.gate, node=name
+    )
+    return Verdict(outcome=Outcome.ERROR, findings=[finding])
+
+
+@dataclass(slots=True)
+class Again:
+    """Judges a site's stored outputs again: see ``evidence.parts.Judging``."""
+
+    _hands: _Hands | None = None
+
+    def begin(self, site: Site, ledger: Ledger, store: EvidenceStore) -> None:
+        """Make ready in a worker."""
+        self._hands = _Hands(site, ledger, store)
+
+    def node(
+        self, name: str, newest: Mapping[str, EvidenceRecord]
+    ) -> tuple[Mapping[str, EvidenceRecord], Sequence[Figures]]:
+        """Return a node's records with the verdicts of today, and the figures that its fleet is held against."""
+        if self._hands is None:
+            raise CannotJudgeError("judging again - Expected: begun Actual: not begun. Report a bug.")
+        return self._hands.node(name, newest)
+
+    def compare(self, site: Site, figures: Iterable[Figures]) -> dict[str, dict[str, list[FleetJudgement]]]:
+        """Return node -> gate -> what its fleet says, where there are enough identical units."""
+        alike: dict[tuple[str, str, str], list[tuple[str, tuple[Unit, ...]]]] = defaultdict(list)
+        for gate_id, inputs, metric, same, units in figures:
+            alike[gate_id, metric, same].append((inputs, units))
+        out: dict[str, dict[str, list[FleetJudgement]]] = defaultdict(lambda: defaultdict(list))
+        for (gate_id, metric, _), members in alike.items():
+            gate = make_gate(gate_id, json.loads(members[0][0]))
+            for node, found in _compared(
+                gate, metric, [unit for _, units in members for unit in units], len(site.nodes())
+            ):
+                out[node][gate_id].append(found)
+        return {node: dict(found) for node, found in out.items()}
+
+    def complete(self, found: Document, change: Mapping[str, list[FleetJudgement]]) -> Document:
+        """Return a node's document as its fleet completes it."""
+        gates = [
+            _completed(item, found["name"], change[item["gate"]]) if item["gate"] in change else item
+            for item in found["gates"]
+        ]
+        return {**found, "gates": gates, "outcome": outcome(gates, found["coverage"])}
+
+
+def _compared(gate: Gate, name: str, units: Sequence[Unit], fleet: int) -> Iterable[tuple[str, FleetJudgement]]:
+    metric = next(item for item in gate.fleet if item.name == name)
+    found = in_site(gate, metric, units, fleet)
+    if found is None:
+        return
+    bound = found.criterion()
+    behind = {unit.node for unit in found.outliers}
+    good = FleetJudgement(metric.name, bound, ())
+    for node in dict.fromkeys(unit.node for unit in units):
+        yield node, held(gate, node, found, bound) if node in behind else good
+
+
+def _completed(item: Document, node: str, comparisons: Sequence[FleetJudgement]) -> Document:
+    return with_verdict(item, completed(REGISTRY[item["gate"]], node, verdict_of(item), comparisons))

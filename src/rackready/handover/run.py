@@ -1,0 +1,154 @@
+"""Phase handover: certified nodes join the scheduler and are released; others are held, with our reason."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from rackready.design.pinned import site_of
+from rackready.drivers.ansible import run_playbook
+from rackready.drivers.scheduler.base import SchedulerAdapter, reason_text
+from rackready.drivers.scheduler.registry import adapter_for
+from rackready.handover.certificate import require
+from rackready.handover.certify import fingerprints
+from rackready.ledger.effect import Observation, run_effect
+from rackready.ledger.store import Ledger
+from rackready.model.evidence import Fingerprint
+from rackready.model.outcome import CONTINUES, Finding, Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Handover, SlurmHandover
+from rackready.paths import EnvPaths
+
+PLAYBOOK = "handover.yml"
+RELEASE, DRAIN = "scheduler-release", "scheduler-drain"
+
+
+def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
+    """Hand over every node whose certificate counts for what it is now; a result per node. A node without one is held."""
+    site = site_of(ctx)
+    paths = EnvPaths(ctx.root, ctx.env)
+    out: dict[str, NodeResult] = {}
+    digests: dict[str, str] = {}
+    for node, found in fingerprints(site, paths, nodes).items():
+        digest, refusal = _certified(paths, node, found)
+        if refusal is None:
+            digests[node] = digest
+        else:
+            out[node] = refusal
+    if out and not ctx.check:
+        drain_nodes(ctx, list(out), {node: result.message for node, result in out.items()})
+    joined = _join(ctx, site.handover, list(digests))
+    out |= {node: result for node, result in joined.items() if result.outcome not in CONTINUES}
+    ready = [node for node in digests if node not in out]
+    released = _release(ctx, paths, ready, digests)
+    return out | {node: _merged(joined[node], released[node]) for node in ready}
+
+
+def _join(ctx: PhaseContext, handover: Handover, nodes: list[str]) -> dict[str, NodeResult]:
+    """Let the nodes join the cluster. The munge key itself is read by the role, from where the site says."""
+    if not isinstance(handover, SlurmHandover):
+        return {node: NodeResult(Outcome.PASS) for node in nodes}
+    key = handover.munge_key
+    where = (
+        {"slurm_node_munge_key_file": str(key.file or ""), "slurm_node_munge_key_env": key.env or ""}
+        if key is not None
+        else {}
+    )
+    return run_playbook(ctx, PLAYBOOK, nodes, dict(where))
+
+
+def _certified(paths: EnvPaths, node: str, found: Fingerprint | Finding) -> tuple[str, NodeResult | None]:
+    if isinstance(found, Finding):
+        return "", NodeResult(Outcome.ERROR, str(found))
+    try:
+        return require(paths, node, found).digest, None
+    except RackreadyError as error:
+        return "", NodeResult(Outcome.FAIL, str(error))
+
+
+def _merged(joined: NodeResult, released: NodeResult) -> NodeResult:
+    return NodeResult(
+        released.outcome, released.message, joined.changed or released.changed, {**joined.data, **released.data}
+    )
+
+
+def drain_nodes(ctx: PhaseContext, nodes: list[str], reasons: dict[str, str]) -> dict[str, NodeResult]:
+    """Keep jobs off nodes, with our prefix before each reason. What somebody else drained stays as it is. A result per node."""
+
+    def drain(adapter: SchedulerAdapter, ledger: Ledger, node: str) -> NodeResult:
+        wanted = reason_text(reasons.get(node) or "held")
+
+        def observe(_stored: dict[str, object]) -> Observation:
+            now = adapter.show(node)
+            return (
+                Observation.HAPPENED
+                if now.drained and (not now.ours or now.reason == wanted)
+                else Observation.NOT_HAPPENED
+            )
+
+        before = adapter.show(node)
+        if ctx.check:
+            return NodeResult(Outcome.PASS, f"{node}: would be held: {wanted}")
+        effect = run_effect(
+            ledger,
+            node,
+            DRAIN,
+            hashlib.sha256(wanted.encode()).hexdigest(),
+            before=lambda: {"state": before.state, "reason": before.reason},
+            observe=observe,
+            act=lambda _token: {"changed": adapter.drain(node, wanted)},
+        )
+        return NodeResult(
+            Outcome.PASS,
+            f"{node}: {adapter.show(node).reason}",
+            bool(effect.outcome == "done" and effect.result.get("changed")),
+        )
+
+    return _each(ctx, EnvPaths(ctx.root, ctx.env), nodes, drain)
+
+
+def _release(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: dict[str, str]) -> dict[str, NodeResult]:
+    def release(adapter: SchedulerAdapter, ledger: Ledger, node: str) -> NodeResult:
+        before = adapter.show(node)
+        if ctx.check:
+            return NodeResult(Outcome.PASS, f"{node}: {'is offered already' if before.usable else 'would be released'}")
+        effect = run_effect(
+            ledger,
+            node,
+            RELEASE,
+            digests[node],
+            before=lambda: {"state": before.state, "reason": before.reason},
+            observe=lambda _stored: Observation.HAPPENED if adapter.show(node).usable else Observation.NOT_HAPPENED,
+            act=lambda _token: {"changed": adapter.release(node)},
+        )
+        changed = effect.outcome == "done" and bool(effect.result.get("changed"))
+        return NodeResult(
+            Outcome.PASS,
+            f"{node}: {'released' if changed else 'offered already'} ({adapter.show(node).state})",
+            changed,
+        )
+
+    return _each(ctx, paths, nodes, release)
+
+
+def _each(
+    ctx: PhaseContext, paths: EnvPaths, nodes: list[str], work: Callable[[SchedulerAdapter, Ledger, str], NodeResult]
+) -> dict[str, NodeResult]:
+    if not nodes:
+        return {}
+    with Ledger.open(paths.database) as ledger:
+        try:
+            with adapter_for(site_of(ctx), paths) as adapter:
+                return {node: _guarded(adapter, ledger, node, work) for node in nodes}
+        except RackreadyError as error:
+            return dict.fromkeys(nodes, NodeResult(Outcome.ERROR, str(error)))
+
+
+def _guarded(
+    adapter: SchedulerAdapter, ledger: Ledger, node: str, work: Callable[[SchedulerAdapter, Ledger, str], NodeResult]
+) -> NodeResult:
+    try:
+        return work(adapter, ledger, node)
+    except RackreadyError as error:
+        return NodeResult(Outcome.ERROR, str(error))

@@ -1,0 +1,128 @@
+"""The provision phase: one Pulumi stack a rack, through a worker process that a later run can find and end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from rackready.design.pinned import site_of
+from rackready.drivers import pulumi as engine
+from rackready.drivers.process import run_child
+from rackready.ledger.store import Ledger
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Site
+from rackready.paths import EnvPaths
+from rackready.stacks.machine import POWER_OFF, POWER_ON
+from rackready.stacks.worker import StackRequest, rounds
+
+_SPARE_S = 600
+"""Time for the engine itself in each round, on top of the time that a node may take to boot."""
+
+_FULL = 1 << 20
+"""Free bytes below which a run that gave no result is put down to a full disk."""
+
+
+def run_provision(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
+    """Power on and reach the given nodes; with ``ctx.check`` only say what would change. A result for each node, never an exception for one.
+
+    Every node of a rack stays declared; those not asked for are left out by target, so that nothing is ever deleted
+    here. Raises RackreadyError when the engine is not installed.
+    """
+    return _checked(ctx, nodes, "preview" if ctx.check else "up")
+
+
+def run_destroy(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
+    """Power off those of the given nodes that we powered on, and forget them. Raises RackreadyError when the engine is not installed."""
+    return _checked(ctx, nodes, "destroy")
+
+
+def _checked(ctx: PhaseContext, nodes: list[str], action: str) -> dict[str, NodeResult]:
+    try:
+        return _run(ctx, nodes, action)
+    except OSError as error:
+        where = EnvPaths(ctx.root, ctx.env).state
+        text = (
+            f"{where}: provisioning cannot write its files - Expected: a writable folder "
+            f"Actual: {error.strerror or error}. Free disk space, then run again."
+        )
+        raise RackreadyError(text) from error
+
+
+def _run(ctx: PhaseContext, nodes: list[str], action: str) -> dict[str, NodeResult]:
+    if not nodes:
+        return {}
+    site = site_of(ctx)
+    paths = EnvPaths(ctx.root, ctx.env)
+    engine.require_engine(ctx.root)
+    logs = paths.logs / (ctx.campaign or "provision")
+    logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    before = _power_effects(paths, nodes)
+    with tempfile.TemporaryDirectory(dir=paths.state, prefix="provision-") as scratch:
+        result = Path(scratch) / "result.json"
+        request = _request(ctx, site, nodes, action, result)
+        log = logs / "provision.log"
+        ended = _worker(paths, request, log, site.campaign.provision_timeout_s + _SPARE_S)
+        found = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
+    after = _power_effects(paths, nodes)
+    return {
+        node: replace(_result(node, found.get(node), ended, log), touched=after[node] != before[node]) for node in nodes
+    }
+
+
+def _power_effects(paths: EnvPaths, nodes: list[str]) -> dict[str, int]:
+    """Return node -> the newest intent of powering it on or off, 0 for none.
+
+    Every effect is recorded before it is made: where there is no new one, nothing was done to the node. A BMC that does
+    not answer must not void what was measured on a node that runs.
+    """
+    with Ledger.open(paths.database) as ledger:
+        return {
+            node: max(
+                (entry.token for entry in ledger.entries(node) if entry.operation in {POWER_ON, POWER_OFF}), default=0
+            )
+            for node in nodes
+        }
+
+
+def _request(ctx: PhaseContext, site: Site, nodes: list[str], action: str, result: Path) -> StackRequest:
+    racks: dict[str, list[str]] = {}
+    for node in nodes:
+        racks.setdefault(site.rack_of(node).name, []).append(node)
+    return StackRequest(ctx.env, str(ctx.root), ctx.campaign, action, racks, str(result), ctx.site_digest)
+
+
+def _worker(paths: EnvPaths, request: StackRequest, log: Path, round_s: int) -> str:
+    """Run the worker to its end and return how it ended, in words. ``round_s``: longest time of one round, in seconds."""
+    count = rounds(request.racks)
+    timeout_s = float(count * round_s)
+    env = {**os.environ, **engine.environment(paths, campaign=request.campaign)}
+    argv = [sys.executable, "-m", "rackready.stacks.worker"]
+    with Ledger.open(paths.database) as ledger:
+        asked = json.dumps(asdict(request))
+        what = f"pulumi {request.action}"
+        ended = run_child(
+            argv, log=log, cwd=paths.root, env=env, stdin_text=asked, timeout_s=timeout_s, ledger=ledger, what=what
+        )
+    if shutil.disk_usage(paths.state).free < _FULL:
+        return f"no space left on the disk of {paths.state}"
+    limit = f"{count} round{'' if count == 1 else 's'} of {round_s} s (campaign.provision_timeout_s + {_SPARE_S})"
+    return f"stopped after {timeout_s:.0f} s: {limit}" if ended.timed_out else f"exit status {ended.returncode}"
+
+
+def _result(node: str, found: dict[str, object] | None, ended: str, log: Path) -> NodeResult:
+    if found is None:
+        text = (
+            f"{node}: not provisioned - Expected: a result of the provisioning worker Actual: none ({ended}). "
+            f"Look at {log}, then run again."
+        )
+        return NodeResult(Outcome.ERROR, text)
+    return NodeResult(
+        Outcome(str(found["outcome"])), str(found["message"]), bool(found["changed"]), dict(found["data"])
+    )  # type: ignore[call-overload]
