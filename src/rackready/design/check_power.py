@@ -64,12 +64,12 @@ def _beside(site: Site) -> dict[str, dict[str, InputVolts]]:
         if switch.rack is not None and switch.model in known:
             out.setdefault(switch.rack, {})[switch.model] = _published(switch.model)
     topology = site.topology
-    for slot in site.switch_slots if topology is not None else ():
-        model = {"leaf": topology.leaf, "spine": topology.spine_switches(), "core": topology.core_switches()}[
-            slot.tier
-        ].model  # type: ignore[union-attr]
-        if model in known:
-            out.setdefault(slot.rack, {})[model] = _published(model)
+    if topology is not None:
+        switches = {"leaf": topology.leaf, "spine": topology.spine_switches(), "core": topology.core_switches()}
+        for slot in site.switch_slots:
+            model = switches[slot.tier].model
+            if model in known:
+                out.setdefault(slot.rack, {})[model] = _published(model)
     for device in site.devices:
         if device.rack is not None and device.kind not in _NO_CORD:
             out.setdefault(device.rack, {})[device.name] = OTHER

@@ -123,6 +123,5 @@ def _result(node: str, found: dict[str, object] | None, ended: str, log: Path) -
             f"Look at {log}, then run again."
         )
         return NodeResult(Outcome.ERROR, text)
-    return NodeResult(
-        Outcome(str(found["outcome"])), str(found["message"]), bool(found["changed"]), dict(found["data"])
-    )  # type: ignore[call-overload]
+    data: dict[str, object] = dict(found["data"])  # type: ignore[call-overload]
+    return NodeResult(Outcome(str(found["outcome"])), str(found["message"]), bool(found["changed"]), data)

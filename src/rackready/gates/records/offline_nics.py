@@ -20,11 +20,11 @@ def with_hcas(facts: GateFacts, given: Sequence[str], option: str = "--hca") -> 
             out = _with(
                 out,
                 one,
-                lambda nic, rail=rail: str(nic.rail) == rail,
+                lambda nic, rail=rail: str(nic.rail) == rail,  # type: ignore[misc]
                 {"rdma_device": name},
                 f"{option} {item}",
                 "rail",
-            )  # type: ignore[misc]
+            )
     for node_facts in out.nodes.values():
         _once(
             option, node_facts.node.name, [nic.rdma_device for nic in node_facts.nics if nic.rdma_device]
@@ -47,11 +47,11 @@ def with_addresses(facts: GateFacts, given: Sequence[str], option: str = "--addr
         out = _with(
             out,
             node,
-            lambda nic, device=device: nic.rdma_device == device,
+            lambda nic, device=device: nic.rdma_device == device,  # type: ignore[misc]
             {"address": address},
             f"{option} {item}",
             "HCA",
-        )  # type: ignore[misc]
+        )
     _once(option, "all nodes", [nic.address for node in out.nodes.values() for nic in node.nics if nic.address])
     return out
 
