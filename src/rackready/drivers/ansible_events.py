@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackready.drivers.ssh import way_out
+from rackready.drivers.ssh.errors import way_out
 from rackready.ledger.store import DETAIL
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult

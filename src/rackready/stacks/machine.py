@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rackready.drivers import ssh
 from rackready.drivers.hostkey_accept import HOST_KEY
 from rackready.drivers.redfish import Bmc, BmcError, BootTarget, PowerAction
+from rackready.drivers.ssh.first_contact import wait_and_pin
+from rackready.drivers.ssh.pins import fingerprint
+from rackready.drivers.ssh.target import KeyLogin, SshTarget
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
@@ -71,9 +73,8 @@ class Machine:
     ) -> None:
         self._args = args
         self._ledger = ledger
-        self._target = ssh.SshTarget(
-            args.node, str(args.ssh.address), args.ssh.port, args.ssh.user, args.ssh.private_key, known_hosts
-        )
+        login = KeyLogin(args.ssh.private_key)
+        self._target = SshTarget(args.node, str(args.ssh.address), args.ssh.port, args.ssh.user, login, known_hosts)
         self._proceed = proceed
         self._say = say
 
@@ -89,7 +90,7 @@ class Machine:
         self._say("powered on, waiting for SSH" if powered else "was on already, left as it is; waiting for SSH")
         installs = self._installs() if powered else 0
         try:
-            facts = ssh.wait_and_pin(
+            facts = wait_and_pin(
                 self._target, timeout_s=self._args.timeout_s, reinstalled=bool(installs), proceed=self._proceed
             )
         except RackreadyError as error:
@@ -98,7 +99,7 @@ class Machine:
             pin = self._ledger.begin(
                 self._args.node, HOST_KEY, hashlib.sha256(facts.host_key.encode()).hexdigest(), {_INSTALL: installs}
             )
-            self._ledger.done(pin.token, {"pinned": ssh.fingerprint(facts.host_key)})
+            self._ledger.done(pin.token, {"pinned": fingerprint(facts.host_key)})
         self._say("SSH answers, host key pinned")
         return MachineState("On", state.made, facts.host_key, facts.boot_id)
 

@@ -156,7 +156,7 @@ def test_items_of_a_loop_are_all_named_once() -> None:
         ),
         (
             "Failed to connect to the host via ssh: Host key verification failed.",
-            "pinned key was lost, `rackready hostkey accept node02` shows both keys and pins",
+            "its pin was lost, `rackready hostkey accept node02` shows both keys and pins",
         ),
     ],
 )

@@ -153,13 +153,12 @@ def test_a_look_writes_nothing_and_a_controller_without_a_pinned_key_is_not_aske
     site = load_site("sim", root=scene.ctx.root)
     found = offers(site, paths, ["node03"], limit_s=5, reads=True)
     assert (found.asked, found.offered) == (frozenset(), {})
-    where = f"{site.handover.controller}" if site.handover.kind == "slurm" else ""
+    where = f"{site.handover.controller}:{site.handover.port}" if site.handover.kind == "slurm" else ""
     text = (
-        f"node03: whether the scheduler gives it jobs is not known: Slurm controller {where}: SSH - "
-        "Expected: its host key in "
-        f"{paths.known_hosts} Actual: none, and this command writes none. "
-        "If it was installed anew, or the pinned key was lost, "
-        "`rackready hostkey accept scheduler` shows both keys and pins the new one; if not, find out who answers there."
+        f"node03: whether the scheduler gives it jobs is not known: Slurm controller {where}: SSH host key not "
+        f"pinned, no login was tried - Expected: its key in {paths.known_hosts} Actual: none, and this command writes none. "
+        "If the host was reinstalled or its pin was lost, `rackready hostkey accept scheduler` shows both keys and pins "
+        "the new one. If not, find out who answers at its address."
     )
     assert list(not_asked(found.unknown)) == [text]
     assert not paths.known_hosts.exists()

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rackready.design.pinned import site_of
 from rackready.design.switches import PortConfig, SwitchConfig, switch_config
-from rackready.drivers.remote import Answer, Host, Remote
+from rackready.drivers.remote import Answer, Remote
+from rackready.drivers.ssh.target import node_target
 from rackready.drivers.switch.base import SwitchState
 from rackready.drivers.switch.configure import open_driver
 from rackready.drivers.switch.verify import HostQos, verify_agreement, verify_links
@@ -61,8 +61,7 @@ def _read_switch(site: Site, paths: EnvPaths, config: SwitchConfig) -> _End:
 
 
 def _read_host(site: Site, paths: EnvPaths, node: str) -> dict[str, HostQos] | str:
-    host = Host(node, str(site.node(node).address), site.access.port, site.access.user, Path(site.access.private_key))
-    remote = Remote({node: host}, paths.known_hosts)
+    remote = Remote({node: node_target(site, node, paths.known_hosts)})
     try:
         return parse_host(node, remote.run(node, _READ, timeout_s=_TIMEOUT_S))
     finally:
