@@ -1,4 +1,4 @@
-"""Real SSH sessions to the switches of the simulated rack: configured once, repaired after drift, safe to kill, never over somebody else's work."""
+"""Real SSH sessions to simulated switches: configured once, repaired after drift, safe to kill, others' work kept."""
 
 from __future__ import annotations
 

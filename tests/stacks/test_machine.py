@@ -1,4 +1,4 @@
-"""What is done to a machine, whenever the controller dies: never a second power-on, and only what we powered on is powered off."""
+"""One machine, with a controller that dies at any time: no second power-on; only our power-ons are powered off."""
 
 from __future__ import annotations
 

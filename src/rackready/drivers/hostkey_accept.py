@@ -1,4 +1,4 @@
-"""Host keys that are not the pinned ones: what a host shows now, what is pinned, and which machine its BMC answers for; then pinning what was accepted."""
+"""Acceptance of new host keys: the shown key, the pinned key, the serial from the BMC, and the pin itself."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from rackready.model.site import Node, Site, SlurmHandover
 from rackready.paths import EnvPaths
 
 HOST_KEY = "host-key"
-"""Operation under which a pin that replaces another, or that an operator accepted, is recorded."""
+"""The ledger's operation for a pin that replaces another, or that an operator accepted."""
 
 logging.getLogger("sushy").setLevel(logging.CRITICAL)  # our errors name the cause; sushy would print it again
 
 _AT_ONCE = 32
-"""Hosts asked side by side: each costs a thread that waits. As many as nodes of one rack that provisioning works on."""
+"""Hosts read at a time, a waiting thread each: as many as provisioning works on in one rack."""
 
 
 class HostKeyRefusedError(RackreadyError):
@@ -61,10 +61,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is known of a host's key. Keys are "kind base64", "" when there is none.
+    """A host's pinned and shown key, as "kind base64", "" when there is none.
 
-    ``serial``: what its BMC answers, ``wanted``: what the site file says, ``bmc``: why the BMC could not be asked;
-    ``trouble``: why no key may be accepted.
+    ``serial``: from its BMC; ``wanted``: from the site file; ``bmc``: why the BMC could not be read; ``trouble``: why
+    no key may be accepted.
     """
 
     place: Place
@@ -81,12 +81,12 @@ class Shown:
         return not self.trouble and self.shown != self.pinned
 
     def unproven(self) -> str:
-        """Return why the key may be accepted by a person alone, not by ``--yes``; empty when it may."""
+        """Return why only a person may accept the key; empty when ``--yes`` may."""
         if not self.bmc:
             return ""
         expected = f"serial {self.wanted}" if self.wanted else "the serial of its chassis"
         step = (
-            "--yes accepts no key without it: mend the BMC, or compare the fingerprint on the node's console and "
+            "--yes accepts no key without it: fix the BMC, or compare the fingerprint on the node's console and "
             "accept it at a terminal."
         )
         return f"{self.place.name}: its BMC - Expected: {expected} Actual: {self.bmc.rstrip('.')}. {step}"
@@ -118,7 +118,7 @@ def places(site: Site, paths: EnvPaths, wanted: Sequence[str], *, leave_out: Ite
 
 
 def look(hosts: Sequence[Place]) -> list[Shown]:
-    """Return what each host shows, in the same order. Nobody logs in, and nothing is written."""
+    """Return the key that each host shows, in the same order, without a login and without writing anything."""
     with ThreadPoolExecutor(max_workers=max(1, min(_AT_ONCE, len(hosts))), thread_name_prefix="hostkey") as pool:
         return list(pool.map(_look, hosts))
 
@@ -133,7 +133,10 @@ def _look(place: Place) -> Shown:
 
 
 def _with_bmc(found: Shown, node: Node) -> Shown:
-    """Ask the node's BMC whose machine it is. One that answers for another machine stops it: then the address may lead to another one, too."""
+    """Add the serial that the node's BMC reports.
+
+    A BMC of another machine stops the acceptance: the in-band address may belong to another machine as well.
+    """
     site = node.bmc.known()
     if site is None or node.serial is None:
         return replace(found, wanted=node.serial or "", bmc="not known yet: the manifest is not imported")
@@ -155,7 +158,10 @@ def _with_bmc(found: Shown, node: Node) -> Shown:
 
 
 def accept(ledger: Ledger, found: Shown) -> str:
-    """Pin the key that a host showed, in place of any other; recorded in the ledger. Returns what was done. Call it only while holding the controller lock."""
+    """Pin the key that a host showed, in place of any other, record it in the ledger and return a message.
+
+    Call it only while holding the controller lock.
+    """
     place = found.place
     run_effect(
         ledger,

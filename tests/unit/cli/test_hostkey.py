@@ -1,4 +1,4 @@
-"""`rackready hostkey accept`: shows both keys and the BMC's serial, asks, pins, records; a lost known_hosts is rebuilt for a whole site."""
+"""`rackready hostkey accept`: show both keys and the BMC's serial, ask, pin, record; rebuild a lost known_hosts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,10 @@ def answered(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
 
 
 def test_the_fingerprint_is_what_ssh_keygen_prints() -> None:
-    """`ssh-keygen -lf` of OpenSSH 9.2 prints `256 SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA no comment (ED25519)` for this key."""
+    """From `ssh-keygen -lf` of OpenSSH 9.2.
+
+    It prints `256 SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA no comment (ED25519)` for this key.
+    """
     public = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
     assert fingerprint(public) == "ssh-ed25519 SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA"
     assert fingerprint("ssh-ed25519 AAAA=B") == "ssh-ed25519 (damaged, no key)"
@@ -168,7 +171,7 @@ def test_without_the_bmc_only_a_person_accepts(
         f"node03: its BMC - Expected: serial FAKE-0003 Actual: node03 BMC {rack.node('node03').bmc}:{rack.bmc_port}: "
     )
     step = (
-        "--yes accepts no key without it: mend the BMC, or compare the fingerprint on the node's console and accept "
+        "--yes accepts no key without it: fix the BMC, or compare the fingerprint on the node's console and accept "
         "it at a terminal.\n"
     )
     assert err.endswith(step)

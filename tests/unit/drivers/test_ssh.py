@@ -109,7 +109,7 @@ def test_a_refused_key_is_an_error_that_names_it(
     try:
         with pytest.raises(
             SshLoginError,
-            match=r"SSH login refused - Expected: user root accepted with key .*id_ed25519 Actual: key refused\. Put its ",
+            match=r"login refused - Expected: user root accepted with key .*id_ed25519 Actual: key refused\. Put its ",
         ):
             wait_and_pin(stranger, timeout_s=5)
     finally:

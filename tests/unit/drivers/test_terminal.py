@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -108,6 +110,23 @@ def test_commands_in_the_terminal_and_beside_it(target: SshTarget) -> None:
         made.close()
 
 
+def test_the_log_has_commands_and_neither_input_nor_password(
+    target: SshTarget, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG, "rackready"):
+        made = open_session(target)
+        made.run("uptime")
+        made.feed("cat", "- set: {secret: x}\n")
+        made.close()
+    lines = [re.sub(r"\d+\.\d s", "N s", record.getMessage()) for record in caplog.records]
+    where = f"leaf01 127.0.0.1:{target.port}"
+    assert lines == [
+        f"{where}: SSH connection opened as cumulus in N s",
+        f"{where}: uptime: exit 7 in N s",
+        f"{where}: cat: exit 0 in N s",
+    ]
+
+
 def test_a_damaged_line_of_another_host_does_not_matter(target: SshTarget) -> None:
     """Netmiko would hand the file to paramiko, which stops at a key that is no base64."""
     text = target.known_hosts.read_text(encoding="utf-8")
@@ -123,8 +142,9 @@ def test_a_changed_host_key_is_refused_with_both_fingerprints(target: SshTarget,
     assert not isinstance(caught.value, SwitchSilentError)
     assert str(caught.value) == (
         f"leaf01 127.0.0.1:{target.port}: SSH host key changed, no login was tried - Expected: {fingerprint(other)} "
-        f"Actual: {fingerprint(key)}. If the host was reinstalled or its pin was lost, `rackready hostkey accept leaf01` "
-        "shows both keys and pins the new one. If not, find out who answers at its address."
+        f"Actual: {fingerprint(key)}. "
+        "If the host was reinstalled or its pin was lost, `rackready hostkey accept leaf01` shows both keys and "
+        "pins the new one. If not, find out who answers at its address."
     )
 
 
@@ -141,8 +161,8 @@ def test_a_refused_password_names_its_place(target: SshTarget, tmp_path: Path) -
     with pytest.raises(SwitchUnreachableError) as caught:
         open_session(target)
     assert str(caught.value) == (
-        f"leaf01 127.0.0.1:{target.port}: SSH login refused - Expected: user cumulus accepted with the password in file "
-        f"{tmp_path / 'password'} Actual: password refused. "
+        f"leaf01 127.0.0.1:{target.port}: SSH login refused - Expected: user cumulus accepted with the password in "
+        f"file {tmp_path / 'password'} Actual: password refused. "
         "Correct the password there, or the user cumulus in the site file, then run again."
     )
 
@@ -161,7 +181,7 @@ def test_a_command_without_an_end_is_not_known(target: SshTarget) -> None:
     try:
         with pytest.raises(
             SwitchUnreachableError,
-            match=rf"^leaf01 127\.0\.0\.1:{target.port}: `sleep 9` - Expected: an end within 1 s Actual: .* Run again: ",
+            match=rf"^leaf01 127.0.0.1:{target.port}: `sleep 9` - Expected: an end within 1 s Actual: .* Run again: ",
         ):
             made.run("sleep 9", timeout_s=1)
     finally:

@@ -1,4 +1,4 @@
-"""Nodes that are out and that the scheduler offers: found within a time limit, drained with our reason, and what others drained is left alone."""
+"""Nodes that are out and still on offer: found within a time limit, drained with our reason; others' drains stay."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_scheduler_that_hangs_is_waited_for_no_longer_than_the_limit(
         "node03: whether the scheduler gives it jobs is not known: the scheduler - "
         "Expected: an answer within 0.05 s Actual: none."
     )
-    assert lines == (f"{text} See whether its controller runs and can be reached.",)
+    assert lines == (f"{text} Check that its controller runs and can be reached.",)
 
 
 def test_a_defect_of_an_adapter_is_not_taken_for_silence(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,9 +156,10 @@ def test_a_look_writes_nothing_and_a_controller_without_a_pinned_key_is_not_aske
     where = f"{site.handover.controller}:{site.handover.port}" if site.handover.kind == "slurm" else ""
     text = (
         f"node03: whether the scheduler gives it jobs is not known: Slurm controller {where}: SSH host key not "
-        f"pinned, no login was tried - Expected: its key in {paths.known_hosts} Actual: none, and this command writes none. "
-        "If the host was reinstalled or its pin was lost, `rackready hostkey accept scheduler` shows both keys and pins "
-        "the new one. If not, find out who answers at its address."
+        f"pinned, no login was tried - Expected: its key in {paths.known_hosts} "
+        "Actual: none, and this command writes none. "
+        "If the host was reinstalled or its pin was lost, `rackready hostkey accept scheduler` shows both keys and "
+        "pins the new one. If not, find out who answers at its address."
     )
     assert list(not_asked(found.unknown)) == [text]
     assert not paths.known_hosts.exists()

@@ -1,4 +1,4 @@
-"""Do both ends of every cable agree? Switches and nodes are read; nothing is changed."""
+"""Comparison of both ends of every cable; switches and nodes are read, nothing is changed."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from rackready.paths import EnvPaths
 
 _READ = ("python3", "/usr/local/lib/rackready/roce.py", "verify", "/etc/rackready/roce.json")
 _TIMEOUT_S = 240.0
-"""A reading starts several programs for every interface: seconds, and minutes on a node whose processors are busy."""
+"""A reading starts several programs for every interface: it takes seconds, and minutes on a busy node."""
 _AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """One switch as wanted and as it is; ``trouble`` says why it could not be read."""
+    """One switch as declared and as it is; ``trouble`` is why it could not be read."""
 
     config: SwitchConfig
     state: SwitchState | None
@@ -69,7 +69,7 @@ def _read_host(site: Site, paths: EnvPaths, node: str) -> dict[str, HostQos] | s
 
 
 def parse_host(node: str, answer: Answer) -> dict[str, HostQos] | str:
-    """Return interface to what it says of itself, or in words why that could not be read."""
+    """Return interface -> its QoS settings, or a text why they could not be read."""
     try:
         document = json.loads(answer.stdout)
     except ValueError:
@@ -92,7 +92,7 @@ def _host(state: Mapping[str, Any]) -> HostQos:
 
 
 def judge(node: str, ends: list[_End], host: dict[str, HostQos] | str, host_mtu: int) -> NodeResult:
-    """Return what both ends of a node's cables mean for it: pure."""
+    """Return a node's result from both ends of its cables: pure."""
     if isinstance(host, str):
         return NodeResult(Outcome.ERROR, host)
     mine = [(end, [port for port in end.config.ports if port.node == node]) for end in ends]

@@ -1,4 +1,4 @@
-"""Phase fabric, the switches' part: every switch by itself, a bounded number at a time, a result for each."""
+"""The switches' part of the fabric phase: a bounded number of switches at a time, a result for each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _AT_ONCE = 8
 
 
 def run_switches(ctx: PhaseContext, switch_names: list[str]) -> dict[str, NodeResult]:
-    """Bring switches to their configuration; with ``ctx.check`` only say what would change. A result per switch."""
+    """Configure switches and return a result for each; with ``ctx.check`` only report what would change."""
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     with Ledger.open(paths.database) as ledger:
