@@ -1,4 +1,4 @@
-"""Faults that a BMC tells: supplies, fans, air, leaks, power limits, event log, BIOS and firmware, and parts that a power cycle loses."""
+"""Faults that a BMC reports: supplies, fans, air, leaks, power limits, logs, BIOS, firmware and lost parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _bmc(state: State) -> State:
 
 
 def _one(state: State, kind: str, index: int) -> State:
-    """Return the n-th part of a kind; FaultError when there is none."""
+    """Return the n-th part of a kind. Raise FaultError if there is none."""
     rows = [{"index": number, "row": row} for number, row in enumerate(_bmc(state)[kind])]
     found: State = part({kind: rows, "node": state.get("node")}, kind, index)["row"]
     return found
@@ -133,7 +133,7 @@ def _rollup(state: State) -> None:
 
 
 def _part_lost(state: State, kind: str, index: int) -> None:
-    """The part is gone from the next boot on."""
+    """Remove the part from the next boot on."""
     if kind not in {"dimms", "drives"}:
         raise FaultError(f"{state.get('node')} part - Expected: dimms or drives Actual: {kind}. Name one of them.")
     _one(state, kind, index)["missing_from_boot"] = state.get("boot_count", 0) + 1

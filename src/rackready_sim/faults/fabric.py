@@ -1,4 +1,4 @@
-"""Faults of NICs, of their settings, and of what lies between them."""
+"""Faults of NICs, their settings, their links and switches."""
 
 from __future__ import annotations
 

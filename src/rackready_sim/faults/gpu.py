@@ -55,7 +55,7 @@ def _pcie_gen(state: State, gpu: int, gen: int) -> None:
 
 
 def _end(state: State, gpu: int, key: str, value: int) -> None:
-    """Both ends of a link train alike: the GPU's and that of the port above it."""
+    """Set both ends of a link, the GPU's and that of the port above it: both train alike."""
     pcie = gpu_of(state, gpu)["pcie"]
     pcie[key] = value
     for bridge in pcie["bridges"][:1]:
@@ -63,7 +63,10 @@ def _end(state: State, gpu: int, key: str, value: int) -> None:
 
 
 def _bridge(state: State, gpu: int, key: str, value: int) -> None:
-    """The link between the PCIe switch and the root port: the GPU's own link does not show it, what crosses both does."""
+    """Set the link between PCIe switch and root port.
+
+    The GPU's own link does not show it; all traffic across both does.
+    """
     pcie = gpu_of(state, gpu)["pcie"]
     for bridge in pcie["bridges"][1:]:
         bridge[key] = value
@@ -79,13 +82,16 @@ def _bridge_gen(state: State, gpu: int, gen: int) -> None:
 
 
 def _slot_gen(state: State, gpu: int, gen: int) -> None:
-    """The port above the GPU can do no more, by a BIOS limit or a wrong riser: the link trains at what both ends can do, and looks right."""
+    """Limit the port above the GPU, as a BIOS setting or a wrong riser does.
+
+    The link then trains at the lower rate of its two ends, and looks right.
+    """
     _end(state, gpu, "gen", gen)
     gpu_of(state, gpu)["pcie"]["bridges"][0]["max_gen"] = gen
 
 
 def _root_gen(state: State, gpu: int, gen: int) -> None:
-    """The root port can do no more: the link below it trains at what both ends can do."""
+    """Limit the root port: the link below it trains at the lower rate of its two ends."""
     _bridge(state, gpu, "gen", gen)
     gpu_of(state, gpu)["pcie"]["bridges"][-1]["max_gen"] = gen
 
@@ -179,7 +185,7 @@ def _ecc_off(state: State, gpu: int) -> None:
 
 
 def _swapped(state: State, gpu: int) -> None:
-    """Two NICs in each other's slots: everything answers, and each GPU's rail is on the far side."""
+    """Swap two NICs: everything answers, but each GPU's rail is on the far side."""
     gpu_of(state, gpu)
     other = (gpu + 4) % len(state["gpus"])
     for nic in state["nics"]:

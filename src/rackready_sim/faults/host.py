@@ -1,4 +1,4 @@
-"""Faults of the host around the GPUs: processors, memory, clock, services, kernel settings, PCIe, drives, firmware, links and optics."""
+"""Faults of the host: processors, memory, clock, services, kernel, PCIe, drives, firmware, links and optics."""
 
 from __future__ import annotations
 
@@ -78,7 +78,11 @@ def _clock_lost(state: State) -> None:
 
 
 def _clock_alone(state: State, seconds: float) -> None:
-    """No source answers any more: the daemon goes on by itself and still calls itself synchronised, while what it vouches for grows."""
+    """Disconnect the clock from all sources.
+
+    The daemon continues alone and still reports that it is synchronised, while the largest error that it vouches for
+    grows.
+    """
     state["host"]["clock"]["dispersion_s"] = seconds
 
 
@@ -144,7 +148,7 @@ def _bios(state: State, version: str) -> None:
 
 
 def _foreign(state: State, path: str, text: str, *, more: bool = False) -> None:
-    """A hand that is not ours put a text in the place of a file, or behind what it holds."""
+    """Write a foreign text in place of a file, or after its content."""
     state["host"].setdefault("foreign_files", {})[path] = {"text": text.replace("\\n", "\n"), "more": more}
 
 

@@ -1,4 +1,7 @@
-"""NCCL's tests as rank 0 sees them: options, the run itself, the report. Format of nccl-tests 2.19.6 (src/common.cu, src/util.cu)."""
+"""NCCL's tests as rank 0 sees them: options and the run.
+
+Format of nccl-tests 2.19.6 (src/common.cu, src/util.cu).
+"""
 
 from __future__ import annotations
 
@@ -17,18 +20,20 @@ Reach = Callable[[str, str, int], bool]
 _MIB, _GIB = 1 << 20, 1 << 30
 _CUDA_ERROR, _NCCL_ERROR, _FAILURE = 2, 3, 1
 _VALUED = {
-    "t": "threads", "nthreads": "threads", "g": "gpus", "ngpus": "gpus", "b": "min", "minbytes": "min", "e": "max", "maxbytes": "max",
-    "i": "step", "stepbytes": "step", "f": "factor", "stepfactor": "factor", "n": "iters", "iters": "iters", "m": "agg", "agg_iters": "agg",
-    "w": "warmup", "warmup_iters": "warmup", "c": "check", "check": "check", "o": "op", "op": "op", "d": "type", "datatype": "type",
-    "r": "root", "root": "root", "z": "blocking", "blocking": "blocking", "T": "timeout", "timeout": "timeout", "G": "graph",
-    "cudagraph": "graph", "C": "cpu", "report_cputime": "cpu", "a": "average", "average": "average", "R": "register", "local_register": "register",
-    "J": "json", "json": "json", "N": "cycles", "run_cycles": "cycles", "p": "parallel", "parallel_init": "parallel", "y": "stream", "S": "report",
+    "t": "threads", "nthreads": "threads", "g": "gpus", "ngpus": "gpus", "b": "min", "minbytes": "min", "e": "max",
+    "maxbytes": "max", "i": "step", "stepbytes": "step", "f": "factor", "stepfactor": "factor", "n": "iters",
+    "iters": "iters", "m": "agg", "agg_iters": "agg", "w": "warmup", "warmup_iters": "warmup", "c": "check",
+    "check": "check", "o": "op", "op": "op", "d": "type", "datatype": "type", "r": "root", "root": "root",
+    "z": "blocking", "blocking": "blocking", "T": "timeout", "timeout": "timeout", "G": "graph", "cudagraph": "graph",
+    "C": "cpu", "report_cputime": "cpu", "a": "average", "average": "average", "R": "register",
+    "local_register": "register", "J": "json", "json": "json", "N": "cycles", "run_cycles": "cycles", "p": "parallel",
+    "parallel_init": "parallel", "y": "stream", "S": "report",
 }  # fmt: skip
 _COLUMNS = "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>6} "
 _HEAD = _COLUMNS.format("size", "count", "type", "redop", "root", *("time", "algbw", "busbw", "#wrong") * 2)
 _UNITS = _COLUMNS.format("(B)", "(elements)", "", "", "", *("(us)", "(GB/s)", "(GB/s)", "") * 2)
 _LONGEST_S = 0.6
-"""A run takes no longer here: long enough that a stop or a kill meets it at work."""
+"""Longest duration of a run here, s: long enough that a stop or a kill interrupts it."""
 _BYTES = {
     "int8": 1,
     "uint8": 1,
@@ -60,7 +65,7 @@ class Options:
 
 
 class RunError(Exception):
-    """The test ends early: exit code and what it prints."""
+    """The test ends early: exit code and output."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -68,13 +73,13 @@ class RunError(Exception):
 
 
 def parse_bytes(text: str) -> int:
-    """Return the bytes of a size such as 8G; ValueError when it is none."""
+    """Return the bytes of a size such as 8G. Raise ValueError if it is none."""
     scale = {"K": 1 << 10, "M": _MIB, "G": _GIB}.get(text[-1:].upper(), 1)
     return int(float(text[:-1] if scale > 1 else text) * scale)
 
 
 def parse(argv: list[str]) -> Options:
-    """Read the command line; RunError for an option that does not exist."""
+    """Read the command line. Raise RunError for an option that does not exist."""
     options, queue = Options(), list(argv)
     while queue:
         word, mark, value = queue.pop(0).partition("=")
@@ -161,7 +166,10 @@ def _usable(facts: Facts, pid: int) -> None:
 
 
 def _used(facts: Facts, ranks: list[Rank]) -> Facts:
-    """Return a machine's facts with only what the run uses of it: with some of the GPUs, only the NICs next to them."""
+    """Return a machine's facts with only the parts that the run uses.
+
+    With some of the GPUs, these are only the NICs next to them.
+    """
     gpus = [rank.gpu for rank in ranks]
     slots = {gpu["slot"] for gpu in gpus}
     near = [nic for nic in facts["nics"] if nic["gpu"] in slots]
@@ -183,7 +191,7 @@ def _algorithm(settings: dict[str, str], name: str, nodes: list[Facts]) -> str:
 
 
 def unreachable(mine: Facts, peer: Facts, reach: Reach) -> list[Facts]:
-    """Return the rails on which the next machine cannot be reached: NCCL joins the NICs of two machines by their position."""
+    """Return the rails on which the next machine cannot be reached: NCCL connects NICs of two machines by position."""
     found = []
     for one, other in zip(mine["nics"], peer["nics"], strict=False):
         size = min(one["mtu"], other["mtu"])
@@ -201,7 +209,7 @@ def unreachable(mine: Facts, peer: Facts, reach: Reach) -> list[Facts]:
 
 
 def next_peer(lines: list[Facts], host: str) -> Facts | None:
-    """Return the facts of the machine after ``host`` in the ring; None when it is the only one."""
+    """Return the facts of the machine after ``host`` in the ring; None if it is the only one."""
     nodes = [line["facts"] for line in lines if line["facts"]]
     if len(nodes) < 2:  # noqa: PLR2004
         return None
@@ -237,9 +245,10 @@ def _rows(name: str, options: Options, ranks: list[Rank], peak: float, *, inter_
 
 
 def _elements(name: str, options: Options, asked: int, ranks: int) -> tuple[int, int]:
-    """Return the bytes and the count that are printed (GetCollByteCount of each program, writeBenchmarkLinePreamble in TimeTest, src/common.cu).
+    """Return the printed bytes and count (GetCollByteCount of each program; TimeTest in src/common.cu).
 
-    all_reduce counts all elements; the others those of one rank, as many whole 16 bytes as fit.
+    all_reduce counts all elements; the others count those of one rank, as many whole 16 bytes as fit
+    (writeBenchmarkLinePreamble).
     """
     each = _BYTES.get(options.values.get("type", "float"), 4)
     if name not in {"all_gather", "reduce_scatter", "alltoall"}:
@@ -249,7 +258,10 @@ def _elements(name: str, options: Options, asked: int, ranks: int) -> tuple[int,
 
 
 def _redop(name: str, options: Options) -> str:
-    """Return the operation that is printed: none where a collective has none (RunTest of src/all_gather.cu and src/alltoall.cu)."""
+    """Return the printed operation: none if a collective has none.
+
+    Source: RunTest of src/all_gather.cu and src/alltoall.cu.
+    """
     return options.values.get("op", "sum") if name in {"all_reduce", "reduce_scatter"} else "none"
 
 
@@ -329,12 +341,15 @@ def _table(name: str, options: Options, rows: list[Facts]) -> str:
 
 
 def _reported(name: str, options: Options, place: str) -> bool:
-    """Whether results are checked: never in place where a run overwrites its own data (reportErrors of src/alltoall.cu and src/sendrecv.cu)."""
+    """Return whether results are checked.
+
+    Never in place if a run overwrites its own data (reportErrors of src/alltoall.cu and src/sendrecv.cu).
+    """
     return bool(options.number("check", 1)) and not (place == "in" and name in {"alltoall", "sendrecv"})
 
 
 def _number(value: float, width: int = 7) -> str:
-    """Return a figure in so many characters, with as many digits behind the point as fit, two at most (getFloatStr of src/util.cu)."""
+    """Return a figure in so many characters, with as many decimals as fit, two at most (getFloatStr of src/util.cu)."""
     return next(
         (text for digits in (2, 1, 0) if len(text := f"{value:{width}.{digits}f}") <= width), f"{value:{width}.1e}"
     )
@@ -349,8 +364,8 @@ def _footer(name: str, rows: list[Facts]) -> tuple[str, int]:
         word, code = " OK" if good else " FAILED", 0 if good else _FAILURE
     return (
         (
-            f"# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {mean:.6g}{word}\n#\n# Collective test concluded: "
-            f"{name}_perf\n"
+            f"# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {mean:.6g}{word}\n#\n"
+            f"# Collective test concluded: {name}_perf\n"
         ),
         code,
     )

@@ -1,6 +1,6 @@
-"""ib_write_bw and ib_write_lat: a server and a client that meet over TCP; data moves (in the model) over the RDMA devices they name.
+"""ib_write_bw and ib_write_lat: a server and a client that meet over TCP; data move in the model.
 
-Formats and messages: perftest 25.x. Whether the peer's port is reachable is asked of the network itself.
+Formats and messages: perftest 25.x. The network itself is tested for whether the peer's port is reachable.
 """
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ Facts = dict[str, Any]
 _RULE = "-" * 87
 _MIB = 1 << 20
 _LONGEST_S = 0.3
-"""A measurement takes no longer here, however long it is to be: long enough that a stop or a kill meets it at work."""
+"""Longest duration of a measurement here, s: long enough that a stop or a kill interrupts it."""
 _NO_PEAK = 20000
 _VALUED = {
-    "-d": "device", "--ib-dev": "device", "-p": "port", "--port": "port", "-s": "size", "--size": "size", "-n": "iters", "--iters": "iters",
-    "-D": "duration", "--duration": "duration", "-q": "qps", "--qp": "qps", "-x": "gid", "--gid-index": "gid", "--use_cuda": "cuda",
-    "-m": "mtu", "--mtu": "mtu", "-i": "ib_port", "--ib-port": "ib_port", "-t": "depth", "--tx-depth": "depth", "-S": "sl", "--sl": "sl",
-    "--tclass": "tclass", "-T": "tos", "--tos": "tos", "--out_json_file": "json_file", "-c": "connection", "--connection": "connection",
-    "-Q": "cq", "--cq-mod": "cq", "-l": "list", "--post_list": "list", "-u": "timeout", "--qp-timeout": "timeout", "-o": "outs",
-    "--use_cuda_bus_id": "cuda_bus", "-I": "inline", "--inline_size": "inline", "--bind_source_ip": "source",
+    "-d": "device", "--ib-dev": "device", "-p": "port", "--port": "port", "-s": "size", "--size": "size",
+    "-n": "iters", "--iters": "iters", "-D": "duration", "--duration": "duration", "-q": "qps", "--qp": "qps",
+    "-x": "gid", "--gid-index": "gid", "--use_cuda": "cuda", "-m": "mtu", "--mtu": "mtu", "-i": "ib_port",
+    "--ib-port": "ib_port", "-t": "depth", "--tx-depth": "depth", "-S": "sl", "--sl": "sl", "--tclass": "tclass",
+    "-T": "tos", "--tos": "tos", "--out_json_file": "json_file", "-c": "connection", "--connection": "connection",
+    "-Q": "cq", "--cq-mod": "cq", "-l": "list", "--post_list": "list", "-u": "timeout", "--qp-timeout": "timeout",
+    "-o": "outs", "--use_cuda_bus_id": "cuda_bus", "-I": "inline", "--inline_size": "inline",
+    "--bind_source_ip": "source",
 }  # fmt: skip
 _FLAGS = {
-    "-F", "--CPU-freq", "--report_gbits", "-b", "--bidirectional", "-a", "--all", "--use_cuda_dmabuf", "--cpu_util", "-R", "--rdma_cm",
-    "--perform_warm_up", "--out_json", "-N", "--noPeak", "-z", "--comm_rdma_cm", "-h", "--help", "-V", "--version", "-r", "--disable_pcie_relaxed",
+    "-F", "--CPU-freq", "--report_gbits", "-b", "--bidirectional", "-a", "--all", "--use_cuda_dmabuf", "--cpu_util",
+    "-R", "--rdma_cm", "--perform_warm_up", "--out_json", "-N", "--noPeak", "-z", "--comm_rdma_cm", "-h", "--help",
+    "-V", "--version", "-r", "--disable_pcie_relaxed",
 }  # fmt: skip
 
 
@@ -47,12 +50,12 @@ class Options:
 
     @property
     def latency(self) -> bool:
-        """It is a latency test."""
+        """Whether it is a latency test."""
         return self.name.endswith("_lat")
 
     @property
     def verb(self) -> str:
-        """Name of the operation, as the result's title has it."""
+        """Name of the operation, as in the result's title."""
         return "RDMA_Read" if "_read_" in self.name else "RDMA_Write"
 
     @property
@@ -67,7 +70,10 @@ class Options:
 
     @property
     def no_peak(self) -> bool:
-        """No peak is measured: it says so where nobody asked for that (force_dependecies of src/perftest_parameters.c)."""
+        """Whether no peak is measured; the program prints that if nobody asked for it.
+
+        See force_dependecies of src/perftest_parameters.c.
+        """
         return "duration" in self.values or self.iters > _NO_PEAK or bool(self.flags & {"-N", "--noPeak"})
 
     @property
@@ -77,11 +83,11 @@ class Options:
 
 
 class TestError(Exception):
-    """The test cannot go on; the text is what the program prints."""
+    """The test cannot continue; the text is the program's output."""
 
 
 def main(name: str, argv: list[str]) -> int:
-    """Run one side: without a host name it is the server."""
+    """Run one side: without a host name, the server."""
     options = parse(name, argv)
     if isinstance(options, str):
         sys.stderr.write(f"{name}: {options}\n Parser function exited with Error\n")
@@ -122,7 +128,7 @@ def parse(name: str, argv: list[str]) -> Options | str:
 
 
 def _open(options: Options) -> Facts:
-    """Open the device and its buffer; the result is what the other end has to know."""
+    """Open the device and its buffer; return what the other end needs."""
     device = options.values.get("device")
     nics = facts.nic_facts()
     nic = next((item for item in nics if device is None or item["device"] == device), None)
@@ -312,7 +318,8 @@ def _latency(options: Options, end: Facts, other: Facts) -> Facts:
     read = 1.75 if options.verb == "RDMA_Read" else 0.0
     typical = 1.95 + read + options.size / 48e3 + random.uniform(-0.04, 0.04) + end["latency_us"] + other["latency_us"]
     row = {
-        "size": options.size, "iters": options.iters, "min": typical - 0.08, "max": typical + random.uniform(1.0, 3.5), "typical": typical,
+        "size": options.size, "iters": options.iters, "min": typical - 0.08,
+        "max": typical + random.uniform(1.0, 3.5), "typical": typical,
         "avg": typical + 0.03, "stdev": 0.05, "p99": typical + 0.21, "p999": typical + 0.9,
     }  # fmt: skip
     return {"rows": [row], "bytes": options.size * options.iters, "both": True, "flows": 1}
