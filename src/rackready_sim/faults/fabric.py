@@ -118,7 +118,7 @@ _INCAST = "cluster/fabric/stress/incast"
 _SWP: dict[str, int | float | str] = {"port": "swp1"}
 
 FAULTS = (
-    Fault("nic-down", "fabric", "the cable of a rail is out", _nic_down, NIC, _BW),
+    Fault("nic-down", "fabric", "the cable of a rail is unplugged", _nic_down, NIC, _BW),
     Fault("nic-slow", "fabric", "a NIC carries a fraction of its rate", _nic_slow, {"nic": 1, "factor": 0.5}, _BW),
     Fault("nic-rate", "fabric", "a link trained at a lower rate, Gb/s", _nic_rate, {"nic": 1, "rate": 200}, _BW),
     Fault("nic-latency", "fabric", "a NIC answers late, microseconds", _latency, {"nic": 1, "microseconds": 4.0}, _LAT),

@@ -166,18 +166,18 @@ FAULTS = (
     Fault(
         "gpu-missing-after-power-cycle",
         "pcie",
-        "a GPU does not come back after the next power cycle",
+        "a GPU is missing after the next power cycle",
         _missing_after_boot,
         GPU,
         _INVENTORY,
         at_boot=True,
     ),
-    Fault("gpu-wrong-model", "gpu", "a GPU of another model than the site says", _wrong_model, GPU, _INVENTORY),
+    Fault("gpu-wrong-model", "gpu", "a GPU of another model than in the site file", _wrong_model, GPU, _INVENTORY),
     Fault("gpu-slow", "gpu", "a GPU computes at a fraction of its speed", _gpu_slow, {"gpu": 0, "factor": 0.6}, _R3),
     Fault(
         "gemm-slow-3",
         "gpu",
-        "a GPU computes 3 % slower than it should, and nothing says so",
+        "a GPU computes 3 % slower than it should, without any error",
         _gemm_slow,
         {"gpu": 0, "percent": 3.0},
         _GEMM,
@@ -185,7 +185,7 @@ FAULTS = (
     Fault(
         "gemm-slow-5",
         "gpu",
-        "a GPU computes 5 % slower than it should, and nothing says so",
+        "a GPU computes 5 % slower than it should, without any error",
         _gemm_slow,
         {"gpu": 0, "percent": 5.0},
         _GEMM,
@@ -193,7 +193,7 @@ FAULTS = (
     Fault(
         "gemm-slow-10",
         "gpu",
-        "a GPU computes 10 % slower than it should, and nothing says so",
+        "a GPU computes 10 % slower than it should, without any error",
         _gemm_slow,
         {"gpu": 0, "percent": 10.0},
         _GEMM,
@@ -279,10 +279,10 @@ FAULTS = (
         {"mhz": 1200},
         _BURN,
     ),
-    Fault("persistence-off", "gpu", "persistence mode does not hold", _persistence, {}, _SETTINGS),
+    Fault("persistence-off", "gpu", "persistence mode does not stay on", _persistence, {}, _SETTINGS),
     Fault("mig-on", "gpu", "MIG mode is on where it should not be", _mig, GPU, _SETTINGS),
     Fault(
-        "compute-mode-prohibited", "gpu", "a GPU takes no work: compute mode Prohibited", _compute_mode, GPU, _SETTINGS
+        "compute-mode-prohibited", "gpu", "a GPU accepts no work: compute mode Prohibited", _compute_mode, GPU, _SETTINGS
     ),
     Fault("container-toolkit-broken", "services", "the Container Toolkit fails", _toolkit, {}, _CONTAINERS),
     Fault(

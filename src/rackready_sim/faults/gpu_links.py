@@ -188,7 +188,7 @@ FAULTS = (
     Fault(
         "affinity-swapped",
         "pcie",
-        "the NICs of a GPU and of the one four places on are in each other's slots",
+        "the NICs of two GPUs, four places apart, are swapped",
         _swapped,
         GPU,
         _AFFINITY,

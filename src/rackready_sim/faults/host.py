@@ -224,13 +224,13 @@ FAULTS = (
     Fault(
         "host-unreachable",
         "management",
-        "the cable of the host's management network is out: it boots, and nobody reaches it",
+        "the cable of the host's management network is unplugged: the host boots, but is unreachable",
         _management_down,
     ),
     Fault(
         "nouveau-loaded",
         "driver",
-        "nouveau is bound at boot unless it is denied: install denies it",
+        "nouveau binds at boot unless it is denied: install denies it",
         _nouveau,
         at_boot=True,
     ),
