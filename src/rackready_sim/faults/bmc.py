@@ -147,7 +147,9 @@ FAULTS = (
     Fault("psu-failed", "psu", "a power supply has failed", _psu_failed, _PSU, _SUPPLIES),
     Fault("psu-input-lost", "psu", "a power supply has no input", _psu_input, _PSU, _SUPPLIES),
     Fault("psu-missing", "psu", "a power supply was taken out", _psu_removed, _PSU, _SUPPLIES),
-    Fault("psu-redundancy-lost", "psu", "the BMC reports that the supplies are not redundant", _redundancy, {}, _SUPPLIES),
+    Fault(
+        "psu-redundancy-lost", "psu", "the BMC reports that the supplies are not redundant", _redundancy, {}, _SUPPLIES
+    ),
     Fault("fan-failed", "fan", "a fan does not turn", _fan_failed, {"fan": 3}, _FANS),
     Fault("fan-slow", "fan", "a fan turns slower than its threshold", _fan_slow, {"fan": 3, "rpm": 1800}, _FANS),
     Fault("inlet-hot", "thermal", "the air at the inlet is too hot", _inlet, {"celsius": 39}, _AIR),

@@ -282,7 +282,12 @@ FAULTS = (
     Fault("persistence-off", "gpu", "persistence mode does not stay on", _persistence, {}, _SETTINGS),
     Fault("mig-on", "gpu", "MIG mode is on where it should not be", _mig, GPU, _SETTINGS),
     Fault(
-        "compute-mode-prohibited", "gpu", "a GPU accepts no work: compute mode Prohibited", _compute_mode, GPU, _SETTINGS
+        "compute-mode-prohibited",
+        "gpu",
+        "a GPU accepts no work: compute mode Prohibited",
+        _compute_mode,
+        GPU,
+        _SETTINGS,
     ),
     Fault("container-toolkit-broken", "services", "the Container Toolkit fails", _toolkit, {}, _CONTAINERS),
     Fault(
