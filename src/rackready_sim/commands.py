@@ -27,10 +27,10 @@ Severity = Annotated[
     float | None,
     typer.Option(
         "--severity",
-        help="How bad, whatever the fault calls its degree: factor, count, width, gen, rate, mask, code, ...",
+        help="Degree of the fault under the fault's own name: factor, count, width, gen, rate, mask, code, ...",
     ),
 ]
-Repaired = Annotated[str | None, typer.Argument(help="Fault to repair; all of the node's when absent.")]
+Repaired = Annotated[str | None, typer.Argument(help="Fault to repair; by default all faults of the node.")]
 Chosen = Annotated[str, typer.Argument(help="Fault; `rackready sim faults` lists them.")]
 
 _DEGREES = (
@@ -152,7 +152,7 @@ def _given(words: list[str]) -> dict[str, Any]:
         if not name.startswith("--") or told is None:
             message = (
                 f"{word} - Expected: an option with its value, e.g. --gpu 3 Actual: {word}. "
-                "`rackready sim faults` lists what each fault takes."
+                "`rackready sim faults` lists the options of each fault."
             )
             raise RackreadyError(message)
         given[name.removeprefix("--")] = told

@@ -51,7 +51,7 @@ class Definition:
     @classmethod
     def _build(cls, root: Path, env: str, record: Record) -> Definition:
         if record.env != env:
-            hint = f"Run `rackready sim down --env {record.env}` first; a clone has one simulated rack at a time."
+            hint = f"Run `rackready sim down --env {record.env}` first; a checkout has one simulated rack at a time."
             raise describe(
                 f"the simulated rack of {root}", f"made for environment {env}", f"made for {record.env}", hint
             )
@@ -60,7 +60,7 @@ class Definition:
             raise describe(
                 f"the simulated rack of {root}",
                 f"clone id {clone_id(root)}",
-                f"{record.clone}: the clone was copied or moved with its state",
+                f"{record.clone}: the checkout was copied or moved with its state",
                 hint,
             )
         site = site_without_overlay(root, env)

@@ -44,14 +44,14 @@ def run(
     except FileNotFoundError as error:
         raise missing(name) from error
     except subprocess.TimeoutExpired as error:
-        hint = hint or "Look at the machine's load, then run again."
+        hint = hint or "Check the machine's load, then run again."
         raise describe(
             f"`{shown}` on this machine", f"an end within {timeout_s:.0f} s", "still running, it was ended", hint
         ) from error
     if check and done.returncode != 0:
         actual = f"{done.returncode}: {words(done.stderr)}"
         raise describe(
-            f"`{shown}` on this machine", "exit status 0", actual, hint or "Correct what it says, then run again."
+            f"`{shown}` on this machine", "exit status 0", actual, hint or "Correct the reported cause, then run again."
         )
     return done.stdout.decode(errors="replace")
 
@@ -121,7 +121,7 @@ def require_root() -> None:
     if os.geteuid() != 0:
         raise describe(
             "the simulated rack",
-            "root, because it makes containers, bridges and virtual cables",
+            "root, because it creates containers, bridges and virtual cables",
             f"user id {os.geteuid()}",
             "Run it with sudo.",
         )

@@ -53,7 +53,7 @@ class Machines:
             )
             raise describe(
                 f"{name}: container {found.name}",
-                f"its first process {found.pid}, since podman says that it runs",
+                f"its first process {found.pid}, because podman reports that it runs",
                 "no such process",
                 hint,
             )
@@ -67,7 +67,7 @@ class Machines:
         for _ in range(_BOOTS):
             if self._boot(machine):
                 return True
-            log.warning("%s: its namespaces were taken away before its system ran: beginning anew", name)
+            log.warning("%s: its namespaces disappeared before its system ran: starting again", name)
         hint = f"See `podman inspect {machine.container}`, then run again."
         raise describe(
             f"{name}: container {machine.container}", f"a running system within {_BOOTS} tries", "none", hint

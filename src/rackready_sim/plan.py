@@ -115,7 +115,7 @@ def choose_subnet(clone: str, taken: list[IPv4Network]) -> IPv4Network:
     for net in subnet_candidates(clone):
         if not any(net.overlaps(other) for other in taken):
             return net
-    actual = "every one is taken by a route of this machine"
+    actual = "every one overlaps a route of this machine"
     raise describe("network of the simulated rack", f"a free /24 in {_POOL}", actual, "Remove a route, then run again.")
 
 

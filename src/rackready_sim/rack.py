@@ -162,7 +162,7 @@ class Rack:
                 and defined.record.digests.get(controller.container) != digest
             ):
                 podman.remove(controller.container)
-                self._changed(result, f"{controller.name} is made anew: the site's nodes changed")
+                self._changed(result, f"{controller.name} is recreated: the site's nodes changed")
             defined.record.digests[controller.container] = digest
             self.store.save(defined.record)
         images = [item.image for item in podman.containers(self.clone) if not item.name.endswith("-mirror")]
@@ -222,7 +222,7 @@ class Rack:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 hint = "Stop it (Ctrl-C), then run `rackready sim down` again."
-                raise describe(str(path), "no deploy at work on this rack", "one holds the lock", hint) from error
+                raise describe(str(path), "no running deploy on this rack", "one holds the lock", hint) from error
 
     def _recorded_env(self) -> str:
         with suppress(Exception):

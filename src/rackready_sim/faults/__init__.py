@@ -51,7 +51,7 @@ def _typed(fault: Fault, params: dict[str, Any]) -> dict[str, Any]:
     if unknown:
         takes = ", ".join(sorted(fault.params)) or "no parameters"
         raise FaultError(
-            f"Fault '{fault.name}' - Expected: {takes} Actual: {', '.join(unknown)}. Leave out what it does not take."
+            f"Fault '{fault.name}' - Expected: {takes} Actual: {', '.join(unknown)}. Leave out unknown parameters."
         )
     try:
         return {key: type(fault.params[key])(value) for key, value in given.items()}

@@ -12,7 +12,7 @@ def _bmc(state: State) -> State:
     found: State | None = state.get("bmc")
     if found is None:
         raise FaultError(
-            f"{state.get('node', 'node')} bmc - Expected: a BMC that tells its parts Actual: none. "
+            f"{state.get('node', 'node')} bmc - Expected: a BMC that lists its parts Actual: none. "
             "Run `rackready sim up` again."
         )
     return found
@@ -195,12 +195,17 @@ FAULTS = (
         "bmc/firmware/sanity/versions",
     ),
     Fault(
-        "health-rollup-lies", "firmware", "the BMC sums up as OK what is not", _rollup, {}, "bmc/health/sanity/rollup"
+        "health-rollup-lies",
+        "firmware",
+        "the BMC's health summary reports OK for a bad part",
+        _rollup,
+        {},
+        "bmc/health/sanity/rollup",
     ),
     Fault(
         "part-missing-after-power-cycle",
         "pcie",
-        "a DIMM or drive that does not come back after the next boot",
+        "a DIMM or drive is missing after the next boot",
         _part_lost,
         {"kind": "dimms", "index": 7},
         _CYCLES,

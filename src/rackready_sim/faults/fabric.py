@@ -150,19 +150,17 @@ FAULTS = (
     Fault(
         "nic-traffic-class",
         "fabric",
-        "a NIC sends RoCE data with DSCP 0, whatever it is told",
+        "a NIC sends RoCE data with DSCP 0, whatever its settings",
         _traffic_class,
         NIC,
         _INCAST,
     ),
-    Fault(
-        "nic-no-cnp", "fabric", "a NIC answers marked packets with no congestion notification", _no_cnp, NIC, _INCAST
-    ),
+    Fault("nic-no-cnp", "fabric", "a NIC sends no congestion notifications for marked packets", _no_cnp, NIC, _INCAST),
     Fault("rail-idle", "fabric", "NCCL lists a NIC of a rail and sends nothing over it", _rail_idle, NIC, _RING),
     Fault(
         "rail-unseen",
         "fabric",
-        "NCCL does not find the NIC of a rail and goes on without a word",
+        "NCCL does not find the NIC of a rail and continues without a message",
         _rail_unseen,
         NIC,
         _RING,

@@ -218,7 +218,7 @@ FAULTS = (
     Fault(
         "ecc-corrected-storm",
         "memory",
-        "corrected ECC errors come in at a rate under load, per minute",
+        "corrected ECC errors appear under load, per minute",
         _ecc_storm,
         {"gpu": 0, "rate": 400},
         _BURN,
@@ -227,7 +227,7 @@ FAULTS = (
     Fault(
         "sram-threshold",
         "memory",
-        "SRAM errors passed the vendor's threshold over the GPU's life",
+        "SRAM errors over the GPU's life exceed the vendor's threshold",
         _sram_threshold,
         GPU,
         _ECC,
@@ -257,7 +257,7 @@ FAULTS = (
         _CLOCKS,
     ),
     Fault(
-        "hot-under-load", "thermal", "a GPU passes its slowdown threshold under load only", _hot_under_load, GPU, _BURN
+        "hot-under-load", "thermal", "a GPU exceeds its slowdown threshold only under load", _hot_under_load, GPU, _BURN
     ),
     Fault(
         "power-brake", "power", "the power supply asserts the power brake", _throttle, {"gpu": 0, "mask": 0x80}, _CLOCKS

@@ -151,7 +151,7 @@ FAULTS = (
     Fault(
         "pcie-slot-gen",
         "pcie",
-        "the port above a GPU can do a lower generation only: wrong riser, BIOS limit",
+        "the port above a GPU supports only a lower generation: wrong riser, BIOS limit",
         _slot_gen,
         {"gpu": 0, "gen": 4},
         _PCIE,
@@ -159,7 +159,7 @@ FAULTS = (
     Fault(
         "pcie-root-gen",
         "pcie",
-        "the root port of a GPU can do a lower generation only: BIOS limit",
+        "the root port of a GPU supports only a lower generation: BIOS limit",
         _root_gen,
         {"gpu": 0, "gen": 4},
         _PCIE,
