@@ -170,7 +170,7 @@ class Rack:
         if older:
             self._say(
                 f"{len(older)} machines keep the image that they were made from; "
-                "`rackready sim down`, then `rackready sim up` makes all of them anew"
+                "`rackready sim down`, then `rackready sim up` recreates all of them"
             )
 
     def _reattach(self, defined: Definition) -> None:
