@@ -88,7 +88,7 @@ def test_only_what_would_change_is_held_with_the_reason(monkeypatch: pytest.Monk
 
 def test_the_reason_says_what_differs_and_no_task(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
     found = {
-        "changes": ["host_roce : service | Say in a dry run what would be applied"],
+        "changes": ["host_roce : service | Report in a dry run what would be applied"],
         "differs": ["enp26s0np0 MTU 1500, wanted 9000"],
     }
     world = World(busy=("node01",), would={"node01": NodeResult(Outcome.PASS, changed=True, data=found)})
