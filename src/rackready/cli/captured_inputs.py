@@ -54,17 +54,25 @@ def command_keys(plan: Run) -> tuple[list[str], list[str]]:
 
 
 def texts(captured: Sequence[str], facts: GateFacts, plan: Run) -> Texts:
-    """Give files to commands: by name, by what they are, else in the order of the gate's commands. No command has two files."""
-    from rackready.gates.plain.makers import recognised, slots  # noqa: PLC0415
+    """Return each file's text by the command or tool that printed it.
+
+    A file without a key goes to the tool that its content shows, else to the gate's commands in their order. Raises
+    RackreadyError when a file has no command, a command has two files, or a file could be of several commands.
+    """
+    from rackready.gates.plain.makers import shown, slots  # noqa: PLC0415
 
     keys, every = command_keys(plan)
     found = slots(facts, plan)
     items = [split(item, {*every, *found}) for item in captured]
     _one_standard(items)
-    rest, out, files = iter(keys), Texts(), dict[str, str]()
+    named = {key for key, _ in items}
+    rest, by_order = iter(sorted(keys, key=named.__contains__)), dict[str, str]()
+    out, files = Texts(), dict[str, str]()
     for item, (key, path) in zip(captured, items, strict=True):
         text = read(path) if key in {*every, *found} or not key else ""
-        slot = found.get(key) or (found.get(recognised(found, text, key) or "") if key in every or not key else None)
+        slot = found.get(key)
+        if slot is None and (key in every or not key):
+            slot = _slot(item, found, shown(found, text, key))
         wanted = f"{slot.command}:{slot.source.key}" if slot else key or next(rest, "")
         if wanted not in {*every, *found}:
             raise RackreadyError(f"--input {item} - Expected: {_expected(keys, every, found)}. Correct it.")
@@ -75,18 +83,47 @@ def texts(captured: Sequence[str], facts: GateFacts, plan: Run) -> Texts:
                 "Give each output once."
             )
         if slot is None:
-            _ours(
-                f"--input {item}",
-                text,
-                [other.source for name, other in found.items() if ":" in name and other.command == wanted],
-            )
+            by_order |= {} if key else {wanted: item}
+            tools = [other.source for name, other in found.items() if ":" in name and other.command == wanted]
+            _require_output(f"--input {item}", text, tools)
         files[wanted] = path
         _put(out, plan, slot, (key or (slot.source.key if slot else wanted), wanted), f"--input {item}", text)
     _one_kind(out)
+    _require_order(by_order, plan, out)
     return out
 
 
-def _ours(where: str, text: str, sources: Sequence[Source]) -> None:
+def _slot(item: str, found: Mapping[str, Slot], keys: Sequence[str]) -> Slot | None:
+    """Return the tool that a text shows, None where it shows none. Raises RackreadyError when it shows several."""
+    if len(keys) > 1:
+        raise _unclear(item, keys)
+    return found[keys[0]] if keys else None
+
+
+def _require_order(by_order: Mapping[str, str], plan: Run, out: Texts) -> None:
+    """Refuse files without a key while another command has none: the order of the files does not show which it is.
+
+    Launches of one program are alike: any of their outputs may come first.
+    """
+    commands = {command.key: command for command in plan.commands}
+    left = [key for key, command in commands.items() if command.role == "step" and key not in {*out.commands, *out.plain}]
+
+    def program(key: str) -> tuple[object, ...]:
+        return commands[key].argv, commands[key].stdin, commands[key].node
+
+    for given, item in by_order.items():
+        if others := [key for key in left if program(key) != program(given)]:
+            raise _unclear(item, [key for key in commands if key in {*by_order, *others}])
+
+
+def _unclear(item: str, keys: Sequence[str]) -> RackreadyError:
+    return RackreadyError(
+        f"--input {item} - Expected: KEY=FILE with KEY one of {', '.join(keys)} Actual: no key, and more than one of "
+        "them may have printed it. Give the key; `rackready gate show` lists the commands."
+    )
+
+
+def _require_output(where: str, text: str, sources: Sequence[Source]) -> None:
     """Refuse what is neither the document of a script of ours nor known to be the output of a tool that may stand in its place."""
     if not sources or not text.strip() or text.lstrip().startswith("{"):
         return

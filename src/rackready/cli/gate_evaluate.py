@@ -252,7 +252,8 @@ def _strangers(captured: Sequence[str], plan: Run) -> int:
     """Return for how many of the files the run has no command."""
     keys, every = command_keys(plan)
     given = [split(item, every)[0] for item in captured]
-    return sum(bool(key) and key not in every for key in given) + max(0, given.count("") - len(keys))
+    free = [key for key in keys if key not in given]
+    return sum(bool(key) and key not in every for key in given) + max(0, given.count("") - len(free))
 
 
 def _asking(verdict: Verdict, missing: list[str]) -> Verdict:

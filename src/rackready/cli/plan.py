@@ -100,7 +100,7 @@ def _loaded(paths: EnvPaths, env: str, site: Path | None) -> intent.Site:
 
 def _before(paths: EnvPaths, file: Path | None, name: str) -> tuple[applied.AppliedFacts, str]:
     """Return what was applied to the site of that name in the environment, and why nothing is compared where another site was applied there."""
-    before = applied.read(paths.state_as_it_is)
+    before = applied.read(paths.state)
     if before.at is None or file is None or (paths.site_file.exists() and file.samefile(paths.site_file)):
         return before, ""
     theirs = before.site or _name_in(paths.site_file)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.gates import plain_texts as printed
+from tests.gates.gpu.test_links import HOPPER, counters
 from tests.gates.gpu.test_pcie_path import paths_of
 from tests.gates.support import text
 from tests.gates.test_captured_prefix import POD, TAG, TIME, before
@@ -317,3 +318,31 @@ def test_what_does_not_fit_all_gates_is_refused(evaluate: Any, given: list[str],
     paths = {"smi": SMI, "other": FIXTURES / "nvbandwidth/dgx_h100_healthy.json"}
     code, out, err = evaluate("--input", str(SMI), *(item.format(**paths) for item in given))
     assert (code, out, err.splitlines()[-1]) == (2, "", said.format(**paths))
+
+
+# files without a key ------------------------------------------------------------------------------------------------
+
+
+def test_a_file_without_a_key_that_several_commands_may_have_printed_is_refused(evaluate: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    given = files(tmp_path, links=printed.nvlink())
+    code, out, err = evaluate(NVLINK, *given)
+    said = (
+        f"--input {tmp_path}/links - Expected: KEY=FILE with KEY one of status, errors Actual: no key, and more than "
+        "one of them may have printed it. Give the key; `rackready gate show` lists the commands."
+    )
+    assert (code, out, err.splitlines()[-1]) == (2, "", said)
+    code, out, err = evaluate("bmc/power/stress/cycles", "--input", str(SMI), "--set", "cycles=1")
+    said = f"--input {SMI} - Expected: KEY=FILE with KEY one of gpus-0:smi, gpus-1:smi Actual: no key, and"
+    assert (code, out, said in err) == (2, "", True)
+
+
+def test_a_file_without_a_key_takes_the_command_that_no_key_names(evaluate: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    links = printed.nvlink()
+    errors = counters(len(printed.UUIDS), HOPPER, {})
+    for gpu, uuid in enumerate(printed.UUIDS):
+        errors = errors.replace(f"GPU-{gpu:08d}", uuid)
+    (tmp_path / "status").write_text(links, encoding="utf-8")
+    (tmp_path / "errors").write_text(errors, encoding="utf-8")
+    status, counted = str(tmp_path / "status"), str(tmp_path / "errors")
+    for given in ((status, counted), (f"errors={counted}", status), (counted, f"status={status}")):
+        assert evaluate(NVLINK, *(word for item in given for word in ("--input", item)))[0] == 0
