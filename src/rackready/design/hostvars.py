@@ -12,8 +12,9 @@ from typing import Any
 
 from rackready.design.facts import driver_branch, driver_version, node_facts
 from rackready.design.qos import roce_interfaces, roce_vars
-from rackready.model.profile import Figure, GpuProfile, PlatformProfile, SoftwareProfile
+from rackready.model.profile import GpuProfile, PlatformProfile, SoftwareProfile
 from rackready.model.site import Node, Site, SlurmHandover
+from rackready.model.supply import Figure
 from rackready.profiles import loader
 
 _SUITE_IS_PATH = "/"

@@ -16,7 +16,7 @@ from rackready.cli import main
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
-from rackready.paths import EnvPaths
+from rackready.paths import EnvPaths, private_dir
 from tests.postgres import PostgresServer, name_of
 from tests.unit.cli.keys import put_key
 
@@ -217,7 +217,9 @@ def test_status_of_a_finished_campaign_says_no_more(project: Path) -> None:
 
 
 def test_a_damaged_ledger_is_no_full_disk(project: Path) -> None:
-    EnvPaths(project, "lab").database.file.write_bytes(b"not a database, and long enough to be looked at as one")
+    paths = EnvPaths(project, "lab")
+    private_dir(paths.state)
+    paths.database.file.write_bytes(b"not a database, and long enough to be looked at as one")
     done = rackready(project, "deploy", "--env", "lab")
     assert done.returncode == 2
     assert "Actual: file is not a database. Run `rackready doctor`, which says what to do." in done.stderr
@@ -321,7 +323,7 @@ def test_outside_a_checkout(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "no checkout of rackready here" in done.stderr
+    assert "no rackready checkout found - Expected: a folder with playbooks/ and inventories/" in done.stderr
 
 
 def without_scheduler(project: Path) -> None:
