@@ -1,4 +1,4 @@
-"""Outputs that `gate evaluate` is given: read, freed of prefixes, and handed to the commands of a gate's run."""
+"""Input files of `gate evaluate`: reads them, strips prefixes, and assigns them to commands of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _LAUNCH = re.compile(r"(?:^|-)launch\d+$")
 _SHOWN = 60
-"""As much of a line is shown."""
+"""Characters of a line that messages show."""
 _LOGS = frozenset({"dmesg", "journalctl"})
 
 
@@ -34,20 +34,20 @@ class Texts:
     plain: dict[str, dict[str, list[tuple[str, str]]]] = field(default_factory=dict)
 
     def keys(self) -> list[str]:
-        """Return every key that was given, which other options may name."""
+        """Return every given key, which other options may name."""
         plain = [key for sources in self.plain.values() for texts in sources.values() for key, _ in texts]
         return list(dict.fromkeys([*self.commands, *plain]))
 
 
 def split(item: str, every: Collection[str]) -> tuple[str, str]:
-    """Return key and path of KEY=FILE. Without a key: a file, which may have a sign of equality in its name."""
+    """Return key and path of KEY=FILE; the key is empty for a plain path, which may contain an equals sign."""
     key, sign, path = item.partition("=")
     plain = not sign or (key not in every and Path(item).exists())
     return ("", item) if plain else (key, path)
 
 
 def command_keys(plan: Run) -> tuple[list[str], list[str]]:
-    """Return the keys that files without one are for, in the order of the commands, and all keys: what a server printed is given by name only."""
+    """Return the keys for files without a key, in command order, and all keys. A server's output needs its key."""
     return [command.key for command in plan.commands if command.role != "server"], [
         command.key for command in plan.commands
     ]
@@ -124,7 +124,7 @@ def _unclear(item: str, keys: Sequence[str]) -> RackreadyError:
 
 
 def _require_output(where: str, text: str, sources: Sequence[Source]) -> None:
-    """Refuse what is neither the document of a script of ours nor known to be the output of a tool that may stand in its place."""
+    """Raise RackreadyError for text that is neither our script's document nor output of a tool that can replace it."""
     if not sources or not text.strip() or text.lstrip().startswith("{"):
         return
     known = ", ".join(
@@ -133,7 +133,7 @@ def _require_output(where: str, text: str, sources: Sequence[Source]) -> None:
         if "/" not in source.key
     )
     first = next(line.strip() for line in text.splitlines() if line.strip())
-    step = "Give what one of them prints; KEY=FILE says which it is."
+    step = "Give the output of one of them, as KEY=FILE."
     raise RackreadyError(
         f"{where} - Expected: the output of the gate's command, or of {known} Actual: {first[:_SHOWN]!r}. {step}"
     )
@@ -141,7 +141,7 @@ def _require_output(where: str, text: str, sources: Sequence[Source]) -> None:
 
 def _expected(keys: Sequence[str], every: Sequence[str], found: Mapping[str, Slot]) -> str:
     plain = [key for key in found if ":" not in key and not key.startswith("/")]
-    more = f"; or what a tool printed, as {', '.join(plain)}" if plain else ""
+    more = f"; or the output of a tool as {', '.join(plain)}" if plain else ""
     return f"at most {len(keys)} files, or KEY=FILE with KEY one of {', '.join(every)}{more}"
 
 
@@ -155,7 +155,7 @@ def _one_standard(items: Sequence[tuple[str, str]]) -> None:
 
 
 def _put(out: Texts, plan: Run, slot: Slot | None, keys: tuple[str, str], where: str, text: str) -> None:
-    """Keep a text, without the prefixes of its lines. ``keys``: as given, and in full."""
+    """Store a text without its line prefixes. ``keys``: as given, and in full."""
     command = next(command for command in plan.commands if command.key == (slot.command if slot else keys[1]))
     log = slot.source.kernel_log if slot else command.argv[0] in _LOGS
     bare = stripped(text, where, launch=_LAUNCH.search(command.key) is not None, kernel_log=log)
@@ -166,7 +166,7 @@ def _put(out: Texts, plan: Run, slot: Slot | None, keys: tuple[str, str], where:
 
 
 def stripped(text: str, where: str, *, launch: bool = False, kernel_log: bool = False) -> str:
-    """Return a text without the prefixes of its lines, and say what was taken off."""
+    """Return a text without its line prefixes, and report the removed ones."""
     from rackready.gates.records.captured_prefix import strip  # noqa: PLC0415
 
     bare = strip(text, where, launch=launch, kernel_log=kernel_log)
@@ -176,7 +176,7 @@ def stripped(text: str, where: str, *, launch: bool = False, kernel_log: bool = 
 
 
 def _one_kind(out: Texts) -> None:
-    """Refuse a command's own output beside what tools printed for it: which of them holds is not said."""
+    """Raise RackreadyError when a command has both its own output and outputs of tools."""
     for key in out.commands:
         if key in out.plain:
             other = ", ".join(out.plain[key])
@@ -186,7 +186,7 @@ def _one_kind(out: Texts) -> None:
 
 
 class Option(NamedTuple):
-    """An option with a number for all commands or for one of them."""
+    """An option with a number for all commands or for one command."""
 
     name: str
     kind: str
@@ -198,8 +198,8 @@ SECONDS = Option("--seconds", "a number of seconds", re.compile(r"[0-9]{1,9}(\.[
 
 
 def numbers(option: Option, given: Sequence[str], keys: Sequence[str]) -> dict[str, float]:
-    """Return a number for every command that was captured, 0 where none was given; one for a command goes before one for all of them."""
-    told: dict[str, float] = {}
+    """Return a number for every captured command, default 0. A command's own number takes precedence."""
+    given_numbers: dict[str, float] = {}
     for item in given:
         key, sign, number = item.rpartition("=")
         if not option.value.fullmatch(number) or (sign and key not in keys):
@@ -207,25 +207,25 @@ def numbers(option: Option, given: Sequence[str], keys: Sequence[str]) -> dict[s
                 f"{option.name} {item} - Expected: {option.kind}, or KEY=NUMBER with KEY one of {', '.join(keys)}. "
                 "Correct it."
             )
-        if key in told:
+        if key in given_numbers:
             raise RackreadyError(
                 f"{option.name} {item} - Expected: one number for {key or 'all commands'} "
                 "Actual: another before it. Give each once."
             )
-        told[key] = float(number)
-    return dict.fromkeys(keys, told.pop("", 0.0)) | told
+        given_numbers[key] = float(number)
+    return dict.fromkeys(keys, given_numbers.pop("", 0.0)) | given_numbers
 
 
 MOST = 256 << 20
-"""Bytes of one output. Ours, judgement: eight times what a command may print over SSH, and still a small part of a controller's memory."""
+"""Largest output, bytes. Judgement: eight times the limit over SSH, and a small part of a controller's memory."""
 _BLOCK = 1 << 20
 _PATIENCE_S = 5.0
-"""How long a file may stay open before it is said that its end is waited for."""
+"""Time until a file that does not end is reported, s."""
 
 
 def read(path: str) -> str:
-    """Return an output; '-': from standard input. Raises RackreadyError when it cannot be read, or does not end."""
-    waits = threading.Timer(_PATIENCE_S, progress.print, [f"--input {path}: its end is waited for; Ctrl-C stops"])
+    """Return an output; '-': from standard input. Raises RackreadyError when it cannot be read or is too large."""
+    waits = threading.Timer(_PATIENCE_S, progress.print, [f"--input {path}: waiting for its end; Ctrl-C stops"])
     waits.daemon = True
     waits.start()
     try:
@@ -245,7 +245,7 @@ def read(path: str) -> str:
 
 
 def _text(path: str, file: IO[bytes]) -> str:
-    """Return what a file holds as text, with plain ends of lines. Raises RackreadyError above ``MOST`` bytes."""
+    """Return a file's text, with plain line ends. Raises RackreadyError above ``MOST`` bytes."""
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
     parts, size = [], 0
     while block := file.read(_BLOCK):
@@ -253,7 +253,7 @@ def _text(path: str, file: IO[bytes]) -> str:
         if size > MOST:
             what = f"Expected: at most {MOST >> 20} MiB Actual: more"
             raise RackreadyError(
-                f"--input {path} - {what}. Give what one command of the gate printed: `rackready gate show` lists them."
+                f"--input {path} - {what}. Give the output of one command: `rackready gate show` lists them."
             )
         parts.append(decoder.decode(block))
     return "".join([*parts, decoder.decode(b"", final=True)])
