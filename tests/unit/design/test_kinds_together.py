@@ -18,8 +18,8 @@ from tests.unit.design.written import ROOT, Change, change, example, refusals
 
 TRUE: object = True
 NOT_JUDGED = (
-    "plan: fabric, loads and losses are not judged while parts of the site cannot be used. "
-    "Correct the rest, then plan again."
+    "plan: fabric, loads and losses were not checked, because parts of the site are invalid. "
+    "Correct the other problems, then run the plan again."
 )
 Text = Callable[[str], str]
 
@@ -57,7 +57,11 @@ KINDS: dict[str, tuple[Change, Text, str]] = {
     ),
     "missing section": (_without_gates, _same, "gates: is required and missing."),
     "wrong section": (change("schema", "rackready/site/v9"), _same, "schema: Input should be 'rackready/site/v1'"),
-    "template": (change("racks.1.template", "nope"), _same, "racks[1].template: templates.racks has no 'nope'"),
+    "template": (
+        change("racks.1.template", "nope"),
+        _same,
+        "racks[1].template: templates.racks has no template 'nope'",
+    ),
     "truth for a number": (
         change("racks.2.devices.2.psus_needed", TRUE),
         _same,
@@ -76,7 +80,7 @@ KINDS: dict[str, tuple[Change, Text, str]] = {
     "address twice": (
         _addresses,
         _same,
-        "racks[2].devices[1].address: address 10.99.0.5 is also that of device ufm-1.",
+        "racks[2].devices[1].address: address 10.99.0.5 is already used by device ufm-1.",
     ),
     "overlap": (
         change("networks.storage.pool", "10.21.128.0/17"),
@@ -91,23 +95,23 @@ KINDS: dict[str, tuple[Change, Text, str]] = {
     "group": (
         change("tenants.1.pkey", "0x0011"),
         _same,
-        "tenants[1].pkey: partition key 0x0011 is also that of tenant research.",
+        "tenants[1].pkey: partition key 0x0011 is already used by tenant research.",
     ),
-    "units": (change("racks.2.devices.1.unit", 20), _same, "racks[2].devices[1].unit: unit 20 is taken by ufm-1."),
+    "units": (change("racks.2.devices.1.unit", 20), _same, "racks[2].devices[1].unit: unit 20 is occupied by ufm-1."),
     "voltage": (
         change("racks.2.feeds.1.volts", 480),
         _same,
-        "racks[2].feeds[1].volts: 480 V three-phase gives outlets of 277 V",
+        "racks[2].feeds[1].volts: 480 V three-phase gives 277 V at the outlets",
     ),
     "figure": (
         change("facility.power.1.rating_kw", 400_000),
         _same,
-        "facility.power[1].rating_kw: no such figure is built",
+        "facility.power[1].rating_kw: implausible value",
     ),
     "cooling": (
         change("racks.2.cooling", {"kind": "air", "max_kw": 90, "max_air_kw": 100}),
         _same,
-        "racks[2].cooling.max_air_kw: air carries more than",
+        "racks[2].cooling.max_air_kw: air may remove more heat than",
     ),
     "overloaded feed": (
         change("racks.2.feeds.0.breaker_a", 6),

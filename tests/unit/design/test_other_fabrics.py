@@ -356,7 +356,7 @@ def test_switches_without_a_slot_are_a_problem() -> None:
     document = example(B200)
     document["racks"][-1]["switch_slots"][0]["units"] = "1-2"
     assert (
-        "switch_slots: 3 oob leaf switches have 2 slots (oob-leaf-003 is the first without). Add slots for 1 more."
+        "switch_slots: 3 oob leaf switches, but only 2 slots (oob-leaf-003 is the first without). Add slots for 1 more."
         in problems(document)
     )
 
@@ -389,7 +389,7 @@ def test_switches_without_a_slot_are_a_problem() -> None:
         (
             "oob",
             {"racks": ["a[01-32]", "net33"]},
-            "other_fabrics[3].racks: rack net33 is served by oob already, which is out-of-band too.",
+            "other_fabrics[3].racks: rack net33 is already served by oob, which is also out-of-band.",
         ),
         (
             "oob",
@@ -418,8 +418,8 @@ def test_uplinks_in_a_circle_are_refused() -> None:
     fabric(document, "oob").update(uplink_to="oob-net")
     fabric(document, "oob-net").update(uplink_to="oob")
     expected = (
-        "other_fabrics[2].uplink_to: the uplinks of oob lead back to itself. "
-        "Let one of these fabrics have spines or no uplinks."
+        "other_fabrics[2].uplink_to: the uplinks of oob form a loop back to it. "
+        "Give one of these fabrics spines, or remove its uplinks."
     )
     assert expected in refused(document)
 
@@ -442,18 +442,19 @@ def test_slots_of_a_fabric_that_is_not_there_are_refused() -> None:
         (
             "rail1",
             (
-                "nic_plans[0].unused[0].name: port rail1 of dgx_h100 is of the compute fabric, which cables every rail. "
+                "nic_plans[0].unused[0].name: port rail1 of dgx_h100 belongs to the compute fabric, which cables "
+                "every rail. "
                 "Remove it."
             ),
         ),
         (
             "slot1p2",
             (
-                "nic_plans[0].unused[0].name: port slot1p2 is unused, and the plan says what it is for. "
-                "Remove one of the two."
+                "nic_plans[0].unused[0].name: port slot1p2 is listed as unused, but the plan also uses it. "
+                "Remove one of the two entries."
             ),
         ),
-        ("slot3p2", "nic_plans[0].unused[1].name: port slot3p2 is given twice. Say once why it is unused."),
+        ("slot3p2", "nic_plans[0].unused[1].name: port slot3p2 is given twice. List it once."),
     ],
 )
 def test_unused_port_is_one_that_is_there_and_free(unused: str, expected: str) -> None:

@@ -104,7 +104,7 @@ def test_fabric_that_cannot_be_built_is_a_problem_at_its_place_and_lists_no_cabl
         ),
     ]
     assert plan.cables.cables == ()
-    assert "compute fabric: it cannot be built, so no cables are listed." in plan.notes
+    assert "compute fabric: it has problems, so no cables are listed." in plan.notes
 
 
 def test_wrong_stock_is_a_problem_at_its_place() -> None:

@@ -91,7 +91,7 @@ def test_as_numbers_that_are_not_private(first: int, leaf: int) -> None:
     assert found[0] == (
         f"networks.underlay.asn_first: leaf-su001-r1 would get AS {leaf} - "
         "Expected: 64512 to 65534 or 4200000000 to 4294967294 (private, RFC 6996). "
-        "Begin at 4200000000: leafs are counted from 100000 above it."
+        "Start at 4200000000: leafs are numbered from 100000 above it."
     )
 
 
@@ -136,7 +136,7 @@ def test_a_site_file_that_is_no_mapping() -> None:
     with pytest.raises(SiteInvalidError) as refused:
         parse_site([], source="site.yml", base=Path("/base"))
     assert str(refused.value.problems[0]).removeprefix(": ") == (
-        "Expected: a mapping Actual: something else. Begin one from inventories/example/site.yml."
+        "Expected: a mapping Actual: something else. Start one from inventories/example/site.yml."
     )
 
 

@@ -207,7 +207,7 @@ def test_rack_of_the_example_that_no_unit_serves_is_named() -> None:
 
 def test_loss_of_the_only_unit_is_a_single_point_of_failure() -> None:
     plan = plan_site(parse(gb200(name="cdu-1", loss_accepted="the second one comes with the next racks")))
-    text = "cdu-1: 8 racks have no liquid cooling when it is lost; accepted: the second one comes with the next racks."
+    text = "cdu-1: its loss leaves 8 racks without liquid cooling; accepted: the second one comes with the next racks."
     assert text in summary(plan)["single_points_of_failure"]
     assert plan.problems == ()
 

@@ -18,7 +18,7 @@ from tests.unit.design.written import parse, refusals
 
 ROOT = Path(__file__).resolve().parents[4]
 MODELS = ", ".join(sorted([*loader.known("platform"), *loader.known("switch")]))
-WAY_OUT = "Correct the id; what devices draw is said as their max_power_w."
+WAY_OUT = "Correct the id; for devices, set max_power_w instead."
 
 
 def example(name: str) -> Site:
@@ -113,7 +113,7 @@ def test_without_a_statement_the_way_to_state_it_is_said() -> None:
         ),
         (
             [{"model": "qm9700", "weight_kg": 15, "source": "our own reading"}] * 2,
-            ["facility.nameplates[1].model: qm9700 has a nameplate already. One nameplate for a model."],
+            ["facility.nameplates[1].model: qm9700 has a nameplate already. Keep one nameplate per model."],
         ),
         (
             [{"model": "qm9700", "source": "our own reading"}],
