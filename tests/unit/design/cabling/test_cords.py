@@ -1,4 +1,4 @@
-"""Power cords: one a supply, on the feeds that losses are judged by; type and length only where somebody says them; NVLink is said once."""
+"""Power cords: one per supply, on the feeds used for losses; type and length only if known; NVLink notes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_type_and_length_are_what_is_said() -> None:
     (first, *_) = cords([rack("r1", *stack(KNOWN, 1), feeds=FEEDS)])
     assert first.kind == "power cord, outlet C13 to inlet C14, 1.5 m"
     (unsaid, *_) = cords([rack("r1", *stack(DUAL, 1), feeds=pdus("rpp-a", "rpp-b"))])
-    assert unsaid.kind == "power cord, outlet not said to inlet not published, length not said"
+    assert unsaid.kind == "power cord, outlet not given to inlet not published, length not given"
 
 
 def test_what_is_ordered_has_no_part_number_and_says_so() -> None:
@@ -44,7 +44,7 @@ def test_what_is_ordered_has_no_part_number_and_says_so() -> None:
     ]
     assert [(line.group, line.part, line.description, line.needed, line.spare) for line in cord_lines(racks, 5)] == [
         ("cord", NO_PART, "power cord, outlet C13 to inlet C14, 1.5 m", 24, 2),
-        ("cord", NO_PART, "power cord, outlet not said to inlet not published, length not said", 6, 1),
+        ("cord", NO_PART, "power cord, outlet not given to inlet not published, length not given", 6, 1),
     ]
     assert sum(line.needed for line in cord_lines(racks, 5)) == len([*cords(racks)])
 
@@ -69,11 +69,11 @@ def test_what_has_no_cord_is_said_with_its_reason() -> None:
     assert [*cords(racks)] == []
     assert cord_notes(racks) == [
         (
-            "power cords of 2 x mystery are not listed: how many power supplies they have is not published (psus of a "
-            "device says it)."
+            "power cords of 2 x mystery are not listed: their number of power supplies is not published (set psus "
+            "of a device)."
         ),
-        "power cords: devices on the bus bar of 1 rack have none.",
-        "power cords of 1 rack are not listed: the site gives it no feeds.",
+        "power cords: devices on the bus bar of 1 rack need none.",
+        "power cords of 1 rack are not listed: the site lists no feeds for it.",
     ]
 
 
@@ -92,9 +92,9 @@ def test_the_file_has_a_row_a_cord() -> None:
 def test_nvlink_of_a_rack_is_said_once() -> None:
     (note,) = nvlink_notes(parse(example("gb200-nvl72-8-racks")))
     assert note == (
-        "NVLink: 144 gb200_nvl72 trays are joined inside their 8 racks by cable cartridges, which come with the "
-        "rack: no cable of theirs is pulled or ordered, "
-        "and no part number is published (NVIDIA NVOS user manual for NVLink switches, chassis information and "
+        "NVLink: 144 gb200_nvl72 trays are connected inside their 8 racks by cable cartridges, which come with the "
+        "rack: no cable is pulled or ordered for them, and no part number is published (NVIDIA NVOS user manual for "
+        "NVLink switches, chassis information and "
         "inventory: "
         "the cable cartridge is a part of the rack)."
     )
@@ -106,5 +106,5 @@ def test_nvlink_between_racks_is_missing_and_said() -> None:
     document["nvlink_domains"] = [{"name": "wide", "nodes": ["r01-c[01-09]", "r02-c[01-09]"], "across_racks": True}]
     assert (
         nvlink_notes(parse(document))[-1]
-        == "NVLink: cables between the racks of domain wide are not listed: the site does not say them."
+        == "NVLink: cables between the racks of domain wide are not listed: the site file does not define them."
     )

@@ -1,4 +1,4 @@
-"""The parts profile: every part has its source, none stands twice, and each can come out of a plan."""
+"""The parts profile: every part has a source, appears once, and can come out of a plan."""
 
 from __future__ import annotations
 
