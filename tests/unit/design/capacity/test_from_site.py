@@ -1,4 +1,4 @@
-"""From a site to racks with figures: what stands in a rack, what draws nothing, what is not published; and the examples hold."""
+"""From a site to racks with figures: equipment, zero draws, unpublished figures, and the examples."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_what_the_site_states_takes_the_place_of_the_profile_and_says_so() -> No
     report = capacity_of(parse(document), fabric_of(parse(document)))
     rack = next(rack for rack in report.racks if rack.name == "net09")
     assert "qm9700" not in rack.unpublished
-    assert f"figures of qm9700 are the site's own statement ({source})" in report.notes
+    assert f"figures of qm9700 are stated by the site ({source})" in report.notes
 
 
 def test_without_a_statement_the_way_to_state_it_is_said() -> None:
@@ -95,7 +95,7 @@ def test_without_a_statement_the_way_to_state_it_is_said() -> None:
     document["templates"]["devices"]["server"].pop("max_power_w")
     report = capacity_of(parse(document), fabric_of(parse(document)))
     way = "max_power_w of devices of kind head, login, storage, ufm and facility.nameplates for qm9700, sn2201, sn4600c"
-    assert f"a draw that is not published is judged once the site states it: {way}" in report.notes
+    assert f"an unpublished draw is judged once the site states it: {way}" in report.notes
     assert not any(case.judged for case in report.losses if case.element.startswith("busway"))
 
 
