@@ -1,4 +1,4 @@
-"""Bounds of speed, days of a run and costs: by hand, against the profiles, with the binding resource named."""
+"""Bounds of speed, days of a run and costs: by hand, against the profiles, with the limiting resource."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_gpus_must_be_a_multiple_of_a_replica() -> None:
         candidates.train_on(DGX, H100, L70, TrainingJob(4096, 1), Layout(8, 2), 100, 0.4)
     assert (
         str(refused.value)
-        == "--gpus 100: Expected: a multiple of tp x pp = 8 x 2 = 16 Actual: 100. Take 96, or other degrees."
+        == "--gpus 100: Expected: a multiple of tp x pp = 8 x 2 = 16 Actual: 100. Use 96, or other degrees."
     )
 
 
