@@ -1,4 +1,4 @@
-"""Addresses: each follows from the thing's own numbers, so what is added anywhere renumbers nothing; none is given twice; pools that end are refused."""
+"""Addresses: stable when anything is added, unique, and refused if a pool is exhausted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sites that look right and cannot be: wrong units, impossible circuits, space of others. Each is refused by its exact text; right ones are not."""
+"""Plausible but impossible sites (wrong units, circuits, address space) are refused by exact text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.design.written import Change, change, example, parse, refusals
 TRUE: object = True
 B200, H100, GB200, LAB = "b200-4su-roce", "h100-1su-infiniband", "gb200-nvl72-8-racks", "lab-4-nodes"
 VOLTS = "Correct volts (line to line for three phases), or add a transformer between the circuit and the rack."
-AIR = "Place it in an air-cooled rack. For a rear-door heat exchanger or a tank, say kind: hybrid with liquid_share: 1."
+AIR = "Move it to an air-cooled rack. For a rear-door heat exchanger or a tank, set kind: hybrid with liquid_share: 1."
 FEED = "templates.racks.gpu.feeds[0]"
 SHELVES = [{"name": "shelf-[1-4]", "from": "busway-1", "kind": "shelf", "rating_kw": 33}]
 NAMEPLATE = {"source": "the plate of the machine"}
@@ -100,7 +100,7 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         (
             "templates.racks.gpu.feeds: dgx_h100 has AC supplies with cords - Expected: a feed of kind pdu "
             "Actual: shelf only (DC bus bar). "
-            "Give the rack a feed of kind pdu, or place it in another."
+            "Add a feed of kind pdu to the rack, or move it to another rack."
         ),
     ),
     (
@@ -111,7 +111,7 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         (
             "templates.racks.nvl72.feeds: gb200_nvl72 takes its power from a DC bus bar - "
             "Expected: a feed of kind shelf Actual: pdu only. "
-            "Give the rack its power shelves (feeds of kind shelf), or place it in a rack that has them."
+            "Add power shelves (feeds of kind shelf) to the rack, or move it to a rack that has them."
         ),
     ),
     (
@@ -171,7 +171,7 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         (
             "templates.racks.nvl72.cooling.kind: gb200_nvl72 is liquid-cooled - "
             "Expected: cooling of kind liquid or hybrid Actual: air. "
-            "Place it in a rack with a liquid loop."
+            "Move it to a rack with a liquid loop."
         ),
     ),
     (

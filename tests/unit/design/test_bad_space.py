@@ -1,4 +1,4 @@
-"""Address space that hosts of a site cannot have, or that belongs to others, is refused by its exact text; a site's own is not."""
+"""Address space that hosts cannot use or that belongs to others is refused by exact text."""
 
 from __future__ import annotations
 

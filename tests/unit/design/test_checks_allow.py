@@ -1,4 +1,4 @@
-"""What the checks of the site model let through, and what one refusal hides: links, windows, sections that cannot be read, virtual nodes."""
+"""Sites that the checks accept, and problems that one refusal hides: links, windows, sections, virtual nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The written form: host lists, templates and series are written out, explicit files pass unchanged, problems are told at the line that was written."""
+"""The compact form: host lists, templates and series are expanded; problems name the line in the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A problem of one kind never hides one of another: every two kinds are planted together, and both are told."""
+"""A problem of one kind never hides one of another: every two kinds are planted together, both are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fabrics beside the compute fabric: every port of a node has a cable or a reason, counts are NVIDIA's, a rack that is added moves nothing, slips are named."""
+"""Fabrics beside the compute fabric: every node port has a cable or a reason; counts match NVIDIA's."""
 
 from __future__ import annotations
 
@@ -275,8 +275,8 @@ def test_leafs_that_nothing_joins_are_noted() -> None:
     )
     document["racks"][-1]["switch_slots"].pop()
     text = (
-        "storage: nothing joins its leafs to each other. Give it spines or uplink_to with uplinks, unless your own "
-        "network does."
+        "storage: nothing connects its leafs to each other. "
+        "Add spines, or uplink_to with uplinks, unless your own network connects them."
     )
     assert text in planned(document).notes
 
@@ -290,22 +290,23 @@ def test_leafs_that_nothing_joins_are_noted() -> None:
             (
                 "other_fabrics[0] (in-band): ports of a01, a02, a03, a04, a05, a06, a07, a08 and 25 more on a leaf "
                 "- Expected: at most 1 (58 for 32 racks)"
-                " Actual: 4. Lower racks_per_leaf to 14, or take a larger leaf."
+                " Actual: 4. Lower racks_per_leaf to 14, or use a larger leaf."
             ),
         ),
         (
             "in-band",
             {"racks_per_leaf": 64},
             (
-                "other_fabrics[0] (in-band): racks_per_leaf - Expected: at most 58, as sn4600c has 58 ports for racks "
-                "Actual: 64. Lower it, or take a larger leaf."
+                "other_fabrics[0] (in-band): racks_per_leaf - "
+                "Expected: at most 58, because sn4600c has 58 ports for racks Actual: 64. "
+                "Lower it, or use a larger leaf."
             ),
         ),
         (
             "in-band",
             {"downlinks": 4},
             (
-                "other_fabrics[3] (oob-net): ports that in-band keeps for uplinks of others - "
+                "other_fabrics[3] (oob-net): ports that in-band reserves for uplinks of others - "
                 "Expected: at least 5 on in-band-spine-001 Actual: 4."
                 " Raise downlinks of in-band to 5."
             ),
@@ -315,15 +316,15 @@ def test_leafs_that_nothing_joins_are_noted() -> None:
             {"rate": 400},
             (
                 "other_fabrics[0] (in-band): ports of sn4600c - Expected: some of 400 Gb/s Actual: none. "
-                "Take another model, or say rate."
+                "Use another model, or set rate."
             ),
         ),
         (
             "storage",
             {"rate": 800, "uplinks": 0, "spine": None, "spines": 0},
             (
-                "other_fabrics: storage: 256 ports of nodes are not cabled: they run 400 Gb/s at most, and links of "
-                "storage 800."
+                "other_fabrics: storage: 256 ports of nodes are not cabled: they run at most 400 Gb/s, but links of "
+                "storage run 800."
                 " Correct the fabric, or declare the ports unused in a NIC plan."
             ),
         ),
@@ -339,9 +340,9 @@ def test_leafs_that_nothing_joins_are_noted() -> None:
             "storage",
             {"spines": 1, "uplinks": 48},
             (
-                "other_fabrics[1] (storage): leafs - Expected: numbers up to 2, for which sn5600_2x400 has ports "
-                "Actual: storage-leaf-003."
-                " Take more spines, or fewer uplinks."
+                "other_fabrics[1] (storage): leafs - Expected: numbers up to 2, because sn5600_2x400 has no more "
+                "ports Actual: storage-leaf-003."
+                " Use more spines, or fewer uplinks."
             ),
         ),
     ],

@@ -1,4 +1,4 @@
-"""Which outlets feed a node is stated in the site file; what could switch another machine's power, or leave a supply on, is refused by its exact text."""
+"""Outlets in the site file: entries that could switch another machine, or leave a supply on, are refused."""
 
 from __future__ import annotations
 

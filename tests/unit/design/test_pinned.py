@@ -1,4 +1,4 @@
-"""A campaign works on the site as it began: editing the site file meanwhile changes nothing, and is said."""
+"""A campaign works on the site as it began: later edits of the site file change nothing and are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where switches stand: a unit that is added moves none that stands, however many planes there are."""
+"""Positions of switches: an added unit moves no existing switch, with any number of planes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_units_that_are_added_move_no_switch_that_stands(planes: int, rails: int
 def test_more_spines_and_cores_move_no_switch_that_stands(
     planes: int, rails: int, units: int, more: int, tiers: int | None
 ) -> None:
-    """Nothing is said of growth: counts of spines and cores rise, and those of later planes keep their slots, management addresses and loopbacks."""
+    """Without growth settings: more spines and cores come, and those of later planes keep slots and addresses."""
     before, after = (fabric(4 * count, 4, 16, rails, planes=planes, tiers=tiers) for count in (units, units + more))
     if after.problems or before.counts["tiers"] != after.counts["tiers"]:
         return

@@ -1,4 +1,4 @@
-"""Slips of the keyboard in site files: endless ranges, series of nothing, numbers without end, scalars for lists. Each is refused with its text."""
+"""Typing errors in site files (endless ranges, invalid series, scalars for lists) are refused by exact text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only looks like YAML, or like a number or a day in it, is refused at its place: never a defect of ours."""
+"""Invalid YAML, numbers and dates are refused at their place and are never a defect of rackready."""
 
 from __future__ import annotations
 
