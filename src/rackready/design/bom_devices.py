@@ -32,7 +32,9 @@ def device_lines(site: Site) -> list[BomLine]:
     Every feed ends in a PDU or a power shelf (``Feed.kind``). If the site lists fewer of them as devices of the rack,
     the feeds give the number of the others.
     """
-    counts: Counter[_Key] = Counter(_rack(rack) for rack in site.racks)
+    counts: Counter[_Key] = Counter(
+        ("rack", rack.model or NO_MODEL, f"rack, {rack.height_u}U", _FROM_SITE) for rack in site.racks
+    )
     own: dict[str, Counter[str]] = {}
     for device in site.devices:
         counts[_device(device)] += 1
@@ -42,10 +44,6 @@ def device_lines(site: Site) -> list[BomLine]:
     return [
         BomLine(group, part, text, count, 0, source) for (group, part, text, source), count in sorted(counts.items())
     ]
-
-
-def _rack(rack: Rack) -> _Key:
-    return "rack", rack.model or NO_MODEL, f"rack, {rack.height_u}U", _FROM_SITE
 
 
 def _device(device: Device) -> _Key:

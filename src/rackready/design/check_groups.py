@@ -217,16 +217,16 @@ def _same_start(one: MaintenanceWindow, other: MaintenanceWindow) -> bool:
         other.ends is not None and one.begins is not None and other.ends < one.begins
     )
     same = one.start == other.start and one.timezone == other.timezone and bool(set(one.days) & set(other.days))
-    return same and not apart and _meet(one.racks, other.racks)
+    return same and not apart and _overlap(one.racks, other.racks)
 
 
-def _meet(one: list[str], other: list[str]) -> bool:
+def _overlap(one: list[str], other: list[str]) -> bool:
     if not one or not other:
         return True
-    return bool(_all(one) & _all(other))
+    return bool(_expanded(one) & _expanded(other))
 
 
-def _all(texts: Collection[str]) -> set[str]:
+def _expanded(texts: Collection[str]) -> set[str]:
     return {name for text in texts for name in expand_names(text)}
 
 

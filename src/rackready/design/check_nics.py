@@ -9,7 +9,7 @@ from rackready.model.network import Bond, NicPlan, NicUse
 from rackready.model.profile import PlatformProfile
 from rackready.profiles import loader
 
-FACT = "Correct it: the platform's profile fixes which port is which rail."
+_FIXED_BY_PROFILE = "Correct it: the platform's profile fixes which port is which rail."
 
 
 def check_nic_plans(subject: Subject) -> list[Found]:
@@ -113,14 +113,14 @@ class _Check:
                 (*loc, "role"),
                 f"port {use.name} of {self.plan.platform} is not part of the compute fabric - "
                 "Expected: storage, in_band or oob.",
-                FACT,
+                _FIXED_BY_PROFILE,
             )
         if nic is not None and (use.role != "compute" or use.rail not in {None, nic.rail}):
             text = (
                 f"port {use.name} of {self.plan.platform} is rail {nic.rail} of the compute fabric - "
                 "Expected: role compute, and this rail or none."
             )
-            self.report(loc, text, FACT)
+            self.report(loc, text, _FIXED_BY_PROFILE)
             return
         if use.role != "compute" and use.rail is not None:
             self.report(

@@ -78,7 +78,7 @@ def _nodes(plan: Laid, wanted: set[str]) -> Iterator[tuple[str, Facts]]:
     fabric = _digest_of(site.fabric.model_dump_json())
     given, owners = {own.name: own for own in plan.addresses.nodes}, tenants(site)
     for rack in site.racks:
-        supply = _supply(rack)
+        supply = {"feeds": ", ".join(f"{feed.name} from {feed.source}" for feed in rack.feeds)} if rack.feeds else {}
         for node in rack.nodes:
             if (key := f"node {node.name}") in wanted:
                 own = given[node.name]
@@ -120,10 +120,6 @@ def _said(use: NicUse) -> Iterator[tuple[str, int]]:
         yield "plane", use.plane
     if use.gpu is not None:
         yield "GPU", use.gpu
-
-
-def _supply(rack: Rack) -> Facts:
-    return {"feeds": ", ".join(f"{feed.name} from {feed.source}" for feed in rack.feeds)} if rack.feeds else {}
 
 
 def _node(node: Node, rack: Rack, own: NodeAddresses) -> Facts:
@@ -249,7 +245,7 @@ def _add_cables(plan: Laid, facts: dict[str, Facts], wanted: set[str]) -> None:
             continue  # not needed, or a device without facts: the far end has the link
         piece = (cable.cable_part, cable.stock_m)
         if piece not in parts:
-            parts[piece] = f"{piece[0]}, {piece[1]:g} m" if piece[0] else "no suitable part"
+            parts[piece] = f"{piece[0]}, {piece[1]:g} m" if piece[0] else "no part serves"
         facts[key][f"cable {cable.a_port}"] = parts[piece]
         if cable.run.kind not in {"compute", "trunk"}:
             facts[key][f"port {cable.a_port}"] = f"{cable.b_device} {cable.b_port}"

@@ -104,7 +104,7 @@ class _Expansion:
                 written = self.item(item, here, str(loc[-1]))
                 made = [self.instance(written, own, facts) for own in self.instances(written, facts)]
             except _Skip:
-                self.skipped |= {str(loc[-1]), *_inside_of(str(loc[-1]), item)}
+                self.skipped |= {str(loc[-1]), *_lists_lost_with(str(loc[-1]), item)}
                 continue
             out += made
             chains += [written.chain] * len(made)
@@ -152,7 +152,7 @@ class _Expansion:
                 )
                 raise _Skip
             chain.append(where)
-            merged = _under(merged, {key: value for key, value in template.items() if key != "template"})
+            merged = _over_template(merged, {key: value for key, value in template.items() if key != "template"})
             wanted = template.get("template")
         return merged, tuple(chain)
 
@@ -236,14 +236,14 @@ class _Expansion:
         for place, link in enumerate(links):
             made = [link]
             if isinstance(link, dict) and "[" in str(link.get("node")):
-                made = self._dealt(link, ("links", place))
+                made = self._distributed(link, ("links", place))
             self.skipped |= set() if made else {"links"}
             out += made
             chains += [(("links", place),)] * len(made)
         document["links"] = out
         self.origins.lists[("links",)] = chains
 
-    def _dealt(self, link: dict[str, Any], loc: Loc) -> list[dict[str, Any]]:
+    def _distributed(self, link: dict[str, Any], loc: Loc) -> list[dict[str, Any]]:
         try:
             nodes, rails, ports = (
                 expand_names(str(link["node"])),
@@ -321,7 +321,7 @@ def _varies(value: Any) -> bool:  # noqa: ANN401
     return False
 
 
-def _inside_of(family: str, item: dict[str, Any]) -> set[str]:
+def _lists_lost_with(family: str, item: dict[str, Any]) -> set[str]:
     """Return the keys of lists that are lost with an item: its own, and for a rack those that a template may add."""
     return {str(key) for key, inner in item.items() if isinstance(inner, list)} | (
         RACK_LISTS if family == "racks" else set[str]()
@@ -336,7 +336,7 @@ def _mapping(value: Any) -> dict[Any, Any]:  # noqa: ANN401
     return value if isinstance(value, dict) else {}
 
 
-def _under(item: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
+def _over_template(item: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
     """Return a template with an item's own keys over it; mappings are merged, unless one of them is a series."""
     out = dict(template)
     for key, value in item.items():
@@ -346,7 +346,7 @@ def _under(item: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
             and isinstance(below, dict)
             and not (is_series(value) or is_series(below) or is_secret(value))
         ):
-            out[key] = _under(value, below)
+            out[key] = _over_template(value, below)
         else:
             out[key] = value
     return out

@@ -95,14 +95,14 @@ class Pruned:
             return True
         if any(key[-1] == "kind" and loc[: len(key) - 1] == key[:-1] for key in self.keys):
             return True
-        return any(_speaks_of(key, text) and (loc == key[: len(loc)] or len(key) == _OF_A_SECTION) for key in self.keys)
+        return any(_names_key(key, text) and (loc == key[: len(loc)] or len(key) == _OF_A_SECTION) for key in self.keys)
 
 
 _OF_A_SECTION = 2
 """Steps to a key of a section: other parts of the site may name it ("a fabric of kind roce")."""
 
 
-def _speaks_of(key: Loc, text: str) -> bool:
+def _names_key(key: Loc, text: str) -> bool:
     words = rf"\b{key[-1]}\b" if len(key) > _OF_A_SECTION or len(key) == 1 else rf"\b{key[0]}\b.*\b{key[-1]}\b"
     return re.search(words, text) is not None
 

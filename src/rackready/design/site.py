@@ -83,25 +83,27 @@ def read_overlay(path: Path) -> Any:  # noqa: ANN401 - a YAML document
         text = f"Expected: a mapping Actual: {kind_of_value(document)}."
         raise SiteInvalidError(str(path), [Problem("", text, "Write the differences from the site file, key by key.")])
     problems = [*doubtful, *truth_problems(document)]
-    problems += [Problem(where, f"{name} is given twice.", "List it once.") for where, name in _doubles(document, "")]
+    problems += [
+        Problem(where, f"{name} is given twice.", "List it once.") for where, name in _duplicate_names(document, "")
+    ]
     if problems:
         raise SiteInvalidError(str(path), problems)
     return document
 
 
-def _doubles(value: Any, where: str) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - a YAML document
+def _duplicate_names(value: Any, where: str) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - a YAML document
     """Yield (path of the list, name) of every name that several items of a list have.
 
     A merge by name would keep only the last of them.
     """
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _doubles(item, f"{where}.{key}" if where else str(key))
+            yield from _duplicate_names(item, f"{where}.{key}" if where else str(key))
     elif isinstance(value, list):
         if _named(value):
             yield from ((where, name) for name, count in Counter(item["name"] for item in value).items() if count > 1)
         for place, item in enumerate(value):
-            yield from _doubles(item, f"{where}[{place}]")
+            yield from _duplicate_names(item, f"{where}[{place}]")
 
 
 def forget_sites() -> None:
@@ -189,7 +191,7 @@ class _Checked:
         self.document, self.expanded = document, expanded
         self.before = document
         self.problems = [*problems, *expanded.problems]
-        self.told = {problem.path for problem in problems}
+        self.reported = {problem.path for problem in problems}
         """Places with a reported problem; problems that follow from it are left out."""
         self.pruned = Pruned()
         self.without_address: set[Loc] = set()
@@ -203,22 +205,22 @@ class _Checked:
     def site(self) -> Site | None:
         """Return the site without invalid parts; None if one of them is indispensable."""
         self._assign()
-        site = self._shaped()
+        site = self._check_shape()
         if site is not None:
-            self._meant(site)
+            self._check_meaning(site)
         return site
 
     def _assign(self) -> None:
         unassigned = assign(self.document)
         self.without_address |= {found.loc for found in unassigned}
-        self._found(unassigned)
+        self._report(unassigned)
 
-    def _found(self, found: Iterable[Found]) -> None:
+    def _report(self, found: Iterable[Found]) -> None:
         for item in found:
             if not self.pruned.doubtful(explicit(item.loc, self.pruned.index_map), f"{item.message} {item.hint}"):
                 self.problems.append(Problem(self.where(item.loc), item.message, item.hint))
 
-    def _shaped(self) -> Site | None:
+    def _check_shape(self) -> Site | None:
         """Check the shape repeatedly, each time without the parts that were invalid the time before."""
         for _ in range(_ROUNDS):
             try:
@@ -227,7 +229,7 @@ class _Checked:
                 errors = error.errors(include_url=False)
             in_networks = [item for item in errors if item["loc"][:1] == ("networks",)]
             for item in in_networks or errors:
-                self._shape(item)
+                self._report_shape(item)
             pruned = prune(
                 self.document,
                 [item["loc"] for item in in_networks or errors],
@@ -241,18 +243,18 @@ class _Checked:
                 self._assign()  # addresses that derive from the rest of the networks
         return None
 
-    def _shape(self, item: Any) -> None:  # noqa: ANN401 - pydantic's ErrorDetails
+    def _report_shape(self, item: Any) -> None:  # noqa: ANN401 - pydantic's ErrorDetails
         path = self.where(item["loc"])
         place = explicit(item["loc"], self.pruned.index_map)
         known = (
-            path in self.told
+            path in self.reported
             or self.pruned.doubtful(place, item["msg"])
             or self._follows(item, place)
-            or self._emptied(item)
+            or self._is_emptied(item)
         )
         if not known:
             self.problems.append(shape_problem(item, path))
-        self.told.add(path)
+        self.reported.add(path)
 
     def _follows(self, item: Any, place: Loc) -> bool:  # noqa: ANN401 - pydantic's ErrorDetails
         """Return whether a problem only follows from another one.
@@ -268,7 +270,7 @@ class _Checked:
         )
         return networks or any(place[: len(loc)] == loc for loc in self.without_address)
 
-    def _emptied(self, item: Any) -> bool:  # noqa: ANN401 - pydantic's ErrorDetails
+    def _is_emptied(self, item: Any) -> bool:  # noqa: ANN401 - pydantic's ErrorDetails
         """Return whether a list is too short only because all its items were removed."""
         written: Any = self.before
         for step in explicit(item["loc"], self.pruned.index_map) if item["type"] == "too_short" else ():
@@ -281,7 +283,7 @@ class _Checked:
             )
         return item["type"] == "too_short" and isinstance(written, list) and bool(written)
 
-    def _meant(self, site: Site) -> None:
+    def _check_meaning(self, site: Site) -> None:
         inside = RACK_LISTS if "racks" in self.pruned.sections else frozenset[str]()
         lost = lost_between(self.before, self.document, self.expanded.skipped | inside) if self.problems else Lost()
         gone = (
@@ -291,7 +293,7 @@ class _Checked:
             | (self.before.keys() - self.document.keys())
         )
         self.whole = gone <= _BESIDE
-        self._found(check.check(site, lost))
+        self._report(check.check(site, lost))
 
 
 _BESIDE = frozenset(

@@ -73,9 +73,9 @@ def _of_scalar(node: yaml.ScalarNode, loc: Loc, what: str, *, text_too: bool) ->
         return
     yield Problem(
         path_text(loc),
-        f"{what}{node.value} is {_told(old)} in YAML 1.1 and {_told(new)} in YAML 1.2 - "
+        f"{what}{node.value} is {_described(old)} in YAML 1.1 and {_described(new)} in YAML 1.2 - "
         f"Expected: a value that reads the same in both Actual: {node.value}.",
-        _way_out(node.value, old, new),
+        _fix(node.value, old, new),
     )
     node.tag = f"{_TAG}str"
 
@@ -101,7 +101,7 @@ def _newer(kind: str, text: str) -> Any:  # noqa: ANN401 - a truth value, a numb
     return _older(kind, text) if text.lower().lstrip("+-") in {".inf", ".nan"} else text
 
 
-def _told(value: Any) -> str:  # noqa: ANN401 - a truth value, a number or text
+def _described(value: Any) -> str:  # noqa: ANN401 - a truth value, a number or text
     if isinstance(value, bool):
         return str(value).lower()
     return (
@@ -113,7 +113,7 @@ def _told(value: Any) -> str:  # noqa: ANN401 - a truth value, a number or text
     )
 
 
-def _way_out(text: str, old: Any, new: Any) -> str:  # noqa: ANN401 - truth values, numbers or texts
+def _fix(text: str, old: Any, new: Any) -> str:  # noqa: ANN401 - truth values, numbers or texts
     quoted = f'"{text}" in quotes'
     if isinstance(old, bool):
         return f"Write {str(old).lower()}, or {quoted} if it is text."

@@ -163,7 +163,7 @@ def test_place_in_the_unit_is_that_of_rack_and_slot() -> None:
 
 @settings(max_examples=8, deadline=None)
 @given(st.permutations(list(range(1, 7))))
-def test_order_of_the_file_says_nothing(order: list[int]) -> None:
+def test_order_of_the_file_does_not_matter(order: list[int]) -> None:
     straight = by_name(addresses(parse(small([rack(number) for number in range(1, 7)]))))
     assert by_name(addresses(parse(small([rack(number) for number in order])))) == straight
 

@@ -170,7 +170,7 @@ def test_place_of_a_secret_is_replaced_whole() -> None:
     ) == ("file /base/secrets/node03")
 
 
-def test_problems_are_told_where_they_were_written() -> None:
+def test_problems_name_their_place_in_the_file() -> None:
     lab = example("lab-4-nodes")
     lab["templates"]["nodes"]["h100"]["colour"] = "red"
     lab["racks"][0]["nodes"][0]["unit"] = {"first": 1, "step": 4}
@@ -185,7 +185,7 @@ def test_problems_are_told_where_they_were_written() -> None:
     ]
 
 
-def test_a_template_of_thousands_is_told_once() -> None:
+def test_a_problem_of_a_template_is_reported_once() -> None:
     large = example("gpus-100k-three-tier")
     large["templates"]["nodes"]["b200"]["platform"] = "dgx_b2000"
     found = refusals(large)

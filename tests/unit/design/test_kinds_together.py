@@ -152,7 +152,7 @@ def refusal(tmp_path: Path, *kinds: str, planned: bool = True) -> list[str]:
 
 
 @pytest.mark.parametrize(("one", "other"), list(combinations(KINDS, 2)))
-def test_two_kinds_are_both_told(tmp_path: Path, one: str, other: str) -> None:
+def test_two_kinds_are_both_reported(tmp_path: Path, one: str, other: str) -> None:
     found = refusal(tmp_path, one, other, planned=bool({one, other} & PLANNED))
     for kind in (one, other):
         expected = NOT_JUDGED if kind in PLANNED and {one, other} & PARTS else KINDS[kind][2]
@@ -172,7 +172,7 @@ def test_four_at_once(tmp_path: Path) -> None:
         assert any(text.startswith(KINDS[kind][2]) for text in found), found
 
 
-def test_a_list_that_was_emptied_is_not_said_to_be_too_short() -> None:
+def test_an_emptied_list_is_not_reported_as_too_short() -> None:
     document = example("lab-4-nodes")
     document["racks"][0]["height_u"] = 99
     document["fabric"]["kind"] = "rocee"
@@ -182,7 +182,7 @@ def test_a_list_that_was_emptied_is_not_said_to_be_too_short() -> None:
     ]
 
 
-def test_what_refers_to_racks_that_cannot_be_read_is_not_said_to_be_wrong() -> None:
+def test_references_to_unreadable_racks_are_not_reported() -> None:
     document = example("b200-4su-roce")
     document["racks"] = "a[01-32]"
     assert refusals(document) == ["racks: Input should be a valid list - Actual: 'a[01-32]'. Correct it."]

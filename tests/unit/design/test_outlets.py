@@ -143,7 +143,7 @@ def test_what_is_refused(apply: Change, problems: list[str]) -> None:
     assert refusals(document) == problems
 
 
-def test_everything_is_said_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     document = site()
     wanted = []
     for row in ("unknown", "no-bmc", "two-nodes"):
@@ -198,7 +198,7 @@ def test_a_range_of_nodes_names_its_outlets_by_their_numbers() -> None:
     assert [outlet.outlet for outlet in parse(document).nodes()[1].outlets] == ["A2", "B2", "C2"] * 2
 
 
-def test_a_platform_whose_supplies_nobody_publishes_is_not_counted() -> None:
+def test_a_platform_with_unpublished_supplies_is_not_counted() -> None:
     document = site()
     document["racks"][0]["nodes"][0]["outlets"] = [{"pdu": "pdu1", "outlet": "A1"}]
     document["racks"][0]["nodes"][0]["platform"] = "gb200_nvl72"

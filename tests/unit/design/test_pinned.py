@@ -48,7 +48,7 @@ def test_a_site_is_the_same_after_it_was_stored(path: Path, tmp_path: Path) -> N
     assert pinned_file(where, digest(site)).stat().st_mode & 0o777 == 0o600
 
 
-def test_an_edit_during_a_campaign_changes_nothing_and_is_said(paths: EnvPaths) -> None:
+def test_an_edit_during_a_campaign_changes_nothing_and_is_reported(paths: EnvPaths) -> None:
     ctx = begun(paths)
     assert edited(ctx) == ""
     before = site_of(ctx)
@@ -60,7 +60,7 @@ def test_an_edit_during_a_campaign_changes_nothing_and_is_said(paths: EnvPaths) 
     )
 
 
-def test_an_edit_that_cannot_be_used_is_said_with_its_reason(paths: EnvPaths) -> None:
+def test_an_invalid_edit_is_reported_with_its_reason(paths: EnvPaths) -> None:
     ctx = begun(paths)
     edit(paths, "name: sim", "nme: sim")
     assert site_of(ctx).name == "sim"

@@ -198,9 +198,7 @@ B200 = "b200-4su-roce"
     ],
     ids=["tenant", "relay", "mtu", "vlan", "bond", "dpu", "affinity", "numbered"],
 )
-def test_what_the_site_says_of_a_device_is_compared(
-    path: str, value: object, change_of: tuple[str, str, str, str]
-) -> None:
+def test_device_facts_of_the_site_are_compared(path: str, value: object, change_of: tuple[str, str, str, str]) -> None:
     before, after = device_facts(planned(B200)), device_facts(planned(B200, change(path, value)))
     key, *fields = change_of
     assert FieldChange(*fields) in difference(before, after).changed[key]

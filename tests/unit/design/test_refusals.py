@@ -52,7 +52,7 @@ def test_a_rail_that_a_server_does_not_have() -> None:
     ]
 
 
-def test_cages_that_nobody_publishes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpublished_cages(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = Socket("p1", "p1", 0, 1, "")
     with monkeypatch.context() as patched:
         patched.setattr(runs, "nic_socket", lambda *_: bare)
@@ -140,7 +140,7 @@ def test_a_site_file_that_is_no_mapping() -> None:
     )
 
 
-def test_secrets_that_are_not_where_the_site_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_that_are_not_in_their_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOWHERE", raising=False)
     empty = tmp_path / "empty"
     empty.write_text("\n", encoding="utf-8")
@@ -194,7 +194,7 @@ def test_no_layout_divides_the_gpus() -> None:
     )
 
 
-def test_what_stands_in_the_way_of_every_layout_is_the_reason() -> None:
+def test_reasons_against_every_layout_are_reported() -> None:
     model, _ = read_config(MODEL, "config.json")
     gpu, server = loader.gpu("h100_sxm"), loader.platform("dgx_h100")
     with pytest.raises(RackreadyError) as refused:

@@ -225,7 +225,7 @@ QOS_REFUSALS = [
 ]
 
 
-def test_what_the_switches_preset_cannot_do_is_said_with_everything_else(raw: dict[str, Any]) -> None:
+def test_unsupported_preset_values_are_reported_with_all_problems(raw: dict[str, Any]) -> None:
     raw["fabric"]["qos"] = {"dscp": 34, "priority": 4, "cnp_dscp": 4, "cnp_priority": 7}
     raw["racks"][0]["nodes"][1]["colour"] = "red"
     assert refusals(raw) == [
@@ -244,7 +244,7 @@ def test_a_mapping_within_the_preset_and_one_of_another_system_are_not_refused(r
 
 
 @pytest.mark.parametrize("section", ["fabric", "racks", "software", "gates", "schema", "access", "handover"])
-def test_missing_section_is_said(raw: dict[str, Any], section: str) -> None:
+def test_missing_section_is_reported(raw: dict[str, Any], section: str) -> None:
     del raw[section]
     assert f"{section}: is required and missing. Add it." in refusals(raw)
 
@@ -265,7 +265,7 @@ def test_key_given_twice_is_refused_with_its_line(tmp_path: Path) -> None:
         load_site("x", site_file=site, root=tmp_path)
 
 
-def test_absent_site_file_says_how_to_begin(tmp_path: Path) -> None:
+def test_absent_site_file_names_the_example(tmp_path: Path) -> None:
     with pytest.raises(SiteInvalidError, match=r"no such file\. Start one from inventories/example/site\.yml\."):
         load_site("x", root=tmp_path)
 

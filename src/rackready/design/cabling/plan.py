@@ -189,16 +189,13 @@ class _Planner:
         key = tuple(longest.items())
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = self._kind(longest)
+            kind = self._kinds[key] = _common([self._able(want, length) for want, length in longest.items()])
         for index in group:
             choice = self._fibre(index, kind)
             if choice is None:
                 self._settle(group)
                 return
             self._choices[index] = choice
-
-    def _kind(self, longest: dict[Wanted, float]) -> str:
-        return _common([self._able(want, length) for want, length in longest.items()])
 
     def _settle(self, group: list[int]) -> None:
         """Decide a group without optics for all: refuse runs that cannot be served alone, and decide the rest."""

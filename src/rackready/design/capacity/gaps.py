@@ -23,7 +23,7 @@ def _why(draw: Sequence[str], share: Sequence[str] = ()) -> str:
     return f"{' and '.join(parts)} not published"
 
 
-def _standing(rack: RackInput) -> Iterator[Gap]:
+def _limits_kept(rack: RackInput) -> Iterator[Gap]:
     """Yield limits of weight and heat that known figures keep but unknown ones may break. Others are problems."""
     light = sorted({device.model.label for device in rack.devices if device.model.weight_kg is None})
     if rack.max_weight_kg is not None and light and not findings.weight(rack):
@@ -92,7 +92,7 @@ def not_judged(
     alike: dict[Gap, list[str]] = {}
     for group in grouped(racks):
         seen = states.get(group.names[0], [])
-        for gap in (*_standing(group.rack), *_feeds(group.rack, seen, supplies)):
+        for gap in (*_limits_kept(group.rack), *_feeds(group.rack, seen, supplies)):
             alike.setdefault(gap, []).extend(group.names)
     out = [f"{where(names)}: {limit} not judged, {why}" for (limit, why), names in alike.items()]
     return [*out, *(_nodes(flow) if flow is not None else ()), *_site(racks, unplaced, facility)]

@@ -107,7 +107,8 @@ def node_problems(flow: Flow) -> list[Problem]:
     for number, usable in enumerate(flow.graph.usable):
         if usable is not None and over(flow.worst_w[number], usable):
             node, what = flow.graph.nodes[number], _cause(flow, number, usable)
-            text = f"{node.kind} ({circuits.rating_text(node)}) is over its rating {what}, from {_fed(flow, number)}."
+            racks = _fed_racks(flow, number)
+            text = f"{node.kind} ({circuits.rating_text(node)}) is over its rating {what}, from {racks}."
             out.append(
                 Problem(f"power node {node.name}", text, _node_fix(flow, number, (flow.worst_w[number], usable), given))
             )
@@ -131,7 +132,7 @@ def _cause(flow: Flow, number: int, usable: float) -> str:
     return f"{when} - Expected: at most {most} Actual: {some}{have}{more}{overhead}"
 
 
-def _fed(flow: Flow, number: int) -> str:
+def _fed_racks(flow: Flow, number: int) -> str:
     return where(
         [name for group in flow.groups if number in flow.graph.upstream_of(group.rack.sources) for name in group.names]
     )

@@ -68,7 +68,7 @@ def _planes(
         return [], [], problems
     populated = max(node.su for node in placed)
     units = max(populated, topology.grow_to_su or 0, topology.laid_for_su or 0)
-    dealt = _dealt(topology, rails)
+    dealt = _rails_of_planes(topology, rails)
     optimized = topology.kind == "rail_optimized"
     demand = Demand(
         radix, len(dealt[0]), su_nodes, units, optimized, topology.oversubscription, topology.spine_oversubscription
@@ -76,7 +76,7 @@ def _planes(
     found = _shape(topology, demand)
     if found is None:
         return [], [], [too_large(topology, demand, _room(nodes, units, su_nodes))]
-    unread = _unread(topology, found.tiers)
+    unread = _unused_settings(topology, found.tiers)
     if unread:
         return [], [], unread
     return (
@@ -89,7 +89,7 @@ def _planes(
     )
 
 
-def _unread(topology: Topology, tiers: int) -> list[str]:
+def _unused_settings(topology: Topology, tiers: int) -> list[str]:
     """Return settings of a third tier in a topology with two."""
     if tiers != 2:  # noqa: PLR2004 - two tiers
         return []
@@ -140,7 +140,7 @@ def _shape(topology: Topology, demand: Demand) -> Shape | None:
     return None
 
 
-def _dealt(topology: Topology, rails: list[int]) -> list[list[int]]:
+def _rails_of_planes(topology: Topology, rails: list[int]) -> list[list[int]]:
     """Return the rails of each plane: all, or distributed in turn."""
     if topology.planes_by == "port":
         return [rails] * topology.planes

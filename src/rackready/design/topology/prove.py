@@ -76,7 +76,7 @@ def prove(
     tiers, found = _tiers(fabric)
     problems += found
     flows = [proof for plane in sorted({switch.plane for switch in switches}) for proof in _flows(fabric, plane)]
-    problems += _uncut(fabric, flows)
+    problems += _planes_without_flow(fabric, flows)
     problems += [
         f"topology: max-flow of plane {cut.plane}, {cut.name} - Expected: {cut.expected} links "
         f"Actual: {cut.actual}. Compare the trunks with the cable list."
@@ -320,7 +320,7 @@ def _groups(fabric: _Fabric, cores: Sequence[TopoSwitch]) -> Iterator[str]:
             yield f"{text} Compare its cables with the cable list."
 
 
-def _uncut(fabric: _Fabric, flows: Sequence[CutProof]) -> list[str]:
+def _planes_without_flow(fabric: _Fabric, flows: Sequence[CutProof]) -> list[str]:
     """Return planes with two leafs or more without a computed flow: a cross-check of nothing proves nothing."""
     leafs = Counter(leaf.plane for leaf in fabric.of("leaf"))
     cut = {flow.plane for flow in flows}

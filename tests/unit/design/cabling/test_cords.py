@@ -31,14 +31,14 @@ def test_each_supply_has_a_cord_on_its_own_feed() -> None:
     ]
 
 
-def test_type_and_length_are_what_is_said() -> None:
+def test_type_and_length_are_as_given() -> None:
     (first, *_) = cords([rack("r1", *stack(KNOWN, 1), feeds=FEEDS)])
     assert first.kind == "power cord, outlet C13 to inlet C14, 1.5 m"
     (unsaid, *_) = cords([rack("r1", *stack(DUAL, 1), feeds=pdus("rpp-a", "rpp-b"))])
     assert unsaid.kind == "power cord, outlet not given to inlet not published, length not given"
 
 
-def test_what_is_ordered_has_no_part_number_and_says_so() -> None:
+def test_ordered_cords_report_that_they_have_no_part_number() -> None:
     racks = [rack(f"r{number}", *stack(KNOWN, 3), feeds=FEEDS) for number in range(4)] + [
         rack("r9", *stack(DGX, 1), feeds=pdus("rpp-a", "rpp-b", "rpp-c"))
     ]
@@ -58,7 +58,7 @@ def test_racks_that_differ_in_outlets_only_are_counted_apart() -> None:
     ]
 
 
-def test_what_has_no_cord_is_said_with_its_reason() -> None:
+def test_equipment_without_cord_is_reported_with_its_reason() -> None:
     shelf = (Feed(name="shelf-1", source="rpp-a", kind="shelf", rating_kw=33),)
     racks = [
         rack("r1", *stack(DeviceModel("mystery", 1, 300.0), 2), feeds=pdus("rpp-a")),
@@ -89,7 +89,7 @@ def test_the_file_has_a_row_a_cord() -> None:
     assert len(rest) + 1 == 31 * 6 + 17 * 2 + 7 * 2 == sum(line.needed for line in plan.bom if line.group == "cord")
 
 
-def test_nvlink_of_a_rack_is_said_once() -> None:
+def test_nvlink_of_a_rack_is_noted_once() -> None:
     (note,) = nvlink_notes(parse(example("gb200-nvl72-8-racks")))
     assert note == (
         "NVLink: 144 gb200_nvl72 trays are connected inside their 8 racks by cable cartridges, which come with the "
@@ -101,7 +101,7 @@ def test_nvlink_of_a_rack_is_said_once() -> None:
     assert nvlink_notes(parse(example("h100-1su-infiniband"))) == []
 
 
-def test_nvlink_between_racks_is_missing_and_said() -> None:
+def test_missing_nvlink_between_racks_is_noted() -> None:
     document = example("gb200-nvl72-8-racks")
     document["nvlink_domains"] = [{"name": "wide", "nodes": ["r01-c[01-09]", "r02-c[01-09]"], "across_racks": True}]
     assert (

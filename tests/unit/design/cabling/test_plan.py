@@ -151,7 +151,7 @@ def test_lengths_are_rounded_up_to_what_is_on_the_shelf() -> None:
     assert (cable.cable_part, cable.stock_m) == ("MFP7E10-N030", 30)
 
 
-def test_stock_that_nobody_makes_is_refused() -> None:
+def test_unknown_stock_is_refused() -> None:
     with pytest.raises(StockError) as caught:
         catalogue(MFP7E99=[5], MFP7E10=[5, 12])
     assert caught.value.problems == [
@@ -269,7 +269,7 @@ def test_labels_are_unique_and_the_same_every_time() -> None:
     assert labels() == labels()
 
 
-def test_a_cause_is_told_once_with_how_many_cables_it_keeps_back() -> None:
+def test_a_cause_is_reported_once_with_its_number_of_cables() -> None:
     bench = Bench()
     for number in (1, 2, 3):
         bench.join(bench.nic(f"r/{number}/gpu0{number}/rail1"), bench.twin(f"nowhere/1/leaf01/swp{number}"))

@@ -91,7 +91,7 @@ def test_the_lab_has_every_rail_and_its_bmcs() -> None:
     assert management == {"leaf01": ("eth0", "oob01", "swp9"), "leaf02": ("eth0", "oob01", "swp7")}
 
 
-def test_management_ports_that_nobody_can_know_are_listed_as_missing() -> None:
+def test_unknown_management_ports_are_listed_as_missing() -> None:
     document = lab()
     rack = document["racks"][0]["name"]
     document["devices"] = [
@@ -137,7 +137,7 @@ def test_a_management_port_never_takes_the_port_of_a_node_that_may_come() -> Non
     )
 
 
-def test_a_switch_whose_management_port_nobody_publishes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_switch_with_unpublished_management_port_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = loader.switch("qm9700").model_copy(update={"management": None})
     known = loader.switch
     monkeypatch.setattr(loader, "switch", lambda name: silent if name == "qm9700" else known(name))
@@ -172,7 +172,7 @@ def test_ports_of_another_rate_than_their_switch_are_noted() -> None:
     ]
 
 
-def test_a_port_is_cabled_into_the_network_that_the_nic_plan_says() -> None:
+def test_a_port_is_cabled_into_the_network_of_the_nic_plan() -> None:
     document = lab()
     # A third of the in-band ports carries storage here; the switch that serves storage has ports of their rate.
     document["nic_plans"] = [{"name": "h100", "platform": "dgx_h100", "nics": [{"name": "slot1p2", "role": "storage"}]}]
@@ -231,7 +231,7 @@ def test_racks_without_a_place_are_one_problem_each() -> None:
     ]
 
 
-def test_a_site_without_halls_says_that_it_cannot_know_lengths() -> None:
+def test_a_site_without_halls_reports_unknown_lengths() -> None:
     found = runs_of(example("mixed-metal-virtual"))
     assert found.problems == []
     assert found.notes[-1] == (

@@ -69,7 +69,7 @@ def test_rack_with_one_unit_is_dark_when_that_is_lost() -> None:
     ]
 
 
-def test_accepted_loss_is_no_problem_and_said() -> None:
+def test_accepted_loss_is_noted_and_no_problem() -> None:
     found = cooled([cdu("cdu-1", *ALL, accepted="a test hall")], racks())
     assert (found.cases[0].fails, found.cases[0].accepted, found.problems) == (True, "a test hall", ())
     assert found.notes == ("loss of cdu-1 is accepted: a test hall",)
@@ -90,7 +90,7 @@ def test_accepted_loss_does_not_hide_that_the_other_unit_is_over_its_rating() ->
     ]
 
 
-def test_unit_over_its_rating_with_everything_alive_is_told_once() -> None:
+def test_unit_over_its_rating_with_everything_alive_is_reported_once() -> None:
     found = cooled([cdu("cdu-1", *ALL, kw=100), cdu("cdu-2", *ALL)], racks())
     assert [problem.message for problem in found.problems] == [
         "its heat load exceeds its rating - Expected: at most 100.0 kW Actual: 160.0 kW, from racks r1, r2, r3, r4."

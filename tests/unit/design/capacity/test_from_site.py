@@ -77,7 +77,7 @@ def test_switch_trays_of_an_nvl72_rack_fill_it_up_to_its_published_draw() -> Non
     assert (round(rack.max_w / 1000), rack.unpublished) == (120, ())
 
 
-def test_what_the_site_states_takes_the_place_of_the_profile_and_says_so() -> None:
+def test_figures_of_the_site_replace_the_profile_and_are_noted() -> None:
     document = written("h100-1su-infiniband")
     source = "nameplate of the delivered switches"
     document["facility"]["nameplates"] = [{"model": "qm9700", "max_power_w": 1700, "weight_kg": 15, "source": source}]
@@ -87,7 +87,7 @@ def test_what_the_site_states_takes_the_place_of_the_profile_and_says_so() -> No
     assert f"figures of qm9700 are stated by the site ({source})" in report.notes
 
 
-def test_without_a_statement_the_way_to_state_it_is_said() -> None:
+def test_missing_figures_are_reported_with_the_way_to_state_them() -> None:
     document = written("h100-1su-infiniband")
     document["facility"].pop("nameplates", None)
     for device in document["racks"][2]["devices"]:

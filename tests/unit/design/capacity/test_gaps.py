@@ -166,7 +166,7 @@ def test_a_place_that_is_known_to_fit_comes_first() -> None:
     assert "Move n9 to rack r3 unit 1, n8 to rack r3 unit 3," in texts(capacity([over, unclear, known], tree("abc")))[0]
 
 
-def test_a_place_for_weight_says_whose_weight_is_not_known() -> None:
+def test_a_move_names_models_of_unknown_weight() -> None:
     heavy = RackInput("r1", stack(DUAL, 2), (), 48, None, 50.0)
     unclear = RackInput("r2", stack(MYSTERY, 1, "m"), (), 48, None, 50.0)
     assert texts(capacity([heavy, unclear], None)) == [

@@ -145,7 +145,7 @@ def test_alike_racks_are_one_case_and_each_is_named() -> None:
     assert [item.racks for item in report.losses if item.kind == "feed"] == [("r1", "r2", "r3", "r4", "r5")] * 2
 
 
-def test_wrong_graphs_are_told_and_nothing_is_computed() -> None:
+def test_invalid_graphs_are_reported_and_nothing_is_computed() -> None:
     power = [
         PowerNode(name="a", kind="ups", fed_by=["b"]),
         PowerNode(name="b", kind="ups", fed_by=["a"]),

@@ -56,7 +56,7 @@ def test_cooling_and_losses_reach_the_grid_and_nothing_below_it() -> None:
     )
 
 
-def test_without_pue_the_gap_is_said() -> None:
+def test_missing_pue_is_noted() -> None:
     report = capacity(loads(2), one_grid(25, None))
     assert report.problems == ()
     assert "facility.pue is not set: cooling and losses are not in the load of grid" in report.notes
@@ -238,7 +238,7 @@ def test_over_its_rating_before_anything_is_lost_names_no_loss() -> None:
     )
 
 
-def test_what_a_loss_adds_to_an_overload_is_said_behind_it() -> None:
+def test_overload_is_followed_by_what_a_loss_adds() -> None:
     item = rack("r1", *stack(DUAL, 9), feeds=pdus("rpp-a", "rpp-b"))
     report = capacity([item], tree(rating_kw=8))
     assert next(text for text in texts(report) if text.startswith("power node ups-a")).startswith(
@@ -248,7 +248,7 @@ def test_what_a_loss_adds_to_an_overload_is_said_behind_it() -> None:
     )
 
 
-def test_a_feed_over_its_rating_with_everything_alive_says_so_and_what_a_loss_adds() -> None:
+def test_overloaded_feed_is_reported_with_what_a_loss_adds() -> None:
     report = capacity([rack("r1", *stack(DUAL, 9), feeds=pdus("rpp-a", "rpp-b", amps=15))], tree())
     found = next(text for text in texts(report) if "feed a" in text or "feed b" in text)
     assert found.startswith(
@@ -333,7 +333,7 @@ def test_a_node_goes_only_where_its_cooling_and_its_feeds_are(
     assert any("Move n3 to rack r2" in text for text in texts(report)) is fits
 
 
-def test_a_share_of_the_rack_stands_for_what_nobody_publishes() -> None:
+def test_share_of_the_rack_replaces_an_unpublished_share() -> None:
     tray, switch = DeviceModel("tray", 1, 1000.0, cooled="hybrid"), DeviceModel("switch", 1, 1000.0)
     devices = (*stack(tray, 1), Device("s", switch, 9, "switch"))
     report = capacity([rack("r1", *devices, cooling=RackCooling(kind="hybrid"))], None)
@@ -346,7 +346,7 @@ def test_a_share_of_the_rack_stands_for_what_nobody_publishes() -> None:
     assert (known.totals.liquid_w, known.totals.air_w, known.totals.no_liquid_share) == (1500, 500, ())
 
 
-def test_the_plan_says_whose_liquid_share_is_missing_and_counts_nodes_alone() -> None:
+def test_the_plan_names_missing_liquid_shares_and_counts_only_nodes() -> None:
     found = summary(plan_site(parse(example("h100-1su-infiniband"))))
     lines = dict(facts(found))
     assert lines["heat"].endswith(
@@ -357,7 +357,7 @@ def test_the_plan_says_whose_liquid_share_is_missing_and_counts_nodes_alone() ->
     assert "the only leaf of a rail for 31 nodes and 1 device:" in found["single_points_of_failure"][0]
 
 
-def test_air_cooled_rack_of_many_racks_is_told_by_its_models() -> None:
+def test_air_cooled_rack_among_many_is_reported_by_its_models() -> None:
     report = capacity(
         [
             rack("r1", *stack(TRAYS, 1), cooling=RackCooling(kind="air")),

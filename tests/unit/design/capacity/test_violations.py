@@ -146,7 +146,7 @@ def test_supplies_that_all_are_needed() -> None:
     ]
 
 
-def test_what_is_not_published_is_said_and_never_guessed() -> None:
+def test_unpublished_figures_are_reported_and_never_guessed() -> None:
     report = capacity([rack("r1", *stack(TRAY, 1), *stack(DeviceModel("mystery", 1, None), 1, "m"))], None)
     assert report.racks[0].typical_w is None
     assert report.racks[0].unpublished == ("mystery",)

@@ -37,7 +37,7 @@ def test_a_head_may_be_wider_than_its_share() -> None:
     assert read(head_dim=256)[0].head_dim == 256
 
 
-def test_what_is_missing_is_assumed_and_said() -> None:
+def test_missing_values_are_assumed_and_reported() -> None:
     _, assumed = read(num_key_value_heads=..., intermediate_size=..., torch_dtype=...)
     assert assumed == [
         "weights are bf16: the file has no known dtype",

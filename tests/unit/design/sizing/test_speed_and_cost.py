@@ -148,7 +148,7 @@ def test_what_training_cannot_know_is_not_called_compute() -> None:
     assert training_time(L8, Layout(), job, H100, DGX, 1e12, 0.4).limit == "compute"  # one GPU needs no link
 
 
-def test_serving_says_which_limit_it_could_not_judge() -> None:
+def test_serving_names_the_limit_that_was_not_judged() -> None:
     nvl, dell = loader.gpu("h100_nvl"), loader.platform("r760xa_h100_nvl")  # its network cards are not in the profile
     job = ServingJob(context=8192)
     assert decode(L70, Layout(tp=2), job, nvl, dell, 1).not_judged == ()  # a bridged pair
@@ -168,7 +168,7 @@ def test_serving_says_which_limit_it_could_not_judge() -> None:
     assert decode(L70, Layout(tp=8), job, H100, DGX, 1).not_judged == ()
 
 
-def test_smallest_layout_that_fits_is_told() -> None:
+def test_smallest_layout_that_fits_is_reported() -> None:
     def smallest(model: Llm, platform: str) -> Layout | None:
         profile = loader.platform(platform)
         load = candidates.Load()

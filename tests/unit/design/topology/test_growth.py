@@ -36,7 +36,7 @@ def test_units_that_are_laid_and_not_filled_keep_their_spines() -> None:
     assert fabric(64, 32, 64, laid_for_su=4).counts["spine"] == fabric(128, 32, 64).counts["spine"]
 
 
-def test_a_site_that_says_nothing_is_told_when_one_more_unit_moves_cables() -> None:
+def test_a_site_without_growth_settings_is_warned_of_moved_cables() -> None:
     (note,) = fabric(64, 32, 64).notes[:1]
     assert note == (
         "topology: sized for 2 units; one more would move cables between switches. "

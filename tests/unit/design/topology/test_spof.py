@@ -77,7 +77,7 @@ def test_cores_share_what_a_lost_one_takes() -> None:
     )
 
 
-def test_what_a_topology_says_of_a_tier_that_it_does_not_have_is_refused() -> None:
+def test_settings_of_a_missing_tier_are_refused() -> None:
     more = {"spine_oversubscription": "2:1", "core": {"model": "qm9700"}}
     plan = fabric(32, 32, 64, **more)
     assert plan.problems == (

@@ -59,7 +59,7 @@ def test_a_unit_without_nodes_between_others_keeps_its_leafs() -> None:
     assert plan.counts["leaf"] == 16, "the fabric is built for the full unit even where nodes are missing"
 
 
-def test_growth_moves_no_node_and_says_which_trunks_move() -> None:
+def test_growth_moves_no_node_and_reports_moved_trunks() -> None:
     result = growth(fabric(64, 32, 64), fabric(128, 32, 64))
     assert (result.moved_endpoints, result.moved_trunks) == (0, 510)
     assert result.text == (
