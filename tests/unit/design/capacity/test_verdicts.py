@@ -51,7 +51,7 @@ def test_cooling_and_losses_reach_the_grid_and_nothing_below_it() -> None:
     )
     assert capacity(loads(2), one_grid(31, 1.4)).problems == ()
     assert (
-        "load of grid is that of racks x PUE 1.4: cooling and losses draw there too; "
+        "load of grid is that of racks x PUE 1.4: this includes cooling and losses; "
         "all other power nodes carry only racks" in report.notes
     )
 
