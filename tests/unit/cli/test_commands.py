@@ -340,7 +340,7 @@ def test_retire_without_yes_shows_and_touches_nothing(project: Path) -> None:
         "done": False,
         "steps": [
             "node03: declared",
-            "would be held in the scheduler: rackready: retired: sold to nobody",
+            "would be drained in the scheduler: rackready: retired: sold to nobody",
             "was not powered on by rackready: its power stays as it is",
             "would be retired: sold to nobody",
         ],
