@@ -109,7 +109,7 @@ def test_wrong_password_is_not_shown(postgres: PostgresServer, tmp_path: Path) -
         (
             {"name": "none"},
             'FATAL: database "none" does not exist',
-            "Make it as docs/howto/postgresql.md says, or correct name and user in ",
+            "Make it as in docs/howto/postgresql.md, or correct name and user in ",
         ),
         ({"password": None}, "no password supplied", "Correct user, or what stands in "),
         ({"password": {"env": "NOT_SET"}}, "not set", "Export NOT_SET and run again."),
@@ -194,7 +194,7 @@ def test_paths_in_settings_are_taken_from_the_top_of_the_checkout(tmp_path: Path
     [
         (
             "UPDATE about SET version = version - 1",
-            "Actual: version 0, made by an older rackready. Name an empty database, or go on with that rackready.",
+            "Actual: version 0, made by an older rackready. Name an empty database, or keep using that rackready.",
         ),
         (
             "UPDATE about SET version = version + 1",
