@@ -56,7 +56,7 @@ _STEPS = {
         "no password supplied",
         "certificate authentication failed",
         "peer authentication failed",
-    ): ("Correct user, or what stands in {secret}, then run again."),
+    ): ("Correct user, or the password in {secret}, then run again."),
     ("root certificate", "server certificate", "certificate verify", "SSL"): (
         "Correct tls, ca, certificate and private_key in {settings}, or the server's own certificate."
     ),
