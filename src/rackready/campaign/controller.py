@@ -54,7 +54,7 @@ def run_campaign(
 ) -> Finished:
     """Run a campaign to its end, or resume an unfinished one with the same request. Raises ControllerBusyError.
 
-    ``command``: the operator's command with its options. A second controller is told it, and it resumes the campaign
+    ``command``: the operator's command with its options. A second controller names it, and it resumes the campaign
     after a stop. ``verbose``: also show what the campaign's log gets at level INFO. When the operator stops the
     campaign, the process ends here with 130.
     """
