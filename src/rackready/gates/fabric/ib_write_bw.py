@@ -1,4 +1,4 @@
-"""RDMA writes between two nodes, NIC against NIC on one rail, from GPU memory to GPU memory."""
+"""RDMA writes between two nodes, NIC to NIC on one rail, from GPU memory to GPU memory."""
 
 from __future__ import annotations
 
@@ -46,10 +46,9 @@ near=$(cat "/sys/class/infiniband/$device/device/local_cpulist" 2>/dev/null)
 taskset -c "$near" true 2>/dev/null || near=
 exec ${near:+taskset -c "$near"} "$0" -d "$device" "$@"
 """
-"""Starts perftest on the processors beside its NIC, as far as they are told and may be used: from another socket host memory is late, and slower than the port
-(Mellanox community DOC-2491, "Understanding NUMA Node for Performance Benchmarks"; azurehpc-health-checks starts it
-under numactl).
-"""
+"""Starts perftest on the processors beside its NIC, where they are known and allowed: from another socket, host
+memory is late and slower than the port (Mellanox community DOC-2491, "Understanding NUMA Node for Performance
+Benchmarks"; azurehpc-health-checks starts it under numactl)."""
 _WITH_LID = f"device=$1; shift{_NEAR}"
 WITH_GID = (
     r"""
@@ -78,14 +77,14 @@ _NO_GPUDIRECT = re.compile(
 )
 _REFUSED_OPTION = re.compile(r"(unrecognized option|invalid option)[^\n]*", re.IGNORECASE)
 _LOOK = (
-    "Which of its two NICs is not told by one pair: measure each with another partner (`rackready gate run`, twice "
-    "`--node`), "
-    "compare both cables, PCIe widths and the errors of both ports with those of a good rail"
+    "One pair does not show which of its two NICs is slow: measure each with another partner (`rackready "
+    "gate run`, twice `--node`), and compare both cables, PCIe widths and the errors of both ports with "
+    "those of a good rail"
 )
 
 
 class IbWriteBw(Gate):
-    """Each NIC writes to and is written by a partner on its rail at the rate of its port, GPU memory to GPU memory."""
+    """Each NIC writes to and is written by a partner on its rail at its port's rate, GPU memory to GPU memory."""
 
     id = "pair/fabric/performance/ib-write-bw"
     findings = (
@@ -99,11 +98,12 @@ class IbWriteBw(Gate):
     after_fail = True
     covers = frozenset({"nic", "rail", "cable"})
     fleet = (FleetMetric("bw_average", effect=0.03, of="run", look=_LOOK),)
-    """One direction from NIC to NIC is one unit: its figure is that of both ends, and a third partner tells which of them is slow."""
+    """One direction from NIC to NIC is one unit: both ends share its figure, and a third partner shows which end is
+    slow."""
     min_nodes = 2
 
     class Inputs(base.Inputs):
-        """How perftest is run and what part of the port's rate is enough."""
+        """Settings of perftest, and the share of the port's rate that is enough."""
 
         size: int = Field(8388608, ge=65536, le=1 << 30, description="message size, bytes; at most 1 GiB (judgement)")
         iterations: int = Field(
@@ -123,7 +123,7 @@ class IbWriteBw(Gate):
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """Pair nodes so that every one is measured; each rail of a pair is a run of its own, both directions."""
+        """Pair nodes so that every one is measured; each rail of a pair is a run of its own, in both directions."""
         able, bare = nodes_without_nics.apart(facts, nodes)
         pairs = [pair for pairing in rounds(able) for pair in pairing]
         return [
@@ -136,7 +136,7 @@ class IbWriteBw(Gate):
         ]
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
-        """Measure both ends of a run that failed, or that falls behind its fleet, with a third partner: that tells which end is bad."""
+        """Measure both ends of a run that failed or is behind its fleet with a third partner, to find the bad end."""
         measured, _ = nodes_without_nics.split(done)
         return [
             self._run(facts, first, second, rail, again=True)
@@ -144,11 +144,11 @@ class IbWriteBw(Gate):
         ]
 
     def acquitted(self, runs: Mapping[str, Collection[str]], slow: Collection[str]) -> frozenset[tuple[str, str]]:
-        """Acquit a NIC that is right with another partner, where its partner is not."""
+        """Clear a NIC that passes with another partner, where its partner does not."""
         return pair_fleet.acquitted(runs, slow)
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
-        """Blame the end that fails with two partners; acquit the one that passes with another."""
+        """Blame the end that fails with two partners; clear the end that passes with another."""
         measured, bare = nodes_without_nics.split(done)
         return nodes_without_nics.alone(self, facts) | attribute(measured) | bare
 
@@ -301,7 +301,7 @@ class IbWriteBw(Gate):
         return len(gathered.fails) + len(gathered.errors) == before
 
     def _memory(self, gathered: Judge, where: str, nic: NicFacts, used: perftest.Memory, end: str = "") -> None:
-        """Hold the memory of one end, and how its NIC reached it, against what was asked for. ``end``: words behind what is wrong."""
+        """Judge the memory of one end, and how its NIC reached it. ``end``: words behind the finding's title."""
         asked = self.inputs.gpudirect if self.inputs.gpu_memory else "none"
         if self.inputs.gpu_memory and used.reach == "none":
             gathered.error(where, kinds.GPU_MEMORY_NOT_USED, "GPUDirect RDMA (dma-buf)", "host memory", end=end)
@@ -316,14 +316,14 @@ class IbWriteBw(Gate):
             gathered.error(where, kinds.OTHER_GPU, f"gpu{nic.gpu}", f"gpu{used.gpu}", end=end)
 
     def _far_memory(self, gathered: Judge, where: str, nic: NicFacts, used: perftest.Memory | None) -> bool:
-        """Hold the receiver's memory, as far as its server says which it is, against what was asked for."""
+        """Judge the receiver's memory, as far as its server reports it."""
         before = len(gathered.errors)
         if used is not None:
             self._memory(gathered, where, nic, used, FAR)
         return len(gathered.errors) == before
 
     def _carried(self, gathered: Judge, outputs: Outputs, end: str, of: tuple[str, NicFacts], tolerance: float) -> None:
-        """Hold the port's own count of bytes sent against what perftest wrote, within a share: the data went over this port and no other."""
+        """Compare the port's count of bytes sent with what perftest wrote: the data used this port and no other."""
         node, nic = of
         where = f"{node} {nic.rdma_device} (rail {nic.rail})"
         found = [port_of(gathered, outputs.get(f"{when}-{end}"), where, nic) for when in ("link", "after")]
@@ -351,7 +351,10 @@ class IbWriteBw(Gate):
     def judge_bandwidth(
         self, gathered: Judge, where: str, nic: NicFacts, expected: Bound, result: perftest.WriteBandwidth
     ) -> None:
-        """Hold a direction's bandwidth between its floor and the port's rate. ``expected``: what of that rate is left for payload, Gb/s."""
+        """Judge a direction's bandwidth between its floor and the port's rate.
+
+        ``expected``: payload share of that rate, Gb/s.
+        """
         lower = Bound(
             self.inputs.floor_share * expected.value,
             f"{self.inputs.floor_share} x payload rate; published marks of 400 Gb/s NICs are 380 "
@@ -370,16 +373,16 @@ class IbWriteBw(Gate):
 
 
 class IbWriteBwHost(IbWriteBw):
-    """Each NIC writes to and is written by a partner on its rail at the rate of its port, host memory to host memory."""
+    """Each NIC writes to and is written by a partner on its rail at its port's rate, host memory to host memory."""
 
     id = "pair/fabric/performance/ib-write-bw-host"
 
     class Inputs(IbWriteBw.Inputs):
-        """How perftest is run and what part of the port's rate is enough."""
+        """Settings of perftest, and the share of the port's rate that is enough."""
 
         gpu_memory: bool = Field(
             False,  # noqa: FBT003
-            description="write from and to GPU memory: this gate is about host memory, which tells GPU paths from NICs",
+            description="write from and to GPU memory: this gate is about host memory, to tell GPU paths from NICs",
         )
 
     inputs: Inputs
@@ -395,19 +398,22 @@ def gid_text(address: str) -> str:
 
 
 def program(facts: GateFacts, name: str, nic: NicFacts) -> tuple[str, ...]:
-    """Return a program of perftest on a NIC and the processors beside it: on RoCE with the index of the GID that its address has, on InfiniBand by its LID."""
+    """Return the command of a perftest program on a NIC and the processors beside it.
+
+    RoCE needs the index of the GID with the NIC's address; InfiniBand uses its LID.
+    """
     if facts.fabric.kind == "infiniband":
         return ("bash", "-c", _WITH_LID, name, nic.rdma_device)
     return ("bash", "-c", WITH_GID, name, nic.rdma_device, gid_text(nic.address))
 
 
 def meets(facts: GateFacts, node: str, nic: NicFacts) -> str:
-    """Return the address at which a server of perftest is met before data flow: the rail's own on RoCE, the node's where rails have none."""
+    """Return the address of a perftest server for the first contact: the rail's own on RoCE, or the node's."""
     return str(facts.nodes[node].node.address) if facts.fabric.kind == "infiniband" else nic.address
 
 
 def nic_of(facts: GateFacts, node: str, rail: int) -> NicFacts:
-    """Return the NIC of a node on a rail; StopIteration when it has none."""
+    """Return the NIC of a node on a rail. Raises StopIteration when it has none."""
     return next(nic for nic in facts.nodes[node].nics if nic.rail == rail)
 
 
@@ -417,10 +423,10 @@ def rails_of(facts: GateFacts, first: str, second: str) -> list[int]:
 
 
 def each_way(gathered: Judge, where: str, program: str, ways: tuple[Output | None, Output | None]) -> None:
-    """Hold that two directions have an output each: one that is given for both says nothing of the other.
+    """Report an error where one output is given for both directions: it shows only one of them.
 
-    A connection is known by the numbers of its queue pairs and by those of their first packets, which perftest draws
-    from 2^24 (perftest_communication.c).
+    A connection is known by its queue pairs' numbers and the numbers of their first packets, which perftest draws from
+    2^24 (perftest_communication.c).
     """
     forth, back = ways
     if (
@@ -442,7 +448,7 @@ def client_of(
     receiver: tuple[str, NicFacts],
     program: str = "ib_write_bw",
 ) -> Output | None:
-    """Return the client's output of a server and its client that both ran to their end and say of no failure; what is wrong goes to the judge."""
+    """Return the client's output when server and client ended well and report no failure; report any problem."""
     server, client = ends
     if server is not None and server.failure and gathered.trouble(trouble(server, where, f"{program} server")):
         return None
@@ -454,7 +460,7 @@ def client_of(
     if said := perftest.failure(
         *(text for end in (client, server) if end is not None for text in (end.stderr, end.stdout))
     ):
-        gathered.error(where, kinds.TOOL_CONTRADICTS, "exit code 0 and no word of a failure", said, program=program)
+        gathered.error(where, kinds.TOOL_CONTRADICTS, "exit code 0 and no message of a failure", said, program=program)
         return None
     return client
 
@@ -467,7 +473,10 @@ def _client_failed(
     client: Output,
     program: str,
 ) -> None:
-    """Say why a client ended badly: what it printed tells a fault of the node from one of the rail, and from a missing tool."""
+    """Report why a client ended badly.
+
+    Its output tells a fault of the node from one of the rail, and from a missing tool.
+    """
     said = client.stderr + client.stdout
     option = _REFUSED_OPTION.search(said)
     if option:
@@ -505,7 +514,7 @@ def _client_failed(
             far_port=receiver[1].port,
         )
     else:
-        last = said.strip().splitlines()[-1].strip() if said.strip() else "nothing said"
+        last = said.strip().splitlines()[-1].strip() if said.strip() else "no output"
         gathered.error(
             where, kinds.TOOL_FAILED, "exit code 0", f"exit code {client.exit_code}: {last}", program=program
         )

@@ -1,4 +1,4 @@
-"""Incast: several nodes write into one port at once. A fabric that is lossless for RoCE drops nothing then, and slows down its senders only."""
+"""Incast: several nodes write into one port at once; a lossless RoCE fabric drops nothing and slows the senders."""
 
 from __future__ import annotations
 
@@ -31,35 +31,44 @@ _LOST = ("packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err", "rnr_
 """Hardware counters (mlx5) that rise at a sender when packets were lost on the way and sent again."""
 _DROPPED = ("rx_discards_phy", "tx_discards_phy")
 _DROPPED_BY_CLASS = ("rx_prio{prio}_discards", "rx_prio{prio}_buf_discard", "rx_prio{prio}_cong_discard")
-"""Packets of one priority that a NIC threw away for want of buffers or because its host was congested (mlx5e per-priority and port buffer counters of
-Linux, commits 827a8cb2dd2b and 1297d97f4862): none in the RoCE class, which is lossless."""
+"""Packets of one priority that a NIC dropped for lack of buffers or because its host was congested (mlx5e
+per-priority and port buffer counters of Linux, commits 827a8cb2dd2b and 1297d97f4862): none in the RoCE class, which
+is lossless."""
 _FILLED = 0.5
-"""Share of the port's rate that the senders must reach together: below it no queue stands at the port, and nothing was tried. Judgement: a port that is
-filled gives about 97 % (payload rate), and congestion control that is set up as the vendor says does not halve that."""
+"""Share of the port's rate that the senders must reach together: below it no queue builds up at the port, and
+nothing was tested. Judgement: a full port gives about 97 % (payload rate), and congestion control set up as the
+vendor says does not halve that."""
 _SHARE = 0.1
-"""Share of an even part of what all reached that each sender must have: one that hardly wrote is no incast. Judgement; congestion control is not fair."""
+"""Share of an even part of the total that each sender must reach: one that hardly wrote makes no incast. Judgement;
+congestion control is not fair."""
 _OTHER_CLASS = 0.01
-"""Share of bytes that may be outside of the RoCE class: ARP, LLDP and the exchange over TCP. Judgement."""
+"""Share of bytes that may be outside the RoCE class: ARP, LLDP and the exchange over TCP. Judgement."""
 _ASTRAY = 0.05
-"""Share of notifications that may be missing in their class, since two counters are not read in one moment. Judgement."""
+"""Share of notifications that may be missing in their class, since two counters are not read at the same moment.
+Judgement."""
 _MARGIN_S = 2
-"""What perftest leaves out of a timed test at each end, s: a quarter of its time in whole seconds (src/perftest_parameters.c), 2 by its man page."""
+"""What perftest leaves out of a timed test at each end, s: a quarter of its time in whole seconds
+(src/perftest_parameters.c), 2 by its man page."""
 _CLOCK = 0.1
-"""How far the time that iterations, size and average give may be from the one asked for: an alarm is late, a clock is not exact. Judgement."""
+"""How far the time from iterations, size and average may be from the one asked for: an alarm is late, a clock is not
+exact. Judgement."""
 _NEEDED = {"hardware": ("packet_seq_err", "local_ack_timeout_err"), "interface": ("rx_discards_phy", "tx_discards_phy")}
-"""Kinds of counters, and what each must have: without them nothing is known of losses."""
+"""Kinds of counters that each NIC must have: without them losses are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wrote:
-    """What a sender says that it wrote: Gb/s, and the bytes of the iterations that it counted. It counts none outside of its margins."""
+    """A sender's report: Gb/s, and the bytes of the iterations that it counted.
+
+    It counts none outside its margins.
+    """
 
     average: float
     least: int
 
 
 class Incast(Gate):
-    """Several nodes that write into one port lose nothing: no discards, and pauses and notifications in the RoCE class only."""
+    """Several nodes write into one port without loss: no discards; pauses and notifications in the RoCE class only."""
 
     id = "cluster/fabric/stress/incast"
     findings = (
@@ -73,10 +82,10 @@ class Incast(Gate):
     min_nodes = 3
 
     class Inputs(base.Inputs):
-        """How the port is filled."""
+        """Number of senders, their time and message size."""
 
         senders: int = Field(
-            4, ge=2, le=32, description="nodes that write into one port at once, as far as there are so many"
+            4, ge=2, le=32, description="number of nodes that write into one port at once, if there are so many"
         )
         seconds: int = Field(10, ge=5, le=120, description="how long they write, s")
         size: int = Field(1048576, ge=65536, le=1 << 30, description="message size, bytes; at most 1 GiB (judgement)")
@@ -84,11 +93,12 @@ class Incast(Gate):
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """For every rail that enough nodes have, one run into each of them, another one first on every rail: its port is filled by the nodes after it.
+        """Plan one run into each node on every rail that enough nodes have.
 
-        Every node must receive, since only who receives shows whether its NIC notifies senders; by that every node
-        sends, too: a switch slows senders down at the port by which they enter. A node is in one run at a time, so that
-        its memory feeds one rail only; runs that have no node in common go side by side.
+        The next nodes in order fill its port, and the order starts with another node on every rail. Every node must
+        receive, since only a receiver shows whether its NIC notifies senders. So every node also sends: a switch slows
+        senders down at the port where they enter. A node is in one run at a time, so its memory feeds one rail only;
+        runs without a common node run side by side.
         """
         able, bare = nodes_without_nics.apart(facts, nodes)
         rails = sorted({rail for node in able for rail in _rails(facts, node)})
@@ -106,7 +116,7 @@ class Incast(Gate):
         ]
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
-        """A node gets what was found on it (`incast_ends`); one that no run took in was not measured."""
+        """Return each node's verdict: what was found on it (`incast_ends`), or that no run measured it."""
         measured, bare = nodes_without_nics.split(done)
         return nodes_without_nics.alone(self, facts) | incast_ends.attribute(measured) | bare
 
@@ -133,7 +143,10 @@ class Incast(Gate):
 
     @staticmethod
     def _readings(facts: GateFacts, nodes: Sequence[str], rail: int, when: str, stage: int) -> Iterator[Command]:
-        """Counters of every NIC that takes part, and of the switch port at the other end of its cable."""
+        """Return the commands that read the counters of a run.
+
+        They cover every NIC that takes part, and the switch port at the other end of its cable.
+        """
         ports: dict[str, list[str]] = {}
         for node in nodes:
             nic = nic_of(facts, node, rail)
@@ -146,7 +159,7 @@ class Incast(Gate):
             )
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge that the port was really filled, that nothing was lost anywhere, and that classes were kept apart."""
+        """Judge that the port was filled, that nothing was lost, and that classes were kept apart."""
         if (verdict := nodes_without_nics.nothing(facts, run)) is not None:
             return verdict
         gathered = Judge()
@@ -165,7 +178,10 @@ class Incast(Gate):
         return gathered.verdict(run.target)
 
     def _filled(self, gathered: Judge, facts: GateFacts, run: Run, outputs: Outputs, rail: int) -> dict[str, int]:
-        """Return the bytes that each sender wrote at least, none unless all wrote side by side: together they cannot reach more than the port carries."""
+        """Return the bytes that each sender wrote at least; none unless all wrote side by side.
+
+        Together they cannot reach more than the port carries.
+        """
         receiver, *others = run.nodes
         into = nic_of(facts, receiver, rail)
         said = {
@@ -197,7 +213,7 @@ class Incast(Gate):
             )
         least, source = (
             into.rate * _FILLED,
-            f"judgement: {_FILLED} x port rate, below which no queue stands at the port",
+            f"judgement: {_FILLED} x port rate, below which no queue builds up at the port",
         )
         gathered.criterion(
             Criterion(
@@ -239,7 +255,7 @@ class Incast(Gate):
     def _transport(
         self, gathered: Judge, where: str, ends: tuple[NicFacts, NicFacts], result: perftest.WriteBandwidth
     ) -> None:
-        """Hold what a sender really did against what it was asked for: device, size, memory, addresses, and time."""
+        """Compare what a sender did with what it was asked for: device, size, memory, addresses and time."""
         asked = (ends[0].rdma_device, "Ethernet", self.inputs.size, "none")
         did = (result.device, result.link_type, result.size, result.memory.reach)
         if did != asked:
@@ -270,7 +286,7 @@ class Incast(Gate):
         *,
         receives: bool,
     ) -> None:
-        """Judge what a NIC counted. ``least``: bytes that went through its port, as the senders say."""
+        """Judge a NIC's counters. ``least``: bytes through its port, as the senders report."""
         node, nic = end
         where = f"{node} {nic.rdma_device} (rail {nic.rail})"
         found = _nic_delta(gathered, outputs, node, nic, where)
@@ -308,7 +324,10 @@ class Incast(Gate):
     def _bytes(
         gathered: Judge, facts: GateFacts, of: tuple[str, NicFacts], way: str, sent: Mapping[int, int], least: int
     ) -> None:
-        """Hold the bytes by priority that a NIC sent (``way`` tx) or received (rx): in the RoCE class, and at least those that the senders say they wrote."""
+        """Judge the bytes by priority that a NIC sent (``way`` tx) or received (rx).
+
+        They must be in the RoCE class, and at least those that the senders report as written.
+        """
         (where, nic), qos = of, facts.fabric.qos
         total, carried = sum(sent.values()), sent[qos.priority]
         others = {prio: value for prio, value in sent.items() if prio not in {qos.priority, qos.cnp_priority} and value}
@@ -331,19 +350,17 @@ class Incast(Gate):
             gathered.fail(
                 where,
                 kinds.PORT_BYTES,
-                f"at least {least / 1e9:.1f} GB, as the senders say",
+                f"at least {least / 1e9:.1f} GB, as the senders report",
                 f"{carried / 1e9:.1f} GB",
                 direction="received" if way == "rx" else "sent",
             )
 
     @staticmethod
     def _pauses(gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, interface: Mapping[str, int]) -> None:
-        """Hold pause frames: they are counted, and come in the RoCE class alone."""
+        """Judge pause frames: they are counted, and occur in the RoCE class only."""
         qos = facts.fabric.qos
         if f"rx_prio{qos.priority}_pause" not in interface:
-            gathered.error(
-                where, kinds.NO_PAUSES_COUNTED, f"rx_prio{qos.priority}_pause", "not there", netdev=nic.netdev
-            )
+            gathered.error(where, kinds.NO_PAUSES_COUNTED, f"rx_prio{qos.priority}_pause", "missing", netdev=nic.netdev)
         pauses = {
             prio: interface.get(f"rx_prio{prio}_pause", 0) + interface.get(f"tx_prio{prio}_pause", 0)
             for prio in range(8)
@@ -361,20 +378,23 @@ class Incast(Gate):
     def _notified(
         gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, found: tuple[Mapping[str, int], Mapping[str, int]]
     ) -> None:
-        """A full port must have marked packets, and its NIC must have told the senders, in the class of notifications."""
+        """Judge marks and notifications.
+
+        A full port must have marked packets, and its NIC must have notified the senders, in the class of notifications.
+        """
         hardware, interface = found
         prio = facts.fabric.qos.cnp_priority
         left = interface.get(f"tx_prio{prio}_packets")
         marked, told = hardware.get("np_ecn_marked_roce_packets"), hardware.get("np_cnp_sent")
         if marked is None or told is None:
-            gathered.error(where, kinds.NO_CONGESTION_COUNTED, "np_ecn_marked_roce_packets, np_cnp_sent", "not there")
+            gathered.error(where, kinds.NO_CONGESTION_COUNTED, "np_ecn_marked_roce_packets, np_cnp_sent", "missing")
         elif not marked:
             place = f"{nic.switch} {nic.port}" if nic.switch else "the switch port"
             gathered.fail(where, kinds.NO_ECN_MARKS, f"packets marked by {place}", "none")
         elif not told:
             gathered.fail(where, kinds.NO_NOTIFICATIONS, f"sent for {marked} marked packets", "none", netdev=nic.netdev)
         elif left is None:
-            gathered.error(where, kinds.NO_CLASS_PACKETS, f"tx_prio{prio}_packets", "not there")
+            gathered.error(where, kinds.NO_CLASS_PACKETS, f"tx_prio{prio}_packets", "missing")
         elif left < told * (1 - _ASTRAY):
             gathered.fail(
                 where, kinds.NOTIFICATION_CLASS, f"{told} packets in priority {prio}", left, netdev=nic.netdev
@@ -427,19 +447,19 @@ def _rails(facts: GateFacts, node: str) -> frozenset[int]:
 
 
 def _all_wrote(gathered: Judge, where: str, reached: Mapping[str, float], total: float) -> None:
-    """Hold each sender against its even part of what all reached together, Gb/s."""
+    """Compare each sender's rate with an even share of the total, Gb/s."""
     least = _SHARE * total / len(reached)
     idle = {node: value for node, value in reached.items() if value < least}
     if idle:
         actual = ", ".join(f"{value:.1f} Gb/s from {node}" for node, value in idle.items())
-        expected = f"at least {least:.1f} Gb/s from every sender ({_SHARE:g} of an even part)"
+        expected = f"at least {least:.1f} Gb/s from every sender ({_SHARE:g} of an even share)"
         gathered.error(where, kinds.NOT_ALL_WROTE, expected, actual, nodes=sorted(idle))
 
 
 def _nic_delta(
     gathered: Judge, outputs: Outputs, node: str, nic: NicFacts, where: str
 ) -> tuple[dict[str, int], dict[str, int]] | None:
-    """Return what the NIC's hardware and driver counted on top; None when that cannot be known."""
+    """Return by how much the counters of the NIC's hardware and driver grew, or None when that is unknown."""
     readings: list[dict[str, dict[str, int]]] = []
     for key in (f"before-{node}", f"after-{node}"):
         output = outputs.get(key)
@@ -477,14 +497,14 @@ def _nic_delta(
 
 
 def _reading(found: dict[str, Any], device: str) -> dict[str, dict[str, int]]:
-    """Return the counters of one port by kind. Raises FormatError when one of them is no number."""
+    """Return the counters of one port by kind. Raises FormatError when one of them is not a number."""
     port, out = found["ports"][device], {}
     for kind in _NEEDED:
         values = port[kind]
         if not isinstance(values, dict) or any(
             not isinstance(value, int) or isinstance(value, bool) for value in values.values()
         ):
-            message = f"{device}: {kind} holds something that is no number"
+            message = f"{device}: {kind} holds something that is not a number"
             raise FormatError(message)
         out[kind] = values
     return out

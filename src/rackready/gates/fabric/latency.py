@@ -1,4 +1,4 @@
-"""Latency of each NIC with a partner on its rail, both directions: against a published mark of its GPU generation, and against the other rails."""
+"""Latency of each NIC with a partner on its rail, both ways, compared with a published mark and the other rails."""
 
 from __future__ import annotations
 
@@ -32,28 +32,31 @@ from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
 
 _RESOLUTION = 0.01
-"""The step of perftest's figures, microseconds: two decimals. Nobody publishes the spread of one reading."""
+"""The step of perftest's figures, microseconds: two decimals. No source publishes the spread of one reading."""
 _FEW = 4
-"""With fewer rails a median of the others says nothing of a spread."""
+"""With fewer rails, a median of the others does not show a spread."""
 MARKS = {"h100_sxm": 5.0, "h200_sxm": 5.0, "b200_sxm": 5.0, "gb200_nvl72": 9.0}
-"""Largest average latency of ib_write_lat, microseconds: oci-hpc health checks, 5 on H100, H200 and B200 shapes, 9 on GB200. None for others."""
+"""Largest average latency of ib_write_lat, microseconds: oci-hpc health checks, 5 on H100, H200 and B200 shapes, 9
+on GB200. None for other GPUs."""
 _SOURCE = "published pass mark of this GPU's shapes: oracle-quickstart/oci-hpc health checks, ib_write_lat"
 _LOOSE = (
-    "derived: the largest published pass mark of any GPU's shapes (oracle-quickstart/oci-hpc health checks, "
-    "ib_write_lat), as none is published for this one"
+    "derived: the largest published pass mark of any GPU's shapes (oracle-quickstart/oci-hpc health "
+    "checks, ib_write_lat), as none is published for this one"
 )
 _ROUND_TRIP = 2
-"""perftest prints half of the round trip for writes and the whole for reads (its man pages), so a read may take twice a write's mark."""
+"""perftest prints half of the round trip for writes and the whole for reads (its man pages), so a read may take
+twice a write's mark."""
 _LEAST = 0.3
-"""Smallest latency of a write that is believed, microseconds: half of the smallest that any maker claims of a NIC. Judgement."""
+"""Smallest plausible latency of a write, microseconds: half of the smallest that any vendor claims for a NIC.
+Judgement."""
 _LEAST_SOURCE = (
-    "judgement: half of the smallest latency that a maker claims of a NIC (0.6 us: NVIDIA ConnectX-6 user manual)"
+    "judgement: half of the smallest latency that a vendor claims for a NIC (0.6 us: NVIDIA ConnectX-6 user manual)"
 )
 Triple = tuple[str, str, NicFacts, NicFacts]
 
 
 class IbWriteLat(Gate):
-    """Each NIC answers a partner on its rail in the time of its kind and of the other rails, host memory, both directions."""
+    """Each NIC answers a partner on its rail within the mark and as fast as other rails (host memory, both ways)."""
 
     id = "pair/fabric/performance/ib-write-lat"
     findings = (
@@ -73,7 +76,7 @@ class IbWriteLat(Gate):
     verb: ClassVar[str] = "write"
 
     class Inputs(base.Inputs):
-        """How perftest is run."""
+        """Settings of perftest."""
 
         size: int = Field(2, ge=1, le=4096, description="message size, bytes")
         iterations: int = Field(
@@ -83,15 +86,15 @@ class IbWriteLat(Gate):
             0.2,
             gt=0,
             lt=2,
-            description="declared effect: a NIC fails only when it is behind its "
-            "siblings by more than half of this share",
+            description="declared effect: a NIC fails only when it is behind its siblings by more than "
+            "half of this share",
         )
         tail: float = Field(
             10,
             gt=1,
             le=1000,
-            description="times the median of the other rails' 99 % percentiles that a NIC's own may be; "
-            "judgement: a busy host moves it less than that",
+            description="a NIC's own 99 % percentile may be at most this times the median of the other "
+            "rails' ones; judgement: a busy host moves it less than that",
         )
         gpudirect: Literal["dmabuf", "peermem"] = Field(
             "dmabuf", description="how the NIC reaches GPU memory, where the gate uses it"
@@ -100,17 +103,20 @@ class IbWriteLat(Gate):
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """Pair nodes so that every one is measured; all rails of a pair in one run, because they are held against each other."""
+        """Pair nodes so that every one is measured.
+
+        All rails of a pair are one run, because they are compared with each other.
+        """
         able, bare = nodes_without_nics.apart(facts, nodes)
         return [*(self._run(facts, first, second) for pairing in rounds(able) for first, second in pairing), *bare]
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
-        """Measure both ends of a failed run with a third partner: that tells which end is bad."""
+        """Measure both ends of a failed run with a third partner, to find the bad end."""
         measured, _ = nodes_without_nics.split(done)
         return [self._run(facts, node, partner) for node, partner in again(measured)]
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
-        """Acquit the end that passes with another partner."""
+        """Clear the end that passes with another partner."""
         measured, bare = nodes_without_nics.split(done)
         return nodes_without_nics.alone(self, facts) | acquit(measured) | bare
 
@@ -211,12 +217,15 @@ class IbWriteLat(Gate):
 
     @staticmethod
     def _good(gathered: Judge, rails: Sequence[int]) -> list[int]:
-        """Return the rails of which nothing bad was said."""
+        """Return the rails without a finding."""
         bad = {finding.where for finding in [*gathered.fails, *gathered.errors]}
         return [rail for rail in rails if not any(f"(rail {rail})" in where for where in bad)]
 
     def _carried(self, gathered: Judge, outputs: Outputs, end: str, node: str, nics: Sequence[NicFacts]) -> None:
-        """Hold each port behind the run: still up, no errors counted, and at least the messages themselves sent, as client or in answer."""
+        """Judge each port after the run: still up, no errors counted, and at least the messages themselves sent.
+
+        Each end sends them, as client or in answer.
+        """
         ports, least = {}, self.inputs.size * self.inputs.iterations
         for nic in nics:
             where = f"{node} {nic.rdma_device} (rail {nic.rail})"
@@ -292,7 +301,7 @@ class IbWriteLat(Gate):
         gathered.transport = f"{layer(facts.fabric).name}, {_memory(on_gpu=on_gpu)}"
 
     def _far_memory(self, gathered: Judge, where: str, nic: NicFacts, used: perftest.Memory) -> None:
-        """Hold what the server says of its memory against what was asked for: a read goes there."""
+        """Judge the memory that the server reports: a read goes there."""
         wanted, on_gpu = bool(self.options(nic)), used.reach != "none"
         if on_gpu != wanted:
             gathered.error(
@@ -308,11 +317,11 @@ class IbWriteLat(Gate):
             )
 
     def least(self) -> Bound:
-        """Return the smallest latency that is believed, us."""
+        """Return the smallest plausible latency, us."""
         return Bound(_LEAST, _LEAST_SOURCE)
 
     def believed(self, gathered: Judge, where: str, value: float) -> bool:
-        """Whether a rail's latency, us, is one that hardware can have; what is not is no measurement."""
+        """Return whether a rail's latency, us, is plausible for hardware; an implausible one is not a measurement."""
         least = self.least()
         bound = Criterion(
             metric="latency_average",
@@ -331,7 +340,10 @@ class IbWriteLat(Gate):
         return value >= least.value
 
     def mark(self, of_node: NodeFacts) -> Bound:
-        """Return the published mark of the node's GPU, or the largest of any where there is none: rails that are all late do not judge each other."""
+        """Return the published mark of the node's GPU, or else the largest of any GPU.
+
+        Rails that are all late cannot judge each other.
+        """
         value = MARKS.get(of_node.gpu.id)
         inputs: dict[str, float | str] = {"gpu": of_node.gpu.id}
         return (
@@ -357,7 +369,7 @@ class IbWriteLat(Gate):
             self._tail(gathered, where, found[rail].p99, [found[other].p99 for other in rails if other != rail])
 
     def against_mark(self, gathered: Judge, where: str, value: float, mark: Bound) -> None:
-        """Hold a rail's latency, us, against its mark."""
+        """Compare a rail's latency, us, with its mark."""
         gathered.judged += 1
         bound = Criterion(
             metric="latency_average",
@@ -378,7 +390,10 @@ class IbWriteLat(Gate):
     def _against_siblings(
         self, gathered: Judge, where: str, value: float, others: Sequence[float], comparisons: int, *, known: bool
     ) -> None:
-        """Hold a NIC against the median of the other rails; it fails when it stands out of their spread and by more than half of the effect."""
+        """Compare a NIC with the median of the other rails.
+
+        It fails when it is outside their spread and late by more than half of the effect.
+        """
         rails = len(others) + 1
         if rails < _FEW:
             if not known:
@@ -396,7 +411,10 @@ class IbWriteLat(Gate):
             gathered.fail(where, kinds.LATENCY_BESIDE_RAILS, expected, f"{value:.2f} us")
 
     def _tail(self, gathered: Judge, where: str, value: float, others: Sequence[float]) -> None:
-        """Hold a NIC's 99 % percentile against the median of the other rails': one message of a hundred that is very late holds up every collective."""
+        """Compare a NIC's 99 % percentile with the median of the other rails'.
+
+        If one message of a hundred is very late, it delays every collective.
+        """
         if len(others) + 1 < _FEW:
             return
         gathered.judged += 1
@@ -420,18 +438,24 @@ class IbWriteLat(Gate):
 
 
 class IbReadLatGpu(IbWriteLat):
-    """Each NIC reads a partner's GPU memory on its rail in the time of the other rails (perftest has no write latency for GPU memory)."""
+    """Each NIC reads a partner's GPU memory on its rail as fast as the other rails do.
+
+    perftest has no write latency for GPU memory.
+    """
 
     id = "pair/fabric/performance/ib-read-lat-gpu"
     program = "ib_read_lat"
     verb = "read"
 
     def options(self, nic: NicFacts) -> tuple[str, ...]:
-        """Use the GPU beside the NIC. perftest refuses CUDA with ib_write_lat: "latency tests with read/send verbs only"."""
+        """Return the options for the GPU beside the NIC.
+
+        perftest refuses CUDA with ib_write_lat: "latency tests with read/send verbs only".
+        """
         return (f"--use_cuda={nic.gpu}", *(("--use_cuda_dmabuf",) if self.inputs.gpudirect == "dmabuf" else ()))
 
     def mark(self, of_node: NodeFacts) -> Bound:
-        """Return twice the mark of writes: none for reads of GPU memory was found."""
+        """Return twice the mark of writes: no source gives one for reads of GPU memory."""
         write = super().mark(of_node)
         source = (
             f"derived: {_ROUND_TRIP} x the mark of writes, whose half round trip perftest prints; "
@@ -440,7 +464,7 @@ class IbReadLatGpu(IbWriteLat):
         return Bound(_ROUND_TRIP * write.value, source, derived=True, inputs={**write.inputs, "write": write.value})
 
     def least(self) -> Bound:
-        """Return twice the smallest latency of writes."""
+        """Return twice the smallest plausible latency of writes."""
         write = super().least()
         return Bound(
             _ROUND_TRIP * write.value,

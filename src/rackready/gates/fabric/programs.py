@@ -1,4 +1,4 @@
-"""HPL and inference out of container images: optional, and an error where the gate set lists them and names no image."""
+"""HPL and inference from container images: optional, and an error where the gate set lists them without an image."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ _RESULT = re.compile(
     re.MULTILINE,
 )
 _CHECK = re.compile(r"\|\|Ax-b\|\|_oo/.*?\.\.\.\s*(?P<word>PASSED|FAILED)", re.DOTALL)
-"""HPL's own table and residual check. NVIDIA's HPL (23.10 to 25) adds the rate per GPU in brackets, and no HPL for CPUs does: that is how it is told."""
+"""HPL's own table and residual check. NVIDIA's HPL (23.10 to 25) adds the rate per GPU in brackets; no HPL for CPUs
+does, which tells them apart."""
 _HPL_SHARE = 0.75
-"""Of the HPL of a healthy node: as much as DCGM leaves beneath its own measurements (nvvs/diag-skus.yaml.in)."""
+"""Share of a healthy node's HPL: the same margin that DCGM leaves below its own measurements
+(nvvs/diag-skus.yaml.in)."""
 _HPL_OF_PEAK = 0.5
-"""Of the FP64 tensor rate, where no HPL is published. Judgement: H100 reaches 0.68 of it."""
+"""Share of the FP64 tensor rate, where no HPL is published. Judgement: H100 reaches 0.68 of it."""
 _ROUNDED = 1e-3
-"""How far the rate per GPU times the GPUs may be from the whole, as a share: both are printed with four digits."""
+"""How far the rate per GPU times the GPUs may be from the total, as a share: both are printed with four digits."""
 _FINISHED = re.compile(
     r"^Finished +(?P<all>\d+) tests with the following results:\s+(?P<passed>\d+) tests completed and passed "
     r"residual checks,"
@@ -40,13 +42,15 @@ _FINISHED = re.compile(
     r"illegal input values\.$",
     re.MULTILINE,
 )
-"""How HPL ends (Netlib's testing/ptest/HPL_pddriver.c; NVIDIA's ends the same way): what was cut off before it is not the whole."""
+"""The end of HPL's output (Netlib's testing/ptest/HPL_pddriver.c; NVIDIA's ends the same way): an output without it
+is incomplete."""
 _FIGURE = re.compile(r"^(?:Throughput:|\s*(?:Total )?Token Throughput \(tokens/sec\):).*$", re.MULTILINE)
 _VLLM = re.compile(r"Throughput:\s+[\d.]+ requests/s, (?P<tokens>\d+(?:\.\d+)?) total tokens/s\b.*")
 _TRTLLM = re.compile(r"\s*(?:Total )?Token Throughput \(tokens/sec\):\s+(?P<tokens>\d+(?:\.\d+)?)\s*")
-"""`vllm bench throughput` (vllm/benchmarks/throughput.py), `trtllm-bench throughput` of TensorRT-LLM, and its first releases, which say "Token Throughput"."""
+"""`vllm bench throughput` (vllm/benchmarks/throughput.py), `trtllm-bench throughput` of TensorRT-LLM, and its first
+releases, which print "Token Throughput"."""
 _CHOSEN = "CUDA_VISIBLE_DEVICES"
-"""With it in its command a model may run on any GPUs."""
+"""With this in its command, a model may run on any GPUs."""
 _SIZES_STEP = (
     "Correct the sizes in the gate's input `command` (--tensor-parallel-size, --pipeline-parallel-size; "
     "--tp, --pp), then run the gate again."
@@ -65,32 +69,32 @@ PROGRAM_FAILED = ErrorKind(
 HPL_UNREADABLE = ErrorKind(
     "hpl-unreadable",
     "HPL unreadable",
-    meaning="HPL left no whole result with its checks.",
+    meaning="HPL left no complete result with its checks.",
     next_step=_READ,
 )
 HPL_RESIDUAL = FailKind(
     "hpl-residual",
     "HPL residual",
-    meaning="HPL's check of its own result failed: the node computes wrong.",
-    next_step="The node computes wrong: take it out of service and run DCGM's level 4: "
+    meaning="HPL's check of its own result failed: the node computes wrong results.",
+    next_step="The node computes wrong results: drain it and run DCGM's level 4: "
     "docs/runbooks/silent-data-corruption.md",
 )
 HPL_NO_GPUS = ErrorKind(
     "hpl-no-gpus",
     "HPL did not run on GPUs",
     meaning="HPL ran on the processors and not on the GPUs.",
-    next_step="Run the HPL of NVIDIA's HPC benchmarks (input image): HPL for CPUs says nothing of GPUs.",
+    next_step="Run the HPL of NVIDIA's HPC benchmarks (input image): HPL for CPUs shows nothing about GPUs.",
 )
 HPL_PER_GPU = ErrorKind(
     "hpl-rate-per-gpu",
     "HPL contradicts itself",
-    meaning="HPL's rate per GPU does not fit its rate as a whole.",
+    meaning="HPL's rate per GPU does not match its total rate.",
     next_step=_READ,
 )
 HPL_TIME = ErrorKind(
     "hpl-rate-and-time",
     "HPL contradicts itself",
-    meaning="HPL's rate does not fit its size and time.",
+    meaning="HPL's rate does not match its size and time.",
     next_step=_READ,
 )
 HPL_GRID = ErrorKind(
@@ -108,20 +112,20 @@ HPL_IMPLAUSIBLE = ErrorKind(
 HPL_SLOW = FailKind(
     "hpl-slow",
     "HPL is slow",
-    meaning="The node computes HPL slower than its GPUs must.",
-    next_step="Look for throttling (`nvidia-smi -q -d PERFORMANCE`) and jobs on the node; "
-    "give HPL.dat a size that fills the GPUs' memory.",
+    meaning="The node runs HPL slower than its GPUs should.",
+    next_step="Check for throttling (`nvidia-smi -q -d PERFORMANCE`) and jobs on the node; give HPL.dat "
+    "a size that fills the GPUs' memory.",
 )
 INFERENCE_SIZES = ErrorKind(
     "inference-contradicts",
     "inference benchmark contradicts itself",
-    meaning="Command and output name different numbers of GPUs, so nobody knows which were measured.",
+    meaning="Command and output name different numbers of GPUs, so it is unknown which were measured.",
     next_step=_SIZES_STEP,
 )
 INFERENCE_GPUS = ErrorKind(
     "inference-other-gpus",
     "inference ran on other GPUs",
-    meaning="The benchmark says that it used more GPUs than the node has.",
+    meaning="The benchmark reports more GPUs than the node has.",
     next_step=_SIZES_STEP,
 )
 INFERENCE_UNREADABLE = ErrorKind(
@@ -133,7 +137,7 @@ INFERENCE_UNREADABLE = ErrorKind(
 INFERENCE_NOTHING = FailKind(
     "inference-no-tokens",
     "inference",
-    meaning="The benchmark ended well and made no tokens.",
+    meaning="The benchmark exited with 0 and made no tokens.",
     next_step=_READ,
 )
 
@@ -155,7 +159,7 @@ FINDINGS = (
 
 
 class OneProgram(Containered):
-    """One program on every node for itself."""
+    """One program on each node alone."""
 
     covers = frozenset({"gpu"})
     program: ClassVar[str]
@@ -164,18 +168,18 @@ class OneProgram(Containered):
 
     @abstractmethod
     def argv(self, facts: GateFacts, node: str) -> tuple[str, ...]:
-        """Return what is run inside the container."""
+        """Return the command inside the container."""
 
     @abstractmethod
     def judge_text(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> None:
-        """Judge what it printed."""
+        """Judge its output."""
 
     def proven(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> range:  # noqa: ARG002 - all of them, unless the program can leave some out
         """Return the GPUs of the node that the program has shown to have used."""
         return range(facts.nodes[node].platform.gpus)
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """One run a node; none without an image."""
+        """Plan one run per node; none without an image."""
         return [Run.of_node(node, self._command(facts, node)) for node in nodes] if self.inputs.image else []
 
     def _command(self, facts: GateFacts, node: str) -> Command:
@@ -183,7 +187,10 @@ class OneProgram(Containered):
         return Command(key="program", node=node, argv=argv, timeout_s=self.inputs.timeout_s)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge that it ran to its end and what it says of its result. Its speed can only a fleet judge: no figure of this platform is published."""
+        """Judge that it ran to its end, and its result.
+
+        Only a fleet can judge its speed: no figure of this platform is published.
+        """
         gathered = Judge()
         node, output = run.nodes[0], outputs.get("program")
         if gathered.trouble(trouble(output, node, self.program)) or output is None:
@@ -221,7 +228,7 @@ class Hpl(OneProgram):
     program = "HPL"
 
     class Inputs(OneProgram.Inputs):
-        """Which image of NVIDIA's HPC benchmarks, and the size."""
+        """The image of NVIDIA's HPC benchmarks, and the size."""
 
         data: str = Field(
             "hpl-linux-x86_64/sample-dat/HPL-8GPUs.dat",
@@ -231,7 +238,10 @@ class Hpl(OneProgram):
     inputs: Inputs
 
     def argv(self, facts: GateFacts, node: str) -> tuple[str, ...]:
-        """Return NVIDIA's launcher, which lies in the image's working directory and on no PATH (NVIDIA HPC benchmarks, HPL): one process a GPU."""
+        """Return the command with NVIDIA's launcher, one process per GPU.
+
+        The launcher is in the image's working directory, and not on the PATH (NVIDIA HPC benchmarks, HPL).
+        """
         return (
             "mpirun",
             "--allow-run-as-root",
@@ -245,7 +255,7 @@ class Hpl(OneProgram):
         )
 
     def judge_text(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> None:
-        """The residual check must be passed, by as many processes as there are GPUs. Of several sizes the best counts."""
+        """Judge the residual check, with as many processes as GPUs; of several sizes the best counts."""
         found, checks = (
             list(_RESULT.finditer(output.stdout)),
             [match["word"] for match in _CHECK.finditer(output.stdout)],
@@ -254,10 +264,10 @@ class Hpl(OneProgram):
         told = (len(found), checks.count("PASSED"), checks.count("FAILED"), 0)
         if not found or len(checks) != len(found) or ends != [told]:
             said = f"{len(found)} results, {len(checks)} checks, " + (
-                f"and it says {ends[0][0]} tests" if len(ends) == 1 else f"{len(ends)} summaries"
+                f"and it reports {ends[0][0]} tests" if len(ends) == 1 else f"{len(ends)} summaries"
             )
             gathered.error(
-                node, HPL_UNREADABLE, "results with their residual checks, and one summary that counts the same", said
+                node, HPL_UNREADABLE, "results with their residual checks, and one summary with the same counts", said
             )
             return
         gathered.judged += 1
@@ -278,7 +288,10 @@ class Hpl(OneProgram):
 
 
 def _adds_up(gathered: Judge, node: str, result: re.Match[str], gpus: int) -> None:
-    """Err where a row of HPL's table is not of all GPUs, or contradicts itself: the rate is (2/3 N^3 + 3/2 N^2) / time (Netlib's HPL_pdtest.c)."""
+    """Report an error where a row of HPL's table is not of all GPUs, or contradicts itself.
+
+    The rate is (2/3 N^3 + 3/2 N^2) / time (Netlib's HPL_pdtest.c).
+    """
     gflops, each = result["gflops"], result["each"]
     if not each:
         gathered.error(node, HPL_NO_GPUS, "a rate per GPU in brackets, as NVIDIA's HPL prints it", f"{gflops} alone")
@@ -303,12 +316,12 @@ def _half(printed: str) -> float:
 
 
 def _tflops(value: float) -> str:
-    """Return a rate with digits enough to be no 0."""
+    """Return a rate with enough digits not to be 0."""
     return f"{value:.1f} TFLOPS" if value >= 1 else f"{value:.3g} TFLOPS"
 
 
 def _hold_hpl(gathered: Judge, gpu: GpuProfile, node: str, best: float, gpus: int) -> None:
-    """Compare a node's TFLOPS with the peak of its GPUs and with a floor, as far as either is published."""
+    """Compare a node's TFLOPS with the peak of its GPUs and with a floor, where they are published."""
     peak, known = gpu.fp64_tensor, gpu.hpl
     if peak is not None:
         top = peak.value * gpus
@@ -320,7 +333,7 @@ def _hold_hpl(gathered: Judge, gpu: GpuProfile, node: str, best: float, gpus: in
     if known is None and peak is None:
         return
     share, figure = (_HPL_SHARE, known) if known is not None else (_HPL_OF_PEAK, peak)
-    if figure is None:  # one of the two is there
+    if figure is None:  # one of the two exists
         return
     least = share * figure.value * gpus
     source = f"derived: {share} x {figure.value:g} TFLOPS x {gpus} GPUs; {figure.source}"
@@ -332,7 +345,7 @@ def _hold_hpl(gathered: Judge, gpu: GpuProfile, node: str, best: float, gpus: in
 
 
 class Inference(OneProgram):
-    """A model answers on the GPUs of a node that it is spread over, and says how many tokens a second."""
+    """A model answers on all GPUs of a node that it uses, and the benchmark reports its tokens per second."""
 
     id = "node/gpu/performance/inference"
     findings = (
@@ -348,14 +361,13 @@ class Inference(OneProgram):
     environment = tuple(f"{name}={value}" for name, value in parts.BY_ADDRESS.items())
 
     class Inputs(OneProgram.Inputs):
-        """Which image of vLLM or TensorRT-LLM, and what it is to run."""
+        """The image of vLLM or TensorRT-LLM, and its command."""
 
         command: tuple[str, ...] = Field(
             (),
-            description="what runs in it, e.g. [vllm, bench, throughput, --model, "
-            "/model, --tensor-parallel-size, '8']; "
-            "it must print tokens/s; "
-            "its sizes say which GPUs it measures",
+            description="command inside the image, e.g. [vllm, bench, throughput, --model, /model, "
+            "--tensor-parallel-size, '8']; it must print tokens/s; its sizes show which GPUs "
+            "it measures",
         )
 
     inputs: Inputs
@@ -365,7 +377,10 @@ class Inference(OneProgram):
         return tuple(self.inputs.command)
 
     def proven(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> range:
-        """Return the first GPUs, as many as the model is spread over: both tools take them in CUDA's order, which is set to that of the addresses."""
+        """Return the first GPUs, as many as the model uses.
+
+        Both tools take them in CUDA's order, which is set to that of the addresses.
+        """
         every = facts.nodes[node].platform.gpus
         try:
             used = inference.gpus(self.inputs.command, f"{output.stdout}\n{output.stderr}")
@@ -376,16 +391,16 @@ class Inference(OneProgram):
             gathered.error(node, INFERENCE_GPUS, f"at most the {every} of the node", used)
         elif used is None or (used < every and _CHOSEN in " ".join(self.inputs.command)):
             gathered.remark(
-                "which GPUs it used is not told: none counts as measured (name --tensor-parallel-size or --tp in "
-                "`command`)"
+                "which GPUs it used is unknown: none counts as measured (set --tensor-parallel-size or "
+                "--tp in `command`)"
             )
             return range(0)
         elif used < every:
-            gathered.remark(f"the model ran on {used} of {every} GPUs: the others are not measured by it")
+            gathered.remark(f"the model ran on {used} of {every} GPUs: it does not measure the others")
         return range(used)
 
     def judge_text(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> None:  # noqa: ARG002
-        """A figure of vLLM's or TensorRT-LLM's benchmark must be there, and above zero."""
+        """Judge the figure of vLLM's or TensorRT-LLM's benchmark: it must exist and be above zero."""
         lines = _FIGURE.findall(output.stdout)
         found = [match for line in lines if (match := _VLLM.fullmatch(line) or _TRTLLM.fullmatch(line))]
         if len(lines) != 1 or len(found) != 1:
