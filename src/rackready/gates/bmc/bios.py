@@ -93,11 +93,11 @@ class BiosSettings(Gate):
             judge.error(f"{node} BMC", BIOS_NOT_REPORTED, "Attributes of the host's Bios resource", "none")
         else:
             for name, value in wanted.bios_settings.items():
-                self._one(judge, node, (name, value), now, after)
+                self._judge_setting(judge, node, (name, value), now, after)
         return judge.verdict(node)
 
     @staticmethod
-    def _one(
+    def _judge_setting(
         judge: Judge, node: str, wanted: tuple[str, Setting], now: Mapping[str, object], after: Mapping[str, object]
     ) -> None:
         name, value = wanted

@@ -87,14 +87,14 @@ class Cycler:
         """
         if kind not in KINDS:
             raise RackreadyError(f"{node}: power cycle - Expected: one of {', '.join(KINDS)} Actual: {kind}.")
-        self._allowed(node)
+        self._require_allowed(node)
         begun = time.monotonic()
         with Bmc(node, site) as bmc:
             serial = self._serial(node)
-            given_back = self._finish(node, bmc, serial)
+            given_back = self._close_interrupted(node, bmc, serial)
             bmc.require(serial)
             mains = self.feeds.mains(node)
-            way = _chosen(bmc, kind, int(number), mains)
+            way = _choose_way(bmc, kind, int(number), mains)
             result = run_effect(
                 self.ledger,
                 node,
@@ -117,7 +117,7 @@ class Cycler:
     def give_back(self, node: str, site: BmcSite) -> bool:
         """Restore the power that a killed run took from a node; return False when none did. Raises RackreadyError."""
         with Bmc(node, site) as bmc:
-            return self._finish(node, bmc, self._serial(node))
+            return self._close_interrupted(node, bmc, self._serial(node))
 
     def _serial(self, node: str) -> str:
         serial = self.serial(node)
@@ -128,7 +128,7 @@ class Cycler:
             )
         return serial
 
-    def _allowed(self, node: str) -> None:
+    def _require_allowed(self, node: str) -> None:
         why = self.refuse(node)
         if why:
             raise RackreadyError(
@@ -136,7 +136,7 @@ class Cycler:
                 "Nothing was done to it: drain it first."
             )
 
-    def _finish(self, node: str, bmc: Bmc, serial: str) -> bool:
+    def _close_interrupted(self, node: str, bmc: Bmc, serial: str) -> bool:
         """Close what a killed run left open: switch on its outlets, then the node.
 
         The cycle itself is not repeated under its number.
@@ -147,7 +147,7 @@ class Cycler:
         outlets = last.observed.get("outlets") or []
         if outlets:
             self.feeds.left_off(node, outlets).on()
-            _insist(bmc, bmc.observe)
+            _ask_until_answered(bmc, bmc.observe)
         bmc.require(serial)
         if bmc.observe() != "On":
             bmc.power(PowerAction.ON)
@@ -171,7 +171,7 @@ class Cycler:
             if len(mains.outlets) > 1 and (found := watch(node, bmc, mains.names, given_back=given_back)) is not None:
                 found.ready()
                 mains.watch = found
-        self._allowed(node)
+        self._require_allowed(node)
         return stored
 
     def _act(self, node: str, bmc: Bmc, way: Way, mains: Mains, token: int) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class Cycler:
             return self._by_pdu(node, bmc, mains, token)
         if way.kind == "ac":
             bmc.full_power_cycle()
-            return {"states": ["AC off and on", _on_again(bmc)]}
+            return {"states": ["AC off and on", _power_on_again(bmc)]}
         off = bmc.power(PowerAction.OFF)
         time.sleep(self.rest_s)
         return {"states": [off, bmc.power(PowerAction.ON)]}
@@ -192,14 +192,14 @@ class Cycler:
         try:
             off = bmc.power(PowerAction.OFF)
             mains.require_on()
-            unseen = self._unseen(node, mains)
+            unseen = self._why_only_silence(node, mains)
             mains.off()
-            _silent(node, bmc, mains)
+            _wait_for_silence(node, bmc, mains)
             time.sleep(self.rest_s)
             mains.on()
         except Exception as error:
-            raise self._undone(bmc, mains, token, error) from error
-        states = [off, "outlets off", "BMC silent", "outlets on", _on_again(bmc)]
+            raise self._undo(bmc, mains, token, error) from error
+        states = [off, "outlets off", "BMC silent", "outlets on", _power_on_again(bmc)]
         proof = (
             {"by": "silence", "why": unseen}
             if mains.watch is None
@@ -207,7 +207,7 @@ class Cycler:
         )
         return {"states": states, "outlets": mains.names, "proof": proof}
 
-    def _unseen(self, node: str, mains: Mains) -> str:
+    def _why_only_silence(self, node: str, mains: Mains) -> str:
         """Return, and log, why only silence can show that the outlets are the node's own.
 
         Empty where its supplies can show it. Raises BmcError when a supply has no input.
@@ -231,14 +231,14 @@ class Cycler:
         )
         return why
 
-    def _undone(self, bmc: Bmc, mains: Mains, token: int, error: Exception) -> RackreadyError:
+    def _undo(self, bmc: Bmc, mains: Mains, token: int, error: Exception) -> RackreadyError:
         """Switch on what was switched off, and return the error to raise.
 
         Once undone, the ledger leaves nothing for a later run to switch.
         """
         switched = bool(mains.asked)
         try:
-            _back(bmc, mains)
+            _switch_on_again(bmc, mains)
         except Exception as worse:  # noqa: BLE001 - whatever it is, the operator must know that the node may be dark
             return RackreadyError(
                 f"{error} It could not be undone: {worse} Bring outlets and node to On by hand, or run "
@@ -251,7 +251,7 @@ class Cycler:
         )
 
 
-def _back(bmc: Bmc, mains: Mains) -> None:
+def _switch_on_again(bmc: Bmc, mains: Mains) -> None:
     """Switch outlets and node on.
 
     A PDU whose answer was lost may still switch off late, before or after the node came on. Then everything is switched
@@ -259,16 +259,16 @@ def _back(bmc: Bmc, mains: Mains) -> None:
     """
     mains.on()
     try:
-        _on_again(bmc)
+        _power_on_again(bmc)
     except BmcError:
         if mains.all_on():
             raise
     if not mains.all_on():
         mains.on()
-        _on_again(bmc)
+        _power_on_again(bmc)
 
 
-def _chosen(bmc: Bmc, kind: str, number: int, mains: Mains) -> Way:
+def _choose_way(bmc: Bmc, kind: str, number: int, mains: Mains) -> Way:
     """Return how to do a cycle. ``auto``: AC where outlets are named or the BMC can, or else cold and warm in turn."""
     if kind in {"auto", "ac"}:
         if mains.outlets:
@@ -284,7 +284,7 @@ def _chosen(bmc: Bmc, kind: str, number: int, mains: Mains) -> Way:
     return Way(kind) if kind != "auto" else Way("cold" if number % 2 else "warm")
 
 
-def _silent(node: str, bmc: Bmc, mains: Mains) -> None:
+def _wait_for_silence(node: str, bmc: Bmc, mains: Mains) -> None:
     """Wait until a BMC whose mains was switched off stops answering.
 
     Raises BmcError when it keeps answering: then the outlets feed other machines.
@@ -312,12 +312,12 @@ def _silent(node: str, bmc: Bmc, mains: Mains) -> None:
         time.sleep(1.0)
 
 
-def _on_again(bmc: Bmc) -> str:
+def _power_on_again(bmc: Bmc) -> str:
     """Wait for a BMC that lost its own power, and switch the machine on if its restore policy left it off."""
-    return _insist(bmc, lambda: bmc.power(PowerAction.ON))
+    return _ask_until_answered(bmc, lambda: bmc.power(PowerAction.ON))
 
 
-def _insist(bmc: Bmc, ask: Callable[[], T]) -> T:
+def _ask_until_answered(bmc: Bmc, ask: Callable[[], T]) -> T:
     """Call ``ask`` until a BMC that boots answers.
 
     Raises its last BmcError. A refused login is tried only once more, much later, since BMCs lock accounts.

@@ -188,7 +188,7 @@ class PowerCycles(Gate):
             return judge.verdict(node)
         done = 0
         told: list[dict[str, Any]] = []
-        while done < self.inputs.cycles and self._one(judge, node, done + 1, first, outputs, told):
+        while done < self.inputs.cycles and self._judge_cycle(judge, node, done + 1, first, outputs, told):
             done += 1
         judge.metric("power_cycles", node, done, "1")
         kinds = ", ".join(dict.fromkeys(map(called, told))) or "none"
@@ -202,7 +202,7 @@ class PowerCycles(Gate):
             judge.measured.add(node + "/power-cycles")
         return judge.verdict(node)
 
-    def _one(
+    def _judge_cycle(
         self, judge: Judge, node: str, number: int, first: Seen, outputs: Outputs, told: list[dict[str, Any]]
     ) -> bool:
         """Judge one cycle; return False when the series ends here."""

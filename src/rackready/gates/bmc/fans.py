@@ -133,7 +133,7 @@ class Fans(Gate):
         fans = list(_fans(found))
         cooling = facts.nodes[node].platform.cooling
         if not fans and not run.about and cooling is not None and cooling.kind == "liquid":
-            return nothing(
+            return nothing_to_judge(
                 judge,
                 node,
                 f"{facts.nodes[node].platform.id} is cooled by liquid alone and its BMC lists no fans: "
@@ -142,13 +142,13 @@ class Fans(Gate):
         if not fans:
             judge.error(f"{node} BMC", FANS_NOT_REPORTED, "at least one fan", "none")
         for fan, limits in fans:
-            self._one(judge, node, fan, limits)
+            self._judge_fan(judge, node, fan, limits)
         _gone(judge, node, [name(fan) for fan, _ in fans], run.about)
         self._redundancy(judge, node, found)
         return judge.verdict(node)
 
     @staticmethod
-    def _one(judge: Judge, node: str, fan: Document, limits: Bounds) -> None:
+    def _judge_fan(judge: Judge, node: str, fan: Document, limits: Bounds) -> None:
         where = f"{node} fan {name(fan)}"
         if not works(judge, where, "fan", fan, FAN_NOT_WORKING):
             return
@@ -217,7 +217,7 @@ def _gone(judge: Judge, node: str, fans: Sequence[str], about: Mapping[str, str]
         judge.fail(node, FANS_GONE, f"{before.total()} fans", f"{len(fans)}{named}")
 
 
-def nothing(judge: Judge, node: str, note: str) -> Verdict:
+def nothing_to_judge(judge: Judge, node: str, note: str) -> Verdict:
     """Return the verdict of a platform that has no such parts, with the reason."""
     judge.judged += 1
     judge.measured.add(f"{node}/bmc")

@@ -40,10 +40,10 @@ def give_back(
     interrupted = cycler.ledger.interrupted(OPERATION)
     left = [node for node in nodes if node in interrupted and node in bmcs]
     with ThreadPoolExecutor(max_workers=max(1, min(len(left), _WORKERS))) as pool:
-        list(pool.map(lambda node: _of_node(cycler, hosts, node, bmcs[node], boot_s), left))
+        list(pool.map(lambda node: _restore(cycler, hosts, node, bmcs[node], boot_s), left))
 
 
-def _left_alone(cycler: Cycler, node: str) -> str:
+def _warning(cycler: Cycler, node: str) -> str:
     """Return the warning about a cycle that was interrupted before ``rackready repair``.
 
     No later run switches its outlets.
@@ -61,13 +61,13 @@ def _left_alone(cycler: Cycler, node: str) -> str:
     )
 
 
-def _of_node(cycler: Cycler, hosts: Hosts, node: str, site: BmcSite, boot_s: float) -> None:
+def _restore(cycler: Cycler, hosts: Hosts, node: str, site: BmcSite, boot_s: float) -> None:
     def say(text: str) -> None:
         cycler.ledger.event(cycler.campaign, node, "validate", text, level="warn")
 
     try:
         if not cycler.give_back(node, site):
-            say(_left_alone(cycler, node))
+            say(_warning(cycler, node))
             return
     except Exception as error:  # noqa: BLE001 - one node's BMC must not end the others' run; the error is logged
         say(f"a power cycle was interrupted, and its power could not be restored: {error}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import documents, owner
 from rackready.gates.bmc.documents import Document, Told, absent, name, parts, state, works
-from rackready.gates.bmc.fans import nothing
+from rackready.gates.bmc.fans import nothing_to_judge
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
@@ -99,7 +99,7 @@ class Leaks(Gate):
         platform = facts.nodes[node].platform
         kind = platform.cooling.kind if platform.cooling is not None else None
         wet = kind in {"liquid", "hybrid"} or node in facts.liquid
-        seen = hold_detectors(judge, node, found, DETECTION, DETECTORS, wet=wet)
+        seen = judge_detectors(judge, node, found, DETECTION, DETECTORS, wet=wet)
         if seen or judge.fails or judge.errors:
             return judge.verdict(node)
         if wet:
@@ -113,7 +113,7 @@ class Leaks(Gate):
                 platform=platform.id,
             )
         else:
-            return nothing(
+            return nothing_to_judge(
                 judge,
                 node,
                 f"{platform.id} is air-cooled (its profile), and its BMC has no leak detector: nothing to judge",
@@ -121,7 +121,7 @@ class Leaks(Gate):
         return judge.verdict(node)
 
 
-def hold_detectors(judge: Judge, where: str, found: Told, detection: str, detectors: str, *, wet: bool = True) -> int:
+def judge_detectors(judge: Judge, where: str, found: Told, detection: str, detectors: str, *, wet: bool = True) -> int:
     """Judge every leak detector at the end of these trails; return how many there are.
 
     ``wet``: whether it is liquid-cooled. Leak detection may be switched off where it is air-cooled and has no detector.
@@ -129,7 +129,7 @@ def hold_detectors(judge: Judge, where: str, found: Told, detection: str, detect
     seen = 0
     for detector in _detectors(found, detection, detectors):
         seen += 1
-        _one(judge, f"{where} leak detector {name(detector)}", f"{where}/leak/{name(detector)}", detector)
+        _judge_detector(judge, f"{where} leak detector {name(detector)}", f"{where}/leak/{name(detector)}", detector)
     for document in found.at(detection):
         if not isinstance(document.get("Status"), dict) or (
             state(document) in {"Disabled", "Absent"} and not seen and not wet
@@ -159,7 +159,7 @@ def _detectors(found: Told, detection: str, detectors: str) -> Iterator[Document
             )
 
 
-def _one(judge: Judge, where: str, part: str, detector: Document) -> None:
+def _judge_detector(judge: Judge, where: str, part: str, detector: Document) -> None:
     judge.judged += 1
     seen = detector.get("DetectorState")
     if seen in {"Warning", "Critical"} and not absent(detector):

@@ -100,7 +100,7 @@ class Rollup(Gate):
         self._strange(judge, node, [part for part in parts_ if _health(part) not in {None, *_WORDS}])
         for top in tops:
             self._top(judge, node, top, bad)
-        self._alone(judge, node, bad, [top for top in tops if _summed(top) is not None or _absent(top)])
+        self._judge_uncovered(judge, node, bad, [top for top in tops if _summed(top) is not None or _absent(top)])
         if not judge.judged:
             judge.error(f"{node} BMC", HEALTH_NOT_SUMMED, "a Health or HealthRollup of a system or chassis", "none")
         return judge.verdict(node)
@@ -132,7 +132,7 @@ class Rollup(Gate):
             judge.error(f"{node} part {what}", PART_HEALTH_UNKNOWN, "one of OK, Warning, Critical", shown)
 
     @staticmethod
-    def _alone(judge: Judge, node: str, bad: Sequence[Document], summed: Sequence[Document]) -> None:
+    def _judge_uncovered(judge: Judge, node: str, bad: Sequence[Document], summed: Sequence[Document]) -> None:
         """Report each bad part that no rollup covers, once: both schemas may list a part."""
         for what, shown in dict.fromkeys(
             (name(part), str(_health(part))) for part in bad if not any(_below(part, top) for top in summed)

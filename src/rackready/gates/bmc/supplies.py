@@ -171,7 +171,7 @@ class Supplies(Gate):
         there = [item for item in supplies if not absent(item)]
         told_of = groups(found.at(_SUBSYSTEM), "PowerSupplyRedundancy", found.at(_OLD))
         idle = {_SPARE} if _planned_spares(platform) or spares(told_of) else set()
-        good = [item for item in there if self._one(judge, node, item, found, idle)]
+        good = [item for item in there if self._judge_supply(judge, node, item, found, idle)]
         self._number(judge, node, platform, len(there), len([item for item in good if state(item) != _SPARE]))
         _capacity(judge, node, platform, there)
         for index, group in enumerate(told_of):
@@ -179,7 +179,7 @@ class Supplies(Gate):
         return judge.verdict(node)
 
     @staticmethod
-    def _one(judge: Judge, node: str, supply: Document, found: Told, idle: Collection[str]) -> bool:
+    def _judge_supply(judge: Judge, node: str, supply: Document, found: Told, idle: Collection[str]) -> bool:
         """Judge one supply; ``idle``: the unused states that are right for it.
 
         One whose resource has no Status (DGX H100) is judged by the power sensors that name it.

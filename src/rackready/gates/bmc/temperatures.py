@@ -134,12 +134,12 @@ class Temperatures(Gate):
         unbound = 0
         for sensor in sensors:
             air = "inlet" if sensor in inlets else "outlet" if _OUTLET.search(_called(sensor)) else ""
-            unbound += not self._one(judge, node, sensor, air)
+            unbound += not self._judge_sensor(judge, node, sensor, air)
         _remark(judge, unbound, outlet=any(_OUTLET.search(_called(sensor)) for sensor in sensors))
         return judge.verdict(node)
 
     @staticmethod
-    def _one(judge: Judge, node: str, sensor: Document, air: str) -> bool:
+    def _judge_sensor(judge: Judge, node: str, sensor: Document, air: str) -> bool:
         """Judge one sensor; return False where the BMC has no threshold for it and none is needed."""
         where, what = f"{node} {air or 'sensor'} {name(sensor)}", f"{air} temperature".strip()
         if resting(sensor):

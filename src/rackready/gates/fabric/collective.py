@@ -13,6 +13,7 @@ from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Ou
 from rackready.gates.engine import nodes_without_nics, pairs
 from rackready.gates.engine.pairs import beside
 from rackready.gates.fabric import carried, domains, launchers, transport
+from rackready.gates.fabric import collective_findings as kinds
 from rackready.gates.fabric.rdma_port import headers
 from rackready.gates.judging import node_topology
 from rackready.gates.judging.expectation import (
@@ -27,9 +28,8 @@ from rackready.gates.judging.expectation import (
     launches,
     reference,
 )
-from rackready.gates.judging.finding_kinds import ErrorKind, FailKind, Kinds
+from rackready.gates.judging.finding_kinds import FailKind, Kinds
 from rackready.gates.judging.judge import Judge
-from rackready.gates.nccl import findings as nccl_findings
 from rackready.gates.nccl.program import (
     Launch,
     Launched,
@@ -61,48 +61,6 @@ DEBUG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,P2P,GRAPH", "N
 By default NCCL (2.22 and newer) connects rings only when an algorithm first uses them. NVLS, which big reductions
 inside a node use, never does."""
 _PAIR = 2
-_SLOW = (
-    "This gate does not show which node is slow: compare the rails' shares and the pair gate's figures: "
-    "docs/runbooks/nccl-slow.md"
-)
-
-
-COLLECTIVE_SLOW = FailKind(
-    "collective-slow",
-    "{what} is slow",
-    meaning="The collective reaches less bandwidth than these nodes and their fabric must reach.",
-    next_step=_SLOW,
-)
-COLLECTIVE_IMPLAUSIBLE = ErrorKind(
-    "collective-implausible",
-    "{what} is implausible",
-    meaning="The bandwidth is more than these nodes and their fabric can carry: the profile or the "
-    "output belongs to other hardware.",
-    next_step="Check the platform profile, the output's origin and its units: one of them is wrong.",
-)
-DOMAINS_UNEQUAL = ErrorKind(
-    "collective-domains-unequal",
-    "NVLink domains are unequal",
-    meaning="The NVLink domains take part with different numbers of nodes, so no bound can be computed.",
-    next_step="Run it over domains of equal size: one rack at a time.",
-)
-NODE_ALONE = ErrorKind(
-    "collective-node-alone",
-    "{gate} not run",
-    meaning="No other node can take part, so nothing between nodes was measured.",
-    next_step="Run it together with more nodes, or declare the skip with its reason in site.yml (gates.skip).",
-)
-
-FINDINGS = (
-    *nccl_findings.FINDINGS,
-    *transport.FINDINGS,
-    transport.HCAS_NOT_FOUND,
-    *carried.FINDINGS,
-    COLLECTIVE_IMPLAUSIBLE,
-    DOMAINS_UNEQUAL,
-    NODE_ALONE,
-)
-"""Findings of a collective over several nodes."""
 
 
 def efficiency(fabric: Fabric) -> Efficiency:
@@ -223,7 +181,7 @@ def judge_busbw(
     if result.outcome == Outcome.FAIL:
         gathered.fail(where, slow, result.expected, spread, what=what)
     elif result.outcome == Outcome.ERROR:
-        gathered.error(where, COLLECTIVE_IMPLAUSIBLE, result.expected, spread, what=what)
+        gathered.error(where, kinds.COLLECTIVE_IMPLAUSIBLE, result.expected, spread, what=what)
     elif result.pending:
         gathered.fleet_pending = True
     if result.outcome == Outcome.PASS:
@@ -234,7 +192,7 @@ def judge_busbw(
 class Multi(NcclGate):
     """One collective over several nodes at once, with proof of its transport and of each rail's traffic."""
 
-    findings: ClassVar[Kinds] = (*pairs.FINDINGS, *FINDINGS, COLLECTIVE_SLOW)
+    findings: ClassVar[Kinds] = (*pairs.FINDINGS, *kinds.FINDINGS, kinds.COLLECTIVE_SLOW)
 
     covers = frozenset({"gpu", "nic", "rail", "cable"})
     fleet = (FleetMetric("busbw", effect=0.03, of="run"),)
@@ -365,7 +323,7 @@ class Multi(NcclGate):
             what,
             values,
             bounds(facts, run.nodes[0], domain, self.collective, self.algorithm),
-            COLLECTIVE_SLOW,
+            kinds.COLLECTIVE_SLOW,
         )
         conclude(gathered, facts, run.nodes, rails=domain is not None and domain.count > 1)
         return gathered.verdict(where)
@@ -374,7 +332,9 @@ class Multi(NcclGate):
         """Judge the counters; where domains are unequal, the expected bytes are unknown, and the verdict says so."""
         moved = collectives_run(self.size(facts, run.nodes)) * self.count(facts)
         if domain is None:
-            gathered.error(run.target, DOMAINS_UNEQUAL, "equal numbers of nodes from every domain", "other numbers")
+            gathered.error(
+                run.target, kinds.DOMAINS_UNEQUAL, "equal numbers of nodes from every domain", "other numbers"
+            )
         elif domain.count == 1:
             carried.judge_idle(gathered, facts, run.nodes, outputs, moved)
         else:
@@ -409,5 +369,7 @@ def named(where: str, node: str) -> bool:
 def alone(gate: str, node: str) -> Verdict:
     """Return the verdict of a node that is in no group: it was not measured."""
     gathered = Judge()
-    gathered.error(node, NODE_ALONE, "at least 2 nodes in its group", "no other node that can take part", gate=gate)
+    gathered.error(
+        node, kinds.NODE_ALONE, "at least 2 nodes in its group", "no other node that can take part", gate=gate
+    )
     return gathered.verdict(node).model_copy(update={"outcome": Outcome.NOT_RUN})

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
-from ipaddress import IPv4Address
 from typing import Literal
 
 from pydantic import Field
 
 from rackready.design.facts import NicFacts
 from rackready.gates import base
-from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
 from rackready.gates.engine.pairs import attribute, retests, rounds
 from rackready.gates.engine.shipped_script import command
 from rackready.gates.fabric import ib_write_bw_findings as kinds
 from rackready.gates.fabric import perftest_call, port_errors, rdma_port
 from rackready.gates.fabric.perftest_call import FAR, judge_call, judge_model, served
+from rackready.gates.fabric.perftest_run import (
+    ENV,
+    PORT,
+    client_output,
+    nic_of,
+    program_argv,
+    rails_of,
+    require_two_outputs,
+    server_address,
+)
 from rackready.gates.fabric.port_errors import judge_errors
 from rackready.gates.fabric.rdma_port import (
     AFTER,
@@ -40,42 +48,6 @@ from rackready.gates.judging.node_topology import rail_parts
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
 
-PORT = 18515
-_NEAR = r"""
-near=$(cat "/sys/class/infiniband/$device/device/local_cpulist" 2>/dev/null)
-taskset -c "$near" true 2>/dev/null || near=
-exec ${near:+taskset -c "$near"} "$0" -d "$device" "$@"
-"""
-"""Starts perftest on the processors beside its NIC, where they are known and allowed: from another socket, host
-memory is late and slower than the port (Mellanox community DOC-2491, "Understanding NUMA Node for Performance
-Benchmarks"; azurehpc-health-checks starts it under numactl)."""
-_WITH_LID = f"device=$1; shift{_NEAR}"
-WITH_GID = (
-    r"""
-device=$1 want=$2; shift 2
-base=/sys/class/infiniband/$device/ports/1
-gid= old=
-for file in "$base"/gid_attrs/types/*; do
-  index=${file##*/}
-  [ "$(cat "$base/gids/$index")" = "$want" ] || continue
-  if [ "$(cat "$file" 2>/dev/null)" = "RoCE v2" ]; then gid=$index; else old=yes; fi
-done
-[ -n "$gid" ] || { echo "rackready: no RoCE v2 GID $want on $device${old:+, RoCE v1 only}" >&2; exit 66; }
-set -- -x "$gid" "$@"
-"""
-    + _NEAR
-)
-_PAIR = re.compile(r" address:.* QPN (0x[0-9a-f]+) PSN (0x[0-9a-f]+)", re.IGNORECASE)
-_NO_GID = 66
-_UNREACHABLE = re.compile(
-    r"Couldn't connect to|Unable to (?:open|init) the socket|No route to host|Connection (?:refused|timed "
-    r"out)|Failed to exchange",
-    re.IGNORECASE,
-)
-_NO_GPUDIRECT = re.compile(
-    r"(?:Couldn't register MR|Failed to create MR|ibv_reg_dmabuf_mr failed)[^\n]*", re.IGNORECASE
-)
-_REFUSED_OPTION = re.compile(r"(unrecognized option|invalid option)[^\n]*", re.IGNORECASE)
 _LOOK = (
     "One pair does not show which of its two NICs is slow: measure each with another partner (`rackready "
     "gate run`, twice `--node`), and compare both cables, PCIe widths and the errors of both ports with "
@@ -192,7 +164,7 @@ class IbWriteBw(Gate):
         )
 
     def _argv(self, facts: GateFacts, nic: NicFacts) -> tuple[str, ...]:
-        return (*program(facts, "ib_write_bw", nic), *self._options(nic))
+        return (*program_argv(facts, "ib_write_bw", nic), *self._options(nic))
 
     def _server(self, facts: GateFacts, key: str, node: str, nic: NicFacts, stage: int) -> Command:
         return Command(
@@ -208,7 +180,7 @@ class IbWriteBw(Gate):
 
     def _client(self, facts: GateFacts, key: str, ends: tuple[str, str], rail: int, stage: int) -> Command:
         node, far = ends
-        argv = (*self._argv(facts, nic_of(facts, node, rail)), meets(facts, far, nic_of(facts, far, rail)))
+        argv = (*self._argv(facts, nic_of(facts, node, rail)), server_address(facts, far, nic_of(facts, far, rail)))
         return Command(key=key, node=node, argv=argv, env=ENV, timeout_s=180, stage=stage)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
@@ -227,7 +199,9 @@ class IbWriteBw(Gate):
             self._direction(gathered, facts, outputs, "forth", (first, near), (second, far))
             self._direction(gathered, facts, outputs, "back", (second, far), (first, near))
         if not gathered.fails and not gathered.errors:
-            each_way(gathered, run.target, "ib_write_bw", (outputs.get("client-forth"), outputs.get("client-back")))
+            require_two_outputs(
+                gathered, run.target, "ib_write_bw", (outputs.get("client-forth"), outputs.get("client-back"))
+            )
         if not gathered.fails and not gathered.errors:
             for end, node, nic in (("first", first, near), ("second", second, far)):
                 self._carried(gathered, outputs, end, (node, nic), self.inputs.bytes_tolerance + headers(facts.fabric))
@@ -247,7 +221,7 @@ class IbWriteBw(Gate):
         where = (
             f"{sender[0]} {sender[1].rdma_device} -> {receiver[0]} {receiver[1].rdma_device} (rail {sender[1].rail})"
         )
-        client = client_of(
+        client = client_output(
             gathered, where, (outputs.get(f"server-{name}"), outputs.get(f"client-{name}")), sender, receiver
         )
         if client is None:
@@ -386,135 +360,3 @@ class IbWriteBwHost(IbWriteBw):
         )
 
     inputs: Inputs
-
-
-ENV = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-
-
-def gid_text(address: str) -> str:
-    """Return an IPv4 address as sysfs prints its GID."""
-    number = int(IPv4Address(address)) if address else 0
-    return f"0000:0000:0000:0000:0000:ffff:{number >> 16:04x}:{number & 0xFFFF:04x}"
-
-
-def program(facts: GateFacts, name: str, nic: NicFacts) -> tuple[str, ...]:
-    """Return the command of a perftest program on a NIC and the processors beside it.
-
-    RoCE needs the index of the GID with the NIC's address; InfiniBand uses its LID.
-    """
-    if facts.fabric.kind == "infiniband":
-        return ("bash", "-c", _WITH_LID, name, nic.rdma_device)
-    return ("bash", "-c", WITH_GID, name, nic.rdma_device, gid_text(nic.address))
-
-
-def meets(facts: GateFacts, node: str, nic: NicFacts) -> str:
-    """Return the address of a perftest server for the first contact: the rail's own on RoCE, or the node's."""
-    return str(facts.nodes[node].node.address) if facts.fabric.kind == "infiniband" else nic.address
-
-
-def nic_of(facts: GateFacts, node: str, rail: int) -> NicFacts:
-    """Return the NIC of a node on a rail. Raises StopIteration when it has none."""
-    return next(nic for nic in facts.nodes[node].nics if nic.rail == rail)
-
-
-def rails_of(facts: GateFacts, first: str, second: str) -> list[int]:
-    """Return the rails that both nodes have."""
-    return sorted({nic.rail for nic in facts.nodes[first].nics} & {nic.rail for nic in facts.nodes[second].nics})
-
-
-def each_way(gathered: Judge, where: str, program: str, ways: tuple[Output | None, Output | None]) -> None:
-    """Report an error where one output is given for both directions: it shows only one of them.
-
-    A connection is known by its queue pairs' numbers and the numbers of their first packets, which perftest draws from
-    2^24 (perftest_communication.c).
-    """
-    forth, back = ways
-    if (
-        forth is not None
-        and back is not None
-        and (
-            forth.stdout.strip() == back.stdout.strip()
-            or set(_PAIR.findall(forth.stdout)) & set(_PAIR.findall(back.stdout))
-        )
-    ):
-        gathered.error(where, kinds.ONE_OUTPUT_BOTH_WAYS, "one of each", "the same output", program=program)
-
-
-def client_of(
-    gathered: Judge,
-    where: str,
-    ends: tuple[Output | None, Output | None],
-    sender: tuple[str, NicFacts],
-    receiver: tuple[str, NicFacts],
-    program: str = "ib_write_bw",
-) -> Output | None:
-    """Return the client's output when server and client ended well and report no failure; report any problem."""
-    server, client = ends
-    if server is not None and server.failure and gathered.trouble(trouble(server, where, f"{program} server")):
-        return None
-    if gathered.trouble(trouble(client, where, program)) or client is None:
-        return None
-    if client.exit_code != 0:
-        _client_failed(gathered, where, sender, receiver, client, program)
-        return None
-    if said := perftest.failure(
-        *(text for end in (client, server) if end is not None for text in (end.stderr, end.stdout))
-    ):
-        gathered.error(where, kinds.TOOL_CONTRADICTS, "exit code 0 and no message of a failure", said, program=program)
-        return None
-    return client
-
-
-def _client_failed(
-    gathered: Judge,
-    where: str,
-    sender: tuple[str, NicFacts],
-    receiver: tuple[str, NicFacts],
-    client: Output,
-    program: str,
-) -> None:
-    """Report why a client ended badly.
-
-    Its output tells a fault of the node from one of the rail, and from a missing tool.
-    """
-    said = client.stderr + client.stdout
-    option = _REFUSED_OPTION.search(said)
-    if option:
-        gathered.error(
-            where, kinds.TOOL_LACKS_OPTION, "a perftest built with CUDA and dma-buf", option[0].strip(), program=program
-        )
-    elif client.exit_code == _NO_GID and "no RoCE v2 GID" in said:
-        if "RoCE v1 only" in said:
-            gathered.fail(
-                where,
-                kinds.ROCE_VERSION,
-                f"a RoCE v2 GID for {sender[1].address}",
-                "RoCE v1 only",
-                device=sender[1].rdma_device,
-            )
-        else:
-            text = f"no RoCE v2 GID for {sender[1].address}"
-            gathered.fail(where, kinds.RAIL_ADDRESS_MISSING, f"{sender[1].address} on {sender[1].netdev}", text)
-        gathered.blamed.add(sender[0])
-    elif refused := _NO_GPUDIRECT.search(said):
-        gathered.judged += 1
-        gathered.fail(where, kinds.GPUDIRECT_REFUSED, "GPU memory registered with the NIC", refused[0].strip())
-    elif _UNREACHABLE.search(said):
-        actual = next((line.strip() for line in said.splitlines() if _UNREACHABLE.search(line)), "no connection")
-        gathered.judged += 1
-        gathered.fail(
-            where,
-            kinds.RAIL_NOT_REACHABLE,
-            f"{receiver[1].address} answers on port {PORT + sender[1].rail}",
-            actual,
-            vlan=sender[1].vlan,
-            switch=sender[1].switch,
-            port=sender[1].port,
-            far_switch=receiver[1].switch,
-            far_port=receiver[1].port,
-        )
-    else:
-        last = said.strip().splitlines()[-1].strip() if said.strip() else "no output"
-        gathered.error(
-            where, kinds.TOOL_FAILED, "exit code 0", f"exit code {client.exit_code}: {last}", program=program
-        )

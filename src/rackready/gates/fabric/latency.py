@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
-from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
+from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
 from rackready.gates.engine.pairs import acquit, again, rounds
 from rackready.gates.engine.shipped_script import command
 from rackready.gates.fabric import ib_write_bw_findings, perftest_call, port_errors, rdma_port
 from rackready.gates.fabric import latency_findings as kinds
-from rackready.gates.fabric.ib_write_bw import ENV, PORT, client_of, each_way, meets, nic_of, program, rails_of
+from rackready.gates.fabric.latency_bounds import (
+    LEAST_WRITE,
+    judge_mark,
+    judge_plausible,
+    judge_siblings,
+    judge_tail,
+    write_mark,
+)
 from rackready.gates.fabric.perftest_call import FAR, judge_call, judge_model, served
+from rackready.gates.fabric.perftest_run import (
+    ENV,
+    PORT,
+    client_output,
+    nic_of,
+    program_argv,
+    rails_of,
+    require_two_outputs,
+    server_address,
+)
 from rackready.gates.fabric.port_errors import judge_errors
 from rackready.gates.fabric.rdma_port import AFTER, judge_gids, judge_layer, judge_link, judge_port, layer, port_of
 from rackready.gates.formats import perftest, perftest_lat
@@ -25,33 +41,14 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.perftest_lat import Latency
 from rackready.gates.judging import gpu_models
 from rackready.gates.judging.expectation import Bound
-from rackready.gates.judging.fleet import standing
 from rackready.gates.judging.judge import Judge
 from rackready.gates.judging.node_topology import rail_parts
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
 
-_RESOLUTION = 0.01
-"""The step of perftest's figures, microseconds: two decimals. No source publishes the spread of one reading."""
-_FEW = 4
-"""With fewer rails, a median of the others does not show a spread."""
-MARKS = {"h100_sxm": 5.0, "h200_sxm": 5.0, "b200_sxm": 5.0, "gb200_nvl72": 9.0}
-"""Largest average latency of ib_write_lat, microseconds: oci-hpc health checks, 5 on H100, H200 and B200 shapes, 9
-on GB200. None for other GPUs."""
-_SOURCE = "published pass mark of this GPU's shapes: oracle-quickstart/oci-hpc health checks, ib_write_lat"
-_LOOSE = (
-    "derived: the largest published pass mark of any GPU's shapes (oracle-quickstart/oci-hpc health "
-    "checks, ib_write_lat), as none is published for this one"
-)
 _ROUND_TRIP = 2
 """perftest prints half of the round trip for writes and the whole for reads (its man pages), so a read may take
 twice a write's mark."""
-_LEAST = 0.3
-"""Smallest plausible latency of a write, microseconds: half of the smallest that any vendor claims for a NIC.
-Judgement."""
-_LEAST_SOURCE = (
-    "judgement: half of the smallest latency that a vendor claims for a NIC (0.6 us: NVIDIA ConnectX-6 user manual)"
-)
 Triple = tuple[str, str, NicFacts, NicFacts]
 
 
@@ -165,7 +162,7 @@ class IbWriteLat(Gate):
             "-F",
             *self.options(nic),
         )
-        return (*program(facts, self.program, nic), *what)
+        return (*program_argv(facts, self.program, nic), *what)
 
     def _server(self, facts: GateFacts, key: str, node: str, nic: NicFacts, stage: int) -> Command:
         return Command(
@@ -181,7 +178,7 @@ class IbWriteLat(Gate):
 
     def _client(self, facts: GateFacts, key: str, ends: tuple[str, str], rail: int, stage: int) -> Command:
         node, far = ends
-        argv = (*self._argv(facts, nic_of(facts, node, rail)), meets(facts, far, nic_of(facts, far, rail)))
+        argv = (*self._argv(facts, nic_of(facts, node, rail)), server_address(facts, far, nic_of(facts, far, rail)))
         return Command(key=key, node=node, argv=argv, env=ENV, timeout_s=120, stage=stage)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
@@ -200,12 +197,15 @@ class IbWriteLat(Gate):
             found = {
                 rail: one
                 for rail, one in read.items()
-                if one is not None and self.believed(gathered, place(*ends[rail]), min(one.average, one.typical))
+                if one is not None
+                and judge_plausible(gathered, place(*ends[rail]), min(one.average, one.typical), self.least())
             }
             self._judge(gathered, facts, found, near, far)
         for rail in self._good(gathered, up):
             where = place(second, first, nic_of(facts, second, rail), nic_of(facts, first, rail))
-            each_way(gathered, where, self.program, (outputs.get(f"forth{rail}"), outputs.get(f"back{rail}")))
+            require_two_outputs(
+                gathered, where, self.program, (outputs.get(f"forth{rail}"), outputs.get(f"back{rail}"))
+            )
         good = self._good(gathered, up)
         for end, node in (("first", first), ("second", second)):
             self._carried(gathered, outputs, end, node, [nic_of(facts, node, rail) for rail in good])
@@ -256,7 +256,7 @@ class IbWriteLat(Gate):
         near, far, one, other = ends
         where = place(near, far, one, other)
         answers = (outputs.get(f"server-{way}{one.rail}"), outputs.get(f"{way}{one.rail}"))
-        client = client_of(gathered, where, answers, (near, one), (far, other), self.program)
+        client = client_output(gathered, where, answers, (near, one), (far, other), self.program)
         if client is None:
             return None
         try:
@@ -318,39 +318,11 @@ class IbWriteLat(Gate):
 
     def least(self) -> Bound:
         """Return the smallest plausible latency, us."""
-        return Bound(_LEAST, _LEAST_SOURCE)
-
-    def believed(self, gathered: Judge, where: str, value: float) -> bool:
-        """Return whether a rail's latency, us, is plausible for hardware; an implausible one is not a measurement."""
-        least = self.least()
-        bound = Criterion(
-            metric="latency_average",
-            op=Op.GE,
-            bound=least.value,
-            unit="us",
-            label="floor",
-            source=least.source,
-            derived=True,
-        )
-        if bound not in gathered.criteria:
-            gathered.criterion(bound)
-        gathered.judged += 1
-        if value < least.value:
-            gathered.error(where, kinds.LATENCY_IMPLAUSIBLE, f"at least {least.value:.1f} us", f"{value:.2f} us")
-        return value >= least.value
+        return LEAST_WRITE
 
     def mark(self, of_node: NodeFacts) -> Bound:
-        """Return the published mark of the node's GPU, or else the largest of any GPU.
-
-        Rails that are all late cannot judge each other.
-        """
-        value = MARKS.get(of_node.gpu.id)
-        inputs: dict[str, float | str] = {"gpu": of_node.gpu.id}
-        return (
-            Bound(max(MARKS.values()), _LOOSE, derived=True, inputs=inputs)
-            if value is None
-            else Bound(value, _SOURCE, derived=False, inputs=inputs)
-        )
+        """Return the mark of the node's GPU, or else the largest of any GPU."""
+        return write_mark(of_node)
 
     def _judge(self, gathered: Judge, facts: GateFacts, found: dict[int, Latency], near: str, far: str) -> None:
         mark = self.mark(facts.nodes[near])
@@ -361,80 +333,18 @@ class IbWriteLat(Gate):
             where = place(near, far, one, other)
             gathered.metric("latency_typical", where, values[index], "us")
             gathered.metric("latency_p99", where, found[rail].p99, "us")
-            self.against_mark(gathered, where, found[rail].average, mark)
+            judge_mark(gathered, where, found[rail].average, mark)
             others = values[:index] + values[index + 1 :]
-            self._against_siblings(
-                gathered, where, values[index], others, facts.fleet * len(values), known=not mark.derived
+            judge_siblings(
+                gathered,
+                where,
+                (values[index], others),
+                self.inputs.effect,
+                facts.fleet * len(values),
+                known=not mark.derived,
             )
-            self._tail(gathered, where, found[rail].p99, [found[other].p99 for other in rails if other != rail])
-
-    def against_mark(self, gathered: Judge, where: str, value: float, mark: Bound) -> None:
-        """Compare a rail's latency, us, with its mark."""
-        gathered.judged += 1
-        bound = Criterion(
-            metric="latency_average",
-            op=Op.LE,
-            bound=mark.value,
-            unit="us",
-            label="ceiling",
-            source=mark.source,
-            derived=mark.derived,
-            inputs=mark.inputs,
-        )
-        if bound not in gathered.criteria:
-            gathered.criterion(bound)
-        gathered.metric("latency_average", where, value, "us")
-        if value > mark.value:
-            gathered.fail(where, kinds.LATENCY_HIGH, f"at most {mark.value:.1f} us on average", f"{value:.2f} us")
-
-    def _against_siblings(
-        self, gathered: Judge, where: str, value: float, others: Sequence[float], comparisons: int, *, known: bool
-    ) -> None:
-        """Compare a NIC with the median of the other rails.
-
-        It fails when it is outside their spread and late by more than half of the effect.
-        """
-        rails = len(others) + 1
-        if rails < _FEW:
-            if not known:
-                gathered.error(
-                    where, kinds.LATENCY_NOT_JUDGED, f"a published mark or {_FEW} rails", f"{rails} rails and no mark"
-                )
-            return
-        gathered.judged += 1
-        found = standing(
-            FleetMetric("latency_typical", self.inputs.effect, better="lower"), others, comparisons, error=_RESOLUTION
-        )
-        if not found.holds(value):
-            gathered.criterion(found.criterion("us"))
-            expected = f"at most {found.bound:.2f} us (median of the others {found.centre:.2f})"
-            gathered.fail(where, kinds.LATENCY_BESIDE_RAILS, expected, f"{value:.2f} us")
-
-    def _tail(self, gathered: Judge, where: str, value: float, others: Sequence[float]) -> None:
-        """Compare a NIC's 99 % percentile with the median of the other rails'.
-
-        If one message of a hundred is very late, it delays every collective.
-        """
-        if len(others) + 1 < _FEW:
-            return
-        gathered.judged += 1
-        centre, times = median(others), self.inputs.tail
-        if value > times * centre:
-            source = f"judgement: {times:g} x the median of the other rails"
-            inputs: dict[str, float | str] = {"median": centre, "times": times}
-            gathered.criterion(
-                Criterion(
-                    metric="latency_p99",
-                    op=Op.LE,
-                    bound=times * centre,
-                    unit="us",
-                    label="siblings",
-                    source=source,
-                    inputs=inputs,
-                )
-            )
-            expected = f"at most {times * centre:.2f} us (median of the others {centre:.2f})"
-            gathered.fail(where, kinds.LATENCY_TAIL, expected, f"{value:.2f} us")
+            tails = [found[other].p99 for other in rails if other != rail]
+            judge_tail(gathered, where, found[rail].p99, tails, self.inputs.tail)
 
 
 class IbReadLatGpu(IbWriteLat):

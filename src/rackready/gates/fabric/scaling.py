@@ -21,7 +21,7 @@ from pydantic import Field
 
 from rackready.gates.base import Command, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
-from rackready.gates.fabric import carried, collective, domains, transport
+from rackready.gates.fabric import carried, collective_findings, domains, transport
 from rackready.gates.fabric.collective import Multi, bounds, conclude, judge_busbw
 from rackready.gates.fabric.rdma_port import headers
 from rackready.gates.judging.expectation import Bound, Domain
@@ -98,7 +98,7 @@ class NcclScaling(Multi):
 
     id = "cluster/fabric/performance/nccl-scaling"
     findings = (
-        *collective.FINDINGS,
+        *collective_findings.FINDINGS,
         *pairs.FINDINGS,
         *FINDINGS,
     )
