@@ -182,7 +182,7 @@ def test_a_declared_efficiency_is_a_floor_of_every_size_after_the_first() -> Non
     )
     verdict = scaled(rack(4), figures, inputs={"min_efficiency": 0.95})
     step = (
-        "It is slow from this number of nodes on: run the pair gate over the nodes that were added, and look at the "
+        "It is slow from this number of nodes on: run the pair gate over the nodes that were added, and check the "
         "spine's ports: "
     )
     step += "docs/runbooks/nccl-slow.md"
