@@ -86,7 +86,7 @@ def test_an_outlet_that_goes_off_after_everything_was_switched_on_again_is_switc
 ) -> None:
     """The PDU accepts the order and obeys it late: after the node was powered on again."""
     room.pdus["pdu2"].plugged = {}
-    original, real, late = FakePdu.switch, module._on_again, [True]
+    original, real, late = FakePdu.switch, module._power_on_again, [True]
 
     def takes(pdu: FakePdu, outlet: str, state: str) -> None:
         if state == "Off":
@@ -102,7 +102,7 @@ def test_an_outlet_that_goes_off_after_everything_was_switched_on_again_is_switc
         return found
 
     monkeypatch.setattr(FakePdu, "switch", takes)
-    monkeypatch.setattr(module, "_on_again", on_again)
+    monkeypatch.setattr(module, "_power_on_again", on_again)
     answer = cycled(room, ledger, outlets=[Outlet(pdu="pdu1", outlet="A1")])
     assert "Undone: its outlets and the node are on again." in answer.failure
     assert (off(room)["pdu1"], room.rack.nodes[0].power) == ([], "On")

@@ -164,9 +164,9 @@ def test_a_bmc_that_boots_is_asked_again_but_a_refused_login_only_once_more(
 
     bmc: Any = SimpleNamespace(forget=lambda: None)
     if asked == len(said):
-        assert module._insist(bmc, ask) == "On"
+        assert module._ask_until_answered(bmc, ask) == "On"
     else:
         with pytest.raises(redfish.BmcLoginError):
-            module._insist(bmc, ask)
+            module._ask_until_answered(bmc, ask)
     assert len(count) == asked
     assert (module._LOGIN_S in rests) is any(isinstance(item, redfish.BmcLoginError) for item in said)

@@ -356,7 +356,7 @@ def test_a_login_that_the_bmc_refuses_after_its_mains_came_back_is_not_tried_unt
     room: Room, ledger: Ledger, supplies: Supplies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = room.rack.nodes[0]
-    real = module._on_again
+    real = module._power_on_again
 
     def on_again(bmc: Any) -> str:  # noqa: ANN401 - a Bmc
         found = real(bmc)
@@ -365,7 +365,7 @@ def test_a_login_that_the_bmc_refuses_after_its_mains_came_back_is_not_tried_unt
         node.logins = 0
         return found
 
-    monkeypatch.setattr(module, "_on_again", on_again)
+    monkeypatch.setattr(module, "_power_on_again", on_again)
     assert json.loads(cycled(room, ledger).stdout)["proof"]["back"] == {"PSU0": None, "PSU1": None}
     assert node.logins <= 1
     assert supplies.has_input("PSU0")
