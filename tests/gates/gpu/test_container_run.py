@@ -195,7 +195,7 @@ def stage(
     tmp_path: Path, inputs: Mapping[str, object], answers: Mapping[str, Answer] | None = None, **gates: Any
 ) -> Stage:
     """A stage over node01, whose commands answer as they are told."""
-    replies: dict[str, Reply] = {"Prints what a node is": fingerprint_of, **(answers or {})}
+    replies: dict[str, Reply] = {"Print a node's identity": fingerprint_of, **(answers or {})}
     made = stage_of(tmp_path, replies, ["node01"], site_with(**gates))
     made.run(["node01"], [], [GateSetEntry(id=GATE, inputs=dict(inputs))], whole=False)
     return made

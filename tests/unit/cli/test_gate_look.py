@@ -101,7 +101,7 @@ def test_show_as_json_holds_whole_scripts(call: Any) -> None:  # noqa: ANN401
     document = json.loads(out)
     (command,) = document["commands"]
     assert code == 0
-    assert command["stdin"].startswith('"""Prints what NVML says')
+    assert command["stdin"].startswith('"""Print NVML's inventory')
     assert document["inputs"]["pcie_width"] == {
         "value": 16,
         "description": "PCIe lanes that every GPU must have trained",
