@@ -1,4 +1,4 @@
-"""NVLink: how many links, how fast, and what they count as errors."""
+"""NVLinks of every GPU: their number, speed and error counters."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ from rackready.model.outcome import Verdict
 from rackready.model.profile import NvLink
 
 _RUNBOOK = "docs/runbooks/nvlink-down.md"
-_STEP = f"Power the node off and on once; if it stays so, reseat the GPU, then replace it: {_RUNBOOK}."
+_STEP = f"Power the node off and on once; if that does not help, reseat the GPU, then replace it: {_RUNBOOK}."
 FAULTS = frozenset(
     {
-        "Replay Errors", "Recovery Errors", "Malformed packet Errors", "Buffer overrun Errors", "Rx Errors", "Rx remote Errors", "Rx General Errors",
-        "Local link integrity Errors", "Tx discards", "Link recovery failed events", "Effective Errors",
+        "Replay Errors", "Recovery Errors", "Malformed packet Errors", "Buffer overrun Errors", "Rx Errors",
+        "Rx remote Errors", "Rx General Errors", "Local link integrity Errors", "Tx discards",
+        "Link recovery failed events", "Effective Errors",
     }
 )  # fmt: skip
-"""Counters of which one is a fault (NVIDIA/DCGM modules/health: replay, recovery and failed recovery; DCGM_LIMIT_MAX_NVLINK_ERROR 1)."""
+"""Counters that mean a fault from 1 on.
+
+Source: NVIDIA/DCGM modules/health (replay, recovery and failed recovery; DCGM_LIMIT_MAX_NVLINK_ERROR 1).
+"""
 WATCHED = frozenset(
     {
         "CRC Errors",
@@ -39,21 +43,24 @@ WATCHED = frozenset(
         "PLR Rcv Uncorrectable Code",
     }
 )
-"""Counters that a healthy link may have: CRC errors matter from 100 per second on, successful recoveries are a warning (DCGM). Noted."""
+"""Counters that a healthy link may have, so they are only noted.
+
+CRC errors matter from 100 per second on, successful recoveries are a warning (DCGM).
+"""
 PLAIN = re.compile(r"^(?:FEC Errors - \d+|Raw (?:Errors|BER).*|PLR .*|(?:Tx|Rx)\d* (?!.*(?:Errors|discards)).*)$")
-"""Traffic and what forward error correction does on a healthy link; of what is sent and received neither errors nor what was dropped."""
+"""Traffic (without its errors and discards), and counters of forward error correction that rise on a healthy link."""
 MOST_EFFECTIVE = 1e-12
 """The largest effective bit error rate of a good link."""
 EFFECTIVE_SOURCE = "NVIDIA/DCGM common/DcgmUtilities.cpp, IsEffectiveBerThresholdExceeded"
 _SPEED_TOLERANCE = 0.001
 _SHOWN = 2
-"""As many GPUs are named in a message."""
+"""Number of GPUs that a message names."""
 
 
 NVLINK_ERRORS_NOT_REPORTED = ErrorKind(
     "nvlink-errors-not-reported",
     "NVLink error counters not reported",
-    meaning="nvidia-smi lists no error counters for this GPU's links, so their errors are not known.",
+    meaning="nvidia-smi lists no error counters for this GPU's links, so their errors are unknown.",
     next_step="Run `nvidia-smi nvlink -e` by hand.",
 )
 NVLINK_NONE_ACTIVE = FailKind(
@@ -72,13 +79,13 @@ NVLINK_INACTIVE = FailKind(
 NVLINK_SPEED = FailKind(
     "nvlink-speed",
     "NVLink speed",
-    meaning="A link runs at another speed than its model's.",
+    meaning="A link runs at another speed than the GPU model's.",
     next_step=_STEP,
 )
 NVLINK_COUNTER_UNREADABLE = ErrorKind(
     "nvlink-counter-unreadable",
     "NVLink counter {name} unreadable",
-    meaning="An error counter of a link is no number.",
+    meaning="An error counter of a link is not a number.",
     next_step="Run `nvidia-smi nvlink -e` by hand.",
 )
 NVLINK_ERRORS = FailKind(
@@ -89,8 +96,8 @@ NVLINK_ERRORS = FailKind(
 )
 NVLINK_COUNTER_UNKNOWN = ErrorKind(
     "nvlink-counter-unknown",
-    "NVLink counter {name} is not known",
-    meaning="A counter that rackready does not know is above 0, so nobody can say what it means.",
+    "unknown NVLink counter {name}",
+    meaning="A counter that rackready does not know is above 0, so it cannot be judged.",
     next_step="Read the vendor's manual of nvidia-smi, and update rackready.",
 )
 NVLINK_CRC = FailKind(
@@ -102,7 +109,7 @@ NVLINK_CRC = FailKind(
 NVLINK_FAULTS_NOT_COUNTED = ErrorKind(
     "nvlink-faults-not-counted",
     "NVLink faults not counted",
-    meaning="The driver counts no faults of the links, so their errors are not known.",
+    meaning="The driver does not count faults of the links, so their errors are unknown.",
     next_step="Run `nvidia-smi nvlink -e` by hand; update the driver.",
 )
 NVLINK_RATE_UNREADABLE = ErrorKind(
@@ -114,19 +121,19 @@ NVLINK_RATE_UNREADABLE = ErrorKind(
 NVLINK_EFFECTIVE_BER = FailKind(
     "nvlink-effective-ber",
     "NVLink effective bit error rate",
-    meaning="A link has bit errors that its error correction does not repair.",
+    meaning="A link has bit errors that its error correction does not correct.",
     next_step=_STEP,
 )
 NVLINK_GPU_LOST = FailKind(
     "nvlink-gpu-lost",
     "GPU lost",
-    meaning="The driver lost this GPU: it does not answer any more.",
-    next_step="Power the node off and on; if it comes back, replace the GPU: docs/runbooks/gpu.md.",
+    meaning="The driver lost this GPU: it no longer answers.",
+    next_step="Power the node off and on; if the GPU is lost again, replace it: docs/runbooks/gpu.md.",
 )
 NVLINK_UNREADABLE = ErrorKind(
     "nvlink-unreadable",
     "{what} unreadable",
-    meaning="nvidia-smi printed something else than GPUs and their links.",
+    meaning="nvidia-smi printed something other than GPUs and their links.",
     next_step="Run `{what}` by hand on the node.",
 )
 NVLINK_EXIT_CODE = ErrorKind(
@@ -151,19 +158,19 @@ NVLINK_GPUS_OTHER = FailKind(
     "nvlink-gpus-other",
     "GPUs in nvidia-smi nvlink",
     meaning="nvidia-smi nvlink lists as many GPUs as the platform has, but with other numbers.",
-    next_step="Give the links of every GPU: `nvidia-smi nvlink -s` without -i.",
+    next_step="Give the links of every GPU: run `nvidia-smi nvlink -s` without -i.",
 )
 NVLINK_ERRORS_OTHER_GPUS = ErrorKind(
     "nvlink-errors-other-gpus",
-    "NVLink error counters of other GPUs",
-    meaning="The error counters are of other GPUs than the links, so they are not of one node.",
+    "NVLink error counters from other GPUs",
+    meaning="The error counters are from other GPUs than the links, so the outputs are not from one node.",
     next_step="Run `nvidia-smi nvlink -s` and `nvidia-smi nvlink -e` on the same host, one after the other.",
 )
 NVLINK_ERRORS_NOT_WHOLE = ErrorKind(
     "nvlink-errors-not-whole",
-    "NVLink error counters not whole",
+    "NVLink error counters incomplete",
     meaning="Some links have fewer counters than others: the output is cut off.",
-    next_step="Run `nvidia-smi nvlink -e` by hand; the output is cut off.",
+    next_step="Run `nvidia-smi nvlink -e` by hand.",
 )
 
 FINDINGS = (
@@ -201,32 +208,38 @@ class NvLinks(Gate):
     covers = frozenset({"nvlink"})
 
     class Inputs(base.Inputs):
-        """How many errors of the corrected kind a link may have."""
+        """Limit on corrected errors of a link."""
 
         crc_limit: int | None = Field(
             None,
             ge=1,
             le=10**9,
             description="CRC errors since the driver was loaded above which a link fails, at most 10^9 (judgement); "
-            "null: no vendor publishes one, so noted",
+            "null: only noted, as no vendor publishes a limit",
         )
 
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
-        """Two commands per node, side by side."""
+        """Return one run per node, with its two commands side by side."""
         return [
-            Run.of_node(node, *(_command(node, key, option) for key, option in (("status", "-s"), ("errors", "-e"))))
+            Run.of_node(
+                node,
+                *(
+                    Command(key=key, node=node, argv=("nvidia-smi", "nvlink", option), timeout_s=60)
+                    for key, option in (("status", "-s"), ("errors", "-e"))
+                ),
+            )
             for node in nodes
         ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge states and speeds first, then counters of the links that are active."""
+        """Judge states and speeds, then the counters of active links."""
         node = run.nodes[0]
         of_node = facts.nodes[node]
         judge = Judge()
         if of_node.gpu.nvlink is None:
-            judge.nothing(f"GPU {of_node.gpu.id} has no NVLink: there is nothing to judge")
+            judge.nothing(f"GPU {of_node.gpu.id} has no NVLink: nothing to judge")
             return judge.verdict(node)
         reports = [
             _read(judge, outputs.get(key), node, what, parse)
@@ -241,7 +254,7 @@ class NvLinks(Gate):
         if counters is not None:
             _same_counters(judge, node, counters)
         if _same_gpus(judge, of_node, node, states, counters) and states:
-            _complete(judge, of_node, node, states)
+            _compare_numbers(judge, of_node, node, states)
             for gpu in states.values():
                 counted = counters.get(gpu.index) if counters is not None else None
                 if counters is not None and not gpu.refused and (counted is None or counted.refused):
@@ -278,9 +291,8 @@ class NvLinks(Gate):
     def _speed(judge: Judge, wanted: NvLink, where: str, speed: float) -> None:
         judge.judged += 1
         bound = wanted.speed.value / 1000
-        if abs(speed - bound) > bound * _SPEED_TOLERANCE and speed != math.floor(
-            bound
-        ):  # drivers before 535 print whole GB/s (A100: 25 for 25.781)
+        rounded = math.floor(bound)  # drivers before 535 print whole GB/s (A100: 25 for 25.781)
+        if abs(speed - bound) > bound * _SPEED_TOLERANCE and speed != rounded:
             judge.fail(where, NVLINK_SPEED, f"{bound:g} GB/s ({wanted.speed.source})", f"{speed:g} GB/s")
 
     def _errors(self, judge: Judge, where: str, counters: dict[str, str]) -> None:
@@ -309,7 +321,7 @@ class NvLinks(Gate):
 
 
 def counts_faults(judge: Judge, where: str, counters: Collection[str]) -> None:
-    """A link that counts nothing of which one is a fault (CRC errors only, say) proves nothing."""
+    """Add an error for a link without any counter of faults (with CRC errors only, for example): it proves nothing."""
     if not FAULTS & set(counters):
         judge.error(
             where,
@@ -320,7 +332,7 @@ def counts_faults(judge: Judge, where: str, counters: Collection[str]) -> None:
 
 
 def _rate(judge: Judge, where: str, name: str, text: str) -> None:
-    """Effective BER is after error correction: above 1e-12 the link loses data."""
+    """Judge a bit error rate. Effective BER is after error correction: above 1e-12 the link loses data."""
     try:
         value = smi_nvlink.bit_error_rate(text)
     except FormatError:
@@ -330,12 +342,8 @@ def _rate(judge: Judge, where: str, name: str, text: str) -> None:
         judge.fail(where, NVLINK_EFFECTIVE_BER, f"at most {MOST_EFFECTIVE:g}", text)
 
 
-def _command(node: str, key: str, option: str) -> Command:
-    return Command(key=key, node=node, argv=("nvidia-smi", "nvlink", option), timeout_s=60)
-
-
 def lost(judge: Judge, facts: NodeFacts, name: str, words: str) -> None:
-    """Fail for a GPU that does not answer; ``name``: its number or PCI address, as nvidia-smi printed it."""
+    """Fail for a GPU that does not answer. ``name``: its number or PCI address, as nvidia-smi printed it."""
     part = f"gpu{name}" if name.isdigit() else parts.name(facts, name)
     judge.fail(f"{facts.node.name} {part}", NVLINK_GPU_LOST, "a GPU that answers", words)
 
@@ -359,7 +367,7 @@ def _read(
     return found
 
 
-def _complete(judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkGpu]) -> None:
+def _compare_numbers(judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkGpu]) -> None:
     judge.judged += 1
     wanted = set(range(facts.platform.gpus))
     if len(states) != len(wanted):
@@ -376,7 +384,7 @@ def _complete(judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkG
 def _same_gpus(
     judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkGpu] | None, counters: dict[int, LinkGpu] | None
 ) -> bool:
-    """States and counters must be of the same GPUs, of the node's model: counters of another machine prove nothing of these links."""
+    """Return whether states and counters are of the same GPUs, of the node's model; else add an error."""
     named = [(node, gpu.name) for gpu in (states or counters or {}).values()]
     judge.judged += 1
     if not gpu_models.same(judge, node, "nvidia-smi nvlink reports", named, [facts.gpu.product_name]):
@@ -396,7 +404,7 @@ def _same_gpus(
 
 
 def _same_counters(judge: Judge, node: str, counters: dict[int, LinkGpu]) -> None:
-    """Every link of every GPU has the same counters; one that lacks some was cut off."""
+    """Add an error unless every link of every GPU has the same counters: the output was cut off."""
     names = {frozenset(values) for gpu in counters.values() for values in gpu.counters.values()}
     judge.judged += 1
     if len(names) > 1:
@@ -404,6 +412,6 @@ def _same_counters(judge: Judge, node: str, counters: dict[int, LinkGpu]) -> Non
         judge.error(
             node,
             NVLINK_ERRORS_NOT_WHOLE,
-            f"{max(len(one) for one in names)} counters of every link",
-            f"{fewest} of one",
+            f"{max(len(one) for one in names)} counters for every link",
+            f"{fewest} for one",
         )
