@@ -51,10 +51,10 @@ TOPOLOGY_GPUS_MORE = FailKind(
 TOPOLOGY_NOT_DECLARED = ErrorKind(
     "gpu-topology-not-declared",
     "nothing to compare the topology with",
-    meaning="The platform's profile does not name the NICs or where they are, so there is nothing to compare the "
+    meaning="The platform profile does not name the NICs or where they are, so there is nothing to compare the "
     "topology with.",
     next_step=(
-        "Add them to the platform's profile ({profile}.yml) with their source: `nvidia-smi topo -m` of such a "
+        "Add them to the platform profile ({profile}.yml) with their source: `nvidia-smi topo -m` of such a "
         "server shows them. "
         "Where the server has no compute NICs, declare the gate's skip with that reason (site.yml gates.skip)."
     ),

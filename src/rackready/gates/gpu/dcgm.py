@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, ValidationInfo
@@ -15,7 +14,7 @@ from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.formats import dcgm_diag
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import dcgm_findings as kinds
-from rackready.gates.gpu import parts
+from rackready.gates.gpu import dcgm_tests, parts
 from rackready.gates.judging.finding_kinds import Kinds
 from rackready.gates.judging.judge import Judge
 from rackready.model.base import Reason
@@ -33,26 +32,8 @@ _ACTION = {
 }
 _CONTRADICTED = frozenset({"isolate", "triage", "reset"})
 """Severities that ask for a repair of the GPU (dcgm_errors.h, dcgmErrorSeverity_enum): they contradict a Pass."""
-_SOFTWARE_3 = (
-    "denylist",
-    "nvml_library",
-    "cuda_main_library",
-    "permissions_and_os_blocks",
-    "persistence_mode",
-    "environment_variables",
-    "page_retirement/row_remap",
-    "graphics_processes",
-    "inforom",
-)
-"""Tests that DCGM 3.x runs in place of 4.x's `software`.
-
-Source: levelOneTests in dcgmi/Diag.cpp, v3.0.4 to v3.3.9, without those of the CUDA toolkit, which it leaves out.
-"""
-_ALIASES_3 = {"gpu_memory": "memory", "eud_test": "eud"}
-"""Names of DCGM 3.x (HelperGetTestName in dcgmi/Diag.cpp) -> those of 4.x, if more than the spelling differs."""
-_EUD = "eud"
 _OTHER = "Read the diagnostic's raw output and docs/runbooks/gpu.md."
-_LONG = ("nvbandwidth", "memory_bandwidth", _EUD, "cpu_eud", "nccl_tests")
+_LONG = ("nvbandwidth", "memory_bandwidth", dcgm_tests.EUD, "cpu_eud", "nccl_tests")
 """Tests that levels 3 and 4 run beside the required ones if they are installed and suit the GPU.
 
 Source: DCGM_FI_DEV_DIAG_*_RESULT of DCGM 4.
@@ -100,7 +81,7 @@ class DcgmDiagnostic(Gate):
 
     def __init__(self, inputs: Mapping[str, object] | None = None) -> None:
         """Read the inputs. Raises ValueError if they skip a test that the gate does not run."""
-        runs = {"software", *_SOFTWARE_3, *self.required, *self.further}
+        runs = {"software", *dcgm_tests.SOFTWARE_3, *self.required, *self.further}
         self.inputs = self.Inputs.model_validate(dict(inputs or {}), context={"runs": runs})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
@@ -165,7 +146,7 @@ class DcgmDiagnostic(Gate):
             actual = f"exit code {output.exit_code}"
             judge.error(where, kinds.DIAG_EXIT_CODE, "exit code 0 with a passing result", actual)
         if self.says_eud:
-            judge.remark(_eud_note(diagnostic, set(range(facts.nodes[node].platform.gpus))))
+            judge.remark(dcgm_tests.eud_note(diagnostic, set(range(facts.nodes[node].platform.gpus))))
 
     def _incomplete(self, judge: Judge, where: str, diagnostic: dcgm_diag.Diagnostic) -> None:
         """Add an error for a document without the facts that a pass needs; tests that failed in it still fail."""
@@ -201,14 +182,20 @@ class DcgmDiagnostic(Gate):
             judge.fail(node, kinds.DIAG_GPUS_OTHER, parts.numbers(wanted), parts.numbers(found))
         _same_gpus(judge, facts, node, diagnostic)
         named = {result.test for result in diagnostic.results if result.entity != "summary" and result.status != "Pass"}
-        eud = _eud_installed(diagnostic)
+        eud = dcgm_tests.eud_installed(diagnostic)
         for result in diagnostic.results:
-            if not eud and _name(result.test) == _EUD:  # DCGM 3 lists it on every node, and skips it if not installed
+            # DCGM 3 lists EUD on every node, and skips it if not installed
+            if not eud and dcgm_tests.canonical_name(result.test) == dcgm_tests.EUD:
                 continue
             if result.entity != "summary" or result.test not in named:  # the summary repeats its entities' results
                 self._result(judge, node, result)
         installed = self.says_eud and bool(diagnostic.eud)
-        named_eud = (_EUD,) if installed or any(_name(result.test) == _EUD for result in diagnostic.results) else ()
+        named_eud = (
+            (dcgm_tests.EUD,)
+            if installed
+            or any(dcgm_tests.canonical_name(result.test) == dcgm_tests.EUD for result in diagnostic.results)
+            else ()
+        )
         for test in (*self.required, *named_eud):
             self._required(judge, node, test, wanted, diagnostic)
         ran = [test for test in self.required if test not in self.inputs.skips]
@@ -220,7 +207,9 @@ class DcgmDiagnostic(Gate):
                 "every one declared under the gate's input `skips`",
             )
             return
-        complete = set.intersection(wanted, *(_gpus(diagnostic, test, wanted, {"Pass"}) for test in ran))
+        complete = set.intersection(
+            wanted, *(dcgm_tests.gpus_with_result(diagnostic, test, wanted, {"Pass"}) for test in ran)
+        )
         bad = {
             result.gpu for result in diagnostic.results if result.status in {"Fail", "Warn"} or _asks_for_repair(result)
         }
@@ -230,8 +219,8 @@ class DcgmDiagnostic(Gate):
         judge.judged += 1
         if test in self.inputs.skips:
             return
-        missing = sorted(wanted - _gpus(diagnostic, test, wanted))
-        absent = _absent_software(diagnostic) if test == "software" else []
+        missing = sorted(wanted - dcgm_tests.gpus_with_result(diagnostic, test, wanted))
+        absent = dcgm_tests.absent_software(diagnostic) if test == "software" else []
         if missing or absent:
             actual = (
                 f"no result of {', '.join(absent)}"
@@ -245,7 +234,7 @@ class DcgmDiagnostic(Gate):
     def _result(self, judge: Judge, node: str, result: dcgm_diag.Result) -> None:
         where = f"{node} {result.entity}" if result.entity != "summary" else node
         if result.status == "Skip":
-            if _name(result.test) not in self.inputs.skips:
+            if dcgm_tests.canonical_name(result.test) not in self.inputs.skips:
                 judge.error(
                     where,
                     kinds.DIAG_TEST_SKIPPED,
@@ -294,37 +283,6 @@ def _asks_for_repair(result: dcgm_diag.Result) -> list[dcgm_diag.Warned]:
     ]
 
 
-@lru_cache(maxsize=256)
-def _name(test: str) -> str:
-    """Return a test's name as DCGM 4.x writes it: 'targeted_stress' for 'Targeted Stress' of 3.x."""
-    name = test.strip().lower().replace(" ", "_")
-    return _ALIASES_3.get(name, name)
-
-
-def _gpus(diagnostic: dcgm_diag.Diagnostic, test: str, wanted: set[int], statuses: set[str] | None = None) -> set[int]:
-    """Return the GPUs with a result of a test; for DCGM 3.x's `software`, those with a result of each of its parts."""
-    if test == "software" and _software_is_split(diagnostic):
-        return set.intersection(wanted, *(_gpus(diagnostic, part, wanted, statuses) for part in _SOFTWARE_3))
-    found = [result for result in diagnostic.results if _name(result.test) == test]
-    # 3.x gives one result for the node, with the number of the last GPU that it warns of
-    if len(found) == 1 and test in _SOFTWARE_3:
-        return wanted if statuses is None or found[0].status in statuses else set()
-    return {
-        result.gpu for result in found if result.gpu is not None and (statuses is None or result.status in statuses)
-    }
-
-
-def _software_is_split(diagnostic: dcgm_diag.Diagnostic) -> bool:
-    """Return whether `software` is split into the tests of the category Deployment, as in DCGM 3.x."""
-    return any(result.category == "Deployment" and _name(result.test) != "software" for result in diagnostic.results)
-
-
-def _absent_software(diagnostic: dcgm_diag.Diagnostic) -> list[str]:
-    """Return the parts of DCGM 3.x's `software` that the result lacks."""
-    there = {_name(result.test) for result in diagnostic.results}
-    return [part for part in _SOFTWARE_3 if part not in there] if _software_is_split(diagnostic) else []
-
-
 def _reason(result: dcgm_diag.Result) -> str:
     if not result.warnings:
         return result.status + (f": {result.info.rstrip('.')}" if result.info else "")
@@ -345,29 +303,6 @@ def _step(result: dcgm_diag.Result) -> str:
         default=0,
     )
     return _ACTION.get(dcgm_diag.SEVERITY[worst], _OTHER)
-
-
-def _eud_installed(diagnostic: dcgm_diag.Diagnostic) -> bool:
-    """Return whether EUD is installed: the document's head has its version, or a result other than Skip."""
-    return bool(diagnostic.eud) or any(
-        _name(result.test) == _EUD and result.status != "Skip" for result in diagnostic.results
-    )
-
-
-def _eud_note(diagnostic: dcgm_diag.Diagnostic, wanted: set[int]) -> str:
-    """Return the note on EUD, a package that the operator installs per driver branch.
-
-    Only its results show that it ran, not the version in the document's head.
-    """
-    version = f" {diagnostic.eud}" if diagnostic.eud else ""
-    ran = _gpus(diagnostic, _EUD, wanted, {"Pass", "Fail", "Warn"})
-    if ran == wanted:
-        return f"EUD{version} ran with it"
-    if ran:
-        return f"EUD{version} ran with it on {', '.join(f'gpu{gpu}' for gpu in sorted(ran))} only"
-    if version:
-        return f"EUD{version} is installed on this node, and did not run"
-    return "EUD (extended utility diagnostic) did not run: not installed on this node, or DCGM does not run as root"
 
 
 class DcgmR1(DcgmDiagnostic):

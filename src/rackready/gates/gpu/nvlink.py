@@ -14,15 +14,13 @@ from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run,
 from rackready.gates.formats import smi_nvlink
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.smi_nvlink import LinkGpu, LinkReport
+from rackready.gates.gpu import nvlink_findings as kinds
 from rackready.gates.gpu import parts
 from rackready.gates.judging import gpu_models
-from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 from rackready.model.profile import NvLink
 
-_RUNBOOK = "docs/runbooks/nvlink-down.md"
-_STEP = f"Power the node off and on once; if that does not help, reseat the GPU, then replace it: {_RUNBOOK}."
 FAULTS = frozenset(
     {
         "Replay Errors", "Recovery Errors", "Malformed packet Errors", "Buffer overrun Errors", "Rx Errors",
@@ -57,152 +55,13 @@ _SHOWN = 2
 """Number of GPUs that a message names."""
 
 
-NVLINK_ERRORS_NOT_REPORTED = ErrorKind(
-    "nvlink-errors-not-reported",
-    "NVLink error counters not reported",
-    meaning="nvidia-smi lists no error counters for this GPU's links, so their errors are unknown.",
-    next_step="Run `nvidia-smi nvlink -e` by hand.",
-)
-NVLINK_NONE_ACTIVE = FailKind(
-    "nvlink-none-active",
-    "no NVLink active",
-    meaning="No NVLink of this GPU is active: it reaches its peers over PCIe only, or not at all.",
-    next_step=_STEP,
-)
-NVLINK_INACTIVE = FailKind(
-    "nvlink-inactive",
-    "NVLink down",
-    meaning="Some NVLinks of this GPU are inactive: it reaches its peers with less bandwidth, and slows every "
-    "collective.",
-    next_step=_STEP,
-)
-NVLINK_SPEED = FailKind(
-    "nvlink-speed",
-    "NVLink speed",
-    meaning="A link runs at another speed than the GPU model's.",
-    next_step=_STEP,
-)
-NVLINK_COUNTER_UNREADABLE = ErrorKind(
-    "nvlink-counter-unreadable",
-    "NVLink counter {name} unreadable",
-    meaning="An error counter of a link is not a number.",
-    next_step="Run `nvidia-smi nvlink -e` by hand.",
-)
-NVLINK_ERRORS = FailKind(
-    "nvlink-errors",
-    "NVLink {name}",
-    meaning="A link counted errors since the driver was loaded.",
-    next_step=_STEP,
-)
-NVLINK_COUNTER_UNKNOWN = ErrorKind(
-    "nvlink-counter-unknown",
-    "unknown NVLink counter {name}",
-    meaning="A counter that rackready does not know is above 0, so it cannot be judged.",
-    next_step="Read the vendor's manual of nvidia-smi, and update rackready.",
-)
-NVLINK_CRC = FailKind(
-    "nvlink-crc",
-    "NVLink {name}",
-    meaning="A link counted more CRC errors than the gate set allows.",
-    next_step=_STEP,
-)
-NVLINK_FAULTS_NOT_COUNTED = ErrorKind(
-    "nvlink-faults-not-counted",
-    "NVLink faults not counted",
-    meaning="The driver does not count faults of the links, so their errors are unknown.",
-    next_step="Run `nvidia-smi nvlink -e` by hand; update the driver.",
-)
-NVLINK_RATE_UNREADABLE = ErrorKind(
-    "nvlink-ber-unreadable",
-    "NVLink {name} unreadable",
-    meaning="The bit error rate of a link cannot be read.",
-    next_step="Run `nvidia-smi nvlink -e` by hand.",
-)
-NVLINK_EFFECTIVE_BER = FailKind(
-    "nvlink-effective-ber",
-    "NVLink effective bit error rate",
-    meaning="A link has bit errors that its error correction does not correct.",
-    next_step=_STEP,
-)
-NVLINK_GPU_LOST = FailKind(
-    "nvlink-gpu-lost",
-    "GPU lost",
-    meaning="The driver lost this GPU: it no longer answers.",
-    next_step="Power the node off and on; if the GPU is lost again, replace it: docs/runbooks/gpu.md.",
-)
-NVLINK_UNREADABLE = ErrorKind(
-    "nvlink-unreadable",
-    "{what} unreadable",
-    meaning="nvidia-smi printed something other than GPUs and their links.",
-    next_step="Run `{what}` by hand on the node.",
-)
-NVLINK_EXIT_CODE = ErrorKind(
-    "nvlink-exit-code",
-    "{what} contradicts itself",
-    meaning="nvidia-smi listed links and still ended with an error.",
-    next_step="Run `{what}` by hand on the node.",
-)
-NVLINK_GPUS_MISSING = FailKind(
-    "nvlink-gpus-missing",
-    "GPUs in nvidia-smi nvlink",
-    meaning="nvidia-smi nvlink lists fewer GPUs than the platform has.",
-    next_step=parts.FEWER,
-)
-NVLINK_GPUS_MORE = FailKind(
-    "nvlink-gpus-too-many",
-    "GPUs in nvidia-smi nvlink",
-    meaning="nvidia-smi nvlink lists more GPUs than the platform has.",
-    next_step=parts.MORE,
-)
-NVLINK_GPUS_OTHER = FailKind(
-    "nvlink-gpus-other",
-    "GPUs in nvidia-smi nvlink",
-    meaning="nvidia-smi nvlink lists as many GPUs as the platform has, but with other numbers.",
-    next_step="Give the links of every GPU: run `nvidia-smi nvlink -s` without -i.",
-)
-NVLINK_ERRORS_OTHER_GPUS = ErrorKind(
-    "nvlink-errors-other-gpus",
-    "NVLink error counters from other GPUs",
-    meaning="The error counters are from other GPUs than the links, so the outputs are not from one node.",
-    next_step="Run `nvidia-smi nvlink -s` and `nvidia-smi nvlink -e` on the same host, one after the other.",
-)
-NVLINK_ERRORS_NOT_WHOLE = ErrorKind(
-    "nvlink-errors-not-whole",
-    "NVLink error counters incomplete",
-    meaning="Some links have fewer counters than others: the output is cut off.",
-    next_step="Run `nvidia-smi nvlink -e` by hand.",
-)
-
-FINDINGS = (
-    NVLINK_ERRORS_NOT_REPORTED,
-    NVLINK_NONE_ACTIVE,
-    NVLINK_INACTIVE,
-    NVLINK_SPEED,
-    NVLINK_COUNTER_UNREADABLE,
-    NVLINK_ERRORS,
-    NVLINK_COUNTER_UNKNOWN,
-    NVLINK_CRC,
-    NVLINK_FAULTS_NOT_COUNTED,
-    NVLINK_RATE_UNREADABLE,
-    NVLINK_EFFECTIVE_BER,
-    NVLINK_GPU_LOST,
-    NVLINK_UNREADABLE,
-    NVLINK_EXIT_CODE,
-    NVLINK_GPUS_MISSING,
-    NVLINK_GPUS_MORE,
-    NVLINK_GPUS_OTHER,
-    NVLINK_ERRORS_OTHER_GPUS,
-    NVLINK_ERRORS_NOT_WHOLE,
-)
-
-
 class NvLinks(Gate):
     """Every NVLink of every GPU is active at its full rate and counts no errors."""
 
     id = "node/gpu/sanity/nvlink"
     findings = (
         *gpu_models.FINDINGS,
-        *FINDINGS,
+        *kinds.FINDINGS,
     )
     looks = True
     covers = frozenset({"nvlink"})
@@ -259,14 +118,14 @@ class NvLinks(Gate):
                 counted = counters.get(gpu.index) if counters is not None else None
                 if counters is not None and not gpu.refused and (counted is None or counted.refused):
                     said = f"NVML: {counted.refused}" if counted else "nothing"
-                    judge.error(f"{node} gpu{gpu.index}", NVLINK_ERRORS_NOT_REPORTED, "its links", said)
+                    judge.error(f"{node} gpu{gpu.index}", kinds.NVLINK_ERRORS_NOT_REPORTED, "its links", said)
                 self._gpu(judge, of_node.gpu.nvlink, node, gpu, counted)
         return judge.verdict(node)
 
     def _gpu(self, judge: Judge, wanted: NvLink, node: str, gpu: LinkGpu, counted: LinkGpu | None) -> None:
         where = f"{node} gpu{gpu.index}"
         if gpu.refused:
-            judge.fail(where, NVLINK_NONE_ACTIVE, f"{wanted.links} links active", f"NVML: {gpu.refused}")
+            judge.fail(where, kinds.NVLINK_NONE_ACTIVE, f"{wanted.links} links active", f"NVML: {gpu.refused}")
             return
         active = {link: speed for link, speed in gpu.speeds.items() if speed is not None}
         judge.count("nvlinks_active", where, len(active), wanted.links, "GPU profile")
@@ -274,7 +133,7 @@ class NvLinks(Gate):
             down = sorted(set(range(wanted.links)) - set(active))
             judge.fail(
                 where,
-                NVLINK_INACTIVE,
+                kinds.NVLINK_INACTIVE,
                 f"{wanted.links} links active",
                 f"{len(active)} (inactive or not listed: {', '.join(map(str, down)) or 'none'})",
             )
@@ -293,7 +152,7 @@ class NvLinks(Gate):
         bound = wanted.speed.value / 1000
         rounded = math.floor(bound)  # drivers before 535 print whole GB/s (A100: 25 for 25.781)
         if abs(speed - bound) > bound * _SPEED_TOLERANCE and speed != rounded:
-            judge.fail(where, NVLINK_SPEED, f"{bound:g} GB/s ({wanted.speed.source})", f"{speed:g} GB/s")
+            judge.fail(where, kinds.NVLINK_SPEED, f"{bound:g} GB/s ({wanted.speed.source})", f"{speed:g} GB/s")
 
     def _errors(self, judge: Judge, where: str, counters: dict[str, str]) -> None:
         judge.judged += 1
@@ -302,19 +161,19 @@ class NvLinks(Gate):
             if name.endswith("BER"):
                 _rate(judge, where, name, text)
             elif not text.isdigit():
-                judge.error(where, NVLINK_COUNTER_UNREADABLE, "a whole number", text, name=name)
+                judge.error(where, kinds.NVLINK_COUNTER_UNREADABLE, "a whole number", text, name=name)
             elif int(text) == 0:
                 continue
             elif name in FAULTS:
-                judge.fail(where, NVLINK_ERRORS, "0 since the driver was loaded", text, name=name)
+                judge.fail(where, kinds.NVLINK_ERRORS, "0 since the driver was loaded", text, name=name)
             elif name in WATCHED:
                 self._watched(judge, where, name, int(text))
             elif not PLAIN.match(name):
-                judge.error(where, NVLINK_COUNTER_UNKNOWN, "a known counter, or 0", text, name=name)
+                judge.error(where, kinds.NVLINK_COUNTER_UNKNOWN, "a known counter, or 0", text, name=name)
 
     def _watched(self, judge: Judge, where: str, name: str, value: int) -> None:
         if name == "CRC Errors" and self.inputs.crc_limit is not None and value > self.inputs.crc_limit:
-            judge.fail(where, NVLINK_CRC, f"at most {self.inputs.crc_limit} (gate input)", str(value), name=name)
+            judge.fail(where, kinds.NVLINK_CRC, f"at most {self.inputs.crc_limit} (gate input)", str(value), name=name)
             return
         judge.metric(name.lower().replace(" ", "_"), where, value, "1")
         judge.remark(f"{where}: {value} {name}")
@@ -325,7 +184,7 @@ def counts_faults(judge: Judge, where: str, counters: Collection[str]) -> None:
     if not FAULTS & set(counters):
         judge.error(
             where,
-            NVLINK_FAULTS_NOT_COUNTED,
+            kinds.NVLINK_FAULTS_NOT_COUNTED,
             "a counter of faults on every active link",
             ", ".join(sorted(counters)) or "none",
         )
@@ -336,16 +195,16 @@ def _rate(judge: Judge, where: str, name: str, text: str) -> None:
     try:
         value = smi_nvlink.bit_error_rate(text)
     except FormatError:
-        judge.error(where, NVLINK_RATE_UNREADABLE, "a rate such as 15e-255", text, name=name)
+        judge.error(where, kinds.NVLINK_RATE_UNREADABLE, "a rate such as 15e-255", text, name=name)
         return
     if name == "Effective BER" and value > MOST_EFFECTIVE:
-        judge.fail(where, NVLINK_EFFECTIVE_BER, f"at most {MOST_EFFECTIVE:g}", text)
+        judge.fail(where, kinds.NVLINK_EFFECTIVE_BER, f"at most {MOST_EFFECTIVE:g}", text)
 
 
 def lost(judge: Judge, facts: NodeFacts, name: str, words: str) -> None:
     """Fail for a GPU that does not answer. ``name``: its number or PCI address, as nvidia-smi printed it."""
     part = f"gpu{name}" if name.isdigit() else parts.name(facts, name)
-    judge.fail(f"{facts.node.name} {part}", NVLINK_GPU_LOST, "a GPU that answers", words)
+    judge.fail(f"{facts.node.name} {part}", kinds.NVLINK_GPU_LOST, "a GPU that answers", words)
 
 
 def _read(
@@ -357,12 +216,12 @@ def _read(
         found = parse(output.stdout)
     except FormatError as error:
         judge.error(
-            node, NVLINK_UNREADABLE, "GPUs and their links", f"{error} (exit code {output.exit_code})", what=what
+            node, kinds.NVLINK_UNREADABLE, "GPUs and their links", f"{error} (exit code {output.exit_code})", what=what
         )
         return None
     if output.exit_code != 0 and not found.lost and not any(gpu.refused for gpu in found.gpus.values()):
         judge.error(
-            node, NVLINK_EXIT_CODE, "exit code 0 with a list of links", f"exit code {output.exit_code}", what=what
+            node, kinds.NVLINK_EXIT_CODE, "exit code 0 with a list of links", f"exit code {output.exit_code}", what=what
         )
     return found
 
@@ -373,12 +232,12 @@ def _compare_numbers(judge: Judge, facts: NodeFacts, node: str, states: dict[int
     if len(states) != len(wanted):
         judge.fail(
             node,
-            NVLINK_GPUS_MISSING if len(states) < len(wanted) else NVLINK_GPUS_MORE,
+            kinds.NVLINK_GPUS_MISSING if len(states) < len(wanted) else kinds.NVLINK_GPUS_MORE,
             parts.numbers(wanted),
             parts.numbers(states),
         )
     elif set(states) != wanted:
-        judge.fail(node, NVLINK_GPUS_OTHER, parts.numbers(wanted), parts.numbers(states))
+        judge.fail(node, kinds.NVLINK_GPUS_OTHER, parts.numbers(wanted), parts.numbers(states))
 
 
 def _same_gpus(
@@ -399,7 +258,7 @@ def _same_gpus(
     if others:
         expected = "the UUIDs of nvidia-smi nvlink -s"
         actual = f"{', '.join(others[:_SHOWN])}{f' and {len(others) - _SHOWN} more' if len(others) > _SHOWN else ''}"
-        judge.error(node, NVLINK_ERRORS_OTHER_GPUS, expected, actual)
+        judge.error(node, kinds.NVLINK_ERRORS_OTHER_GPUS, expected, actual)
     return not others
 
 
@@ -411,7 +270,7 @@ def _same_counters(judge: Judge, node: str, counters: dict[int, LinkGpu]) -> Non
         fewest = min(len(one) for one in names)
         judge.error(
             node,
-            NVLINK_ERRORS_NOT_WHOLE,
+            kinds.NVLINK_ERRORS_NOT_WHOLE,
             f"{max(len(one) for one in names)} counters for every link",
             f"{fewest} for one",
         )

@@ -77,8 +77,8 @@ class Clock(HostGate):
             3.0,
             gt=0,
             le=60,
-            description="largest possible error, s: offset, root dispersion and half the root delay (chronyc(1)); lower "
-            f"it if jobs or PTP need less; at most 60 (judgement); source of the default: {_DISTANCE}",
+            description="largest possible error, s: offset, root dispersion and half the root delay (chronyc(1)); "
+            f"lower it if jobs or PTP need less; at most 60 (judgement); source of the default: {_DISTANCE}",
         )
 
     inputs: Inputs

@@ -14,8 +14,8 @@ from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run,
 from rackready.gates.fabric import port_errors
 from rackready.gates.formats import complaint, dcgm_diag
 from rackready.gates.formats.error import FormatError
-from rackready.gates.gpu import nvlink
-from rackready.gates.host import nvlink_deltas, optics, pairing, reading
+from rackready.gates.gpu import nvlink_findings
+from rackready.gates.host import nvlink_deltas, optics, optics_findings, pairing, reading
 from rackready.gates.host.counter import Counter
 from rackready.gates.host.links import folder
 from rackready.gates.host.memory import CE_PER_DAY, CE_SOURCE, COUNTS, UE_SOURCE
@@ -91,12 +91,12 @@ class CounterDeltas(Gate):
 
     id = "node/host/stress/counter-deltas"
     findings = (
-        *optics.LINK,
+        *optics_findings.LINK,
         *reading.FINDINGS,
         *nvlink_deltas.FINDINGS,
         *pairing.FINDINGS,
         reading.PARTS_NOT_PLACED,
-        nvlink.NVLINK_GPU_LOST,
+        nvlink_findings.NVLINK_GPU_LOST,
         *FINDINGS,
     )
     covers = frozenset({"node"})

@@ -13,7 +13,7 @@ from rackready.gates import base
 from rackready.gates.formats import fio, printed_json
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
-from rackready.gates.host.disks import of_the_host
+from rackready.gates.host.drive_reading import of_the_host
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge

@@ -17,8 +17,8 @@ from rackready.gates import base
 from rackready.gates.base import Done, Gate, GateFacts, Outputs, Run
 from rackready.gates.formats import dmidecode
 from rackready.gates.formats.error import FormatError
-from rackready.gates.host import disks, reading
-from rackready.gates.host.disks import BLOCK, HEALTH, SCAN, attached, drives
+from rackready.gates.host import drive_reading, reading
+from rackready.gates.host.drive_reading import BLOCK, HEALTH, SCAN, attached, drives
 from rackready.gates.host.reading import AGAIN, Answers, Tool, Wanted, answers
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
@@ -191,7 +191,7 @@ class Firmware(Gate):
     id = "group/host/validation/firmware"
     findings = (
         *reading.FINDINGS,
-        *disks.READ,
+        *drive_reading.READ,
         *FINDINGS,
     )
     after_fail = True

@@ -15,155 +15,15 @@ from rackready.gates import base
 from rackready.gates.engine.nodes_without_nics import NOTE
 from rackready.gates.formats import mlxlink
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import optics_findings as kinds
 from rackready.gates.host import reading
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted, placed
-from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.host.reading import Answers, HostGate, Limit, Tool, Wanted, placed
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
 
 EFFECTIVE_SOURCE = "NVIDIA ibdiagnet user manual, bit error rate: threshold 10^-12"
 _RAW_SOURCE = "IEEE 802.3 clause 124 (400GBASE-DR4): 2.4 x 10^-4 before the RS(544,514) code corrects"
 _MODULE = "the module's own alarm thresholds, as mlxlink prints them"
-_SWAP = (
-    "Clean and reseat the connectors, then swap cable and module with those of another port and check whether the "
-    "fault follows them."
-)
-
-
-MLXLINK_UNREADABLE = ErrorKind(
-    "mlxlink-unreadable",
-    "mlxlink's output is not understood",
-    meaning="mlxlink printed something other than its document.",
-    next_step=AGAIN,
-)
-MLXLINK_CONTRADICTS = ErrorKind(
-    "mlxlink-contradicts",
-    "mlxlink contradicts itself",
-    meaning="mlxlink printed a document and still ended with an error.",
-    next_step=AGAIN,
-)
-OPTICS_LINK_DOWN = FailKind(
-    "optics-link-down",
-    "link is not up",
-    meaning="The port has no link; the firmware reports a possible reason.",
-    next_step=_SWAP,
-)
-BER_NOT_REPORTED = ErrorKind(
-    "link-ber-not-reported",
-    "{what} not reported",
-    meaning="The NIC does not report this bit error rate.",
-    next_step="Update the NIC's firmware and MFT.",
-)
-BER_HIGH = FailKind(
-    "link-ber-high",
-    "{what}",
-    meaning="The link has more bit errors than a good one.",
-    next_step=_SWAP,
-)
-NO_FIRMWARE_VERDICT = ErrorKind(
-    "link-firmware-no-verdict",
-    "the NIC's firmware reports no verdict on the link",
-    meaning="The NIC's firmware does not report whether the link is good.",
-    next_step=AGAIN,
-)
-FIRMWARE_VERDICT = FailKind(
-    "link-firmware-finds-fault",
-    "the NIC's firmware reports a fault of the link",
-    meaning="The NIC's firmware reports that something is wrong with the link.",
-    next_step=_SWAP,
-)
-MODULE_DARK = ErrorKind(
-    "module-reads-dark",
-    "no {what} on a link that is up",
-    meaning="The module reads no light on a link that is up, so its readings are wrong.",
-    next_step="Read the module again (`mlxlink -m`), then replace it.",
-)
-MODULE_READING = FailKind(
-    "module-reading-out-of-limits",
-    "{what}",
-    meaning="A reading of the module is outside its own limits: it is too hot, too weak or about to fail.",
-    next_step="{step}",
-)
-READING_MISSING = ErrorKind(
-    "module-reading-missing",
-    "{what} not reported",
-    meaning="The module does not report a reading that others with its part number report.",
-    next_step="Reseat the module and read it again (`mlxlink -m`); if that does not help, replace the module.",
-)
-NO_READING = ErrorKind(
-    "module-no-readings",
-    "{what} not reported",
-    meaning="No module of the node reports this reading, though optics are plugged in.",
-    next_step="Reseat the module and read it again (`mlxlink -m`); if that does not help, replace the module.",
-)
-LANES_MISSING = ErrorKind(
-    "module-lanes-missing",
-    "{what} not reported for every lane",
-    meaning="The module does not report a reading for every lane.",
-    next_step="Reseat the module and read it again (`mlxlink -m`); if that does not help, replace the module.",
-)
-FEC_NO_MAJORITY = FailKind(
-    "fec-no-majority",
-    "error correction (FEC)",
-    meaning="The links use different error corrections, and no one is used by most.",
-    next_step="Set both ends of the link to the same FEC (switch port, `mlxlink -k`), or let them negotiate.",
-)
-FEC_OTHER = FailKind(
-    "fec-other",
-    "error correction (FEC)",
-    meaning="The link uses another error correction than most: its far end may be set differently.",
-    next_step="Set both ends of the link to the same FEC (switch port, `mlxlink -k`), or let them negotiate.",
-)
-PART_NOT_REPORTED = ErrorKind(
-    "module-part-not-reported",
-    "part number not reported",
-    meaning="The module or cable does not report its part number.",
-    next_step="Reseat the module: it cannot be read.",
-)
-PART_OTHER = FailKind(
-    "module-part-other",
-    "module or cable",
-    meaning="The module or cable is not one of the parts that the site declares.",
-    next_step="Install the part that the cabling plan has for this link (`rackready plan`).",
-)
-PART_NO_MAJORITY = FailKind(
-    "module-part-no-majority",
-    "module or cable",
-    meaning="The ports have different modules or cables, and no one is on most.",
-    next_step="Install the part that the cabling plan has for this link (`rackready plan`). "
-    "If several are right, declare them (input `parts`).",
-)
-PART_ODD = FailKind(
-    "module-part-odd-one",
-    "module or cable",
-    meaning="This port has another module or cable than most ports of the node.",
-    next_step="Install the part that the cabling plan has for this link (`rackready plan`).",
-)
-
-LINK = (
-    MLXLINK_UNREADABLE,
-    MLXLINK_CONTRADICTS,
-    OPTICS_LINK_DOWN,
-    BER_NOT_REPORTED,
-    BER_HIGH,
-    NO_FIRMWARE_VERDICT,
-    FIRMWARE_VERDICT,
-    MODULE_DARK,
-    MODULE_READING,
-)
-"""Findings about the errors and the module of one link."""
-FINDINGS = (
-    *LINK,
-    READING_MISSING,
-    NO_READING,
-    LANES_MISSING,
-    FEC_NO_MAJORITY,
-    FEC_OTHER,
-    PART_NOT_REPORTED,
-    PART_OTHER,
-    PART_NO_MAJORITY,
-    PART_ODD,
-)
 
 
 def tools(facts: NodeFacts) -> tuple[Tool, ...]:
@@ -183,11 +43,11 @@ def read(judge: Judge, node: str, nic: NicFacts, found: Answers) -> mlxlink.Port
     try:
         port = mlxlink.parse(text)
     except FormatError as error:
-        judge.error(where, MLXLINK_UNREADABLE, "its JSON document", error)
+        judge.error(where, kinds.MLXLINK_UNREADABLE, "its JSON document", error)
         return None
     if found.code(f"mlxlink-{nic.rdma_device}"):
         judge.error(
-            where, MLXLINK_CONTRADICTS, "exit 0 with status 0", f"exit {found.code(f'mlxlink-{nic.rdma_device}')}"
+            where, kinds.MLXLINK_CONTRADICTS, "exit 0 with status 0", f"exit {found.code(f'mlxlink-{nic.rdma_device}')}"
         )
         return None
     return port
@@ -207,7 +67,7 @@ _WATCHED: tuple[tuple[str, str, Callable[[mlxlink.Port], mlxlink.Watched | None]
         lambda port: port.temperature,
         "Check the airflow at this slot, and that the module has the heat sink that its cage needs.",
     ),
-    ("received light", "dBm", lambda port: port.rx_power, _SWAP),
+    ("received light", "dBm", lambda port: port.rx_power, kinds.SWAP),
     ("sent light", "dBm", lambda port: port.tx_power, "Replace the module."),
     (
         "supply voltage of the module",
@@ -229,24 +89,24 @@ def errors(
     found = len(judge.fails) + len(judge.errors)
     judge.judged += 1
     if port.state != "Active":
-        judge.fail(where, OPTICS_LINK_DOWN, "Active", f"{port.state}: {port.recommendation}")
+        judge.fail(where, kinds.OPTICS_LINK_DOWN, "Active", f"{port.state}: {port.recommendation}")
         return
     for what, name, value, bound, source in (
         ("bit error rate after correction", "effective_ber", port.effective_ber, effective, EFFECTIVE_SOURCE),
         ("bit error rate before correction", "raw_ber", port.raw_ber, raw, _RAW_SOURCE),
     ):
         if value is None:
-            judge.error(where, BER_NOT_REPORTED, f"at most {bound:g}", "N/A", what=what)
+            judge.error(where, kinds.BER_NOT_REPORTED, f"at most {bound:g}", "N/A", what=what)
         elif not Limit(name, Op.LE, bound, "1", source).holds(judge, where, value):
-            judge.fail(where, BER_HIGH, f"at most {bound:g}", f"{value:g} ({port.recommendation})", what=what)
+            judge.fail(where, kinds.BER_HIGH, f"at most {bound:g}", f"{value:g} ({port.recommendation})", what=what)
     said = port.recommendation.strip().rstrip(".")
     ignored = said == _SIGNAL and port.raw_ber is not None and port.raw_ber < _SIGNAL_BER
     if len(judge.fails) + len(judge.errors) > found:
         return
     if said in _NO_VERDICT:
-        judge.error(where, NO_FIRMWARE_VERDICT, _GOOD, said or "nothing")
+        judge.error(where, kinds.NO_FIRMWARE_VERDICT, _GOOD, said or "nothing")
     elif said != _GOOD and not ignored:
-        judge.fail(where, FIRMWARE_VERDICT, _GOOD, f"{said or 'nothing'} (raw bit error rate {port.raw_ber:g})")
+        judge.fail(where, kinds.FIRMWARE_VERDICT, _GOOD, f"{said or 'nothing'} (raw bit error rate {port.raw_ber:g})")
 
 
 def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
@@ -258,7 +118,7 @@ def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
         if watched.low is None or watched.high is None:
             if unit == "dBm" and all(value <= _DARK_DBM for value in watched.values):
                 actual = f"{', '.join(f'{value:g}' for value in watched.values)} dBm"
-                judge.error(where, MODULE_DARK, f"more than {_DARK_DBM} dBm on a lane", actual, what=what)
+                judge.error(where, kinds.MODULE_DARK, f"more than {_DARK_DBM} dBm on a lane", actual, what=what)
             judge.remark("a module has no limits for some readings: those are not judged")
             continue
         for lane, value in enumerate(watched.values):
@@ -269,7 +129,7 @@ def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
             if not good:
                 judge.fail(
                     name,
-                    MODULE_READING,
+                    kinds.MODULE_READING,
                     f"{watched.low:g} to {watched.high:g} {unit} ({_MODULE})",
                     f"{value:g} {unit}",
                     what=what,
@@ -285,7 +145,7 @@ def _readings(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.
         if having and not _has_limits(watched):
             judge.error(
                 where,
-                READING_MISSING,
+                kinds.READING_MISSING,
                 f"a reading with its limits, as {having} modules of the same part have",
                 "nothing",
                 what=what,
@@ -293,7 +153,7 @@ def _readings(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.
         elif watched is None and port.watches and port.part:
             judge.error(
                 where,
-                NO_READING,
+                kinds.NO_READING,
                 "a reading: the module is optical, not copper, so it has sensors",
                 "nothing",
                 what=what,
@@ -301,7 +161,7 @@ def _readings(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.
         elif watched is not None and unit in _BY_LANE:
             lanes = max(port.lanes or 0, *(len(other.values) for other in map(read, alike) if other is not None))
             if len(watched.values) < lanes:
-                judge.error(where, LANES_MISSING, f"{lanes} lanes", f"{len(watched.values)}", what=what)
+                judge.error(where, kinds.LANES_MISSING, f"{lanes} lanes", f"{len(watched.values)}", what=what)
     if not port.watches and not port.copper:
         judge.remark(
             "an optical cable has no sensors (digital diagnostic monitoring): its light and temperature are not judged"
@@ -333,16 +193,16 @@ def _fec(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.Port]
     values = [other.fec for other in alike]
     usual, all_ = _majority(values)
     if usual is None:
-        judge.fail(where, FEC_NO_MAJORITY, f"one on most {group}", f"{port.fec} ({all_})")
+        judge.fail(where, kinds.FEC_NO_MAJORITY, f"one on most {group}", f"{port.fec} ({all_})")
     elif port.fec != usual:
-        judge.fail(where, FEC_OTHER, f"{usual}, as {values.count(usual)} {group} have", port.fec)
+        judge.fail(where, kinds.FEC_OTHER, f"{usual}, as {values.count(usual)} {group} have", port.fec)
 
 
 class Optics(HostGate):
     """Every compute NIC's link has few bit errors, and its module is the right part, within its limits."""
 
     id = "node/host/validation/optics"
-    findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, *FINDINGS)
+    findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, *kinds.FINDINGS)
     what = "optics"
     covers = frozenset({"node", "nic"})
 
@@ -397,20 +257,20 @@ class Optics(HostGate):
     def _part(self, judge: Judge, where: str, port: mlxlink.Port, siblings: list[str]) -> None:
         judge.judged += 1
         if not port.part:
-            judge.error(where, PART_NOT_REPORTED, "the module's or cable's part number", "N/A")
+            judge.error(where, kinds.PART_NOT_REPORTED, "the module's or cable's part number", "N/A")
             return
         if self.inputs.parts:
             if port.part not in self.inputs.parts:
-                judge.fail(where, PART_OTHER, f"{' or '.join(self.inputs.parts)} (declared)", port.part)
+                judge.fail(where, kinds.PART_OTHER, f"{' or '.join(self.inputs.parts)} (declared)", port.part)
             return
         usual, all_ = _majority(siblings)
         if usual is None:
             expected = f"one part on most of the node's {len(siblings)} ports, or the right ones declared"
-            judge.fail(where, PART_NO_MAJORITY, expected, f"{port.part} ({all_})")
+            judge.fail(where, kinds.PART_NO_MAJORITY, expected, f"{port.part} ({all_})")
         elif port.part != usual:
             judge.fail(
                 where,
-                PART_ODD,
+                kinds.PART_ODD,
                 f"{usual}, as {siblings.count(usual)} of the node's {len(siblings)} ports have",
                 port.part,
             )
