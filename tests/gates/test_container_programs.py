@@ -1,4 +1,4 @@
-"""The optional programs in containers, HPL and an inference benchmark: what the gates make of their outputs, and how they are started."""
+"""The optional programs in containers, HPL and an inference benchmark: how they start and are judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of a node's parts and measuring programs: what another list does to evidence, and what the script makes of the node's tools."""
+"""The list of a node's parts and measuring programs: its effect on evidence, and its making from tool outputs."""
 
 from __future__ import annotations
 

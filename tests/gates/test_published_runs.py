@@ -278,7 +278,7 @@ def test_bytes_over_the_rails_alone_give_an_nvlink_domain_run_away(run: Publishe
 
 @pytest.mark.parametrize("run", NVL72, ids=ids)
 def test_rails_that_rested_are_not_measured(run: Published) -> None:
-    """Inside one NVLink domain nothing goes over the rails: a pass says nothing of them, so their coverage is left to other gates."""
+    """Inside one NVLink domain nothing goes over the rails, so other gates must cover them."""
     verdict = judged(run, Evidence(run.busbw))
     assert verdict.outcome is Outcome.PASS
     assert {part.split("/")[1][:3] for part in verdict.measured} == {"gpu"}

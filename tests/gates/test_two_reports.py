@@ -1,4 +1,4 @@
-"""Two reports in one output: the first is of another node, or of another time, and no reader may take it for the only one."""
+"""An output with two reports, the first of another node or time, is never read as one report."""
 
 from __future__ import annotations
 
