@@ -45,8 +45,8 @@ NOT_TOLD = "the serial numbers of the GPUs, the severity of its warnings"
         (
             "",
             (
-                "DCGM without a version number (3.0 and earlier print none) does not report which GPUs it found, the PCI "
-                f"device ids of the GPUs, {NOT_TOLD}"
+                "DCGM without a version number (3.0 and earlier print none) does not report which GPUs it found, the "
+                f"PCI device ids of the GPUs, {NOT_TOLD}"
             ),
         ),
         ("3.2.6", f"DCGM 3.2.6 does not report {NOT_TOLD}"),

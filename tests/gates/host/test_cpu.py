@@ -92,9 +92,7 @@ def test_frequency_that_the_bios_keeps_is_declared(node: Node) -> None:
         Outcome.ERROR,
         [("node01", "frequency governor not reported", "performance", "no cpufreq policy")],
     )
-    assert verdict.findings[0].next_step.endswith(
-        "where the BIOS is to keep it, the site declares input governor: null."
-    )
+    assert verdict.findings[0].next_step.endswith("If the BIOS must keep control, declare the input `governor: null`.")
 
 
 def test_a_governor_where_the_bios_is_to_keep_frequency_control_fails(node: Node) -> None:

@@ -63,7 +63,7 @@ def test_a_drive_under_two_names_is_one_drive(node: Node) -> None:
 
 
 def controllers(total: int, free: int, *names: str) -> Change:
-    """An output of smartctl without capacity, as for NVMe controllers with several namespaces (smartmontools, nvmeprint.cpp)."""
+    """Drop the capacity, which smartctl does not print with several namespaces (smartmontools, nvmeprint.cpp)."""
 
     def change(found: Document) -> None:
         for name in names:

@@ -94,7 +94,8 @@ def test_a_baseline_that_names_no_kind_of_part_is_refused() -> None:
         gate(FIRMWARE, {"baseline": {"Nic MT_0000000838": "28.43.2566", NIC: "28.43.2566"}})
     assert str(error.value) == (
         f"gate {FIRMWARE}: inputs - Expected: baseline Actual: baseline: Value error, Nic MT_0000000838: no part has "
-        "such a name, so this would never be checked; names begin with BIOS of, NIC, VBIOS of, drive. Correct the inputs in the gate set."
+        "such a name, so this would never be checked; names begin with BIOS of, NIC, VBIOS of, drive. "
+        "Correct the inputs in the gate set."
     )
 
 
