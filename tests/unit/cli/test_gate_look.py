@@ -115,9 +115,9 @@ def test_explain_says_findings_with_next_steps_outcomes_and_sets(call: Any) -> N
         "  gpu-nvlink-down: NVLink down\n    Some NVLinks of this GPU are inactive",
         (
             "    next: Power the node off and on once; if the link stays down, reseat the GPU, then replace it: "
-            "docs/runbooks/nvlink-down.md"
+            "docs/runbooks/nvlink-down.md."
         ),
-        "  nvml-cannot-be-asked: NVML cannot be asked\n",
+        "  nvml-cannot-be-asked: NVML does not answer\n",
         "    next: Check that the driver is loaded (`nvidia-smi` on the node), then run install again.",
         "as every gate can: command-not-run, ",
         "  fail: it was measured, and is not as it should be; never measured again until the node is repaired",
