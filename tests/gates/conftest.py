@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from rackready.gates.engine import validate
-from tests.gates.corpus import some
+from tests.gates.corpus import damaged_sample
 from tests.gates.gathering import Collector
-from tests.gates.outcomes import told
+from tests.gates.outcomes import report_properties
 from tests.gates.redfish_world import FakeBmcs
 
 
@@ -32,8 +32,10 @@ def damaged_as_well(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     noted.stand_between(monkeypatch.setattr)
     yield
     noted.closed = True
-    request.node.user_properties += told({(one.gate.id, one.outcome) for one in noted.seen.values()}, noted.codes)
-    wrong = some(noted.seen.values(), request.node.nodeid)
+    request.node.user_properties += report_properties(
+        {(one.gate.id, one.outcome) for one in noted.seen.values()}, noted.codes
+    )
+    wrong = damaged_sample(noted.seen.values(), request.node.nodeid)
     assert not noted.undeclared, (
         f"findings that the gate's class does not declare (Gate.findings): {', '.join(sorted(noted.undeclared))}"
     )

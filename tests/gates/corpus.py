@@ -26,7 +26,7 @@ from rackready.gates.engine.registry import all_gates
 from rackready.model.outcome import Outcome
 from tests.gates.gathering import Seen, gathered
 from tests.gates.mutators import MUTATORS, sealed
-from tests.gates.outcomes import OUTCOMES, lacking
+from tests.gates.outcomes import OUTCOMES, missing_outcomes
 
 _LOG = (
     "the kernel's log: what its line says was never logged once the line is lost, and a log has no count of its lines"
@@ -179,7 +179,7 @@ def _says(seen: Seen) -> bool:
     return any(item.stdout for item in seen.outputs.values())
 
 
-def some(seen: Iterable[Seen], seed: str) -> list[Wrong]:
+def damaged_sample(seen: Iterable[Seen], seed: str) -> list[Wrong]:
     """Judge one of these again, once damaged and once with a command that did not end well; returns what was wrong. The same for the same seed."""
     dice = random.Random(seed)  # noqa: S311 - repeatable, not secret
     told = [one for one in seen if _says(one)]
@@ -234,7 +234,9 @@ def main() -> int:
             f"{gate}: {corpus.count} mutants a seed of "
             f"{', '.join(f'{count} {outcome}' for outcome, count in sorted(outcomes.items())) or 'nothing'}"
         )
-    missing = [text for text in lacking((one.gate.id, one.outcome) for one in seen) if text.rsplit(":", 1)[0] in those]
+    missing = [
+        text for text in missing_outcomes((one.gate.id, one.outcome) for one in seen) if text.rsplit(":", 1)[0] in those
+    ]
     for text in missing:
         _say(f"never seen in tests: {text}")
     for seed in (None, *chosen.seed):

@@ -36,7 +36,7 @@ def test_a_set_names_gates_that_there_are_each_once(name: str) -> None:
 @pytest.mark.parametrize("name", SETS)
 def test_a_set_names_gates_of_one_node_level_by_level(name: str) -> None:
     """They run so anyway; a file in another order would tell its reader another story."""
-    alone = [found for entry in loader.gate_set(name).gates if (found := gate(entry.id)).alone]
+    alone = [found for entry in loader.gate_set(name).gates if (found := gate(entry.id)).single_node]
     assert [found.id for found in alone] == [
         found.id for found in sorted(alone, key=lambda found: LEVELS.index(found.level))
     ]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rackready.gates.records.captured import CaptureRefusedError
-from rackready.gates.records.imported_times import told
+from rackready.gates.records.imported_times import printed_times
 from rackready.model.outcome import Outcome
 from tests.gates.support import text
 from tests.gates.test_imported import Carried
@@ -242,7 +242,7 @@ def test_what_agrees_with_the_manifest_or_says_nothing_is_taken(tmp_path: Path, 
     ],
 )
 def test_what_cannot_be_read_says_no_time(said: str) -> None:
-    assert told(said) == []
+    assert printed_times(said) == []
 
 
 def test_an_old_report_that_is_stamped_now_is_refused_whole_and_one_of_then_is_judged(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class Skipped:
         self.store = EvidenceStore.open(ledger, paths.raw)
         self.connection = FakeConnection({"Prints what a node is": fingerprint_of})
         stage = Stage.begin(self.site, self.connection, None, self.store, ledger, "c1", [NODE])
-        self.result: NodeResult = stage.run([NODE], [], gate_entries(self.site, None), whole=True)[NODE]
+        self.result: NodeResult = stage.run([NODE], [], gate_entries(self.site, None), full_set=True)[NODE]
         self.report = build(self.site, paths, "c1")
         self.page = render(self.report)
         self.cases = {case.get("name"): case for case in ET.fromstring(junit(self.report)).iter("testcase")}  # noqa: S314 - written a line above

@@ -208,7 +208,7 @@ class Gate(ABC):
         return self.id.split("/", 1)[0]
 
     @property
-    def alone(self) -> bool:
+    def single_node(self) -> bool:
         """Whether it measures one node at a time."""
         return self.scope in {"node", "bmc"}
 
@@ -298,13 +298,13 @@ AGAIN = "Run the gate again; if it stays so, read its raw output (`rackready rep
 """Next step where an output is not understood. Where outputs are handed in there is no record of them, and no hash (gates/records/offline.py)."""
 
 
-def not_asked(finding: Finding) -> bool:
+def is_missing_output(finding: Finding) -> bool:
     """Say whether a finding is that a command has no output: where outputs are handed in, its output was not given."""
     kind = KINDS.get(finding.code)
     return kind is not None and kind.next_step == NOT_RUN
 
 
-def not_understood(finding: Finding) -> bool:
+def is_not_understood(finding: Finding) -> bool:
     """Say whether a finding sends its reader to the raw output of a record."""
     kind = KINDS.get(finding.code)
     return kind is not None and kind.next_step == AGAIN

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 from rackready.gates.base import Command, Gate, GateFacts, Run
 from rackready.gates.engine.registry import gate as make_gate
 from rackready.gates.judging import common_findings
-from rackready.gates.judging.predicted_bounds import UNKNOWN, foreseen
+from rackready.gates.judging.predicted_bounds import UNKNOWN, predicted
 from rackready.gates.plain.makers import slots
 from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError
@@ -169,7 +169,7 @@ def _key(item: Command) -> tuple[object, ...]:
 
 def explained(gate: Gate, facts: GateFacts) -> dict[str, Any]:
     """Return how a gate judges: words of its documentation, bounds with their sources, its fleet, every finding that it declares, and where it is run."""
-    found = foreseen(gate, facts, list(facts.nodes))
+    found = predicted(gate, facts, list(facts.nodes))
     return {
         "id": gate.id,
         "title": gate.title(),

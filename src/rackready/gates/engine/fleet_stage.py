@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rackready.gates.base import FleetMetric, Gate
-from rackready.gates.engine.stage_state import Board
+from rackready.gates.engine.stage_state import StageState
 from rackready.gates.judging.finding_kinds import FailKind
-from rackready.gates.judging.fleet import Comparison, Unit, in_site
+from rackready.gates.judging.fleet import Comparison, Unit, compare_in_site
 from rackready.gates.judging.merge import merged
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Criterion, Finding, Outcome, Verdict
@@ -41,33 +41,33 @@ BEHIND_FLEET = FailKind(
 )
 
 
-def judge_fleet(board: Board, gate: Gate, entry: GateSetEntry, nodes: Sequence[str]) -> None:
+def judge_fleet(state: StageState, gate: Gate, entry: GateSetEntry, nodes: Sequence[str]) -> None:
     """Hold the nodes of this stage against their fleet; an outlier is a fail, and a pass that was pending stands where the fleet judged it.
 
     Fewer than 16 identical units are no fleet: then everything stays as it is.
     """
     if not gate.fleet:
         return
-    own = {node: verdict for node in nodes if (verdict := _passed(board, gate, node)) is not None}
+    own = {node: verdict for node in nodes if (verdict := _passed(state, gate, node)) is not None}
     stored = {
         node: record
-        for node, record in board.recorder.store.newest(gate.id).items()
-        if node not in own and _counts(board, entry, node, record)
+        for node, record in state.recorder.store.newest(gate.id).items()
+        if node not in own and _counts(state, entry, node, record)
     }
-    alike = _alike(board, gate, own, stored)
+    alike = _alike(state, gate, own, stored)
     judged: dict[str, list[Comparison]] = defaultdict(list)
     for members in alike.values():
         for metric in gate.fleet:
             units = _units(metric, members, own)
-            found = in_site(gate, metric, units, board.facts.fleet)
+            found = compare_in_site(gate, metric, units, state.facts.fleet)
             if found is not None:
                 for node in {unit.node for unit in found.units}:
                     judged[node].append(found)
     for node in sorted(judged):
         if node in own:
-            _of_node(board, gate, node, own[node], judged[node])
+            _of_node(state, gate, node, own[node], judged[node])
         else:
-            _tell(board, gate, node, judged[node])
+            _report_stored(state, gate, node, judged[node])
 
 
 def _units(metric: FleetMetric, members: Sequence[tuple[str, Verdict]], own: Mapping[str, Verdict]) -> list[Unit]:
@@ -82,39 +82,39 @@ def _units(metric: FleetMetric, members: Sequence[tuple[str, Verdict]], own: Map
     ]
 
 
-def _passed(board: Board, gate: Gate, node: str) -> Verdict | None:
-    verdicts = board.verdicts[node].get(gate.id)
-    if not verdicts or not isinstance(board.prints[node], Fingerprint):
+def _passed(state: StageState, gate: Gate, node: str) -> Verdict | None:
+    verdicts = state.verdicts[node].get(gate.id)
+    if not verdicts or not isinstance(state.prints[node], Fingerprint):
         return None
     verdict = merged(verdicts)
     return verdict if verdict.outcome is Outcome.PASS else None
 
 
-def _counts(board: Board, entry: GateSetEntry, node: str, record: EvidenceRecord) -> bool:
+def _counts(state: StageState, entry: GateSetEntry, node: str, record: EvidenceRecord) -> bool:
     """Whether stored evidence of another node still is about that node: a pass, as it is wanted now, since its last change, not too old."""
     found = next((item for item in record.fingerprints if item.node == node), None)
-    if record.verdict.outcome is not Outcome.PASS or found is None or node not in board.names():
+    if record.verdict.outcome is not Outcome.PASS or found is None or node not in state.names():
         return False
     begun = record.started.timestamp()
-    if begun < board.recorder.ledger.last_change(node) or found.desired_digest != board.digest(node):
+    if begun < state.recorder.ledger.last_change(node) or found.desired_digest != state.digest(node):
         return False
     return entry.max_age_hours is None or time.time() - begun <= entry.max_age_hours * _HOUR_S
 
 
-def _alike(board: Board, gate: Gate, own: dict[str, Verdict], stored: dict[str, EvidenceRecord]) -> _Figures:
+def _alike(state: StageState, gate: Gate, own: dict[str, Verdict], stored: dict[str, EvidenceRecord]) -> _Figures:
     out: _Figures = defaultdict(list)
     inputs = gate.inputs.model_dump(mode="json")
     for node, verdict in own.items():
-        found = board.prints[node]
+        found = state.prints[node]
         if isinstance(found, Fingerprint):
-            out[kind(board.site, gate, found, inputs)].append((node, verdict))
+            out[identical_key(state.site, gate, found, inputs)].append((node, verdict))
     for node, record in stored.items():
         found = next(item for item in record.fingerprints if item.node == node)
-        out[kind(board.site, gate, found, record.inputs)].append((node, record.verdict))
+        out[identical_key(state.site, gate, found, record.inputs)].append((node, record.verdict))
     return out
 
 
-def kind(site: Site, gate: Gate, found: Fingerprint, inputs: Mapping[str, object]) -> str:
+def identical_key(site: Site, gate: Gate, found: Fingerprint, inputs: Mapping[str, object]) -> str:
     """Return what must be the same of two units: server model, firmware, driver, kernel, version set, and how they were measured (but how often)."""
     size = {name: inputs.get(name) for name in type(gate.inputs).model_fields if name != "launches"}
     parts = [
@@ -137,20 +137,20 @@ def units_of(metric: FleetMetric, node: str, verdict: Verdict) -> Iterator[Unit]
             yield Unit(node, item.target, item.value, item.unit)
 
 
-def _of_node(board: Board, gate: Gate, node: str, before: Verdict, comparisons: list[Comparison]) -> None:
+def _of_node(state: StageState, gate: Gate, node: str, before: Verdict, comparisons: list[Comparison]) -> None:
     """Replace the verdict of a node by the one that its fleet completes, and record it."""
-    verdict = completed(gate, node, before, [held(gate, node, found) for found in comparisons])
+    verdict = completed(gate, node, before, [judgement(gate, node, found) for found in comparisons])
     findings = verdict.findings[len(before.findings) :]
     about = {"fleet": {found.metric.name: found.count for found in comparisons}}
-    if not board.recorder.completed(gate.id, node, verdict, about):
+    if not state.recorder.completed(gate.id, node, verdict, about):
         if not findings:
             return  # measured before, and still in order: what is on record stands
-        board.recorder.conclusion(
+        state.recorder.conclusion(
             gate.id, node, verdict, {"title": gate.title(), **gate.inputs.model_dump(mode="json"), **about}
         )
-    board.verdicts[node][gate.id] = [verdict]
+    state.verdicts[node][gate.id] = [verdict]
     for finding in findings:
-        board.recorder.say(node, f"{gate.id} fail: {finding}", Outcome.FAIL)
+        state.recorder.progress(node, f"{gate.id} fail: {finding}", Outcome.FAIL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class FleetJudgement:
     """(target, finding)."""
 
 
-def held(gate: Gate, node: str, found: Comparison, bound: Criterion | None = None) -> FleetJudgement:
+def judgement(gate: Gate, node: str, found: Comparison, bound: Criterion | None = None) -> FleetJudgement:
     """Return what a comparison means for a node. ``bound``: its criterion, where it was made before."""
     behind = tuple((unit.target, _finding(unit, found, gate)) for unit in found.outliers if unit.node == node)
     return FleetJudgement(found.metric.name, bound or found.criterion(), behind)
@@ -206,13 +206,13 @@ def _finding(unit: Unit, found: Comparison, gate: Gate) -> Finding:
     )
 
 
-def _tell(board: Board, gate: Gate, node: str, comparisons: list[Comparison]) -> None:
+def _report_stored(state: StageState, gate: Gate, node: str, comparisons: list[Comparison]) -> None:
     """Say of a node that this stage does not judge that it falls behind now: its own record is not touched."""
     for found in comparisons:
         for unit in found.outliers:
             if unit.node == node:
                 words = f"by its stored evidence it falls behind now: {_finding(unit, found, gate)}"
-                board.recorder.say(
+                state.recorder.progress(
                     node,
                     f"{gate.id}: {words} Measure it: `rackready validate --again --limit {node}`.",
                     Outcome.NOT_RUN,

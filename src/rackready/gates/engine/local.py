@@ -153,15 +153,15 @@ def run_here(
         }
         ledger.put_campaign(campaign, **about)
         stage = _stage(site, place, paths, ledger, campaign, connection or Local())
-        return stage.run([place.name], [], entries, whole=False)[place.name]
+        return stage.run([place.name], [], entries, full_set=False)[place.name]
 
 
 def _stage(site: Site, place: Here, paths: EnvPaths, ledger: Ledger, campaign: str, connection: Connection) -> Stage:
     """Return the stage of this machine; of a part of a server, gates know that part."""
     stage = Stage.begin(site, connection, None, EvidenceStore.open(ledger, paths.raw), ledger, campaign, [place.name])
-    whole = stage.board.facts.nodes[place.name]
+    whole = stage.state.facts.nodes[place.name]
     devices = {nic.rdma_device for nic in place.platform.nics}
     part = replace(whole, platform=place.platform, nics=tuple(nic for nic in whole.nics if nic.rdma_device in devices))
-    stage.board.facts = replace(stage.board.facts, nodes={place.name: part})
-    stage.runner = replace(stage.runner, facts=stage.board.facts)
+    stage.state.facts = replace(stage.state.facts, nodes={place.name: part})
+    stage.runner = replace(stage.runner, facts=stage.state.facts)
     return stage

@@ -16,7 +16,7 @@ from rackready.model.outcome import Verdict
 NOTE = "the platform has no compute NICs: nothing to judge"
 
 
-def apart(facts: GateFacts, nodes: Sequence[str]) -> tuple[list[str], list[Run]]:
+def split_nodes(facts: GateFacts, nodes: Sequence[str]) -> tuple[list[str], list[Run]]:
     """Return the nodes that have NICs, and the run without commands of those that have none: no run where all have some."""
     bare = tuple(node for node in nodes if not facts.nodes[node].nics)
     with_nics = [node for node in nodes if node not in bare]
@@ -25,7 +25,7 @@ def apart(facts: GateFacts, nodes: Sequence[str]) -> tuple[list[str], list[Run]]
     ] if bare else []
 
 
-def nothing(facts: GateFacts, run: Run) -> Verdict | None:
+def nothing_to_judge(facts: GateFacts, run: Run) -> Verdict | None:
     """Return the verdict on a run of nodes without NICs: a pass that measured no part; None for a run of others."""
     if any(facts.nodes[node].nics for node in run.nodes):
         return None
@@ -34,13 +34,13 @@ def nothing(facts: GateFacts, run: Run) -> Verdict | None:
     return gathered.verdict(run.target)
 
 
-def split(done: Sequence[Done]) -> tuple[list[Done], dict[str, list[Verdict]]]:
+def split_runs(done: Sequence[Done]) -> tuple[list[Done], dict[str, list[Verdict]]]:
     """Return the runs in which something was launched, and what was said of each node of the others."""
     measured = [item for item in done if item.run.commands]
     return measured, {node: [item.verdict] for item in done if not item.run.commands for node in item.run.nodes}
 
 
-def alone(gate: Gate, facts: GateFacts) -> dict[str, list[Verdict]]:
+def too_few(gate: Gate, facts: GateFacts) -> dict[str, list[Verdict]]:
     """Return what is said of every node with NICs unless a run took it in: there are not enough others, and it was not measured."""
     words = f"fewer than {gate.min_nodes} of the nodes that can take part have a compute NIC on the same rail"
     step = "Run it together with more such nodes, or declare the skip with its reason in site.yml (gates.skip)."

@@ -92,7 +92,7 @@ def _of_nic(
         return [_of_node(verdict, node) for verdict in own]
     if len({partner for partner, _ in bad}) >= _TWO and not passed:
         return [
-            _said(
+            _with_remark(
                 verdict,
                 node,
                 f"it fails with {' and with '.join(sorted({partner for partner, _ in bad}))}: {node}'s end of rail "
@@ -106,12 +106,12 @@ def _of_nic(
         return (
             acquitted
             if not pair
-            else [_said(pair[0], node, "both ends pass with other partners: the path between these two is bad")]
+            else [_with_remark(pair[0], node, "both ends pass with other partners: the path between these two is bad")]
         )
     others = [verdict for partner, verdict in bad if partner in verdict.blamed]
     if others:
         return [Verdict(outcome=Outcome.ERROR, findings=[unmeasured(f"{node} rail {rail}", [bad[0][0]])])]
-    return [_said(bad[0][1], node, f"suspects: {node} and {bad[0][0]}; no third partner could tell them apart")]
+    return [_with_remark(bad[0][1], node, f"suspects: {node} and {bad[0][0]}; no third partner could tell them apart")]
 
 
 def _of_node(verdict: Verdict, node: str) -> Verdict:
@@ -124,7 +124,7 @@ def _passed(tests: list[tuple[str, Verdict]]) -> bool:
     return any(verdict.outcome is Outcome.PASS for _, verdict in tests)
 
 
-def _said(verdict: Verdict, node: str, words: str) -> Verdict:
+def _with_remark(verdict: Verdict, node: str, words: str) -> Verdict:
     findings = [finding.model_copy(update={"where": f"{finding.where} [{words}]"}) for finding in verdict.findings]
     return verdict.model_copy(update={"findings": findings, "blamed": [node]})
 
@@ -140,7 +140,7 @@ def unmeasured(where: str, partners: Sequence[str]) -> Finding:
     )
 
 
-def beside(verdict: Verdict, node: str) -> Verdict:
+def bystander(verdict: Verdict, node: str) -> Verdict:
     """Return what a bad run that blames others says of a node: what was found on the node itself, else that it was not measured with good ones."""
     if any(finding.where.startswith(f"{node} ") for finding in verdict.findings):
         return _of_node(verdict, node)
@@ -149,7 +149,7 @@ def beside(verdict: Verdict, node: str) -> Verdict:
     )
 
 
-def again(done: Sequence[Done]) -> list[tuple[str, str]]:
+def retests_of_whole_nodes(done: Sequence[Done]) -> list[tuple[str, str]]:
     """Return (node, third partner) for each end of a whole-node run that did not pass and that is not blamed already."""
     good = [node for item in done if item.verdict.outcome is Outcome.PASS for node in item.run.nodes]
     out: list[tuple[str, str]] = []
@@ -163,7 +163,7 @@ def again(done: Sequence[Done]) -> list[tuple[str, str]]:
     return out
 
 
-def acquit(done: Sequence[Done]) -> dict[str, list[Verdict]]:
+def attribute_whole_nodes(done: Sequence[Done]) -> dict[str, list[Verdict]]:
     """Return each node's verdicts of whole-node runs: one that passed with some partner is acquitted, unless a run blames it.
 
     Where all ends of a bad run passed with others, the path between them is bad: a fail is never measured away. With
@@ -175,7 +175,7 @@ def acquit(done: Sequence[Done]) -> dict[str, list[Verdict]]:
         mine = [item for item in done if node in item.run.nodes]
         blamed = [_of_node(item.verdict, node) for item in mine if node in item.verdict.blamed]
         path = [
-            _said(item.verdict, node, "both ends pass with other partners: the path between these two is bad")
+            _with_remark(item.verdict, node, "both ends pass with other partners: the path between these two is bad")
             for item in mine
             if item.verdict.outcome is not Outcome.PASS and not item.verdict.blamed and good.issuperset(item.run.nodes)
         ]
@@ -183,5 +183,5 @@ def acquit(done: Sequence[Done]) -> dict[str, list[Verdict]]:
         suspected = [
             item.verdict for item in mine if item.verdict.outcome is not Outcome.PASS and not item.verdict.blamed
         ]
-        out[node] = blamed or path[:1] or passed or suspected[-1:] or [beside(mine[-1].verdict, node)]
+        out[node] = blamed or path[:1] or passed or suspected[-1:] or [bystander(mine[-1].verdict, node)]
     return out

@@ -62,7 +62,7 @@ class Recorder:
             "attempt": attempt.number,
             "run": attempt.run.id,
         }
-        raw = [kept(self.store, output) for output in attempt.outputs.values()]
+        raw = [store_output(self.store, output) for output in attempt.outputs.values()]
         made = self._append(
             gate.id,
             attempt.run.target,
@@ -78,7 +78,7 @@ class Recorder:
             self.latest[gate.id, attempt.run.target] = made
         again = " (second attempt)" if attempt.number > 1 else ""
         for node in attempt.run.nodes:
-            self.say(
+            self.progress(
                 node,
                 f"{gate.id} {_target(attempt.run.target, node)}{_said(attempt.verdict)}{again}",
                 attempt.verdict.outcome,
@@ -114,7 +114,7 @@ class Recorder:
         self.store.append(before.model_copy(update={"id": new_id(), "verdict": verdict, "inputs": inputs}))
         return True
 
-    def say(self, node: str, text: str, outcome: Outcome) -> None:
+    def progress(self, node: str, text: str, outcome: Outcome) -> None:
         """Add a line of progress."""
         if self.quiet and outcome is Outcome.PASS:
             return
@@ -150,7 +150,7 @@ class Recorder:
         return self.store.append(record)[0]
 
 
-def kept(store: EvidenceStore, output: Output) -> RawOutput:
+def store_output(store: EvidenceStore, output: Output) -> RawOutput:
     """Store what a command left behind, and return how a record names it."""
     return RawOutput(
         host=output.node,

@@ -20,7 +20,7 @@ from rackready.gates.engine.schedule import batches
 from rackready.gates.engine.shared_outputs import Ask, Readings
 from rackready.gates.engine.shipped_script import command as shipped
 from rackready.gates.judging.finding_kinds import ErrorKind
-from rackready.gates.records.sanitize import said
+from rackready.gates.records.sanitize import clean
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import listens
 
@@ -245,10 +245,10 @@ def evaluated(gate: Gate, facts: GateFacts, run: Run, outputs: Mapping[str, Outp
     recorded or shown.
     """
     try:
-        return said(gate.evaluate(facts, run, outputs))
+        return clean(gate.evaluate(facts, run, outputs))
     except Exception as error:  # noqa: BLE001
         finding = JUDGEMENT_BROKE.found(run.target, "a verdict", f"{error.__class__.__name__}: {error}", gate=gate.id)
-        return said(Verdict(outcome=Outcome.ERROR, findings=[finding]))
+        return clean(Verdict(outcome=Outcome.ERROR, findings=[finding]))
 
 
 def _broken(run: Run, stage: Sequence[Output], out: Mapping[str, Output], gate: Gate | None) -> bool:

@@ -63,11 +63,11 @@ class SetRun:
         while left:
             number += 1
             stage = self._stage(left, number)
-            results = stage.run(left, [], self.found.gates, whole=False)
+            results = stage.run(left, [], self.found.gates, full_set=False)
             hours = (self.clock() - begun) / _HOUR_S
             over = self.found.repeat_hours is None or hours >= self.found.repeat_hours
             fallen = [node for node in left if results[node].outcome is not Outcome.PASS]
-            self._record(stage.board.recorder, left if over else fallen, results, hours, number)
+            self._record(stage.state.recorder, left if over else fallen, results, hours, number)
             out |= results
             left = [] if over else [node for node in left if node not in fallen]
         return out
@@ -81,7 +81,7 @@ class SetRun:
             for node in (node for node in wave if node in nodes):
                 words = self.order.note or f"wave {place} of {len(self.order.order)}"
                 if self.found.wave_gap_s is not None:
-                    stage.board.recorder.say(node, f"{self.found.id}, round {number}: {words}", Outcome.PASS)
+                    stage.state.recorder.progress(node, f"{self.found.id}, round {number}: {words}", Outcome.PASS)
         return stage
 
     def _record(
@@ -92,17 +92,19 @@ class SetRun:
         if wanted is None:
             return
         for node in nodes:
-            verdict = stood(node, results[node], hours, rounds, wanted)
+            verdict = burn_in_verdict(node, results[node], hours, rounds, wanted)
             recorder.conclusion(
                 BURN_IN,
                 node,
                 verdict,
                 {"title": f"Every round of {self.found.id} passed for {wanted:g} h.", "set": self.found.id},
             )
-            recorder.say(node, f"{BURN_IN} {verdict.outcome.value}: {rounds} rounds in {hours:.1f} h", verdict.outcome)
+            recorder.progress(
+                node, f"{BURN_IN} {verdict.outcome.value}: {rounds} rounds in {hours:.1f} h", verdict.outcome
+            )
 
 
-def stood(node: str, last: NodeResult, hours: float, rounds: int, wanted: float) -> Verdict:
+def burn_in_verdict(node: str, last: NodeResult, hours: float, rounds: int, wanted: float) -> Verdict:
     """Return how a node stood its burn-in: as its last round ended, all before it having passed."""
     bound = Criterion(
         metric="hours",

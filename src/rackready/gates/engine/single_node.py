@@ -12,7 +12,7 @@ from rackready.drivers.process import check_stop
 from rackready.gates.base import Done, Gate, GateFacts
 from rackready.gates.engine.runner import Attempt, Runner
 from rackready.gates.engine.shared_outputs import Readings
-from rackready.gates.engine.stage_state import Board
+from rackready.gates.engine.stage_state import StageState
 from rackready.gates.judging.merge import merged
 from rackready.model.outcome import CONTINUES, Outcome, Verdict
 
@@ -37,7 +37,7 @@ _Measured = tuple[list[Done], list[Attempt]]
 
 
 def run_alone(
-    board: Board,
+    state: StageState,
     runner: Runner,
     gates: Sequence[Gate],
     nodes: Sequence[str],
@@ -53,7 +53,7 @@ def run_alone(
     with ThreadPoolExecutor(max_workers=max(1, min(len(nodes), pace.workers))) as pool:
         list(
             pool.map(
-                lambda node: _of_node(board, runner, gates, node, required, begun + pace.load_after.get(node, 0.0)),
+                lambda node: _of_node(state, runner, gates, node, required, begun + pace.load_after.get(node, 0.0)),
                 nodes,
             )
         )
@@ -67,20 +67,20 @@ def in_levels(gates: Sequence[Gate]) -> list[list[Gate]]:
 
 def reads_only(gate: Gate, facts: GateFacts, node: str) -> bool:
     """Whether a gate merely looks: level sanity, one node, no claim on any part of it. Such gates do not disturb each other."""
-    if gate.level != "sanity" or not gate.alone:
+    if gate.level != "sanity" or not gate.single_node:
         return False
     return all(not run.claims and run.launch_from is None and len(run.nodes) == 1 for run in gate.plan(facts, [node]))
 
 
 def _of_node(
-    board: Board, runner: Runner, gates: Sequence[Gate], node: str, required: set[str], load_at: float
+    state: StageState, runner: Runner, gates: Sequence[Gate], node: str, required: set[str], load_at: float
 ) -> None:
-    stopped_by = failed_by = board.lost(node)
+    stopped_by = failed_by = state.lost(node)
     for level in in_levels(gates):
         barred_by = {LEVELS[0]: "", LEVELS[-1]: failed_by}.get(level[0].level, stopped_by)
         if level[0].level != LEVELS[0] and not barred_by:
             _wait(load_at)
-        found = list(_level(board, runner, level, node, barred_by))
+        found = list(_level(state, runner, level, node, barred_by))
         bad = [gate for gate, verdict in found if verdict.outcome not in CONTINUES and gate.id in required]
         blind = bad if all(verdict.outcome is Outcome.ERROR for _, verdict in found) else []
         stopped_by = stopped_by or next((gate.id for gate in bad if gate.stops_load or blind), "")
@@ -95,28 +95,28 @@ def _wait(until: float) -> None:
 
 
 def _level(
-    board: Board, runner: Runner, gates: Sequence[Gate], node: str, stopped_by: str
+    state: StageState, runner: Runner, gates: Sequence[Gate], node: str, stopped_by: str
 ) -> Iterator[tuple[Gate, Verdict]]:
     """Run the gates of one level and yield each with its verdict, in their order."""
     for reading, group in groupby(
-        gates, key=lambda gate: board.settled(gate, node, stopped_by) is None and reads_only(gate, board.facts, node)
+        gates, key=lambda gate: state.settled(gate, node, stopped_by) is None and reads_only(gate, state.facts, node)
     ):
         if reading:
-            yield from _together(board, runner, list(group), node)
+            yield from _together(state, runner, list(group), node)
             continue
         for gate in group:
-            yield gate, _one(board, runner, gate, node, stopped_by)
+            yield gate, _one(state, runner, gate, node, stopped_by)
 
 
-def _one(board: Board, runner: Runner, gate: Gate, node: str, stopped_by: str) -> Verdict:
-    verdict = board.settled(gate, node, stopped_by)
+def _one(state: StageState, runner: Runner, gate: Gate, node: str, stopped_by: str) -> Verdict:
+    verdict = state.settled(gate, node, stopped_by)
     if verdict is not None:
-        return verdict if gate.id in board.kept.get(node, {}) else board.note(gate.id, node, verdict)
-    board.begins(gate, node)
-    return _stand(board, gate, node, runner.gate(gate, [node]))
+        return verdict if gate.id in state.kept.get(node, {}) else state.note(gate.id, node, verdict)
+    state.begins(gate, node)
+    return _stand(state, gate, node, runner.gate(gate, [node]))
 
 
-def _together(board: Board, runner: Runner, gates: Sequence[Gate], node: str) -> Iterator[tuple[Gate, Verdict]]:
+def _together(state: StageState, runner: Runner, gates: Sequence[Gate], node: str) -> Iterator[tuple[Gate, Verdict]]:
     """Run gates side by side; they share the outputs of commands that they have in common.
 
     What they leave is recorded in the order of the set, each as soon as all before it are recorded.
@@ -125,11 +125,11 @@ def _together(board: Board, runner: Runner, gates: Sequence[Gate], node: str) ->
     with ThreadPoolExecutor(max_workers=min(SIDE_BY_SIDE, len(gates))) as pool:
         measured: list[Future[_Measured]] = [pool.submit(_aside, sharing, gate, node) for gate in gates]
         for gate, future in zip(gates, measured, strict=True):
-            board.begins(gate, node)
+            state.begins(gate, node)
             done, attempts = future.result()
             for attempt in attempts:
                 runner.sink(gate, attempt)
-            yield gate, _stand(board, gate, node, done)
+            yield gate, _stand(state, gate, node, done)
 
 
 def _aside(runner: Runner, gate: Gate, node: str) -> _Measured:
@@ -138,9 +138,9 @@ def _aside(runner: Runner, gate: Gate, node: str) -> _Measured:
     return replace(runner, sink=lambda _, attempt: attempts.append(attempt)).gate(gate, [node]), attempts
 
 
-def _stand(board: Board, gate: Gate, node: str, done: Sequence[Done]) -> Verdict:
-    verdicts = gate.attribute(board.facts, done).get(node, [])
+def _stand(state: StageState, gate: Gate, node: str, done: Sequence[Done]) -> Verdict:
+    verdicts = gate.attribute(state.facts, done).get(node, [])
     if not done:  # there was nothing to run, and no attempt that could have been recorded: why, is
-        return board.note(gate.id, node, merged(verdicts))
-    board.verdicts[node][gate.id] = verdicts
+        return state.note(gate.id, node, merged(verdicts))
+    state.verdicts[node][gate.id] = verdicts
     return merged(verdicts)

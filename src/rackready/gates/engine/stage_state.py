@@ -21,7 +21,7 @@ Kept = Mapping[str, Mapping[str, Verdict]]
 
 
 @dataclass(slots=True)
-class Board:
+class StageState:
     """One stage's state."""
 
     site: Site
@@ -76,14 +76,14 @@ class Board:
     def begins(self, gate: Gate, node: str) -> None:
         """Say that a gate begins on a node, and which of the stage's gates it is."""
         place = f" (gate {self.order.index(gate.id) + 1} of {len(self.order)})" if gate.id in self.order else ""
-        self.recorder.say(node, f"{gate.id} begins: {gate.title()}{place}", Outcome.PASS)
+        self.recorder.progress(node, f"{gate.id} begins: {gate.title()}{place}", Outcome.PASS)
 
     def note(self, gate_id: str, node: str, verdict: Verdict) -> Verdict:
         """Record a verdict without a measurement, and say it."""
         self.verdicts[node][gate_id] = [verdict]
         self.recorder.conclusion(gate_id, node, verdict, {"title": REGISTRY[gate_id].title()})
         words = f"declared skip: {verdict.note}" if verdict.outcome is Outcome.SKIP else str(verdict.findings[0])
-        self.recorder.say(node, f"{gate_id} {verdict.outcome.value}: {words}", verdict.outcome)
+        self.recorder.progress(node, f"{gate_id} {verdict.outcome.value}: {words}", verdict.outcome)
         return verdict
 
     def first_bad(self, node: str, required: Collection[str]) -> str:

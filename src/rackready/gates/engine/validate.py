@@ -25,7 +25,7 @@ from rackready.gates.engine.registry import gate as make_gate
 from rackready.gates.engine.runner import Connection, Launcher, Runner
 from rackready.gates.engine.single_node import NODE_WORKERS, Pace, in_levels, run_alone
 from rackready.gates.engine.site_facts import site_facts
-from rackready.gates.engine.stage_state import Board, Kept
+from rackready.gates.engine.stage_state import Kept, StageState
 from rackready.gates.judging.conclude import conclude
 from rackready.gates.judging.last_pass import last_passes
 from rackready.gates.judging.merge import merged
@@ -67,8 +67,8 @@ def run_gates(
         return {node: NodeResult(Outcome.NOT_RUN, f"would run {len(entries)} gates") for node in nodes}
     with stages(ctx, site, paths, [*nodes, *partners], entries) as begin:
         stage = begin([*nodes, *partners])
-        stage.board.recorder.quiet = quiet
-        return stage.run(nodes, partners, entries, whole=only is None, kept=kept or {})
+        stage.state.recorder.quiet = quiet
+        return stage.run(nodes, partners, entries, full_set=only is None, kept=kept or {})
 
 
 @contextmanager
@@ -128,7 +128,7 @@ def connect(site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[tuple
 class Stage:
     """One run of a gate set."""
 
-    board: Board
+    state: StageState
     runner: Runner
     pace: Pace = field(default_factory=Pace)
 
@@ -152,7 +152,7 @@ class Stage:
             store, ledger, campaign, {name: found for name, found in prints.items() if isinstance(found, Fingerprint)}
         )
         runner = Runner(connection, facts, recorder.attempt, launcher, bmc=bmcs(site, ledger, campaign, paths))
-        return cls(Board(site, facts, recorder, prints), runner)
+        return cls(StageState(site, facts, recorder, prints), runner)
 
     def run(
         self,
@@ -160,38 +160,38 @@ class Stage:
         partners: Sequence[str],
         entries: Sequence[GateSetEntry],
         *,
-        whole: bool,
+        full_set: bool,
         kept: Kept | None = None,
     ) -> dict[str, NodeResult]:
         """Run everything that is not kept, and conclude per node."""
-        board = self.board
-        board.keep(kept or {})
+        state = self.state
+        state.keep(kept or {})
         gates = {entry.id: make_gate(entry.id, entry.inputs) for entry in entries}
         required = {entry.id for entry in entries if entry.required}
-        alone = [gate for gate in gates.values() if gate.alone]
-        board.order = [gate.id for level in in_levels(alone) for gate in level] + [
-            gate.id for gate in gates.values() if not gate.alone
+        alone = [gate for gate in gates.values() if gate.single_node]
+        state.order = [gate.id for level in in_levels(alone) for gate in level] + [
+            gate.id for gate in gates.values() if not gate.single_node
         ]
         self._say_first(nodes)
-        known = [node for node in nodes if not isinstance(board.prints[node], Finding)]
-        run_alone(board, self.runner, alone, known, required, self.pace)
+        known = [node for node in nodes if not isinstance(state.prints[node], Finding)]
+        run_alone(state, self.runner, alone, known, required, self.pace)
         for entry in entries:
-            if gates[entry.id].alone:
-                judge_fleet(board, gates[entry.id], entry, nodes)
+            if gates[entry.id].single_node:
+                judge_fleet(state, gates[entry.id], entry, nodes)
         for entry in entries:
-            if not gates[entry.id].alone:
+            if not gates[entry.id].single_node:
                 self._group_gate(gates[entry.id], nodes, partners, required)
-                judge_fleet(board, gates[entry.id], entry, nodes)
-        return {node: conclude(board, node, list(gates.values()), required, whole=whole) for node in nodes}
+                judge_fleet(state, gates[entry.id], entry, nodes)
+        return {node: conclude(state, node, list(gates.values()), required, full_set=full_set) for node in nodes}
 
     def _say_first(self, nodes: Sequence[str]) -> None:
         """Say what cannot be measured at all, and what the site file says that holds no longer."""
-        for text in warnings(self.board.site, self.board.day):
+        for text in warnings(self.state.site, self.state.day):
             for node in nodes[:1]:
-                self.board.recorder.say(node, text, Outcome.NOT_RUN)
+                self.state.recorder.progress(node, text, Outcome.NOT_RUN)
         for node in nodes:
-            if isinstance(found := self.board.prints[node], Finding):
-                self.board.recorder.say(node, str(found), Outcome.ERROR)
+            if isinstance(found := self.state.prints[node], Finding):
+                self.state.recorder.progress(node, str(found), Outcome.ERROR)
 
     def _group_gate(self, gate: Gate, nodes: Sequence[str], partners: Sequence[str], required: set[str]) -> None:
         """Run a gate over the nodes that passed everything so far; then, where the gate bears it, over those that did not, with good ones as partners.
@@ -199,8 +199,8 @@ class Stage:
         Apart, since a bad node would make its partners look bad. A node whose own evidence counts takes part like a
         partner: what it has stands.
         """
-        board = self.board
-        judged = [node for node in nodes if gate.id not in board.kept.get(node, {})]
+        state = self.state
+        judged = [node for node in nodes if gate.id not in state.kept.get(node, {})]
         if not judged:
             return
         able, notes = self._able(gate, nodes, partners, required)
@@ -208,7 +208,7 @@ class Stage:
         for node in (
             node for node in judged if node in notes and node not in later
         ):  # partners are not judged: what they have stands
-            board.note(gate.id, node, notes[node])
+            state.note(gate.id, node, notes[node])
         if set(able) & set(judged):
             self._over(gate, able, {node: None for node in judged if node in able})
         if later:
@@ -218,33 +218,33 @@ class Stage:
             self._over(
                 gate,
                 [*later, *helpers],
-                {node: notes[node] if board.first_bad(node, required) == "" else None for node in later},
+                {node: notes[node] if state.first_bad(node, required) == "" else None for node in later},
             )
 
     def _over(self, gate: Gate, nodes: Sequence[str], judged: Mapping[str, Verdict | None]) -> None:
         """Run a gate over nodes and record what it means for those judged. One with a verdict of its own here only gains by a pass: else that stands."""
-        board = self.board
+        state = self.state
         for node in nodes:
-            board.begins(gate, node)
+            state.begins(gate, node)
         done = self.runner.gate(gate, nodes)
-        by_node = gate.attribute(board.facts, done)
+        by_node = gate.attribute(state.facts, done)
         for node, instead in judged.items():
             found = by_node.get(node, [])
             if instead is not None and merged(found).outcome is not Outcome.PASS:
-                board.note(gate.id, node, instead)
+                state.note(gate.id, node, instead)
                 continue
-            board.verdicts[node][gate.id] = found
+            state.verdicts[node][gate.id] = found
             runs = sorted(item.run.id for item in done if node in item.run.nodes)
-            board.recorder.concluded(gate, node, merged(found), runs)
+            state.recorder.concluded(gate, node, merged(found), runs)
 
     def _later(self, gate: Gate, judged: Sequence[str], everybody: Sequence[str], required: set[str]) -> list[str]:
         """Return the nodes to measure after the good ones: those that failed another gate and may be loaded, and good ones that have no other partner."""
-        board = self.board
+        state = self.state
         if not gate.after_fail:
             return []
-        free = [node for node in everybody if gate.id not in board.skips(node) and not board.stopped_by(node, required)]
-        good = [node for node in free if not board.first_bad(node, required)]
-        bad = [node for node in free if node in judged and board.first_bad(node, required)]
+        free = [node for node in everybody if gate.id not in state.skips(node) and not state.stopped_by(node, required)]
+        good = [node for node in free if not state.first_bad(node, required)]
+        bad = [node for node in free if node in judged and state.first_bad(node, required)]
         lonely = [node for node in good if node in judged] if len(good) < gate.min_nodes else []
         return [*bad, *lonely] if bad and len(bad) + len(good) >= gate.min_nodes else []
 
@@ -252,14 +252,14 @@ class Stage:
         self, gate: Gate, nodes: Sequence[str], partners: Sequence[str], required: set[str]
     ) -> tuple[list[str], dict[str, Verdict]]:
         """Return the nodes that can take part, and what is said of the others."""
-        board = self.board
+        state = self.state
         able: list[str] = []
         notes: dict[str, Verdict] = {}
         failed: dict[str, str] = {}
         for node in [*nodes, *partners]:
-            if reason := board.skips(node).get(gate.id, ""):
+            if reason := state.skips(node).get(gate.id, ""):
                 notes[node] = skipped(reason)
-            elif bad := board.first_bad(node, required):
+            elif bad := state.first_bad(node, required):
                 failed[node] = bad
                 notes[node] = not_run(node, gate.id, f"{bad} did not pass", "Repair that first.")
             else:

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from rackready.gates import base
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
-from rackready.gates.engine.pairs import beside
+from rackready.gates.engine.pairs import bystander
 from rackready.gates.fabric import carried, domains, launchers, transport
 from rackready.gates.fabric.rdma_port import headers
 from rackready.gates.judging import node_topology
@@ -256,7 +256,7 @@ class Multi(NcclGate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """For every group of at least two nodes: counters of every node, the launches from its first node, counters again."""
-        able, bare = nodes_without_nics.apart(facts, nodes)
+        able, bare = nodes_without_nics.split_nodes(facts, nodes)
         return [
             *(
                 self.run(facts, members, name)
@@ -285,7 +285,7 @@ class Multi(NcclGate):
                 out[node] = [
                     item.verdict.model_copy(update={"findings": mine})
                     if mine
-                    else beside(item.verdict, node)
+                    else bystander(item.verdict, node)
                     if waits
                     else item.verdict
                 ]
@@ -321,7 +321,7 @@ class Multi(NcclGate):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge the transport that NCCL chose, what every rail carried, and the median busbw of the largest message."""
-        if (verdict := nodes_without_nics.nothing(facts, run)) is not None:
+        if (verdict := nodes_without_nics.nothing_to_judge(facts, run)) is not None:
             return verdict
         gathered = Judge()
         where = run.target.split("/without", 1)[0]

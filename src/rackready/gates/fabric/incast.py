@@ -90,7 +90,7 @@ class Incast(Gate):
         sends, too: a switch slows senders down at the port by which they enter. A node is in one run at a time, so that
         its memory feeds one rail only; runs that have no node in common go side by side.
         """
-        able, bare = nodes_without_nics.apart(facts, nodes)
+        able, bare = nodes_without_nics.split_nodes(facts, nodes)
         rails = sorted({rail for node in able for rail in _rails(facts, node)})
         on = {rail: [node for node in able if rail in _rails(facts, node)] for rail in rails}
         full = {
@@ -107,8 +107,8 @@ class Incast(Gate):
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
         """A node gets what was found on it (`incast_ends`); one that no run took in was not measured."""
-        measured, bare = nodes_without_nics.split(done)
-        return nodes_without_nics.alone(self, facts) | incast_ends.attribute(measured) | bare
+        measured, bare = nodes_without_nics.split_runs(done)
+        return nodes_without_nics.too_few(self, facts) | incast_ends.attribute(measured) | bare
 
     def _run(self, facts: GateFacts, nodes: Sequence[str], rail: int, place: int) -> Run:
         senders = min(self.inputs.senders, len(nodes) - 1)
@@ -147,7 +147,7 @@ class Incast(Gate):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge that the port was really filled, that nothing was lost anywhere, and that classes were kept apart."""
-        if (verdict := nodes_without_nics.nothing(facts, run)) is not None:
+        if (verdict := nodes_without_nics.nothing_to_judge(facts, run)) is not None:
             return verdict
         gathered = Judge()
         rail, receiver = int(run.about["rail"]), run.about["receiver"]
@@ -314,7 +314,7 @@ class Incast(Gate):
         others = {prio: value for prio, value in sent.items() if prio not in {qos.priority, qos.cnp_priority} and value}
         gathered.metric(f"{way}_bytes", where, float(carried), "B")
         source = "derived: the sum of the senders' iterations x size, in the RoCE class"
-        gathered.once(
+        gathered.criterion_once(
             (way, least),
             lambda: Criterion(
                 metric=f"{way}_bytes", op=Op.GE, bound=least, unit="B", label="identity", source=source, derived=True

@@ -12,7 +12,7 @@ from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
-from rackready.gates.engine.pairs import acquit, again, rounds
+from rackready.gates.engine.pairs import attribute_whole_nodes, retests_of_whole_nodes, rounds
 from rackready.gates.engine.shipped_script import command
 from rackready.gates.fabric import ib_write_bw_findings, perftest_call, port_errors, rdma_port
 from rackready.gates.fabric import latency_findings as kinds
@@ -25,7 +25,7 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.perftest_lat import Latency
 from rackready.gates.judging import gpu_models
 from rackready.gates.judging.expectation import Bound
-from rackready.gates.judging.fleet import standing
+from rackready.gates.judging.fleet import part_bound
 from rackready.gates.judging.judge import Judge
 from rackready.gates.judging.node_topology import rail_parts
 from rackready.model.outcome import Criterion, Op, Verdict
@@ -101,18 +101,18 @@ class IbWriteLat(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Pair nodes so that every one is measured; all rails of a pair in one run, because they are held against each other."""
-        able, bare = nodes_without_nics.apart(facts, nodes)
+        able, bare = nodes_without_nics.split_nodes(facts, nodes)
         return [*(self._run(facts, first, second) for pairing in rounds(able) for first, second in pairing), *bare]
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
         """Measure both ends of a failed run with a third partner: that tells which end is bad."""
-        measured, _ = nodes_without_nics.split(done)
-        return [self._run(facts, node, partner) for node, partner in again(measured)]
+        measured, _ = nodes_without_nics.split_runs(done)
+        return [self._run(facts, node, partner) for node, partner in retests_of_whole_nodes(measured)]
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
         """Acquit the end that passes with another partner."""
-        measured, bare = nodes_without_nics.split(done)
-        return nodes_without_nics.alone(self, facts) | acquit(measured) | bare
+        measured, bare = nodes_without_nics.split_runs(done)
+        return nodes_without_nics.too_few(self, facts) | attribute_whole_nodes(measured) | bare
 
     def _run(self, facts: GateFacts, first: str, second: str) -> Run:
         rails = rails_of(facts, first, second)
@@ -180,7 +180,7 @@ class IbWriteLat(Gate):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge links, transport, and each NIC's typical latency against the mark and the other rails of this pair."""
-        if (verdict := nodes_without_nics.nothing(facts, run)) is not None:
+        if (verdict := nodes_without_nics.nothing_to_judge(facts, run)) is not None:
             return verdict
         gathered = Judge()
         first, second = run.about["first"], run.about["second"]
@@ -387,7 +387,7 @@ class IbWriteLat(Gate):
                 )
             return
         gathered.judged += 1
-        found = standing(
+        found = part_bound(
             FleetMetric("latency_typical", self.inputs.effect, better="lower"), others, comparisons, error=_RESOLUTION
         )
         if not found.holds(value):

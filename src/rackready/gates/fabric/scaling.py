@@ -142,7 +142,7 @@ class NcclScaling(Multi):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every size against its own bounds, and what all of them moved; efficiencies are recorded, and judged where a mark is declared."""
-        if (verdict := nodes_without_nics.nothing(facts, run)) is not None:
+        if (verdict := nodes_without_nics.nothing_to_judge(facts, run)) is not None:
             return verdict
         gathered = Judge()
         sizes = steps(facts, run.nodes)

@@ -146,7 +146,7 @@ def _parse_text(text: str) -> CollectiveResult:
     if not rows or numbers != list(range(len(numbers))):
         message = f"{len(rows)} rows and ranks {numbers}: the output is cut off"
         raise FormatError(message)
-    _once(rows)
+    _require_unique(rows)
     version = _VERSION.search(text)
     return CollectiveResult(
         rows=rows,
@@ -172,7 +172,7 @@ def _options(text: str) -> dict[str, int]:
     return found | {"blocking": int(_BLOCKING.search(text) is not None)}
 
 
-def _once(rows: tuple[Row, ...]) -> None:
+def _require_unique(rows: tuple[Row, ...]) -> None:
     """Refuse a size with two results: which of them is meant is not said. Sizes that are too small for the ranks all print as 0."""
     sizes = [row.size for row in rows if row.size]
     twice = sorted({size for size in sizes if sizes.count(size) > 1})
@@ -263,7 +263,7 @@ def _from_json(document: dict[str, Any]) -> CollectiveResult:
     if not rows or not numbers or numbers != list(range(len(numbers))) or "end_time" not in document:
         message = f"{len(rows)} results and ranks {numbers}: the document is not complete"
         raise FormatError(message)
-    _once(rows)
+    _require_unique(rows)
     bounds = document["out_of_bounds"]
     okay = str(bounds["okay"]).lower()  # a string "true", "false" or "unchecked", not a JSON boolean
     if okay not in {"true", "false", "unchecked"}:

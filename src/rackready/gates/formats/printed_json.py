@@ -37,7 +37,9 @@ def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
     if start < 0:
         raise FormatError(_xml(text) or " ".join(text.split())[:160])
     try:
-        document = json.loads(text[start:], parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_once)
+        document = json.loads(
+            text[start:], parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_unique_keys
+        )
     except json.JSONDecodeError as error:
         raise FormatError(_damage(text[start:], error)) from error
     except FormatError:
@@ -78,7 +80,7 @@ def _whole_characters(document: Any) -> None:  # noqa: ANN401 - JSON
         ) from error
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]

@@ -222,7 +222,7 @@ def _sees_all(judge: Judge, facts: GateFacts, node: str, seen: Output) -> bool:
     listed = _listed(judge, node, seen)
     platform, wanted = facts.nodes[node].platform, facts.nodes[node].gpu.product_name
     judge.judged += 1
-    if listed is None or not gpu_models.same(
+    if listed is None or not gpu_models.require_model(
         judge, node, "DCGM watches", [(node, name) for name in listed[0]], [wanted]
     ):
         return False

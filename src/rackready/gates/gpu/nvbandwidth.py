@@ -162,7 +162,7 @@ class NvBandwidth(Gate):
 def _on_these(judge: Judge, facts: NodeFacts, node: str, devices: Sequence[Device]) -> bool:
     """Compare the devices that nvbandwidth lists with the platform: rows and columns of its tables are numbered by them."""
     judge.judged += 1
-    good = gpu_models.same(
+    good = gpu_models.require_model(
         judge, node, "nvbandwidth ran on", [(node, device.name) for device in devices], [facts.gpu.product_name]
     )
     if len(devices) != facts.platform.gpus:

@@ -379,7 +379,7 @@ def _same_gpus(
     """States and counters must be of the same GPUs, of the node's model: counters of another machine prove nothing of these links."""
     named = [(node, gpu.name) for gpu in (states or counters or {}).values()]
     judge.judged += 1
-    if not gpu_models.same(judge, node, "nvidia-smi nvlink reports", named, [facts.gpu.product_name]):
+    if not gpu_models.require_model(judge, node, "nvidia-smi nvlink reports", named, [facts.gpu.product_name]):
         return False
     if states is None or counters is None:
         return True  # an error already

@@ -155,7 +155,7 @@ def same_gpus(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
             f"{len(log.gpus)}",
         )
     named = [(node, gpu.text("product_name") or "no model") for gpu in log.gpus]
-    return gpu_models.same(judge, node, "nvidia-smi reports", named, [facts.gpu.product_name]) and _once(
+    return gpu_models.require_model(judge, node, "nvidia-smi reports", named, [facts.gpu.product_name]) and _once(
         judge, facts, node, log
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackready.gates.base import Gate
-from rackready.gates.engine.stage_state import Board
+from rackready.gates.engine.stage_state import StageState
 from rackready.gates.judging import coverage as cover
 from rackready.gates.judging.merge import merged
 from rackready.model.evidence import COVERAGE
@@ -21,20 +21,20 @@ _UNREAD = (
 )
 
 
-def conclude(board: Board, node: str, gates: Sequence[Gate], required: set[str], *, whole: bool) -> NodeResult:
-    """Return what a stage means for a node. ``whole``: the site's whole gate set was asked for, so coverage is judged and recorded, too."""
-    found = board.prints[node]
+def conclude(state: StageState, node: str, gates: Sequence[Gate], required: set[str], *, full_set: bool) -> NodeResult:
+    """Return what a stage means for a node. ``full_set``: the site's whole gate set was asked for, so coverage is judged and recorded, too."""
+    found = state.prints[node]
     if isinstance(found, Finding):
         return NodeResult(Outcome.ERROR, str(found))
-    own = {gate.id: merged(board.verdicts[node].get(gate.id, [])) for gate in gates}
+    own = {gate.id: merged(state.verdicts[node].get(gate.id, [])) for gate in gates}
     problems = [item for gate_id in own if gate_id in required for item in _problems(gate_id, own[gate_id])]
-    seen = cover.of_node(board.facts.nodes[node], board.verdicts[node], gates, board.skips(node))
-    counts = seen.counts(board.facts.nodes[node])
-    covered = _covered(board, node, seen) if whole else []
+    seen = cover.of_node(state.facts.nodes[node], state.verdicts[node], gates, state.skips(node))
+    counts = seen.counts(state.facts.nodes[node])
+    covered = _covered(state, node, seen) if full_set else []
     if not seen.held_up:
         problems += covered
     idle = (
-        {Outcome.NOT_RUN, Outcome.SKIP} if whole else {Outcome.NOT_RUN}
+        {Outcome.NOT_RUN, Outcome.SKIP} if full_set else {Outcome.NOT_RUN}
     )  # one gate alone may be a declared skip; a whole set of skips measured nothing
     if all(verdict.outcome in idle for verdict in own.values()):
         problems.append(
@@ -62,10 +62,10 @@ def conclude(board: Board, node: str, gates: Sequence[Gate], required: set[str],
     )
 
 
-def _covered(board: Board, node: str, seen: cover.Coverage) -> list[tuple[Outcome, str]]:
+def _covered(state: StageState, node: str, seen: cover.Coverage) -> list[tuple[Outcome, str]]:
     """Record coverage; return what is unmeasured as problems."""
     proven = cover.verdict(seen)
-    board.recorder.conclusion(COVERAGE, node, proven, cover.about(seen, board.facts.nodes[node]))
+    state.recorder.conclusion(COVERAGE, node, proven, cover.about(seen, state.facts.nodes[node]))
     return [(proven.outcome, str(finding)) for finding in proven.findings]
 
 

@@ -127,7 +127,7 @@ def compare(metric: FleetMetric, units: Sequence[Unit], count: int, comparisons:
     return Comparison(metric, tuple(units), len(units), total, centre, spread, z, bound, tuple(outliers))
 
 
-def in_site(gate: Gate, metric: FleetMetric, units: Sequence[Unit], nodes: int) -> Comparison | None:
+def compare_in_site(gate: Gate, metric: FleetMetric, units: Sequence[Unit], nodes: int) -> Comparison | None:
     """Hold identical units of a site against their median; ``nodes``: how many the site has, each with as many units as the node here that has most.
 
     What several nodes reached together is one unit, and only runs of as many nodes are identical: those of the size
@@ -208,7 +208,7 @@ class PartBound:
         return _criterion(self.metric, self.bound, unit, "siblings", inputs | more)
 
 
-def standing(
+def part_bound(
     metric: FleetMetric, others: Sequence[float], comparisons: int, *, count: int = 1, error: float | None = None
 ) -> PartBound:
     """Return what a part of a node is held against, by the others.

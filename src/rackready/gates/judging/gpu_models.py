@@ -27,7 +27,9 @@ OTHER_MODEL = ErrorKind(
 FINDINGS = (OTHER_MODEL,)
 
 
-def same(judge: Judge, where: str, what: str, found: Iterable[tuple[str, str]], wanted: Collection[str]) -> bool:
+def require_model(
+    judge: Judge, where: str, what: str, found: Iterable[tuple[str, str]], wanted: Collection[str]
+) -> bool:
     """Hold (host, model of a GPU as it was printed) against the profiles' names; what is of another model is an error. ``what`` printed it, e.g. 'x ran on'."""
     known = {_plain(model) for model in wanted}
     others = [(host, model) for host, model in found if _plain(model) not in known]

@@ -103,7 +103,7 @@ class Judge:
         """Record a bound as it was applied."""
         self.criteria.append(criterion)
 
-    def once(self, key: Hashable, make: Callable[[], Criterion]) -> None:
+    def criterion_once(self, key: Hashable, make: Callable[[], Criterion]) -> None:
         """Record a bound that is applied to many parts, the first time. ``key``: all that the criterion is made of."""
         if key in self._said:
             return
@@ -115,7 +115,7 @@ class Judge:
     def count(self, name: str, target: str, value: int, bound: int, source: str) -> None:
         """Record a count that must equal its bound."""
         self.metric(name, target, value, "1")
-        self.once(
+        self.criterion_once(
             (name, bound, source),
             lambda: Criterion(metric=name, op=Op.EQ, bound=bound, unit="1", label="identity", source=source),
         )

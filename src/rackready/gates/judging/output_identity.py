@@ -42,7 +42,7 @@ class Gpu:
 
 
 @dataclass(slots=True)
-class Named:
+class OutputIdentity:
     """What one output names."""
 
     gpus: set[Gpu] = field(default_factory=set)
@@ -61,9 +61,9 @@ class Named:
         yield from (f"NCCL launch {launch}" for launch in sorted(self.launches))
 
 
-def named(text: str) -> Named:
+def identity(text: str) -> OutputIdentity:
     """Return what an output names; nothing where it names nothing, or cannot be read."""
-    found = Named()
+    found = OutputIdentity()
     if "<nvidia_smi_log" in text and not text.lstrip().startswith("{"):
         _report(found, text)
     elif "{" in text:
@@ -75,11 +75,11 @@ def named(text: str) -> Named:
     return found
 
 
-def _list(found: Named, text: str) -> None:
+def _list(found: OutputIdentity, text: str) -> None:
     found.gpus |= {Gpu(uuid=match[str(match.lastgroup)]) for match in _GPU_LINE.finditer(text)}
 
 
-def _report(found: Named, text: str) -> None:
+def _report(found: OutputIdentity, text: str) -> None:
     try:
         log = smi_xml.parse(text)
     except FormatError:
@@ -88,7 +88,7 @@ def _report(found: Named, text: str) -> None:
     found.gpus |= {Gpu(gpu.text("serial") or "", gpu.text("uuid") or "") for gpu in log.gpus} - {Gpu()}
 
 
-def _launch(found: Named, text: str) -> None:
+def _launch(found: OutputIdentity, text: str) -> None:
     try:
         processes = nccl_tests.parse(text).processes
     except ValueError:  # or a number of more digits than Python reads
@@ -97,7 +97,7 @@ def _launch(found: Named, text: str) -> None:
     found.launches |= communicators or {", ".join(f"{host} {pid}" for host, pid in sorted(processes))}
 
 
-def _document(found: Named, text: str) -> None:
+def _document(found: OutputIdentity, text: str) -> None:
     """Take in what documents of our scripts, of DCGM, nvbandwidth, nccl-tests and Redfish name."""
     try:
         document = json.loads(text[text.index("{") :])
@@ -115,7 +115,7 @@ def _document(found: Named, text: str) -> None:
         _launch(found, text)
 
 
-def _ours(found: Named, document: dict[str, Any]) -> None:
+def _ours(found: OutputIdentity, document: dict[str, Any]) -> None:
     """Take in what a document of one of our scripts names; those of BMCs say what they are by what is in them."""
     kind = document["format"]
     if kind == under_load.FORMAT:
@@ -136,7 +136,7 @@ def _ours(found: Named, document: dict[str, Any]) -> None:
         } - {""}
 
 
-def _diagnostic(found: Named, text: str) -> None:
+def _diagnostic(found: OutputIdentity, text: str) -> None:
     try:
         diagnostic = dcgm_diag.parse(text)
     except FormatError:
@@ -157,7 +157,7 @@ def _word(item: object, key: str) -> str:
 # against what was stated ---------------------------------------------------------------------------------------------
 
 
-def contradictions(said: Named, stated: Fingerprint, of_node: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def contradictions(said: OutputIdentity, stated: Fingerprint, of_node: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield (Expected, Actual) of what an output names and the fingerprint does not.
 
     ``of_node``: UUID -> serial of the GPUs of which the node's outputs say both: a fingerprint has serials where the

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from rackready.gates.base import Done, Gate, GateFacts
-from rackready.gates.judging.fleet import Unit, in_site
+from rackready.gates.judging.fleet import Unit, compare_in_site
 from rackready.model.outcome import Outcome
 
 _DIRECTION = re.compile(r"^(\S+) \S+ -> (\S+) \S+ \(rail (\d+)\)$")
@@ -23,7 +23,7 @@ def suspected(gate: Gate, facts: GateFacts, done: Sequence[Done]) -> list[Done]:
     (metric,) = gate.fleet
     passed = [item for item in done if item.verdict.outcome is Outcome.PASS]
     figures = [(item, one) for item in passed for one in item.verdict.metrics if one.name == metric.name]
-    found = in_site(
+    found = compare_in_site(
         gate,
         metric,
         [Unit(node, one.target, one.value, one.unit) for item, one in figures for node in item.run.nodes],

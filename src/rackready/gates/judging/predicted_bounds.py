@@ -33,18 +33,18 @@ UNKNOWN = (
 
 
 @singledispatch
-def foreseen(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
+def predicted(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     """Return the bounds, with inputs and sources, that a gate will hold a run over these nodes against; none where only a run can tell."""
     del gate, facts, nodes
     return ()
 
 
-@foreseen.register
+@predicted.register
 def _(gate: OneNode, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     return _busbw(gate.bounds(facts, nodes[0]))
 
 
-@foreseen.register
+@predicted.register
 def _(gate: Multi, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     members = next(iter(gate.parts(facts, nodes).values()), ())
     return (
@@ -59,7 +59,7 @@ def _busbw(found: tuple[Bound | None, Bound | None, Bound | None]) -> tuple[Crit
     return judge("busbw", 1.0, "GB/s", upper=upper, expected=expected, lower=lower).criteria
 
 
-@foreseen.register
+@predicted.register
 def _(gate: IbWriteBw, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     gathered = Judge()
     nic = next(iter(facts.nodes[nodes[0]].nics), None)
@@ -72,7 +72,7 @@ def _(gate: IbWriteBw, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterio
     return tuple(gathered.criteria)
 
 
-@foreseen.register
+@predicted.register
 def _(gate: IbWriteLat, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     gathered = Judge()
     gate.believed(gathered, nodes[0], 1.0)
@@ -80,7 +80,7 @@ def _(gate: IbWriteLat, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criteri
     return tuple(gathered.criteria)
 
 
-@foreseen.register
+@predicted.register
 def _(gate: nvbandwidth.NvBandwidth, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     gathered = Judge()
     for metric in gate.fleet:  # one for each test
@@ -88,7 +88,7 @@ def _(gate: nvbandwidth.NvBandwidth, facts: GateFacts, nodes: Sequence[str]) -> 
     return tuple(gathered.criteria)
 
 
-@foreseen.register
+@predicted.register
 def _(gate: Inventory, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     del gate
     wanted = facts.nodes[nodes[0]]
@@ -97,7 +97,7 @@ def _(gate: Inventory, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterio
     return (*counts, *links)
 
 
-@foreseen.register
+@predicted.register
 def _(gate: DcgmDiagnostic, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     del gate
     platform = facts.nodes[nodes[0]].platform

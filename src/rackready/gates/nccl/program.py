@@ -197,7 +197,7 @@ def _read(judge: Judge, output: Output | None, where: str, wanted: Launch) -> La
     if (
         not _as_asked(judge, where, result, wanted)
         or not _spread(judge, where, result, wanted)
-        or not gpu_models.same(judge, where, f"{wanted.program} ran on", result.devices, wanted.models)
+        or not gpu_models.require_model(judge, where, f"{wanted.program} ran on", result.devices, wanted.models)
         or not _checked(judge, where, result, wanted.program)
         or not nccl_rows.judge_rows(judge, where, result, wanted.program)
         or not _own_log(judge, where, result, output.stdout)

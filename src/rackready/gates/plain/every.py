@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rackready.gates.base import Command, Gate, GateFacts, Run, not_asked
+from rackready.gates.base import Command, Gate, GateFacts, Run, is_missing_output
 from rackready.gates.engine.container import Containered
 from rackready.gates.engine.registry import all_gates, gate
 from rackready.gates.plain.makers import made, sources_of
@@ -89,7 +89,7 @@ def _failed(found: Gate, facts: GateFacts, run: Run, texts: Mapping[str, Capture
     verdict = evaluate(found, facts, run, texts) if texts else None
     if verdict is None or verdict.outcome is not Outcome.FAIL:
         return None
-    return verdict.model_copy(update={"findings": [item for item in verdict.findings if not not_asked(item)]})
+    return verdict.model_copy(update={"findings": [item for item in verdict.findings if not is_missing_output(item)]})
 
 
 def _reads(facts: GateFacts, command: Command, given: Mapping[str, Captured]) -> bool:

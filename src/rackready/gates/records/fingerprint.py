@@ -13,7 +13,7 @@ from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind
-from rackready.gates.records.sanitize import said
+from rackready.gates.records.sanitize import clean
 from rackready.model.evidence import UNREAD, Fingerprint
 from rackready.model.outcome import Finding
 from rackready.model.site import Site
@@ -58,11 +58,11 @@ def _one(connection: Connection, site: Site, node: str) -> Fingerprint | Finding
     )
     bad = trouble(output, node, "reading of serials and versions")
     if bad is not None:
-        return said(bad if answer.reached else Unreached(**dict(bad)))
+        return clean(bad if answer.reached else Unreached(**dict(bad)))
     try:
         return build(document(output, script.FORMAT, printed.Fingerprint), site, node)
     except FormatError as error:
-        return said(FINGERPRINT_UNREADABLE.found(node, "serials, firmware, kernel and driver", str(error)))
+        return clean(FINGERPRINT_UNREADABLE.found(node, "serials, firmware, kernel and driver", str(error)))
 
 
 def build(found: dict[str, Any], site: Site, node: str) -> Fingerprint:

@@ -17,7 +17,7 @@ from rackready import __version__
 from rackready.design.names import listed
 from rackready.evidence.store import EvidenceStore, new_id
 from rackready.gates.base import Done, Gate, GateFacts, Output, Passed, Run
-from rackready.gates.engine.recorder import kept
+from rackready.gates.engine.recorder import store_output
 from rackready.gates.engine.registry import all_gates, gate
 from rackready.gates.engine.runner import evaluated
 from rackready.gates.engine.shipped_script import document
@@ -338,7 +338,7 @@ class Import:
         out = []
         for node in nodes:
             verdict = merged([*by_node.get(node, []), *self._absent(found, node)])
-            if not found.alone:
+            if not found.single_node:
                 first = next(item for item, _ in pairs if node in item.run.nodes)
                 of = {"conclusion_of": sorted(item.run.id for item, _ in pairs if node in item.run.nodes)}
                 records.append(self._record(first, node, [node], verdict, [], of))
@@ -359,7 +359,7 @@ class Import:
         ]
 
     def _measured(self, item: _Item, texts: Mapping[str, Output], verdict: Verdict) -> EvidenceRecord:
-        raw = [kept(self.store, output) for output in texts.values()]
+        raw = [store_output(self.store, output) for output in texts.values()]
         return self._record(
             item, item.run.target, item.run.nodes, verdict, raw, {"run": item.run.id}, tools(item.gate, texts)
         )

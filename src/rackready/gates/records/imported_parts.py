@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.judging import output_identity
-from rackready.gates.judging.output_identity import Named
+from rackready.gates.judging.output_identity import OutputIdentity
 from rackready.gates.records.captured import Capture
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import UNREAD, CapturedOutput, Fingerprint
@@ -26,12 +26,14 @@ class PartsCheck:
     def problems(self, capture: Capture) -> list[str]:
         """Return why outputs cannot be those of the nodes that the manifest names: empty when nothing speaks against them."""
         items = list({(item.node, item.file): item for item in capture.manifest.outputs}.values())
-        said = {file: output_identity.named(capture.files[file]) for file in dict.fromkeys(item.file for item in items)}
+        said = {
+            file: output_identity.identity(capture.files[file]) for file in dict.fromkeys(item.file for item in items)
+        }
         strange, bad = self._strange(items, said)
         return [*strange, *_shared(items, said, bad), *self._elsewhere()]
 
     def _strange(
-        self, items: Sequence[CapturedOutput], said: Mapping[str, Named]
+        self, items: Sequence[CapturedOutput], said: Mapping[str, OutputIdentity]
     ) -> tuple[list[str], set[tuple[str, str]]]:
         """Return what contradicts the fingerprint that was stated with it, and which (node, file) that is."""
         out, bad = [], set()
@@ -81,7 +83,7 @@ class PartsCheck:
         return out
 
 
-def _both(items: Sequence[CapturedOutput], said: Mapping[str, Named]) -> Mapping[str, Mapping[str, str]]:
+def _both(items: Sequence[CapturedOutput], said: Mapping[str, OutputIdentity]) -> Mapping[str, Mapping[str, str]]:
     """Return node -> UUID -> serial of the GPUs of which its outputs say both."""
     out: dict[str, dict[str, str]] = {item.node: {} for item in items}
     for item in items:
@@ -89,7 +91,9 @@ def _both(items: Sequence[CapturedOutput], said: Mapping[str, Named]) -> Mapping
     return out
 
 
-def _shared(items: Sequence[CapturedOutput], said: Mapping[str, Named], bad: set[tuple[str, str]]) -> Iterator[str]:
+def _shared(
+    items: Sequence[CapturedOutput], said: Mapping[str, OutputIdentity], bad: set[tuple[str, str]]
+) -> Iterator[str]:
     """Say which files are listed for two nodes, and which name what an output of another node names: both cannot be true."""
     files: dict[str, str] = {}
     parts: dict[str, tuple[str, str]] = {}

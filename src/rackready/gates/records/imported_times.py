@@ -54,7 +54,7 @@ _REF_TIME = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class PrintedTime:
     """When an output says that it was made. ``at``: without a zone where it gives none."""
 
     what: str
@@ -77,13 +77,13 @@ def problems(capture: Capture) -> list[str]:
     for item in capture.manifest.outputs:
         first = item.time.timestamp()
         last = first + (item.seconds or _UNTOLD_S)
-        wrong = next((made for made in told(capture.files[item.file]) if not made.fits(first, last)), None)
+        wrong = next((made for made in printed_times(capture.files[item.file]) if not made.fits(first, last)), None)
         if wrong is not None:
             found.append(_problem(item, wrong))
     return found
 
 
-def _problem(item: CapturedOutput, made: Made) -> str:
+def _problem(item: CapturedOutput, made: PrintedTime) -> str:
     took = f" for {item.seconds:g} s" if item.seconds else ""
     zone = "" if made.at.tzinfo is not None else ", in whatever time zone"
     step = "Correct the time in the manifest to when it was captured, or the clock that is wrong, and bring it again."
@@ -94,20 +94,20 @@ def _problem(item: CapturedOutput, made: Made) -> str:
     )
 
 
-def told(text: str) -> list[Made]:
+def printed_times(text: str) -> list[PrintedTime]:
     """Return when an output says that it was made: nothing where it does not say it, or cannot be read."""
     return [*_of_lines(text), *_of_document(text)]
 
 
-def _of_lines(text: str) -> Iterator[Made]:
+def _of_lines(text: str) -> Iterator[PrintedTime]:
     for what, pattern in _LINES:
-        yield from (Made(what, at) for match in pattern.finditer(text) if (at := _ctime(match)) is not None)
+        yield from (PrintedTime(what, at) for match in pattern.finditer(text) if (at := _ctime(match)) is not None)
     newest = max((at for word in _JOURNAL.findall(text) if (at := _iso(word)) is not None), default=None)
     if newest is not None:  # the log of a quiet machine ends long before it was read
-        yield Made("the newest line of the kernel's log", newest, early_s=math.inf)
+        yield PrintedTime("the newest line of the kernel's log", newest, early_s=math.inf)
 
 
-def _of_document(text: str) -> Iterator[Made]:
+def _of_document(text: str) -> Iterator[PrintedTime]:
     try:
         document = json.loads(text[text.index("{") :])
     except (ValueError, RecursionError):
@@ -118,7 +118,7 @@ def _of_document(text: str) -> Iterator[Made]:
     yield from reader(document) if reader is not None else _of_tool(document)
 
 
-def _of_tool(document: Mapping[str, Any]) -> Iterator[Made]:
+def _of_tool(document: Mapping[str, Any]) -> Iterator[PrintedTime]:
     """Take in what JSON of fio, smartctl and nccl-tests says: epochs, and a date in ISO 8601."""
     local = document.get("local_time")
     if "fio version" in document:
@@ -126,10 +126,10 @@ def _of_tool(document: Mapping[str, Any]) -> Iterator[Made]:
     if isinstance(local, Mapping) and "smartctl" in document:
         yield from _epoch("the local time of smartctl", local.get("time_t"))
     if isinstance(start := document.get("start_time"), str) and (at := _iso(start)) is not None:
-        yield Made("the start time of nccl-tests", at)
+        yield PrintedTime("the start time of nccl-tests", at)
 
 
-def _of_readings(document: Mapping[str, Any]) -> Iterator[Made]:
+def _of_readings(document: Mapping[str, Any]) -> Iterator[PrintedTime]:
     """Take in what the tools say whose outputs a document of readings holds."""
     commands = document.get("commands")
     for answer in commands.values() if isinstance(commands, Mapping) else ():
@@ -140,21 +140,21 @@ def _of_readings(document: Mapping[str, Any]) -> Iterator[Made]:
         if isinstance(argv, list) and argv[:1] == ["chronyc"]:
             yield from _of_chrony(said)
         else:
-            yield from told(said)
+            yield from printed_times(said)
 
 
-def _of_chrony(said: str) -> Iterator[Made]:
+def _of_chrony(said: str) -> Iterator[PrintedTime]:
     fields = said.strip().split(",")
     at = next(_epoch("", _number(fields[_REF_TIME])), None) if len(fields) > _REF_TIME else None
     if at is not None and at.at.timestamp() > 0:  # 0: the clock was never set by a source, which its gate says
-        yield Made("the reference time of chronyd", at.at, early_s=_SYNC_SLACK_S)
+        yield PrintedTime("the reference time of chronyd", at.at, early_s=_SYNC_SLACK_S)
 
 
-def _of_load(document: Mapping[str, Any]) -> Iterator[Made]:
+def _of_load(document: Mapping[str, Any]) -> Iterator[PrintedTime]:
     yield from _of_lines(str(document.get("last") or ""))
 
 
-def _of_bmc(document: Mapping[str, Any]) -> Iterator[Made]:
+def _of_bmc(document: Mapping[str, Any]) -> Iterator[PrintedTime]:
     documents = document.get("documents")
     for item in documents.values() if isinstance(documents, Mapping) else ():
         kind, clock = (item.get(key) if isinstance(item, Mapping) else None for key in ("@odata.type", "DateTime"))
@@ -164,7 +164,7 @@ def _of_bmc(document: Mapping[str, Any]) -> Iterator[Made]:
             and isinstance(clock, str)
             and (at := _iso(clock)) is not None
         ):
-            yield Made(
+            yield PrintedTime(
                 "the clock of the BMC",
                 at if at.tzinfo is not None else at.replace(tzinfo=UTC),
                 _BMC_SLACK_S,
@@ -172,17 +172,17 @@ def _of_bmc(document: Mapping[str, Any]) -> Iterator[Made]:
             )
 
 
-_FORMATS: Mapping[object, Callable[[Mapping[str, Any]], Iterator[Made]]] = {
+_FORMATS: Mapping[object, Callable[[Mapping[str, Any]], Iterator[PrintedTime]]] = {
     host_read.FORMAT: _of_readings,
     under_load.FORMAT: _of_load,
     redfish_read.FORMAT: _of_bmc,
 }
 
 
-def _epoch(what: str, value: object) -> Iterator[Made]:
+def _epoch(what: str, value: object) -> Iterator[PrintedTime]:
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
-            yield Made(what, datetime.fromtimestamp(value, UTC))
+            yield PrintedTime(what, datetime.fromtimestamp(value, UTC))
         except (ValueError, OverflowError, OSError):
             return
 

@@ -16,7 +16,7 @@ from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind
-from rackready.gates.records.sanitize import said
+from rackready.gates.records.sanitize import clean
 from rackready.ledger.store import Entry, Ledger
 from rackready.model.evidence import Fingerprint
 from rackready.model.outcome import Finding
@@ -164,11 +164,11 @@ def _read(connection: Connection, site: Site, node: str) -> tuple[Kinds, Mapping
     )
     bad = trouble(output, node, "reading of its parts")
     if bad is not None:
-        return said(bad)
+        return clean(bad)
     try:
         found = document(output, script.FORMAT, printed.NodeParts)
     except FormatError as error:
-        return said(PARTS_UNREADABLE.found(node, "a complete document", str(error)))
+        return clean(PARTS_UNREADABLE.found(node, "a complete document", str(error)))
     return found["parts"], found["unread"]
 
 
@@ -185,7 +185,7 @@ def _settled(
     lost = sorted(unread.keys() & before.keys())
     if lost:
         actual = "; ".join(f"{kind}: {unread[kind]}" for kind in lost)
-        return said(PARTS_LOST.found(node, ", ".join(lost), actual))
+        return clean(PARTS_LOST.found(node, ", ".join(lost), actual))
     digest = store.put_raw(json.dumps(parts, sort_keys=True, indent=0))
     changed = tuple(differences(before, parts))
     if last is not None and not before and last.desired != digest:

@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pydantic import ValidationError
 
 from rackready.design.facts import NicFacts, NodeFacts
-from rackready.gates.base import Gate, GateFacts, Output, Run, not_understood
+from rackready.gates.base import Gate, GateFacts, Output, Run, is_not_understood
 from rackready.gates.engine.runner import evaluated
 from rackready.model.base import SecretRef
 from rackready.model.outcome import Verdict
@@ -142,7 +142,7 @@ def evaluate(gate: Gate, facts_: GateFacts, run: Run, captured: Mapping[str, Cap
     """Judge captured outputs by command key, with the code that judges what rackready measures itself; what that code cannot take is an error."""
     verdict = evaluated(gate, facts_, run, outputs(run, captured))
     findings = [
-        item.model_copy(update={"next_step": _GIVE_WHOLE}) if not_understood(item) else item
+        item.model_copy(update={"next_step": _GIVE_WHOLE}) if is_not_understood(item) else item
         for item in verdict.findings
     ]
     return verdict.model_copy(update={"findings": findings})

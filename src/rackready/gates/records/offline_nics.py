@@ -26,7 +26,7 @@ def with_hcas(facts: GateFacts, given: Sequence[str], option: str = "--hca") -> 
                 "rail",
             )
     for node_facts in out.nodes.values():
-        _once(
+        _require_unique(
             option, node_facts.node.name, [nic.rdma_device for nic in node_facts.nics if nic.rdma_device]
         )  # a profile may not publish them
     return out
@@ -52,7 +52,9 @@ def with_addresses(facts: GateFacts, given: Sequence[str], option: str = "--addr
             f"{option} {item}",
             "HCA",
         )
-    _once(option, "all nodes", [nic.address for node in out.nodes.values() for nic in node.nics if nic.address])
+    _require_unique(
+        option, "all nodes", [nic.address for node in out.nodes.values() for nic in node.nics if nic.address]
+    )
     return out
 
 
@@ -89,7 +91,7 @@ def _with(
     return replace(facts, nodes={**facts.nodes, node: replace(of_node, nics=nics)})
 
 
-def _once(option: str, where: str, values: Sequence[str]) -> None:
+def _require_unique(option: str, where: str, values: Sequence[str]) -> None:
     twice = next((value for value, times in Counter(values).items() if times > 1), None)
     if twice is not None:
         raise RackreadyError(

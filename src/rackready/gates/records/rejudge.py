@@ -16,14 +16,14 @@ from rackready.design.check_gates import today
 from rackready.evidence.node_report import Document, outcome, verdict_of, with_verdict
 from rackready.evidence.store import EMPTY, EvidenceError, EvidenceStore
 from rackready.gates.base import REGISTRY, Gate, GateFacts, Output, Run
-from rackready.gates.engine.fleet_stage import FleetJudgement, completed, held, kind, units_of
+from rackready.gates.engine.fleet_stage import FleetJudgement, completed, identical_key, judgement, units_of
 from rackready.gates.engine.registry import all_gates
 from rackready.gates.engine.registry import gate as make_gate
 from rackready.gates.engine.runner import evaluated
 from rackready.gates.engine.site_facts import site_facts
 from rackready.gates.judging import coverage as cover
 from rackready.gates.judging.finding_kinds import ErrorKind
-from rackready.gates.judging.fleet import Unit, in_site
+from rackready.gates.judging.fleet import Unit, compare_in_site
 from rackready.gates.judging.last_pass import pass_before
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import COVERAGE, EvidenceRecord, RawOutput
@@ -50,7 +50,7 @@ class CannotJudgeError(RackreadyError):
     """A stored output cannot be given to its gate."""
 
 
-class _Hands:
+class _Worker:
     """What a worker judges with."""
 
     def __init__(self, site: Site, ledger: Ledger, store: EvidenceStore) -> None:
@@ -60,7 +60,7 @@ class _Hands:
         self._made: dict[tuple[str, str], Gate] = {}
 
     def node(self, name: str, newest: Mapping[str, EvidenceRecord]) -> tuple[dict[str, EvidenceRecord], list[Figures]]:
-        """Judge a node; see ``Again.node``."""
+        """Judge a node; see ``Rejudge.node``."""
         facts = site_facts(self._site, [name])
         out: dict[str, EvidenceRecord] = {}
         figures: list[Figures] = []
@@ -120,7 +120,7 @@ class _Hands:
         found = next((item for item in record.fingerprints if item.node == name), None)
         if gate is None or not gate.fleet or found is None or record.verdict.outcome is not Outcome.PASS:
             return []
-        same = kind(self._site, gate, found, record.inputs)
+        same = identical_key(self._site, gate, found, record.inputs)
         inputs = gate.inputs.model_dump_json()
         listed = [(metric.name, tuple(units_of(metric, name, record.verdict))) for metric in gate.fleet]
         return [(gate.id, inputs, metric, same, units) for metric, units in listed if units]
@@ -135,7 +135,7 @@ class _Hands:
 
 def _run(gate: Gate, record: EvidenceRecord, facts: GateFacts, name: str) -> Run:
     wanted = record.inputs.get("run", name)
-    runs = gate.plan(facts, [name]) if gate.alone else []
+    runs = gate.plan(facts, [name]) if gate.single_node else []
     found = next((run for run in runs if run.id == wanted), None)
     if found is None:
         raise CannotJudgeError(f"run {wanted} - Expected: one of {', '.join(run.id for run in runs) or 'none'}.")
@@ -159,22 +159,22 @@ def _not_judged(record: EvidenceRecord, name: str, error: RackreadyError) -> Ver
 
 
 @dataclass(slots=True)
-class Again:
+class Rejudge:
     """Judges a site's stored outputs again: see ``evidence.parts.Judging``."""
 
-    _hands: _Hands | None = None
+    _worker: _Worker | None = None
 
     def begin(self, site: Site, ledger: Ledger, store: EvidenceStore) -> None:
         """Make ready in a worker."""
-        self._hands = _Hands(site, ledger, store)
+        self._worker = _Worker(site, ledger, store)
 
     def node(
         self, name: str, newest: Mapping[str, EvidenceRecord]
     ) -> tuple[Mapping[str, EvidenceRecord], Sequence[Figures]]:
         """Return a node's records with the verdicts of today, and the figures that its fleet is held against."""
-        if self._hands is None:
+        if self._worker is None:
             raise CannotJudgeError("judging again - Expected: begun Actual: not begun. Report a bug.")
-        return self._hands.node(name, newest)
+        return self._worker.node(name, newest)
 
     def compare(self, site: Site, figures: Iterable[Figures]) -> dict[str, dict[str, list[FleetJudgement]]]:
         """Return node -> gate -> what its fleet says, where there are enough identical units."""
@@ -201,14 +201,14 @@ class Again:
 
 def _compared(gate: Gate, name: str, units: Sequence[Unit], fleet: int) -> Iterable[tuple[str, FleetJudgement]]:
     metric = next(item for item in gate.fleet if item.name == name)
-    found = in_site(gate, metric, units, fleet)
+    found = compare_in_site(gate, metric, units, fleet)
     if found is None:
         return
     bound = found.criterion()
     behind = {unit.node for unit in found.outliers}
     good = FleetJudgement(metric.name, bound, ())
     for node in dict.fromkeys(unit.node for unit in units):
-        yield node, held(gate, node, found, bound) if node in behind else good
+        yield node, judgement(gate, node, found, bound) if node in behind else good
 
 
 def _completed(item: Document, node: str, comparisons: Sequence[FleetJudgement]) -> Document:

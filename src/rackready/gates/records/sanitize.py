@@ -17,7 +17,7 @@ from rackready.model.printable import visible
 Said = TypeVar("Said", Verdict, Finding)
 
 
-def said(whole: Said) -> Said:
+def clean(whole: Said) -> Said:
     """Return a verdict or finding with every text in it scrubbed and visible; the same one where nothing had to be done."""
     clean: Said = _said(whole)
     return clean
