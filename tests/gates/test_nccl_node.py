@@ -360,7 +360,7 @@ CASES = [
         (
             (
                 "node01 launch 2: all_reduce_perf was not run - Expected: an output Actual: none. Run the gate again; "
-                "if it stays so, report a bug."
+                "if that does not help, report a bug."
             ),
         ),
         {"launches": 2},

@@ -90,7 +90,7 @@ def _command(item: Command) -> dict[str, Any]:
     return {
         "key": item.key,
         "node": item.node,
-        "via": _via(item),
+        "via": item.via,
         "stage": item.stage,
         "role": item.role,
         "timeout_s": item.timeout_s,
@@ -99,11 +99,6 @@ def _command(item: Command) -> dict[str, Any]:
         "line": line(item),
         "stdin": item.stdin,
     }
-
-
-def _via(item: Command) -> str:
-    """Return where a command goes: the node's host, or its BMC."""
-    return str(getattr(item, "via", "host"))
 
 
 def line(item: Command) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rackready.gates.base import FleetMetric, Gate
+from rackready.gates.engine.recorder import recorded_inputs
 from rackready.gates.engine.stage_state import StageState
 from rackready.gates.judging.finding_kinds import FailKind
 from rackready.gates.judging.fleet import Comparison, Unit, compare_in_site
@@ -145,9 +146,7 @@ def _of_node(state: StageState, gate: Gate, node: str, before: Verdict, comparis
     if not state.recorder.completed(gate.id, node, verdict, about):
         if not findings:
             return  # measured before, and still in order: what is on record stands
-        state.recorder.conclusion(
-            gate.id, node, verdict, {"title": gate.title(), **gate.inputs.model_dump(mode="json"), **about}
-        )
+        state.recorder.conclusion(gate.id, node, verdict, recorded_inputs(gate, **about))
     state.verdicts[node][gate.id] = [verdict]
     for finding in findings:
         state.recorder.progress(node, f"{gate.id} fail: {finding}", Outcome.FAIL)

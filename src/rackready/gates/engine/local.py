@@ -13,9 +13,8 @@ from typing import Any
 
 from rackready.drivers.local import Local
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.base import Output
 from rackready.gates.engine.registry import gate as make_gate
-from rackready.gates.engine.runner import Connection
+from rackready.gates.engine.runner import Connection, output_of
 from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.engine.validate import Stage
 from rackready.gates.formats.error import FormatError
@@ -91,9 +90,8 @@ def recognised(connection: Connection, gpus: int | None, product: str | None = N
 def _inventory(connection: Connection) -> dict[str, Any]:
     asked = command("inventory", "here", nvml_inventory)
     answer = connection.run("here", asked.argv, stdin=asked.stdin, timeout_s=asked.timeout_s)
-    output = Output("inventory", "here", "inventory", answer.exit_code, answer.stdout, answer.stderr)
     try:
-        found = document(output, nvml_inventory.FORMAT)
+        found = document(output_of(asked, answer), nvml_inventory.FORMAT)
     except FormatError as error:
         found = {"error": f"{error}; {answer.stderr.strip() or answer.failure or 'no message'}"}
     if "error" in found or not found.get("gpus"):

@@ -56,12 +56,7 @@ class Recorder:
         """Record one try with its raw outputs; a try that is followed by another is recorded all the same."""
         with self._lock:
             self.attempts += 1
-        inputs = {
-            "title": gate.title(),
-            **gate.inputs.model_dump(mode="json"),
-            "attempt": attempt.number,
-            "run": attempt.run.id,
-        }
+        inputs = recorded_inputs(gate, attempt=attempt.number, run=attempt.run.id)
         raw = [store_output(self.store, output) for output in attempt.outputs.values()]
         made = self._append(
             gate.id,
@@ -86,12 +81,7 @@ class Recorder:
 
     def concluded(self, gate: Gate, node: str, verdict: Verdict, runs: Sequence[str]) -> None:
         """Record what runs over several nodes, which this stage made, mean for one of them."""
-        made = self.conclusion(
-            gate.id,
-            node,
-            verdict,
-            {"title": gate.title(), **gate.inputs.model_dump(mode="json"), "conclusion_of": list(runs)},
-        )
+        made = self.conclusion(gate.id, node, verdict, recorded_inputs(gate, conclusion_of=list(runs)))
         if gate.fleet:
             self.latest[gate.id, node] = made
 
@@ -150,8 +140,13 @@ class Recorder:
         return self.store.append(record)[0]
 
 
+def recorded_inputs(gate: Gate, **more: object) -> dict[str, object]:
+    """Return the inputs of a record: the gate's title and inputs, and ``more`` about this measurement."""
+    return {"title": gate.title(), **gate.inputs.model_dump(mode="json"), **more}
+
+
 def store_output(store: EvidenceStore, output: Output) -> RawOutput:
-    """Store what a command left behind, and return how a record names it."""
+    """Store the raw output of a command and return its entry for the record."""
     return RawOutput(
         host=output.node,
         command=scrub(output.command),

@@ -164,10 +164,10 @@ class Runner:
                         break
         except UnreachableError as error:
             for command in run.commands:
-                out.setdefault(command.key, _output(command, Answer(None, "", "", 0.0, failure=str(error))))
+                out.setdefault(command.key, output_of(command, Answer(None, "", "", 0.0, failure=str(error))))
         finally:
             for key, (command, job) in servers.items():
-                out[key] = _output(command, _finish(job))
+                out[key] = output_of(command, _finish(job))
         return out
 
     @contextmanager
@@ -184,7 +184,7 @@ class Runner:
         with ThreadPoolExecutor(max_workers=min(len(commands), self.workers)) as pool:
             answers = pool.map(ask, commands)
             for command, answer in zip(commands, answers, strict=True):
-                out[command.key] = _output(command, answer)
+                out[command.key] = output_of(command, answer)
 
     def _ask(self, command: Command) -> Answer:
         """Run a command where it belongs; one that waits is asked again until it succeeds or its time is over."""
@@ -211,7 +211,7 @@ class Runner:
                 command.node, command.argv, stdin=command.stdin, env=command.env, timeout_s=command.timeout_s
             )
         except UnreachableError as error:
-            out[command.key] = _output(command, Answer(None, "", "", 0.0, failure=str(error)))
+            out[command.key] = output_of(command, Answer(None, "", "", 0.0, failure=str(error)))
             return
         servers[command.key] = (command, job)
         if command.ready_port is not None and not self._listens(command, job):
@@ -222,7 +222,7 @@ class Runner:
             )
             del servers[command.key]
             job.end()
-            out[command.key] = _output(command, replace(said, failure=reason))
+            out[command.key] = output_of(command, replace(said, failure=reason))
 
     def _listens(self, command: Command, job: Background) -> bool:
         """Ask the node in slices, so that a server that ended early is noticed and the operator can stop."""
@@ -281,7 +281,8 @@ def _with_launch(command: Command, options: str) -> Command:
     return replace(command, argv=(command.argv[0], "--mca", "plm_rsh_args", options, *command.argv[1:]))
 
 
-def _output(command: Command, answer: Answer) -> Output:
+def output_of(command: Command, answer: Answer) -> Output:
+    """Return what a command left behind, from the connection's answer."""
     words = [*(f"{name}={value}" for name, value in command.env.items()), *command.argv]
     return Output(
         key=command.key,

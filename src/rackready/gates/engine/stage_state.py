@@ -65,8 +65,13 @@ class StageState:
 
     def settled(self, gate: Gate, node: str, stopped_by: str) -> Verdict | None:
         """Return what is said of a gate that need not or must not be measured on a node, without recording it; None: it is to be measured."""
-        if gate.id in self.kept.get(node, {}):
-            return self.kept[node][gate.id]
+        return self.kept.get(node, {}).get(gate.id) or self.left_out(gate, node, stopped_by)
+
+    def left_out(self, gate: Gate, node: str, stopped_by: str) -> Verdict | None:
+        """Return the verdict on a gate that must not run on a node (a declared skip, or not run); None if it may run.
+
+        ``stopped_by``: what did not pass before; empty: nothing.
+        """
         if reason := self.skips(node).get(gate.id, ""):
             return skipped(reason)
         if stopped_by:

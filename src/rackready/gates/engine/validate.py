@@ -20,7 +20,7 @@ from rackready.gates.bmc.interrupted import give_back
 from rackready.gates.engine.connections import Machines
 from rackready.gates.engine.fleet_stage import judge_fleet
 from rackready.gates.engine.launch import launcher
-from rackready.gates.engine.recorder import PHASE, Recorder, not_run, skipped
+from rackready.gates.engine.recorder import PHASE, Recorder, not_run
 from rackready.gates.engine.registry import gate as make_gate
 from rackready.gates.engine.runner import Connection, Launcher, Runner
 from rackready.gates.engine.single_node import NODE_WORKERS, Pace, in_levels, run_alone
@@ -257,13 +257,14 @@ class Stage:
         notes: dict[str, Verdict] = {}
         failed: dict[str, str] = {}
         for node in [*nodes, *partners]:
-            if reason := state.skips(node).get(gate.id, ""):
-                notes[node] = skipped(reason)
-            elif bad := state.first_bad(node, required):
-                failed[node] = bad
-                notes[node] = not_run(node, gate.id, f"{bad} did not pass", "Repair that first.")
-            else:
+            bad = state.first_bad(node, required)
+            left_out = state.left_out(gate, node, bad)
+            if left_out is None:
                 able.append(node)
+                continue
+            notes[node] = left_out
+            if left_out.outcome is Outcome.NOT_RUN:
+                failed[node] = bad
         if len(able) >= gate.min_nodes:
             return able, notes
         words = f"it needs {gate.min_nodes} nodes, {len(able)} of {len(nodes) + len(partners)} can take part"

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rackready.design.names import listed
 from rackready.gates.formats import dcgm_diag, nccl_log, nccl_tests, smi_xml
 from rackready.gates.formats.error import FormatError
 from rackready.model.evidence import UNREAD, Fingerprint
@@ -166,7 +167,7 @@ def contradictions(said: OutputIdentity, stated: Fingerprint, of_node: Mapping[s
     strange = sorted({gpu.serial or gpu.uuid for gpu in said.gpus if not _is_of(gpu, stated, of_node)})
     if len(strange) > len(stated.unread):
         own = [gpu for gpu in stated.gpus if not gpu.startswith(UNREAD)]
-        yield f"the GPUs of its fingerprint ({_some(own)})", _some(strange)
+        yield f"the GPUs of its fingerprint ({listed(own, _SHOWN)})", listed(strange, _SHOWN)
     if others := sorted(said.drivers - {stated.driver}):
         yield f"driver {stated.driver}, as in its fingerprint", ", ".join(others)
     if said.machines and stated.chassis_serial not in said.machines:
@@ -183,8 +184,3 @@ def _is_of(gpu: Gpu, stated: Fingerprint, of_node: Mapping[str, str]) -> bool:
         return of_node[gpu.uuid] in stated.gpus
     known = {uuid for uuid, serial in of_node.items() if serial in stated.gpus}
     return len(known) < len(stated.gpus) and not all(one.startswith("GPU-") for one in stated.gpus)
-
-
-def _some(items: list[str]) -> str:
-    more = len(items) - _SHOWN
-    return f"{', '.join(items[:_SHOWN])}{f' and {more} more' if more > 0 else ''}"

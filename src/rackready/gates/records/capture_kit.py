@@ -63,7 +63,7 @@ def _unfit(item: Gate, facts: GateFacts, node: str) -> str:
     if item.scope != "node":
         return "it needs more than this host"
     steps = [step for run in item.plan(facts, [node]) for step in run.commands]
-    if any(step.role != "step" or getattr(step, "via", "host") != "host" for step in steps):
+    if any(step.role != "step" or step.via != "host" for step in steps):
         return "not all of its commands are run on this host to their end"
     return "" if steps else "there is nothing to run on this node"
 

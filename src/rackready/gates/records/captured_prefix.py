@@ -109,7 +109,7 @@ def _off(form: _Form, lines: Sequence[str], where: str, *, launch: bool) -> tupl
         return None
     if lacking and not (form.ranks and launch and not any(_TABLE.match(lines[number - 1]) for number in lacking)):
         if form.always:
-            _refuse_some(form, lines, lacking, where)
+            _refuse_gaps(form, lines, lacking, where)
         return None
     sources: dict[str, list[str]] = {}
     for line, match in zip(lines, found, strict=True):
@@ -144,7 +144,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
 
 
-def _refuse_some(form: _Form, lines: Sequence[str], lacking: Sequence[int], where: str) -> None:
+def _refuse_gaps(form: _Form, lines: Sequence[str], lacking: Sequence[int], where: str) -> None:
     first = lacking[0]
     expected = f"{form.name}'s prefix on every line, or on none"
     step = "Give what one program printed, whole."

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rackready.design.facts import desired_digest
-from rackready.gates.base import Output, trouble
-from rackready.gates.engine.runner import Connection
+from rackready.gates.base import trouble
+from rackready.gates.engine.runner import Connection, output_of
 from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
@@ -45,17 +45,7 @@ def gather(
 def _one(connection: Connection, site: Site, node: str) -> Fingerprint | Finding:
     asked = command("fingerprint", node, script, timeout_s=60)
     answer = connection.run(node, asked.argv, stdin=asked.stdin, timeout_s=asked.timeout_s)
-    output = Output(
-        asked.key,
-        node,
-        "fingerprint",
-        answer.exit_code,
-        answer.stdout,
-        answer.stderr,
-        answer.seconds,
-        timed_out=answer.timed_out,
-        failure=answer.failure,
-    )
+    output = output_of(asked, answer)
     bad = trouble(output, node, "reading of serials and versions")
     if bad is not None:
         return clean(bad if answer.reached else Unreached(**dict(bad)))

@@ -17,7 +17,7 @@ from rackready import __version__
 from rackready.design.names import listed
 from rackready.evidence.store import EvidenceStore, new_id
 from rackready.gates.base import Done, Gate, GateFacts, Output, Passed, Run
-from rackready.gates.engine.recorder import store_output
+from rackready.gates.engine.recorder import recorded_inputs, store_output
 from rackready.gates.engine.registry import all_gates, gate
 from rackready.gates.engine.runner import evaluated
 from rackready.gates.engine.shipped_script import document
@@ -390,7 +390,7 @@ class Import:
             target=target,
             nodes=list(nodes),
             fingerprints=[self.prints[node] for node in nodes if node in self.prints],
-            inputs={"title": item.gate.title(), **item.gate.inputs.model_dump(mode="json"), **more, "imported": about},
+            inputs=recorded_inputs(item.gate, **more, imported=about),
             verdict=verdict,
             raw=raw,
             tool_versions=tools or {},

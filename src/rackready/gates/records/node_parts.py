@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from rackready.design.facts import node_facts
 from rackready.evidence.store import EvidenceError, EvidenceStore
-from rackready.gates.base import Output, trouble
-from rackready.gates.engine.runner import Connection
+from rackready.gates.base import trouble
+from rackready.gates.engine.runner import Connection, output_of
 from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
@@ -151,17 +151,7 @@ def _read(connection: Connection, site: Site, node: str) -> tuple[Kinds, Mapping
     }
     asked = command("parts", node, script, json.dumps(wanted, sort_keys=True), timeout_s=_TIMEOUT_S)
     answer = connection.run(node, asked.argv, stdin=asked.stdin, timeout_s=asked.timeout_s)
-    output = Output(
-        asked.key,
-        node,
-        "list of parts",
-        answer.exit_code,
-        answer.stdout,
-        answer.stderr,
-        answer.seconds,
-        timed_out=answer.timed_out,
-        failure=answer.failure,
-    )
+    output = output_of(asked, answer)
     bad = trouble(output, node, "reading of its parts")
     if bad is not None:
         return clean(bad)
