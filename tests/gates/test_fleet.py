@@ -257,9 +257,7 @@ def test_a_stored_unit_that_falls_behind_now_is_told_and_its_record_left_alone(t
     assert newest(stage, "node03").verdict.outcome is Outcome.PASS
     said_of = [event.text for event in stage.state.recorder.ledger.events("c2") if event.node == "node03"]
     assert len(said_of) == 1
-    assert said_of[0].startswith(
-        f"{SPEED}: by its stored evidence it falls behind now: node03: rate falls behind its fleet"
-    )
+    assert said_of[0].startswith(f"{SPEED}: its stored evidence falls behind now: node03: rate falls behind its fleet")
 
 
 def test_what_failed_already_is_no_measure_for_others(tmp_path: Path) -> None:

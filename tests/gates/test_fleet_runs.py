@@ -140,7 +140,7 @@ def test_sixteen_pairs_judge_each_other(tmp_path: Path) -> None:
     words = (
         "node07+node08: busbw falls behind its fleet - Expected: at least 96.71 GB/s (median of 16 identical units "
         "100) Actual: 90 GB/s. "
-        "Which of its nodes is not told by this figure: compare the rails' shares and the figures of its pairs with "
+        "This figure does not show which node is slow: compare the rails' shares and the figures of its pairs with "
         "those of a good run, repair, "
         f"then run {PAIR} again: docs/runbooks/fleet-outlier.md"
     )

@@ -84,8 +84,7 @@ UNTOLD = (
     "compare both cables, PCIe widths and the errors of both ports with those of a good rail"
 )
 ONE_END = (
-    "Its partner is right with others: compare this node's cable, PCIe width and errors of the port with those of a "
-    "good rail"
+    "Its partner is good with others: compare this node's cable, PCIe width and port errors with those of a good rail"
 )
 AGAIN = f"repair, then run {PAIR} again: docs/runbooks/fleet-outlier.md"
 

@@ -132,7 +132,7 @@ REFUSED = [
             code=1,
         ),
         (
-            "this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver "
+            "this machine: no NVIDIA GPU can be read - Expected: a GPU and its driver "
             "Actual: NVML: NVML Shared Library Not Found. "
             "Nothing was measured; install the driver."
         ),
@@ -140,7 +140,7 @@ REFUSED = [
     (
         answered("", "python3: command not found", 127),
         (
-            "this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: empty output; "
+            "this machine: no NVIDIA GPU can be read - Expected: a GPU and its driver Actual: empty output; "
             "python3: command not found. "
             "Nothing was measured; install the driver."
         ),
@@ -148,7 +148,7 @@ REFUSED = [
     (
         gpus([]),
         (
-            "this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: NVML finds none. "
+            "this machine: no NVIDIA GPU can be read - Expected: a GPU and its driver Actual: NVML finds none. "
             "Nothing was measured; install the driver."
         ),
     ),
@@ -156,21 +156,21 @@ REFUSED = [
         gpus(["NVIDIA Unheard Of"]),
         (
             "this machine: 1 GPUs (NVIDIA Unheard Of) - Expected: GPUs of one model with a profile. "
-            "Else name it with --profile (`--profile h100_sxm --gpus 1` for a part of a server)."
+            "Otherwise name it with --profile (`--profile h100_sxm --gpus 1` for a part of a server)."
         ),
     ),
     (
         gpus(["NVIDIA H100 80GB HBM3", "NVIDIA H200"]),
         (
             "this machine: 2 GPUs (NVIDIA H100 80GB HBM3, NVIDIA H200) - Expected: GPUs of one model with a profile. "
-            "Else name it with --profile (`--profile h100_sxm --gpus 1` for a part of a server)."
+            "Otherwise name it with --profile (`--profile h100_sxm --gpus 1` for a part of a server)."
         ),
     ),
     (
         gpus(["NVIDIA H100 80GB HBM3"]),
         (
             "this machine: 1 x NVIDIA H100 80GB HBM3 in a board - Expected: one profile Actual: none. "
-            "So name it with --profile (`--profile h100_sxm --gpus 1` for a part of a server)."
+            "To continue, name it with --profile (`--profile h100_sxm --gpus 1` for a part of a server)."
         ),
     ),
 ]

@@ -131,7 +131,8 @@ def test_a_server_that_never_listens_is_an_error_and_is_ended() -> None:
     said_of_rail_1 = [str(attempt.verdict.findings[0]) for attempt in attempts if attempt.run.about["rail"] == "1"]
     assert len(said_of_rail_1) == 2
     assert all(
-        "nothing listened on port 18516 within 0 s; it said: Couldn't allocate MR" in text_ for text_ in said_of_rail_1
+        "nothing listened on port 18516 within 0 s; it printed: Couldn't allocate MR" in text_
+        for text_ in said_of_rail_1
     )
     assert all(not job.running for job in connection.jobs)
 
@@ -220,4 +221,6 @@ def test_without_a_way_to_the_bmc_the_command_says_so() -> None:
     runner = Runner(connection, rack(), lambda *_: None)
     run = BmcGate().plan(rack(), ["node01"])[0]
     outputs = runner.outputs(run)
-    assert {key: output.failure for key, output in outputs.items()} == {"ask": "node01: no way to its BMC from here"}
+    assert {key: output.failure for key, output in outputs.items()} == {
+        "ask": "node01: no connection to its BMC from here"
+    }

@@ -227,5 +227,5 @@ def test_what_no_wave_can_carry_is_not_loaded() -> None:
 def test_without_a_power_graph_nothing_is_staged_and_that_is_said() -> None:
     site = parse_site(read_yaml(ROOT / "inventories/sim/site.yml"), source="site.yml", base=ROOT)
     assert waves(site, ALL) == Waves(
-        (tuple(ALL),), note="the site file has no facility.power: load comes on on all nodes at once"
+        (tuple(ALL),), note="the site file has no facility.power: all nodes are loaded at once"
     )

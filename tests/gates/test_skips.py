@@ -89,8 +89,7 @@ def test_a_skipped_gate_is_shown_with_its_reason_everywhere(played: Skipped, gat
 
 def test_a_node_on_which_everything_is_skipped_is_not_good(played: Skipped) -> None:
     words = (
-        "node01: nothing was run - Expected: at least one gate Actual: none. "
-        "Check the gate set and what the site skips."
+        "node01: nothing was run - Expected: at least one gate Actual: none. Check the gate set and the site's skips."
     )
     assert (played.result.outcome, played.result.message) == (Outcome.ERROR, words)
     assert [words for _, words in played.connection.calls if "Prints what a node is" not in words] == []

@@ -112,7 +112,7 @@ def test_a_good_node_gains_by_bad_partners_only(tmp_path: Path) -> None:
         "Repair node02, node03, node04, then run the same command again."
     )
     assert any(
-        item.endswith(f"They are measured by {PAIR}, {RING}, which did not run: see there why.")
+        item.endswith(f"Fix what kept {PAIR}, {RING} from running: their own findings give the reason.")
         for item in told.data["findings"]
     ), "no skip is advised where partners failed"
 
@@ -135,8 +135,8 @@ def test_a_gpu_that_fell_off_the_bus_is_found_by_the_checks_and_nothing_passes_b
     assert played.results["node03"].data["gates"]["node/gpu/validation/dcgm-r3"] == "not_run"
     only_versions = play(tmp_path / "again", rack, only=["node/gpu/sanity/versions"])
     assert str(only_versions.results["node03"].message) == (
-        "node03 gpu2: identity not read - Expected: its serial Actual: NVML does not give it. "
-        "Look at the Xids of the kernel log (`rackready gate run node/gpu/sanity/xid`)."
+        "node03 gpu2: identity not read - Expected: its serial Actual: NVML does not report it. "
+        "Look for Xid errors in the kernel log (`rackready gate run node/gpu/sanity/xid`)."
     )
     assert only_versions.results["node03"].outcome is Outcome.ERROR
 

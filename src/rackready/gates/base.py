@@ -265,7 +265,7 @@ class Gate(ABC):
     ) -> frozenset[tuple[str, str]]:
         """Return (target, node) of slow runs for which the node's other runs show that another node is at fault.
 
-        ``runs``: target -> its nodes, for all compared runs. ``slow``: targets of the runs that fall behind their fleet.
+        ``runs``: target -> its nodes, of all compared runs. ``slow``: targets of the runs behind their fleet.
         """
         return frozenset()
 

@@ -184,7 +184,7 @@ def test_without_an_image_it_is_an_error_and_no_container_is_started() -> None:
     made = gate(GATE)
     assert made.plan(known, ["node01"]) == []
     [found] = made.attribute(known, [])["node01"]
-    step = "Name one in the gate set (inputs: {image: ...}), or declare the gate's skip with its reason (site.yml gates.skip)."
+    step = "Name an image in the gate set (inputs: {image: ...}), or skip the gate with a reason (site.yml gates.skip)."
     assert [str(finding) for finding in found.findings] == [
         f"node01: {GATE} has no container image - Expected: an image in its input image Actual: none. {step}"
     ]

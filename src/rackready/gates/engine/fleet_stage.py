@@ -1,4 +1,4 @@
-"""Judges what a stage measured against its fleet: this stage's figures, and those of other nodes' evidence that still counts."""
+"""Comparison of a stage's figures with the fleet: with each other, and with other nodes' evidence that still counts."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ from rackready.model.site import Site
 _HOUR_S = 3600.0
 _LOOK = {
     "part": "Compare temperatures, clocks and firmware with a good one",
-    "run": "Which of its nodes is not told by this figure: compare the rails' shares and the figures of its pairs with "
+    "run": "This figure does not show which node is slow: compare the rails' shares and the figures of its pairs with "
     "those of a good run",
 }
 _ONE_END = (
-    "Its partner is right with others: compare this node's cable, PCIe width and errors of the port with those of a "
-    "good rail"
+    "Its partner is good with others: compare this node's cable, PCIe width and port errors with those of a good rail"
 )
-"""Where the gate acquitted the other nodes of the run."""
+"""Next step if the gate acquitted the other nodes of the run."""
 _Figures = dict[str, list[tuple[str, Verdict]]]
-"""What makes units identical -> (node, verdict) of each node that is so."""
+"""Identical key -> (node, verdict) of each node with that key."""
 
 
 BEHIND_FLEET = FailKind(
@@ -43,9 +42,9 @@ BEHIND_FLEET = FailKind(
 
 
 def judge_fleet(state: StageState, gate: Gate, entry: GateSetEntry, nodes: Sequence[str]) -> None:
-    """Hold the nodes of this stage against their fleet; an outlier is a fail, and a pass that was pending stands where the fleet judged it.
+    """Compare the nodes of this stage with their fleet. An outlier fails; a pending pass becomes final.
 
-    Fewer than 16 identical units are no fleet: then everything stays as it is.
+    Fewer than 16 identical units are not a fleet: then nothing changes.
     """
     if not gate.fleet:
         return
@@ -72,13 +71,17 @@ def judge_fleet(state: StageState, gate: Gate, entry: GateSetEntry, nodes: Seque
 
 
 def _units(metric: FleetMetric, members: Sequence[tuple[str, Verdict]], own: Mapping[str, Verdict]) -> list[Unit]:
-    """Return all figures. That of a run which this stage made anew stands for both its ends: the other end's record has what it was before a repair."""
+    """Return all figures.
+
+    The figure of a run that this stage repeated counts for both its ends: the record of the other end is from before a
+    repair.
+    """
     units = [unit for node, verdict in members for unit in units_of(metric, node, verdict)]
     if metric.of == "part":
         return units
-    anew = {unit.target: unit.value for unit in units if unit.node in own}
+    current = {unit.target: unit.value for unit in units if unit.node in own}
     return [
-        replace(unit, value=anew[unit.target]) if unit.node not in own and unit.target in anew else unit
+        replace(unit, value=current[unit.target]) if unit.node not in own and unit.target in current else unit
         for unit in units
     ]
 
@@ -92,7 +95,7 @@ def _passed(state: StageState, gate: Gate, node: str) -> Verdict | None:
 
 
 def _counts(state: StageState, entry: GateSetEntry, node: str, record: EvidenceRecord) -> bool:
-    """Whether stored evidence of another node still is about that node: a pass, as it is wanted now, since its last change, not too old."""
+    """Return whether stored evidence of another node still counts: a pass, unchanged node and intent, not too old."""
     found = next((item for item in record.fingerprints if item.node == node), None)
     if record.verdict.outcome is not Outcome.PASS or found is None or node not in state.names():
         return False
@@ -116,7 +119,10 @@ def _alike(state: StageState, gate: Gate, own: dict[str, Verdict], stored: dict[
 
 
 def identical_key(site: Site, gate: Gate, found: Fingerprint, inputs: Mapping[str, object]) -> str:
-    """Return what must be the same of two units: server model, firmware, driver, kernel, version set, and how they were measured (but how often)."""
+    """Return the key that is equal for identical units.
+
+    It contains the server model, firmware, driver, kernel, version set and the gate's inputs except ``launches``.
+    """
     size = {name: inputs.get(name) for name in type(gate.inputs).model_fields if name != "launches"}
     parts = [
         site.node(found.node).platform,
@@ -131,7 +137,7 @@ def identical_key(site: Site, gate: Gate, found: Fingerprint, inputs: Mapping[st
 
 
 def units_of(metric: FleetMetric, node: str, verdict: Verdict) -> Iterator[Unit]:
-    """Yield the figures of a node or its parts, or of the runs that it took part in, as the metric says."""
+    """Yield the figures of a node and its parts or, for a metric of runs, of the runs that it took part in."""
     for item in verdict.metrics:
         own = item.target == node or (item.target.startswith(f"{node}/") and "->" not in item.target)
         if item.name == metric.name and own == (metric.of == "part"):
@@ -139,13 +145,13 @@ def units_of(metric: FleetMetric, node: str, verdict: Verdict) -> Iterator[Unit]
 
 
 def _of_node(state: StageState, gate: Gate, node: str, before: Verdict, comparisons: list[Comparison]) -> None:
-    """Replace the verdict of a node by the one that its fleet completes, and record it."""
+    """Complete the verdict of a node with the judgement of its fleet, and record it."""
     verdict = completed(gate, node, before, [judgement(gate, node, found) for found in comparisons])
     findings = verdict.findings[len(before.findings) :]
     about = {"fleet": {found.metric.name: found.count for found in comparisons}}
     if not state.recorder.completed(gate.id, node, verdict, about):
         if not findings:
-            return  # measured before, and still in order: what is on record stands
+            return  # measured before and still good: its record stays
         state.recorder.conclusion(gate.id, node, verdict, recorded_inputs(gate, **about))
     state.verdicts[node][gate.id] = [verdict]
     for finding in findings:
@@ -154,7 +160,7 @@ def _of_node(state: StageState, gate: Gate, node: str, before: Verdict, comparis
 
 @dataclass(frozen=True, slots=True)
 class FleetJudgement:
-    """What a comparison means for one node: its bound, and the node's units that fall behind."""
+    """Result of a comparison for one node: the bound, and the node's units that fall behind."""
 
     metric: str
     bound: Criterion
@@ -163,20 +169,19 @@ class FleetJudgement:
 
 
 def judgement(gate: Gate, node: str, found: Comparison, bound: Criterion | None = None) -> FleetJudgement:
-    """Return what a comparison means for a node. ``bound``: its criterion, where it was made before."""
+    """Return the result of a comparison for a node. ``bound``: its criterion, if already built."""
     behind = tuple((unit.target, _finding(unit, found, gate)) for unit in found.outliers if unit.node == node)
     return FleetJudgement(found.metric.name, bound or found.criterion(), behind)
 
 
 def completed(gate: Gate | type[Gate], node: str, before: Verdict, comparisons: Sequence[FleetJudgement]) -> Verdict:
-    """Return a node's verdict as its fleet completes it: with the bounds of the fleet, and a fail where a unit of the node falls behind."""
+    """Return a node's verdict with the fleet's bounds; it is a fail if a unit of the node falls behind."""
     findings = [finding for found in comparisons for _, finding in found.behind]
     measured = {metric.name for metric in before.metrics} & {metric.name for metric in gate.fleet}
     complete = {found.metric for found in comparisons} >= measured
     bad = {target for found in comparisons for target, _ in found.behind}
-    runs = any(
-        metric.of == "run" for metric in gate.fleet
-    )  # a slow run proves nothing of any part that took part in it
+    # A slow run proves nothing about any of its parts.
+    runs = any(metric.of == "run" for metric in gate.fleet)
     return before.model_copy(
         update={
             "outcome": Outcome.FAIL if findings else before.outcome,
@@ -206,11 +211,11 @@ def _finding(unit: Unit, found: Comparison, gate: Gate) -> Finding:
 
 
 def _report_stored(state: StageState, gate: Gate, node: str, comparisons: list[Comparison]) -> None:
-    """Say of a node that this stage does not judge that it falls behind now: its own record is not touched."""
+    """Log that a node outside this stage now falls behind. Its own record does not change."""
     for found in comparisons:
         for unit in found.outliers:
             if unit.node == node:
-                words = f"by its stored evidence it falls behind now: {_finding(unit, found, gate)}"
+                words = f"its stored evidence falls behind now: {_finding(unit, found, gate)}"
                 state.recorder.progress(
                     node,
                     f"{gate.id}: {words} Measure it: `rackready validate --again --limit {node}`.",

@@ -1,4 +1,4 @@
-"""Pairing nodes for tests of two, and telling from pass and fail which end is bad."""
+"""Pairs of nodes, and which end of a pair is bad, by passes and fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TWO = 2
 NO_GOOD_PARTNER = ErrorKind(
     "no-good-partner",
     "not measured",
-    meaning="The node was measured with bad partners only, so nothing is known of it.",
+    meaning="The node was measured with bad partners only, so nothing is known about it.",
     next_step="Repair {partners}, or run the gate with another partner.",
 )
 
@@ -23,9 +23,9 @@ FINDINGS = (NO_GOOD_PARTNER,)
 
 
 def rounds(nodes: list[str]) -> list[list[tuple[str, str]]]:
-    """Return disjoint pairs, round after round, so that every node is in at least one pair.
+    """Return rounds of disjoint pairs, so that every node is in at least one pair.
 
-    With an odd number the last node meets the first in a second round. Fewer than two nodes: no round.
+    For an odd number of nodes, a second round pairs the last with the first. Fewer than two nodes: no rounds.
     """
     pairs = [(nodes[place], nodes[place + 1]) for place in range(0, len(nodes) - 1, 2)]
     if len(nodes) < _TWO:
@@ -39,7 +39,7 @@ def _ends(item: Done) -> tuple[str, str, int]:
 
 
 def _good(done: Sequence[Done]) -> dict[int, list[str]]:
-    """Nodes whose NIC passed, by rail."""
+    """Return the nodes whose NIC passed, by rail."""
     out: dict[int, list[str]] = defaultdict(list)
     for item in done:
         first, second, rail = _ends(item)
@@ -49,10 +49,10 @@ def _good(done: Sequence[Done]) -> dict[int, list[str]]:
 
 
 def retests(done: Sequence[Done]) -> list[tuple[str, str, int]]:
-    """Return (node, third partner, rail) for each end of a run that did not pass and that is not blamed already.
+    """Return (node, third partner, rail) for each end of a bad run that is not blamed already.
 
-    The partner is one whose NIC on that rail passed. Where there is none (two nodes, or a rail that is bad everywhere)
-    nothing can be told apart and nothing is measured again.
+    The partner is a node whose NIC on that rail passed. If there is none (two nodes, or a rail that is bad everywhere),
+    the ends cannot be told apart and nothing is measured again.
     """
     good = _good(done)
     out: list[tuple[str, str, int]] = []
@@ -68,7 +68,7 @@ def retests(done: Sequence[Done]) -> list[tuple[str, str, int]]:
 
 
 def attribute(done: Sequence[Done]) -> dict[str, list[Verdict]]:
-    """Return each node's verdicts: an end that failed with one partner and passed with another is acquitted."""
+    """Return each node's verdicts. An end that failed with one partner but passed with another is acquitted."""
     seen: dict[tuple[str, int], list[tuple[str, Verdict]]] = defaultdict(list)
     for item in done:
         first, second, rail = _ends(item)
@@ -115,7 +115,7 @@ def _of_nic(
 
 
 def _of_node(verdict: Verdict, node: str) -> Verdict:
-    """Leave out what a run found about the other end."""
+    """Return the verdict without the findings about the other end."""
     mine = [finding for finding in verdict.findings if finding.where.startswith(f"{node} ")]
     return verdict.model_copy(update={"findings": mine or verdict.findings, "blamed": [node]})
 
@@ -130,7 +130,7 @@ def _with_remark(verdict: Verdict, node: str, words: str) -> Verdict:
 
 
 def unmeasured(where: str, partners: Sequence[str]) -> Finding:
-    """Say that what was measured with these partners, who are bad, says nothing of the other end. ``where``: that end."""
+    """Return the finding that an end (``where``) was measured with bad partners only, which proves nothing about it."""
     names, several = ", ".join(partners), len(partners) > 1
     return NO_GOOD_PARTNER.found(
         where,
@@ -141,7 +141,7 @@ def unmeasured(where: str, partners: Sequence[str]) -> Finding:
 
 
 def bystander(verdict: Verdict, node: str) -> Verdict:
-    """Return what a bad run that blames others says of a node: what was found on the node itself, else that it was not measured with good ones."""
+    """Return a node's verdict in a bad run that blames others: its own findings, or that it was not measured."""
     if any(finding.where.startswith(f"{node} ") for finding in verdict.findings):
         return _of_node(verdict, node)
     return verdict.model_copy(
@@ -150,7 +150,7 @@ def bystander(verdict: Verdict, node: str) -> Verdict:
 
 
 def retests_of_whole_nodes(done: Sequence[Done]) -> list[tuple[str, str]]:
-    """Return (node, third partner) for each end of a whole-node run that did not pass and that is not blamed already."""
+    """Return (node, third partner) for each end of a bad whole-node run that is not blamed already."""
     good = [node for item in done if item.verdict.outcome is Outcome.PASS for node in item.run.nodes]
     out: list[tuple[str, str]] = []
     for item in done:
@@ -164,10 +164,10 @@ def retests_of_whole_nodes(done: Sequence[Done]) -> list[tuple[str, str]]:
 
 
 def attribute_whole_nodes(done: Sequence[Done]) -> dict[str, list[Verdict]]:
-    """Return each node's verdicts of whole-node runs: one that passed with some partner is acquitted, unless a run blames it.
+    """Return each node's verdicts of whole-node runs. A node that passed with some partner is acquitted unless blamed.
 
-    Where all ends of a bad run passed with others, the path between them is bad: a fail is never measured away. With
-    bad partners alone it was not measured.
+    If all ends of a bad run passed with others, the path between them is bad: re-measuring must not hide a fail. A node
+    that had only bad partners was not measured.
     """
     out: dict[str, list[Verdict]] = {}
     good = {node for item in done if item.verdict.outcome is Outcome.PASS for node in item.run.nodes}

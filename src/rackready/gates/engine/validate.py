@@ -1,4 +1,4 @@
-"""The validate phase: gates over a batch of nodes, from cheap to dear, each with evidence; then coverage."""
+"""The validate phase: gates over a batch of nodes, cheap ones first, each with evidence; then coverage."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def run_gates(
     kept: Kept | None = None,
     quiet: bool = False,
 ) -> dict[str, NodeResult]:
-    """Run the site's gate set (or ``only`` these gates) on nodes, and return what it means for each.
+    """Run the site's gate set (or ``only`` these gates) on nodes, and return the result of each node.
 
-    ``partners`` are nodes that may serve as the other end of pair and cluster gates without being judged themselves;
-    ``kept`` says which gates count already and are not run, node by node: coverage and the result are over both.
-    ``quiet``: tell only what does not pass. Raises RackreadyError for a site or gate set that cannot be used,
-    Interrupted when the operator stops.
+    ``partners``: nodes that may be the other end in pair and cluster gates, and are not judged themselves. ``kept``:
+    per node, gates whose evidence still counts and that are not run; coverage and result include them. ``quiet``: log
+    only what does not pass. Raise RackreadyError for a site or gate set that cannot be used, Interrupted if the
+    operator stops.
     """
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
@@ -75,10 +75,10 @@ def run_gates(
 def stages(
     ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Sequence[str], entries: Sequence[GateSetEntry]
 ) -> Iterator[Callable[[Sequence[str]], Stage]]:
-    """Open the way to nodes and the stores; the caller begins stages of these gates over those nodes. What a killed run left on them is ended first.
+    """Connect to the nodes, open the stores, and yield the function that begins stages of these gates.
 
-    Power that it took is given back only to those whose power may be cycled again: another gate touches no node that
-    somebody may be working at.
+    End what a killed run left on the nodes first. Restore power that it took only to nodes whose power may be cycled
+    again: any other gate must not touch a node that somebody may be working on.
     """
     with connect(site, paths, nodes) as (connection, launcher), Ledger.open(paths.database) as ledger:
         store = EvidenceStore.open(ledger, paths.raw)
@@ -86,22 +86,22 @@ def stages(
             mine = [node for node in nodes if PowerCycles.id not in site.gates.skipped(node, today())]
             give_back(cycler(site, ledger, ctx.campaign, lambda _node: ""), connection, sites_of(site), mine)
         _sweep(connection, ledger, ctx.campaign, nodes)
-        yield lambda some: Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, some, paths)
+        yield lambda chosen: Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, chosen, paths)
 
 
 def _sweep(remote: Remote, ledger: Ledger, campaign: str, nodes: Sequence[str]) -> None:
-    """End what a killed run left on the nodes: a diagnostic that still runs would spoil every measurement beside it."""
+    """End leftovers of a killed run on the nodes: a diagnostic that still runs would disturb measurements."""
     with ThreadPoolExecutor(max_workers=max(1, min(len(nodes), NODE_WORKERS))) as pool:
         for node, answer in zip(nodes, pool.map(remote.sweep, nodes), strict=True):
             if answer.exit_code != 0:
-                said = answer.failure or answer.stderr.strip() or f"exit {answer.exit_code}"
+                reason = answer.failure or answer.stderr.strip() or f"exit {answer.exit_code}"
                 ledger.event(
-                    campaign, node, "validate", f"leftovers of earlier runs could not be looked for: {said}", "warn"
+                    campaign, node, "validate", f"could not look for leftovers of earlier runs: {reason}", "warn"
                 )
 
 
 def gate_entries(site: Site, only: Sequence[str] | None) -> list[GateSetEntry]:
-    """Return the entries of the site's gate set, or those of ``only`` (with the set's inputs where the set has them)."""
+    """Return the entries of the site's gate set, or those of ``only`` (with the set's inputs, if it has any)."""
     entries = {entry.id: entry for entry in loader.gates_of(site.gates)}
     if only is None:
         return list(entries.values())
@@ -110,7 +110,7 @@ def gate_entries(site: Site, only: Sequence[str] | None) -> list[GateSetEntry]:
 
 @contextmanager
 def connect(site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[tuple[Remote, Launcher]]:
-    """Open the way to nodes over SSH."""
+    """Connect to nodes over SSH, and yield the connection and the launcher."""
     hosts = {
         name: Host(
             name, str(site.node(name).address), site.access.port, site.access.user, Path(site.access.private_key)
@@ -126,14 +126,14 @@ def connect(site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[tuple
 
 @dataclass(slots=True)
 class Stage:
-    """One run of a gate set."""
+    """One run of gates over nodes."""
 
     state: StageState
     runner: Runner
     pace: Pace = field(default_factory=Pace)
 
     @classmethod
-    def begin(  # noqa: PLR0913, PLR0917 - what a stage needs of its surroundings
+    def begin(  # noqa: PLR0913, PLR0917 - everything that a stage needs
         cls,
         site: Site,
         connection: Connection,
@@ -144,7 +144,7 @@ class Stage:
         nodes: Sequence[str],
         paths: EnvPaths | None = None,
     ) -> Stage:
-        """Take the fingerprint of every node and make ready to run."""
+        """Return a stage that is ready to run, with the fingerprint of every node."""
         prints = with_parts(gather(connection, site, nodes), ledger)
         facts = site_facts(site, nodes, last_passes(store, ledger, nodes, prints))
         set_aside(store, ledger, campaign, PHASE)
@@ -163,7 +163,7 @@ class Stage:
         full_set: bool,
         kept: Kept | None = None,
     ) -> dict[str, NodeResult]:
-        """Run everything that is not kept, and conclude per node."""
+        """Run every gate that is not kept, and return the result of each node."""
         state = self.state
         state.keep(kept or {})
         gates = {entry.id: make_gate(entry.id, entry.inputs) for entry in entries}
@@ -172,7 +172,7 @@ class Stage:
         state.order = [gate.id for level in in_levels(alone) for gate in level] + [
             gate.id for gate in gates.values() if not gate.single_node
         ]
-        self._say_first(nodes)
+        self._warn(nodes)
         known = [node for node in nodes if not isinstance(state.prints[node], Finding)]
         run_alone(state, self.runner, alone, known, required, self.pace)
         for entry in entries:
@@ -184,8 +184,8 @@ class Stage:
                 judge_fleet(state, gates[entry.id], entry, nodes)
         return {node: conclude(state, node, list(gates.values()), required, full_set=full_set) for node in nodes}
 
-    def _say_first(self, nodes: Sequence[str]) -> None:
-        """Say what cannot be measured at all, and what the site file says that holds no longer."""
+    def _warn(self, nodes: Sequence[str]) -> None:
+        """Log nodes that cannot be measured at all, and entries of the site file that no longer apply."""
         for text in warnings(self.state.site, self.state.day):
             for node in nodes[:1]:
                 self.state.recorder.progress(node, text, Outcome.NOT_RUN)
@@ -194,10 +194,10 @@ class Stage:
                 self.state.recorder.progress(node, str(found), Outcome.ERROR)
 
     def _group_gate(self, gate: Gate, nodes: Sequence[str], partners: Sequence[str], required: set[str]) -> None:
-        """Run a gate over the nodes that passed everything so far; then, where the gate bears it, over those that did not, with good ones as partners.
+        """Run a gate over the nodes that passed everything so far, then over the others if the gate allows it.
 
-        Apart, since a bad node would make its partners look bad. A node whose own evidence counts takes part like a
-        partner: what it has stands.
+        The others run separately, with good nodes as partners: a bad node would make its partners look bad. A node
+        whose own evidence counts takes part like a partner, and its verdict stays.
         """
         state = self.state
         judged = [node for node in nodes if gate.id not in state.kept.get(node, {})]
@@ -205,16 +205,13 @@ class Stage:
             return
         able, notes = self._able(gate, nodes, partners, required)
         later = self._later(gate, judged, [*nodes, *partners], required)
-        for node in (
-            node for node in judged if node in notes and node not in later
-        ):  # partners are not judged: what they have stands
+        for node in (node for node in judged if node in notes and node not in later):
             state.note(gate.id, node, notes[node])
         if set(able) & set(judged):
             self._over(gate, able, {node: None for node in judged if node in able})
         if later:
-            helpers = [node for node in able if node not in later][
-                : len(later) + 1
-            ]  # one for each, and a third to tell two ends apart
+            # One helper for each, and one more to tell two ends apart.
+            helpers = [node for node in able if node not in later][: len(later) + 1]
             self._over(
                 gate,
                 [*later, *helpers],
@@ -222,23 +219,29 @@ class Stage:
             )
 
     def _over(self, gate: Gate, nodes: Sequence[str], judged: Mapping[str, Verdict | None]) -> None:
-        """Run a gate over nodes and record what it means for those judged. One with a verdict of its own here only gains by a pass: else that stands."""
+        """Run a gate over nodes and record the conclusions for those judged.
+
+        ``judged``: node -> its verdict so far, which only a pass replaces; None if it has none.
+        """
         state = self.state
         for node in nodes:
             state.begins(gate, node)
         done = self.runner.gate(gate, nodes)
         by_node = gate.attribute(state.facts, done)
-        for node, instead in judged.items():
+        for node, before in judged.items():
             found = by_node.get(node, [])
-            if instead is not None and merged(found).outcome is not Outcome.PASS:
-                state.note(gate.id, node, instead)
+            if before is not None and merged(found).outcome is not Outcome.PASS:
+                state.note(gate.id, node, before)
                 continue
             state.verdicts[node][gate.id] = found
             runs = sorted(item.run.id for item in done if node in item.run.nodes)
             state.recorder.concluded(gate, node, merged(found), runs)
 
     def _later(self, gate: Gate, judged: Sequence[str], everybody: Sequence[str], required: set[str]) -> list[str]:
-        """Return the nodes to measure after the good ones: those that failed another gate and may be loaded, and good ones that have no other partner."""
+        """Return the nodes to measure after the good ones.
+
+        These are the nodes that failed another gate and may be loaded, and good nodes without another partner.
+        """
         state = self.state
         if not gate.after_fail:
             return []
@@ -251,7 +254,7 @@ class Stage:
     def _able(
         self, gate: Gate, nodes: Sequence[str], partners: Sequence[str], required: set[str]
     ) -> tuple[list[str], dict[str, Verdict]]:
-        """Return the nodes that can take part, and what is said of the others."""
+        """Return the nodes that can take part, and the verdicts of the others."""
         state = self.state
         able: list[str] = []
         notes: dict[str, Verdict] = {}

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from rackready.gates.base import Command, FleetMetric, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.engine import container
-from rackready.gates.engine.container import Containered, ended
+from rackready.gates.engine.container import Containered, exit_text
 from rackready.gates.formats import inference
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import parts
@@ -189,7 +189,7 @@ class OneProgram(Containered):
         if gathered.trouble(trouble(output, node, self.program)) or output is None:
             return gathered.verdict(node)
         if output.exit_code != 0:
-            gathered.error(node, PROGRAM_FAILED, "exit code 0", ended(output), program=self.program)
+            gathered.error(node, PROGRAM_FAILED, "exit code 0", exit_text(output), program=self.program)
         else:
             self.judge_text(gathered, facts, node, output)
         if gathered.fails or gathered.errors:

@@ -1,4 +1,4 @@
-"""What gates mean for one node: several verdicts as one, why a required gate is not satisfied, coverage."""
+"""Conclusion of a stage for one node: merged verdicts, unsatisfied required gates, coverage."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ _RANK = {Outcome.FAIL: 0, Outcome.ERROR: 1, Outcome.NOT_RUN: 2, Outcome.SKIP: 3,
 
 
 _UNREAD = (
-    "identity not read - Expected: its serial Actual: NVML does not give it. "
-    "Look at the Xids of the kernel log (`rackready gate run node/gpu/sanity/xid`)."
+    "identity not read - Expected: its serial Actual: NVML does not report it. "
+    "Look for Xid errors in the kernel log (`rackready gate run node/gpu/sanity/xid`)."
 )
 
 
 def conclude(state: StageState, node: str, gates: Sequence[Gate], required: set[str], *, full_set: bool) -> NodeResult:
-    """Return what a stage means for a node. ``full_set``: the site's whole gate set was asked for, so coverage is judged and recorded, too."""
+    """Return a stage's result for a node.
+
+    ``full_set``: the site's whole gate set was requested, so coverage is judged and recorded too.
+    """
     found = state.prints[node]
     if isinstance(found, Finding):
         return NodeResult(Outcome.ERROR, str(found))
@@ -33,22 +36,21 @@ def conclude(state: StageState, node: str, gates: Sequence[Gate], required: set[
     covered = _covered(state, node, seen) if full_set else []
     if not seen.held_up:
         problems += covered
-    idle = (
-        {Outcome.NOT_RUN, Outcome.SKIP} if full_set else {Outcome.NOT_RUN}
-    )  # one gate alone may be a declared skip; a whole set of skips measured nothing
+    # A single gate may be a declared skip; a whole set of skips measured nothing.
+    idle = {Outcome.NOT_RUN, Outcome.SKIP} if full_set else {Outcome.NOT_RUN}
     if all(verdict.outcome in idle for verdict in own.values()):
         problems.append(
             (
                 Outcome.ERROR,
                 (
                     f"{node}: nothing was run - Expected: at least one gate Actual: none. "
-                    "Check the gate set and what the site skips."
+                    "Check the gate set and the site's skips."
                 ),
             )
         )
     problems += [(Outcome.ERROR, f"{node} {gpu}: {_UNREAD}") for gpu in found.unread]
     problems.sort(key=lambda item: _RANK[item[0]])
-    problems += covered if seen.held_up else []  # behind the gates that did not run, which say why
+    problems += covered if seen.held_up else []  # after the gates that did not run, which give the reason
     data = {
         "gates": {gate_id: verdict.outcome.value for gate_id, verdict in own.items()},
         "findings": [text for _, text in problems],
@@ -63,14 +65,14 @@ def conclude(state: StageState, node: str, gates: Sequence[Gate], required: set[
 
 
 def _covered(state: StageState, node: str, seen: cover.Coverage) -> list[tuple[Outcome, str]]:
-    """Record coverage; return what is unmeasured as problems."""
+    """Record coverage, and return unmeasured parts as problems."""
     proven = cover.verdict(seen)
     state.recorder.conclusion(COVERAGE, node, proven, cover.about(seen, state.facts.nodes[node]))
     return [(proven.outcome, str(finding)) for finding in proven.findings]
 
 
 def _problems(gate_id: str, verdict: Verdict) -> list[tuple[Outcome, str]]:
-    """Return why a required gate is not satisfied; a pass that only a fleet could judge is not enough alone."""
+    """Return why a required gate is not satisfied. A fleet-pending pass does not satisfy it."""
     if verdict.outcome is Outcome.PASS and verdict.fleet_pending:
         step = "Measure at least 16 identical nodes, or give the profile a reference with its source."
         return [

@@ -1,8 +1,8 @@
-"""What an output says itself of whose it is: serials and UUIDs of GPUs, the driver, the machine's serial, the launch of NCCL that it is of.
+"""Identity that an output contains: serials and UUIDs of GPUs, the driver, the machine's serial, the NCCL launch.
 
-Held against the fingerprint that was stated with it, and against what outputs of other nodes say: a file beside the
-wrong node is found by it. An output that says nothing of the kind is told by nothing but its manifest; one that cannot
-be read is for its gate to judge.
+It is compared with the fingerprint in the manifest and with the outputs of other nodes, to find a file that is listed
+for the wrong node. For an output without such values only the manifest counts; an output that cannot be read is left to
+its gate.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _GPU_LINE = re.compile(
 )
 """As `nvidia-smi nvlink` and `-L` list GPUs, `--query-gpu=index,uuid`, and `dcgmi discovery -l`."""
 _DRIVER_LINE = re.compile(r"^Driver Version: (?P<driver>[\d.]+)\s*$", re.MULTILINE)
-"""As nvbandwidth's text has it."""
+"""As nvbandwidth's text prints it."""
 _RANKS = "# Using devices"
 _NO_SERIAL = "<<<"
-"""With what begins a word of DCGM's for a value that there is none of: <<<NULL>>>, <<<NOT_SUPPORTED>>> (dcgm_structs.h, DCGM_STR_*)."""
+"""Start of DCGM's words for a missing value: <<<NULL>>>, <<<NOT_SUPPORTED>>> (dcgm_structs.h, DCGM_STR_*)."""
 _SHOWN = 2
-"""As many parts are named in a message."""
+"""Number of parts that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """What an output says of one GPU; empty where it does not say it."""
+    """Serial and UUID of one GPU in an output; empty if the output lacks it."""
 
     serial: str = ""
     uuid: str = ""
@@ -44,16 +44,16 @@ class Gpu:
 
 @dataclass(slots=True)
 class OutputIdentity:
-    """What one output names."""
+    """Identity that one output contains."""
 
     gpus: set[Gpu] = field(default_factory=set)
     drivers: set[str] = field(default_factory=set)
     machines: set[str] = field(default_factory=set)
-    """Serial numbers of systems, of which one is the machine's (a board of GPUs has one of its own)."""
+    """Serial numbers of systems; one is the machine's (a GPU board has its own)."""
     launches: set[str] = field(default_factory=set)
 
     def parts(self) -> Iterator[str]:
-        """Yield what only one node can have."""
+        """Yield the values that only one node can have."""
         for gpu in sorted(self.gpus, key=lambda one: (one.serial, one.uuid)):
             if gpu.serial:
                 yield f"GPU serial {gpu.serial}"
@@ -63,7 +63,7 @@ class OutputIdentity:
 
 
 def identity(text: str) -> OutputIdentity:
-    """Return what an output names; nothing where it names nothing, or cannot be read."""
+    """Return the identity that an output contains; empty if it has none or cannot be read."""
     found = OutputIdentity()
     if "<nvidia_smi_log" in text and not text.lstrip().startswith("{"):
         _report(found, text)
@@ -99,7 +99,7 @@ def _launch(found: OutputIdentity, text: str) -> None:
 
 
 def _document(found: OutputIdentity, text: str) -> None:
-    """Take in what documents of our scripts, of DCGM, nvbandwidth, nccl-tests and Redfish name."""
+    """Add the values in documents of our scripts, DCGM, nvbandwidth, nccl-tests and Redfish."""
     try:
         document = json.loads(text[text.index("{") :])
     except (ValueError, RecursionError):
@@ -117,7 +117,7 @@ def _document(found: OutputIdentity, text: str) -> None:
 
 
 def _ours(found: OutputIdentity, document: dict[str, Any]) -> None:
-    """Take in what a document of one of our scripts names; those of BMCs say what they are by what is in them."""
+    """Add the values in a document of one of our scripts; those of BMCs are known by their contents."""
     kind = document["format"]
     if kind == under_load.FORMAT:
         _report(found, str(document.get("last") or ""))
@@ -155,27 +155,30 @@ def _word(item: object, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-# against what was stated ---------------------------------------------------------------------------------------------
+# compared with the manifest's fingerprint ---------------------------------------------------------------------------
 
 
-def contradictions(said: OutputIdentity, stated: Fingerprint, of_node: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield (Expected, Actual) of what an output names and the fingerprint does not.
+def contradictions(found: OutputIdentity, stated: Fingerprint, of_node: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield (Expected, Actual) for each value of an output that contradicts the fingerprint.
 
-    ``of_node``: UUID -> serial of the GPUs of which the node's outputs say both: a fingerprint has serials where the
-    board has them.
+    ``of_node``: UUID -> serial of GPUs for which the node's outputs contain both. A fingerprint has serials if the
+    board reports them.
     """
-    strange = sorted({gpu.serial or gpu.uuid for gpu in said.gpus if not _is_of(gpu, stated, of_node)})
+    strange = sorted({gpu.serial or gpu.uuid for gpu in found.gpus if not _is_of(gpu, stated, of_node)})
     if len(strange) > len(stated.unread):
         own = [gpu for gpu in stated.gpus if not gpu.startswith(UNREAD)]
         yield f"the GPUs of its fingerprint ({listed(own, _SHOWN)})", listed(strange, _SHOWN)
-    if others := sorted(said.drivers - {stated.driver}):
+    if others := sorted(found.drivers - {stated.driver}):
         yield f"driver {stated.driver}, as in its fingerprint", ", ".join(others)
-    if said.machines and stated.chassis_serial not in said.machines:
-        yield f"the machine of its fingerprint, serial {stated.chassis_serial}", ", ".join(sorted(said.machines))
+    if found.machines and stated.chassis_serial not in found.machines:
+        yield f"the machine of its fingerprint, serial {stated.chassis_serial}", ", ".join(sorted(found.machines))
 
 
 def _is_of(gpu: Gpu, stated: Fingerprint, of_node: Mapping[str, str]) -> bool:
-    """Say whether a GPU is one of the fingerprint's, or cannot be told: a UUID alone says nothing while not every serial's UUID is known."""
+    """Return whether a GPU is, or may be, one of the fingerprint's.
+
+    A UUID alone proves nothing until the UUID of every serial is known.
+    """
     if gpu.serial in stated.gpus or gpu.uuid in stated.gpus:
         return True
     if gpu.serial:

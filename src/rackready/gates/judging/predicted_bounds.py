@@ -1,7 +1,7 @@
-"""Bounds that are known before anything is measured: computed from profiles, fabric and inputs, by the functions by which gates judge.
+"""Bounds that are known before a run, computed from profiles, fabric and inputs by the gates' own functions.
 
-What only a run tells (the spread of siblings, thresholds that a node itself reports, what passed last) is in no such
-list; a gate that is not named here has no other kind.
+Bounds that depend on a run (spread of siblings, thresholds that a node reports, the last pass) are not predicted. A
+gate that is not listed here has only such bounds.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ from rackready.gates.nccl.single_node import OneNode
 from rackready.model.outcome import Criterion
 
 UNKNOWN = (
-    "none that can be told before a run: readings are held against the profile, the inputs above and what the node "
-    "itself reports; "
-    "every finding names what was expected, and the record its source"
+    "none known before a run: readings are compared with the profile, the inputs above and the node's own reports; "
+    "every finding states the expected value, and the record its source"
 )
 
 
 @singledispatch
 def predicted(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
-    """Return the bounds, with inputs and sources, that a gate will hold a run over these nodes against; none where only a run can tell."""
+    """Return a gate's bounds for a run over these nodes, with inputs and sources; empty if only a run gives them."""
     del gate, facts, nodes
     return ()
 
