@@ -26,7 +26,7 @@ ECC, NVLINK, R1, BMC = (
     "bmc/health/sanity/rollup",
 )
 OWN = "the GPUs of its fingerprint (1650000000000, 1650000000001 and 6 more)"
-STEP = "It is another machine's, or was captured at another time: bring what was captured on {} with this fingerprint."
+STEP = "It is from another machine or from another time: import outputs that were captured on {} with this fingerprint."
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ def test_one_file_for_several_nodes_is_refused_whatever_it_says(carried: Carried
     four(carried, gate=AFFINITY, key="topo", file="topo.txt")
     said = (
         f"{AFFINITY} topo, topo.txt - Expected: a file of its own Actual: it is listed for node01, too. "
-        "Bring what was captured on"
+        "Import an output that was captured on"
     )
     assert carried.refused() == [f"{name}: {said} {name}." for name in ("node02", "node03", "node04")]
 
@@ -257,7 +257,7 @@ def test_what_only_one_node_can_have_is_refused_of_two(
     assert carried.refused() == [
         (
             f"node02: {gate} {key}, b.txt - Expected: parts that no other node has "
-            f"Actual: {first}, as a.txt of node01 has. Bring what was captured on node02."
+            f"Actual: {first}, as a.txt of node01 has. Import an output that was captured on node02."
         )
     ]
 
@@ -281,8 +281,8 @@ def test_nodes_with_outputs_of_their_own_are_taken(carried: Carried) -> None:
 
 
 MOVED = (
-    "If parts were moved, run `rackready repair {} --reason '...'` and bring what was captured since; "
-    "else one of the two is wrong."
+    "If parts were moved, run `rackready repair {} --reason '...'` and import outputs that were captured since. "
+    "Otherwise one of the two is wrong."
 )
 
 

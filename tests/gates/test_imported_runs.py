@@ -119,7 +119,7 @@ def test_some_rails_of_a_pair_are_no_pass_and_a_fail_of_them_stands(
     assert [str(finding) for one in found for finding in one.verdict.findings if "in part" in finding.what] == [
         f"{node}: {PAIR} was captured in part - Expected: outputs of every run that the gate makes on these nodes "
         f"Actual: none of {runs}. "
-        "Bring the outputs of all runs in one import, or have them measured: `rackready validate`."
+        "Import the outputs of all runs together, or measure: `rackready validate`."
         for node in ("node01", "node02")
     ]
     assert [record.verdict.outcome for record in carried.store.records(target="node01")] == [outcome]

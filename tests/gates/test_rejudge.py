@@ -85,7 +85,7 @@ def test_an_output_that_is_gone_is_an_error(played: Played) -> None:
     found = gate_of(again(played), "node01", INVENTORY)
     assert found["outcome"] == "error"
     assert found["findings"][0]["text"] == (
-        f"node01: {INVENTORY} cannot be judged again - Expected: stored outputs that its gate takes "
+        f"node01: {INVENTORY} cannot be judged again - Expected: stored outputs that its gate accepts "
         f"Actual: raw output {digest} cannot be read - "
         "Expected: a stored output Actual: Error -3 while decompressing data: incorrect header check. "
         "Measure again: a node's pass that was judged "
@@ -117,6 +117,6 @@ def test_what_cannot_be_given_to_its_gate_is_an_error(
     assert found["outcome"] == "error"
     wanted = said_of or f"gate {NCCL}: inputs - Expected: "
     assert (
-        f"{NCCL} cannot be judged again - Expected: stored outputs that its gate takes Actual: {wanted}"
+        f"{NCCL} cannot be judged again - Expected: stored outputs that its gate accepts Actual: {wanted}"
         in found["findings"][0]["text"]
     )
