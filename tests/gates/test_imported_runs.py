@@ -148,5 +148,5 @@ def test_one_launch_that_is_brought_as_five_is_an_error(carried: Carried) -> Non
     [found] = carried.bring()
     assert found.verdict.outcome is Outcome.ERROR
     assert [f"{finding.where}: {finding.what}" for finding in found.verdict.findings] == [
-        f"node01 launch {number}: all_reduce_perf is launch 1 once more" for number in (2, 3, 4, 5)
+        f"node01 launch {number}: all_reduce_perf is launch 1 again" for number in (2, 3, 4, 5)
     ]

@@ -210,7 +210,7 @@ class Gate(ABC):
         self.inputs = self.Inputs.model_validate(dict(inputs or {}))
 
     def __init_subclass__(cls, **kwargs: object) -> None:
-        """Register every gate that has an id. Raises GateTakenError if another gate has the id."""
+        """Register every gate that has an id. Raise GateTakenError if another gate has the id."""
         super().__init_subclass__(**kwargs)
         if "id" in cls.__dict__ and not inspect.isabstract(cls):
             first = REGISTRY.setdefault(cls.id, cls)

@@ -35,9 +35,9 @@ from rackready.gates.nccl.program import (
     Launched,
     argv,
     collectives_run,
-    even,
     fitting,
     read_launches,
+    require_even,
     size_bytes,
     tool_versions,
 )
@@ -223,7 +223,7 @@ def judge_busbw(
     elif result.pending:
         gathered.fleet_pending = True
     if result.outcome == Outcome.PASS:
-        even(gathered, where, what, launched)
+        require_even(gathered, where, what, launched)
     return result.outcome == Outcome.PASS
 
 
