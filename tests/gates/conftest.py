@@ -1,4 +1,4 @@
-"""Every test of gates: BMCs answer as those of healthy nodes, no test asks a network, and what it has judged is judged again with damage."""
+"""Fixtures of all gate tests: healthy BMCs, no network, and a second judgement of a damaged output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def bmcs_of_the_stage(monkeypatch: pytest.MonkeyPatch) -> FakeBmcs:
 
 @pytest.fixture(autouse=True)
 def damaged_as_well(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Judge an output of each test again, damaged: a part of the mutation corpus (`make fuzz`) for every run, drawn by its name."""
+    """Damage an output of each test, chosen by its name, and judge it again: a sample of `make fuzz` in every run."""
     whole_corpus = any(isinstance(plugin, Collector) for plugin in request.config.pluginmanager.get_plugins())
     if whole_corpus or request.path.name == "test_mutations.py":  # these damage what they judge themselves
         yield

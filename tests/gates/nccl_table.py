@@ -1,4 +1,4 @@
-"""Rows and settings as nccl-tests 2.19.6 prints them (src/util.cu): time, algbw and busbw of a row agree with each other, rounded as it rounds."""
+"""Rows and settings as nccl-tests 2.19.6 prints them (src/util.cu): time, algbw and busbw agree within rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every gate is seen by the tests to pass, to fail and to err, and every finding to be made: told at the end of a run of all gate tests.
+"""Check after all gate tests that every gate passed, failed and erred in some test, and every finding was shown.
 
 Whichever workers ran them.
 """
@@ -17,7 +17,7 @@ from tests.gates.unshown import NO_TEST_SHOWS, product_kinds
 
 GATES = Path(__file__).resolve().parent
 OUTCOMES = (Outcome.PASS, Outcome.FAIL, Outcome.ERROR)
-"""Each gate must be seen with each of these. A skip is declared in the site file and never reaches a gate (gates.skip): test_skips.py plays it for all."""
+"""Outcomes that each gate must show. A skip never reaches a gate (gates.skip): test_skips.py tests it for all."""
 WITHOUT: Mapping[tuple[str, Outcome], str] = {}
 """(Gate, outcome) -> why it cannot have that outcome."""
 _PROPERTY = "gate outcome"
@@ -25,7 +25,7 @@ _FOUND = "finding"
 
 
 def report_properties(seen: Iterable[tuple[str, Outcome]], codes: Iterable[str] = ()) -> list[tuple[str, object]]:
-    """Return what a test's report carries of the gates that it judged, and of findings; it travels from a worker to the process that counts."""
+    """Return the gates and findings of a test for its report, which a worker sends to the counting process."""
     return [(_PROPERTY, f"{gate} {outcome.value}") for gate, outcome in sorted(seen)] + [
         (_FOUND, code) for code in sorted(codes)
     ]

@@ -37,7 +37,7 @@ ANSWERED = [
     PAIR,
     RING,
 ]
-"""The gates that this rack answers; together they measure every kind of part. Whatever else a shipped set has is tested with its gate."""
+"""Gates that this rack answers; together they measure every kind of part. Other gates have their own tests."""
 NODES = ["node01", "node02", "node03", "node04"]
 LAUNCHES = 5
 

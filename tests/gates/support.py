@@ -50,7 +50,7 @@ def later(report: str, clock: str = "06:05:00") -> str:
 
 
 def launched(body: str, number: int) -> str:
-    """What a launch of NCCL's tests says (those of our fixtures, whose process ids begin with 41), as another launch would: by other processes."""
+    """Return a fixture's NCCL launch (process ids from 41) as another launch: with other processes."""
     return re.sub(r"\b41(\d{3})\b", rf"{41 + number}\1", body)
 
 

@@ -1,4 +1,4 @@
-"""What gates declare that they find, and what `gate explain` says of bounds: those that are known before a run are those that a run applies."""
+"""Declared findings of gates, and bounds in `gate explain`: those predicted are those that a run applies."""
 
 from __future__ import annotations
 

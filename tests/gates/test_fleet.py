@@ -1,4 +1,4 @@
-"""Fleet and siblings: who falls behind, by which bound with which inputs; what a stage makes of it, with stored evidence of other nodes."""
+"""Fleet and siblings: outliers, bounds and their inputs, and how a stage uses stored evidence of other nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RDMA writes held against their fleet: every direction from NIC to NIC is one unit, and a NIC that is slow above the floor is found."""
+"""RDMA writes compared with their fleet: each NIC-to-NIC direction is a unit; a slow NIC above the floor is found."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def found(stage: Stage, node: str) -> list[str]:
 
 
 def test_a_nic_that_is_slow_above_the_floor_is_found_and_its_partners_are_acquitted(tmp_path: Path) -> None:
-    """375 Gb/s is above the floor of 372.2, and 4.2 % below what all others give; node03 writes so to whatever partner."""
+    """375 Gb/s is above the floor of 372.2 but 4.2 % below all others; node03 is this slow with any partner."""
     stage, results = measure(tmp_path, NODES, {("node03", "mlx5_4"): 375.0})
     assert [node for node, result in results.items() if result.outcome is not Outcome.PASS] == ["node03"]
     says = (

@@ -1,4 +1,4 @@
-"""Outputs captured elsewhere: judged by the same code, recorded with who brought them; what is not proven satisfies nothing, what hides a fail is refused."""
+"""Imported outputs: same judgement, recorded importer; unproven ones satisfy nothing, hidden fails are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outputs that say themselves whose they are: what contradicts the fingerprint or another node's outputs is refused, word for word."""
+"""Outputs that identify their node: a contradiction to the fingerprint or to another node's outputs is refused."""
 
 from __future__ import annotations
 

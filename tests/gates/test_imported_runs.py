@@ -1,4 +1,4 @@
-"""Outputs captured elsewhere, of gates with several runs, several launches or a pass before: what is left out is no pass."""
+"""Imported outputs of gates with several runs or launches, or an earlier pass: an incomplete import is not a pass."""
 
 from __future__ import annotations
 

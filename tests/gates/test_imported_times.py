@@ -246,7 +246,7 @@ def test_what_cannot_be_read_says_no_time(said: str) -> None:
 
 
 def test_an_old_report_that_is_stamped_now_is_refused_whole_and_one_of_then_is_judged(tmp_path: Path) -> None:
-    """The same report: only what the manifest says differs. Nothing of a capture is taken where one of its outputs is refused."""
+    """Only the manifest differs between these imports. A capture with one refused output is refused completely."""
     report = smi("Sun Nov 22 06:52:30 2026")
     old = brought(tmp_path / "old", ECC, "smi", report, time="2026-11-22T11:59:50+00:00", seconds=0.5, **NO_PRINT)
     with pytest.raises(CaptureRefusedError) as error:

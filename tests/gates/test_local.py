@@ -1,4 +1,4 @@
-"""Gates on this very machine: commands run here as they run over SSH, the machine is recognised by its GPUs, and one without a GPU passes nothing."""
+"""Gates on this machine: commands run as over SSH, its GPUs identify it, and without a GPU nothing passes."""
 
 from __future__ import annotations
 

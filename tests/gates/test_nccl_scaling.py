@@ -1,4 +1,4 @@
-"""Scaling: sizes grow inside one NVLink domain, then by whole domains; like is held against like, and every size against its own bounds."""
+"""Scaling: sizes grow within a NVLink domain, then by whole domains; each size has its own bounds."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ def scaled(
     factor: float = 1.0,
     inputs: Mapping[str, object] | None = None,
 ) -> Verdict:
-    """Judge a run whose sizes give these figures. ``sent``: bytes of each node where not those that it must send; ``factor``: of what node03 must send."""
+    """Judge a run with these figures. ``sent``: bytes per node, by default the required ones.
+
+    ``factor``: share of the required bytes that node03 sends.
+    """
     found = gate(SCALING, {"launches": 1, **(inputs or {})})
     assert isinstance(found, NcclGate)
     (run,) = found.plan(site, list(site.nodes))

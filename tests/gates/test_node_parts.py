@@ -1,4 +1,4 @@
-"""The list of a node's parts and measuring programs: what another list does to evidence, and what the script makes of the node's tools."""
+"""The list of a node's parts and programs: effect of a change on evidence, and the script that reads it."""
 
 from __future__ import annotations
 
@@ -94,11 +94,17 @@ def test_one_run_reads_once(rack: Rack) -> None:
         ),
         (
             "BIOS", "BIOS", "American Megatrends International, LLC. 1.05.03 01/02/2025",
-            "BIOS was American Megatrends International, LLC. 1.06.07 09/02/2025, is American Megatrends International, LLC. 1.05.03 01/02/2025",
+            (
+                "BIOS was American Megatrends International, LLC. 1.06.07 09/02/2025, "
+                "is American Megatrends International, LLC. 1.05.03 01/02/2025"
+            ),
         ),
         (
             "programs", "program all_reduce_perf", "/usr/bin/all_reduce_perf fedcba9876543210",
-            "program all_reduce_perf was /usr/bin/all_reduce_perf 0123456789abcdef, is /usr/bin/all_reduce_perf fedcba9876543210",
+            (
+                "program all_reduce_perf was /usr/bin/all_reduce_perf 0123456789abcdef, "
+                "is /usr/bin/all_reduce_perf fedcba9876543210"
+            ),
         ),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The count of outcomes at the end of all gate tests: silent over a part of them, red over a gate without one of its cases."""
+"""The count of outcomes after all gate tests: silent for a selection, red if a gate lacks a case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents of our scripts, made of what the tools of a node print: the same facts, and an error that names each fact that is lacking."""
+"""Documents of our scripts, made from outputs of a node's tools: the same facts, or an error per missing one."""
 
 from __future__ import annotations
 

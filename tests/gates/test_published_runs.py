@@ -1,4 +1,4 @@
-"""Published healthy runs come out as they must: they pass, just under their bound they fail and name it, and without their transport they fail.
+"""Published healthy runs pass; just under their bound they fail and name it, and without their transport they fail.
 
 Figures: NVIDIA/cluster-readiness-engine docs, validation-results (16 GB messages, busbw GB/s of all_reduce, all_gather,
 alltoall). What NCCL said and what the rails carried was not published: it is generated here as these runs must have had
@@ -66,7 +66,7 @@ NVL72 = [run for run in RUNS if run.platform != "dgx_h100"]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is generated beside the figure. ``shares``: of (node, device), 1.0 is even; ``rails``: bytes over rails as a share of what must be."""
+    """Generated data of a run. ``shares``: of (node, device), 1.0 is even; ``rails``: share of the required bytes."""
 
     busbw: float
     mnnvl: bool = True
@@ -278,7 +278,7 @@ def test_bytes_over_the_rails_alone_give_an_nvlink_domain_run_away(run: Publishe
 
 @pytest.mark.parametrize("run", NVL72, ids=ids)
 def test_rails_that_rested_are_not_measured(run: Published) -> None:
-    """Inside one NVLink domain nothing goes over the rails: a pass says nothing of them, so their coverage is left to other gates."""
+    """Inside one NVLink domain nothing uses the rails: a pass does not cover them."""
     verdict = judged(run, Evidence(run.busbw))
     assert verdict.outcome is Outcome.PASS
     assert {part.split("/")[1][:3] for part in verdict.measured} == {"gpu"}

@@ -1,4 +1,4 @@
-"""Stored outputs judged again: the same verdicts from the same outputs, today's where the gate judges otherwise, never a pass of what is not judged."""
+"""Stored outputs judged again: the same verdicts, today's if the gate changed, never a pass without a judgement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gate sets run by name: once, or round after round until their hours are over; load comes on in the capacity plan's waves; a burn-in leaves a record."""
+"""Gate sets run by name: once or for hours, with load in power-on waves; a burn-in leaves a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gates of one node: those that merely read run side by side, bounded; order of results, records and progress is that of the set; levels go in order."""
+"""Single-node gates: read-only ones run in parallel, bounded; results and records keep the order of the set."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def trials() -> Iterator[None]:
 
 
 class Meter:
-    """Answers 'good' and counts how many commands run at once; the first waits until ``wanted`` are there, or gives up."""
+    """Answers 'good' and counts parallel commands; the first waits until ``wanted`` have started, or gives up."""
 
     def __init__(self, wanted: int = 1, bad: Mapping[str, str] | None = None, patience_s: float = 3) -> None:
         self.wanted, self.bad, self.patience_s = wanted, bad or {}, patience_s

@@ -1,4 +1,4 @@
-"""A declared skip of every gate: never run, shown with its reason wherever outcomes are shown; refused without a reason, and over when its day is past."""
+"""A declared skip of every gate: never run, shown with its reason, refused without one, and over after its day."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ def test_a_bad_node_takes_nothing_from_its_partner(tmp_path: Path) -> None:
 
 
 def test_only_what_is_due_is_run_and_coverage_is_over_both(tmp_path: Path) -> None:
-    """After a boot of node01, say: its pair gate is due, the others count; node02, in the same run, lacks its inventory alone."""
+    """After a boot of node01 its pair gate is due, the others count; node02 lacks only its inventory."""
     first = play(tmp_path, Rack(ring=("node01", "node02")), nodes=["node01", "node02"])
     records = {
         node: {record.gate: record.verdict for record in first.store.records(target=node)}

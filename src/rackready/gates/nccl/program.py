@@ -238,10 +238,7 @@ _OLD = {"agg": 1, "graph": 0, "unalign": 0, "blocking": 0}
 
 
 def _as_asked(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> bool:
-    """Return whether the program ran with the gate's settings; report an error if not.
-
-    Fewer iterations, a graph, or a barrier after each change the figure.
-    """
+    """Return whether the program ran with the gate's settings. Fewer iterations, graphs and barriers change figures."""
     settings = _OLD | dict(result.options)
     if not result.options or any(name not in settings for name in _ASKED):
         actual, expected = (
@@ -294,10 +291,7 @@ def _another(name: str, program: str) -> bool:
 
 
 def _something_else(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> None:
-    """Report other ranks, another collective, or missing sizes.
-
-    nccl-tests skips sizes whose buffers do not fit (src/common.cu, "Reducing maxBytes").
-    """
+    """Report other ranks or collectives, or sizes skipped as too large (src/common.cu, "Reducing maxBytes")."""
     other = f"{result.test}, " if _another(result.test, wanted.program) else ""
     actual = f"{other}{result.ranks} ranks, sizes {[item.size for item in result.rows]}"
     judge.error(
@@ -348,10 +342,7 @@ def _own_log(judge: Judge, where: str, result: nccl_tests.CollectiveResult, text
 
 
 def _checked(judge: Judge, where: str, result: nccl_tests.CollectiveResult, program: str) -> bool:
-    """Return whether all values were checked and right. Wrong values are a fail, unchecked ones an error.
-
-    Some programs check nothing in place.
-    """
+    """Return whether all values are right. Wrong ones are a fail, unchecked ones an error (some programs: in place)."""
     found = [
         item.wrong
         for row in result.rows
