@@ -1,4 +1,4 @@
-"""Gathering over Redfish: links, pages and lists are followed as vendors have them, and what cannot be read is said, never left out."""
+"""Gathering over Redfish: links, pages and lists as vendors have them; unreadable resources are recorded."""
 
 from __future__ import annotations
 
