@@ -1,4 +1,4 @@
-"""Every test of gates: BMCs answer as those of healthy nodes, no test asks a network, and what it has judged is judged again with damage."""
+"""Fixtures of all gate tests: healthy BMCs, no network, and a second judgement of a damaged output."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from rackready.gates.engine import validate
-from tests.gates.corpus import some
+from tests.gates.corpus import damaged_sample
 from tests.gates.gathering import Collector
-from tests.gates.outcomes import told
+from tests.gates.outcomes import report_properties
 from tests.gates.redfish_world import FakeBmcs
 
 
@@ -23,7 +23,7 @@ def bmcs_of_the_stage(monkeypatch: pytest.MonkeyPatch) -> FakeBmcs:
 
 @pytest.fixture(autouse=True)
 def damaged_as_well(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Judge an output of each test again, damaged: a part of the mutation corpus (`make fuzz`) for every run, drawn by its name."""
+    """Damage an output of each test, chosen by its name, and judge it again: a sample of `make fuzz` in every run."""
     whole_corpus = any(isinstance(plugin, Collector) for plugin in request.config.pluginmanager.get_plugins())
     if whole_corpus or request.path.name == "test_mutations.py":  # these damage what they judge themselves
         yield
@@ -32,8 +32,10 @@ def damaged_as_well(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     noted.stand_between(monkeypatch.setattr)
     yield
     noted.closed = True
-    request.node.user_properties += told({(one.gate.id, one.outcome) for one in noted.seen.values()}, noted.codes)
-    wrong = some(noted.seen.values(), request.node.nodeid)
+    request.node.user_properties += report_properties(
+        {(one.gate.id, one.outcome) for one in noted.seen.values()}, noted.codes
+    )
+    wrong = damaged_sample(noted.seen.values(), request.node.nodeid)
     assert not noted.undeclared, (
         f"findings that the gate's class does not declare (Gate.findings): {', '.join(sorted(noted.undeclared))}"
     )

@@ -1,4 +1,4 @@
-"""Ways in which a tool's output comes out damaged or different, each a pure function of text and dice. None invents a plausible value."""
+"""Mutators of tool outputs: pure functions of text and dice. None invents a plausible value."""
 
 from __future__ import annotations
 
@@ -213,12 +213,12 @@ _TEXT = (
 
 
 def sealed(text: str) -> bool:
-    """Whether an output carries a digest of what it holds: damage on the way to it shows at once, so what is in it is to be damaged before."""
+    """Return whether an output has a digest of its contents, which shows any later damage."""
     return '"digest"' in text and any(form in text for form in (host_read.FORMAT, redfish_read.FORMAT))
 
 
 def inside(text: str, dice: random.Random) -> str:
-    """Damage what a sealed document holds, as if a tool or a BMC had said it so, and seal it again. One whose seal is broken stays so."""
+    """Damage the contents of a sealed document and seal it again. A document with a broken seal keeps it."""
     try:
         found = json.loads(text)
         if found["digest"] == host_read.digest(found.get("commands"), found.get("files")):

@@ -1,4 +1,4 @@
-"""The mutation corpus itself: a seed draws the same mutants of a gate, alone or among all; outputs are gathered once and used as long as no code changes."""
+"""The mutation corpus: a seed draws the same mutants, alone or among all; outputs are gathered once per code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gates declare that they find, and what `gate explain` says of bounds: those that are known before a run are those that a run applies."""
+"""Declared findings of gates, and bounds in `gate explain`: those predicted are those that a run applies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rackready.gates.engine.registry import all_gates, gate
 from rackready.gates.judging import common_findings
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind, FindingKind
 from rackready.gates.judging.judge import Judge
-from rackready.gates.judging.predicted_bounds import foreseen
+from rackready.gates.judging.predicted_bounds import predicted
 from rackready.gates.records.offline import Captured, evaluate, facts
 from rackready.model.outcome import Criterion, Finding, Outcome
 from tests.gates.support import FIXTURES
@@ -150,12 +150,12 @@ def test_bounds_that_are_foreseen_are_those_that_a_run_applies(gate_id: str, out
     applied = [
         item for item in verdict.criteria if item.label != "fleet" and item.metric != "gpus_reported"
     ]  # the reading's own
-    assert list(foreseen(made, known, list(known.nodes))) == applied != []
+    assert list(predicted(made, known, list(known.nodes))) == applied != []
 
 
 def bounds(gate_id: str, nodes: int, platform: str = "dgx_h100") -> list[tuple[str, float]]:
     known = facts(platform, nodes)
-    found: tuple[Criterion, ...] = foreseen(gate(gate_id), known, list(known.nodes))
+    found: tuple[Criterion, ...] = predicted(gate(gate_id), known, list(known.nodes))
     return [(item.label, round(item.bound, 1)) for item in found]
 
 

@@ -123,7 +123,7 @@ class Node:
         """Return what one of our scripts prints."""
         if "libraries" in wanted:
             files = {name: self.program(f"/usr/bin/{name}") for name in ("all_reduce_perf", "nvidia-smi", "smartctl")}
-            return whole(trusted_programs, {"files": files})
+            return complete_document(trusted_programs, {"files": files})
         if "resolve" in wanted:
             hosts = [
                 (name, line.split()[0])
@@ -137,7 +137,7 @@ class Node:
                 "addresses": ["127.0.0.1", ADDRESS],
                 "resolved": {self.name: [ADDRESS]},
             }
-            return whole(
+            return complete_document(
                 names, {**found, "servers": [{"address": server, "answer": "NXDOMAIN" if server == SERVER else None}]}
             )
         return sealed(self.document(wanted))
@@ -243,7 +243,7 @@ def sealed(document: Mapping[str, Any]) -> str:
     return json.dumps({**document, "digest": host_read.digest(document["commands"], document["files"])})
 
 
-def whole(script: ModuleType, held: Mapping[str, Any]) -> str:
+def complete_document(script: ModuleType, held: Mapping[str, Any]) -> str:
     """Return a document of one of our scripts with its digest."""
     document = json.loads(json.dumps(held))
     return json.dumps({**document, "format": script.FORMAT, "digest": script.digest(document), "complete": True})
