@@ -28,7 +28,7 @@ _MISUSE: tuple[type[Exception], ...] = (
 
 COMMANDS = {
     "deploy": "deploy",
-    **dict.fromkeys(("provision", "install", "fabric", "validate", "optimize", "handover"), "phases"),
+    **dict.fromkeys(("provision", "install", "fabric", "validate", "optimize", "handover"), "single_phase"),
     "status": "status",
     "report": "report",
     "gate": "gate",
