@@ -1,4 +1,4 @@
-"""`rackready gate evaluate`: inputs of a gate, plain outputs of tools, prefixes of lines, and one report for all gates that read it."""
+"""`rackready gate evaluate`: gate inputs, plain tool outputs, line prefixes, one report for all gates that read it."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def test_inputs_of_a_gate_are_set(evaluate: Any, tmp_path: Path) -> None:  # noq
         (
             ["size=[8G"],
             (
-                "--set size=[8G - Expected: a value as YAML has it Actual: expected ',' or ']', but got '<stream end>'. "
-                "Correct it."
+                "--set size=[8G - Expected: a value as YAML has it Actual: expected ',' or ']', but got '<stream "
+                "end>'. Correct it."
             ),
         ),
         (

@@ -1,4 +1,4 @@
-"""`rackready gate show`, `explain`, `evaluate`, `list`, `run --local` and `evidence import`: what they print, exit codes, what they refuse."""
+"""`gate show`, `explain`, `evaluate`, `list`, `run --local` and `evidence import`: output, exit codes, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rackready hostkey accept`: shows both keys and the BMC's serial, asks, pins, records; a lost known_hosts is rebuilt for a whole site."""
+"""`rackready hostkey accept`: shows both keys and the BMC's serial, asks, pins, records; rebuilds lost known_hosts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,10 @@ def answered(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
 
 
 def test_the_fingerprint_is_what_ssh_keygen_prints() -> None:
-    """`ssh-keygen -lf` of OpenSSH 9.2 prints `256 SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA no comment (ED25519)` for this key."""
+    """The fingerprint is the one that `ssh-keygen -lf` of OpenSSH 9.2 prints for this key.
+
+    `256 SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA no comment (ED25519)`
+    """
     public = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
     assert ssh.fingerprint(public) == "ssh-ed25519 SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA"
     assert ssh.fingerprint("ssh-ed25519 AAAA=B") == "ssh-ed25519 (damaged, no key)"

@@ -1,4 +1,4 @@
-"""Values reach the terminal as they are: rich takes `[/x]` for markup and raises, drops `[error 52]`, and draws a picture for `:a:` in an IPv6 address."""
+"""Values reach the terminal unchanged: rich takes `[/x]` for markup, drops `[error 52]` and draws `:a:` as a symbol."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_size_prints_a_model_under_the_name_that_its_file_gives(tmp_path: Path, 
 
 
 def test_only_one_module_speaks_to_the_terminal_through_rich() -> None:
-    """Markup is off in one place, so nothing builds a console beside it; the live table is handed that one (tests/unit/cli/test_live_table.py)."""
+    """Markup is off in one place, so nothing else builds a console; test_live_table.py checks the live table's."""
     users = [
         path.relative_to(ROOT / "src").as_posix()
         for path in (ROOT / "src").rglob("*.py")

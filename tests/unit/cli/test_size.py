@@ -1,4 +1,4 @@
-"""`rackready size` as a user calls it: JSON and text say the same, every default is printed, every refusal has its text and exit code 2."""
+"""`rackready size`: JSON and text agree, every default is printed, every refusal has its text and exit code 2."""
 
 from __future__ import annotations
 

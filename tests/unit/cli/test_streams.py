@@ -1,4 +1,4 @@
-"""Standard streams that take nothing: exit code 2 and one line of words, never a traceback, never a code that means a node."""
+"""Broken standard streams: exit code 2 and one line of text, never a traceback, never a code that means a node."""
 
 from __future__ import annotations
 
