@@ -1,4 +1,4 @@
-"""What holds for all tests: those that start the simulated rack come last, and without root they are left out with a reason."""
+"""Fixtures of all tests. Tests of the simulated rack run last; without root they are skipped with a reason."""
 
 from __future__ import annotations
 

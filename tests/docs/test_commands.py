@@ -1,4 +1,4 @@
-"""Commands in README and documents: each is taken by the command line or the Makefile, those that only read are run, and the rest is marked."""
+"""Commands in README and docs: the command line accepts each, read-only ones are run, the rest is marked `not run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rack for tests of provisioning: BMCs that speak the Redfish that we use, over TLS, and hosts whose sshd lives while the power is on.
+"""A rack for provisioning tests: BMCs that speak our part of Redfish over TLS, hosts whose sshd follows the power.
 
 Sockets and threads of this process, so the code under test may run in any other process. Every BMC writes down what it
 was asked.
@@ -37,7 +37,11 @@ def free_port(address: str) -> int:
 
 @dataclass
 class FakeNode:
-    """One machine. ``asked`` lists what changed it: "boot Hdd Once", "On", "GracefulShutdown"; ``power_lag_s`` until it shows."""
+    """One machine.
+
+    ``asked`` lists the requests that changed it ("boot Hdd Once", "On", "GracefulShutdown"); ``power_lag_s`` is the
+    time until a power change shows.
+    """
 
     name: str
     bmc: str
@@ -57,7 +61,7 @@ class FakeNode:
     dark: bool = False
     """Without mains: its BMC answers nothing, and has forgotten its sessions."""
     more: Callable[[], dict[str, dict[str, Any]]] = dict
-    """Documents by address that its BMC has beside the usual ones; what stands at ``/redfish/v1/`` is added to its service root."""
+    """Further documents of its BMC, by address; the one at ``/redfish/v1/`` is merged into its service root."""
     resets: tuple[str, ...] = ("On", "ForceOff", "GracefulShutdown", "ForceRestart")
     ssh: FakeSsh | None = None
     host_key: paramiko.PKey = field(default_factory=lambda: paramiko.ECDSAKey.generate(bits=256))
@@ -172,7 +176,7 @@ class FakeRack:
             self._boot(node)
 
     def mains(self, node: FakeNode, *, on: bool) -> None:
-        """What a node and its BMC meet when their mains goes or comes; a machine that has power again waits to be switched on."""
+        """Switch a node's mains on or off. A machine whose mains returns stays off until it is powered on."""
         node.dark = not on
         node.sessions.clear()
         if not on:

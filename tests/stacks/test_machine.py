@@ -1,4 +1,4 @@
-"""What is done to a machine, whenever the controller dies: never a second power-on, and only what we powered on is powered off."""
+"""Power of a machine, whenever the controller dies: never powered on twice; powered off only if we powered it on."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_changed_site_is_not_resumed_but_begun_anew_and_said(tmp_path: Path) -> 
     "shell", ['exec "$@"', 'trap "" INT TERM; exec "$@"'], ids=["in the foreground", "in a background that ignores it"]
 )
 def test_ctrl_c_stops_within_seconds_and_the_next_run_goes_on(tmp_path: Path, shell: str) -> None:
-    """A shell without job control starts its background commands with SIGINT ignored: the controller listens all the same."""
+    """A shell without job control starts background commands with SIGINT ignored: the controller still handles it."""
     child = start(tmp_path, "hang:fabric", shell=shell)
     for _ in range(600):
         if (tmp_path / "did.log").exists() and any(line.startswith("fabric") for line in did(tmp_path)):

@@ -1,4 +1,4 @@
-"""Nodes that nothing is done to for their neighbours' sake stay on offer as they are; one that cannot be reached is held as ever."""
+"""Nodes that are only neighbours of the work stay on offer; a node that cannot be reached is held as before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses: each follows from the thing's own numbers, so what is added anywhere renumbers nothing; none is given twice; pools that end are refused."""
+"""Addresses: each follows from its own numbers, so additions renumber nothing; none is used twice; pools can end."""
 
 from __future__ import annotations
 

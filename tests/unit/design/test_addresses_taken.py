@@ -1,4 +1,4 @@
-"""Addresses that gateways, DHCP servers and numbered links have are nobody else's; a subnet's own addresses are refused; small sites stay as they are."""
+"""Addresses of gateways, DHCP servers and links are used once; a subnet's own addresses are refused."""
 
 from __future__ import annotations
 

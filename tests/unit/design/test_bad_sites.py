@@ -1,4 +1,4 @@
-"""Sites that look right and cannot be: wrong units, impossible circuits, space of others. Each is refused by its exact text; right ones are not."""
+"""Sites that look right but are impossible (units, circuits, address space) are refused by exact text."""
 
 from __future__ import annotations
 
@@ -248,8 +248,8 @@ UNITS: list[tuple[str, Change, str]] = [
         GB200,
         change("templates.racks.nvl72.feeds.0.rating_kw", 33_000),
         (
-            f"templates.racks.nvl72.feeds[0].rating_kw: {LOW} (racks of 1 MW are announced) - Expected: 0.5 to 2,000 kW "
-            "Actual: 33,000 kW. Give it in kW."
+            f"templates.racks.nvl72.feeds[0].rating_kw: {LOW} (racks of 1 MW are announced) - Expected: 0.5 to 2,000 "
+            "kW Actual: 33,000 kW. Give it in kW."
         ),
     ),
     (

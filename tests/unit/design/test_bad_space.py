@@ -1,4 +1,4 @@
-"""Address space that hosts of a site cannot have, or that belongs to others, is refused by its exact text; a site's own is not."""
+"""Address space that a site's hosts cannot use, or that belongs to others, is refused by its exact text."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ SPACE: list[tuple[str, Change, str]] = [
         B200,
         change("public_space", ["10.0.0.0/8"]),
         (
-            "public_space[0]: 10.0.0.0/8 is not public - Expected: public space that the site holds Actual: 10.0.0.0/8. "
-            "Remove it."
+            "public_space[0]: 10.0.0.0/8 is not public - Expected: public space that the site holds Actual: "
+            "10.0.0.0/8. Remove it."
         ),
     ),
 ]

@@ -1,4 +1,4 @@
-"""Kill switches in the site file: too far ahead, without an end or a name, or of no gate: refused by exact text; one that is past is a warning."""
+"""Kill switches in the site file: bad ones are refused by exact text; one that has expired is a warning."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_a_site_adds_gates_to_its_set_and_says_otherwise_of_some() -> None:
 
 
 def test_a_set_that_is_run_by_name_takes_the_sites_values_and_nothing_more() -> None:
-    """An image that the site names is for every set that asks for it; gates that the site adds to its own set are not added to others."""
+    """An image that the site names applies to every set that asks for it; added gates stay in the site's own set."""
     document = read_yaml(ROOT / "inventories/sim/site.yml")
     torch = {
         "id": "node/gpu/performance/gemm-torch",

@@ -1,4 +1,4 @@
-"""Every contradiction of the complete site model is refused by its exact text: places, references, networks, NIC plans, tenants, domains, batches, windows."""
+"""Every contradiction in the complete site model is refused by its exact text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checks of the site model let through, and what one refusal hides: links, windows, sections that cannot be read, virtual nodes."""
+"""What the checks of the site model accept, and what one refusal hides: links, windows, unreadable sections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be planned and not deployed is refused before anything is touched, with every reason; environment names lead nowhere else."""
+"""Sites that can be planned but not deployed are refused, with every reason, before anything is changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The written form: host lists, templates and series are written out, explicit files pass unchanged, problems are told at the line that was written."""
+"""Host lists, templates and series are expanded; explicit files stay unchanged; problems name the written line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which outlets feed a node is stated in the site file; what could switch another machine's power, or leave a supply on, is refused by its exact text."""
+"""Outlets of a node, from the site file; one that could switch another machine or miss a supply is refused by text."""
 
 from __future__ import annotations
 

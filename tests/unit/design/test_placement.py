@@ -51,7 +51,7 @@ def test_units_that_are_added_move_no_switch_that_stands(planes: int, rails: int
 def test_more_spines_and_cores_move_no_switch_that_stands(
     planes: int, rails: int, units: int, more: int, tiers: int | None
 ) -> None:
-    """Nothing is said of growth: counts of spines and cores rise, and those of later planes keep their slots, management addresses and loopbacks."""
+    """Growth is left undeclared: spine and core counts rise, while later planes keep slots, addresses and loopbacks."""
     before, after = (fabric(4 * count, 4, 16, rails, planes=planes, tiers=tiers) for count in (units, units + more))
     if after.problems or before.counts["tiers"] != after.counts["tiers"]:
         return

@@ -1,4 +1,4 @@
-"""The whole plan: every example plans without a problem and always the same; what cannot be planned is a problem, and never half a plan."""
+"""The whole plan: every example plans without a problem, always the same; problems never leave half a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals of planning that no other file holds, each by its exact text: ends of cables, AS numbers, power in a circle, lists, secrets, layouts."""
+"""Refusals of planning that no other file covers, by exact text: cable ends, AS numbers, power loops, secrets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.unit.design.written import example, parse, refusals
 
 
 def troubles(link: EndpointLink, model: str = "qm9700") -> list[str]:
-    """Return what is wrong with a fabric of one leaf and one link of the H100 example; the leaf takes the first slot."""
+    """Return the problems of a fabric of one leaf and one link of the H100 example; the leaf takes the first slot."""
     made = FabricPlan((TopoSwitch("leaf-x", "leaf", 1, 1, 1, model, 64, 1, 1),), (link,))
     return runs.site_runs(parse(example("h100-1su-infiniband")), made).problems
 

@@ -1,4 +1,4 @@
-"""Slips of the keyboard in site files: endless ranges, series of nothing, numbers without end, scalars for lists. Each is refused with its text."""
+"""Typing errors in site files are refused by text: endless ranges, empty series, huge numbers, scalars for lists."""
 
 from __future__ import annotations
 

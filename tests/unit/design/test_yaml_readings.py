@@ -1,4 +1,4 @@
-"""Plain YAML values that YAML 1.1 and YAML 1.2 take for two things are refused with their data path, in every field; days and quoted text are not."""
+"""Plain YAML values that YAML 1.1 and 1.2 read differently are refused with their data path; quoted text is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Power cords: one a supply, on the feeds that losses are judged by; type and length only where somebody says them; NVLink is said once."""
+"""Power cords: one per supply, on the feeds that losses are judged by; type and length only where the site has them."""
 
 from __future__ import annotations
 

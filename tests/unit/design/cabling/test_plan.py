@@ -1,4 +1,4 @@
-"""Which parts serve which run: modules by cage, optics by reach, copper where it fits, shared modules, stock, and every refusal by its exact text."""
+"""Parts for each cable run: modules by cage, optics by reach, copper, shared modules, stock; refusals by exact text."""
 
 from __future__ import annotations
 

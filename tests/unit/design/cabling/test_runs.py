@@ -1,4 +1,4 @@
-"""From a site to runs: ports of both ends, what is served in its own rack, and what is left out with a note or a problem that says so."""
+"""From a site to cable runs: ports of both ends, service within a rack, and notes or problems for what is left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loss of a coolant distribution unit: racks without liquid, what the others carry then, and what nobody can judge."""
+"""Loss of a coolant distribution unit: racks without liquid, the load on other units, and what cannot be judged."""
 
 from __future__ import annotations
 

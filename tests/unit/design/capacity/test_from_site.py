@@ -1,4 +1,4 @@
-"""From a site to racks with figures: what stands in a rack, what draws nothing, what is not published; and the examples hold."""
+"""From a site to racks with figures: contents of a rack, devices without load, unpublished figures, the examples."""
 
 from __future__ import annotations
 

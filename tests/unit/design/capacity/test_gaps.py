@@ -1,4 +1,4 @@
-"""What is not published, or has no rating: sums are least ones, losses and limits that rest on them are not judged, and what is known alone still fails."""
+"""Unpublished figures and missing ratings: sums are minimums, dependent verdicts are left open, known excess fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts that were wrong: PUE that no grid carried, losses that were not counted, devices that nobody added up, fixes that cannot be."""
+"""Verdicts that were wrong once: PUE without a grid, uncounted losses, devices left out of sums, impossible fixes."""
 
 from __future__ import annotations
 

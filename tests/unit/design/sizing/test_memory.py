@@ -1,4 +1,4 @@
-"""Memory of language models: published checks are met, and the wrong formulas that circulate give other numbers than ours."""
+"""Memory of language models: published figures are met, and the wrong formulas in circulation give other results."""
 
 from __future__ import annotations
 

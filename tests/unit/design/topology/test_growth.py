@@ -1,4 +1,4 @@
-"""Growth of a fabric whose cables lie: it moves none of them, or it is refused with the ways out; and the way out that is named does hold."""
+"""Growth of a cabled fabric moves no cable, or is refused with alternatives; the named alternative does work."""
 
 from __future__ import annotations
 

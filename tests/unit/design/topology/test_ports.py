@@ -1,4 +1,4 @@
-"""Names of ports, whole and broken out, and the radix that a switch model has at a rate; models that do not fit are refused with exact texts."""
+"""Port names, whole and broken out, and a switch model's radix at a rate; unsuitable models are refused by text."""
 
 from __future__ import annotations
 

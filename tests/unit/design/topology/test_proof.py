@@ -1,4 +1,4 @@
-"""The proof reads cables alone, so a fabric whose cables are wrong is refused: swapped, missing and doubled trunks, NICs on the wrong leaf, shared ports.
+"""The proof reads cables alone: a fabric with swapped, missing, doubled or shared cables is refused.
 
 Max-flow is tested by itself too, since one cut shows nothing: a miscabled fabric of four leafs has 8 of 8 over one cut
 and 0 of 8 over another.
@@ -211,7 +211,7 @@ def test_nothing_is_no_proof() -> None:
 
 
 # --- max-flow by itself
-# ---------------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def leaf(number: int) -> TopoSwitch:

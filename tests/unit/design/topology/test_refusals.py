@@ -1,4 +1,4 @@
-"""What cannot be built is refused with where, Expected, Actual and the ways out: exact texts. A size that just fits is built."""
+"""Fabrics that cannot be built are refused by exact text, with alternatives. A size that just fits is built."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ def test_planes_by_rail_are_no_second_way() -> None:
     plan = fabric(64, 32, 64, planes=2, planes_by="rail")
     assert plan.spof == (
         (
-            "p1-leaf-su001-r1 to p2-leaf-su002-r8 (16 switches), each: the only leaf of a rail for 32 nodes: when it is "
-            "lost they keep 7 of 8 rails (12.5 % lost)."
+            "p1-leaf-su001-r1 to p2-leaf-su002-r8 (16 switches), each: the only leaf of a rail for 32 nodes: when it "
+            "is lost they keep 7 of 8 rails (12.5 % lost)."
         ),
     )
 

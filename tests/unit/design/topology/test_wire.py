@@ -1,4 +1,4 @@
-"""Names and ports: deterministic, each port used once, nodes never recabled by growth; growth that moves trunks is said, and ``grow_to_su`` avoids it."""
+"""Names and ports: deterministic, each port used once; node cables never move; moved trunks are reported."""
 
 from __future__ import annotations
 

@@ -97,8 +97,8 @@ def test_healthy_nodes_pass_with_their_noise(machine: Machine, monkeypatch: pyte
             "rail-unseen",
             {"nic": 5},
             (
-                "node02: HCAs used by NCCL - Expected: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9 "
-                "Actual: mlx5_0, "
+                "node02: HCAs used by NCCL - Expected: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6, "
+                "mlx5_9 Actual: mlx5_0, "
             ),
         ),
         (
