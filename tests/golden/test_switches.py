@@ -1,4 +1,4 @@
-"""Golden files: the text of every switch of the example rack. `GOLDENS=rewrite pytest tests/golden` rewrites them."""
+"""The text of every switch of the example rack, held by golden files. `GOLDENS=rewrite pytest tests/golden` rewrites them: read the difference."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def test_a_description_cannot_run_a_command(site: Site) -> None:
         (
             {"cnp_dscp": 4},
             (
-                "fabric.qos.cnp_dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 48 to "
-                "55 Actual: 4. Choose one of them."
+                "fabric.qos.cnp_dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 48 to 55 "
+                "Actual: 4. Choose one of them."
             ),
         ),
     ],

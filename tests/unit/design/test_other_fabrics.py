@@ -1,4 +1,4 @@
-"""Fabrics beside the compute fabric: every node port has a cable or a reason, NVIDIA's counts, growth, refusals."""
+"""Fabrics beside the compute fabric: every port of a node has a cable or a reason, counts are NVIDIA's, a rack that is added moves nothing, slips are named."""
 
 from __future__ import annotations
 
@@ -442,8 +442,8 @@ def test_slots_of_a_fabric_that_is_not_there_are_refused() -> None:
         (
             "rail1",
             (
-                "nic_plans[0].unused[0].name: port rail1 of dgx_h100 is of the compute fabric, which cables every "
-                "rail. Remove it."
+                "nic_plans[0].unused[0].name: port rail1 of dgx_h100 is of the compute fabric, which cables every rail. "
+                "Remove it."
             ),
         ),
         (

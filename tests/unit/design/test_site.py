@@ -57,8 +57,8 @@ def test_four_different_mistakes_are_listed_in_one_run(raw: dict[str, Any]) -> N
         "racks[0].nodes[1].colour: unknown key. Correct its spelling or remove it; `rackready schema` lists the keys.",
         "racks[0].nodes[2].address: address 192.0.2.11 is also that of node node01. Give node node03 its own.",
         (
-            "software.driver_branch: branch 470 cannot drive NVIDIA H100 80GB HBM3 (h100_sxm) - Expected: 525 or "
-            "newer. Use a branch of hgx-r580-debian12."
+            "software.driver_branch: branch 470 cannot drive NVIDIA H100 80GB HBM3 (h100_sxm) - Expected: 525 or newer. "
+            "Use a branch of hgx-r580-debian12."
         ),
     ]
 
@@ -214,8 +214,8 @@ QOS_REFUSALS = [
     ),
     "fabric.qos.cnp_priority: the lossless RoCE preset of NVUE does not do this - Expected: 6 Actual: 7. Use 6.",
     (
-        "fabric.qos.dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 24 to 31 Actual: "
-        "34. Choose one of them."
+        "fabric.qos.dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 24 to 31 Actual: 34. "
+        "Choose one of them."
     ),
     "fabric.qos.priority: the lossless RoCE preset of NVUE does not do this - Expected: 3 Actual: 4. Use 3.",
 ]
