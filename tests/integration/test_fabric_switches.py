@@ -1,4 +1,4 @@
-"""Real SSH sessions to the switches of the simulated rack: configured once, repaired after drift, safe to kill, never over somebody else's work."""
+"""Real SSH sessions to the simulated switches: configure, repair drift, survive kills, respect others' work."""
 
 from __future__ import annotations
 
