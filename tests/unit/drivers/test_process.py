@@ -1,4 +1,4 @@
-"""Children lead recorded sessions and carry a mark; a later run ends exactly what a killed one left, wherever it went."""
+"""Children lead recorded sessions and carry a mark; a later run ends exactly what a killed one left behind."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def until(holds: Callable[[], object], within_s: float = 60) -> None:
 
 
 def time_out_after_a_line(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the clock of the time-out jump by 1000 s once the child has said its first line: however slow the machine is, it came that far."""
+    """Advance the time-out's clock by 1000 s after the child's first line: even a slow machine gets that far."""
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (1000 if lines else 0), sleep=time.sleep)
     monkeypatch.setattr(process, "time", clock)
 
@@ -80,7 +80,7 @@ def test_time_out_ends_the_whole_session(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def heeded() -> Iterator[None]:
-    """Interrupts are heeded, as the controller sees to: what a process ignores (pytest's workers do), its children ignore too."""
+    """Handle interrupts, as the controller does: pytest's workers ignore them, and children inherit that."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -109,7 +109,8 @@ from pathlib import Path
 from rackready.drivers import process
 signal.signal(signal.SIGINT, lambda *_: process.STOP.set())
 try:
-    process.run_child(["sh", "-c", "trap 'echo asked; exit 0' INT; echo up; while :; do sleep 0.05; done"], log=Path(sys.argv[1]),
+    process.run_child(["sh", "-c", "trap 'echo asked; exit 0' INT; echo up; while :; do sleep 0.05; done"],
+                      log=Path(sys.argv[1]),
                       on_line=lambda line: print(line, flush=True))
 except process.Interrupted:
     print("interrupted")
@@ -138,7 +139,8 @@ import sys
 from pathlib import Path
 from rackready.drivers.process import run_child
 from rackready.ledger.store import Ledger
-run_child(["sh", "-c", "sleep 300 & echo $! ; sleep 300"], log=Path(sys.argv[2]), ledger=Ledger.open(Path(sys.argv[1])), what="install",
+run_child(["sh", "-c", "sleep 300 & echo $! ; sleep 300"],
+          log=Path(sys.argv[2]), ledger=Ledger.open(Path(sys.argv[1])), what="install",
           on_line=lambda line: print(line, flush=True))
 """
 

@@ -1,4 +1,4 @@
-"""Gathering over Redfish: links, pages and lists are followed as vendors have them, and what cannot be read is said, never left out."""
+"""Gathering over Redfish: it follows vendors' links, pages and lists, and reports what it cannot read."""
 
 from __future__ import annotations
 

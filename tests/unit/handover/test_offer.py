@@ -1,4 +1,4 @@
-"""Nodes that are out and that the scheduler offers: found within a time limit, drained with our reason, and what others drained is left alone."""
+"""Nodes that are out but on offer: found within a time limit and drained with our reason; others' drains stay."""
 
 from __future__ import annotations
 

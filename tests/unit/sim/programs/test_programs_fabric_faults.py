@@ -1,4 +1,4 @@
-"""Faults of the fabric show in what the simulated programs say, and the gate that is meant to catch each names it: no rack, the programs themselves."""
+"""Fabric faults show in the outputs of the simulated programs, and the right gate names each; no rack needed."""
 
 from __future__ import annotations
 
