@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from rackready.gates.engine import validate
-from tests.gates.corpus import some
+from tests.gates.corpus import damaged_sample
 from tests.gates.gathering import Collector
-from tests.gates.outcomes import told
+from tests.gates.outcomes import report_properties
 from tests.gates.redfish_world import FakeBmcs
 
 
@@ -25,7 +25,7 @@ def bmcs_of_the_stage(monkeypatch: pytest.MonkeyPatch) -> FakeBmcs:
 def damaged_as_well(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Judge an output of each test again, damaged: a part of the mutation corpus (`make fuzz`) for every run.
 
-    The outputs themselves decide which one is damaged and how: `corpus.some`.
+    The outputs themselves decide which one is damaged and how: `corpus.damaged_sample`.
     """
     whole_corpus = any(isinstance(plugin, Collector) for plugin in request.config.pluginmanager.get_plugins())
     if whole_corpus or request.path.name == "test_mutations.py":  # these damage what they judge themselves
@@ -35,8 +35,10 @@ def damaged_as_well(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     noted.stand_between(monkeypatch.setattr)
     yield
     noted.closed = True
-    request.node.user_properties += told({(one.gate.id, one.outcome) for one in noted.seen.values()}, noted.codes)
-    wrong = some(noted.seen.values())
+    request.node.user_properties += report_properties(
+        {(one.gate.id, one.outcome) for one in noted.seen.values()}, noted.codes
+    )
+    wrong = damaged_sample(noted.seen.values())
     assert not noted.undeclared, (
         f"findings that the gate's class does not declare (Gate.findings): {', '.join(sorted(noted.undeclared))}"
     )

@@ -29,7 +29,7 @@ from rackready.gates.engine.registry import all_gates
 from rackready.model.outcome import Outcome
 from tests.gates.gathering import Seen, gathered
 from tests.gates.mutators import MUTATORS, sealed
-from tests.gates.outcomes import OUTCOMES, lacking
+from tests.gates.outcomes import OUTCOMES, missing_outcomes
 
 _LOG = (
     "the kernel's log: what its line says was never logged once the line is lost, and a log has no count of its lines"
@@ -58,8 +58,11 @@ WORDLESS: Mapping[tuple[str, str], str] = {
         "json_lose",
     ): "a test gives its warnings as a list, or none: a list that is lost was not given"
     for level in range(1, 5)
+} | {
+    ("node/gpu/validation/dcgm-health", "json_lose"): "dcgmi health lists entities with incidents alone "
+    "(dcgmi/Health.cpp): an entity that is lost has none, where the overall word does not contradict it"
 }
-"""(Gate, mutator) -> the same of one way of losing alone."""
+"""(Gate, mutator) -> the same for this way of losing alone."""
 
 SILENT: Mapping[tuple[str, str], str] = {
     (
@@ -182,7 +185,7 @@ def _says(seen: Seen) -> bool:
     return any(item.stdout for item in seen.outputs.values())
 
 
-def some(seen: Iterable[Seen]) -> list[Wrong]:
+def damaged_sample(seen: Iterable[Seen]) -> list[Wrong]:
     """Damage one of these outputs, and end one of its commands badly; return what a gate then judged wrongly.
 
     Gate ids and outputs seed the draw, not the test that judged them: a renamed or moved test draws the same.
@@ -253,7 +256,9 @@ def main() -> int:
             f"{gate}: {corpus.count} mutants a seed of "
             f"{', '.join(f'{count} {outcome}' for outcome, count in sorted(outcomes.items())) or 'nothing'}"
         )
-    missing = [text for text in lacking((one.gate.id, one.outcome) for one in seen) if text.rsplit(":", 1)[0] in those]
+    missing = [
+        text for text in missing_outcomes((one.gate.id, one.outcome) for one in seen) if text.rsplit(":", 1)[0] in those
+    ]
     for text in missing:
         _say(f"never seen in tests: {text}")
     for seed in (None, *chosen.seed):

@@ -24,14 +24,14 @@ _PROPERTY = "gate outcome"
 _FOUND = "finding"
 
 
-def told(seen: Iterable[tuple[str, Outcome]], codes: Iterable[str] = ()) -> list[tuple[str, object]]:
+def report_properties(seen: Iterable[tuple[str, Outcome]], codes: Iterable[str] = ()) -> list[tuple[str, object]]:
     """Return what a test's report carries of the gates that it judged, and of findings; it travels from a worker to the process that counts."""
     return [(_PROPERTY, f"{gate} {outcome.value}") for gate, outcome in sorted(seen)] + [
         (_FOUND, code) for code in sorted(codes)
     ]
 
 
-def lacking(seen: Iterable[tuple[str, Outcome]]) -> list[str]:
+def missing_outcomes(seen: Iterable[tuple[str, Outcome]]) -> list[str]:
     """Return which gates were never seen with an outcome that they must be seen with."""
     known = set(seen)
     return [
@@ -79,7 +79,7 @@ class EveryOutcome:
         return (
             []
             if config.getoption("keyword") or not files() <= self.ran
-            else [*lacking(self.seen), *unshown(self.codes)]
+            else [*missing_outcomes(self.seen), *unshown(self.codes)]
         )
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
