@@ -13,7 +13,7 @@ from tests.gates.gpu.test_pcie_path import paths_of
 from tests.gates.support import text
 from tests.gates.test_captured_prefix import POD, TAG, TIME, before
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/made"
 INVENTORY, PATH, VERSIONS = "node/gpu/sanity/inventory", "node/gpu/sanity/pcie-path", "node/gpu/sanity/versions"
 NVLINK = "node/gpu/sanity/nvlink"
 SETTINGS, REDUCE = "node/gpu/sanity/settings", "node/gpu/performance/nccl-all-reduce"

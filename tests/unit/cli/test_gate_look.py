@@ -19,7 +19,7 @@ from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import between, port, ports
 
 ROOT = Path(__file__).resolve().parents[3]
-FIXTURES = ROOT / "tests/fixtures"
+FIXTURES = ROOT / "tests/fixtures/made"
 INVENTORY = "node/gpu/sanity/inventory"
 RING = "cluster/fabric/performance/nccl-all-reduce-ring"
 WRITE = "pair/fabric/performance/ib-write-bw"

@@ -87,7 +87,7 @@ def test_retire_shows_its_steps(rack: EnvPaths, call: Call) -> None:
 
 
 def test_gate_evaluate(tmp_path: Path, call: Call) -> None:
-    report = (ROOT / "tests/fixtures/smi/dgx_h100_healthy.xml").read_text(encoding="utf-8")
+    report = (ROOT / "tests/fixtures/made/smi/dgx_h100_healthy.xml").read_text(encoding="utf-8")
     strange = tmp_path / "smi.xml"
     strange.write_text(
         re.sub(r"<product_name>[^<]*</product_name>", f"<product_name>{VALUE}</product_name>", report, count=1),
@@ -107,7 +107,7 @@ def test_doctor_names_files_as_they_are(tmp_path: Path, call: Call, monkeypatch:
 
 
 def test_size_prints_a_model_under_the_name_that_its_file_gives(tmp_path: Path, call: Call) -> None:
-    config = json.loads((ROOT / "tests/fixtures/llm/llama31_8b.json").read_text(encoding="utf-8")) | {
+    config = json.loads((ROOT / "tests/fixtures/made/llm/llama31_8b.json").read_text(encoding="utf-8")) | {
         "_name_or_path": VALUE
     }
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")

@@ -14,7 +14,7 @@ from rackready.profiles import loader
 
 Size = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).resolve().parents[3]
-LLM = ROOT / "tests" / "fixtures" / "llm"
+LLM = ROOT / "tests" / "fixtures" / "made" / "llm"
 L8, L70 = str(LLM / "llama31_8b.json"), str(LLM / "llama31_70b.json")
 PLATFORMS = [loader.platform(name) for name in loader.known("platform")]
 IDS = sorted({item.id for item in PLATFORMS} | {item.gpu for item in PLATFORMS})
