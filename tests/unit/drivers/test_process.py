@@ -45,8 +45,18 @@ def until(holds: Callable[[], object], within_s: float = 60) -> None:
 
 
 def time_out_after_a_line(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Advance the time-out's clock by 1000 s after the child's first line: even a slow machine gets that far."""
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (1000 if lines else 0), sleep=time.sleep)
+    """Advance the time-out's clock by 1000 s after the child's first line: even a slow machine gets that far.
+
+    It advances only once the limit has been set, that is once the loop sleeps: a line that comes before would move the
+    limit as well.
+    """
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        time.sleep(seconds)
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (1000 if lines and slept else 0), sleep=sleep)
     monkeypatch.setattr(process, "time", clock)
 
 
