@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rackready.cli import main
+from rackready.cli.output import console
 from rackready.drivers.scheduler import registry
 from rackready.drivers.scheduler.base import SchedulerAdapter, SchedulerError
 from rackready.model.site import SlurmHandover
@@ -57,3 +58,14 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any, no_contr
     monkeypatch.setenv("RACKREADY_ROOT", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "400")
     return command
+
+
+@pytest.fixture
+def size(monkeypatch: pytest.MonkeyPatch, command: Any) -> Any:  # noqa: ANN401
+    """Return a function that calls `rackready size` here: exit code, standard output, standard error."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(console, "width", 240)  # COLUMNS is read once, at the first import in this process
+        return command("size", *arguments)  # type: ignore[no-any-return]
+
+    return run
