@@ -1,23 +1,23 @@
-# rackready. `make` lists what can be made; each target does its own set-up.
+# rackready. `make` lists the targets. Each target runs the set-up that it needs.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
-# Which environment: inventories/$(ENV)/site.yml.
+# Environment: inventories/$(ENV)/site.yml.
 ENV ?= sim
-# Which Python makes .venv: the first of these that is new enough.
+# Python that creates .venv: the first of these that is new enough.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 # More options for `rackready deploy`, for pytest and for the chaos rounds.
 ARGS ?=
-# Chaos: how many racks are struck, and the seed of the first (drawn and said when empty).
+# Chaos: number of racks, and the seed of the first (if empty, a random seed that is printed).
 ROUNDS ?= 1
 SEED ?=
 
 BIN := $(CURDIR)/.venv/bin
 export PATH := $(BIN):$(CURDIR)/.rackready/tools/bin:$(PATH)
 
-# Nothing phones home: no update check, no telemetry, no plug-in fetched behind our back.
+# Nothing phones home: no update check, no telemetry, no automatic download of plug-ins.
 export DO_NOT_TRACK := 1
 export PULUMI_SKIP_UPDATE_CHECK := true
 export PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION := true
@@ -38,24 +38,24 @@ python:
 	@test -n "$(PYTHON)" || { echo "set-up failed: no Python 3.11 or newer on the PATH. Install one (apt: python3), or name it: make setup PYTHON=/path/to/python3" >&2; exit 2; }
 
 .PHONY: setup
-setup: python ## make .venv and the Pulumi engine (no root needed)
+setup: python ## create .venv and the Pulumi engine (no root needed)
 	@$(SETUP)
 
 .PHONY: setup-sim
-setup-sim: python ## the same, and the host packages of the simulated rack (root, when some are missing)
+setup-sim: python ## setup, and the host packages of the simulated rack (root if some are missing)
 	@$(SETUP) --sim
 
 .PHONY: setup-dev
-setup-dev: python ## the same as setup, and what tests need
+setup-dev: python ## setup, and what tests need
 	@$(SETUP) --dev
 
 .PHONY: lock
-lock: setup-dev ## write the lock files anew from pyproject.toml
+lock: setup-dev ## regenerate the lock files from pyproject.toml
 	scripts/lock $(ARGS)
 
 # --- deploy -----------------------------------------------------------------------------------------------------------
 
-# What must be up before a deploy; a file of the environment may give it a recipe.
+# What a deploy needs to run first; prepare.mk of the environment may give it a recipe.
 .PHONY: prepare
 prepare:
 -include inventories/$(ENV)/prepare.mk
@@ -99,15 +99,15 @@ integration: setup-test ## tests on the simulated rack (root)
 	@scripts/pytest-all integration $(ARGS)
 
 .PHONY: chaos
-chaos: setup-test ## kill deploys of simulated racks at random points (root): ROUNDS=n, SEED=n repeats one, ARGS="--points n" a phase
+chaos: setup-test ## kill deploys of simulated racks at random points (root): ROUNDS=n racks, SEED=n repeats a seed, ARGS="--points n" kills per phase
 	@$(BIN)/python -m tests.integration.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: fault-matrix
-fault-matrix: setup-test ## put every fault into simulated racks, run the gate that should catch it, judge 200 healthy nodes, print the table (root): ARGS="--fault NAME"
+fault-matrix: setup-test ## inject every fault into simulated racks, run the gate that should catch it, judge 200 healthy nodes, write the table (root): ARGS="--fault NAME"
 	@$(BIN)/python -m tests.integration.fault_matrix --write docs/reference/fault-matrix.md --healthy 200 $(ARGS)
 
 .PHONY: fuzz
-fuzz: setup-dev ## damage every output that the gate tests know in every way; no gate may crash or pass a bad one: ARGS="--mutants N --seed N --seed M --gate ID --kept"
+fuzz: setup-dev ## damage every output of the gate tests in every way; no gate may crash or pass a bad one: ARGS="--mutants N --seed N --seed M --gate ID --kept"
 	@$(BIN)/python -m tests.gates.corpus $(ARGS)
 
 .PHONY: slow
@@ -115,11 +115,11 @@ slow: setup-test ## the integration tests that take many minutes: nodes in produ
 	@scripts/pytest-all slow $(ARGS)
 
 .PHONY: goldens
-goldens: setup-dev ## write golden files anew; read the diff before it is committed
+goldens: setup-dev ## regenerate golden files; read the diff before you commit it
 	@GOLDENS=rewrite $(BIN)/pytest -q tests/golden $(ARGS)
 	@git --no-pager diff --stat -- tests/golden
 
-# --- measure: each ends with one JSON line a case --------------------------------------------------------------------
+# --- measure: each prints one JSON line per case --------------------------------------------------------------------
 
 .PHONY: bench-site
 bench-site: setup ## measure loading and checking a site file, by number of nodes
@@ -134,17 +134,17 @@ bench-plan: setup ## measure loading and the full plan of a site, by number of G
 	@$(BIN)/python scripts/bench/plan.py $(ARGS)
 
 .PHONY: bench-gates
-bench-gates: setup-dev ## measure judging and reporting stored outputs again, by number of nodes
+bench-gates: setup-dev ## measure judging stored outputs again and reporting, by number of nodes
 	@$(BIN)/python scripts/bench/gates.py $(ARGS)
 
 .PHONY: bench-deploy
-bench-deploy: site-exists setup prepare ## measure one deploy of ENV as it stands
+bench-deploy: site-exists setup prepare ## measure one deploy of ENV in its present state
 	@$(BIN)/python scripts/bench/deploy.py $(ENV)
 
-# --- help for those who add ----------------------------------------------------------------------------------------------
+# --- add to rackready ----------------------------------------------------------------------------------------------
 
 .PHONY: reference
-reference: setup ## write docs/reference anew from the code: schemas, commands, gates, keys of the site file
+reference: setup ## regenerate docs/reference from the code: schemas, commands, gates, keys of the site file
 	@$(BIN)/python scripts/reference $(ARGS)
 
 .PHONY: docs
@@ -153,11 +153,11 @@ docs: python ## build the documentation as a site into .rackready/site; broken l
 	@scripts/docs
 
 .PHONY: new-role
-new-role: setup-dev ## begin a role: make new-role NAME=x
+new-role: setup-dev ## create a role: make new-role NAME=x
 	@scripts/new-role "$(NAME)"
 
-# --- roles by themselves ------------------------------------------------------------------------------------------------
+# --- roles alone ------------------------------------------------------------------------------------------------
 
 .PHONY: molecule
-molecule: setup-test ## try every role, or ROLE=name, on a fresh node of a simulated rack (root)
+molecule: setup-test ## test every role, or ROLE=name, on a fresh node of a simulated rack (root)
 	@$(BIN)/python scripts/molecule $(ROLE)

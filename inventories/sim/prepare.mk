@@ -1,3 +1,3 @@
-# What must be up before a deploy to the simulated rack: its host packages, and the rack itself. Repeating it changes nothing.
+# Installs the host packages of the simulated rack and starts the rack before a deploy. A second run changes nothing.
 prepare: setup-sim
 	@$(BIN)/rackready sim up --env $(ENV)

@@ -1,6 +1,6 @@
-"""The simulated rack: real Linux hosts, BMCs, switches, mirror and scheduler, made on one machine.
+"""The simulated rack: Linux hosts, BMCs, switches, a package mirror and a scheduler on one machine.
 
-A distribution of its own (``rackready-sim``, the extra ``rackready[sim]``): rackready finds its command by entry point
+A separate distribution (``rackready-sim``, the extra ``rackready[sim]``): rackready finds its command by entry point
 and never imports it.
 """
 

@@ -1,4 +1,4 @@
-"""Where Debian's own packages come from when the image is built: this machine's mirror where it runs Debian, else Debian's."""
+"""Sources of Debian's packages for the image: this machine's mirror if it runs Debian, else Debian's own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CARRIED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What mmdebstrap is given: source lines and options; ``shown`` names the mirror for people, without credentials."""
+    """Source lines and options for mmdebstrap; ``shown`` names the mirror without credentials."""
 
     lines: tuple[str, ...]
     options: tuple[str, ...]
@@ -28,7 +28,7 @@ class Source:
 
 
 def find(suite: str) -> Source:
-    """Return where a Debian suite is to be had from this machine, with its own proxy settings."""
+    """Return this machine's source of a Debian suite, with its proxy settings."""
     uri = os.environ.get(MIRROR_VARIABLE) or host_mirror() or _DEFAULT
     options = [f'--aptopt={key} "{value}"' for key, value in _settings()]
     if _KEYRING.is_file():
@@ -37,7 +37,7 @@ def find(suite: str) -> Source:
 
 
 def host_mirror(etc: Path = Path("/etc")) -> str:
-    """Return the Debian mirror that this machine's apt uses, or an empty text when it does not run Debian or names none."""
+    """Return the Debian mirror of this machine's apt, or an empty text if it runs another system or names none."""
     release = etc / "os-release"
     fields = (
         dict(line.split("=", 1) for line in release.read_text(encoding="utf-8").splitlines() if "=" in line)

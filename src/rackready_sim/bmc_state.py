@@ -1,7 +1,7 @@
-"""The part of a simulated node's hardware state that its BMC tells: supplies, fans, temperatures, leaks, power limits, BIOS, logs, parts.
+"""Hardware state that a simulated node's BMC reports: supplies, fans, temperatures, leaks, logs, BIOS and parts.
 
-Figures are those of the platform profile where it has them; readings and thresholds are in the range of a DGX H100's
-BMC, with a spread from node to node.
+Figures come from the platform profile if it has them. Readings and thresholds are in the range of a DGX H100's BMC, and
+vary between nodes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rackready.design.facts import NodeFacts
 State = dict[str, Any]
 
 _MADE = datetime(2026, 1, 12, 8, 0, tzinfo=UTC)
-"""When the node left the factory: its log begins here."""
+"""Time when the node left the factory: its log starts here."""
 _AIR_FANS, _PSU_COUNT, _PSU_W = 12, 6, 3300
 _DIMMS, _DIMM_MIB, _DRIVES = 32, 65536, 8
 _TEMPERATURES = (
@@ -29,7 +29,7 @@ _LIQUID = ("ColdPlate_0", "ColdPlate_1", "Manifold_0", "Manifold_1")
 
 
 def build_bmc(facts: NodeFacts) -> State:
-    """Return what the BMC of a healthy node tells; equal input gives equal output."""
+    """Return what the BMC of a healthy node reports; equal input gives equal output."""
     name, platform = facts.node.name, facts.platform
     count = platform.psus.count if platform.psus is not None else _PSU_COUNT
     liquid = platform.cooling is not None and platform.cooling.kind != "air"
@@ -106,7 +106,7 @@ def _temperature(node: str, name: str, least: int, spread: int, thresholds: tupl
 
 
 def _bios(facts: NodeFacts) -> State:
-    """Return BIOS attributes: those that a baseline wants, and some that none does."""
+    """Return BIOS attributes: those of a baseline, and some that no baseline names."""
     wanted = dict(facts.platform.baseline.bios_settings) if facts.platform.baseline is not None else {}
     return {
         "BaudRate0": "115200",
@@ -128,7 +128,7 @@ def _first_entries(node: str) -> list[State]:
 
 
 def _first_errors(node: str) -> list[State]:
-    """Return what the board's log of hardware errors holds from its first day: links are trained, and memory is tested."""
+    """Return the first entries of the board's log of hardware errors: link training and memory tests."""
     shift = timedelta(seconds=_spread(node, 3600))
     return [
         hardware_error(_MADE + shift + timedelta(minutes=5), "DRAM-CHANNELS", "Informational"),
@@ -137,7 +137,10 @@ def _first_errors(node: str) -> list[State]:
 
 
 def hardware_error(at: datetime, signature: str, severity: str) -> State:
-    """Return one entry of the log of hardware errors. ``signature``: the unit that reports it; ``severity``: as a CPER has it."""
+    """Return one entry of the log of hardware errors.
+
+    ``signature`` is the unit that reports it, ``severity`` that of a CPER.
+    """
     return {"at": at.isoformat(timespec="seconds"), "signature": signature, "severity": severity}
 
 

@@ -1,4 +1,4 @@
-"""A BMC's boot override, kept in a file so that it outlives the emulator."""
+"""A BMC's boot override, stored in a file so that it survives a restart of the emulator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BootSettings:
         self._path: Path = store.base / "bmc" / f"{node}.json"
 
     def read(self) -> dict[str, str]:
-        """Return the settings; no override when none was ever made."""
+        """Return the settings; no override if none was made."""
         try:
             return {**_DEFAULT, **json.loads(self._path.read_text(encoding="utf-8"))}
         except FileNotFoundError:
@@ -28,6 +28,6 @@ class BootSettings:
         write_json(self._path, {**self.read(), **values})
 
     def booted(self) -> None:
-        """Clear an override that was meant for one boot."""
+        """Clear an override that applied to one boot."""
         if self.read()["enabled"] == "Once":
             self.change(target="None", enabled="Disabled")

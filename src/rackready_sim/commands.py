@@ -1,4 +1,7 @@
-"""`rackready sim`: the simulated rack on this machine. rackready finds it by the entry point ``sim`` of group ``rackready.commands``."""
+"""The command `rackready sim`: the simulated rack on this machine.
+
+rackready finds it by the entry point ``sim`` of group ``rackready.commands``.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ Severity = Annotated[
     float | None,
     typer.Option(
         "--severity",
-        help="How bad, whatever the fault calls its degree: factor, count, width, gen, rate, mask, code, ...",
+        help="Degree of the fault under the fault's own name: factor, count, width, gen, rate, mask, code, ...",
     ),
 ]
-Repaired = Annotated[str | None, typer.Argument(help="Fault to repair; all of the node's when absent.")]
+Repaired = Annotated[str | None, typer.Argument(help="Fault to repair; by default all faults of the node.")]
 Chosen = Annotated[str, typer.Argument(help="Fault; `rackready sim faults` lists them.")]
 
 _DEGREES = (
@@ -55,7 +58,7 @@ def _rack(env: str) -> Rack:
 
 @app.command()
 def up(env: Env = "sim", output: Output = Format.TEXT) -> None:
-    """Make the rack, or what is missing of it. Nodes stay as they are, injected faults stay."""
+    """Create the rack, or its missing parts. Nodes and injected faults stay as they are."""
     result = _rack(env).up()
     if output is Format.JSON:
         print_json({"changes": result.changes, "seconds": round(result.seconds, 1)})
@@ -67,7 +70,7 @@ def up(env: Env = "sim", output: Output = Format.TEXT) -> None:
 
 @app.command()
 def down(env: Env = "sim", output: Output = Format.TEXT) -> None:
-    """Remove the rack: containers, bridge, images of this clone, its state and overlay. Tools and environment stay."""
+    """Remove the rack: containers, bridge, images of this checkout, state and overlay. Tools and environment stay."""
     removed = _rack(env).down()
     if output is Format.JSON:
         print_json({"removed": removed})
@@ -78,7 +81,7 @@ def down(env: Env = "sim", output: Output = Format.TEXT) -> None:
 
 @app.command()
 def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
-    """Show the machines, their power and the injected faults. Exit code 1 when the rack is not up."""
+    """Show the machines, their power and the injected faults. Exit code 1 if the rack is not up."""
     found = _rack(env).status()
     if output is Format.JSON:
         print_json(found)
@@ -99,7 +102,10 @@ def inject(
     env: Env = "sim",
     output: Output = Format.TEXT,
 ) -> None:
-    """Break a node's hardware. Nothing else is told: gates have to find it. What a fault takes (--gpu 3, --factor 0.5) `rackready sim faults` lists."""
+    """Break a node's hardware. Nothing else is told: gates have to find the fault.
+
+    Options of a fault (--gpu 3, --factor 0.5) are listed by `rackready sim faults`.
+    """
     params = _given(ctx.args)
     if severity is not None:
         params[_degree(fault)] = severity
@@ -112,7 +118,7 @@ def inject(
 
 @app.command()
 def clear(node: Node, fault: Repaired = None, env: Env = "sim", output: Output = Format.TEXT) -> None:
-    """Repair a node's hardware. Exit code 1 when it has no fault of that name."""
+    """Repair a node's hardware. Exit code 1 if it has no fault of that name."""
     cleared = _rack(env).clear(node, fault)
     if output is Format.JSON:
         print_json({"node": node, "cleared": cleared})
@@ -123,7 +129,7 @@ def clear(node: Node, fault: Repaired = None, env: Env = "sim", output: Output =
 
 @app.command()
 def faults(output: Output = Format.TEXT) -> None:
-    """List the faults that can be injected, with the options that each takes and their defaults."""
+    """List the faults that can be injected, with their options and defaults."""
     if output is Format.JSON:
         rows = [
             {"name": item.name, "layer": item.layer, "description": item.description, "params": item.params}
@@ -137,7 +143,7 @@ def faults(output: Output = Format.TEXT) -> None:
 
 
 def _given(words: list[str]) -> dict[str, Any]:
-    """Return the fault's own options: `--name value` or `--name=value`. Raises RackreadyError for anything else."""
+    """Return the fault's own options, `--name value` or `--name=value`. Raise RackreadyError for anything else."""
     given: dict[str, Any] = {}
     rest = iter(words)
     for word in rest:
@@ -146,7 +152,7 @@ def _given(words: list[str]) -> dict[str, Any]:
         if not name.startswith("--") or told is None:
             message = (
                 f"{word} - Expected: an option with its value, e.g. --gpu 3 Actual: {word}. "
-                "`rackready sim faults` lists what each fault takes."
+                "`rackready sim faults` lists the options of each fault."
             )
             raise RackreadyError(message)
         given[name.removeprefix("--")] = told

@@ -1,4 +1,4 @@
-"""One clone's simulated rack as it is defined: the site file without overlay, what was chosen for this machine, and the plan of both."""
+"""Definition of one checkout's simulated rack: site file without overlay, choices for this machine, and the plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rackready_sim.store import Record, Store
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """Everything that can be known of the rack without looking at the world."""
+    """Facts of the rack that are known without looking at the machine."""
 
     root: Path
     env: str
@@ -33,7 +33,7 @@ class Definition:
 
     @classmethod
     def load(cls, root: Path, env: str) -> Definition:
-        """Return the rack that was made here. Raises SimError when none was, or for another environment."""
+        """Return the rack that was created here. Raise SimError if there is none, or for another environment."""
         record = Store(root).load()
         if record is None:
             raise describe(f"the simulated rack of {root}", "made", "not there", "Run `rackready sim up`.")
@@ -41,7 +41,7 @@ class Definition:
 
     @classmethod
     def load_or_choose(cls, root: Path, env: str) -> Definition:
-        """Return the rack that was made here, or choose addresses for a new one. Raises SimError."""
+        """Return the rack that was created here, or choose addresses for a new one. Raise SimError."""
         clone = clone_id(root)
         record = Store(root).load() or Record(
             clone, env, str(choose_subnet(clone, taken_networks())), _free_loopback(clone)
@@ -51,7 +51,7 @@ class Definition:
     @classmethod
     def _build(cls, root: Path, env: str, record: Record) -> Definition:
         if record.env != env:
-            hint = f"Run `rackready sim down --env {record.env}` first; a clone has one simulated rack at a time."
+            hint = f"Run `rackready sim down --env {record.env}` first; a checkout has one simulated rack at a time."
             raise describe(
                 f"the simulated rack of {root}", f"made for environment {env}", f"made for {record.env}", hint
             )
@@ -60,7 +60,7 @@ class Definition:
             raise describe(
                 f"the simulated rack of {root}",
                 f"clone id {clone_id(root)}",
-                f"{record.clone}: the clone was copied or moved with its state",
+                f"{record.clone}: the checkout was copied or moved with its state",
                 hint,
             )
         site = site_without_overlay(root, env)
@@ -68,22 +68,22 @@ class Definition:
         return cls(root, env, site, Store(root), record, plan)
 
     def machines(self, image: str = "") -> Machines:
-        """Return the containers of the rack, made from the recorded image unless another is named."""
+        """Return the containers of the rack, created from the recorded image unless another is named."""
         return Machines(self.plan, self.store, image or self.record.image, lambda: slurm.build(self.site, self.plan))
 
     def fingerprint(self) -> str:
-        """Return what the emulator depends on, as text: it is started anew when this changes."""
+        """Return the emulator's inputs as text; the emulator restarts when they change."""
         return json.dumps([self.site.model_dump(mode="json"), str(self.plan.subnet), self.plan.bmcs], sort_keys=True)
 
 
 def site_without_overlay(root: Path, env: str) -> Site:
-    """Return the site as people wrote it. Raises SiteInvalidError."""
+    """Return the site without overlay. Raise SiteInvalidError."""
     source = EnvPaths(root, env).site_file
     return parse_site(read_yaml(source), source=str(source), base=root)
 
 
 def _free_loopback(clone: str) -> str:
-    """Return the first three octets of a loopback network on which nobody listens at a BMC's port now."""
+    """Return the first three octets of a loopback network on which nothing listens at a BMC's port."""
     for candidate in loopback_candidates(clone):
         if not in_use(candidate):
             return candidate

@@ -1,4 +1,4 @@
-"""Starting, finding and ending the one host process that answers for the BMCs."""
+"""Start, find and stop the host process that answers for the BMCs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ _PACKAGE = Path(__file__).resolve().parent
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """``redfish.json``: which process it is, beyond doubt (a process id alone may have been given to another), and what it serves."""
+    """``redfish.json``: identity of the process and of what it serves.
+
+    A process id alone is not enough: the system may have given it to another process.
+    """
 
     pid: int
     start: str
     digest: str
 
     def write(self, store: Store) -> None:
-        """Say that this process now answers."""
+        """Record that this process now answers."""
         write_json(store.emulator, asdict(self))
 
     @staticmethod
@@ -45,12 +48,12 @@ class Marker:
 
     @property
     def alive(self) -> bool:
-        """Whether this very process still runs."""
+        """Return whether this process still runs."""
         return self.start != "" and process_start(self.pid) == self.start
 
 
 def process_start(pid: int) -> str:
-    """Return when a process started (clock ticks since boot, with the boot's id), empty when there is none or it is a zombie."""
+    """Return a process's start time (clock ticks since boot, with the boot's id); empty if it is gone or a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
@@ -60,7 +63,7 @@ def process_start(pid: int) -> str:
 
 
 def in_use(loopback: str) -> bool:
-    """Whether somebody listens where the first BMC of this loopback network would."""
+    """Return whether something listens where the first BMC of this loopback network would."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -79,7 +82,10 @@ def code_digest(fingerprint: str) -> str:
 
 
 def ensure(root: Path, env: str, store: Store, digest: str, bmcs: dict[str, str]) -> bool:
-    """Let the emulator run and answer; return whether it had to be started. Raises SimError with the end of its log."""
+    """Start the emulator if needed and wait until it answers; return whether it was started.
+
+    Raises SimError with the end of its log.
+    """
     found = Marker.read(store)
     if found is not None and found.alive and found.digest == digest:
         return False
@@ -133,7 +139,7 @@ def _answers(store: Store, address: str) -> bool:
 
 
 def stop(store: Store) -> bool:
-    """End the emulator, and only it; return whether it ran."""
+    """Stop the emulator, and no other process; return whether it ran."""
     found = Marker.read(store)
     ran = found is not None and found.alive
     if found is not None and ran:
@@ -149,7 +155,7 @@ def stop(store: Store) -> bool:
 
 
 def _signal(marker: Marker, number: signal.Signals) -> None:
-    """Send a signal through a handle of the process, so that no other that got its number since can be hit."""
+    """Send a signal through a handle of the process, so that no later process with its id receives it."""
     try:
         handle = os.pidfd_open(marker.pid)
     except ProcessLookupError:
@@ -162,7 +168,7 @@ def _signal(marker: Marker, number: signal.Signals) -> None:
 
 
 def _reap(pid: int) -> None:
-    """Collect it when it is our own child (up and down in one process, as tests do)."""
+    """Reap the process if it is our own child (up and down in one process, as in tests)."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

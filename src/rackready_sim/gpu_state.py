@@ -1,4 +1,4 @@
-"""What the simulated GPUs have beside identity, power and links: firmware objects, repair state, thermal limits, the PCIe bridges above them."""
+"""Further state of simulated GPUs: firmware objects, repairs, thermal limits, and the PCIe bridges above them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from rackready.model.profile import GpuProfile
 State = dict[str, Any]
 
 _BANKS = {"hopper": 2560, "blackwell": 4096, "ampere": 640, "ada": 96}
-"""Banks of the row remapper's histogram (`nvidia-smi -q -d ROW_REMAPPER`): H100 2560, A100 640, L4 96; Blackwell's is not known to us and stands for many."""
+"""Banks of the row remapper's histogram (`nvidia-smi -q -d ROW_REMAPPER`): H100 2560, A100 640, L4 96.
+
+We do not know Blackwell's: this value stands for many.
+"""
 _INFOROM = {"hopper": "G520.0200.00.05", "blackwell": "G548.0201.00.06"}
 _PLX = {"gen": 5, "width": 16, "max_gen": 5, "max_width": 16}
 
 
 def extras(profile: GpuProfile, index: int) -> State:
-    """Return the further state of a healthy GPU; ``index`` spreads what differs between healthy ones."""
+    """Return the further state of a healthy GPU; ``index`` varies what differs between healthy GPUs."""
     return {
         "inforom": {"image": _INFOROM.get(profile.architecture, "G193.0200.00.01"), "ecc": "7.16", "valid": True},
         "ecc_mode": "Enabled",
@@ -38,11 +41,11 @@ def extras(profile: GpuProfile, index: int) -> State:
 
 
 def bridges(pci: str, neighbour: str | None) -> list[State]:
-    """Return the bridges above a GPU, nearest first: the switch's downstream and upstream port, and the root port, each with its own link's state.
+    """Return the bridges above a GPU, nearest first: downstream port and upstream port of the switch, and root port.
 
-    The upstream port carries the link to the root port, and the root port is its other end. A GPU shares its switch
-    with its NIC (``neighbour``): the addresses come from the lower of the two buses, and the device behind the higher
-    one hangs at the switch's second downstream port.
+    Each has the state of its own link. The upstream port carries the link to the root port, and the root port is its
+    other end. A GPU shares its switch with its NIC (``neighbour``): the addresses come from the lower of the two buses,
+    and the device behind the higher one is at the switch's second downstream port.
     """
     domain, bus = pci[:4], int(pci[5:7], 16)
     low = min(bus, int(neighbour[5:7], 16)) if neighbour else bus

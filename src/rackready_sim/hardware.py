@@ -1,7 +1,7 @@
-"""The hardware state of one simulated node or switch: what its vendor programs answer from.
+"""Hardware state of one simulated node or switch; the vendor programs answer from it.
 
-The state is plain JSON. It holds hardware only; what software did to the machine (loaded drivers, power limits,
-counters) is kept by the machine itself and is lost when it is powered off.
+The state is plain JSON and contains only hardware. The machine itself keeps what software did to it (loaded drivers,
+power limits, counters), and loses it at power-off.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _CUMULUS = "5.13.1"
 
 
 def build_state(site: Site, node_name: str) -> State:
-    """Return the state of a healthy node as the site describes it; equal input gives equal output.
+    """Return the state of a healthy node of the site; equal input gives equal output.
 
-    Raises KeyError when the site has no such node.
+    Raises KeyError if the site has no such node.
     """
     facts = node_facts(site, node_name)
     return {
@@ -60,7 +60,7 @@ def build_state(site: Site, node_name: str) -> State:
 
 
 def build_switch_state(site: Site, switch_name: str) -> State:
-    """Return the state of a healthy switch; KeyError when the site has no such switch."""
+    """Return the state of a healthy switch. Raise KeyError if the site has no such switch."""
     facts = switch_facts(site, switch_name)
     rate = facts.profile.rate
     return {
@@ -80,7 +80,7 @@ def build_switch_state(site: Site, switch_name: str) -> State:
 
 
 def port_identity(node_index: int, rail: int) -> tuple[str, str]:
-    """Return (MAC, GUID) of the NIC of one rail of the k-th node: burnt in, so the same after every rebuild of the rack."""
+    """Return (MAC, GUID) of the NIC of one rail of the k-th node: the same after every rebuild of the rack."""
     mac = f"{_OUI}:{node_index >> 8 & 0xFF:02x}:{node_index & 0xFF:02x}:{rail:02x}"
     digits = mac.replace(":", "")
     guid = f"{digits[:6]}0300{digits[6:]}"
@@ -143,7 +143,7 @@ def _power(profile: GpuProfile, name: str) -> State:
 
 
 def _published(profile: GpuProfile, figure: Figure | None, what: str) -> int:
-    """Return a figure that the simulated card must answer with; RackreadyError where nobody published it."""
+    """Return a figure that the simulated card must report. Raise RackreadyError if it is unpublished."""
     if figure is None:
         raise RackreadyError(
             f"GPU profile {profile.id}: {what} - Expected: a figure, for a card that is simulated "
@@ -154,7 +154,7 @@ def _published(profile: GpuProfile, figure: Figure | None, what: str) -> int:
 
 
 def _pci(facts: NodeFacts, index: int) -> str:
-    """Return the PCI address of a GPU; RackreadyError where the platform profile has none."""
+    """Return the PCI address of a GPU. Raise RackreadyError if the platform profile has none."""
     if index >= len(facts.platform.gpu_pci):
         raise RackreadyError(
             f"platform profile {facts.platform.id}: gpu_pci - Expected: {facts.platform.gpus} addresses, for a "

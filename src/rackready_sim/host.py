@@ -1,4 +1,4 @@
-"""Running host programs (podman, ip, nsenter, mmdebstrap): always bounded in time, and a failure carries the program's own words."""
+"""Run host programs (podman, ip, nsenter, mmdebstrap) with a time limit; errors carry the program's own message."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(
 ) -> str:
     """Run a program and return its standard output.
 
-    Raises SimError when it is not installed, fails (unless ``check`` is false) or does not end in time.
+    Raises SimError if it is not installed, fails (unless ``check`` is false) or does not end in time.
     """
     name = argv[0]
     shown = shown or " ".join(argv[:3])
@@ -44,25 +44,25 @@ def run(
     except FileNotFoundError as error:
         raise missing(name) from error
     except subprocess.TimeoutExpired as error:
-        hint = hint or "Look at the machine's load, then run again."
+        hint = hint or "Check the machine's load, then run again."
         raise describe(
             f"`{shown}` on this machine", f"an end within {timeout_s:.0f} s", "still running, it was ended", hint
         ) from error
     if check and done.returncode != 0:
         actual = f"{done.returncode}: {words(done.stderr)}"
         raise describe(
-            f"`{shown}` on this machine", "exit status 0", actual, hint or "Correct what it says, then run again."
+            f"`{shown}` on this machine", "exit status 0", actual, hint or "Correct the reported cause, then run again."
         )
     return done.stdout.decode(errors="replace")
 
 
 def succeeds(argv: Sequence[str]) -> bool:
-    """Whether a program that only tells yes or no by its exit status says yes."""
+    """Return whether a program exits with status 0."""
     return subprocess.run(argv, capture_output=True, timeout=60.0, check=False).returncode == 0
 
 
 def words(stderr: bytes) -> str:
-    """Return what a program said on standard error, without warnings that mean nothing here; at most 600 characters."""
+    """Return a program's standard error without irrelevant warnings, at most 600 characters."""
     lines = [
         line
         for line in stderr.decode(errors="replace").splitlines()
@@ -80,7 +80,7 @@ def missing(name: str) -> SimError:
 
 
 def require_host() -> None:
-    """Raise SimError unless the simulated rack can be made here: root, and every program that it needs."""
+    """Raise SimError unless the simulated rack can run here: root, and every program that it needs."""
     require_root()
     absent = [name for name in _PACKAGES if shutil.which(name) is None]
     if absent:
@@ -94,9 +94,9 @@ def require_host() -> None:
 
 
 def raise_inotify_limit(path: Path = _INOTIFY) -> str:
-    """Let a rack's many systemd instances watch files: Debian's default of 128 for all of root's processes is too low for them.
+    """Raise the inotify limit for a rack's systemd instances: Debian's default of 128 for root is too low.
 
-    Returns what was done, in words, empty when nothing was needed. It stays raised until the machine is booted again.
+    Returns a description of the change, empty if none was needed. The limit stays raised until the machine reboots.
     """
     try:
         now = int(path.read_text(encoding="ascii"))
@@ -117,11 +117,11 @@ def raise_inotify_limit(path: Path = _INOTIFY) -> str:
 
 
 def require_root() -> None:
-    """Raise SimError unless this process is root: containers with network cards of their own cannot be made otherwise."""
+    """Raise SimError unless this process is root, which containers with their own network cards need."""
     if os.geteuid() != 0:
         raise describe(
             "the simulated rack",
-            "root, because it makes containers, bridges and virtual cables",
+            "root, because it creates containers, bridges and virtual cables",
             f"user id {os.geteuid()}",
             "Run it with sudo.",
         )

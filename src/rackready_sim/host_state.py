@@ -1,6 +1,6 @@
-"""The host around the GPUs in a simulated node's hardware state: processors, memory, drives, clock, PCIe bridges, optics.
+"""The host part of a simulated node's hardware state: processors, memory, drives, clock, PCIe bridges, optics.
 
-Sizes come from the platform's profile. Where it has none, a plain two-socket server is made, so that every node
+Sizes come from the platform's profile. Without one, the state is that of a plain two-socket server, so every node
 answers.
 """
 
@@ -121,7 +121,7 @@ def _gpu_pci(facts: NodeFacts, gpu: int) -> str:
 
 
 def _bridges(nic: str, gpu: str) -> list[State]:
-    """Return root port, the switch's upstream port and its two downstream ports, by which one NIC and its GPU hang together."""
+    """Return the root port, upstream port and two downstream ports that connect one NIC and its GPU."""
     low, high = sorted(int(address[5:7], 16) for address in (nic, gpu or nic))
     top = max(low, high)
     found = [

@@ -1,7 +1,7 @@
-"""The rack's wiring on this machine: one bridge for the management network, and a pair of virtual interfaces for every cable.
+"""The rack's wiring on this machine: one management bridge, and a pair of virtual interfaces for every cable.
 
-No container engine network is used: its firewall programs would be needed for nothing, and forwarding would be switched
-on for the whole machine. The bridge has no way out, so that a rack never depends on the internet.
+It uses no network of a container engine: that would need firewall programs for nothing, and switch on forwarding for
+the whole machine. The bridge has no uplink, so a rack never depends on the internet.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _SETTLE_S = 0.1
 
 
 def taken_networks() -> list[IPv4Network]:
-    """Return every IPv4 network that this machine has a route to or an address in, default routes aside."""
+    """Return every IPv4 network that this machine has a route to or an address in, without default routes."""
     routes = json.loads(run(["ip", "-4", "-j", "route", "show", "table", "all"]) or "[]")
     named = [route["dst"] for route in routes if route.get("dst", "default") != "default"]
     return [IPv4Network(dst, strict=False) for dst in named]
 
 
 def ensure_bridge(plan: Plan) -> bool:
-    """Make the management bridge if it is not there; return whether it was made."""
+    """Create the management bridge if it does not exist; return whether it was created."""
     made = plan.bridge not in links()
     if made:
         run(["ip", "link", "add", "name", plan.bridge, "type", "bridge"])
@@ -43,7 +43,7 @@ def ensure_bridge(plan: Plan) -> bool:
 
 
 def remove_all(clone: str) -> list[str]:
-    """Remove the bridge and every loose end of this clone's cables; return what was removed."""
+    """Remove the bridge and all loose cable ends of this checkout; return what was removed."""
     prefix = f"rr-{clone}"
     removed = []
     if shutil.which("iptables") is not None:
@@ -57,7 +57,10 @@ def remove_all(clone: str) -> list[str]:
 
 
 def _pass_firewall(bridge: str) -> None:
-    """Let frames between the rack's own machines through: where Docker runs too, the kernel shows bridged frames to its firewall, which drops them."""
+    """Allow frames between the rack's machines.
+
+    With Docker, the kernel passes bridged frames to its firewall, which drops them.
+    """
     if _firewall_sees_bridges() and not succeeds(["iptables", "--wait", "--check", *_between(bridge)]):
         run(["iptables", "--wait", "--insert", *_between(bridge)])
 
@@ -74,13 +77,16 @@ def _between(bridge: str) -> tuple[str, ...]:
 
 
 def links(pid: int | None = None) -> dict[str, dict[str, Any]]:
-    """Return the network interfaces of a namespace (this machine's own when ``pid`` is None) by name."""
+    """Return the network interfaces of a namespace by name (of this machine if ``pid`` is None)."""
     found: list[dict[str, Any]] = json.loads(run([*_inside(pid), "ip", "-j", "link", "show"]) or "[]")
     return {item["ifname"]: item for item in found}
 
 
 def attach(plan: Plan, machine: Machine, pid: int, *, connected: bool = True) -> None:
-    """Make a machine's eth0 with its address, and connect it to the management network, or not. Does nothing when that is so."""
+    """Create a machine's eth0 with its address and connect it to the management network, or not.
+
+    Does nothing if it is already so.
+    """
     outer = f"{plan.bridge}-{machine.octet}"
     if "eth0" not in links(pid):
         _add_pair(outer, "eth0", pid)
@@ -90,14 +96,14 @@ def attach(plan: Plan, machine: Machine, pid: int, *, connected: bool = True) ->
 
 
 def loose_end(plan: Plan, cable: Cable) -> str:
-    """Return the name of the end of a cable that is plugged into no switch: it lies on this machine, down."""
+    """Return the name of a cable end that is plugged into no switch: it is on this machine, down."""
     return f"{plan.bridge}-{plan.machines[cable.node].octet}r{cable.rail}"
 
 
 def plug(plan: Plan, cable: Cable, node_pid: int, switch_pid: int, *, connected: bool) -> bool:
-    """Make a node's NIC exist, and its cable end where it should: in the switch, or loose. Returns whether a switch port changed.
+    """Create a node's NIC and place its cable end in the switch, or loose. Return whether a switch port changed.
 
-    ``switch_pid`` is 0 when the switch does not run. A NIC starts down, without address, as hardware does.
+    ``switch_pid`` is 0 if the switch does not run. A NIC starts down and without address, as hardware does.
     """
     loose = loose_end(plan, cable)
     wanted = connected and bool(cable.switch) and switch_pid > 0
@@ -115,7 +121,10 @@ def plug(plan: Plan, cable: Cable, node_pid: int, switch_pid: int, *, connected:
 
 
 def _add_pair(outer: str, inner: str, pid: int, mac: str = "") -> None:
-    """Add a pair of interfaces, one end inside. The kernel removes the pair of a machine that went down a moment later: wait for it."""
+    """Add a pair of interfaces, one end inside the machine.
+
+    The kernel removes the pair of a machine that went down with a delay: wait for that.
+    """
     argv = [
         "ip",
         "link",
@@ -144,7 +153,7 @@ def _add_pair(outer: str, inner: str, pid: int, mac: str = "") -> None:
 
 
 def _forget(loose: str, port: str, switch_pid: int) -> None:
-    """Remove what is left of a cable whose node went down; it may be gone at any moment."""
+    """Remove the rest of a cable whose node went down; it may disappear at any moment."""
     run(["ip", "link", "delete", loose], check=False)
     if port:
         run([*_inside(switch_pid), "ip", "link", "delete", port], check=False)

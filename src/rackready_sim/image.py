@@ -1,8 +1,8 @@
-"""The image of every simulated machine: a Debian root file system, and what makes it behave like the real hardware.
+"""Image of every simulated machine: a Debian root file system with the simulated hardware.
 
-It is built in two steps, each tagged by the digest of what went into it, so that each is done once: ``base`` (Debian's
-packages) and, on top of it, the files and programs of the simulated hardware. Another clone's image of the same digest
-is taken over by tagging it.
+It is built in two steps, each tagged by the digest of its inputs, so each is done once: ``base`` (Debian's packages),
+and on top of it the files and programs of the simulated hardware. If another checkout has an image of the same digest,
+it is reused under a new tag.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ Say = Callable[[str], None]
 
 SUITE = "bookworm"
 PACKAGES = (
-    "systemd", "systemd-sysv", "dbus", "openssh-server", "openssh-client", "sudo", "python3", "python3-apt", "gnupg", "ca-certificates",
-    "iproute2", "iputils-ping", "ethtool", "pciutils", "kmod", "procps", "openmpi-bin", "slurmd", "slurmctld", "slurm-client", "munge",
-    "libpmix-dev",
+    "systemd", "systemd-sysv", "dbus", "openssh-server", "openssh-client", "sudo", "python3", "python3-apt", "gnupg",
+    "ca-certificates", "iproute2", "iputils-ping", "ethtool", "pciutils", "kmod", "procps", "openmpi-bin", "slurmd",
+    "slurmctld", "slurm-client", "munge", "libpmix-dev",
 )  # fmt: skip
 _RECIPE = "7"
-"""Raise it when the steps below change: it is part of the digest."""
+"""Increase this number when the steps below change: it is part of the digest."""
 
 _HERE = Path(__file__).resolve().parent
 _INPUTS = ("programs", "nvml")
 _MMDEBSTRAP_S = 900.0
 _DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM", "--")
-"""When this process is killed, mmdebstrap cleans up behind itself and ends."""
+"""Program that ends mmdebstrap, with its cleanup, if this process is killed."""
 _UNUSED_DOCS = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*")
 _MASKED = (
     "systemd-binfmt.service",
@@ -69,9 +69,9 @@ WantedBy=sysinit.target
 
 
 def ensure_image(clone: str, work: Path, say: Say) -> str:
-    """Return the name of the image, building what is not there yet below the folder ``work``; older images of this clone that nothing uses are removed.
+    """Return the name of the image; build missing steps below ``work`` and remove older unused images of this checkout.
 
-    Raises SimError with the words of the tool that failed.
+    Raises SimError with the message of the tool that failed.
     """
     base_digest = _digest(["base", SUITE, platform.machine(), *PACKAGES, *_UNUSED_DOCS])
     digest = _digest([base_digest, _RECIPE, *_file_digests()])
@@ -90,7 +90,7 @@ def ensure_image(clone: str, work: Path, say: Say) -> str:
 
 
 def remove_images(clone: str) -> list[str]:
-    """Remove this clone's names of its images, and the images that no other clone names; return the names removed."""
+    """Remove this checkout's image names, and images that no other checkout names; return the removed names."""
     names = [*images(f"localhost/rackready-sim-{clone}:"), *images(f"localhost/rackready-base-{clone}:")]
     return [name for name in names if untag(name)]
 
@@ -185,7 +185,7 @@ def _install_programs(root: Path) -> None:
 
 @contextmanager
 def _open_modes() -> Iterator[None]:
-    """Files of the image are readable for all, as on any machine; our own are private by default."""
+    """Make files of the image readable for all, as on any machine; our own files are private by default."""
     old = os.umask(0o022)
     try:
         yield
@@ -194,7 +194,7 @@ def _open_modes() -> Iterator[None]:
 
 
 def _tidy(root: Path) -> None:
-    """Take out what would reach out of a container, or would differ on a machine that was just installed."""
+    """Remove what would reach out of a container, or would differ on a newly installed machine."""
     for path in (root / "usr/lib/sysctl.d").glob(
         "*"
     ):  # containers are privileged: Debian's defaults would be set on the host

@@ -1,4 +1,4 @@
-"""Making, starting and stopping the rack's machines: one container each, its hardware plugged before its system begins to boot."""
+"""Create, start and stop the rack's machines: one container each, with its hardware plugged in before it boots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ log = logging.getLogger("rackready_sim.machines")
 _STOP_GRACE_S = 20
 _BOOTS = 3
 _NOTICED_S = 5.0
-"""How long podman may take to notice that a container ended. Our choice: it takes a fraction of a second on an idle machine."""
+"""Time that podman may take to notice that a container ended, s.
+
+Our choice: on an idle machine it takes a fraction of a second.
+"""
 REBOOTED = 129
 """Exit status of a container whose system asked for a reboot: the kernel ends its first process with SIGHUP."""
 _REAPPLY = "/usr/lib/hw/switch-reapply"
@@ -37,7 +40,7 @@ class Machines:
         self._slurm_conf = slurm_conf
 
     def running(self, name: str) -> bool:
-        """Whether a machine's system runs now."""
+        """Return whether a machine's system runs now."""
         container = self.plan.machines[name].container
         found = podman.inspect(container)
         if found is not None and found.lost:
@@ -50,31 +53,31 @@ class Machines:
             )
             raise describe(
                 f"{name}: container {found.name}",
-                f"its first process {found.pid}, since podman says that it runs",
+                f"its first process {found.pid}, because podman reports that it runs",
                 "no such process",
                 hint,
             )
         return found is not None and found.running
 
     def boot(self, name: str) -> bool:
-        """Start a machine, making it first if it was never started; return whether it had to be started."""
+        """Start a machine, and create it first if needed; return whether it was started."""
         machine = self.plan.machines[name]
         if self.running(name):
             return False
         for _ in range(_BOOTS):
             if self._boot(machine):
                 return True
-            log.warning("%s: its namespaces were taken away before its system ran: beginning anew", name)
+            log.warning("%s: its namespaces disappeared before its system ran: starting again", name)
         hint = f"See `podman inspect {machine.container}`, then run again."
         raise describe(
             f"{name}: container {machine.container}", f"a running system within {_BOOTS} tries", "none", hint
         )
 
     def _boot(self, machine: Machine) -> bool:
-        """Start a machine that does not run; False when it lost its namespaces on the way.
+        """Start a stopped machine; return False if it lost its namespaces while starting.
 
-        Podman cleans up behind a container that ended in a process of its own. On a busy machine that comes late, and
-        takes what was just made for the next boot.
+        Podman cleans up after a container in a separate process. On a busy machine this happens late, and removes what
+        was just created for the next boot.
         """
         pid = self._namespaces(machine)
         try:
@@ -93,7 +96,7 @@ class Machines:
         return False
 
     def _namespaces(self, machine: Machine) -> int:
-        """Return the process that holds a machine's namespaces, made now unless an earlier boot that was cut short left them."""
+        """Return the process that holds a machine's namespaces; create them unless an interrupted boot left them."""
         found = podman.inspect(machine.container)
         if found is None or found.status in ("configured", "created"):  # seeding it may have been cut short
             self._create(machine)
@@ -108,7 +111,7 @@ class Machines:
         return found is not None and found.pid == pid
 
     def halt(self, name: str, *, graceful: bool) -> bool:
-        """Power a machine off: ask its system first when ``graceful``. Returns whether it was running."""
+        """Power a machine off, asking its system first if ``graceful``; return whether it was running."""
         if not self.running(name):
             return False
         podman.stop(self.plan.machines[name].container, _STOP_GRACE_S if graceful else 0)
@@ -122,7 +125,7 @@ class Machines:
         hostnet.attach(self.plan, machine, pid, connected=reachable)
 
     def cable(self, node: str, pid: int = 0) -> None:
-        """Bring a node's cables to where hardware state says that they are; does nothing when it is off."""
+        """Place a node's cables according to the hardware state; does nothing if the node is off."""
         with self._store.cables_locked(node):
             self._cable(node, pid)
 
@@ -147,7 +150,10 @@ class Machines:
         return found.pid if found is not None and found.running else 0
 
     def _reapply(self, switch: str, ports: list[str]) -> None:
-        """Let the switch's system see ports that came or went, as its port daemon would. A switch that fails at it stops no node's boot."""
+        """Let the switch's system see ports that came or went, as its port daemon would.
+
+        A switch that fails at this does not stop a node's boot.
+        """
         try:
             podman.podman("exec", self.plan.machines[switch].container, _REAPPLY, *ports)
         except SimError as error:
@@ -186,7 +192,7 @@ class Machines:
             raise
 
     def _resolver(self, machine: Machine) -> Path:
-        """Return the machine's /etc/resolv.conf, made anew: the site's name server, where podman would put this host's."""
+        """Return the machine's new /etc/resolv.conf with the site's name server; podman would write this host's."""
         path = self._store.base / "resolv" / f"{machine.name}.conf"
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"nameserver {self.plan.machines['mirror'].address}\n", encoding="utf-8")
@@ -194,7 +200,7 @@ class Machines:
         return path
 
     def _seed(self, machine: Machine, root: Path) -> None:
-        """Write what an installer would leave on a fresh machine: identity, host key, and who may log in."""
+        """Write what an installer leaves on a new machine: identity, host key and authorized keys."""
         write(root / "etc/hosts", f"127.0.0.1 localhost\n::1 localhost\n{machine.address} {machine.name}\n")
         write(root / "etc/machine-id", hashlib.sha256(machine.container.encode()).hexdigest()[:32] + "\n")
         inside(root, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/etc/ssh/ssh_host_ed25519_key")
@@ -218,5 +224,5 @@ class Machines:
 
 
 def inside(root: Path, *argv: str, stdin: str = "") -> None:
-    """Run a program of a machine that does not run, in its file system."""
+    """Run a program in the file system of a stopped machine."""
     host.run(["chroot", str(root), *argv], stdin=stdin.encode(), timeout_s=30.0)

@@ -1,4 +1,4 @@
-"""The package mirror's content, and who serves it."""
+"""Content and server of the package mirror."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ def url(plan: Plan) -> str:
 
 
 def build(site: Site, store: Store) -> None:
-    """Make the signed repository of the versions that the site wants; quick when it is there already."""
+    """Create the signed repository with the versions of the site; quick if it exists."""
     repo = importlib.import_module("rackready_sim.packages.repo")
     repo.build_repo(site, store.mirror)

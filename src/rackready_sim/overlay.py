@@ -1,4 +1,4 @@
-"""The overlay: where the simulated rack's parts really are on this machine, merged over the site file by the ordinary loader."""
+"""The overlay: real addresses of the simulated rack on this machine, merged over the site file by the normal loader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEAD = "# Written by `rackready sim up`; removed by `rackready sim down`. Do no
 
 
 def build(site: Site, plan: Plan, store: Store) -> dict[str, Any]:
-    """Return the overlay document: addresses, ports, keys and the mirror's URL, nothing else."""
+    """Return the overlay document: addresses, ports, keys and the mirror's URL."""
     document: dict[str, Any] = {
         "access": {"user": "root", "port": 22, "private_key": str(store.key)},
         "software": {"mirror": {"url": mirror.url(plan), "key": str(store.mirror / "mirror.asc")}},

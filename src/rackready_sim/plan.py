@@ -1,4 +1,4 @@
-"""What the simulated rack consists of, computed from the site: machines, addresses, BMCs, cables. Nothing here touches the world."""
+"""The simulated rack as computed from the site: machines, addresses, BMCs, cables. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MIRROR_PORT = 8080
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One container: its name in the site, what it is, its address and the last octet of it."""
+    """One container: name in the site, kind, address and its last octet."""
 
     name: str
     role: Role
@@ -36,7 +36,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """One cable from a node's NIC to a switch port; ``switch`` is empty when the site plugs it nowhere."""
+    """One cable from a node's NIC to a switch port; ``switch`` is empty if the cable is not plugged in."""
 
     node: str
     rail: int
@@ -58,7 +58,7 @@ class Plan:
 
     @property
     def bridge(self) -> str:
-        """The bridge of the management network on this machine."""
+        """Name of the management bridge on this machine."""
         return f"rr-{self.clone}"
 
     @property
@@ -72,14 +72,15 @@ class Plan:
 
 
 def clone_id(root: Path) -> str:
-    """Return the identity of a clone: six hex digits of its absolute path."""
+    """Return the identity of a checkout: six hex digits from its absolute path."""
     return hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:6]
 
 
 def build_plan(site: Site, *, clone: str, subnet: IPv4Network, loopback: str) -> Plan:
-    """Return the rack that a site describes. ``loopback`` is the first three octets of the BMCs' network (127.x.y).
+    """Return the rack of a site.
 
-    Raises SimError when the site is larger than one simulated rack holds.
+    ``loopback`` is the first three octets of the BMCs' network (127.x.y). Raises SimError if the site is larger than
+    one simulated rack can be.
     """
     nodes, switches = site.nodes(), site.switches
     if len(nodes) > _MAX_NODES or len(switches) > _MAX_SWITCHES:
@@ -103,29 +104,29 @@ def build_plan(site: Site, *, clone: str, subnet: IPv4Network, loopback: str) ->
 
 
 def subnet_candidates(clone: str) -> list[IPv4Network]:
-    """Return every /24 of 10.64.0.0/10, beginning where the clone's identity points: two clones seldom try the same."""
+    """Return every /24 of 10.64.0.0/10, starting at one derived from the checkout's identity to avoid collisions."""
     nets = list(_POOL.subnets(new_prefix=24))
     start = int(clone, 16) % len(nets)
     return nets[start:] + nets[:start]
 
 
 def choose_subnet(clone: str, taken: list[IPv4Network]) -> IPv4Network:
-    """Return the first candidate that overlaps nothing that is taken (routes, networks of others). Raises SimError when none is left."""
+    """Return the first candidate that overlaps no taken network (routes, other networks). Raise SimError if none is."""
     for net in subnet_candidates(clone):
         if not any(net.overlaps(other) for other in taken):
             return net
-    actual = "every one is taken by a route of this machine"
+    actual = "every one overlaps a route of this machine"
     raise describe("network of the simulated rack", f"a free /24 in {_POOL}", actual, "Remove a route, then run again.")
 
 
 def loopback_candidates(clone: str) -> list[str]:
-    """Return loopback networks (three octets) for the BMCs, the clone's own first; never 127.0.0."""
+    """Return loopback networks (three octets) for the BMCs, the checkout's own first; never 127.0.0."""
     start = int(clone, 16)
     return [f"127.{1 + (start + step) % 254}.{(start // 254 + step) % 256}" for step in range(64)]
 
 
 def _node_octet(index: int) -> int:
-    """First ten nodes from .11; later ones from .31, beyond the switches."""
+    """Return a node's last octet: from .11 for the first ten nodes, from .31 for later ones, beyond the switches."""
     return 10 + index if index <= _FIRST_NODES else 20 + index
 
 

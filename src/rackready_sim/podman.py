@@ -1,4 +1,4 @@
-"""The few things that are asked of podman, by its command line."""
+"""The podman commands that the simulated rack uses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _HINT = "See `podman ps -a` and `podman info`, then run again."
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What podman says of one container. ``pid`` is 0 unless its namespaces exist; ``exit_code`` is of its last run."""
+    """Podman's state of one container.
+
+    ``pid`` is 0 unless its namespaces exist; ``exit_code`` is that of its last run.
+    """
 
     name: str
     status: str
@@ -28,17 +31,20 @@ class Container:
 
     @property
     def running(self) -> bool:
-        """Whether its first process runs; while it is going down it still does."""
+        """Whether its first process runs, also while it shuts down."""
         return self.status in ("running", "stopping")
 
     @property
     def lost(self) -> bool:
-        """Whether its first process is gone while podman takes it for running: for a moment where it just ended, for good where its monitor was killed."""
+        """Whether its first process is gone while podman reports it as running.
+
+        This lasts a moment after a container ended, and forever if its monitor was killed.
+        """
         return self.running and self.pid > 0 and not Path(f"/proc/{self.pid}").exists()
 
 
 def podman(*args: str, timeout_s: float = 60.0, stdin: bytes | None = None, check: bool = True) -> str:
-    """Run podman and return its standard output. Raises SimError with podman's words."""
+    """Run podman and return its standard output. Raise SimError with podman's message."""
     return run(
         ["podman", *_runtime(), *args],
         timeout_s=timeout_s,
@@ -50,12 +56,12 @@ def podman(*args: str, timeout_s: float = 60.0, stdin: bytes | None = None, chec
 
 
 def _runtime() -> tuple[str, ...]:
-    """Runc where it is installed: crun refuses a machine whose cgroups are version 1 beside an empty version 2 tree."""
+    """Return runc if it is installed: crun rejects cgroups of version 1 beside an empty version 2 tree."""
     return ("--runtime", "runc") if shutil.which("runc") else ()
 
 
 def inspect(name: str) -> Container | None:
-    """Return one container, or None when there is none of that name."""
+    """Return one container, or None if there is none of that name."""
     out = podman("container", "inspect", name, check=False)
     found: list[dict[str, Any]] = json.loads(out) if out.strip() else []
     if not found:
@@ -67,7 +73,7 @@ def inspect(name: str) -> Container | None:
 
 
 def containers(clone: str) -> list[Container]:
-    """Return every container that carries this clone's label."""
+    """Return every container with this checkout's label."""
     out = podman("ps", "--all", "--filter", f"label={LABEL}={clone}", "--format", "json")
     found: list[dict[str, Any]] = json.loads(out or "[]") or []
     return [
@@ -85,10 +91,10 @@ def containers(clone: str) -> list[Container]:
 def create(
     name: str, image: str, clone: str, *, options: Sequence[str] = (), command: Sequence[str] = ("/sbin/init",)
 ) -> None:
-    """Make a container without network and do not start it.
+    """Create a container without network and without starting it.
 
-    Limits are given explicitly because the defaults need CAP_SYS_RESOURCE; /etc/hosts stays a plain file, so that it
-    can be replaced atomically.
+    Limits are explicit, because the defaults need CAP_SYS_RESOURCE. /etc/hosts stays a plain file, so that it can be
+    replaced atomically.
     """
     limits = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
     fixed = ("--network", "none", "--privileged", "--no-hosts", *limits, "--label", f"{LABEL}={clone}")
@@ -96,7 +102,7 @@ def create(
 
 
 def init(name: str) -> int:
-    """Make the container's namespaces without starting its first process, and return the process id that holds them."""
+    """Create the container's namespaces without starting its first process; return the process id that holds them."""
     podman("init", name)
     found = inspect(name)
     return found.pid if found else 0
@@ -108,30 +114,30 @@ def start(name: str) -> None:
 
 
 def stop(name: str, grace_s: int) -> None:
-    """Ask a container's system to go down, and end it after ``grace_s`` seconds. No error when it is down already."""
+    """Shut a container's system down, and kill it after ``grace_s`` seconds. No error if it is already down."""
     podman("stop", "--ignore", "--time", str(grace_s), name, timeout_s=grace_s + 60.0)
 
 
 def remove(name: str) -> None:
-    """Remove a container with its file system, running or not. No error when there is none."""
+    """Remove a container with its file system, running or not. No error if there is none."""
     podman("rm", "--force", "--ignore", "--time", "0", "--volumes", name)
 
 
 def images(prefix: str) -> list[str]:
-    """Return the full names (with tag) of local images whose name begins with ``prefix``."""
+    """Return the full names (with tag) of local images whose name starts with ``prefix``."""
     out = podman("images", "--format", "{{.Repository}}:{{.Tag}}")
     return sorted({line for line in out.split() if line.startswith(prefix)})
 
 
 def untag(name: str) -> bool:
-    """Remove one name of an image, and the image with its last name; return False when a container still uses it."""
+    """Remove one name of an image, and the image with its last name; return False if a container still uses it."""
     podman("rmi", name, check=False)
     return name not in images(name)
 
 
 @contextmanager
 def mounted(name: str) -> Iterator[Path]:
-    """The file system of a container that does not run, as a folder of this machine."""
+    """Yield the file system of a stopped container as a folder of this machine."""
     path = Path(podman("mount", name).strip())
     try:
         yield path

@@ -1,4 +1,4 @@
-"""The simulated rack as a whole: up, down, status, faults. One command at a time works on it; each can be repeated at any moment."""
+"""The simulated rack as a whole: up, down, status, faults. One command at a time; each can be repeated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 
 @dataclass(slots=True)
 class UpResult:
-    """What `up` did; ``changes`` is empty when everything was there."""
+    """What `up` did; ``changes`` is empty if everything was present."""
 
     changes: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -38,7 +38,7 @@ def _silent(text: str) -> None:
 
 
 class Rack:
-    """The simulated rack of one clone."""
+    """The simulated rack of one checkout."""
 
     def __init__(self, root: Path, env: str = "sim", say: Say = _silent) -> None:
         self.root = root.resolve()
@@ -50,7 +50,10 @@ class Rack:
     # --- up -----------------------------------------------------------------------------------------------------------
 
     def up(self) -> UpResult:
-        """Make whatever is missing; nodes that are on stay on, injected faults stay. Raises SimError or SiteInvalidError."""
+        """Create whatever is missing. Raise SimError or SiteInvalidError.
+
+        Nodes that are on stay on, and injected faults stay.
+        """
         began = time.monotonic()
         require_host()
         if said := raise_inotify_limit():
@@ -69,7 +72,10 @@ class Rack:
         return result
 
     def _files(self, defined: Definition, result: UpResult) -> None:
-        """Write keys, passwords, certificates and hardware states; the record first, so that `down` knows of everything that follows."""
+        """Write keys, passwords, certificates and hardware states.
+
+        The record comes first, so that `down` knows of everything that follows.
+        """
         private_dir(self.store.base)
         if self.store.load() is None:
             self.store.save(defined.record)
@@ -85,7 +91,7 @@ class Rack:
         self.store.save(defined.record)
 
     def _hardware(self, defined: Definition, name: str) -> None:
-        """Write the hardware state of a machine, unless it is there and the site still describes the same machine."""
+        """Write the hardware state of a machine, unless it exists and the site still describes the same machine."""
         healthy = self._healthy(defined, name)
         digest = hashlib.sha256(json.dumps(healthy, sort_keys=True).encode()).hexdigest()
         path = self.store.hardware(name) / "state.json"
@@ -117,7 +123,7 @@ class Rack:
             self._changed(result, f"image {image}")
 
     def _machines(self, defined: Definition, result: UpResult) -> None:
-        """Make the bridge, and every machine that is always on; remove those that the site no longer has."""
+        """Create the bridge and every machine that is always on; remove those that left the site."""
         if hostnet.ensure_bridge(defined.plan):
             self._changed(result, f"bridge {defined.plan.bridge}")
         known = {machine.container for machine in defined.plan.machines.values()}
@@ -134,7 +140,7 @@ class Rack:
         self._reattach(defined)
 
     def _mirror_content(self, defined: Definition, result: UpResult) -> None:
-        """Build the repository. A container sees the folder that was there when it began: a new folder needs a new container."""
+        """Build the repository. A container sees the folder of its start, so a new folder needs a new container."""
         folder = self.store.mirror
         before = folder.stat().st_ino if folder.exists() else 0
         mirror.build(defined.site, self.store)
@@ -143,7 +149,10 @@ class Rack:
             podman.remove(defined.plan.machines["mirror"].container)
 
     def _renew(self, defined: Definition, result: UpResult) -> None:
-        """Make the scheduler's host anew when the site changed its cluster. Machines of an older image are kept: they hold state."""
+        """Recreate the scheduler's host if the site changed its cluster.
+
+        Machines of an older image are kept, because they contain state.
+        """
         controller = next(iter(defined.plan.of("controller")), None)
         if controller is not None:
             conf = json.dumps(slurm.build(defined.site, defined.plan), sort_keys=True)
@@ -153,7 +162,7 @@ class Rack:
                 and defined.record.digests.get(controller.container) != digest
             ):
                 podman.remove(controller.container)
-                self._changed(result, f"{controller.name} is made anew: the site's nodes changed")
+                self._changed(result, f"{controller.name} is recreated: the site's nodes changed")
             defined.record.digests[controller.container] = digest
             self.store.save(defined.record)
         images = [item.image for item in podman.containers(self.clone) if not item.name.endswith("-mirror")]
@@ -161,11 +170,11 @@ class Rack:
         if older:
             self._say(
                 f"{len(older)} machines keep the image that they were made from; "
-                "`rackready sim down`, then `rackready sim up` makes all of them anew"
+                "`rackready sim down`, then `rackready sim up` recreates all of them"
             )
 
     def _reattach(self, defined: Definition) -> None:
-        """Connect machines that run to the management network again: the bridge may be new."""
+        """Connect running machines to the management network again, because the bridge may be new."""
         machines = defined.machines()
         for machine in defined.plan.machines.values():
             found = podman.inspect(machine.container)
@@ -189,7 +198,7 @@ class Rack:
     # --- down ---------------------------------------------------------------------------------------------------------
 
     def down(self) -> list[str]:
-        """Remove everything of this clone's rack, also what a crash left half made; return what was removed. Raises SimError."""
+        """Remove this checkout's rack, including leftovers of a crash; return what was removed. Raise SimError."""
         require_root()
         with self.store.locked():
             self._refuse_while_deploying()
@@ -213,7 +222,7 @@ class Rack:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 hint = "Stop it (Ctrl-C), then run `rackready sim down` again."
-                raise describe(str(path), "no deploy at work on this rack", "one holds the lock", hint) from error
+                raise describe(str(path), "no running deploy on this rack", "one holds the lock", hint) from error
 
     def _recorded_env(self) -> str:
         with suppress(Exception):
@@ -241,7 +250,7 @@ class Rack:
     # --- status and faults --------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """Return what there is: ``up``, the machines with their state, the BMCs and the injected faults. Reads only."""
+        """Return the state: ``up``, machines, BMCs and injected faults. Reads only."""
         record = self.store.load()
         if record is None:
             return {"up": False, "clone": self.clone, "machines": []}
@@ -277,7 +286,7 @@ class Rack:
         return row
 
     def inject(self, node: str, fault: str, **params: Any) -> dict[str, Any]:
-        """Put a fault into a node's hardware; returns the fault as recorded. Raises FaultError or SimError."""
+        """Inject a fault into a node's hardware; return the fault as recorded. Raise FaultError or SimError."""
         defined = self._with_node(node)
         with self.store.hardware_locked():
             state = self.store.state(node)
@@ -288,7 +297,7 @@ class Rack:
         return recorded
 
     def clear(self, node: str, fault: str | None = None) -> int:
-        """Repair a fault of a node, or all of them; returns how many there were."""
+        """Repair one fault of a node, or all; return how many there were."""
         defined = self._with_node(node)
         with self.store.hardware_locked():
             state = self.store.state(node)
@@ -298,7 +307,7 @@ class Rack:
         return cleared
 
     def _recable(self, defined: Definition, node: str) -> None:
-        """Let the fault show on a node that is on. Before the first `up` there is nothing to plug."""
+        """Apply the fault to a running node. Before the first `up` there is nothing to plug."""
         if not defined.record.image or node not in defined.plan.bmcs:
             return
         require_root()
@@ -306,7 +315,10 @@ class Rack:
             defined.machines().cable(node)
 
     def _with_node(self, node: str) -> Definition:
-        """Return the rack; a fault may be injected before the first `up`, which then finds it. Raises SimError for an unknown node."""
+        """Return the rack. Raise SimError for an unknown node.
+
+        A fault may be injected before the first `up`, which then finds it.
+        """
         with self.store.locked():
             defined = Definition.load_or_choose(self.root, self.env)
             known = [*defined.plan.bmcs, *(machine.name for machine in defined.plan.of("switch"))]

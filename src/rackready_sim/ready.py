@@ -1,4 +1,4 @@
-"""Waiting until the machines that are always on answer: `up` means that a deploy can begin."""
+"""Wait until the machines that are always on answer: after `up`, a deploy can start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SSH_PORT = 22
 
 
 def wait(plan: Plan, seconds: float = 90.0, probe: Callable[[str, int], bool] | None = None) -> None:
-    """Return when mirror, switches and the scheduler's host answer. Raises SimError that names those that do not in time."""
+    """Return when mirror, switches and the scheduler's host answer. Raise SimError with those that do not in time."""
     answers = probe or _answers
     deadline = time.monotonic() + seconds
     waiting = [machine for machine in plan.machines.values() if machine.role != "node"]

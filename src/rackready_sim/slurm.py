@@ -1,7 +1,7 @@
-"""The scheduler of the simulated rack: Debian's own slurmctld and munge, configured as a cluster that knows the rack's nodes.
+"""The simulated rack's scheduler: Debian's slurmctld and munge, configured for the rack's nodes.
 
-Nodes are configless: `slurmd --conf-server <controller>` fetches both files from the controller. Every node begins
-drained, as a new node does in a cluster whose owners want to see it proven first.
+Nodes are configless: `slurmd --conf-server <controller>` fetches both files from the controller. Every node starts
+drained, like a new node in a cluster whose owners want it proven first.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rackready_sim.plan import Plan
 REASON = "rackready: not handed over yet"
 _PORTS = (6817, 6818)
 _CPUS = {"Boards": 1, "SocketsPerBoard": 2, "CoresPerSocket": 56, "ThreadsPerCore": 2, "RealMemory": 2000000}
-"""DGX H100: 2 Xeon 8480C of 56 cores, 2 TB. Slurm is told to believe it (config_overrides)."""
+"""DGX H100: 2 Xeon 8480C with 56 cores each, 2 TB. Slurm accepts these values without a check (config_overrides)."""
 
 
 def build(site: Site, plan: Plan) -> dict[str, str]:
-    """Return slurm.conf and gres.conf of the rack; empty when the site hands over to no Slurm."""
+    """Return slurm.conf and gres.conf of the rack; empty if the site does not hand over to Slurm."""
     if not isinstance(site.handover, SlurmHandover):
         return {}
     return {"slurm.conf": _slurm_conf(site, plan, site.handover.partition), "gres.conf": _gres_conf(site)}
@@ -89,7 +89,7 @@ def _type(gpu: str) -> str:
 
 
 def seed(root: Path, files: dict[str, str], munge_key: str) -> None:
-    """Write the controller's configuration into its file system and let its services start at boot."""
+    """Write the controller's configuration into its file system and enable its services at boot."""
     for name, text in files.items():
         write(root / "etc/slurm" / name, text)
     key = root / "etc/munge/munge.key"

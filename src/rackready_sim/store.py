@@ -1,4 +1,4 @@
-"""Everything that the simulated rack keeps below ``.rackready/sim/``: its record, hardware states, keys and passwords."""
+"""Files of the simulated rack below ``.rackready/sim/``: record, hardware states, keys and passwords."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MUNGE_BYTES = 128
 
 @dataclass(slots=True)
 class Record:
-    """``rack.json``: what was chosen when the rack was first made, and what it was made for."""
+    """``rack.json``: what was chosen when the rack was first created, and for which site."""
 
     clone: str
     env: str
@@ -32,7 +32,7 @@ class Record:
     loopback: str
     image: str = ""
     digests: dict[str, str] = field(default_factory=dict)
-    """Digest of the healthy hardware of every node and switch: when the site changes it, the state is made anew."""
+    """Digest of the healthy hardware of every node and switch: a change by the site recreates the state."""
 
     @property
     def network(self) -> IPv4Network:
@@ -58,7 +58,7 @@ class Store:
 
     @property
     def key(self) -> Path:
-        """Private key that logs in to nodes and to the scheduler's host."""
+        """Private key for logins to nodes and to the scheduler's host."""
         return self.base / "keys" / "id_ed25519"
 
     @property
@@ -96,7 +96,7 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the rack's lock: one command at a time makes, changes or removes it."""
+        """Hold the rack's lock: one command at a time creates, changes or removes it."""
         with self._flock(private_dir(self.root / ".rackready") / "sim.lock"):
             yield
 
@@ -108,7 +108,10 @@ class Store:
 
     @contextmanager
     def cables_locked(self, node: str) -> Iterator[None]:
-        """Hold the lock of a node's cables: its BMC plugs them at power-on, the command line when a fault is injected."""
+        """Hold the lock of a node's cables.
+
+        Its BMC plugs them in at power-on, the command line when a fault is injected.
+        """
         with self._flock(private_dir(self.base) / f"cables-{node}.lock"):
             yield
 
@@ -120,7 +123,7 @@ class Store:
             yield
 
     def load(self) -> Record | None:
-        """Return the record, or None when no rack was made. Raises SimError when the file is damaged."""
+        """Return the record, or None if no rack exists. Raise SimError if the file is damaged."""
         try:
             return Record(**json.loads(self.record_file.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -134,7 +137,7 @@ class Store:
         write_json(self.record_file, asdict(record))
 
     def state(self, name: str) -> State:
-        """Return a machine's hardware state. Raises SimError when there is none."""
+        """Return a machine's hardware state. Raise SimError if there is none."""
         path = self.hardware(name) / "state.json"
         try:
             loaded: State = json.loads(path.read_text(encoding="utf-8"))
@@ -143,11 +146,11 @@ class Store:
         return loaded
 
     def write_state(self, name: str, state: State) -> None:
-        """Replace a machine's hardware state; readers see the old one or the new one, never a part."""
+        """Replace a machine's hardware state; readers see the old or the new one, never a part."""
         write_json(self.hardware(name) / "state.json", state)
 
     def ensure_secrets(self, bmcs: list[str], switches: list[str]) -> None:
-        """Make the SSH key, the passwords and the munge key that are not there yet."""
+        """Create the SSH key, passwords and munge key that are missing."""
         private_dir(self.base)
         for name in [*(f"{node}-bmc" for node in bmcs), *switches]:
             _write_once(self.secret(name), secrets.token_urlsafe(18))
@@ -158,7 +161,7 @@ class Store:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, at once."""
+    """Write a file that only its owner can read, atomically."""
     private_dir(path.parent)
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.unlink(missing_ok=True)
@@ -169,7 +172,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, document: object) -> None:
-    """Write a JSON file that only its owner can read, at once."""
+    """Write a JSON file that only its owner can read, atomically."""
     write_private(path, json.dumps(document, indent=1) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""The certificates of the simulated BMCs: an authority of the rack's own, and one certificate for each BMC's address."""
+"""Certificates of the simulated BMCs: the rack's own authority, and one certificate for each BMC's address."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CURVE = ec.SECP256R1()
 
 
 def ensure_certificates(folder: Path, bmcs: dict[str, str]) -> None:
-    """Make ``ca.pem`` and ``<node>.pem`` (certificate and key) for every node -> address that has none yet."""
+    """Create ``ca.pem``, and a missing ``<node>.pem`` (certificate and key) for every node -> address."""
     authority, key = _authority(folder)
     for node, address in bmcs.items():
         path = folder / f"{node}.pem"

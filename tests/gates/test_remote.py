@@ -12,9 +12,11 @@ from pathlib import Path
 import paramiko
 import pytest
 
+from rackready.drivers.launch_key import launch_key
 from rackready.drivers.process import STOP, Interrupted
-from rackready.drivers.remote import Host, Job, Remote, UnreachableError, launch_key
-from rackready.drivers.ssh import fingerprint
+from rackready.drivers.remote import Job, Remote, UnreachableError
+from rackready.drivers.ssh.pins import fingerprint
+from rackready.drivers.ssh.target import KeyLogin, SshTarget
 from tests.gates.sshserver import Server, serve
 
 
@@ -34,8 +36,9 @@ def remote(server: Server) -> Iterator[Remote]:
 def connect(
     server: Server, *, known_hosts: Path | None = None, key: Path | None = None, port: int | None = None
 ) -> Remote:
-    host = Host("node01", "127.0.0.1", port or server.port, "tester", key or server.client_key)
-    return Remote({"node01": host}, known_hosts or server.known_hosts)
+    login = KeyLogin(key or server.client_key)
+    pins = known_hosts or server.known_hosts
+    return Remote({"node01": SshTarget("node01", "127.0.0.1", port or server.port, "tester", login, pins)})
 
 
 def gone(pid: int) -> bool:
@@ -141,7 +144,11 @@ def test_a_server_that_opens_no_session_any_more_is_said(
     monkeypatch.setattr(paramiko.Transport, "open_session", refuse)
     monkeypatch.setattr("rackready.drivers.remote._CONNECT_S", 1.0)
     answer = remote.run("node01", ("true",), timeout_s=20)
-    assert answer.failure == f"node01: SSH to 127.0.0.1:{server.port} failed (ChannelException(2, 'Connect failed'))"
+    assert answer.failure == (
+        f"node01 127.0.0.1:{server.port}: SSH - Expected: another session on the open connection "
+        "Actual: ChannelException(2, 'Connect failed'). "
+        "Check MaxSessions in its sshd_config and the load of the host, then run again"
+    )
 
 
 def test_a_host_key_that_was_not_pinned_is_refused(server: Server, tmp_path: Path) -> None:
@@ -151,19 +158,17 @@ def test_a_host_key_that_was_not_pinned_is_refused(server: Server, tmp_path: Pat
     answer = connect(server, known_hosts=wrong).run("node01", ("true",), timeout_s=10)
     assert answer.exit_code is None
     step = (
-        "If it was installed anew, or the pinned key was lost, `rackready hostkey accept node01` shows both keys "
-        "and pins the new one"
+        "If the host was reinstalled or its pin was lost, `rackready hostkey accept node01` shows both keys "
+        "and pins the new one. If not, find out who answers at its address"
     )
+    where = f"node01 127.0.0.1:{server.port}"
     pinned, shown = fingerprint(other), fingerprint(server.host_key)
-    text = (
-        f"node01: SSH host key changed, no login was tried - Expected: {pinned} Actual: {shown}. {step}; "
-        "if not, find out who answers there"
-    )
+    text = f"{where}: SSH host key changed, no login was tried - Expected: {pinned} Actual: {shown}. {step}"
     assert answer.failure == text
     unknown = connect(server, known_hosts=tmp_path / "none").run("node01", ("true",), timeout_s=10)
     text = (
-        f"node01: SSH host key, no login was tried - Expected: one pinned in {tmp_path / 'none'} Actual: none. "
-        f"{step}; if not, find out who answers there"
+        f"{where}: SSH host key not pinned, no login was tried - Expected: its key in {tmp_path / 'none'} "
+        f"Actual: none. {step}"
     )
     assert unknown.failure == text
 
@@ -172,13 +177,15 @@ def test_a_key_that_is_refused_is_said(server: Server, tmp_path: Path) -> None:
     paramiko.RSAKey.generate(2048).write_private_key_file(str(tmp_path / "other"))
     assert (
         connect(server, key=tmp_path / "other").run("node01", ("true",), timeout_s=10).failure
-        == "node01: SSH refuses our key for user tester"
+        == f"node01 127.0.0.1:{server.port}: SSH login refused - Expected: user tester accepted with key "
+        f"{tmp_path / 'other'} Actual: key refused. Put its public key into the authorized_keys of tester on the host, "
+        "or correct access in the site file"
     )
 
 
 def test_a_node_that_does_not_answer_is_said(server: Server) -> None:
     answer = connect(server, port=1).run("node01", ("true",), timeout_s=10)
-    assert answer.failure.startswith("node01: SSH to 127.0.0.1:1 failed (")
+    assert answer.failure.startswith("node01 127.0.0.1:1: SSH - Expected: an answer within 15 s Actual: [Errno 111] ")
     assert (answer.reached, connect(server).run("node01", ("false",), timeout_s=10).reached) == (False, True)
     with pytest.raises(UnreachableError):
         connect(server, port=1).start("node01", ("true",), timeout_s=10)
@@ -229,11 +236,11 @@ def test_what_a_killed_run_left_is_swept_and_our_own_work_is_not(
     admitted.write_text("ssh-ed25519 AAAA somebody else's\n", encoding="ascii")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr("rackready.drivers.remote._RUN", "killed00")
+    monkeypatch.setattr("rackready.drivers.remote.RUN_ID", "killed00")
     _, orphan = started(remote)
     left = launch_key(remote, "node01", "192.0.2.11", ["node01"], server.known_hosts)
     folder = left.__enter__().folder
-    monkeypatch.setattr("rackready.drivers.remote._RUN", "alive000")
+    monkeypatch.setattr("rackready.drivers.remote.RUN_ID", "alive000")
     mine, own = started(remote)
     answer = remote.sweep("node01")
     assert (answer.exit_code, answer.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""Real SSH sessions to the simulated switches: configure, repair drift, survive kills, respect others' work."""
+"""Real SSH sessions to simulated switches: configured once, repaired after drift, safe to kill, others' work kept."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import pytest
 import yaml
 
+from rackready.drivers.ssh.pins import fingerprint
 from rackready.drivers.switch.agreement import verify_fabric
 from rackready.drivers.switch.configure import run_switches
 from rackready.drivers.switch.nvue_text import expand_commands
@@ -152,7 +153,7 @@ def test_a_node_that_is_off_is_an_error_never_a_pass(project: Project) -> None:
     result = verify_fabric(PhaseContext("sim", project.root, "test"), ["node01"])["node01"]
     assert result.outcome is Outcome.ERROR
     assert result.message.startswith(
-        "node01: reading of its compute interfaces - Expected: a whole document of roce.py Actual: node01: SSH to "
+        "node01: reading of its compute interfaces - Expected: a whole document of roce.py Actual: node01 "
     )
 
 
@@ -172,7 +173,8 @@ def test_another_host_key_is_refused(project: Project) -> None:
         result = run(project, "leaf02")["leaf02"]
         assert result.outcome is Outcome.ERROR
         assert (
-            f"leaf02 ({address}:22): host key - Expected: the one pinned in {pins} Actual: another." in result.message
+            f"leaf02 {address}:22: SSH host key changed, no login was tried - Expected: {fingerprint(other)} Actual: "
+            in result.message
         )
         assert "`rackready hostkey accept leaf02` shows both keys and pins the new one" in result.message
     finally:
@@ -187,7 +189,9 @@ def test_a_wrong_password_names_where_it_is_kept(project: Project) -> None:
         result = run(project, "leaf01", "leaf02")
         assert result["leaf01"].outcome is Outcome.PASS
         assert result["leaf02"].outcome is Outcome.ERROR
-        assert "log-in refused - Expected: the password of user cumulus in file " in result["leaf02"].message
+        assert (
+            "SSH login refused - Expected: user cumulus accepted with the password in file " in result["leaf02"].message
+        )
         assert "wrong" not in result["leaf02"].message
     finally:
         secret.write_text(before, encoding="utf-8")

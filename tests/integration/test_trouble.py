@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from rackready.design.site import load_site
-from rackready.drivers.ssh import fingerprint, pinned
+from rackready.drivers.ssh.pins import fingerprint, pinned
 from rackready_sim.packages import build_repo
 from tests.integration.project import Project
 

@@ -113,6 +113,6 @@ def test_nodes_of_slurm_get_the_pmix_that_srun_asks_for_before_slurmd_starts() -
     )
     [install] = tasks(ROOT / "roles/slurm_node/tasks/install.yml")
     [start] = [
-        task for task in tasks(ROOT / "roles/slurm_node/tasks/service.yml") if task["name"] == "service | Run slurmd"
+        task for task in tasks(ROOT / "roles/slurm_node/tasks/service.yml") if task["name"] == "service | Start slurmd"
     ]
     assert f"{install['register']} is changed" in start["ansible.builtin.systemd_service"]["state"]

@@ -1,7 +1,7 @@
-"""A rack for provisioning tests: BMCs that speak our part of Redfish over TLS, hosts whose sshd follows the power.
+"""A rack for tests of provisioning: BMCs with the Redfish that we use, over TLS, and hosts with sshd while powered on.
 
-Sockets and threads of this process, so the code under test may run in any other process. Every BMC writes down what it
-was asked.
+It has sockets and threads of this process, so the code under test may run in any other process. Every BMC records its
+requests.
 """
 
 from __future__ import annotations
@@ -37,11 +37,7 @@ def free_port(address: str) -> int:
 
 @dataclass
 class FakeNode:
-    """One machine.
-
-    ``asked`` lists the requests that changed it ("boot Hdd Once", "On", "GracefulShutdown"); ``power_lag_s`` is the
-    time until a power change shows.
-    """
+    """One machine. ``asked``: its changes, such as "boot Hdd Once", "On"; power shows ``power_lag_s`` later."""
 
     name: str
     bmc: str
@@ -61,7 +57,7 @@ class FakeNode:
     dark: bool = False
     """Without mains: its BMC answers nothing, and has forgotten its sessions."""
     more: Callable[[], dict[str, dict[str, Any]]] = dict
-    """Further documents of its BMC, by address; the one at ``/redfish/v1/`` is merged into its service root."""
+    """More documents of its BMC by address; the one at ``/redfish/v1/`` is added to its service root."""
     resets: tuple[str, ...] = ("On", "ForceOff", "GracefulShutdown", "ForceRestart")
     ssh: FakeSsh | None = None
     host_key: paramiko.PKey = field(default_factory=lambda: paramiko.ECDSAKey.generate(bits=256))
@@ -176,7 +172,7 @@ class FakeRack:
             self._boot(node)
 
     def mains(self, node: FakeNode, *, on: bool) -> None:
-        """Switch a node's mains on or off. A machine whose mains returns stays off until it is powered on."""
+        """Switch the mains of a node and its BMC; a machine with power again waits to be switched on."""
         node.dark = not on
         node.sessions.clear()
         if not on:

@@ -1,4 +1,4 @@
-"""Power of a machine, whenever the controller dies: never powered on twice; powered off only if we powered it on."""
+"""One machine, with a controller that dies at any time: no second power-on; only our power-ons are powered off."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from rackready.drivers.hostkey_accept import HOST_KEY
 from rackready.drivers.redfish import Bmc, BmcIdentityError, BmcLoginError
-from rackready.drivers.ssh import fingerprint, text_of
+from rackready.drivers.ssh.pins import fingerprint, text_of
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
 from rackready.stacks import machine as module
@@ -98,7 +98,7 @@ def test_an_installation_of_ours_pins_its_new_key_by_itself_also_after_a_kill(
     machine(rack, ledger).remove(made=True)
     fresh(rack, node)
     with monkeypatch.context() as patch:
-        patch.setattr(module.ssh, "wait_and_pin", killed)
+        patch.setattr(module, "wait_and_pin", killed)
         with pytest.raises(Killed):
             machine(rack, ledger, boot="Pxe").ensure(made=False)
     assert machine(rack, ledger, boot="Pxe").ensure(made=False).host_key == text_of(node.host_key)
@@ -205,7 +205,7 @@ def test_killed_while_it_waited_for_ssh(
     rack: FakeRack, node: FakeNode, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(module.ssh, "wait_and_pin", killed)
+        patch.setattr(module, "wait_and_pin", killed)
         with pytest.raises(Killed):
             machine(rack, ledger).ensure(made=False)
     assert machine(rack, ledger).ensure(made=False).made

@@ -138,5 +138,5 @@ def test_a_cancel_ends_the_waiting(rack: FakeRack, inputs: dict[str, Any]) -> No
         await provider.cancel()
         await task
 
-    with pytest.raises(IncompleteError, match="stopped as asked"):
+    with pytest.raises(IncompleteError, match="stopped by the operator"):
         asyncio.run(cancelled())

@@ -21,7 +21,7 @@ from rackready.design.deployable import require
 from rackready.design.pinned import edited
 from rackready.design.site import load_site
 from rackready.drivers.required import require_drivers
-from rackready.drivers.ssh import read_private_key
+from rackready.drivers.ssh.target import read_private_key
 from rackready.gates.engine.site_check import require_gates
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError

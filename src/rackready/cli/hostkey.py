@@ -69,7 +69,7 @@ def accept(
             "Give one of them."
         )
     paths = env_paths(env)
-    found = look(paths, places(load_site(env, root=paths.root), host or [], leave_out=_retired(paths)))
+    found = look(places(load_site(env, root=paths.root), paths, host or [], leave_out=_retired(paths)))
     if output is Format.TEXT:
         _show(found)
     wanted = _confirmed(found, yes=yes)
@@ -140,7 +140,7 @@ def _pinned(paths: EnvPaths, found: list[Shown], wanted: bool, *, yes: bool, env
             Ledger.open(paths.database) as ledger,
         ):
             for item in able:
-                told[item.place.name] = pin(paths, ledger, item)
+                told[item.place.name] = pin(ledger, item)
                 ledger.event(campaign, item.place.name, "hostkey", told[item.place.name], "warn")
     return [_row(item, told.get(item.place.name, ""), yes=yes) for item in found]
 

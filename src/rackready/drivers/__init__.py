@@ -1,1 +1,1 @@
-"""The world outside: BMCs, hosts, switches, configuration tools and schedulers. One contract per family."""
+"""Drivers for the outside world: BMCs, hosts, switches, configuration tools, schedulers. One contract per family."""

@@ -1,4 +1,4 @@
-"""Runs a playbook for a batch of nodes in a worker process and returns a result per node."""
+"""Runs of a playbook for a batch of nodes, in a worker process; a result per node."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ from rackready.model.site import Site
 from rackready.paths import EnvPaths, private_dir
 
 _LIMIT_S = 7200.0
-"""A playbook that runs longer is ended: a node whose disk hangs must not hold its batch for ever."""
+"""A playbook that runs longer is ended: a node with a hung disk must not block its batch."""
 
 _FORKS = 32
 _PASSED_ON = ("HOME", "LANG", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER", "RACKREADY_ROOT", "PYTHONPATH", "VIRTUAL_ENV")
-"""ansible-runner writes its environment to a file: only what Ansible needs is passed on, and what the site file names by ``env:``."""
+"""ansible-runner writes its environment to a file, so only these are passed on.
+
+They are what Ansible needs, and what the site file names by ``env:``.
+"""
 
 
 def run_playbook(
@@ -39,12 +42,12 @@ def run_playbook(
     extra_vars: dict[str, Any] | None = None,
     tags: list[str] | None = None,
 ) -> dict[str, NodeResult]:
-    """Run ``playbooks/<playbook>`` for these nodes of the site; ``data`` of each result has ``changed`` and ``ok`` (task counts).
+    """Run ``playbooks/<playbook>`` for these nodes of the site and return a result for each.
 
-    Where a task changed something (in a dry run: would), ``data`` has ``changes``, the names of those tasks.
-    Every node asked for gets a result: pass, fail (a task failed) or error (not reached, or not reported). The intent
-    is committed for each node before and its end after; with ``ctx.check`` nothing is changed and nothing recorded.
-    Raises SiteInvalidError, LedgerError, and Interrupted when the operator stops the run.
+    A result is pass, fail (a task failed) or error (not reached, or not reported). Its ``data`` has ``changed`` and
+    ``ok`` (task counts), and ``changes``, the names of the tasks that changed something (in a dry run: would change).
+    Each node's intent is committed before the run and its end after it; with ``ctx.check`` nothing is changed and
+    nothing is recorded. Raises SiteInvalidError, LedgerError, and Interrupted when the operator stops the run.
     """
     if not nodes:
         return {}
@@ -60,17 +63,12 @@ class _Run:
     def __init__(
         self, ctx: PhaseContext, site: Site, paths: EnvPaths, ledger: Ledger, playbook: str, nodes: list[str]
     ) -> None:
-        self.ctx, self.site, self.paths, self.ledger, self.playbook, self.nodes = (
-            ctx,
-            site,
-            paths,
-            ledger,
-            playbook,
-            nodes,
-        )
+        self.ctx, self.site, self.paths, self.ledger = ctx, site, paths, ledger
+        self.playbook, self.nodes = playbook, nodes
         self.phase = Path(playbook).stem
         self.folder = private_dir(paths.logs / ctx.campaign)
-        self.ident = f"{self.phase}-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}-{hashlib.sha256(' '.join(nodes).encode()).hexdigest()[:6]}"
+        digest = hashlib.sha256(" ".join(nodes).encode()).hexdigest()[:6]
+        self.ident = f"{self.phase}-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}-{digest}"
         self.log = self.folder / f"{self.ident}.log"
 
     def go(self, extra_vars: dict[str, Any], tags: list[str]) -> dict[str, NodeResult]:
@@ -129,13 +127,13 @@ class _Run:
         last = self.ledger.latest(node, operation)
         if last is not None and last.status == "intent":
             self._tell(
-                node, "an earlier run was interrupted here: what it did is looked at before anything is done", "warn"
+                node, "an earlier run was interrupted here; its effect is observed before anything is changed", "warn"
             )
             self.ledger.failed(last.token, "interrupted; observed by the next run")
         return self.ledger.begin(node, operation, desired, {}).token
 
     def _end(self, token: int, result: NodeResult) -> None:
-        """Commit the end. Of a node that was not reached or not reported nothing is known: its intent stays open."""
+        """Commit the end. A node that was not reached or not reported keeps its open intent: its state is unknown."""
         if result.outcome is Outcome.PASS:
             self.ledger.done(token, dict(result.data))
         elif result.outcome is Outcome.FAIL:
@@ -147,7 +145,7 @@ class _Run:
     def _tell_strangers(self, names: list[str]) -> None:
         for name in names:
             text = (
-                f"{name}: {self.phase}: reported though it was not asked for - Expected: {', '.join(self.nodes)} "
+                f"{name}: {self.phase}: reported, but not requested - Expected: {', '.join(self.nodes)} "
                 f"Actual: {name} too. See {self.log}."
             )
             self._tell(name, text, "error")
@@ -184,7 +182,7 @@ def _environment(root: Path, site: Site) -> dict[str, str]:
 
 @contextmanager
 def _vars_file(path: Path, variables: dict[str, Any]) -> Iterator[Path]:
-    """Hand variables over in a file of the owner's alone: command lines are public. It is gone after the run."""
+    """Yield a file with variables that only its owner can read, for the run alone: command lines are public."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:

@@ -1,4 +1,4 @@
-"""What Ansible's events say about each node: pure, from the worker's lines to results. The exit status is never asked.
+"""Results per node from Ansible's events: pure, from the worker's lines. The exit status is never used.
 
 A run of four good nodes and a bad one ends with status 4; a broken inventory may end with 0 and no node at all.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackready.drivers.ssh import way_out
+from rackready.drivers.ssh.errors import way_out
 from rackready.ledger.store import DETAIL
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
@@ -21,16 +21,16 @@ Tell = Callable[[str, str, str], None]
 _HOST_KEY = ("Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED", "No matching host key")
 _FULL = "No space left on device"
 _NO_FOLDER = "Failed to create temporary directory"
-"""Ansible counts it as a node that cannot be reached, though the login worked."""
+"""Ansible reports such a node as unreachable, although the login worked."""
 
-_FOLDER_WANTED = "no room to work - Expected: a temporary folder in the login's home directory"
-_LOOK_AT_DISK = "Look whether that disk is full or read-only (`df -h ~` on the node), then run again."
+_FOLDER_WANTED = "no temporary folder - Expected: one in the login's home directory"
+_LOOK_AT_DISK = "Check whether that disk is full or read-only (`df -h ~` on the node), then run again."
 _GENERIC = frozenset({"", "non-zero return code", "One or more items failed", "MODULE FAILURE"})
 
 
 @dataclass
 class Events:
-    """Collects the events of one run. ``phase`` and ``log`` stand in its messages; with ``check`` nothing was changed, only looked at."""
+    """The events of one run. ``phase`` and ``log`` are named in its messages; ``check``: it was a dry run."""
 
     phase: str
     nodes: list[str]
@@ -43,14 +43,14 @@ class Events:
     unreachable: dict[str, str] = field(default_factory=dict)
     output: list[str] = field(default_factory=list)
     unmeasured: dict[str, list[str]] = field(default_factory=dict)
-    """What a task says that it could not measure, per node: no fail, and no proof either."""
+    """What tasks could not measure, per node: not a fail, and no proof either."""
     differs: dict[str, list[str]] = field(default_factory=dict)
-    """What tasks found otherwise than wanted, per node, e.g. ``enp26s0np0 MTU 1500, wanted 9000``; a task need not say it."""
+    """Differences that tasks report, per node, e.g. ``enp26s0np0 MTU 1500, wanted 9000``; some tasks report none."""
     _roles: dict[str, str] = field(default_factory=dict)
     _items: dict[str, list[str]] = field(default_factory=dict)
 
     def line(self, text: str) -> None:
-        """Take one line of the worker; one that is no event is kept as output."""
+        """Handle one line of the worker; a line that is no event is kept as output."""
         try:
             event = json.loads(text)
         except ValueError:
@@ -62,7 +62,7 @@ class Events:
             handler(event)
 
     def result(self, node: str, *, timed_out: bool = False) -> NodeResult:
-        """Return what became of one node that was asked for."""
+        """Return the result of one requested node."""
         if node in self.failures:
             return NodeResult(
                 Outcome.FAIL, self.failures[node], changed=self._count("changed", node) > 0, data=self._data(node)
@@ -73,14 +73,14 @@ class Events:
             return NodeResult(Outcome.ERROR, self._missing(node, timed_out=timed_out), data=self._data(node))
         if self._count("failures", node) or self._count("dark", node):
             text = (
-                f"{node}: {self.phase}: failed without a word - Expected: an event for the failed task "
+                f"{node}: {self.phase}: failed without a message - Expected: an event for the failed task "
                 f"Actual: none. See {self.log}."
             )
             return NodeResult(Outcome.ERROR, text, data=self._data(node))
         return NodeResult(Outcome.PASS, changed=self._count("changed", node) > 0, data=self._data(node))
 
     def strangers(self) -> list[str]:
-        """Return nodes that were reported though nobody asked for them."""
+        """Return nodes that were reported, but not requested."""
         return sorted(set((self.stats or {}).get("processed", {})) - set(self.nodes))
 
     def _count(self, kind: str, node: str) -> int:
@@ -93,11 +93,11 @@ class Events:
 
     def _missing(self, node: str, *, timed_out: bool) -> str:
         errors = [line for line in self.output if "ERROR" in line or "Error" in line]
-        last = (errors or self.output or ["no word about it"])[-1].strip()
+        last = (errors or self.output or ["nothing about it"])[-1].strip()
         actual = "the run took too long and was ended" if timed_out else last
         step = "Free disk space on the controller, then run again." if _FULL in actual else f"See {self.log}."
         return (
-            f"{node}: {self.phase}: no result - Expected: Ansible reports on every node that was asked for "
+            f"{node}: {self.phase}: no result - Expected: Ansible reports every requested node "
             f"Actual: {actual.rstrip('.')}. {step}"
         )
 
@@ -171,11 +171,11 @@ class Events:
             return words
         if _FULL in words:
             return f"Expected: room on the node's disk Actual: {_FULL}. Free disk space on the node, then run again."
-        return f"Expected: the task ends well Actual: {words.rstrip('.')}. See {self.log}."
+        return f"Expected: the task succeeds Actual: {words.rstrip('.')}. See {self.log}."
 
 
 def collect(lines: Iterable[str], events: Events) -> Events:
-    """Feed recorded lines."""
+    """Handle recorded lines and return ``events``."""
     for text in lines:
         events.line(text)
     return events

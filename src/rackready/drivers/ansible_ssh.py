@@ -1,4 +1,4 @@
-"""Where Ansible keeps its shared SSH connections, so that none outlives the run: not even one that was killed."""
+"""A folder for Ansible's shared SSH connections, so that none outlives its run, even a killed one."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from rackready.drivers.process import start_ticks
 from rackready.paths import private_dir
 
 _LONGEST = 104 - 28
-"""A socket's path may have 104 characters on every system; Ansible's name in it and OpenSSH's suffix take 28."""
+"""A socket's path may have 104 characters on every system; Ansible's name and OpenSSH's suffix take 28 of them."""
 
 _numbers = itertools.count()
 
 
 @contextmanager
 def connections(state: Path) -> Iterator[dict[str, str]]:
-    """Give the environment variable that names a folder of this run; at the end its connections are closed.
+    """Yield the environment variable that names this run's folder; close its connections at the end.
 
-    What killed runs left is closed first: a folder whose name holds the process that made it and when that process
-    began.
+    Connections that killed runs left are closed first. A folder's name holds the process that made it and when that
+    process began.
     """
     parent = private_dir(state / "cp")
     for left in parent.iterdir():

@@ -1,8 +1,8 @@
 """The child process in which Ansible runs: ``python -m rackready.drivers.ansible_worker``.
 
 It reads one request (JSON: ``argv``, ``cwd``, ``artifacts``) from standard input, runs ansible-playbook through
-ansible-runner and prints every event as it comes, one JSON line each. A process of its own, because ansible-runner and
-the workflow engine must not share threads and signal handlers, and because the whole session can be ended when the
+ansible-runner and prints every event at once, one JSON line each. It is a separate process because ansible-runner and
+the workflow engine must not share threads and signal handlers, and because its whole session can be ended when the
 controller dies.
 """
 
@@ -47,7 +47,7 @@ _LONGEST = 8000
 
 
 def main() -> int:
-    """Run the request; returns ansible-playbook's exit status."""
+    """Run the request and return ansible-playbook's exit status."""
     request = json.load(sys.stdin)
     artifacts = Path(request["artifacts"])
     read_end, write_end = os.pipe()
@@ -76,12 +76,12 @@ def main() -> int:
 
 
 def _pump(descriptor: int, artifacts: Path) -> None:
-    """Decode ansible-runner's event stream while it is written, and print what is kept of it."""
+    """Decode ansible-runner's event stream while it is written, and print the events of KEPT."""
     sieve = OutputEventFilter(
         None, lambda event: _print(_whole(event, artifacts / "job_events")), suppress_ansible_output=True
     )
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    while chunk := os.read(descriptor, 65536):  # not by lines: the end of an event is no end of a line
+    while chunk := os.read(descriptor, 65536):  # not by lines: an event need not end with a line
         _forget_environment(artifacts)
         sieve.write(decoder.decode(chunk))
     _forget_environment(artifacts)
@@ -90,12 +90,15 @@ def _pump(descriptor: int, artifacts: Path) -> None:
 
 
 def _forget_environment(artifacts: Path) -> None:
-    """Remove ansible-runner's copy of the environment, at once: it may hold a secret that the site file names by env, and a kill may come at any moment."""
+    """Remove ansible-runner's copy of the environment at once.
+
+    It may hold a secret that the site file names by ``env:``, and a kill may come at any moment.
+    """
     (artifacts / "command").unlink(missing_ok=True)
 
 
 def _whole(event: dict[str, Any], events: Path) -> dict[str, Any]:
-    """Return the event with its data, which Ansible's callback leaves in a file beside the stream; the file is removed."""
+    """Return the event with its data, which Ansible's callback puts into a file beside the stream; remove the file."""
     if "uuid" not in event:
         return event
     partial = events / f"{event['uuid']}-partial.json"

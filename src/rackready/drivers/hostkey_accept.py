@@ -1,4 +1,4 @@
-"""Host keys that are not the pinned ones: what a host shows now, what is pinned, and which machine its BMC answers for; then pinning what was accepted."""
+"""Acceptance of new host keys: the shown key, the pinned key, the serial from the BMC, and the pin itself."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from rackready.drivers import ssh
-from rackready.drivers.hostkeys import SCHEDULER, known_name, shown_key
 from rackready.drivers.redfish import Bmc, BmcError
+from rackready.drivers.ssh.first_contact import shown_key
+from rackready.drivers.ssh.pins import fingerprint, pin, pinned
+from rackready.drivers.ssh.target import SCHEDULER, SshTarget, node_target, slurm_target, switch_target
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
@@ -18,13 +19,12 @@ from rackready.model.site import Node, Site, SlurmHandover
 from rackready.paths import EnvPaths
 
 HOST_KEY = "host-key"
-"""Operation under which a pin that replaces another, or that an operator accepted, is recorded."""
+"""The ledger's operation for a pin that replaces another, or that an operator accepted."""
 
-for _name in ("paramiko", "sushy"):  # what fails is said in our own words; they would say it a second time
-    logging.getLogger(_name).setLevel(logging.CRITICAL)
+logging.getLogger("sushy").setLevel(logging.CRITICAL)  # our errors name the cause; sushy would print it again
 
 _AT_ONCE = 32
-"""Hosts asked side by side: each costs a thread that waits. As many as nodes of one rack that provisioning works on."""
+"""Hosts read at a time, a waiting thread each: as many as provisioning works on in one rack."""
 
 
 class HostKeyRefusedError(RackreadyError):
@@ -35,24 +35,36 @@ class HostKeyRefusedError(RackreadyError):
 class Place:
     """One host of a site: ``kind`` is node, switch or scheduler."""
 
-    name: str
     kind: str
-    address: str
-    port: int
+    target: SshTarget
     node: Node | None = None
 
     @property
-    def known(self) -> str:
-        """Its name in known_hosts."""
-        return known_name(self.address, self.port)
+    def name(self) -> str:
+        """Its name in `rackready hostkey accept`."""
+        return self.target.accept_name
+
+    @property
+    def address(self) -> str:
+        """The address at which its SSH answers."""
+        return self.target.address
+
+    @property
+    def port(self) -> int:
+        """The port at which its SSH answers."""
+        return self.target.port
+
+    def pinned(self) -> str:
+        """Return its pinned key, "" when there is none."""
+        return pinned(self.target.known_hosts, self.target.host)
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is known of a host's key. Keys are "kind base64", "" when there is none.
+    """A host's pinned and shown key, as "kind base64", "" when there is none.
 
-    ``serial``: what its BMC answers, ``wanted``: what the site file says, ``bmc``: why the BMC could not be asked;
-    ``trouble``: why no key may be accepted.
+    ``serial``: from its BMC; ``wanted``: from the site file; ``bmc``: why the BMC could not be read; ``trouble``: why
+    no key may be accepted.
     """
 
     place: Place
@@ -69,23 +81,27 @@ class Shown:
         return not self.trouble and self.shown != self.pinned
 
     def unproven(self) -> str:
-        """Return why the key may be accepted by a person alone, not by ``--yes``; empty when it may."""
+        """Return why only a person may accept the key; empty when ``--yes`` may."""
         if not self.bmc:
             return ""
         expected = f"serial {self.wanted}" if self.wanted else "the serial of its chassis"
         step = (
-            "--yes accepts no key without it: mend the BMC, or compare the fingerprint on the node's console and "
+            "--yes accepts no key without it: fix the BMC, or compare the fingerprint on the node's console and "
             "accept it at a terminal."
         )
         return f"{self.place.name}: its BMC - Expected: {expected} Actual: {self.bmc.rstrip('.')}. {step}"
 
 
-def places(site: Site, wanted: Sequence[str], *, leave_out: Iterable[str] = ()) -> list[Place]:
-    """Return the hosts of these names; of no names, every host of the site but those to leave out. Raises HostKeyRefusedError for a name that it has not."""
-    found = [Place(node.name, "node", str(node.address), site.access.port, node) for node in site.nodes()]
-    found += [Place(switch.name, "switch", str(switch.address), switch.port) for switch in site.switches]
+def places(site: Site, paths: EnvPaths, wanted: Sequence[str], *, leave_out: Iterable[str] = ()) -> list[Place]:
+    """Return the hosts of these names; without names, every host of the site but those to leave out.
+
+    Raises HostKeyRefusedError for a name that the site does not have.
+    """
+    pins = paths.known_hosts
+    found = [Place("node", node_target(site, node.name, pins), node) for node in site.nodes()]
+    found += [Place("switch", switch_target(switch, pins)) for switch in site.switches]
     if isinstance(site.handover, SlurmHandover):
-        found.append(Place(SCHEDULER, "scheduler", str(site.handover.controller), site.handover.port))
+        found.append(Place(SCHEDULER, slurm_target(site.handover, pins)))
     known = {place.name: place for place in reversed(found)}  # a node of that name goes before the scheduler
     if unknown := [name for name in wanted if name not in known]:
         message = (
@@ -101,23 +117,26 @@ def places(site: Site, wanted: Sequence[str], *, leave_out: Iterable[str] = ()) 
     )
 
 
-def look(paths: EnvPaths, hosts: Sequence[Place]) -> list[Shown]:
-    """Return what each host shows, in the same order. Nobody logs in, and nothing is written."""
+def look(hosts: Sequence[Place]) -> list[Shown]:
+    """Return the key that each host shows, in the same order, without a login and without writing anything."""
     with ThreadPoolExecutor(max_workers=max(1, min(_AT_ONCE, len(hosts))), thread_name_prefix="hostkey") as pool:
-        return list(pool.map(lambda place: _look(paths, place), hosts))
+        return list(pool.map(_look, hosts))
 
 
-def _look(paths: EnvPaths, place: Place) -> Shown:
-    before = ssh.pinned(paths.known_hosts, place.known)
+def _look(place: Place) -> Shown:
+    before = place.pinned()
     try:
-        found = Shown(place, before, shown_key(place.address, place.port, place.name, expected=before))
+        found = Shown(place, before, shown_key(place.target, expected=before))
     except RackreadyError as error:
         return Shown(place, before, trouble=str(error))
     return _with_bmc(found, place.node) if place.node is not None and found.differs else found
 
 
 def _with_bmc(found: Shown, node: Node) -> Shown:
-    """Ask the node's BMC whose machine it is. One that answers for another machine stops it: then the address may lead to another one, too."""
+    """Add the serial that the node's BMC reports.
+
+    A BMC of another machine stops the acceptance: the in-band address may belong to another machine as well.
+    """
     site = node.bmc.known()
     if site is None or node.serial is None:
         return replace(found, wanted=node.serial or "", bmc="not known yet: the manifest is not imported")
@@ -138,8 +157,11 @@ def _with_bmc(found: Shown, node: Node) -> Shown:
     return replace(found, serial=serial, wanted=node.serial, trouble=text)
 
 
-def accept(paths: EnvPaths, ledger: Ledger, found: Shown) -> str:
-    """Pin the key that a host showed, in place of any other; recorded in the ledger. Returns what was done. Call it only while holding the controller lock."""
+def accept(ledger: Ledger, found: Shown) -> str:
+    """Pin the key that a host showed, in place of any other, record it in the ledger and return a message.
+
+    Call it only while holding the controller lock.
+    """
     place = found.place
     run_effect(
         ledger,
@@ -147,23 +169,19 @@ def accept(paths: EnvPaths, ledger: Ledger, found: Shown) -> str:
         HOST_KEY,
         hashlib.sha256(found.shown.encode()).hexdigest(),
         before=lambda: {"pinned": named(found.pinned), "shown": named(found.shown), "serial": found.serial},
-        observe=lambda _stored: (
-            Observation.HAPPENED
-            if ssh.pinned(paths.known_hosts, place.known) == found.shown
-            else Observation.NOT_HAPPENED
-        ),
-        act=lambda _token: _pin(paths, found),
+        observe=lambda _stored: Observation.HAPPENED if place.pinned() == found.shown else Observation.NOT_HAPPENED,
+        act=lambda _token: _pin(found),
     )
     return f"{place.name}: pinned {named(found.shown)}" + (
         f" in place of {named(found.pinned)}" if found.pinned else ""
     )
 
 
-def _pin(paths: EnvPaths, found: Shown) -> dict[str, object]:
-    ssh.pin(paths.known_hosts, found.place.known, found.shown)
+def _pin(found: Shown) -> dict[str, object]:
+    pin(found.place.target.known_hosts, found.place.target.host, found.shown)
     return {"pinned": named(found.shown)}
 
 
 def named(key: str) -> str:
     """Return a key's fingerprint, "none" for no key."""
-    return ssh.fingerprint(key) if key else "none"
+    return fingerprint(key) if key else "none"

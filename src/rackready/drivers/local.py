@@ -1,4 +1,4 @@
-"""Commands on the machine where rackready itself is, behind the same contract as commands over SSH."""
+"""Commands on the machine that runs rackready, with the same contract as commands over SSH."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ from rackready.drivers.remote import Answer, UnreachableError
 
 _POLL_S = 0.05
 _NOT_FOUND = 127
-"""What a shell exits with when there is no such program (POSIX, sh, Exit Status)."""
+"""A shell's exit code when there is no such program (POSIX, sh, Exit Status)."""
 
 
 class Local:
-    """Runs every command here, whatever node it is for. ``python3`` is the Python that runs us: it has the library that reads GPUs."""
+    """Commands on this machine, whatever node they are for.
+
+    ``python3`` is the Python that runs rackready: it has the library that reads GPUs.
+    """
 
     def run(
         self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float
     ) -> Answer:
         """Run a command to its end. Never raises for what it does; raises Interrupted when the operator stops.
 
-        A program that is not installed answers as a shell would: exit code 127 and its name on standard error.
+        A program that is not installed gives what a shell would: exit code 127 and its name on standard error.
         """
         try:
             job = self.start(node, argv, stdin=stdin, env=env, timeout_s=timeout_s)
@@ -44,7 +47,10 @@ class Local:
     def start(
         self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float
     ) -> LocalJob:
-        """Start a command and return at once. Raises UnreachableError when there is no such program; ``timeout_s`` is its ``wait``'s to keep."""
+        """Start a command and return at once. Raises UnreachableError when there is no such program.
+
+        ``timeout_s`` has no effect: ``wait`` keeps the time limit.
+        """
         del node, timeout_s
         try:
             return LocalJob(argv, stdin, {**os.environ, "PATH": _path(), **(env or {})})
@@ -58,7 +64,7 @@ def _path() -> str:
 
 
 class LocalJob:
-    """One command that runs here, in a session of its own."""
+    """One command on this machine, in its own session."""
 
     def __init__(self, argv: Sequence[str], stdin: str, env: Mapping[str, str]) -> None:
         self._begun = time.monotonic()
@@ -107,7 +113,7 @@ class LocalJob:
         return self.so_far()
 
     def so_far(self) -> Answer:
-        """Return what it said up to now."""
+        """Return the output up to now."""
         return self._last or self._answer(self._child.poll())
 
     def end(self) -> None:
@@ -134,7 +140,7 @@ class LocalJob:
 
 
 def _resolved(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """Look the program up on the PATH that the command gets, not on ours."""
+    """Return the command with its program looked up on the PATH that it gets, not on ours."""
     if "/" in argv[0]:
         return list(argv)
     for folder in env["PATH"].split(os.pathsep):

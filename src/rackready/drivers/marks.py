@@ -1,7 +1,7 @@
-"""Finds our own processes by a mark in their environment: also those that left the session that they were started in.
+"""Search for our own processes by a mark in their environment, in whatever session they are.
 
-Ansible's workers make sessions of their own (ansible-core 2.19 calls setsid in each), so whoever ends the session of a
-killed run leaves them at work, with the SSH connections that they began.
+Ansible's workers create sessions of their own (ansible-core 2.19 calls setsid in each). Ending the session of a killed
+run would leave them at work, with the SSH connections that they opened.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 
 VARIABLE = "RACKREADY_SESSION"
 _GONE_WITHIN_S = 2.0
-"""How long the kernel is given to end what was killed: a process in an uninterruptible wait must not hold us for ever."""
+"""Seconds for the kernel to end a killed process: one in an uninterruptible wait must not block us."""
 
 
 def project_mark(database: Path) -> str:
-    """Return what the marks of all children begin with that work for the ledger in this file: no other checkout's begin so."""
+    """Return the prefix of the marks of all children that work for this ledger; no other checkout has it."""
     folder = database.resolve().parent
     found = folder.stat()
     return hashlib.sha256(f"{folder}/{database.name} {found.st_dev} {found.st_ino}".encode()).hexdigest()[:16]
@@ -32,7 +32,7 @@ def child_mark(project: str) -> str:
 
 
 def marked(mark: str) -> list[int]:
-    """Return the live processes of our own user with that mark, or with any mark of that project; never ourselves or who started us."""
+    """Return the live processes of our user with that mark (or project's mark), without our ancestors and us."""
     spared = _line_of(os.getpid())
     out = []
     for entry in Path("/proc").iterdir():
@@ -44,9 +44,9 @@ def marked(mark: str) -> list[int]:
 
 
 def masters(state: Path) -> list[int]:
-    """Return our own OpenSSH processes that keep shared connections open whose sockets lie below a state folder.
+    """Return our OpenSSH processes that hold shared connections with sockets below a state folder.
 
-    They write their title, which names the socket, over their environment, and so over the mark.
+    Such a process writes its title, which names the socket, over its environment, and so over the mark.
     """
     titles = (f"ssh: {state}/cp/".encode(), f"ssh: {state.resolve()}/cp/".encode())  # Ansible follows links on the way
     return [
@@ -57,7 +57,7 @@ def masters(state: Path) -> list[int]:
 
 
 def end_all(find: Callable[[], list[int]]) -> None:
-    """SIGKILL what is found until nothing is: a process may start another one while it is being ended."""
+    """SIGKILL what ``find`` returns until it returns nothing: a dying process may still start another one."""
     deadline = time.monotonic() + _GONE_WITHIN_S
     while (pids := find()) and time.monotonic() < deadline:
         for pid in pids:
@@ -69,7 +69,10 @@ def end_all(find: Callable[[], list[int]]) -> None:
 
 
 def stat_fields(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat behind the command name: [state, ppid, pgrp, session, ...]; None when it is gone."""
+    """Return the fields of /proc/PID/stat behind the command name, None when the process is gone.
+
+    They are [state, ppid, pgrp, session, ...].
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Reads from and writes to NetBox through its REST API (pynetbox). Every page is followed; nothing is ever deleted."""
+"""NetBox through its REST API (pynetbox): read all pages, create and update objects, delete nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rackready.design.netbox.items import KINDS, Key
 from rackready.model.problems import RackreadyError
 
 PAGE = 250
-"""Objects asked for at once; NetBox gives at most 1,000 unless set up otherwise (MAX_PAGE_SIZE)."""
+"""Objects per request; NetBox returns at most 1,000 unless configured otherwise (MAX_PAGE_SIZE)."""
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _BY_SITE = {"dcim.racks": "site", "dcim.devices": "site", "dcim.interfaces": "site", "dcim.cables": "site"}
 _T = TypeVar("_T")
@@ -27,7 +27,7 @@ class NetboxError(RackreadyError):
 
 
 class Netbox:
-    """One NetBox. The token is sent to it alone, and stands in no message."""
+    """One NetBox. The token is sent to it alone, and is in no message."""
 
     def __init__(self, url: str, token: str) -> None:
         """Raise NetboxError for an address to which the token would go unencrypted."""
@@ -41,7 +41,7 @@ class Netbox:
         self._api = pynetbox.api(url, token=token)
 
     def read(self, site: str, kinds: Sequence[str] = KINDS) -> dict[str, list[dict[str, Any]]]:
-        """Return all objects of these kinds as the API gives them; racks, devices, interfaces and cables of one site (its slug)."""
+        """Return all objects of these kinds; racks, devices, interfaces and cables of one site (its slug) only."""
         return {kind: self._call(partial(self._all, kind, site)) for kind in kinds}
 
     def _all(self, kind: str, site: str) -> list[dict[str, Any]]:
@@ -56,7 +56,10 @@ class Netbox:
         return list(request.get())
 
     def write(self, steps: Sequence[Step], known: Known) -> int:
-        """Make and change objects one by one, in order, and return how many. What was done before an error stays: another run goes on there."""
+        """Create and update objects one by one, in order, and return how many.
+
+        Objects that were written before an error stay: the next run continues from there.
+        """
         ids = {(kind, key): int(item["id"]) for kind, rows in known.items() for key, item in rows.items()}
         for step in steps:
             body = _body(step, ids)
@@ -70,7 +73,7 @@ class Netbox:
         return len(steps)
 
     def known(self, site: str) -> Known:
-        """Return what NetBox holds, by kind and key."""
+        """Return the objects in NetBox, by kind and key."""
         return index(self.read(site))
 
     def _endpoint(self, kind: str) -> Any:  # noqa: ANN401 - pynetbox publishes no types
@@ -94,7 +97,7 @@ class Netbox:
 
 
 def _body(step: Step, ids: dict[tuple[str, Key], int]) -> dict[str, Any]:
-    """Return what is sent: all of a new object, of another one the fields that differ."""
+    """Return the request's body: all fields of a new object, the different fields of another one."""
     item = step.item
     wanted = set(item.fields) | set(item.refs) if step.create else set(step.changes)
     body: dict[str, Any] = {name: value for name, value in item.fields.items() if name in wanted}

@@ -1,4 +1,4 @@
-"""Child processes that cannot be lost: each leads a session of its own and is recorded, so that a later run can end it."""
+"""Child processes, each in its own session and recorded, so that a later run can end them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _GRACE_S = 20.0
 
 
 class Interrupted(BaseException):
-    """The operator asked to stop. Derived from BaseException so that the workflow engine records no result of the step."""
+    """The operator asked to stop. A BaseException, so that the workflow engine records no result of the step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ChildResult:
 
 @contextmanager
 def working() -> Iterator[None]:
-    """Say that work is under way that cleans up after itself when it is asked to stop: the controller waits for its end."""
+    """Mark work that cleans up after itself when it is asked to stop: the controller waits for its end."""
     with _live_lock:
         _under_way.append(1)
     try:
@@ -124,7 +124,7 @@ def run_child(  # noqa: PLR0913 - what a child process has
 def _spawn(
     argv: Sequence[str], gate: int, cwd: Path | None, env: Mapping[str, str], stdin_text: str | None
 ) -> subprocess.Popen[str]:
-    """Start the program behind a gate: it begins only once its record is committed, and not at all when we die before."""
+    """Start the program behind a gate: it runs only after its record is committed, and never if we die before that."""
     wrapper = ["/bin/sh", "-c", f'read -r _ < /dev/fd/{gate} || exit 125; exec "$@"', "sh"]
     return subprocess.Popen(
         [*wrapper, *argv],
@@ -175,7 +175,7 @@ def _drive(
             timed_out = True
             break
         time.sleep(0.05)
-    _end(child.pid, mark)  # before its output is read to the end: what it left behind holds the other end of the pipe
+    _end(child.pid, mark)  # before reading the rest of its output: leftovers hold the other end of the pipe
     child.wait()
     reader.join(timeout=5)
     return timed_out
@@ -201,12 +201,12 @@ def kill_all_children() -> None:
 
 
 def end_session(session: int) -> None:
-    """SIGKILL every process of a session: also the ones that made process groups of their own."""
+    """SIGKILL every process of a session, those in other process groups included."""
     end_all(lambda: session_members(session))
 
 
 def _end(session: int, mark: str) -> None:
-    """SIGKILL a session, and what left it: Ansible's workers make sessions of their own."""
+    """SIGKILL a session and the processes that left it: Ansible's workers create sessions of their own."""
     end_all(lambda: [*session_members(session), *marked(mark)])
 
 
@@ -234,12 +234,12 @@ def boot_id() -> str:
 
 
 def reap(ledger: Ledger) -> list[str]:
-    """End what a dead controller left running: the recorded sessions, and what left them. Call it only while holding the controller lock.
+    """End what a dead controller left running, and return a line for each.
 
-    Returns a line for each that was ended. A session whose leader is gone but whose members live on is ended as well; a
-    reused pid is told apart by its start time, a session number in use again by a leader with another start time. What
-    left its session is known by this project's mark in its environment, a shared SSH connection by where its socket
-    lies.
+    Call it only while holding the controller lock. It ends recorded sessions, also those whose leader is gone, and
+    processes that left their session. A start time identifies a reused pid, and a session number that another leader
+    uses. Processes that left their session have this project's mark in their environment; a shared SSH connection has
+    its socket below the state folder.
     """
     ended = []
     for child in ledger.open_children():
@@ -252,7 +252,7 @@ def reap(ledger: Ledger) -> list[str]:
                 ended.append(f"{child['what']} (session {child['pid']}, {len(members)} processes)")
         elif machine := ledger.machine_of(child["boot_id"]):
             ended.append(
-                f"{child['what']} is not ended by this: it was begun on {machine}. Nodes refuse its older token; "
+                f"{child['what']} was not ended: it was started on {machine}. Nodes refuse its older token; "
                 "the next controller there ends it"
             )
         ledger.child_ended(child["id"])

@@ -1,7 +1,7 @@
-"""Pulumi's engine: where it is, the environment that it runs in, and a stack opened through the Automation API.
+"""Pulumi's engine: its path, its environment, and a stack opened through the Automation API.
 
-State lies in a file backend below ``.rackready/<env>/``, secrets under a generated passphrase; no account, no update
-check, no telemetry, and nothing in the user's own ``~/.pulumi`` is read or written.
+State is in a file backend below ``.rackready/<env>/``, secrets under a generated passphrase. There is no account, no
+update check and no telemetry; the user's own ``~/.pulumi`` is neither read nor written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class EngineError(RackreadyError):
 
 
 class StackBusyError(RackreadyError):
-    """Somebody else is working on the stack right now."""
+    """Somebody else is working on the stack now."""
 
 
 def stack_name(env: str, rack: str) -> str:
@@ -42,7 +42,7 @@ def stack_name(env: str, rack: str) -> str:
 
 
 def search_path(root: Path) -> str:
-    """Return the PATH on which engine, provider and language host are found: our environment, set-up's tools, then the caller's."""
+    """Return the PATH for engine, provider and language host: our environment, set-up's tools, the caller's PATH."""
     return os.pathsep.join(
         [
             str(Path(sys.executable).parent),
@@ -53,13 +53,13 @@ def search_path(root: Path) -> str:
 
 
 def require_engine(root: Path) -> Path:
-    """Return the engine's executable; raises EngineError when engine or provider are not installed."""
+    """Return the engine's executable. Raises EngineError when engine or provider is not installed."""
     path = search_path(root)
     engine = shutil.which("pulumi", path=path)
     if engine is None:
         text = (
             "Pulumi engine - Expected: `pulumi` on the PATH or in .rackready/tools/bin Actual: none. "
-            "Run `make setup`, which installs it; `rackready doctor` says more."
+            "Run `make setup`, which installs it; `rackready doctor` shows more."
         )
         raise EngineError(text)
     if shutil.which(PROVIDER, path=path) is None:
@@ -83,7 +83,7 @@ def engine_version(engine: Path) -> str:
 
 
 def environment(paths: EnvPaths, *, campaign: str = "") -> dict[str, str]:
-    """Return the variables that the engine, and through it the provider, run with (to be laid over the caller's own)."""
+    """Return the environment variables for engine and provider, to be merged over the caller's own."""
     return {
         "PATH": search_path(paths.root),
         "PULUMI_BACKEND_URL": f"file://{paths.pulumi}",
@@ -103,16 +103,16 @@ def environment(paths: EnvPaths, *, campaign: str = "") -> dict[str, str]:
 
 
 def passphrase_file(paths: EnvPaths) -> Path:
-    """Return the file that holds the passphrase of this environment's stacks; it is made at the first use, mode 0600."""
+    """Return the file with the passphrase of this environment's stacks, created at first use with mode 0600."""
     folder = private_dir(paths.state / "secrets")
     path = folder / "pulumi"
     if not path.exists():
-        files.create(path, secrets.token_urlsafe(32).encode())  # whoever comes first wins
+        files.create(path, secrets.token_urlsafe(32).encode())  # the first of several processes wins
     return path
 
 
 class _Stack(auto.Stack):
-    """A stack whose runs ask for no summary and no outputs afterwards: three more engine starts, and we judge by events."""
+    """A stack without summary and outputs after a run: they cost three engine starts, and results come from events."""
 
     def outputs(self) -> auto.OutputMap:
         """Return nothing: outputs of nodes come with the events."""
@@ -124,7 +124,7 @@ class _Stack(auto.Stack):
 
 
 def open_stack(paths: EnvPaths, rack: str, program: Callable[[], None], *, campaign: str = "") -> auto.Stack:
-    """Return the stack of a rack, made at the first use. Raises EngineError."""
+    """Return the stack of a rack, created at first use. Raises EngineError."""
     name = stack_name(paths.env, rack)
     work = private_dir(private_dir(paths.pulumi / "work") / name)
     settings = auto.ProjectSettings(
@@ -152,9 +152,9 @@ _LOCKED_BY = re.compile(r"\(pid (?P<pid>\d+)\)")
 
 
 def free_lock(stack: auto.Stack, error: auto.ConcurrentUpdateError) -> None:
-    """Take away the lock that a dead run left on a stack. Call it only while holding the controller lock.
+    """Remove the lock that a dead run left on a stack. Call it only while holding the controller lock.
 
-    Raises StackBusyError when the process that holds it lives: then somebody runs `pulumi` in the stack's folder.
+    Raises StackBusyError when the lock's process is alive: somebody runs `pulumi` in the stack's folder.
     """
     for match in _LOCKED_BY.finditer(str(error)):
         if _is_engine(int(match["pid"])):
@@ -167,7 +167,7 @@ def free_lock(stack: auto.Stack, error: auto.ConcurrentUpdateError) -> None:
 
 
 def _is_engine(pid: int) -> bool:
-    """Whether a process is a running engine: one that was killed and that nobody has waited for yet is not."""
+    """Whether a process is a running engine; a zombie is not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -177,7 +177,7 @@ def _is_engine(pid: int) -> bool:
 
 
 def last_words(text: str) -> str:
-    """Return the line of a tool's output that says what went wrong."""
+    """Return the line of a tool's output that names the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "error:" in line]
-    return (errors or lines or ["nothing was said"])[-1].removeprefix("error: ")
+    return (errors or lines or ["no output"])[-1].removeprefix("error: ")

@@ -1,6 +1,6 @@
 """One node's BMC over Redfish (DMTF DSP0266), through sushy: identify, boot once, power, observe.
 
-Polite to slow controllers: one session and one request at a time per BMC, short time-outs, and only reads are repeated,
+It spares slow controllers: one session and one request at a time per BMC, and short time-outs. Only reads are repeated,
 and only when the fault passes by itself (no answer, 5xx). A refused login is never tried again: BMCs lock accounts.
 """
 
@@ -15,21 +15,17 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import requests
 import sushy
-from sushy import connector as sushy_connector
 from sushy import exceptions as faults
-from sushy.auth import SessionAuth
 from sushy.resources.system.system import System
 
 from rackready.design.secrets import reveal
+from rackready.drivers.redfish_http import CONNECT_S, Auth, Connector, is_tls, passes, root_cause
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Bmc as BmcSite
 
 T = TypeVar("T")
 
-_CONNECT_S = 5.0
-_READ_S = 30.0
 _TRIES = 3
 _PAUSE_S = 2.0
 _GRACEFUL_OFF_S = 60.0
@@ -38,11 +34,11 @@ _locks_guard = threading.Lock()
 
 
 class BmcError(RackreadyError):
-    """A BMC did not do what was asked."""
+    """A BMC did not do what was requested."""
 
 
 class BmcUnreachableError(BmcError):
-    """Nothing answers at the BMC's address, or not in time."""
+    """The BMC's address does not answer in time."""
 
 
 class BmcLoginError(BmcError):
@@ -54,7 +50,7 @@ class BmcTlsError(BmcError):
 
 
 class BmcIdentityError(BmcError):
-    """The BMC answers for another machine than the one meant."""
+    """The BMC belongs to another machine than the intended one."""
 
 
 class BootTarget(StrEnum):
@@ -66,7 +62,7 @@ class BootTarget(StrEnum):
 
 
 class PowerAction(StrEnum):
-    """What can be asked of a node's power."""
+    """A change of a node's power."""
 
     ON = "on"
     OFF = "off"
@@ -75,7 +71,10 @@ class PowerAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a BMC says of its machine. ``power`` is Redfish's PowerState: On, Off, PoweringOn, PoweringOff, Paused or Unknown."""
+    """Identity of a BMC's machine.
+
+    ``power`` is Redfish's PowerState: On, Off, PoweringOn, PoweringOff, Paused or Unknown.
+    """
 
     serial: str
     manufacturer: str
@@ -83,41 +82,14 @@ class Identity:
     power: str
 
 
-class _Auth(SessionAuth):  # type: ignore[misc]
-    """A session where the service has sessions, basic authentication where it has none; never one after the other refused."""
-
-    def _do_authenticate(self) -> None:
-        root = self._root_resource.json or {}
-        if "Sessions" in (root.get("Links") or {}) or "SessionService" in root:
-            super()._do_authenticate()
-        else:
-            self._connector.set_http_basic_auth(self._username, self._password)
-
-
-class _Connector(sushy_connector.Connector):  # type: ignore[misc]
-    """Talks to the BMC directly: proxies and certificate stores named in the environment are not for the out-of-band network."""
-
-    def __init__(self, url: str, *, verify: str | bool) -> None:
-        # One try here: sushy would repeat a POST whose answer got lost, and so reset a node twice.
-        super().__init__(
-            url,
-            verify=verify,
-            server_side_retries=1,
-            server_side_retries_delay=1,
-            default_request_timeout=_READ_S,
-            connect_timeout=_CONNECT_S,
-        )
-        self._session.trust_env = False
-
-
 class Bmc:
-    """One BMC. A context manager: the Redfish session is opened at the first use and closed at the end."""
+    """One BMC. A context manager: the Redfish session is opened at first use and closed at the end."""
 
     def __init__(self, node: str, site: BmcSite) -> None:
         self._node = node
         self._site = site
         self._root: sushy.Sushy | None = None
-        self._auth: _Auth | None = None
+        self._auth: Auth | None = None
         with _locks_guard:
             self._lock = _locks.setdefault((str(site.address), site.port), threading.Lock())
 
@@ -150,7 +122,7 @@ class Bmc:
         return Identity(str(serial or ""), str(system.manufacturer or ""), str(system.model or ""), _power(system))
 
     def require(self, serial: str) -> Identity:
-        """Return who the BMC answers for; raises BmcIdentityError when that is not the machine of this chassis serial number."""
+        """Return the machine's identity. Raises BmcIdentityError when its chassis serial number is another one."""
         found = self.identify()
         if found.serial != serial:
             shown = found.serial or "none"
@@ -175,10 +147,10 @@ class Bmc:
         )
 
     def power(self, action: PowerAction, *, wait_s: float = 120.0) -> str:
-        """Power on or off, or reset, and wait at most ``wait_s`` seconds for it to show; returns the power state.
+        """Power on or off, or reset, wait at most ``wait_s`` seconds for it and return the power state.
 
-        Off asks the operating system first and cuts power when it has not gone down after a minute. Asked for what
-        already is, it does nothing. Raises BmcError; a request whose answer was lost is not repeated.
+        Off asks the operating system first and cuts power when it has not shut down after a minute. A state that is
+        reached already needs no request. Raises BmcError; a request whose answer was lost is not repeated.
         """
         if action is PowerAction.RESET:
             self._reset(sushy.ResetType.FORCE_RESTART)
@@ -208,7 +180,8 @@ class Bmc:
         return found
 
     def _document(self, address: str) -> Any:  # noqa: ANN401 - JSON
-        response = self._connect()._conn.get(address)  # noqa: SLF001 - sushy shows no plain GET; its connector carries session, TLS and time limits
+        # sushy has no plain GET; its connector carries session, TLS and time limits
+        response = self._connect()._conn.get(address)  # noqa: SLF001
         try:
             return response.json()
         except ValueError as error:
@@ -219,17 +192,23 @@ class Bmc:
             raise BmcError(text) from error
 
     def offers_full_power_cycle(self) -> bool:
-        """Whether the machine can be taken from its mains by its BMC (reset type FullPowerCycle, which sushy does not know). Raises BmcError."""
+        """Whether the BMC can cut the machine's mains (reset type FullPowerCycle, unknown to sushy).
+
+        Raises BmcError.
+        """
         return "FullPowerCycle" in self._reset_action().get("ResetType@Redfish.AllowableValues", [])
 
     def full_power_cycle(self) -> None:
-        """Take the machine, the BMC with it, from its mains and give power back. The answer may be lost with the BMC. Raises BmcError."""
+        """Cut the mains of the machine and its BMC, and restore them. Raises BmcError.
+
+        The answer may be lost with the BMC.
+        """
         target = str(self._reset_action().get("target", ""))
         with suppress(BmcUnreachableError, BmcTlsError):
             self.post(target, {"ResetType": "FullPowerCycle"})
 
     def post(self, address: str, body: dict[str, Any]) -> None:
-        """Ask for an action of this service, once: one whose answer was lost is not asked for again. Raises BmcError."""
+        """Request an action of this service, once, also when the answer is lost. Raises BmcError."""
         if not address.startswith("/redfish/"):
             text = (
                 f"{self.where}: action - Expected: a target below /redfish/ Actual: {address or 'none'}. "
@@ -237,14 +216,14 @@ class Bmc:
             )
             raise BmcError(text)
         try:
-            self._connect()._conn.post(address, data=body)  # noqa: SLF001 - as in _document
+            self._connect()._conn.post(address, data=body)  # noqa: SLF001 - see _document
         except faults.SushyError as error:
             raise self._explain(error) from error
         except ValueError as error:
             raise self._no_json(error) from error
 
     def forget(self) -> None:
-        """Drop the session: the BMC that gave it was restarted."""
+        """Drop the session: its BMC was restarted."""
         self._root = self._auth = None
 
     def _reset_action(self) -> dict[str, Any]:
@@ -293,14 +272,14 @@ class Bmc:
                 )
                 raise BmcTlsError(text)
             url = f"https://{self._site.address}:{self._site.port}"
-            self._auth = _Auth(self._site.username, reveal(self._site.password))
+            self._auth = Auth(self._site.username, reveal(self._site.password))
             self._root = sushy.Sushy(
-                url, auth=self._auth, connector=_Connector(url, verify=str(ca) if ca is not None else True)
+                url, auth=self._auth, connector=Connector(url, verify=str(ca) if ca is not None else True)
             )
         return self._root
 
     def _system(self) -> System:
-        """Return the machine's system. A BMC of an HGX board lists the board beside the host (HGX_Baseboard_0): the host is meant."""
+        """Return the host's system: the BMC of an HGX board lists the board (HGX_Baseboard_0) beside the host."""
         root = self._connect()
         paths = [str(path) for path in root.get_system_collection().members_identities]
         hosts = [path for path in paths if not path.rstrip("/").rsplit("/", 1)[-1].startswith("HGX_")]
@@ -317,13 +296,13 @@ class Bmc:
         return next((str(chassis.serial_number) for chassis in system.chassis if chassis.serial_number), "")
 
     def _read(self, ask: Callable[[], T]) -> T:
-        """Run a request that may be repeated, at most three times, while the fault is one that passes."""
+        """Return a request's answer; repeat it at most three times while the fault passes by itself."""
         for attempt in range(1, _TRIES + 1):
             try:
                 return ask()
             except faults.SushyError as error:
                 explained = self._explain(error)
-                if attempt == _TRIES or not _passes(error):
+                if attempt == _TRIES or not passes(error):
                     raise explained from error
             except ValueError as error:
                 if attempt == _TRIES:
@@ -332,14 +311,17 @@ class Bmc:
         raise AssertionError
 
     def _no_json(self, error: ValueError) -> BmcError:
-        """Return what to say of an answer that the library cannot read: a login page, or half a document (it lets the JSON decoder's error through)."""
+        """Return the error for an answer that sushy cannot parse: a login page, or half a document.
+
+        sushy lets the JSON decoder's error through.
+        """
         return BmcError(
             f"{self.where}: Redfish - Expected: a JSON document Actual: {error}. "
             "Update the BMC's firmware, or run again."
         )
 
     def _explain(self, error: faults.SushyError) -> BmcError:
-        """Turn a library error into words for the operator."""
+        """Return the error for the operator from one of sushy."""
         if isinstance(error, faults.AccessError):
             text = (
                 f"{self.where}: Redfish refused the login of user {self._site.username} - Expected: HTTP 200 "
@@ -347,7 +329,7 @@ class Bmc:
                 f"Check the password in {self._site.password}."
             )
             return BmcLoginError(text)
-        if _is_tls(error):
+        if is_tls(error):
             trusted = (
                 f"signed by {self._site.ca}"
                 if self._site.ca is not None
@@ -355,14 +337,14 @@ class Bmc:
             )
             text = (
                 f"{self.where}: TLS - Expected: a certificate for {self._site.address} {trusted} "
-                f"Actual: {_root_cause(error)}. "
+                f"Actual: {root_cause(error)}. "
                 "Correct bmc.ca in the site file or the BMC's certificate."
             )
             return BmcTlsError(text)
         if isinstance(error, faults.ConnectionError):
             text = (
-                f"{self.where}: unreachable - Expected: Redfish answers within {_CONNECT_S:.0f} s "
-                f"Actual: {_root_cause(error)}. "
+                f"{self.where}: unreachable - Expected: Redfish answers within {CONNECT_S:.0f} s "
+                f"Actual: {root_cause(error)}. "
                 "Check bmc.address, its cable and the route to the out-of-band network."
             )
             return BmcUnreachableError(text)
@@ -379,32 +361,3 @@ class _PowerWaitError(BmcError):
 
 def _power(system: System) -> str:
     return str(system.power_state.value) if system.power_state is not None else "Unknown"
-
-
-def _passes(error: faults.SushyError) -> bool:
-    return isinstance(error, faults.ServerSideError) or (
-        isinstance(error, faults.ConnectionError) and not _is_tls(error)
-    )
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    out: list[BaseException] = [error]
-    while (below := out[-1].__cause__ or out[-1].__context__ or _reason(out[-1])) is not None and below not in out:
-        out.append(below)
-    return out
-
-
-def _reason(error: BaseException) -> BaseException | None:
-    found = getattr(error, "reason", None)
-    if isinstance(found, BaseException):
-        return found
-    return next((arg for arg in error.args if isinstance(arg, BaseException)), None)
-
-
-def _is_tls(error: BaseException) -> bool:
-    return any(isinstance(cause, requests.exceptions.SSLError) for cause in _causes(error))
-
-
-def _root_cause(error: BaseException) -> str:
-    text = str(_causes(error)[-1])
-    return text if len(text) < 200 else text[:200] + "..."  # noqa: PLR2004 - a line that people read

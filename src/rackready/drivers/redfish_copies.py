@@ -1,7 +1,7 @@
-"""Tells whether the copy of a resource that a collection carries says what the resource itself says.
+"""Completeness of the copies of resources that a Redfish collection carries.
 
-A service may put its members into a collection (DSP0266, $expand), and some do so unasked, with less in the copy:
-NVIDIA's BMCs leave Severity and Message out of the members of a FaultLog, and each entry by itself has both
+A service may put its members into a collection (DSP0266, $expand). Some do so unasked, with less in the copy: NVIDIA's
+BMCs leave Severity and Message out of the members of a FaultLog, while each entry by itself has both
 (NVIDIA/bmcweb, redfish-core/lib/log_services.hpp: getDumpEntryCollection and getDumpEntryById;
 NVIDIA/bare-metal-manager-core, bmc-mock's capture of a GH200).
 """
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _RESOURCE = ("@odata.id", "@odata.type", "Id", "Name")
-"""Properties that every resource must have (DSP0266, Required properties): what lacks one is a link, or a part of a resource."""
+"""Properties that every resource must have (DSP0266, Required properties); otherwise it is a link, or a part of one."""
 _STATUS = (("Status",),)
 _READ: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "LogEntry": (("Severity", "MessageSeverity"), ("Created", "EventTimestamp")),
@@ -36,11 +36,11 @@ _READ: Mapping[str, tuple[tuple[str, ...], ...]] = {
         _STATUS,
     ),
 }
-"""Kind of resource -> what gates read of it; of each group one property is enough."""
+"""Kind of resource -> properties that gates read; of each group one is enough."""
 
 
 def whole(copy: Mapping[str, Any]) -> bool:
-    """Return whether a copy has what every resource must have, and what gates read of its kind. A property that is null is none."""
+    """Return whether a copy has the required properties and those that gates read; null counts as missing."""
     if any(copy.get(key) is None for key in _RESOURCE):
         return False
     kind = str(copy["@odata.type"]).removeprefix("#").split(".", 1)[0]

@@ -1,10 +1,10 @@
-"""Outlets of rack PDUs over Redfish: whether they are on, and switching them.
+"""Outlets of rack PDUs over Redfish: read and switch them.
 
-What is used of DMTF's schemas (DSP0268; Outlet 1.0 to 1.4, PowerDistribution): an outlet lies at
+From DMTF's schemas (DSP0268; Outlet 1.0 to 1.4, PowerDistribution): an outlet is at
 ``/redfish/v1/PowerEquipment/RackPDUs/{PowerDistributionId}/Outlets/{OutletId}`` and has PowerState (On, Off) and the
 action ``#Outlet.PowerControl``, whose parameter is PowerState; since 1.4 PowerControlLocked, and PowerStateInTransition
 while a delay runs (PowerOnDelaySeconds, PowerOffDelaySeconds, which PDUs have to switch one outlet after the other).
-PowerCycle is not used: nobody could look in between.
+PowerCycle is not used: nobody could observe the state in between.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from rackready.model.site import Outlet
 State = Literal["On", "Off"]
 _ACTION = "#Outlet.PowerControl"
 _SWITCH_S = 30.0
-"""How long an outlet may take to show what was asked, besides the delay that it tells itself. Our choice: relays switch at once, PDUs refresh in seconds."""
+"""Seconds for an outlet to show the requested state, besides the delay that it reports.
+
+Our choice: relays switch at once, PDUs refresh in seconds.
+"""
 _DELAY_S = 600.0
-"""The longest delay of its own that is waited for. Our choice: a sequence over 48 outlets of 10 s each is 8 minutes."""
+"""The longest delay of an outlet that is waited for. Our choice: a sequence over 48 outlets of 10 s is 8 minutes."""
 _POLL_S = 1.0
 
 
 class PduOutlet:
-    """One outlet. Its PDU is asked for one thing at a time, and let go between them: other nodes hang on it too."""
+    """One outlet. Its PDU gets one request at a time and is released in between: other nodes use it too."""
 
     def __init__(self, stated: Outlet, site: BmcSite) -> None:
         self.stated = stated
@@ -36,7 +39,7 @@ class PduOutlet:
         self._address: str | None = None
 
     def require_on(self) -> None:
-        """Raise BmcError unless it is on and may be switched."""
+        """Raise BmcError unless the outlet is on and may be switched."""
         with self._pdu() as pdu:
             found = self._read(pdu)
         if not _is(found, "On"):
@@ -53,18 +56,18 @@ class PduOutlet:
             raise BmcError(text)
 
     def is_on(self) -> bool:
-        """Whether it is on, and stays so as far as it knows. Raises BmcError."""
+        """Whether the outlet is on and no change is pending. Raises BmcError."""
         with self._pdu() as pdu:
             return _is(self._read(pdu), "On")
 
     def switch(self, state: State) -> None:
-        """Ask for a state, once. Raises BmcError; what the outlet did then is not known."""
+        """Request a state, once. Raises BmcError; what the outlet did is unknown then."""
         with self._pdu() as pdu:
             action = _action(self._read(pdu))
             pdu.post(str(action.get("target") or ""), {"PowerState": state})
 
     def wait(self, state: State) -> None:
-        """Wait until it shows a state, its own delay included. Raises BmcError."""
+        """Wait until the outlet shows a state, its own delay included. Raises BmcError."""
         with self._pdu() as pdu:
             found = self._read(pdu)
             limit = _SWITCH_S + _delay(found, state)
@@ -110,7 +113,10 @@ def _action(found: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _fixed(found: Mapping[str, Any]) -> str:
-    """Return why an outlet cannot be switched off and on again, empty when it can. A PDU that lists no values allows those of the schema."""
+    """Return why an outlet cannot be switched off and on again, empty when it can.
+
+    A PDU that lists no values allows those of the schema.
+    """
     if found.get("PowerControlLocked") is True:
         return "locked (PowerControlLocked)"
     if found.get("PowerEnabled") is False:

@@ -1,12 +1,12 @@
-"""Gathers what a Redfish service (DMTF DSP0266) tells, by following its own links: vendors name and place resources as they like.
+"""Documents of a Redfish service (DMTF DSP0266), gathered through its own links: vendors place resources as they like.
 
-A trail is the way from the service root, property by property: ``Chassis/*/ThermalSubsystem/Fans/*``. ``*`` stands for
-every member of a collection (or of a list of links), with all its pages; ``*!audit*,lclog`` leaves out members by the
-last word of their address, ``*=A1`` takes only the one whose address ends with that word. A trail ends quietly where a
-resource lacks the property: whether that is allowed is for the reader of the result to say. A resource that is linked
-and cannot be read is written down as unread, never left out. A member that comes embedded in its collection is asked
-for by itself where the copy lacks what gates read of it, or what the trail goes on with. What was gathered carries a
-digest: a part of it that is lost or damaged later is not taken for something that the service does not have.
+A trail is the way from the service root, property by property: ``Chassis/*/ThermalSubsystem/Fans/*``. ``*`` means every
+member of a collection (or of a list of links), on all its pages; ``*!audit*,lclog`` leaves out members by the last word
+of their address, ``*=A1`` takes only the one whose address ends with that word. A trail ends without an error where a
+resource lacks the property: the reader of the result decides whether that is allowed. A linked resource that cannot be
+read is recorded as unread, never left out. A member that comes embedded in its collection is requested by itself when
+the copy lacks what gates read, or what the trail continues with. The result carries a digest, so that a part that is
+lost or damaged later is not mistaken for something that the service does not have.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _SECRET = re.compile(r"passw|passphrase|secret|token|credential|privatekey", re.
 _NOISE = frozenset({"@odata.context", "@odata.etag", "Actions"})
 _FATAL = (BmcLoginError, BmcTlsError, BmcUnreachableError, BmcIdentityError)
 _PAGES = 200
-"""Pages of one collection at most: a service whose pages never end must not hold us for ever."""
+"""The most pages of one collection: a service with endless pages must not block us."""
 
 
 @dataclass(slots=True)
 class Gathered:
-    """Documents by address, which of them every trail ended at, and what could not be read."""
+    """Documents by address, the ends of every trail, and what could not be read."""
 
     trails: dict[str, list[str]] = field(default_factory=dict)
     documents: dict[str, Document] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
 
     def document(self) -> Document:
-        """Return it as one JSON document."""
+        """Return everything as one JSON document."""
         return sealed(
             {
                 "format": FORMAT,
@@ -56,19 +56,22 @@ class Gathered:
 
 
 def sealed(document: Document) -> Document:
-    """Return a gathered document with the digest of what it holds."""
+    """Return a gathered document with its digest."""
     return {**document, "digest": digest(document)}
 
 
 def digest(document: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of what was gathered."""
+    """Return the SHA-256 of a gathered document."""
     return hashlib.sha256(
         json.dumps([document.get(key) for key in ("trails", "documents", "unread")], sort_keys=True).encode()
     ).hexdigest()
 
 
 def read(bmc: Bmc, trails: Iterable[str], proceed: Callable[[], None]) -> Gathered:
-    """Return what the trails lead to. Raises BmcError when the service as a whole cannot be asked; ``proceed`` may raise to stop."""
+    """Return the resources at the ends of the trails; ``proceed`` may raise to stop.
+
+    Raises BmcError when the service as a whole cannot be read.
+    """
 
     def get(address: str) -> Document:
         proceed()
@@ -78,18 +81,18 @@ def read(bmc: Bmc, trails: Iterable[str], proceed: Callable[[], None]) -> Gather
 
 
 class Walk:
-    """One gathering: every address is asked once."""
+    """One gathering: every address is requested once."""
 
     def __init__(self, get: Get) -> None:
         self._get = get
         self._found = Gathered()
         self._known: dict[str, Document] = {}
         self._copies: set[str] = set()
-        """Addresses of those that are known as their collection shows them."""
+        """Addresses of resources of which only the collection's copy is known."""
         self._expands = False
 
     def all(self, trails: Iterable[str]) -> Gathered:
-        """Follow the trails from the service root."""
+        """Follow the trails from the service root and return what was gathered."""
         root = self._get(ROOT)
         self._known[ROOT] = root
         self._expands = bool(_at(root, "ProtocolFeaturesSupported.ExpandQuery.NoLinks"))
@@ -119,7 +122,10 @@ class Walk:
         return here
 
     def _linked(self, document: Document, name: str, *, as_collection: bool) -> list[Document]:
-        """Return what a property links to: one resource, or several when it is a list of links (as a collection where its members are wanted)."""
+        """Return what a property links to: one resource, or several for a list of links.
+
+        A list of links is one collection when the trail continues with its members.
+        """
         target = _at(document, name)
         if target is None and (address := str(document.get("@odata.id"))) in self._copies:
             target = _at(self._itself(address) or {}, name)
@@ -146,7 +152,10 @@ class Walk:
         return out
 
     def _pages(self, collection: Document) -> list[Document]:
-        """Return the members of every page. As many as the collection counts must come, else it is unread; one that counts none may leave out the list."""
+        """Return the members of every page.
+
+        With fewer members than it counts, the collection is unread. One that counts none may leave out the list.
+        """
         address, counted = str(collection.get("@odata.id", "?")), collection.get("Members@odata.count")
         if "Members" not in collection and counted == 0 and counted is not False:
             return []
@@ -168,7 +177,7 @@ class Walk:
         return members
 
     def _resource(self, link: Document) -> Document | None:
-        """Return the resource of a link; one that came whole with the link is not asked for again."""
+        """Return the resource of a link; one that came complete with the link is not requested again."""
         address = link.get("@odata.id")
         if not isinstance(address, str):
             return None
@@ -178,7 +187,7 @@ class Walk:
         return self._document(address)
 
     def _itself(self, address: str) -> Document | None:
-        """Return a resource of which only its collection's copy is known; None when it cannot be read (then it is unread)."""
+        """Return the resource itself instead of its copy; None when it cannot be read (then it is unread)."""
         self._copies.discard(address)
         del self._known[address]
         found = self._document(address)
@@ -205,7 +214,10 @@ class Walk:
         return found
 
     def _expanded(self, address: str) -> Document | None:
-        """Ask for a collection with its members in it: one request instead of one for each. Services that promise it and fail are asked plainly."""
+        """Return a collection with its members, in one request instead of one per member.
+
+        None when a service promises that and fails: then the plain requests follow.
+        """
         if "?" in address:
             return None
         try:
@@ -218,7 +230,7 @@ class Walk:
 
 
 def _bare(document: Document) -> bool:
-    """Whether a document is a collection of mere links, worth expanding."""
+    """Whether a document is a collection of links only, worth expanding."""
     members = document.get("Members")
     return (
         isinstance(members, list)
@@ -228,7 +240,10 @@ def _bare(document: Document) -> bool:
 
 
 def _at(document: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - JSON
-    """Return a property, also one within others (``Links.ManagedBy``); None when it is not there. Names with an @ are taken whole."""
+    """Return a property, also one within others (``Links.ManagedBy``); None when it is missing.
+
+    Names with an @ are not split.
+    """
     found: Any = document
     for word in [name] if name.startswith("@") and name in document else _words(name):
         if not isinstance(found, Mapping) or word not in found:
@@ -238,7 +253,7 @@ def _at(document: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def _words(name: str) -> list[str]:
-    """Split ``@Redfish.Settings.SettingsObject`` as ``@Redfish.Settings`` and ``SettingsObject``; other names at every dot."""
+    """Split ``@Redfish.Settings.SettingsObject`` into ``@Redfish.Settings`` and the rest, other names at every dot."""
     if not name.startswith("@"):
         return name.split(".")
     namespace, term, *rest = name.split(".")
@@ -246,7 +261,10 @@ def _words(name: str) -> list[str]:
 
 
 def cleaned(document: Document) -> Document:
-    """Return a document without noise, and without the values of what may be a secret: BIOS attributes hold passwords on some servers."""
+    """Return a document without noise and without values that may be secrets.
+
+    BIOS attributes hold passwords on some servers.
+    """
     return {key: _clean(key, value) for key, value in document.items() if key not in _NOISE}
 
 

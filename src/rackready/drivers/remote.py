@@ -1,7 +1,7 @@
-"""Runs commands on nodes over SSH: pinned host keys, a time limit each, and nothing left running behind.
+"""Commands on nodes over SSH, each with a time limit; nothing is left running on the node.
 
-Every command leads a session of its own on the node, whose number stands in a file there; at a time-out, at the end of
-a run and when the operator stops, that whole session is ended.
+Each command leads its own session on the node; a file there holds the session's number. The whole session is ended at
+a time-out, at the end of a run and when the operator stops.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import secrets
 import shlex
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import paramiko
 
-from rackready.drivers import ssh
 from rackready.drivers.process import OUTPUT_LIMIT, STOP, Interrupted
+from rackready.drivers.ssh import errors
+from rackready.drivers.ssh.command import LOGGED
+from rackready.drivers.ssh.session import active, connect, translated
+from rackready.drivers.ssh.target import SshTarget
 from rackready.model.problems import RackreadyError
 from rackready.ondevice import end_session
 
@@ -29,30 +30,30 @@ _POLL_S = 0.05
 _GRACE_S = 10.0
 _SESSIONS = 8
 _AGAIN_S = 0.25
-_NOT_PINNED = "not found in known_hosts"
-"""What paramiko's RejectPolicy says of a host without a pinned key (paramiko/client.py)."""
-_RUN = secrets.token_hex(4)
-"""Names this process in what it leaves on nodes while it works, so that a later run can tell leftovers from its own work."""
-_KEEPALIVE_S = 15
+RUN_ID = secrets.token_hex(4)
+"""Marks what this process leaves on nodes while it works, so that a later run can tell leftovers from its own work."""
 _log = logging.getLogger(__name__)
-_LOGGED = 400  # characters of a command that the log keeps
-logging.getLogger("paramiko").setLevel(
-    logging.CRITICAL
-)  # what fails is in the answer; paramiko would say it a second time, on our output
 _WRAP = 'umask 077; f=$1; t=$2; shift 2; echo $$ >"$f"; timeout -k 5 "$t" "$@"; c=$?; rm -f "$f"; exit $c'
+_SWEEP = r"""
+for base in "${XDG_RUNTIME_DIR:-/run}" /tmp; do
+  for d in "$base"/rackready-launch.*; do [ -O "$d" ] && [ -d "$d" ] && [ ! -L "$d" ] && rm -rf "$d"; done
+done
+f=$HOME/.ssh/authorized_keys
+[ -f "$f" ] && grep -q 'rackready-launch-' "$f" || exit 0
+t=$(mktemp "$f.XXXXXX") && { grep -v 'rackready-launch-' "$f" > "$t"; chmod 600 "$t"; cat "$t" > "$f"; rm -f "$t"; }
+"""
 
 
 class UnreachableError(RackreadyError):
-    """A node does not let us in; the text says why."""
-
-
-class _RefusedError(UnreachableError):
-    """The connection stands, and the server opens no further session on it now."""
+    """A node cannot be used; the text gives the reason, without a final period: it is quoted in other messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command left: ``exit_code`` is None when it was killed or the connection was lost."""
+    """The result of a command: ``exit_code`` is None when it was killed or the connection was lost.
+
+    ``reached`` is False when no login succeeded: nothing is known of the node then.
+    """
 
     exit_code: int | None
     stdout: str
@@ -61,18 +62,6 @@ class Answer:
     timed_out: bool = False
     failure: str = ""
     reached: bool = True
-    """False: no login came about, so nothing is known of the node."""
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """Where a node's SSH answers."""
-
-    name: str
-    address: str
-    port: int
-    user: str
-    private_key: Path
 
 
 @dataclass(slots=True)
@@ -82,10 +71,6 @@ class _Line:
     client: paramiko.SSHClient
     sessions: int = 0
 
-    def active(self) -> bool:
-        transport = self.client.get_transport()
-        return transport is not None and transport.is_active()
-
     def transport(self) -> paramiko.Transport:
         transport = self.client.get_transport()
         if transport is None:
@@ -94,13 +79,15 @@ class _Line:
 
 
 class Remote:
-    """Connections to nodes, kept until closed; a node gets another one when sshd's limit of sessions (MaxSessions, 10) is near. Thread-safe."""
+    """Connections to nodes, kept until closed. Thread-safe.
 
-    def __init__(self, hosts: Mapping[str, Host], known_hosts: Path) -> None:
-        self._hosts = dict(hosts)
-        self._known_hosts = known_hosts
-        self._lines: dict[str, list[_Line]] = {name: [] for name in hosts}
-        self._locks = {name: threading.Lock() for name in hosts}
+    A node gets another connection when sshd's limit of sessions (MaxSessions, 10) is near.
+    """
+
+    def __init__(self, targets: Mapping[str, SshTarget]) -> None:
+        self._targets = dict(targets)
+        self._lines: dict[str, list[_Line]] = {name: [] for name in targets}
+        self._locks = {name: threading.Lock() for name in targets}
 
     def run(
         self,
@@ -114,7 +101,7 @@ class Remote:
     ) -> Answer:
         """Run a command to its end. Never raises for what the node does; raises Interrupted when the operator stops.
 
-        ``cleaning``: it takes back something of ours, so it is carried through even then.
+        ``cleaning``: the command removes something of ours, so it runs to its end even then.
         """
         begun = time.monotonic()
         try:
@@ -129,7 +116,7 @@ class Remote:
         _log.debug(
             "%s: %s%s: %s in %.1f s",
             node,
-            " ".join(shlex.join(argv).split())[:_LOGGED],
+            " ".join(shlex.join(argv).split())[:LOGGED],
             " < script" if stdin else "",
             _ended(answer),
             answer.seconds,
@@ -140,7 +127,7 @@ class Remote:
         self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float
     ) -> Job:
         """Start a command and return at once. Raises UnreachableError."""
-        mark = f"/tmp/.rackready-{_RUN}-{secrets.token_hex(12)}"  # noqa: S108
+        mark = f"/tmp/.rackready-{RUN_ID}-{secrets.token_hex(12)}"  # noqa: S108
         words = [*(("env", *(f"{name}={value}" for name, value in env.items())) if env else ()), *argv]
         line = shlex.join(["setsid", "-w", "sh", "-c", _WRAP, "rackready", mark, f"{timeout_s + _GRACE_S:.0f}", *words])
         place, channel = self._open(node)
@@ -152,12 +139,15 @@ class Remote:
         except (OSError, paramiko.SSHException) as error:
             channel.close()
             self.give_back(node, place)
-            raise UnreachableError(f"{node}: the connection was lost ({error})") from error
+            raise _unreachable(errors.lost(self._targets[node].where, errors.reason(error))) from error
         return Job(self, node, mark, channel, place)
 
     def sweep(self, node: str) -> Answer:
-        """End and remove what a killed run left on a node: its commands, launch keys and their folders. Call it under the controller lock."""
-        ended = self.run(node, ("python3", "-", "--others", _RUN), stdin=inspect.getsource(end_session), timeout_s=30)
+        """End and remove what a killed run left on a node: its commands, launch keys and their folders.
+
+        Call it under the controller lock.
+        """
+        ended = self.run(node, ("python3", "-", "--others", RUN_ID), stdin=inspect.getsource(end_session), timeout_s=30)
         if ended.exit_code != 0:
             return ended
         return self.run(node, ("sh", "-c", _SWEEP), timeout_s=30)
@@ -170,7 +160,10 @@ class Remote:
             lines.clear()
 
     def end_session(self, node: str, mark: str) -> None:
-        """End the session whose leader's pid stands in the file ``mark`` on a node. A node that is gone ends it by its own time limit."""
+        """End the session whose leader's pid is in the file ``mark`` on a node.
+
+        A node that cannot be reached ends it by its own time limit.
+        """
         try:
             place, channel = self._open(node)
         except UnreachableError:
@@ -189,46 +182,37 @@ class Remote:
             self.give_back(node, place)
 
     def _open(self, node: str) -> tuple[_Line, paramiko.Channel]:
-        """Return a new session and the connection that it takes a place of. Raises UnreachableError.
+        """Return a new session and the connection that carries it. Raises UnreachableError.
 
-        A server that is busy still counts sessions that we closed (sshd's MaxSessions): a refused session is asked for
-        again for a while.
+        A busy server still counts sessions that we closed (sshd's MaxSessions): a refused session is requested again
+        for a while.
         """
         deadline = time.monotonic() + _CONNECT_S
         while True:
             try:
                 return self._open_once(node)
-            except _RefusedError as error:
+            except errors.SshBusyError as error:
                 if time.monotonic() > deadline:
-                    raise UnreachableError(str(error)) from error
+                    raise _unreachable(error) from error
                 time.sleep(_AGAIN_S)
+            except errors.SshError as error:
+                raise _unreachable(error) from error
 
     def _open_once(self, node: str) -> tuple[_Line, paramiko.Channel]:
-        line: _Line | None = None
+        line = self._line(node)
         try:
-            line = self._line(node)
             return line, line.transport().open_session(timeout=_CONNECT_S)
-        except paramiko.BadHostKeyException as error:
-            raise UnreachableError(_changed(node, error)) from error
-        except paramiko.AuthenticationException as error:
-            raise UnreachableError(f"{node}: SSH refuses our key for user {self._hosts[node].user}") from error
         except (OSError, EOFError, paramiko.SSHException) as error:
             self.give_back(node, line)
-            if _NOT_PINNED in str(error):
-                raise UnreachableError(_unpinned(node, self._known_hosts)) from error
-            reason = str(error) or error.__class__.__name__
-            kind = _RefusedError if isinstance(error, paramiko.ChannelException) else UnreachableError
-            raise kind(
-                f"{node}: SSH to {self._hosts[node].address}:{self._hosts[node].port} failed ({reason})"
-            ) from error
+            raise translated(self._targets[node], error, _CONNECT_S) from error
 
     def _line(self, node: str) -> _Line:
         with self._locks[node]:
             lines = self._lines[node]
-            lines[:] = [line for line in lines if line.active()]
+            lines[:] = [line for line in lines if active(line.client)]
             free = next((line for line in lines if line.sessions < _SESSIONS), None)
             if free is None:
-                free = _Line(self._connect(self._hosts[node]))
+                free = _Line(connect(self._targets[node], timeout_s=_CONNECT_S))
                 lines.append(free)
             free.sessions += 1
             return free
@@ -239,30 +223,15 @@ class Remote:
             with self._locks[node]:
                 line.sessions -= 1
 
-    def _connect(self, host: Host) -> paramiko.SSHClient:
-        target = ssh.SshTarget(host.name, host.address, host.port, host.user, host.private_key, self._known_hosts)
-        return ssh.connect(target, timeout_s=_CONNECT_S, keepalive_s=_KEEPALIVE_S)
+
+def _unreachable(error: errors.SshError) -> UnreachableError:
+    return UnreachableError(str(error).rstrip("."))
 
 
 def _ended(answer: Answer) -> str:
     """Return how a command ended, for the log."""
     return answer.failure or (
         "killed at its time limit" if answer.timed_out else f"exit {answer.exit_code}, {len(answer.stdout)} characters"
-    )
-
-
-def _changed(node: str, error: paramiko.BadHostKeyException) -> str:
-    expected, actual = ssh.fingerprint(error.expected_key), ssh.fingerprint(error.key)
-    return (
-        f"{node}: SSH host key changed, no login was tried - Expected: {expected} Actual: {actual}. "
-        f"{ssh.way_out(node)}".rstrip(".")
-    )
-
-
-def _unpinned(node: str, known_hosts: Path) -> str:
-    return (
-        f"{node}: SSH host key, no login was tried - Expected: one pinned in {known_hosts} Actual: none. "
-        f"{ssh.way_out(node)}".rstrip(".")
     )
 
 
@@ -286,7 +255,10 @@ class Job:
         return not self._channel.exit_status_ready() and not self._channel.closed
 
     def wait(self, timeout_s: float, *, cleaning: bool = False) -> Answer:
-        """Return the answer, at the time limit with ``timed_out``. Raises Interrupted when the operator stops (not while cleaning)."""
+        """Return the answer, at the time limit with ``timed_out``.
+
+        Raises Interrupted when the operator stops (not while cleaning).
+        """
         deadline = time.monotonic() + timeout_s
         while self.alive():
             if STOP.is_set() and not cleaning:
@@ -309,7 +281,7 @@ class Job:
         return self._answer(code)
 
     def end(self) -> None:
-        """End the command with everything that it started; nothing happens when it ended by itself."""
+        """End the command with everything that it started, unless it ended by itself."""
         if not self._ended:
             self._ended = True
             self._drain()
@@ -320,7 +292,7 @@ class Job:
         self._place = None
 
     def so_far(self) -> Answer:
-        """Return what it said up to now."""
+        """Return the output up to now."""
         self._drain()
         return self._answer(self._channel.recv_exit_status() if self._channel.exit_status_ready() else None)
 
@@ -348,83 +320,3 @@ class Job:
             self._out.extend(self._channel.recv(65536))
         while self._channel.recv_stderr_ready():
             self._err.extend(self._channel.recv_stderr(65536))
-
-
-_PREPARE = r"""
-set -eu
-umask 077
-base=${XDG_RUNTIME_DIR:-/run}
-[ -w "$base" ] || base=/tmp
-d=$(mktemp -d "$base/rackready-launch.XXXXXX")
-ssh-keygen -q -t ed25519 -N '' -C "$1" -f "$d/id"
-cat > "$d/known_hosts"
-printf '%s\n' "$d"
-cat "$d/id.pub"
-"""
-_ADMIT = r"""
-set -eu
-umask 077
-mkdir -p "$HOME/.ssh"
-f=$HOME/.ssh/authorized_keys
-touch "$f"
-printf 'restrict,from="%s" %s\n' "$1" "$2" >> "$f"
-"""
-_SWEEP = r"""
-for base in "${XDG_RUNTIME_DIR:-/run}" /tmp; do
-  for d in "$base"/rackready-launch.*; do [ -O "$d" ] && [ -d "$d" ] && [ ! -L "$d" ] && rm -rf "$d"; done
-done
-f=$HOME/.ssh/authorized_keys
-[ -f "$f" ] && grep -q 'rackready-launch-' "$f" || exit 0
-t=$(mktemp "$f.XXXXXX") && { grep -v 'rackready-launch-' "$f" > "$t"; chmod 600 "$t"; cat "$t" > "$f"; rm -f "$t"; }
-"""
-_EXPEL = r"""
-f=$HOME/.ssh/authorized_keys
-[ -f "$f" ] || exit 0
-t=$(mktemp "$f.XXXXXX") && { grep -v -F -- "$1" "$f" > "$t"; chmod 600 "$t"; cat "$t" > "$f"; rm -f "$t"; }
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchKey:
-    """Folder on the head node with a key (``id``) and pinned host keys (``known_hosts``)."""
-
-    folder: str
-
-    @property
-    def ssh_options(self) -> str:
-        """Options for ssh on the head node."""
-        pinned = f"-o UserKnownHostsFile={self.folder}/known_hosts -o StrictHostKeyChecking=yes"
-        return f"-i {self.folder}/id -o IdentitiesOnly=yes {pinned} -o BatchMode=yes -o ConnectTimeout=10"
-
-
-@contextmanager
-def launch_key(
-    remote: Remote, head: str, head_address: str, peers: Sequence[str], known_hosts: Path
-) -> Iterator[LaunchKey]:
-    """Let the head node log in to its peers while MPI runs, and no longer.
-
-    The private key is made on the head node and never leaves it; peers take it from the head's address only. Raises
-    UnreachableError when a node does not take part.
-    """
-    name = f"rackready-launch-{_RUN}-{secrets.token_hex(8)}"
-    pinned = known_hosts.read_text(encoding="utf-8") if known_hosts.exists() else ""
-    made = _must(remote, head, ("sh", "-c", _PREPARE, "rackready", name), stdin=pinned or "\n")
-    folder, public = made.stdout.strip().splitlines()[:2]
-    try:
-        for peer in peers:
-            _must(remote, peer, ("sh", "-c", _ADMIT, "rackready", head_address, public))
-        yield LaunchKey(folder)
-    finally:
-        for peer in peers:
-            remote.run(peer, ("sh", "-c", _EXPEL, "rackready", name), timeout_s=30, cleaning=True)
-        remote.run(head, ("rm", "-rf", folder), timeout_s=30, cleaning=True)
-
-
-def _must(remote: Remote, node: str, argv: Sequence[str], *, stdin: str = "") -> Answer:
-    answer = remote.run(node, argv, stdin=stdin, timeout_s=30)
-    if answer.exit_code != 0:
-        message = (
-            f"{node}: preparing the MPI launch failed ({answer.failure or answer.stderr.strip() or answer.exit_code})"
-        )
-        raise UnreachableError(message)
-    return answer

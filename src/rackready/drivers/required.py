@@ -1,4 +1,7 @@
-"""What a site file says of switches and scheduler, compared with the drivers that there are. ``design`` cannot do it: it lies below the drivers."""
+"""Check of a site's switch systems and scheduler against the drivers that exist.
+
+``design`` cannot do it: it is below the drivers.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from rackready.model.site import PlugInHandover, Site
 
 
 def require_drivers(site: Site, source: str, *, switches: bool = True) -> None:
-    """Raise SiteInvalidError that lists every switch system and scheduler without a driver. Raises PlugInError where one cannot be used.
+    """Raise SiteInvalidError that lists every switch system and scheduler without a driver.
 
-    ``source``: a file. ``switches``: look at the switches, too.
+    Raises PlugInError for a plug-in that cannot be used. ``source``: the site file. ``switches``: check the switches
+    too.
     """
     problems = list(settings_problems(site.handover)) if isinstance(site.handover, PlugInHandover) else []
     for place, switch in enumerate(site.switches if switches else ()):

@@ -1,4 +1,4 @@
-"""What a stack is told about each node. Made from the site file; refused before any resource exists when it is malformed."""
+"""Arguments of the stacks, made from the site file; malformed ones are refused before any resource exists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SshArgs(Model):
 
 
 class NodeArgs(Model):
-    """One metal node. Secrets are references: the provider reveals them itself, so none stands in state, log or process list."""
+    """One metal node. Secrets are references that the provider reveals: none is in state, log or process list."""
 
     env: str = Field(min_length=1, description="environment whose ledger and known_hosts are used")
     node: Name
@@ -42,10 +42,10 @@ class RackArgs(Model):
 
 
 def rack_args(site: Site, env: str, rack: str) -> RackArgs:
-    """Return what a rack's stack is told; KeyError when the site has no such rack.
+    """Return the arguments of a rack's stack. Raises KeyError when the site has no such rack.
 
-    Nodes of which the manifest is not imported yet are left out: `deployable.require` refused them before, and none of
-    them was ever made.
+    Nodes without an imported manifest are left out: `deployable.require` refused them before, and none of them was ever
+    created.
     """
     found = next((item for item in site.racks if item.name == rack), None)
     if found is None:

@@ -1,4 +1,4 @@
-"""From the engine's events to one result per node. Pure: never judged by the engine's return code, and silence is an error."""
+"""Results per node from the engine's events: pure, never from its return code; no event is an error."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class _Seen:
 
 
 class Recorder:
-    """Takes the engine's events of one run, and says what became of each node."""
+    """Collector of the engine's events of one run; it makes a result per node."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
         self._general: list[str] = []
 
     def take(self, event: EngineEvent) -> None:
-        """Take one event. Called by the engine's own thread."""
+        """Handle one event. Called by the engine's own thread."""
         if event.diagnostic_event is not None and event.diagnostic_event.severity == "error":
             self._diagnostic(event.diagnostic_event)
         if event.resource_pre_event is not None:
@@ -50,11 +50,11 @@ class Recorder:
             self._of(node).failed = True
 
     def results(self, nodes: list[str], *, check: bool = False) -> dict[str, NodeResult]:
-        """Return a result for each of ``nodes``; one of which nothing was heard is an error."""
+        """Return a result for each of ``nodes``; a node without an event is an error."""
         return {node: self._result(node, check=check) for node in nodes}
 
     def unheard(self, node: str) -> bool:
-        """Return whether the engine neither did anything to a node nor said why not."""
+        """Return whether the engine neither did anything to a node nor reported an error."""
         seen = self._seen.get(node, _Seen())
         return not (seen.errors or seen.failed or self._general or self._done(seen))
 
@@ -89,14 +89,13 @@ class Recorder:
     def _result(self, node: str, *, check: bool) -> NodeResult:
         seen = self._seen.get(node, _Seen())
         if seen.errors or seen.failed:
-            silent = f"{node}: the engine failed on it without a word. Look at the log of the run."
+            silent = f"{node}: the engine failed on it without a message. Look at the log of the run."
             return NodeResult(Outcome.ERROR, seen.errors[0] if seen.errors else silent)
         if not self._done(seen):
             why = self._general[0] if self._general else "the engine reported nothing about it"
-            return NodeResult(
-                Outcome.ERROR,
-                f"{node}: not provisioned - Expected: a result Actual: {why}. Run again; the log of the run says more.",
-            )
+            step = "Run again; the log of the run shows more."
+            text = f"{node}: not provisioned - Expected: a result Actual: {why}. {step}"
+            return NodeResult(Outcome.ERROR, text)
         if check and seen.problem:
             return NodeResult(Outcome.ERROR, seen.problem)
         acted = sorted({op for op in seen.ops if op not in _QUIET})

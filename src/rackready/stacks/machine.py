@@ -1,4 +1,4 @@
-"""What the provider does with one machine, free of Pulumi: power it on once, wait for it, observe it, power it off."""
+"""One machine without Pulumi: power it on once, wait for it, observe it, power it off."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rackready.drivers import ssh
 from rackready.drivers.hostkey_accept import HOST_KEY
 from rackready.drivers.redfish import Bmc, BmcError, BootTarget, PowerAction
+from rackready.drivers.ssh.first_contact import wait_and_pin
+from rackready.drivers.ssh.pins import fingerprint
+from rackready.drivers.ssh.target import KeyLogin, SshTarget
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
@@ -21,15 +23,15 @@ from rackready.stacks.args import NodeArgs
 POWER_ON = "power-on"
 POWER_OFF = "power-off"
 _LAG_S = 20.0
-"""How long a BMC may take to show a power-on that it has accepted. Our choice: slow controllers show it after some 10 s."""
+"""Seconds for a BMC to show an accepted power-on. Our choice: slow controllers show it after some 10 s."""
 _SETTLE_S = 120.0
 _INSTALL = "install"
-"""In what a pin observed: the power-on that installed the machine whose key it is."""
+"""Key in a pin's ledger entry: the power-on that installed the machine with this host key."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineState:
-    """What is known of a machine. ``made``: we powered it on, so we may power it off. ``boot_id``: of the boot that was provisioned."""
+    """State of a machine. ``made``: we powered it on, so we may power it off. ``boot_id``: of the provisioned boot."""
 
     power: str
     made: bool
@@ -39,7 +41,7 @@ class MachineState:
 
 
 class MachineIncompleteError(RackreadyError):
-    """The machine was touched, and is not usable; ``state`` is what it was left in."""
+    """The machine was changed and is not usable; ``state`` is its last known state."""
 
     def __init__(self, state: MachineState, reason: str) -> None:
         self.state = state
@@ -47,10 +49,10 @@ class MachineIncompleteError(RackreadyError):
 
 
 def made_by_us(ledger: Ledger, node: str) -> bool:
-    """Whether the ledger says that we powered a node on (or were about to) and have not powered it off since.
+    """Whether the ledger shows that we powered a node on (or were about to) and have not powered it off since.
 
-    Of every epoch: a repair does not make the machine somebody else's, and the engine's own record of it (``made``)
-    stays as well.
+    Entries of every epoch count: a repair does not make the machine somebody else's, and the engine's own record
+    (``made``) stays as well.
     """
     ends = {entry.operation: entry for entry in ledger.entries(node) if entry.operation in {POWER_ON, POWER_OFF}}
     on, off = ends.get(POWER_ON), ends.get(POWER_OFF)
@@ -58,7 +60,7 @@ def made_by_us(ledger: Ledger, node: str) -> bool:
 
 
 class Machine:
-    """One machine. ``proceed`` is called while waiting and may raise to stop; ``say`` is told of progress."""
+    """One machine. ``proceed`` is called while waiting and may raise to stop; ``say`` gets progress messages."""
 
     def __init__(
         self,
@@ -71,14 +73,13 @@ class Machine:
     ) -> None:
         self._args = args
         self._ledger = ledger
-        self._target = ssh.SshTarget(
-            args.node, str(args.ssh.address), args.ssh.port, args.ssh.user, args.ssh.private_key, known_hosts
-        )
+        login = KeyLogin(args.ssh.private_key)
+        self._target = SshTarget(args.node, str(args.ssh.address), args.ssh.port, args.ssh.user, login, known_hosts)
         self._proceed = proceed
         self._say = say
 
     def ensure(self, *, made: bool) -> MachineState:
-        """Bring the machine up, unless it is: never a second power-on, and a running machine is adopted, not touched.
+        """Bring the machine up, never with a second power-on; a running machine is adopted unchanged.
 
         Raises RackreadyError (nothing was done), or MachineIncompleteError (it is powered on, and SSH is not usable).
         """
@@ -89,7 +90,7 @@ class Machine:
         self._say("powered on, waiting for SSH" if powered else "was on already, left as it is; waiting for SSH")
         installs = self._installs() if powered else 0
         try:
-            facts = ssh.wait_and_pin(
+            facts = wait_and_pin(
                 self._target, timeout_s=self._args.timeout_s, reinstalled=bool(installs), proceed=self._proceed
             )
         except RackreadyError as error:
@@ -98,15 +99,14 @@ class Machine:
             pin = self._ledger.begin(
                 self._args.node, HOST_KEY, hashlib.sha256(facts.host_key.encode()).hexdigest(), {_INSTALL: installs}
             )
-            self._ledger.done(pin.token, {"pinned": ssh.fingerprint(facts.host_key)})
+            self._ledger.done(pin.token, {"pinned": fingerprint(facts.host_key)})
         self._say("SSH answers, host key pinned")
         return MachineState("On", state.made, facts.host_key, facts.boot_id)
 
     def _installs(self) -> int:
-        """Return the token of our power-on that installs the machine anew and whose host key is not pinned yet, 0 for none.
+        """Return the token of our power-on that reinstalls the machine and whose host key is not pinned yet, else 0.
 
-        Such an installation is one reason for one new key: the same power-on, found done by a later run, excuses no
-        other.
+        An installation allows one new key: when a later run finds the same power-on done, it allows no other.
         """
         on = self._ledger.latest(self._args.node, POWER_ON)
         if on is None or self._args.boot is BootTarget.HDD:
@@ -119,7 +119,7 @@ class Machine:
         return 0 if any(entry.observed.get(_INSTALL) == on.token for entry in pins) else on.token
 
     def observe(self) -> tuple[str, str]:
-        """Return (power state, ""), or ("Unknown", why) when the BMC cannot tell: refresh must not stop at one bad BMC."""
+        """Return (power state, ""), or ("Unknown", why) when the BMC fails: refresh must not stop at one bad BMC."""
         try:
             with Bmc(self._args.node, self._args.bmc) as bmc:
                 return bmc.require(self._args.serial).power, ""
@@ -127,7 +127,7 @@ class Machine:
             return "Unknown", str(error)
 
     def remove(self, *, made: bool) -> None:
-        """Power the machine off if we powered it on; a machine that was running before us is left running. Raises RackreadyError."""
+        """Power the machine off if we powered it on; one that ran before us keeps running. Raises RackreadyError."""
         if not made:
             self._say("was on before us, left on")
             return
@@ -147,10 +147,9 @@ class Machine:
         self._say(f"powered off ({result.outcome})")
 
     def _power_on(self, bmc: Bmc, power: str) -> bool:
-        """Power on once. Returns whether the machine is on because of us.
+        """Power on once and return whether the machine is on because of us.
 
-        What is desired names the last power-off of ours, so that a power-on before it does not count for the time after
-        it.
+        The desired digest contains our last power-off, so that a power-on before it does not count after it.
         """
         node = self._args.node
         off = self._ledger.latest(node, POWER_OFF)
@@ -170,7 +169,7 @@ class Machine:
         )
         if result.outcome == "unknown":
             text = (
-                f"{bmc.where}: an interrupted power-on - Expected: On or Off Actual: its power state says neither. "
+                f"{bmc.where}: an interrupted power-on - Expected: On or Off Actual: another power state. "
                 "Look at the BMC, bring the node to On or Off by hand, then run again."
             )
             raise BmcError(text)
@@ -183,7 +182,7 @@ class Machine:
         return {"power": bmc.power(PowerAction.ON)}
 
     def _seen(self, bmc: Bmc, desired: str, stored: dict[str, Any]) -> Observation:
-        """Judge a power-on by what the BMC shows: off right after a request that was cut short may yet turn into on."""
+        """Judge a power-on by what the BMC shows: right after an interrupted request, off may still turn into on."""
         self._proceed()
         power = bmc.observe()
         if power == "On":

@@ -16,7 +16,7 @@ OUTPUTS = ("power", "host_key", "boot_id", "made", "problem")
 
 
 class Node(pulumi.CustomResource):
-    """One machine, as our provider keeps it."""
+    """One machine, as our provider records it."""
 
     power: pulumi.Output[str]
     host_key: pulumi.Output[str]
@@ -41,7 +41,7 @@ class MetalNode(pulumi.ComponentResource):
 
 
 def declare(args: RackArgs) -> None:
-    """Declare every node of a rack. Always all of them: a program that leaves one out asks for its deletion."""
+    """Declare every node of a rack: the engine deletes a node that the program leaves out."""
     nodes = [MetalNode(node) for node in args.nodes]
     pulumi.export("rack", args.rack)
     pulumi.export(
@@ -55,13 +55,13 @@ def declare_from_site(env: str, rack: str, root: Path) -> None:
 
 
 def node_of(urn: str) -> str:
-    """Return the node that a resource's URN belongs to, "" when it is no node's."""
+    """Return the node of a resource's URN, "" when the resource is no node's."""
     parts = urn.split("::")
     kinds = {COMPONENT_TYPE, f"{COMPONENT_TYPE}${NODE_TYPE}"}
     return parts[-1] if len(parts) == 4 and parts[2] in kinds else ""  # noqa: PLR2004 - urn:pulumi:stack::project::type::name
 
 
 def urns(stack: str, project: str, nodes: list[str]) -> list[str]:
-    """Return the URNs of the nodes' resources, each with the component that holds it (the engine refuses a child without its parent)."""
+    """Return the URNs of the nodes' resources and their components: the engine refuses a child without its parent."""
     prefix = f"urn:pulumi:{stack}::{project}::{COMPONENT_TYPE}"
     return [urn for node in nodes for urn in (f"{prefix}::{node}", f"{prefix}${NODE_TYPE}::{node}")]

@@ -1,8 +1,7 @@
-"""``pulumi-resource-rackready``: our Pulumi provider. It keeps one kind of resource, ``rackready:metal:Node``.
+"""``pulumi-resource-rackready``: our Pulumi provider, with one kind of resource, ``rackready:metal:Node``.
 
-Every effect goes through the ledger, so a create that the engine repeats after a kill observes first and powers nothing
-on twice. The provider ends when the engine is gone, also when that was killed: nothing is done to a machine that nobody
-would record.
+Every effect goes through the ledger: a create that the engine repeats after a kill observes first and powers nothing on
+twice. The provider ends with the engine, also with a killed one: it changes no machine that nobody would record.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from rackready.stacks.machine import Machine, MachineIncompleteError, MachineSta
 T = TypeVar("T")
 Props = Mapping[str, PropertyValue]
 _THREADS = 64
-"""Waiting for a node to boot costs a thread and nothing else; the engine bounds how many nodes are worked on at once."""
+"""Waiting for a node to boot costs only a thread; the engine limits the nodes in progress."""
 
 
 def plain(value: PropertyValue) -> Any:  # noqa: ANN401 - JSON
@@ -69,7 +68,7 @@ def wrapped(value: Any) -> PropertyValue:  # noqa: ANN401 - JSON
 
 
 class IncompleteError(RackreadyError):
-    """A resource exists and is not usable: the engine records it, and works on it again at the next update."""
+    """A resource exists and is not usable: the engine records it and tries again at the next update."""
 
     def __init__(self, resource_id: str, properties: dict[str, PropertyValue], reason: str) -> None:
         self.resource_id = resource_id
@@ -78,7 +77,7 @@ class IncompleteError(RackreadyError):
 
 
 class MetalProvider(api.Provider):
-    """check, diff, create, read, update and delete of ``rackready:metal:Node``."""
+    """Check, diff, create, read, update and delete of ``rackready:metal:Node``."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
@@ -98,7 +97,7 @@ class MetalProvider(api.Provider):
         return api.CheckResponse(inputs=inputs)
 
     async def diff(self, request: api.DiffRequest) -> api.DiffResponse:
-        """Compare what is wanted with what was recorded; a node that is not on is a difference. Nothing asks for a replacement."""
+        """Compare desired with recorded state; a node that is not on differs. No difference needs a replacement."""
         known = NodeArgs.model_fields.keys()
         old = {key: plain(value) for key, value in request.old_state.items()}
         new = {key: plain(value) for key, value in request.new_inputs.items()}
@@ -110,7 +109,7 @@ class MetalProvider(api.Provider):
         return api.DiffResponse(changes=bool(changed), diffs=changed, detailed_diff=detail)
 
     async def create(self, request: api.CreateRequest) -> api.CreateResponse:
-        """Power the node on once, wait for SSH, pin its host key; adopt one that runs."""
+        """Power the node on once, wait for SSH, pin its host key; adopt a running node."""
         args = _args(request.properties)
         if request.preview:
             return api.CreateResponse(args.node, _preview(request.properties))
@@ -118,7 +117,7 @@ class MetalProvider(api.Provider):
         return api.CreateResponse(args.node, _outputs(request.properties, state))
 
     async def update(self, request: api.UpdateRequest) -> api.UpdateResponse:
-        """Bring the node back to what is wanted: identity verified, powered on when it is off, SSH answering with the pinned key."""
+        """Restore the desired state: verify the identity, power on if off, wait for SSH with the pinned key."""
         if request.preview:
             return api.UpdateResponse(_preview(request.news))
         made = bool(plain(request.olds["made"])) if "made" in request.olds else False
@@ -126,19 +125,19 @@ class MetalProvider(api.Provider):
         return api.UpdateResponse(_outputs(request.news, state))
 
     async def read(self, request: api.ReadRequest) -> api.ReadResponse:
-        """Observe the power state. A BMC that cannot tell gives Unknown and the reason: one bad BMC must not stop the others."""
+        """Observe the power state; Unknown with the reason when the BMC fails, so that one bad BMC stops no other."""
         args = _args(request.properties)
         power, problem = await self._work(args, lambda machine: machine.observe())
         seen = {**request.properties, "power": PropertyValue(power), "problem": PropertyValue(problem)}
         return api.ReadResponse(request.resource_id, seen, dict(request.inputs))
 
     async def delete(self, request: api.DeleteRequest) -> None:
-        """Power the node off, if we powered it on."""
+        """Power the node off if we powered it on."""
         made = bool(plain(request.properties["made"])) if "made" in request.properties else False
         await self._work(_args(request.properties), lambda machine: machine.remove(made=made))
 
     async def cancel(self) -> None:
-        """Stop waiting; what was begun is in the ledger and goes on at the next run."""
+        """Stop waiting; the ledger has what was begun, and the next run continues it."""
         self._stop.set()
 
     async def _work(self, args: NodeArgs, do: Callable[[Machine], T], inputs: Props | None = None) -> T:
@@ -157,8 +156,8 @@ class MetalProvider(api.Provider):
         def proceed() -> None:
             if self._stop.is_set():
                 text = (
-                    f"{args.node}: stopped as asked - Expected: SSH answers Actual: not waited for. "
-                    "Run the same command again: it goes on here."
+                    f"{args.node}: stopped by the operator - Expected: SSH answers Actual: not waited for. "
+                    "Run the same command again: it continues here."
                 )
                 raise RackreadyError(text)
 
@@ -184,12 +183,15 @@ def _outputs(properties: Props, state: MachineState) -> dict[str, PropertyValue]
 
 
 def _preview(properties: Props) -> dict[str, PropertyValue]:
-    """Return inputs, and outputs not known yet: by their mark on the wire, since the SDK (3.250) cannot send PropertyValue.computed()."""
+    """Return the inputs, and the outputs as unknown.
+
+    The mark on the wire is used, since the SDK (3.250) cannot send PropertyValue.computed().
+    """
     return {**_inputs(properties), **{field.name: PropertyValue(UNKNOWN) for field in dataclasses.fields(MachineState)}}
 
 
 def _state_dir(env: str) -> Path:
-    """Return where the environment's ledger and pins lie: as the caller says, else below the checkout."""
+    """Return the folder of the environment's ledger and pins: the caller's, else the one below the checkout."""
     if (given := os.environ.get("RACKREADY_STATE_DIR")) and os.environ.get("RACKREADY_ENV", env) == env:
         return Path(given)
     return EnvPaths(project_root(), env).state
@@ -200,7 +202,7 @@ def _database(env: str) -> Database:
 
 
 class _Servicer(ProviderServicer):
-    """Answers errors in our own words, instead of with the name of a Python class before them."""
+    """A servicer that returns our error texts without the name of a Python class before them."""
 
     async def Create(self, request: Any, context: Any) -> Any:  # noqa: ANN401, N802 - gRPC's own names
         return await _spoken(super().Create(request, context), context)  # type: ignore[no-untyped-call]
@@ -247,7 +249,7 @@ async def _serve(engine: str) -> None:
     )
     port = server.add_insecure_port(address="127.0.0.1:0")
     await server.start()
-    # The engine interrupts its plugins when it is done with them, and waits for their end.
+    # At its end, the engine interrupts its plugins and waits for them.
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, os._exit, 0)
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
@@ -256,7 +258,7 @@ async def _serve(engine: str) -> None:
 
 def main() -> None:
     """Serve the engine, whose address is the first argument, until it ends."""
-    for name in ("sushy", "paramiko"):  # they shout each fault that we explain ourselves
+    for name in ("sushy", "paramiko"):  # our errors name the cause; they would print it again
         logging.getLogger(name).addHandler(logging.NullHandler())
         logging.getLogger(name).propagate = False
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()

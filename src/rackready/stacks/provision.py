@@ -1,4 +1,4 @@
-"""The provision phase: one Pulumi stack a rack, through a worker process that a later run can find and end."""
+"""The provision phase: one Pulumi stack per rack, in a worker process that a later run can find and end."""
 
 from __future__ import annotations
 
@@ -23,23 +23,26 @@ from rackready.stacks.machine import POWER_OFF, POWER_ON
 from rackready.stacks.worker import StackRequest, rounds
 
 _SPARE_S = 600
-"""Time for the engine itself in each round, on top of the time that a node may take to boot."""
+"""Seconds for the engine itself in each round, besides the time for a node to boot."""
 
 _FULL = 1 << 20
-"""Free bytes below which a run that gave no result is put down to a full disk."""
+"""Free bytes below which a run without a result is attributed to a full disk."""
 
 
 def run_provision(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
-    """Power on and reach the given nodes; with ``ctx.check`` only say what would change. A result for each node, never an exception for one.
+    """Power on nodes, wait for SSH and return a result for each; with ``ctx.check`` only report what would change.
 
-    Every node of a rack stays declared; those not asked for are left out by target, so that nothing is ever deleted
-    here. Raises RackreadyError when the engine is not installed.
+    Every node of a rack stays declared, and targets limit the run to the given nodes: nothing is ever deleted here. No
+    node raises an exception. Raises RackreadyError when the engine is not installed.
     """
     return _checked(ctx, nodes, "preview" if ctx.check else "up")
 
 
 def run_destroy(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
-    """Power off those of the given nodes that we powered on, and forget them. Raises RackreadyError when the engine is not installed."""
+    """Power off those of the given nodes that we powered on, and remove all of them from the stack.
+
+    Raises RackreadyError when the engine is not installed.
+    """
     return _checked(ctx, nodes, "destroy")
 
 
@@ -77,10 +80,10 @@ def _run(ctx: PhaseContext, nodes: list[str], action: str) -> dict[str, NodeResu
 
 
 def _power_effects(paths: EnvPaths, nodes: list[str]) -> dict[str, int]:
-    """Return node -> the newest intent of powering it on or off, 0 for none.
+    """Return node -> its newest intent to power it on or off, 0 for none.
 
-    Every effect is recorded before it is made: where there is no new one, nothing was done to the node. A BMC that does
-    not answer must not void what was measured on a node that runs.
+    Every effect is recorded before it happens: without a new intent, nothing was done to the node. A BMC that does not
+    answer must not void the evidence of a running node.
     """
     with Ledger.open(paths.database) as ledger:
         return {
@@ -99,7 +102,7 @@ def _request(ctx: PhaseContext, site: Site, nodes: list[str], action: str, resul
 
 
 def _worker(paths: EnvPaths, request: StackRequest, log: Path, round_s: int) -> str:
-    """Run the worker to its end and return how it ended, in words. ``round_s``: longest time of one round, in seconds."""
+    """Run the worker to its end and return how it ended, as text. ``round_s``: longest time of one round in s."""
     count = rounds(request.racks)
     timeout_s = float(count * round_s)
     env = {**os.environ, **engine.environment(paths, campaign=request.campaign)}

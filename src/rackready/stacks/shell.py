@@ -1,4 +1,4 @@
-"""``python -m rackready.stacks.shell ENV``: prints the variables that plain `pulumi` commands need, as shell exports."""
+"""``python -m rackready.stacks.shell ENV``: print the variables for plain `pulumi` commands, as shell exports."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from rackready.paths import EnvPaths, project_root
 
 
 def main() -> None:
-    """Entry point."""
+    """Print the exports."""
     variables = environment(EnvPaths(project_root(), sys.argv[1]))
-    print("\n".join(f"export {key}={shlex.quote(value)}" for key, value in variables.items()))  # noqa: T201 - this is its output
+    exports = [f"export {key}={shlex.quote(value)}" for key, value in variables.items()]
+    print("\n".join(exports))  # noqa: T201 - this is its output
 
 
 if __name__ == "__main__":

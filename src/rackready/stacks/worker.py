@@ -1,7 +1,7 @@
-"""``python -m rackready.stacks.worker``: runs the engine on some racks, side by side, apart from the controller's process.
+"""``python -m rackready.stacks.worker``: run the engine on some racks in parallel, outside the controller's process.
 
-Reads one JSON request from standard input and writes one JSON result to the file that the request names. It asks for
-nothing and judges nothing: a node that failed is a line in the result.
+It reads one JSON request from standard input and writes one JSON result to the file that the request names. A failed
+node is an entry in the result, not an error of the worker.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from rackready.stacks.events import Recorder
 from rackready.stacks.machine import Machine, made_by_us
 
 _RACKS_AT_ONCE = 4
-"""Engines side by side: each takes some 150 MiB and a core while it starts."""
+"""Engines in parallel: each takes some 150 MiB and a core while it starts."""
 _NODES_AT_ONCE = 32
-"""Nodes of one rack that its engine works on at the same time."""
+"""Nodes of one rack that its engine works on in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
 class StackRequest:
-    """What is to be done: ``action`` is up, preview or destroy; ``racks`` holds the nodes asked for, per rack."""
+    """A request: ``action`` is up, preview or destroy; ``racks`` has the requested nodes per rack."""
 
     env: str
     root: str
@@ -56,15 +56,15 @@ class StackRequest:
     site_digest: str = ""
 
     def context(self) -> PhaseContext:
-        """Return where it runs."""
+        """Return the context of the run."""
         return PhaseContext(self.env, Path(self.root), self.campaign, site_digest=self.site_digest)
 
 
 def rounds(racks: dict[str, list[str]]) -> int:
-    """Return how often, at worst, nodes wait for others to boot before it is their turn: what a time limit of the whole run must count.
+    """Return the most rounds of booting nodes that follow each other, for the time limit of the whole run.
 
-    A rack's nodes go so many at once, and those that its stack knows go before those that are new to it; racks go so
-    many at once, each as soon as one before it is through.
+    A rack's engine works on a limited number of nodes, those that its stack knows before the new ones. A limited number
+    of racks run in parallel; the next starts when one ends.
     """
     free = [0] * _RACKS_AT_ONCE
     for nodes in racks.values():
@@ -74,7 +74,7 @@ def rounds(racks: dict[str, list[str]]) -> int:
 
 
 def run(request: StackRequest) -> dict[str, NodeResult]:
-    """Do what is asked on every rack. Never raises for a rack: its nodes then carry the error."""
+    """Run the request on every rack and return a result per node; an error of a rack is in its nodes' results."""
     results: dict[str, NodeResult] = {}
     with ThreadPoolExecutor(max_workers=_RACKS_AT_ONCE) as pool:
         for found in pool.map(partial(_rack, request), list(request.racks)):
@@ -108,7 +108,7 @@ def _rack(request: StackRequest, rack: str) -> dict[str, NodeResult]:
 
 @contextmanager
 def _alone(paths: EnvPaths, rack: str) -> Iterator[None]:
-    """Wait until no other batch of ours works on the rack's stack: the engine refuses a second run instead of waiting."""
+    """Wait until no other batch of ours uses the rack's stack: the engine refuses a second run instead of waiting."""
     fd = os.open(paths.pulumi / f"{rack}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -120,11 +120,10 @@ def _alone(paths: EnvPaths, rack: str) -> Iterator[None]:
 def _operations(
     stack: auto.Stack, action: str, args: RackArgs, nodes: list[str], recorder: Recorder
 ) -> list[Callable[[], object]]:
-    """Return what to run: the whole stack at once, or the nodes that are in it, refreshed, and then those that are not.
+    """Return the operations: the whole stack at once, or first its known nodes with a refresh, then the new ones.
 
-    The engine cannot refresh a target that is not in the stack yet. A node that is in the stack and no longer in the
-    site file would be deleted by a run without targets, so such a stack is never run as a whole: to retire a node is
-    another command.
+    The engine cannot refresh a target that is not in the stack yet. A run without targets would delete a node that is
+    in the stack and no longer in the site file, so such a stack is never run as a whole: another command retires nodes.
     """
     known = {str(item["urn"]) for item in (stack.export_stack().deployment or {}).get("resources", [])}
     declared = {node.node for node in args.nodes}
@@ -158,7 +157,7 @@ def _operate(stack: auto.Stack, action: str, target: list[str] | None, recorder:
 
 
 def _unlocked(stack: auto.Stack, operation: Callable[[], object]) -> None:
-    """Run the operation; over the lock of a dead run once: the controller that started us holds the controller lock."""
+    """Run the operation, again after freeing a dead run's lock: our controller holds the controller lock."""
     try:
         operation()
     except auto.ConcurrentUpdateError as error:
@@ -167,7 +166,7 @@ def _unlocked(stack: auto.Stack, operation: Callable[[], object]) -> None:
 
 
 def _stopped(node: str, failure: str) -> NodeResult:
-    """Say what stopped the whole stack: nothing is known of the node itself."""
+    """Return the error of the whole stack as a node's result: nothing is known about the node itself."""
     text = (
         failure if failure.startswith(node) else f"{node}: not provisioned - Expected: its stack runs Actual: {failure}"
     )
@@ -175,7 +174,7 @@ def _stopped(node: str, failure: str) -> NodeResult:
 
 
 def _given_up(paths: EnvPaths, args: RackArgs, nodes: list[str], recorder: Recorder) -> dict[str, NodeResult]:
-    """Say what became of each node; one that a killed run powered on before the engine recorded it is powered off here."""
+    """Return each node's result; power off one that a killed run powered on before the engine recorded it."""
     results = recorder.results(nodes)
     with Ledger.open(paths.database) as ledger:
         for node in args.nodes:
@@ -199,14 +198,14 @@ def _echo(line: str) -> None:
 
 
 def _stop(_number: int, _frame: object) -> None:
-    """Pass Ctrl-C on to our engines: they end what is in flight, which the provider cuts short."""
+    """Pass Ctrl-C on to our engines: they end their running operations, which the provider cuts short."""
     for pid in session_members(os.getsid(0)):
         if pid != os.getpid() and name_of(pid) == "pulumi":
             _interrupt(pid)
 
 
 def _interrupt(pid: int) -> None:
-    """Ask one engine to end; it may have ended by itself since it was found, and the others are to be asked all the same."""
+    """Ask one engine to end; if it ended by itself meanwhile, the others must still be asked."""
     try:
         os.kill(pid, signal.SIGINT)
     except ProcessLookupError:
@@ -214,7 +213,7 @@ def _interrupt(pid: int) -> None:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the request on standard input and write the results."""
     signal.signal(signal.SIGINT, _stop)
     request = StackRequest(**json.load(sys.stdin))
     results = run(request)

@@ -1,26 +1,26 @@
-"""Faults that can be put into a simulated node's hardware state. They change hardware only; the code under test is not told."""
+"""Faults of a simulated node's hardware state. They change only hardware; the tested code does not know of them."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any
 
-from rackready_sim.faults import bmc, fabric, gpu, host
+from rackready_sim.faults import bmc, fabric, gpu, gpu_links, host, optics
 from rackready_sim.faults.base import Fault, FaultError, State
 
 __all__ = ["FAULTS", "Fault", "FaultError", "clear", "inject"]
 
 _KEPT = ("faults", "boot_count", "node", "index")
-"""Keys of the state that a repair leaves as they are."""
+"""Keys of the state that a repair keeps."""
 
-LAYERS = (gpu, fabric, host, bmc)
+LAYERS = (gpu, gpu_links, fabric, host, optics, bmc)
 FAULTS: dict[str, Fault] = {fault.name: fault for layer in LAYERS for fault in layer.FAULTS}
 
 
 def inject(state: State, name: str, **params: Any) -> None:
-    """Change ``state`` in place as the named fault does, and record it in ``state['faults']``.
+    """Apply the named fault to ``state`` in place, and record it in ``state['faults']``.
 
-    Raises FaultError for an unknown fault, parameter or part; the state is unchanged then.
+    Raises FaultError for an unknown fault, parameter or part; the state is then unchanged.
     """
     fault = FAULTS.get(name)
     if fault is None:
@@ -34,7 +34,7 @@ def inject(state: State, name: str, **params: Any) -> None:
 
 
 def clear(state: State, healthy: State, name: str | None = None) -> int:
-    """Repair one fault by name, or all of them, from the healthy state; return how many were repaired (0 when there was none)."""
+    """Repair one fault by name, or all of them, from the healthy state; return how many were repaired."""
     kept = [item for item in state["faults"] if name is not None and item["name"] != name]
     cleared = len(state["faults"]) - len(kept)
     if cleared:
@@ -51,7 +51,7 @@ def _typed(fault: Fault, params: dict[str, Any]) -> dict[str, Any]:
     if unknown:
         takes = ", ".join(sorted(fault.params)) or "no parameters"
         raise FaultError(
-            f"Fault '{fault.name}' - Expected: {takes} Actual: {', '.join(unknown)}. Leave out what it does not take."
+            f"Fault '{fault.name}' - Expected: {takes} Actual: {', '.join(unknown)}. Leave out unknown parameters."
         )
     try:
         return {key: type(fault.params[key])(value) for key, value in given.items()}

@@ -1,4 +1,4 @@
-"""What a fault is: a change of one node's hardware state. Each layer has a module of its own beside this one."""
+"""Definition of a fault: a change of one node's hardware state. Each layer has its own module beside this one."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ NIC: Params = {"nic": 1}
 
 
 class FaultError(RackreadyError):
-    """A fault that cannot be injected: unknown name, unknown or missing parameter, or a part that the node does not have."""
+    """A fault that cannot be injected: unknown name, unknown or missing parameter, or a part that the node lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way for hardware to be broken."""
+    """One kind of hardware fault."""
 
     name: str
     layer: str
@@ -31,13 +31,13 @@ class Fault:
     params: Params = field(default_factory=dict)
     """Parameter to default value; the default's type is the parameter's type."""
     caught_by: str = ""
-    """Id of the gate that is meant to catch it (documentation, and what tests assert); "" where a phase before the gates does."""
+    """Id of the gate that must catch it (for documentation and tests); "" if a phase before the gates does."""
     at_boot: bool = False
-    """Whether it shows only after the next power cycle."""
+    """Whether it appears only after the next power cycle."""
 
 
 def part(state: State, kind: str, index: int, key: str = "index") -> State:
-    """Return one part of the state; FaultError when the node has none of that index."""
+    """Return one part of the state. Raise FaultError if the node has none of that index."""
     found: State | None = next((item for item in state.get(kind, []) if item[key] == index), None)
     if found is None:
         known = ", ".join(str(item[key]) for item in state.get(kind, [])) or "none"
@@ -49,5 +49,5 @@ def part(state: State, kind: str, index: int, key: str = "index") -> State:
 
 
 def gpu_of(state: State, gpu: int) -> State:
-    """Return the GPU of that index; FaultError when the node has none."""
+    """Return the GPU of that index. Raise FaultError if the node has none."""
     return part(state, "gpus", gpu)

@@ -1,4 +1,4 @@
-"""Faults that a BMC tells: supplies, fans, air, leaks, power limits, event log, BIOS and firmware, and parts that a power cycle loses."""
+"""Faults that a BMC reports: supplies, fans, air, leaks, power limits, logs, BIOS, firmware and lost parts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ def _bmc(state: State) -> State:
     found: State | None = state.get("bmc")
     if found is None:
         raise FaultError(
-            f"{state.get('node', 'node')} bmc - Expected: a BMC that tells its parts Actual: none. "
+            f"{state.get('node', 'node')} bmc - Expected: a BMC that lists its parts Actual: none. "
             "Run `rackready sim up` again."
         )
     return found
 
 
 def _one(state: State, kind: str, index: int) -> State:
-    """Return the n-th part of a kind; FaultError when there is none."""
+    """Return the n-th part of a kind. Raise FaultError if there is none."""
     rows = [{"index": number, "row": row} for number, row in enumerate(_bmc(state)[kind])]
     found: State = part({kind: rows, "node": state.get("node")}, kind, index)["row"]
     return found
@@ -133,7 +133,7 @@ def _rollup(state: State) -> None:
 
 
 def _part_lost(state: State, kind: str, index: int) -> None:
-    """The part is gone from the next boot on."""
+    """Remove the part from the next boot on."""
     if kind not in {"dimms", "drives"}:
         raise FaultError(f"{state.get('node')} part - Expected: dimms or drives Actual: {kind}. Name one of them.")
     _one(state, kind, index)["missing_from_boot"] = state.get("boot_count", 0) + 1
@@ -147,8 +147,10 @@ FAULTS = (
     Fault("psu-failed", "psu", "a power supply has failed", _psu_failed, _PSU, _SUPPLIES),
     Fault("psu-input-lost", "psu", "a power supply has no input", _psu_input, _PSU, _SUPPLIES),
     Fault("psu-missing", "psu", "a power supply was taken out", _psu_removed, _PSU, _SUPPLIES),
-    Fault("psu-redundancy-lost", "psu", "the BMC says that the supplies are not redundant", _redundancy, {}, _SUPPLIES),
-    Fault("fan-failed", "fan", "a fan stands still", _fan_failed, {"fan": 3}, _FANS),
+    Fault(
+        "psu-redundancy-lost", "psu", "the BMC reports that the supplies are not redundant", _redundancy, {}, _SUPPLIES
+    ),
+    Fault("fan-failed", "fan", "a fan does not turn", _fan_failed, {"fan": 3}, _FANS),
     Fault("fan-slow", "fan", "a fan turns slower than its threshold", _fan_slow, {"fan": 3, "rpm": 1800}, _FANS),
     Fault("inlet-hot", "thermal", "the air at the inlet is too hot", _inlet, {"celsius": 39}, _AIR),
     Fault("outlet-hot", "thermal", "the air at the outlet is too hot", _outlet, {"celsius": 76}, _AIR),
@@ -165,9 +167,9 @@ FAULTS = (
     Fault("sel-memory", "log", "the event log has an uncorrectable memory error", _sel_memory, {}, _LOG),
     Fault("sel-pcie", "log", "the event log has a fatal PCIe error", _sel_pcie, {}, _LOG),
     Fault("sel-cpu-ierr", "log", "the event log has an internal error of a CPU", _sel_cpu, {}, _LOG),
-    Fault("sel-full", "log", "the event log is full and takes nothing more", _log_full, {}, _LOG),
+    Fault("sel-full", "log", "the event log is full and accepts no more entries", _log_full, {}, _LOG),
     Fault("sel-cleared", "log", "somebody cleared the event log", _log_cleared, {}, _LOG),
-    Fault("sel-wrapped", "log", "the event log has overwritten what it held", _log_wrapped, {}, _LOG),
+    Fault("sel-wrapped", "log", "the event log overwrote old entries", _log_wrapped, {}, _LOG),
     Fault(
         "bios-changed",
         "bios",
@@ -193,12 +195,17 @@ FAULTS = (
         "bmc/firmware/sanity/versions",
     ),
     Fault(
-        "health-rollup-lies", "firmware", "the BMC sums up as OK what is not", _rollup, {}, "bmc/health/sanity/rollup"
+        "health-rollup-lies",
+        "firmware",
+        "the BMC's health summary reports OK for a bad part",
+        _rollup,
+        {},
+        "bmc/health/sanity/rollup",
     ),
     Fault(
         "part-missing-after-power-cycle",
         "pcie",
-        "a DIMM or drive that does not come back after the next boot",
+        "a DIMM or drive is missing after the next boot",
         _part_lost,
         {"kind": "dimms", "index": 7},
         _CYCLES,

@@ -1,4 +1,4 @@
-"""Faults of NICs, of their settings, and of what lies between them."""
+"""Faults of NICs, their settings, their links and switches."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ _INCAST = "cluster/fabric/stress/incast"
 _SWP: dict[str, int | float | str] = {"port": "swp1"}
 
 FAULTS = (
-    Fault("nic-down", "fabric", "the cable of a rail is out", _nic_down, NIC, _BW),
+    Fault("nic-down", "fabric", "the cable of a rail is unplugged", _nic_down, NIC, _BW),
     Fault("nic-slow", "fabric", "a NIC carries a fraction of its rate", _nic_slow, {"nic": 1, "factor": 0.5}, _BW),
     Fault("nic-rate", "fabric", "a link trained at a lower rate, Gb/s", _nic_rate, {"nic": 1, "rate": 200}, _BW),
     Fault("nic-latency", "fabric", "a NIC answers late, microseconds", _latency, {"nic": 1, "microseconds": 4.0}, _LAT),
@@ -150,19 +150,17 @@ FAULTS = (
     Fault(
         "nic-traffic-class",
         "fabric",
-        "a NIC sends RoCE data with DSCP 0, whatever it is told",
+        "a NIC sends RoCE data with DSCP 0, whatever its settings",
         _traffic_class,
         NIC,
         _INCAST,
     ),
-    Fault(
-        "nic-no-cnp", "fabric", "a NIC answers marked packets with no congestion notification", _no_cnp, NIC, _INCAST
-    ),
+    Fault("nic-no-cnp", "fabric", "a NIC sends no congestion notifications for marked packets", _no_cnp, NIC, _INCAST),
     Fault("rail-idle", "fabric", "NCCL lists a NIC of a rail and sends nothing over it", _rail_idle, NIC, _RING),
     Fault(
         "rail-unseen",
         "fabric",
-        "NCCL does not find the NIC of a rail and goes on without a word",
+        "NCCL does not find the NIC of a rail and continues without a message",
         _rail_unseen,
         NIC,
         _RING,

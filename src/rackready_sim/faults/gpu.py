@@ -1,13 +1,8 @@
-"""Faults of GPUs, their NVLinks and their PCIe slots."""
+"""Faults of GPUs: presence, speed, memory, settings, cooling, containers and DCGM."""
 
 from __future__ import annotations
 
 from rackready_sim.faults.base import GPU, Fault, State, gpu_of, part
-
-
-def _nvlink_down(state: State, gpu: int, link: int) -> None:
-    links = {"links": gpu_of(state, gpu)["nvlink"]["links"], "node": state.get("node")}
-    part(links, "links", link, "id")["state"] = "inactive"
 
 
 def _gpu_missing(state: State, gpu: int) -> None:
@@ -46,54 +41,6 @@ def _xid(state: State, gpu: int, code: int) -> None:
     state["xids"].append({"pci": gpu_of(state, gpu)["pci"], "code": code})
 
 
-def _pcie_width(state: State, gpu: int, width: int) -> None:
-    _end(state, gpu, "width", width)
-
-
-def _pcie_gen(state: State, gpu: int, gen: int) -> None:
-    _end(state, gpu, "gen", gen)
-
-
-def _end(state: State, gpu: int, key: str, value: int) -> None:
-    """Both ends of a link train alike: the GPU's and that of the port above it."""
-    pcie = gpu_of(state, gpu)["pcie"]
-    pcie[key] = value
-    for bridge in pcie["bridges"][:1]:
-        bridge[key] = value
-
-
-def _bridge(state: State, gpu: int, key: str, value: int) -> None:
-    """The link between the PCIe switch and the root port: the GPU's own link does not show it, what crosses both does."""
-    pcie = gpu_of(state, gpu)["pcie"]
-    for bridge in pcie["bridges"][1:]:
-        bridge[key] = value
-    gpu_of(state, gpu)["host_factor"] = 0.5
-
-
-def _bridge_width(state: State, gpu: int, width: int) -> None:
-    _bridge(state, gpu, "width", width)
-
-
-def _bridge_gen(state: State, gpu: int, gen: int) -> None:
-    _bridge(state, gpu, "gen", gen)
-
-
-def _slot_gen(state: State, gpu: int, gen: int) -> None:
-    """The port above the GPU can do no more, by a BIOS limit or a wrong riser: the link trains at what both ends can do, and looks right."""
-    _end(state, gpu, "gen", gen)
-    gpu_of(state, gpu)["pcie"]["bridges"][0]["max_gen"] = gen
-
-
-def _root_gen(state: State, gpu: int, gen: int) -> None:
-    """The root port can do no more: the link below it trains at what both ends can do."""
-    _bridge(state, gpu, "gen", gen)
-    gpu_of(state, gpu)["pcie"]["bridges"][-1]["max_gen"] = gen
-
-
-def _replays(state: State, gpu: int, rate: int) -> None:
-    gpu_of(state, gpu)["replay_rate_per_min"] = rate
-
-
 def _ecc_storm(state: State, gpu: int, rate: int) -> None:
     gpu_of(state, gpu)["ecc_rate_per_min"] = rate
 
@@ -118,31 +65,6 @@ def _sxid(state: State, switch: int, code: int) -> None:
     state["sxids"].append(
         {"switch": switch, "pci": found["pci"], "code": code, "text": f"{kind}, Link 30 LTSSM Fault Up"}
     )
-
-
-def _nvlink_slow(state: State, gpu: int, link: int, speed: int) -> None:
-    links = {"links": gpu_of(state, gpu)["nvlink"]["links"], "node": state.get("node")}
-    part(links, "links", link, "id")["speed_mb_s"] = speed
-
-
-def _nvlink_errors(state: State, gpu: int, link: int, count: int) -> None:
-    links = {"links": gpu_of(state, gpu)["nvlink"]["links"], "node": state.get("node")}
-    part(links, "links", link, "id").update(replay=count, recovery=1, crc=count * 20)
-
-
-def _fabric_failed(state: State, gpu: int) -> None:
-    gpu_of(state, gpu)["fabric"]["status"] = "Insufficient Resources"
-
-
-def _fabric_unhealthy(state: State, gpu: int) -> None:
-    gpu_of(state, gpu)["fabric"]["health"] = {
-        "summary": "Unhealthy",
-        "bandwidth": "Degraded",
-        "route_recovery_in_progress": "False",
-        "route_unhealthy": "True",
-        "access_timeout_recovery": "False",
-        "incorrect_configuration": "None",
-    }
 
 
 def _hot_idle(state: State, gpu: int, celsius: int) -> None:
@@ -176,15 +98,6 @@ def _compute_mode(state: State, gpu: int) -> None:
 
 def _ecc_off(state: State, gpu: int) -> None:
     gpu_of(state, gpu)["ecc_mode"] = "Disabled"
-
-
-def _swapped(state: State, gpu: int) -> None:
-    """Two NICs in each other's slots: everything answers, and each GPU's rail is on the far side."""
-    gpu_of(state, gpu)
-    other = (gpu + 4) % len(state["gpus"])
-    for nic in state["nics"]:
-        if nic["gpu"] in {gpu, other}:
-            nic["beside"] = other if nic["gpu"] == gpu else gpu
 
 
 def _toolkit(state: State) -> None:
@@ -222,10 +135,6 @@ def _throttle(state: State, gpu: int, mask: int) -> None:
     part["temperature_c"] = 91 if mask & 0x60 else part["temperature_c"]
 
 
-def _fabric_stuck(state: State) -> None:
-    state["fabric_manager"]["stuck"] = True
-
-
 def _dcgm_fail(state: State, gpu: int, test: str) -> None:
     gpu_of(state, gpu)
     state["dcgm"]["fail"].append({"gpu": gpu, "test": test})
@@ -243,12 +152,8 @@ _ECC = "node/gpu/sanity/ecc"
 _REMAP = "node/gpu/sanity/row-remap"
 _INFOROM = "node/gpu/sanity/inforom"
 _ACTION = "node/gpu/sanity/recovery-action"
-_PCIE = "node/gpu/sanity/pcie-path"
-_NVLINK = "node/gpu/sanity/nvlink"
-_FABRIC = "node/gpu/sanity/fabric"
 _CLOCKS = "node/gpu/sanity/clocks"
 _SETTINGS = "node/gpu/sanity/settings"
-_AFFINITY = "node/gpu/sanity/affinity"
 _CONTAINERS = "node/gpu/sanity/containers"
 _GEMM = "node/gpu/performance/gemm"
 _COPY = "node/gpu/performance/nvbandwidth"
@@ -256,40 +161,23 @@ _BURN = "node/gpu/stress/burn"
 _INTEGRITY = "node/gpu/stress/compute-integrity"
 
 FAULTS = (
-    Fault("nvlink-down", "nvlink", "one NVLink of a GPU does not train", _nvlink_down, {"gpu": 0, "link": 0}, _NVLINK),
-    Fault(
-        "nvlink-slow",
-        "nvlink",
-        "one NVLink of a GPU trained at a lower rate, MB/s",
-        _nvlink_slow,
-        {"gpu": 0, "link": 0, "speed": 19922},
-        _NVLINK,
-    ),
-    Fault(
-        "nvlink-errors",
-        "nvlink",
-        "one NVLink of a GPU replays and recovers",
-        _nvlink_errors,
-        {"gpu": 0, "link": 0, "count": 7},
-        _NVLINK,
-    ),
     Fault("gpu-missing", "pcie", "a GPU is not on the bus", _gpu_missing, GPU, _INVENTORY),
     Fault("gpu-lost", "pcie", "a GPU falls off the bus while running (Xid 79)", _gpu_lost, GPU, _XID),
     Fault(
         "gpu-missing-after-power-cycle",
         "pcie",
-        "a GPU does not come back after the next power cycle",
+        "a GPU is missing after the next power cycle",
         _missing_after_boot,
         GPU,
         _INVENTORY,
         at_boot=True,
     ),
-    Fault("gpu-wrong-model", "gpu", "a GPU of another model than the site says", _wrong_model, GPU, _INVENTORY),
+    Fault("gpu-wrong-model", "gpu", "a GPU of another model than in the site file", _wrong_model, GPU, _INVENTORY),
     Fault("gpu-slow", "gpu", "a GPU computes at a fraction of its speed", _gpu_slow, {"gpu": 0, "factor": 0.6}, _R3),
     Fault(
         "gemm-slow-3",
         "gpu",
-        "a GPU computes 3 % slower than it should, and nothing says so",
+        "a GPU computes 3 % slower than it should, without any error",
         _gemm_slow,
         {"gpu": 0, "percent": 3.0},
         _GEMM,
@@ -297,7 +185,7 @@ FAULTS = (
     Fault(
         "gemm-slow-5",
         "gpu",
-        "a GPU computes 5 % slower than it should, and nothing says so",
+        "a GPU computes 5 % slower than it should, without any error",
         _gemm_slow,
         {"gpu": 0, "percent": 5.0},
         _GEMM,
@@ -305,7 +193,7 @@ FAULTS = (
     Fault(
         "gemm-slow-10",
         "gpu",
-        "a GPU computes 10 % slower than it should, and nothing says so",
+        "a GPU computes 10 % slower than it should, without any error",
         _gemm_slow,
         {"gpu": 0, "percent": 10.0},
         _GEMM,
@@ -330,7 +218,7 @@ FAULTS = (
     Fault(
         "ecc-corrected-storm",
         "memory",
-        "corrected ECC errors come in at a rate under load, per minute",
+        "corrected ECC errors appear under load, per minute",
         _ecc_storm,
         {"gpu": 0, "rate": 400},
         _BURN,
@@ -339,7 +227,7 @@ FAULTS = (
     Fault(
         "sram-threshold",
         "memory",
-        "SRAM errors passed the vendor's threshold over the GPU's life",
+        "SRAM errors over the GPU's life exceed the vendor's threshold",
         _sram_threshold,
         GPU,
         _ECC,
@@ -358,52 +246,6 @@ FAULTS = (
     Fault("xid", "driver", "an Xid message appears in the kernel log", _xid, {"gpu": 0, "code": 48}, _XID),
     Fault("sxid", "nvlink", "an NVSwitch reports an SXid in the kernel log", _sxid, {"switch": 0, "code": 20034}, _XID),
     Fault(
-        "pcie-width", "pcie", "a GPU's PCIe link trained with fewer lanes", _pcie_width, {"gpu": 0, "width": 8}, _PCIE
-    ),
-    Fault(
-        "pcie-gen", "pcie", "a GPU's PCIe link trained at a lower generation", _pcie_gen, {"gpu": 0, "gen": 3}, _PCIE
-    ),
-    Fault(
-        "pcie-bridge-width",
-        "pcie",
-        "the link above a GPU's PCIe switch trained with fewer lanes",
-        _bridge_width,
-        {"gpu": 0, "width": 8},
-        _PCIE,
-    ),
-    Fault(
-        "pcie-bridge-gen",
-        "pcie",
-        "the link above a GPU's PCIe switch trained at a lower generation",
-        _bridge_gen,
-        {"gpu": 0, "gen": 4},
-        _PCIE,
-    ),
-    Fault(
-        "pcie-slot-gen",
-        "pcie",
-        "the port above a GPU can do a lower generation only: wrong riser, BIOS limit",
-        _slot_gen,
-        {"gpu": 0, "gen": 4},
-        _PCIE,
-    ),
-    Fault(
-        "pcie-root-gen",
-        "pcie",
-        "the root port of a GPU can do a lower generation only: BIOS limit",
-        _root_gen,
-        {"gpu": 0, "gen": 4},
-        _PCIE,
-    ),
-    Fault(
-        "pcie-replays",
-        "pcie",
-        "a GPU's PCIe link replays under load, per minute",
-        _replays,
-        {"gpu": 0, "rate": 90000},
-        _COPY,
-    ),
-    Fault(
         "thermal-slowdown", "thermal", "a GPU runs too hot and slows down", _throttle, {"gpu": 0, "mask": 0x40}, _CLOCKS
     ),
     Fault(
@@ -415,7 +257,7 @@ FAULTS = (
         _CLOCKS,
     ),
     Fault(
-        "hot-under-load", "thermal", "a GPU passes its slowdown threshold under load only", _hot_under_load, GPU, _BURN
+        "hot-under-load", "thermal", "a GPU exceeds its slowdown threshold only under load", _hot_under_load, GPU, _BURN
     ),
     Fault(
         "power-brake", "power", "the power supply asserts the power brake", _throttle, {"gpu": 0, "mask": 0x80}, _CLOCKS
@@ -437,31 +279,15 @@ FAULTS = (
         {"mhz": 1200},
         _BURN,
     ),
-    Fault("persistence-off", "gpu", "persistence mode does not hold", _persistence, {}, _SETTINGS),
+    Fault("persistence-off", "gpu", "persistence mode does not stay on", _persistence, {}, _SETTINGS),
     Fault("mig-on", "gpu", "MIG mode is on where it should not be", _mig, GPU, _SETTINGS),
     Fault(
-        "compute-mode-prohibited", "gpu", "a GPU takes no work: compute mode Prohibited", _compute_mode, GPU, _SETTINGS
-    ),
-    Fault(
-        "fabric-manager-stuck",
-        "nvlink",
-        "the NVSwitch fabric never finishes training",
-        _fabric_stuck,
-        {},
-        _FABRIC,
-        at_boot=True,
-    ),
-    Fault("fabric-failed", "nvlink", "a GPU is not admitted to the NVSwitch fabric", _fabric_failed, GPU, _FABRIC),
-    Fault(
-        "fabric-unhealthy", "nvlink", "the fabric reports a degraded route for a GPU", _fabric_unhealthy, GPU, _FABRIC
-    ),
-    Fault(
-        "affinity-swapped",
-        "pcie",
-        "the NICs of a GPU and of the one four places on are in each other's slots",
-        _swapped,
+        "compute-mode-prohibited",
+        "gpu",
+        "a GPU accepts no work: compute mode Prohibited",
+        _compute_mode,
         GPU,
-        _AFFINITY,
+        _SETTINGS,
     ),
     Fault("container-toolkit-broken", "services", "the Container Toolkit fails", _toolkit, {}, _CONTAINERS),
     Fault(

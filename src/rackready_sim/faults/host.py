@@ -1,4 +1,4 @@
-"""Faults of the host around the GPUs: processors, memory, clock, services, kernel settings, PCIe, drives, firmware, links and optics."""
+"""Faults of the host: processors, memory, clock, services, kernel, PCIe, drives and firmware."""
 
 from __future__ import annotations
 
@@ -78,7 +78,11 @@ def _clock_lost(state: State) -> None:
 
 
 def _clock_alone(state: State, seconds: float) -> None:
-    """No source answers any more: the daemon goes on by itself and still calls itself synchronised, while what it vouches for grows."""
+    """Disconnect the clock from all sources.
+
+    The daemon continues alone and still reports that it is synchronised, while the largest error that it vouches for
+    grows.
+    """
     state["host"]["clock"]["dispersion_s"] = seconds
 
 
@@ -144,7 +148,7 @@ def _bios(state: State, version: str) -> None:
 
 
 def _foreign(state: State, path: str, text: str, *, more: bool = False) -> None:
-    """A hand that is not ours put a text in the place of a file, or behind what it holds."""
+    """Write a foreign text in place of a file, or after its content."""
     state["host"].setdefault("foreign_files", {})[path] = {"text": text.replace("\\n", "\n"), "more": more}
 
 
@@ -168,34 +172,6 @@ def _dimm_other(state: State, dimm: int, serial: str) -> None:
     _member(state, "dimms", dimm)["serial"] = serial
 
 
-def _module_other(state: State, nic: int, serial: str) -> None:
-    part(state, "nics", nic, "rail")["module"]["serial"] = serial
-
-
-def _flaps(state: State, nic: int, count: int) -> None:
-    part(state, "nics", nic, "rail")["module"]["flaps"] = count
-
-
-def _ber(state: State, nic: int, rate: str) -> None:
-    part(state, "nics", nic, "rail")["module"]["effective_ber"] = rate
-
-
-def _light(state: State, nic: int, lane: int, dbm: float) -> None:
-    part(state, "nics", nic, "rail")["module"]["rx_dbm"][lane] = dbm
-
-
-def _hot(state: State, nic: int, celsius: int) -> None:
-    part(state, "nics", nic, "rail")["module"]["temperature_c"] = celsius
-
-
-def _fec(state: State, nic: int, mode: str) -> None:
-    part(state, "nics", nic, "rail")["module"]["fec"] = mode
-
-
-def _wrong_part(state: State, nic: int, number: str) -> None:
-    part(state, "nics", nic, "rail")["module"]["part"] = number
-
-
 def _aer(state: State, gpu: int, count: int) -> None:
     state["host"]["under_load"]["aer"][part(state, "gpus", gpu)["pci"]] = count
 
@@ -208,7 +184,7 @@ _NUMA, _CLOCK, _SERVICES, _KERNEL = (
     "node/host/sanity/kernel-settings",
 )
 _DISKS, _FIRMWARE = "node/host/sanity/disks", "group/host/validation/firmware"
-_LINKS, _OPTICS, _DELTAS = "node/host/sanity/links", "node/host/validation/optics", "node/host/stress/counter-deltas"
+_DELTAS = "node/host/stress/counter-deltas"
 
 _PROGRAMS, _ENVIRONMENT, _NAMES = "node/host/sanity/programs", "node/host/sanity/environment", "node/host/sanity/names"
 
@@ -246,22 +222,15 @@ FAULTS = (
         {**DIMM, "serial": "80CE0BAD"},
     ),
     Fault(
-        "module-other",
-        "optics",
-        "an optical module was swapped for another of the same kind",
-        _module_other,
-        {**NIC, "serial": "MT2421FT0BAD"},
-    ),
-    Fault(
         "host-unreachable",
         "management",
-        "the cable of the host's management network is out: it boots, and nobody reaches it",
+        "the cable of the host's management network is unplugged: the host boots, but is unreachable",
         _management_down,
     ),
     Fault(
         "nouveau-loaded",
         "driver",
-        "nouveau is bound at boot unless it is denied: install denies it",
+        "nouveau binds at boot unless it is denied: install denies it",
         _nouveau,
         at_boot=True,
     ),
@@ -375,43 +344,6 @@ FAULTS = (
         _bios,
         {"version": "1.05.03"},
         _FIRMWARE,
-    ),
-    Fault(
-        "link-flaps",
-        "link",
-        "a link went down and came back several times",
-        _flaps,
-        {"nic": 1, "count": 6},
-        _LINKS,
-        at_boot=True,
-    ),
-    Fault(
-        "link-ber", "optics", "a link has many bit errors after correction", _ber, {"nic": 1, "rate": "3E-9"}, _OPTICS
-    ),
-    Fault(
-        "optics-light",
-        "optics",
-        "a lane gets too little light, dBm",
-        _light,
-        {"nic": 1, "lane": 2, "dbm": -11.4},
-        _OPTICS,
-    ),
-    Fault("optics-hot", "optics", "a module is too hot, degrees Celsius", _hot, {"nic": 1, "celsius": 84}, _OPTICS),
-    Fault(
-        "fec-wrong",
-        "link",
-        "a link runs another error correction than its siblings",
-        _fec,
-        {"nic": 1, "mode": "No FEC"},
-        _OPTICS,
-    ),
-    Fault(
-        "cable-wrong-part",
-        "optics",
-        "another module or cable than the others have",
-        _wrong_part,
-        {"nic": 1, "number": "MCP4Y10-N003"},
-        _OPTICS,
     ),
     Fault(
         "aer-under-load",

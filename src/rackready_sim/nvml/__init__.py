@@ -1,1 +1,1 @@
-"""C sources that vendor packages carry in compiled form: the NVML library and the launcher of NCCL's tests."""
+"""C sources of the NVML library and of the launcher of NCCL's tests, which vendor packages contain compiled."""

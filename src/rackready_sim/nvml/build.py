@@ -1,4 +1,4 @@
-"""Compiles the C sources with the host's compiler, once per version and content."""
+"""Compile the C sources with the host's compiler, once per version and content."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rackready.model.problems import RackreadyError
 
 _HERE = Path(__file__).parent
 _FLAGS = ("-std=c11", "-D_XOPEN_SOURCE=700", "-O1", "-Wall", "-Wextra", "-Werror", "-s")
-"""Plain C11 without GNU extensions: a newer compiler then asks for no symbol that Debian 12's C library lacks."""
+"""Options for plain C11 without GNU extensions: newer compilers then need only symbols of Debian 12's C library."""
 
 
 class CompilerError(RackreadyError):
-    """The C compiler is missing or refused the source."""
+    """The C compiler is missing or rejected the source."""
 
 
 @functools.cache
 def library(version: str, query: str = "/usr/lib/hw/nvml") -> bytes:
-    """Return libnvidia-ml.so of one version; ``query`` is the program that it asks about the machine."""
+    """Return libnvidia-ml.so of one version; ``query`` is the program that it queries for the machine's state."""
     return _compile(
         "nvml.c",
         ["-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", f'-DVERSION="{version}"', f'-DQUERY="{query}"'],

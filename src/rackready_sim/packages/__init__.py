@@ -1,4 +1,4 @@
-"""The vendor's packages as the simulated mirror carries them: same names, versions, relations and services, programs of our own."""
+"""The vendor's packages on the simulated mirror: same names, versions, relations and services, with our programs."""
 
 from rackready_sim.packages.repo import build_repo
 

@@ -1,4 +1,4 @@
-"""Writes Debian binary packages, the same bytes for the same content."""
+"""Write Debian binary packages; equal content gives equal bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 _TIME = 1735776000
-"""Time stamp of every file, seconds since 1970: constant, so that a package is the same whenever it is built."""
+"""Time stamp of every file, seconds since 1970: constant, so that equal packages have equal bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Deb:
 
     @property
     def filename(self) -> str:
-        """Name of the package file; the epoch is left out, as Debian does."""
+        """Name of the package file, without the epoch, as in Debian."""
         return f"{self.name}_{self.version.split(':', 1)[-1]}_{self.architecture}.deb"
 
     def control(self) -> str:

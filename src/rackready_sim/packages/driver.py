@@ -144,7 +144,7 @@ def _kernel(version: str, full: str, support: str) -> Deb:
 
 
 def pinning_packages(branches: list[str]) -> list[Deb]:
-    """Return the packages that keep apt on one driver branch."""
+    """Return the packages that pin apt to one driver branch."""
     found = []
     for branch in branches:
         names = (
@@ -171,7 +171,7 @@ def pinning_packages(branches: list[str]) -> list[Deb]:
 
 
 def cuda_packages(name: str, version: str, cuda: str) -> list[Deb]:
-    """Return one toolkit metapackage and the compiler it brings; ``cuda`` is the toolkit's major.minor."""
+    """Return one toolkit metapackage and its compiler; ``cuda`` is the toolkit's major.minor."""
     dashed = cuda.replace(".", "-")
     release = version.split("-", maxsplit=1)[0]
     build = f"{cuda}.88" if release.startswith("13.0") else release

@@ -74,7 +74,7 @@ def fabric_packages(version: str, suffix: str) -> list[Deb]:
 
 
 def nccl_packages(nccl: str, tests: str) -> list[Deb]:
-    """Return NCCL and its tests; the tests are the site's own build, with MPI."""
+    """Return NCCL and its tests; the tests are the site's own build with MPI."""
     release = nccl.split("-", maxsplit=1)[0]
     library = Deb(
         "libnccl2",
@@ -100,7 +100,7 @@ def nccl_packages(nccl: str, tests: str) -> list[Deb]:
 
 
 def nic_packages(perftest: str, doca: str) -> list[Deb]:
-    """Return RDMA performance tests built with CUDA, and the NIC's tools."""
+    """Return RDMA performance tests built with CUDA, and the NIC tools."""
     tests: dict[str, bytes | str] = {
         f"/usr/bin/{name}": launcher("perf.perftest", "main", f'"{name}", sys.argv[1:]')
         for name in ("ib_write_bw", "ib_write_lat", "ib_read_lat")

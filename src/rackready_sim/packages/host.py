@@ -1,4 +1,4 @@
-"""Packages of the host's own tools, named and versioned as in Debian 12, and NVIDIA's firmware tools."""
+"""Packages of the host's tools, named and versioned as in Debian 12, and NVIDIA's firmware tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CHRONY_FILE = "/etc/chrony/chrony.conf"
 
 
 def host_packages(mft: str) -> list[Deb]:
-    """Return the tools that host gates run, beside those of the operating system's base."""
+    """Return the tools that host gates run, beyond those of the operating system's base."""
     chrony = Deb(
         "chrony",
         "4.3-2+deb12u3",

@@ -1,7 +1,7 @@
-"""Packages that build a kernel module: headers of the kernel that runs, dkms, a compiler and make, as Debian's package sources carry them.
+"""Packages that build a kernel module, as in Debian's sources: kernel headers, dkms, a compiler and make.
 
-A simulated node runs the kernel of this machine, so the headers carry its release. dkms's build itself is the driver
-package's (packages/driver.py): it builds only where the headers are, as the real one does.
+A simulated node runs the kernel of this machine, so the headers have its release. The build of dkms itself is in the
+driver package (packages/driver.py): like the real one, it builds only if the headers are present.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _SAYS = {
 
 
 def release() -> str:
-    """Return the release of the kernel on which the simulated nodes run."""
+    """Return the release of the kernel that the simulated nodes run."""
     return os.uname().release
 
 
 def build_packages() -> list[Deb]:
-    """Return what a driver's module is built with."""
+    """Return the packages that a driver's module is built with."""
     kernel = release()
     number = re.match(r"\d+(\.\d+)*", kernel)
     headers = Deb(

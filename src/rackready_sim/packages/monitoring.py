@@ -113,7 +113,7 @@ def _with_account(scripts: dict[str, str]) -> dict[str, str]:
 
 
 def container_packages(version: str) -> list[Deb]:
-    """Return the four packages of the Container Toolkit that belong together."""
+    """Return the four packages of one version of the Container Toolkit."""
     base = Deb(
         "nvidia-container-toolkit-base",
         version,

@@ -1,4 +1,4 @@
-"""What the mirror carries: package names, relations and services as the vendor's repositories for Debian 12 have them.
+"""Content of the mirror: package names, relations and services as in the vendor's repositories for Debian 12.
 
 Sources: NVIDIA driver installation guide (Debian 12, pinning packages, compute-only set), NVIDIA/gpu-driver-container
 (fabric packages from branch 580 on are unversioned), DCGM 4.6 packaging.cmake, Container Toolkit install guide.
@@ -11,11 +11,11 @@ from rackready_sim.packages import driver, fabric, host, kernel, monitoring
 from rackready_sim.packages.deb import Deb
 
 NEWER = ("580.178.01", "595.91.07")
-"""Driver versions that the mirror carries beside those of the software set: without an exact pin apt would take them."""
+"""Driver versions that the mirror has beside those of the software set: without an exact pin, apt would choose them."""
 
 
 def packages(software: SoftwareProfile, wanted: str) -> list[Deb]:
-    """Return every package of the mirror for one software set; ``wanted`` is the driver version that the site asks for."""
+    """Return every package of the mirror for one software set; ``wanted`` is the site's driver version."""
     suffix = software.package_suffix
     versions = sorted({*software.driver.values(), wanted, *NEWER})
     found: list[Deb] = kernel.build_packages()

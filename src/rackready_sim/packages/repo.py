@@ -1,4 +1,4 @@
-"""Builds the signed package repository of the simulated mirror."""
+"""Build the signed package repository of the simulated mirror."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class MirrorBuildError(RackreadyError):
 
 
 def build_repo(site: Site, out: Path, *, key_days: int = 730) -> None:
-    """Build the repository for the site's software set below ``out``; nothing is done when it is there already, from the same recipes.
+    """Build the repository for the site's software set below ``out``, unless it exists from the same recipes.
 
     ``out`` gets the packages, Packages, Release, InRelease and the public key ``mirror.asc``; the secret key stays
-    beside ``out``. ``key_days`` below zero makes a signing key that has expired. Raises MirrorBuildError.
+    beside ``out``. A negative ``key_days`` makes a signing key that has expired. Raises MirrorBuildError.
     """
     wanted = f"{digest(site)} {key_days}\n"
     stamp = out / _STAMP
@@ -49,7 +49,7 @@ def build_repo(site: Site, out: Path, *, key_days: int = 730) -> None:
 
 
 def digest(site: Site) -> str:
-    """Return a digest of the recipes and of what the site wants of them."""
+    """Return a digest of the recipes and their inputs from the site."""
     total = hashlib.sha256()
     for folder in (_HERE, _HERE.parent / "nvml", _HERE.parent / "programs"):
         for path in sorted(item for item in folder.rglob("*") if item.suffix in {".py", ".c", ".h"}):
@@ -72,7 +72,10 @@ def _release(out: Path) -> str:
 
 
 def _sign(out: Path, key_days: int) -> None:
-    """Sign with a key made once per rack. A short temporary home is used: the agent's socket path has a length limit."""
+    """Sign with a key that is created once per rack.
+
+    It uses a short temporary home, because the agent's socket path has a length limit.
+    """
     secret = out.parent / _KEY_FILE
     with tempfile.TemporaryDirectory(prefix="rr-gpg-") as home:
         try:
@@ -87,7 +90,7 @@ def _sign(out: Path, key_days: int) -> None:
 
 
 def _make_key(home: str, secret: Path, key_days: int) -> None:
-    """Make a signing key; one that has expired is made in the past and not kept."""
+    """Create a signing key; an expired one is created in the past and not kept."""
     past = ["--faked-system-time", "20250103T000000"] if key_days < 0 else []
     _gpg(home, *past, "--passphrase", "", "--quick-generate-key", _OWNER, "ed25519", "sign", f"{abs(key_days)}d")
     if key_days > 0:

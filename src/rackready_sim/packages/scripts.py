@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def service(unit: str, *, enabled: bool) -> dict[str, str]:
-    """Return the scripts of a package that ships a unit: enabled and started, or only made known."""
+    """Return the scripts of a package with a unit: enabled and started, or only installed."""
     act = (
         f"systemctl enable --quiet {unit} || true; systemctl restart {unit} || true"
         if enabled
@@ -22,5 +22,5 @@ def service(unit: str, *, enabled: bool) -> dict[str, str]:
 
 
 def ldconfig() -> dict[str, str]:
-    """Return the scripts of a package that ships a shared library."""
+    """Return the scripts of a package with a shared library."""
     return {"postinst": "ldconfig\n", "postrm": "ldconfig\n"}

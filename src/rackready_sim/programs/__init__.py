@@ -1,1 +1,1 @@
-"""What runs inside the simulated machines: their hardware, answered by small programs."""
+"""Small programs that answer for the hardware inside the simulated machines."""

@@ -1,4 +1,4 @@
-"""Puts the machine's own programs (firmware, kernel tools, switch command line) into a root file system."""
+"""Install the machine's programs (firmware, kernel tools, switch command line) into a root file system."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ sys.path.insert(0, "/usr/lib/hw")
 from hwsim.{module} import {function}
 sys.exit({function}({arguments}))
 """
-_ZIPCACHE = """import sys; sys.path.append("/usr/lib/hw"); from hwsim import zipcache; sys.path.remove("/usr/lib/hw"); zipcache.install()
-"""
+_ZIPCACHE = (
+    'import sys; sys.path.append("/usr/lib/hw"); from hwsim import zipcache; sys.path.remove("/usr/lib/hw"); '
+    "zipcache.install()\n"
+)
 _AS_ROOT = """#!/usr/bin/python3 -IS
 import os, sys
 if os.geteuid():  # goes through the daemon, which runs as root
@@ -66,7 +68,7 @@ _REPLACED = {
     "prlimit": ("host.tools", "prlimit"),
     "swapon": ("host.tools", "swapon"),
 }
-"""Programs of the distribution that ask the kernel about devices, and the module and function that answer instead."""
+"""Distribution programs that query the kernel about devices, and the module and function that answer in their place."""
 _OWN = {
     "usr/lib/hw/firmware": ("firmware", "main"),
     "usr/lib/hw/devices": ("hwd", "main"),
@@ -78,7 +80,7 @@ _OWN = {
 
 
 def install(rootfs: Path) -> None:
-    """Copy the library, its launchers and its units into ``rootfs``, and put the kernel tools in place; may be repeated."""
+    """Copy the library, its launchers and its units into ``rootfs``, and install the kernel tools; may be repeated."""
     library = rootfs / _LIBRARY / "hwsim"
     shutil.rmtree(library, ignore_errors=True)
     shutil.copytree(_HERE / "hwsim", library, ignore=shutil.ignore_patterns("__pycache__"))
@@ -95,7 +97,10 @@ def install(rootfs: Path) -> None:
 
 
 def _compile(rootfs: Path) -> None:
-    """Compile the library with the machine's own Python: each machine would do it again at first use, in the middle of what is timed there."""
+    """Compile the library with the machine's Python.
+
+    Otherwise each machine would compile it at first use, within time that is measured there.
+    """
     if (rootfs / "usr/bin/python3").exists():
         subprocess.run(
             ["chroot", str(rootfs), "/usr/bin/python3", "-IS", "-m", "compileall", "-q", f"/{_LIBRARY}/hwsim"],
@@ -124,7 +129,7 @@ def write_program(path: Path, text: str) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file and the folders that it lies in."""
+    """Write a file and create its folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
@@ -151,7 +156,7 @@ def _replace(rootfs: Path, name: str, module: str, function: str) -> None:
 
 
 def _ship(rootfs: Path, place: Path) -> None:
-    """Let the distribution's package have shipped our program: its list of checksums names ours, as it would on a machine with this hardware."""
+    """Enter our program's checksum in the list of the distribution's package, as if the package had shipped it."""
     path = str(place.relative_to(rootfs))
     listed = {path, path.removeprefix("usr/")}
     for sums in sorted((rootfs / "var/lib/dpkg/info").glob("*.md5sums")):

@@ -23,7 +23,7 @@ from rackready_sim.redfish.sessions import Sessions, guard
 
 
 def main() -> int:
-    """Serve until SIGTERM; exit status 1 when it cannot begin, with the reason on standard error."""
+    """Serve until SIGTERM; exit with 1 if it cannot start, with the reason on standard error."""
     parser = argparse.ArgumentParser(prog="rackready_sim.redfish")
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--env", required=True)

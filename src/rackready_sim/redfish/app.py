@@ -1,4 +1,4 @@
-"""sushy-tools' WSGI application with our drivers in it, and with what its templates leave out or get wrong."""
+"""sushy-tools' WSGI application with our drivers, and with additions and corrections to its templates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROOT = "/redfish/v1"
 
 
 class RackApplication(emulator.Application):  # type: ignore[misc]
-    """The application asks these properties for its drivers; the original makes its own."""
+    """Properties that give the application our drivers in place of its own."""
 
     rack_systems: RackSystems
     rack_chassis: RackChassis
@@ -47,7 +47,10 @@ class RackApplication(emulator.Application):  # type: ignore[misc]
 
 
 def build_app(hardware: Hardware, power: Power, sessions: Sessions, state_dir: Path) -> RackApplication:
-    """Return the application. It may be built once in a process: sushy-tools keeps its routes on one global application."""
+    """Return the application; build it once per process.
+
+    sushy-tools keeps its routes on one global application.
+    """
     app = emulator.app
     app.__class__ = RackApplication
     app.rack_systems = RackSystems(hardware, power)
@@ -61,7 +64,7 @@ def build_app(hardware: Hardware, power: Power, sessions: Sessions, state_dir: P
 
 
 def _telemetry(hardware: Hardware) -> Any:  # noqa: ANN401 - a Flask response or None
-    """Answer for what sushy-tools has no resources for; collections also with their members in them ($expand)."""
+    """Answer for resources that sushy-tools lacks; collections with their members if requested ($expand)."""
     request = flask.request
     if request.method != "GET":
         return None
@@ -82,13 +85,16 @@ def _telemetry(hardware: Hardware) -> Any:  # noqa: ANN401 - a Flask response or
 
 
 def _places(hardware: Hardware) -> tuple[str, str, str]:
-    """Return the addresses of the node's system, chassis and manager (sushy-tools gives a manager its system's identity)."""
+    """Return the addresses of the node's system, chassis and manager.
+
+    sushy-tools gives a manager its system's identity.
+    """
     system, chassis = hardware.uuid("system"), hardware.uuid("chassis")
     return f"{_ROOT}/Systems/{system}", f"{_ROOT}/Chassis/{chassis}", f"{_ROOT}/Managers/{system}"
 
 
 def _patch_boot(systems: RackSystems) -> Any:  # noqa: ANN401 - a Flask response or None
-    """Apply a change of the boot override here: sushy-tools ignores whether it is meant once."""
+    """Apply a change of the boot override here: sushy-tools ignores whether it applies once."""
     request = flask.request
     if request.method != "PATCH" or request.endpoint != "system_resource" or request.view_args is None:
         return None
@@ -100,7 +106,7 @@ def _patch_boot(systems: RackSystems) -> Any:  # noqa: ANN401 - a Flask response
 
 
 def _correct(response: flask.Response, hardware: Hardware, power: Power) -> flask.Response:
-    """Put the machine's own identity into what the templates answer."""
+    """Replace the identity in the templates' answers with that of the machine."""
     correct = {
         "root_resource": _root,
         "system_resource": _system,

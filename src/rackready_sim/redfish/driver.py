@@ -1,4 +1,4 @@
-"""sushy-tools' drivers for the simulated rack: one system, one manager and one chassis, those of the BMC that is asked."""
+"""sushy-tools' drivers for the simulated rack: the system, manager and chassis of the BMC that is asked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def identity_of(serial: str, part: str) -> str:
 
 
 class Hardware:
-    """What the asked BMC knows of its machine, from the hardware state."""
+    """Facts of the asked BMC's machine, from the hardware state."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -71,14 +71,14 @@ class RackSystems(AbstractSystemsDriver):  # type: ignore[misc]
         return [self._hardware.uuid("system")]
 
     def uuid(self, identity: str) -> str:
-        """Return the UUID itself. Raises NotFound for any but this BMC's system."""
+        """Return the UUID itself. Raise NotFound unless it is this BMC's system."""
         if identity not in self.systems:
             message = f"System {identity} was not found"
             raise error.NotFound(message)
         return identity
 
     def name(self, identity: str) -> str:
-        """Return a name as servers give it; the host's name is not known to a BMC."""
+        """Return a name as servers report it; a BMC does not know the host's name."""
         self.uuid(identity)
         return "System"
 
@@ -88,7 +88,7 @@ class RackSystems(AbstractSystemsDriver):  # type: ignore[misc]
         return self._power.state(NODE.get())
 
     def set_power_state(self, identity: str, state: str) -> None:
-        """Begin a reset type; it is done in the background. Raises BadRequest for an unknown one."""
+        """Start a reset type in the background. Raise BadRequest for an unknown one."""
         self.uuid(identity)
         if state not in RESET_TYPES:
             message = f"ResetType {state} is not one of {', '.join(RESET_TYPES)}"
@@ -96,12 +96,12 @@ class RackSystems(AbstractSystemsDriver):  # type: ignore[misc]
         self._power.request(NODE.get(), state)
 
     def get_boot_device(self, identity: str) -> str:
-        """Return the boot override's target; None (the word) without override."""
+        """Return the boot override's target; the word None without override."""
         self.uuid(identity)
         return self._hardware.boot().read()["target"]
 
     def set_boot_device(self, identity: str, boot_source: str) -> None:
-        """Let the next boot come from here."""
+        """Set the source of the next boot."""
         self.set_boot(identity, {"BootSourceOverrideTarget": boot_source, "BootSourceOverrideEnabled": "Once"})
 
     def get_boot_mode(self, identity: str) -> str:
@@ -110,7 +110,7 @@ class RackSystems(AbstractSystemsDriver):  # type: ignore[misc]
         return self._hardware.boot().read()["mode"]
 
     def set_boot(self, identity: str, boot: dict[str, Any]) -> None:
-        """Apply the Boot object of a PATCH. Raises BadRequest for what Redfish does not allow."""
+        """Apply the Boot object of a PATCH. Raise BadRequest for values that Redfish does not allow."""
         self.uuid(identity)
         keys = {
             "BootSourceOverrideTarget": ("target", BOOT_TARGETS),
@@ -172,7 +172,7 @@ class RackChassis:
         return [self._hardware.uuid("chassis")]
 
     def uuid(self, identity: str) -> str:
-        """Return the UUID itself. Raises NotFound for any but this BMC's chassis."""
+        """Return the UUID itself. Raise NotFound unless it is this BMC's chassis."""
         if identity not in self.chassis:
             message = f"Chassis {identity} was not found"
             raise error.NotFound(message)

@@ -1,4 +1,4 @@
-"""The power of the nodes: what a BMC does when it is asked, in the background and one thing after the other for each node."""
+"""Power of the nodes: actions of BMCs, in the background and one after the other for each node."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _EXIT_SEEN_S = 10.0
 
 
 class Power(Protocol):
-    """What the systems driver needs of the world."""
+    """Interface that the systems driver needs."""
 
     def state(self, node: str) -> str:
         """Return Redfish's PowerState: On, Off, PoweringOn or PoweringOff."""
 
     def request(self, node: str, action: str) -> None:
-        """Begin a Redfish reset type (On, ForceOff, GracefulShutdown, ...) and return at once."""
+        """Start a Redfish reset type (On, ForceOff, GracefulShutdown, ...) and return at once."""
 
 
 class NodePower:
-    """Nodes as containers. Every action is written to the power log when it is done."""
+    """Nodes as containers. Every finished action is written to the power log."""
 
     def __init__(self, machines: Callable[[], Machines], store: Store, nodes: list[str]) -> None:
         self._machines = machines
@@ -44,12 +44,12 @@ class NodePower:
         self._lock = threading.Lock()
 
     def adopt(self) -> None:
-        """Watch the nodes that run already, and start again those that asked for a reboot while nobody looked."""
+        """Watch running nodes, and restart those that asked for a reboot before this process started."""
         for node, queue in self._queues.items():
             queue.submit(self._guarded, node, partial(self._watch_or_reboot, node))
 
     def state(self, node: str) -> str:
-        """Return the power state, read from the container itself; a transition in progress is told as such."""
+        """Return the power state of the container; a transition in progress is reported as such."""
         with self._lock:
             pending = self._pending[node][0] if self._pending[node] else ""
         if pending in ("On", "ForceOn", "ForceRestart", "GracefulRestart", "PowerCycle"):
@@ -73,7 +73,7 @@ class NodePower:
                 self._pending[node].remove(action)
 
     def _guarded(self, node: str, work: Callable[[], None]) -> None:
-        """Run a job of a queue; what goes wrong is for the log, because nobody waits for the result."""
+        """Run a queued job; errors go to the log, because nobody waits for the result."""
         try:
             work()
         except Exception:
@@ -104,7 +104,7 @@ class NodePower:
         return started
 
     def _raise_boot_count(self, node: str) -> None:
-        """Count the boot; a fault may show from this boot on."""
+        """Count the boot; a fault may appear from this boot on."""
         with self._store.hardware_locked():
             state = self._store.state(node)
             state["boot_count"] = int(state.get("boot_count", 0)) + 1
@@ -131,7 +131,7 @@ class NodePower:
         self._queues[node].submit(self._guarded, node, partial(self._watch_or_reboot, node, ended=pid))
 
     def _watch_or_reboot(self, node: str, ended: int = 0) -> None:
-        """A system that asked for a reboot is started again, as a machine would; one that was powered off stays off."""
+        """Restart a system that asked for a reboot, as a machine would; leave one that was powered off."""
         container = self._machines().plan.machines[node].container
         deadline = time.monotonic() + _EXIT_SEEN_S
         found = podman.inspect(container)
@@ -154,5 +154,8 @@ class NodePower:
 
 
 def _ending(found: podman.Container, ended: int) -> bool:
-    """Whether podman has not yet seen the end of the process ``ended``: it passes through stopping and stopped until it has cleaned up."""
+    """Return whether podman has not yet seen the end of the process ``ended``.
+
+    Podman passes through stopping and stopped until it has cleaned up.
+    """
     return found.status in ("stopping", "stopped") or (found.running and found.pid == ended)

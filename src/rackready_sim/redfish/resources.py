@@ -1,4 +1,4 @@
-"""How a Redfish resource and a collection look (DSP0266): identity, type, members."""
+"""Form of Redfish resources and collections (DSP0266): identity, type, members."""
 
 from __future__ import annotations
 

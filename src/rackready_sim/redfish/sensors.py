@@ -1,4 +1,4 @@
-"""Fans, sensors and leak detectors of the simulated BMC in today's schemas: ThermalSubsystem, Sensor, LeakDetection."""
+"""Fans, sensors and leak detectors of the simulated BMC in current schemas: ThermalSubsystem, Sensor, LeakDetection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ State = dict[str, Any]
 
 
 def thermal(bmc: State, chassis: str) -> dict[str, Document]:
-    """Return the ThermalSubsystem with its fans, and with leak detection where liquid cools the node."""
+    """Return the ThermalSubsystem with its fans, and with leak detection if liquid cools the node."""
     base = f"{chassis}/ThermalSubsystem"
     fans = {}
     for fan in bmc["fans"]:

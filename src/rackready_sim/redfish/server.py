@@ -15,17 +15,20 @@ _SILENT_S = 60.0
 
 
 class _Handler(WSGIRequestHandler):
-    """Keeps connections open between requests, and says nothing of each request."""
+    """A handler that keeps connections open between requests and logs no request."""
 
     protocol_version = "HTTP/1.1"
     timeout = _SILENT_S
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Say nothing: a deploy asks thousands of times."""
+        """Log nothing: a deploy sends thousands of requests."""
 
 
 class BmcServer(ThreadedWSGIServer):
-    """One BMC's web server. The TLS handshake is done in the connection's own thread: a silent client holds up nobody."""
+    """One BMC's web server.
+
+    The TLS handshake runs in the connection's own thread, so a silent client delays no other.
+    """
 
     daemon_threads = True
 

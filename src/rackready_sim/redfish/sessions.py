@@ -1,4 +1,4 @@
-"""Who may ask a BMC: its own password, by HTTP basic authentication or by a Redfish session (DSP0266, 13.3)."""
+"""Access to a BMC: its password by HTTP basic authentication, or a Redfish session (DSP0266, 13.3)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OPEN_PATHS = frozenset({"", "/redfish", "/redfish/v1"})
 
 
 class Sessions:
-    """The sessions and passwords of every BMC; a session is good for the BMC that gave it."""
+    """Sessions and passwords of every BMC; a session is valid only at the BMC that issued it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -35,14 +35,17 @@ class Sessions:
         self._lock = threading.Lock()
 
     def accepts(self, user: str, password: str) -> bool:
-        """Whether these are the credentials of the BMC that is asked."""
+        """Return whether these are the credentials of the BMC that is asked."""
         wanted = self._store.secret(f"{NODE.get()}-bmc").read_text(encoding="utf-8").strip()
         return hmac.compare_digest(user.encode(), _USER.encode()) & hmac.compare_digest(
             password.encode(), wanted.encode()
         )
 
     def open(self) -> tuple[str, str]:
-        """Begin a session at the BMC that is asked; returns its id and token. The oldest goes when there are too many."""
+        """Start a session at the BMC that is asked; return its id and token.
+
+        The oldest session is removed if there are too many.
+        """
         token, ident = secrets.token_hex(16), secrets.token_hex(4)
         with self._lock:
             mine = [key for key, (node, _) in self._tokens.items() if node == NODE.get()]
@@ -65,13 +68,13 @@ class Sessions:
             return [ident for node, ident in self._tokens.values() if node == NODE.get()]
 
     def knows(self, token: str) -> bool:
-        """Whether a token is of a session of the BMC that is asked."""
+        """Return whether a token belongs to a session of the BMC that is asked."""
         with self._lock:
             return self._tokens.get(token, ("", ""))[0] == NODE.get()
 
 
 def guard(app: Wsgi, node: str, sessions: Sessions) -> Wsgi:
-    """Return the application of one BMC: it answers for ``node`` alone, and only to who knows that BMC's password."""
+    """Return the application of one BMC: it answers only for ``node`` and only with that BMC's password."""
 
     def guarded(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         mark = NODE.set(node)
@@ -121,7 +124,7 @@ def _refusal() -> bytes:
 
 
 def blueprint(sessions: Sessions) -> flask.Blueprint:
-    """Return the session service, which sushy-tools does not have."""
+    """Return the session service, which sushy-tools lacks."""
     service = flask.Blueprint("sessions", __name__)
 
     @service.get("/redfish/v1/SessionService")

@@ -1,8 +1,8 @@
-"""What sushy-tools has no resources for: power, cooling, sensors, logs, BIOS, memory and drives of the node whose BMC is asked.
+"""Resources that sushy-tools lacks: power, cooling, sensors, logs, BIOS, memory and drives of the asked node.
 
-Resources follow DMTF's schemas (DSP0268) and are made from the hardware state at every request. ``schema`` in the state
-chooses between today's PowerSubsystem, ThermalSubsystem and Sensors, and the older Power and Thermal that many servers
-still have.
+Resources follow DMTF's schemas (DSP0268) and are computed from the hardware state at every request. ``schema`` in the
+state chooses between the current PowerSubsystem, ThermalSubsystem and Sensors, and the older Power and Thermal that
+many servers still have.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def documents(state: State, system: str, chassis: str, manager: str) -> dict[str
 
 
 def links(state: State, system: str, chassis: str, manager: str) -> tuple[Document, Document, Document]:
-    """Return what the system, the chassis and the manager resource carry beside what sushy-tools writes: links, and their health."""
+    """Return additions to sushy-tools' system, chassis and manager resources: links, and their health."""
     bmc = state.get("bmc")
     if bmc is None:
         return {}, {}, {}
@@ -220,11 +220,11 @@ def _log(bmc: State, manager: str) -> dict[str, Document]:
 
 
 def _faults(bmc: State, system: str) -> dict[str, Document]:
-    """Return the log of hardware errors (CPER) of NVIDIA's boards: its collection carries members without Severity and Message, each entry has both.
+    """Return the log of hardware errors (CPER) of NVIDIA's boards.
 
-    As a GH200's BMC answers (NVIDIA/bare-metal-manager-core 7778162, bmc-mock's gh200.tar.gz: HGX_Baseboard_0's
-    FaultLog; NVIDIA/bmcweb, redfish-core/lib/log_services.hpp): an entry's own severity is OK, whatever that of the
-    record.
+    Its collection has members without Severity and Message; each entry has both. As a GH200's BMC answers
+    (NVIDIA/bare-metal-manager-core 7778162, bmc-mock's gh200.tar.gz: HGX_Baseboard_0's FaultLog; NVIDIA/bmcweb,
+    redfish-core/lib/log_services.hpp), an entry's own severity is OK, whatever that of the record.
     """
     base = f"{system}/LogServices"
     at = f"{base}/FaultLog"
@@ -270,12 +270,12 @@ def _bios(bmc: State, system: str) -> dict[str, Document]:
 
 
 def _there(part: State, boots: int) -> bool:
-    """Whether a part is in its place; one may be lost from a certain boot on."""
+    """Return whether a part is in its place; a part may be missing from a certain boot on."""
     return bool(part["present"]) and boots < part.get("missing_from_boot", boots + 1)
 
 
 def _parts(bmc: State, system: str, boots: int) -> dict[str, Document]:
-    """Return memory modules and drives; an empty place is told as Absent."""
+    """Return memory modules and drives; an empty place is reported as Absent."""
     memory = {}
     for dimm in bmc["dimms"]:
         at = f"{system}/Memory/{dimm['id']}"

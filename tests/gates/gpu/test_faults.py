@@ -9,7 +9,7 @@ import pytest
 
 from rackready.gates.engine.registry import all_gates
 from rackready.model.outcome import Outcome
-from rackready_sim.faults import gpu as layer
+from rackready_sim.faults import Fault, gpu, gpu_links
 from tests.gates.gpu.simulated import node
 
 OTHERS = {
@@ -32,7 +32,7 @@ CHOSEN: dict[str, dict[str, Any]] = {
     "dcgm-fail": {"gpu": 2, "test": "memory"},
     "sxid": {"switch": 1, "code": 20034},
 }
-FAULTS = [fault for fault in layer.FAULTS if fault.caught_by in GATES]
+FAULTS = [fault for fault in (*gpu.FAULTS, *gpu_links.FAULTS) if fault.caught_by in GATES]
 WHERE = {
     "sxid": "node01 nvswitch1",
     "fabric-manager-stuck": "node01 gpu0",
@@ -55,7 +55,7 @@ def test_a_healthy_node_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_caught_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: layer.Fault) -> None:
+def test_a_fault_is_caught_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
     params = {**({"gpu": 2} if "gpu" in fault.params else {}), **CHOSEN.get(fault.name, {})}
     verdict = node(tmp_path, monkeypatch, (fault.name, params)).judge(fault.caught_by)
     assert verdict.outcome is Outcome.FAIL, [str(finding) for finding in verdict.findings]

@@ -10,14 +10,14 @@ import pytest
 from rackready.gates.base import Done
 from rackready.gates.engine.registry import all_gates, gate
 from rackready.model.outcome import Outcome
-from rackready_sim.faults.host import FAULTS
+from rackready_sim.faults import host, optics
 from rackready_sim.programs.hwsim import paths
 from tests.gates.host.machine import Node, facts, judged
 from tests.gates.support import document
 
 FOUND: dict[str, list[str]] = document("host/findings.json")
 """Fault -> findings without their next step and the kernel log's time stamps."""
-BY_NAME = {fault.name: fault for fault in FAULTS if "host/" in fault.caught_by}
+BY_NAME = {fault.name: fault for fault in (*host.FAULTS, *optics.FAULTS) if "host/" in fault.caught_by}
 GATES = [name for name in all_gates() if "/host/" in name]
 
 

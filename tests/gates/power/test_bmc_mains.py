@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from rackready.drivers import redfish
+from rackready.drivers import redfish_http
 from rackready.gates.bmc import cycle as module
 from rackready.gates.bmc import guard
 from rackready.gates.bmc.cycles import PowerCycles
@@ -104,7 +104,7 @@ def _refusing(room: Room, _patch: pytest.MonkeyPatch) -> None:
 
 def _slow(_room: Room, patch: pytest.MonkeyPatch) -> None:
     """Its answer to Off is lost, and it switches only when the others are on again."""
-    patch.setattr(redfish, "_READ_S", 0.3)
+    patch.setattr(redfish_http, "READ_S", 0.3)
     patch.setattr(module, "_AGAIN_S", 1.0)
     original = FakePdu.switch
 

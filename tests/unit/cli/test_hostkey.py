@@ -1,4 +1,4 @@
-"""`rackready hostkey accept`: shows both keys and the BMC's serial, asks, pins, records; rebuilds lost known_hosts."""
+"""`rackready hostkey accept`: show both keys and the BMC's serial, ask, pin, record; rebuild a lost known_hosts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import paramiko
 import pytest
 import yaml
 
-from rackready.drivers import hostkeys, ssh
 from rackready.drivers.hostkey_accept import HOST_KEY
-from rackready.drivers.ssh import pin, pinned, text_of
+from rackready.drivers.ssh import first_contact
+from rackready.drivers.ssh.pins import fingerprint, pin, pinned, text_of
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
@@ -32,7 +32,7 @@ OLD = text_of(paramiko.ECDSAKey.generate(bits=256))
 def rack(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRack]:
     """Four nodes that are on, two switches that do not answer, and no scheduler."""
     del call
-    monkeypatch.setattr(hostkeys, "_TIMEOUT_S", 5.0)
+    monkeypatch.setattr(first_contact, "_BANNER_S", 5.0)
     made = FakeRack(tmp_path / "rack", 4, net=83)
     overlay = made.site() | {
         "switches": [{"name": f"leaf0{k}", "address": f"127.83.3.{k}", "port": made.ssh_port} for k in (1, 2)]
@@ -67,13 +67,13 @@ def answered(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
 
 
 def test_the_fingerprint_is_what_ssh_keygen_prints() -> None:
-    """The fingerprint is the one that `ssh-keygen -lf` of OpenSSH 9.2 prints for this key.
+    """From `ssh-keygen -lf` of OpenSSH 9.2.
 
-    `256 SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA no comment (ED25519)`
+    It prints `256 SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA no comment (ED25519)` for this key.
     """
     public = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
-    assert ssh.fingerprint(public) == "ssh-ed25519 SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA"
-    assert ssh.fingerprint("ssh-ed25519 AAAA=B") == "ssh-ed25519 (damaged, no key)"
+    assert fingerprint(public) == "ssh-ed25519 SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA"
+    assert fingerprint("ssh-ed25519 AAAA=B") == "ssh-ed25519 (damaged, no key)"
 
 
 def test_a_changed_key_is_shown_with_both_fingerprints_and_the_serial_and_pinned(
@@ -82,7 +82,7 @@ def test_a_changed_key_is_shown_with_both_fingerprints_and_the_serial_and_pinned
     pin(known(tmp_path), where(rack, "node03"), OLD)
     answered(monkeypatch, "y\n")
     code, out, err = call("hostkey", "accept", "node03")
-    old, new = ssh.fingerprint(OLD), ssh.fingerprint(key(rack, "node03"))
+    old, new = fingerprint(OLD), fingerprint(key(rack, "node03"))
     assert (code, out.splitlines()) == (
         0,
         [
@@ -134,12 +134,11 @@ def test_without_a_terminal_it_is_refused_unless_yes(call: Call, rack: FakeRack,
                     "kind": "node",
                     "address": rack.node("node03").address,
                     "port": rack.ssh_port,
-                    "pinned": ssh.fingerprint(OLD),
-                    "shown": ssh.fingerprint(key(rack, "node03")),
+                    "pinned": fingerprint(OLD),
+                    "shown": fingerprint(key(rack, "node03")),
                     "serial": {"expected": "FAKE-0003", "actual": "FAKE-0003"},
                     "outcome": "accepted",
-                    "message": f"node03: pinned {ssh.fingerprint(key(rack, 'node03'))} in "
-                    f"place of {ssh.fingerprint(OLD)}",
+                    "message": f"node03: pinned {fingerprint(key(rack, 'node03'))} in place of {fingerprint(OLD)}",
                 }
             ]
         },
@@ -172,7 +171,7 @@ def test_without_the_bmc_only_a_person_accepts(
         f"node03: its BMC - Expected: serial FAKE-0003 Actual: node03 BMC {rack.node('node03').bmc}:{rack.bmc_port}: "
     )
     step = (
-        "--yes accepts no key without it: mend the BMC, or compare the fingerprint on the node's console and accept "
+        "--yes accepts no key without it: fix the BMC, or compare the fingerprint on the node's console and accept "
         "it at a terminal.\n"
     )
     assert err.endswith(step)
@@ -203,9 +202,9 @@ def test_a_lost_file_is_rebuilt_for_the_whole_site_and_one_dead_host_holds_back_
         "scheduler": "error",
     }
     assert {name: row["outcome"] for name, row in rows.items()} == outcomes
-    assert rows["node01"]["message"] == f"node01: pinned already, {ssh.fingerprint(key(rack, 'node01'))}"
-    address = f"node02 ({rack.node('node02').address}:{rack.ssh_port})"
-    assert rows["node02"]["message"].startswith(f"{address}: no SSH service - Expected: an answer within 5 s Actual: ")
+    assert rows["node01"]["message"] == f"node01: pinned already, {fingerprint(key(rack, 'node01'))}"
+    address = f"node02 {rack.node('node02').address}:{rack.ssh_port}"
+    assert rows["node02"]["message"].startswith(f"{address}: SSH - Expected: an answer within 5 s Actual: ")
     assert sorted(line.split()[0] for line in known(tmp_path).read_text().splitlines()) == [
         where(rack, "node01"),
         where(rack, "node03"),

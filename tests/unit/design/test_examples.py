@@ -1,4 +1,4 @@
-"""Every example site is valid, short, as its head describes, and its fabric can be built and fully addressed."""
+"""Every example site is valid and short, matches its header, and has a fabric with an address for everything."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_failed_task_names_node_phase_task_and_reason() -> None:
 def test_reason_of_a_task_without_our_words(res: dict[str, Any], actual: str) -> None:
     events, _ = judge(event("runner_on_failed", "node02", **res), stats(failures={"node02": 1}, processed=BOTH))
     message = events.result("node02").message
-    assert message.endswith(f"failed - Expected: the task ends well Actual: {actual}. See /logs/install.log.")
+    assert message.endswith(f"failed - Expected: the task succeeds Actual: {actual}. See /logs/install.log.")
     assert "hunter2" not in message
 
 
@@ -156,7 +156,7 @@ def test_items_of_a_loop_are_all_named_once() -> None:
         ),
         (
             "Failed to connect to the host via ssh: Host key verification failed.",
-            "pinned key was lost, `rackready hostkey accept node02` shows both keys and pins",
+            "its pin was lost, `rackready hostkey accept node02` shows both keys and pins",
         ),
     ],
 )
@@ -200,9 +200,9 @@ def test_node_without_room_for_a_temporary_folder_is_not_called_unreachable() ->
     bad = events.result("node02")
     assert bad.outcome is Outcome.ERROR
     assert bad.message == (
-        "node02: install: no room to work - Expected: a temporary folder in the login's home directory "
+        "node02: install: no temporary folder - Expected: one in the login's home directory "
         "Actual: Failed to create temporary directory. "
-        "Look whether that disk is full or read-only (`df -h ~` on the node), then run again."
+        "Check whether that disk is full or read-only (`df -h ~` on the node), then run again."
     )
 
 
@@ -212,8 +212,8 @@ def test_missing_node_is_an_error_though_the_rest_went_well() -> None:
     missing = events.result("node02")
     assert missing.outcome is Outcome.ERROR
     assert (
-        "node02: install: no result - Expected: Ansible reports on every node that was asked for "
-        "Actual: no word about it" in missing.message
+        "node02: install: no result - Expected: Ansible reports every requested node "
+        "Actual: nothing about it" in missing.message
     )
 
 

@@ -148,7 +148,7 @@ def test_an_engine_that_was_killed_and_not_waited_for_is_dead(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("output", "words"),
-    [("a\nerror: no space left on device\nb\n", "no space left on device"), ("a\nb\n", "b"), ("", "nothing was said")],
+    [("a\nerror: no space left on device\nb\n", "no space left on device"), ("a\nb\n", "b"), ("", "no output")],
 )
 def test_the_line_that_says_what_went_wrong(output: str, words: str) -> None:
     assert last_words(output) == words

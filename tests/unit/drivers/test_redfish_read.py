@@ -1,4 +1,4 @@
-"""Gathering over Redfish: it follows vendors' links, pages and lists, and reports what it cannot read."""
+"""Gathering over Redfish: links, pages and lists as vendors have them; unreadable resources are recorded."""
 
 from __future__ import annotations
 

@@ -4,27 +4,22 @@ import socket
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import paramiko
 import pytest
 
-from rackready.drivers import ssh
-from rackready.drivers.ssh import (
-    HostKeyChangedError,
-    SshLoginError,
-    SshTarget,
-    SshTimeoutError,
-    pin,
-    pinned,
-    wait_and_pin,
-)
+from rackready.drivers.ssh import first_contact
+from rackready.drivers.ssh.errors import HostKeyChangedError, SshLoginError, SshTimeoutError
+from rackready.drivers.ssh.first_contact import wait_and_pin
+from rackready.drivers.ssh.pins import load_pins, pin, pinned
+from rackready.drivers.ssh.target import KeyLogin, SshTarget
 from tests.stacks.fake_rack import FakeRack
 
 WAY_OUT = (
-    "If it was installed anew, or the pinned key was lost, `rackready hostkey accept node01` shows both keys and "
-    "pins the new one; "
-    "if not, find out who answers there."
+    "If the host was reinstalled or its pin was lost, `rackready hostkey accept node01` shows both keys and pins the "
+    "new one. If not, find out who answers at its address."
 )
 
 
@@ -37,9 +32,8 @@ def rack(tmp_path: Path) -> Iterator[FakeRack]:
 
 @pytest.fixture
 def target(rack: FakeRack, tmp_path: Path) -> SshTarget:
-    return SshTarget(
-        "node01", rack.nodes[0].address, rack.ssh_port, "root", rack.folder / "id_ed25519", tmp_path / "known_hosts"
-    )
+    login = KeyLogin(rack.folder / "id_ed25519")
+    return SshTarget("node01", rack.nodes[0].address, rack.ssh_port, "root", login, tmp_path / "known_hosts")
 
 
 def text(key: paramiko.PKey) -> str:
@@ -65,8 +59,8 @@ def test_openssh_reads_what_is_pinned(rack: FakeRack, target: SshTarget) -> None
 
 
 def test_port_22_stands_without_its_number(target: SshTarget) -> None:
-    assert SshTarget("n", "192.0.2.1", 22, "root", target.private_key, target.known_hosts).host == "192.0.2.1"
-    assert SshTarget("n", "192.0.2.1", 2222, "root", target.private_key, target.known_hosts).host == "[192.0.2.1]:2222"
+    assert replace(target, address="192.0.2.1", port=22).host == "192.0.2.1"
+    assert replace(target, address="192.0.2.1", port=2222).host == "[192.0.2.1]:2222"
 
 
 def test_silence_is_an_error_that_says_what_to_do(target: SshTarget) -> None:
@@ -79,7 +73,7 @@ def test_silence_is_an_error_that_says_what_to_do(target: SshTarget) -> None:
 def test_a_port_that_says_nothing_is_not_ssh(
     rack: FakeRack, target: SshTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh, "_BANNER_S", 0.2)
+    monkeypatch.setattr(first_contact, "_BANNER_S", 0.2)
     with socket.create_server((rack.nodes[0].address, rack.ssh_port)), pytest.raises(SshTimeoutError):
         wait_and_pin(target, timeout_s=0.1)
 
@@ -91,7 +85,7 @@ def test_a_changed_host_key_is_refused_and_the_pin_stays(rack: FakeRack, target:
     with pytest.raises(
         HostKeyChangedError,
         match=r"SSH host key changed, no login was tried - Expected: ecdsa\S+ SHA256:\S+ "
-        r"Actual: ecdsa\S+ SHA256:\S+ If it was installed anew",
+        r"Actual: ecdsa\S+ SHA256:\S+ If the host was reinstalled",
     ) as caught:
         wait_and_pin(target, timeout_s=5)
     assert str(caught.value).endswith(WAY_OUT)
@@ -108,13 +102,14 @@ def test_a_reinstalled_host_gets_its_new_key_pinned(rack: FakeRack, target: SshT
 def test_a_refused_key_is_an_error_that_names_it(
     rack: FakeRack, target: SshTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh, "_LOGIN_PATIENCE_S", 0.1)
+    monkeypatch.setattr(first_contact, "_LOGIN_PATIENCE_S", 0.1)
     rack.set_power(rack.nodes[0], "On")
     other = FakeRack(tmp_path / "other", 0 + 1, net=80)
-    stranger = SshTarget("node01", target.address, target.port, "root", other.folder / "id_ed25519", target.known_hosts)
+    stranger = replace(target, login=KeyLogin(other.folder / "id_ed25519"))
     try:
         with pytest.raises(
-            SshLoginError, match=r"SSH refused the login of root - Expected: .*id_ed25519 opens it Actual: key refused"
+            SshLoginError,
+            match=r"login refused - Expected: user root accepted with key .*id_ed25519 Actual: key refused\. Put its ",
         ):
             wait_and_pin(stranger, timeout_s=5)
     finally:
@@ -123,7 +118,7 @@ def test_a_refused_key_is_an_error_that_names_it(
 
 
 def test_a_missing_private_key_is_named_before_anything_is_tried(target: SshTarget) -> None:
-    lost = SshTarget("node01", target.address, target.port, "root", Path("/nowhere/key"), target.known_hosts)
+    lost = replace(target, login=KeyLogin(Path("/nowhere/key")))
     with pytest.raises(
         SshLoginError, match=r"private key /nowhere/key - Expected: an OpenSSH private key .*access\.private_key"
     ):
@@ -157,7 +152,7 @@ def test_a_damaged_line_pins_nothing_and_spoils_no_other(tmp_path: Path) -> None
         b"192.0.2.1 ssh-ed25519 AAAA\n192.0.2.2 ssh-ed25519 \xff\n192.0.2.3\n\n192.0.2.4 " + text(good).encode() + b"\n"
     )
     client = paramiko.SSHClient()
-    ssh.load_pins(client, known)
+    load_pins(client, known)
     assert list(client.get_host_keys()) == ["192.0.2.4"]
     assert client.get_host_keys()["192.0.2.4"][good.get_name()] == good
     assert pinned(known, "192.0.2.3") == ""

@@ -147,7 +147,7 @@ def test_a_change_that_does_not_verify_is_taken_back(config: SwitchConfig, ledge
     with pytest.raises(SwitchRevertedError) as caught:
         _apply(fake, config, ledger)
     assert str(caught.value).startswith(
-        "leaf01: the change was applied, did not verify and was taken back. leaf01 swp1: MTU - Expected: 9216 bytes "
+        "leaf01: the change was applied, did not verify and was rolled back. leaf01 swp1: MTU - Expected: 9216 bytes "
         "Actual: 1500 bytes. "
     )
     assert fake.applied == {}
@@ -197,7 +197,7 @@ def test_what_a_killed_run_applied_is_taken_back_when_the_site_wants_something_e
         _apply(fake, config, ledger)
     other = replace(config, ports=config.ports[:4])
     applied = _apply(fake, other, ledger)
-    assert "took back what an interrupted run had applied" in applied.note
+    assert "rolled back what an interrupted run had applied" in applied.note
     assert not any("swp9" in key for key in fake.applied)
 
 

@@ -205,7 +205,7 @@ def test_a_port_that_comes_back_after_an_interruption_is_not_taken_out(
     with pytest.raises(SwitchUnreachableError):
         apply(fake, smaller, ledger)
     fake.attached = ""
-    assert "took back what an interrupted run had applied" in apply(fake, config, ledger).note
+    assert "rolled back what an interrupted run had applied" in apply(fake, config, ledger).note
     assert {f"swp{number}" for number in range(1, 17)} <= {key[3] for key in fake.applied if key[2] == "interface"}
 
 

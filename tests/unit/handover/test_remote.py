@@ -12,7 +12,8 @@ import pytest
 from rackready.drivers.scheduler import remote
 from rackready.drivers.scheduler.base import SchedulerError, SchedulerNode
 from rackready.drivers.scheduler.slurm import SlurmAdapter
-from rackready.drivers.ssh import fingerprint
+from rackready.drivers.ssh import session
+from rackready.drivers.ssh.pins import fingerprint
 from rackready.model.site import SlurmHandover
 from rackready.paths import EnvPaths
 from tests.unit.cli.keys import put_key
@@ -39,7 +40,8 @@ class Client:
     def load_host_keys(self, _path: str) -> None: ...
 
     def set_missing_host_key_policy(self, policy: object) -> None:
-        assert policy is paramiko.RejectPolicy or isinstance(policy, paramiko.RejectPolicy)
+        assert isinstance(policy, session._Policy)
+        assert policy._new_key is session.NewKey.REFUSE
 
     def connect(self, _host: str, **_options: object) -> None:
         if self.wire.shut:
@@ -84,6 +86,7 @@ class Wire:
 def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
     made = Wire()
     monkeypatch.setattr(paramiko, "SSHClient", made.client)
+    monkeypatch.setattr(session, "dial", lambda *_: None)
     monkeypatch.setattr(remote, "pin_at_first_contact", lambda *_: "")
     return made
 
@@ -127,7 +130,7 @@ def test_a_change_is_never_sent_twice(wire: Wire, adapter: SlurmAdapter, monkeyp
     change = "scontrol update NodeName=node01 State=DRAIN Reason='rackready: x'"
     assert str(caught.value) == (
         f"Slurm controller 192.0.2.5:22: `{change}` - Expected: an end within 30 s Actual: EOFError. "
-        "See whether slurmctld runs."
+        "Check that slurmctld runs."
     )
     assert (wire.sent.count(change), len(wire.clients)) == (1, 1)
 
@@ -140,7 +143,7 @@ def test_a_question_that_takes_too_long_is_not_asked_again_in_a_session_that_liv
         adapter.show("node01")
     assert str(caught.value) == (
         "Slurm controller 192.0.2.5:22: `scontrol show node node01 --oneliner` - Expected: an end within 30 s "
-        "Actual: timed out. See whether slurmctld runs."
+        "Actual: no answer (time-out). Check that slurmctld runs."
     )
     assert len(wire.clients) == 1
 
@@ -149,7 +152,7 @@ def test_a_controller_that_stays_away_is_said(wire: Wire, adapter: SlurmAdapter)
     wire.loses, wire.shut = EOFError(), True
     with pytest.raises(
         SchedulerError,
-        match=r"^Slurm controller 192\.0\.2\.5:22: SSH - Expected: user op is let in with .* Actual: \[Errno 111\] ",
+        match=r"^Slurm controller 192\.0\.2\.5:22: SSH - Expected: an answer within 30 s Actual: \[Errno 111\] ",
     ):
         adapter.show("node01")
 
@@ -169,7 +172,6 @@ def test_a_controller_with_another_host_key_is_refused_with_both_and_the_way_out
     assert str(caught.value) == (
         f"Slurm controller 192.0.2.5:22: SSH host key changed, no login was tried - Expected: {fingerprint(pinned)} "
         f"Actual: {fingerprint(shown)}. "
-        "If it was installed anew, or the pinned key was lost, `rackready hostkey accept scheduler` shows both keys "
-        "and pins the new one; "
-        "if not, find out who answers there."
+        "If the host was reinstalled or its pin was lost, `rackready hostkey accept scheduler` shows both keys "
+        "and pins the new one. If not, find out who answers at its address."
     )

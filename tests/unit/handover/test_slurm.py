@@ -163,7 +163,7 @@ def test_a_controller_that_is_down_is_not_taken_for_an_unknown_node() -> None:
     assert str(caught.value) == (
         "node01: `scontrol show node` on 10.0.0.5:22 - Expected: the node's state "
         "Actual: slurm_load_node error: Unable to contact slurm controller (connect failure). "
-        "See whether slurmctld runs there."
+        "Check that slurmctld runs there."
     )
 
 
@@ -174,7 +174,7 @@ def test_a_controller_without_scontrol_is_not_taken_for_an_unknown_node() -> Non
     assert not isinstance(caught.value, UnknownNodeError)
     assert str(caught.value) == (
         "node01: `scontrol show node` on 10.0.0.5:22 - Expected: the node's state "
-        "Actual: bash: line 1: scontrol: command not found. See whether slurmctld runs there."
+        "Actual: bash: line 1: scontrol: command not found. Check that slurmctld runs there."
     )
 
 
@@ -222,8 +222,8 @@ def test_a_node_whose_jobs_squeue_does_not_show_is_not_taken_for_empty(state: st
         says("", node).jobs("node01")
     assert str(caught.value) == (
         "node01: jobs on 10.0.0.5:22 - Expected: squeue and scontrol agree "
-        f"Actual: squeue shows no job, scontrol says {state}. "
-        "Run again when no job is just starting or ending; if it stays so, let the user of handover see all jobs "
+        f"Actual: squeue shows no job, scontrol reports {state}. "
+        "Run again when no job starts or ends; if it stays so, let the user of handover see all jobs "
         "(PrivateData in slurm.conf)."
     )
 
@@ -263,7 +263,7 @@ def test_jobs_that_cannot_be_asked_for_are_not_taken_for_none() -> None:
     assert str(caught.value) == (
         "node01: `squeue --nodelist` on 10.0.0.5:22 - Expected: the node's jobs "
         "Actual: slurm_load_jobs error: Unable to contact slurm controller (connect failure). "
-        "See whether slurmctld runs there."
+        "Check that slurmctld runs there."
     )
 
 
@@ -310,7 +310,7 @@ def test_of_many_nodes_one_whose_jobs_are_not_shown_is_not_taken_for_empty() -> 
         {"node01": "MIXED+DRAIN", "node02": "ALLOCATED+DRAIN", "node03": "IDLE+DRAIN"},
     )
     assert isinstance(found["node02"], JobsUnknownError)
-    assert "squeue shows no job, scontrol says ALLOCATED+DRAIN" in str(found["node02"])
+    assert "squeue shows no job, scontrol reports ALLOCATED+DRAIN" in str(found["node02"])
     assert (found["node01"], found["node03"]) == ([Job("8", "root", "gpu", "train")], [])
 
 

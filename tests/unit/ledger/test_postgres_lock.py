@@ -222,8 +222,8 @@ def test_takeover_says_what_it_cannot_end(machines: tuple[EnvPaths, EnvPaths], p
         ledger.child_begun(4711, 1, "another-boot", "ansible-playbook install.yml")
     postgres.sql("UPDATE controllers SET host = 'ctl-a', boot_id = 'another-boot'", name_of(machines[0].database))
     with controller(machines[1]):
-        said = "it was begun on ctl-a. Nodes refuse its older token; the next controller there ends it"
-        assert reap(ledger) == [f"ansible-playbook install.yml is not ended by this: {said}"]
+        said = "it was started on ctl-a. Nodes refuse its older token; the next controller there ends it"
+        assert reap(ledger) == [f"ansible-playbook install.yml was not ended: {said}"]
         assert reap(ledger) == []
 
 

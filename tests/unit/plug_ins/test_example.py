@@ -108,8 +108,8 @@ def test_its_command_is_one_of_rackready(capsys: pytest.CaptureFixture[str]) -> 
     [
         ("86400.12 170000.00\n", 0, "pass"),
         ("12.34 20.00\n", 1, "uptime - Expected: at least 600 s Actual: 12.34 s."),
-        ("", 2, "/proc/uptime is not understood"),
-        ("nan 1\n", 2, "/proc/uptime is not understood"),
+        ("", 2, "/proc/uptime cannot be parsed"),
+        ("nan 1\n", 2, "/proc/uptime cannot be parsed"),
     ],
 )
 def test_its_gate_judges_like_any_other(

@@ -61,7 +61,7 @@ def test_what_is_no_option_with_a_value_is_refused(
     assert call("inject", "node01", "gpu-slow", *words) == 2
     said = (
         f"{words[0]} - Expected: an option with its value, e.g. --gpu 3 Actual: {words[0]}. "
-        "`rackready sim faults` lists what each fault takes.\n"
+        "`rackready sim faults` lists the options of each fault.\n"
     )
     assert capsys.readouterr().err == said
     assert rack.injected == []

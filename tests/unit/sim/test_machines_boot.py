@@ -120,7 +120,7 @@ def test_a_machine_that_was_killed_with_its_monitor_is_told_and_what_to_do(
     with pytest.raises(SimError) as refused:
         lost(tmp_path, monkeypatch, "running").boot("leaf01")
     assert re.sub(r"process \d+", "process N", str(refused.value)) == (
-        "leaf01: container rr-x-leaf01 - Expected: its first process N, since podman says that it runs "
+        "leaf01: container rr-x-leaf01 - Expected: its first process N, because podman reports that it runs "
         "Actual: no such process. "
         "It was killed together with podman's monitor of it, and podman cannot start it again: run `rackready sim "
         "down`, then the command again."

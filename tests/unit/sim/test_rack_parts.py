@@ -159,7 +159,7 @@ def test_without_root_the_reason_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(
         SimError,
-        match=r"Expected: root, because it makes containers, bridges and virtual cables Actual: user id 1000\. "
+        match=r"Expected: root, because it creates containers, bridges and virtual cables Actual: user id 1000\. "
         r"Run it with sudo\.",
     ):
         host.require_root()

@@ -97,7 +97,7 @@ def test_a_network_that_is_taken_is_passed_over() -> None:
 def test_no_free_network_is_an_error_that_says_what_to_do() -> None:
     with pytest.raises(
         SimError,
-        match=r"a free /24 in 10\.64\.0\.0/10 Actual: every one is taken by a route of this machine\. Remove a route",
+        match=r"a free /24 in 10\.64\.0\.0/10 Actual: every one overlaps a route of this machine\. Remove a route",
     ):
         choose_subnet("000000", [IPv4Network("10.0.0.0/8")])
 

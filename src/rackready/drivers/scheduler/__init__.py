@@ -1,1 +1,1 @@
-"""Schedulers that nodes are handed to, each behind the same contract: hold, release, drain; never undo what somebody else drained."""
+"""Schedulers that take nodes over, with one contract: drain and release; never undo another person's drain."""

@@ -11,19 +11,19 @@ from typing import Self
 from rackready.model.problems import RackreadyError
 
 PREFIX = "rackready:"
-"""Begins every reason that rackready writes. A drain without it is somebody else's and is never undone."""
+"""Prefix of every reason that rackready writes. A drain without it is somebody else's and is never undone."""
 
 
 class SchedulerError(RackreadyError):
-    """The scheduler could not be asked, or refused."""
+    """The scheduler did not answer, or refused."""
 
 
 class UnknownNodeError(SchedulerError):
-    """The scheduler answers, and has no such node."""
+    """The scheduler answers, but does not know the node."""
 
 
 class JobsUnknownError(SchedulerError):
-    """The scheduler has the node, and does not say for sure which jobs hold it: such a node is never taken for free."""
+    """The scheduler knows the node, but not for sure its jobs: such a node never counts as free."""
 
 
 class NotOursError(SchedulerError):
@@ -32,7 +32,7 @@ class NotOursError(SchedulerError):
 
 @dataclass(frozen=True, slots=True)
 class SchedulerNode:
-    """What a scheduler says of one node. ``usable``: jobs may start on it; ``reason`` and ``by``: why not, and who said so."""
+    """A node's state in a scheduler. ``usable``: jobs may start; ``reason`` and ``by``: why not, and who set it."""
 
     name: str
     state: str
@@ -44,18 +44,21 @@ class SchedulerNode:
 
     @property
     def ours(self) -> bool:
-        """Whether the present drain was set by rackready."""
+        """Whether rackready set the present drain."""
         return self.reason.startswith(PREFIX)
 
     @property
     def on_offer(self) -> bool:
-        """Whether jobs may start on it, now or when it comes back: a node that is down and not drained may do so by itself at any moment."""
+        """Whether jobs may start on it, now or when it comes back.
+
+        A node that is down and not drained may come back by itself at any moment.
+        """
         return self.usable or (self.down and not self.drained)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job that a scheduler has started on a node. ``id`` is what ends it (an array's task carries its number)."""
+    """One started job on a node. ``id`` ends it (an array's task has its own number)."""
 
     id: str
     user: str
@@ -70,15 +73,15 @@ def reason_text(reason: str) -> str:
 
 
 class SchedulerAdapter(ABC):
-    """One scheduler. Every verb returns whether it changed anything, and says so honestly when repeated."""
+    """One scheduler. Every verb returns whether it changed anything, also when repeated."""
 
     @abstractmethod
     def show(self, node: str) -> SchedulerNode:
-        """Return what the scheduler says of a node. Raises UnknownNodeError when it has no such node, SchedulerError when it cannot be asked."""
+        """Return a node's state. Raises UnknownNodeError, and SchedulerError when the scheduler does not answer."""
 
     @abstractmethod
     def drain(self, node: str, reason: str) -> bool:
-        """Let running jobs end and start none: the node is not good any more."""
+        """Drain a node: running jobs end, none starts."""
 
     @abstractmethod
     def release(self, node: str) -> bool:
@@ -86,10 +89,10 @@ class SchedulerAdapter(ABC):
 
     @abstractmethod
     def jobs(self, node: str) -> list[Job]:
-        """Return the jobs that hold the node now, those that are just ending among them; by id. Raises JobsUnknownError when that is not sure."""
+        """Return the jobs on the node by id, ending ones included. Raises JobsUnknownError when that is not sure."""
 
     def jobs_of(self, nodes: Sequence[str]) -> Iterator[tuple[str, list[Job] | SchedulerError]]:
-        """Give each node with its jobs, or with why they are not known. A scheduler that can be asked for many nodes at once is."""
+        """Yield each node with its jobs, or with the error why they are unknown."""
         for node in nodes:
             try:
                 yield node, self.jobs(node)
@@ -98,7 +101,7 @@ class SchedulerAdapter(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back connections."""
+        """Close connections."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""No scheduler: the nodes that are ready stand in a file, one a line, those that are not with their reason after a `#`."""
+"""No scheduler: a file lists the ready nodes, one per line, and the others with their reason after a `#`."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _HEAD = (
 
 
 class FileAdapter(SchedulerAdapter):
-    """The list of ready nodes in a file that other tools read. It is replaced as a whole, under a lock."""
+    """The list of ready nodes in a file that other tools read; it is replaced as a whole, under a lock."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def show(self, node: str) -> SchedulerNode:
-        """Return what the file says of a node; one that it does not name is simply not offered."""
+        """Return the file's state of a node; a node that it does not name is not offered."""
         ready, held = self._read()
         if node in ready:
             return SchedulerNode(node, "ready", usable=True, drained=False, down=False)
@@ -46,15 +46,15 @@ class FileAdapter(SchedulerAdapter):
         )
 
     def jobs(self, node: str) -> list[Job]:
-        """Return none: a file starts no jobs, and what other tools run on a node is theirs to say."""
+        """Return no jobs: a file starts none, and nothing is known about those of other tools."""
         del node
         return []
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is no connection."""
 
     def drain(self, node: str, reason: str) -> bool:
-        """Take a node off the list, with our reason; a reason of somebody else's stays."""
+        """Take a node off the list with our reason; somebody else's reason stays."""
         wanted = reason_text(reason)
         with self._changing() as (ready, held):
             theirs = node in held and not held[node].startswith(PREFIX)
@@ -65,7 +65,7 @@ class FileAdapter(SchedulerAdapter):
             return True
 
     def release(self, node: str) -> bool:
-        """Put a node on the list. Raises NotOursError when somebody else wrote a reason against it."""
+        """Put a node on the list. Raises NotOursError when somebody else wrote a reason for it."""
         with self._changing() as (ready, held):
             reason = held.get(node, "")
             if reason and not reason.startswith(PREFIX):
@@ -100,7 +100,7 @@ class FileAdapter(SchedulerAdapter):
             raise SchedulerError(message) from error
 
     def _read(self) -> tuple[set[str], dict[str, str]]:
-        """Return the nodes that are ready, and those that are not with the reason. Raises SchedulerError."""
+        """Return the ready nodes, and the others with their reason. Raises SchedulerError."""
         try:
             text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
         except (OSError, UnicodeDecodeError) as error:

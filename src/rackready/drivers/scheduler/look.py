@@ -1,4 +1,4 @@
-"""Asking a scheduler about nodes within a time limit, changing nothing: for commands that must go on when it does not answer."""
+"""Reads of a scheduler within a time limit, for commands that must continue when it does not answer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ Answer = SchedulerNode | RackreadyError
 
 
 def look(connect: Callable[[], SchedulerAdapter], nodes: Sequence[str], limit_s: float) -> dict[str, Answer]:
-    """Return node -> what the scheduler says of it, or why that is not known; after ``limit_s`` seconds whatever has come.
+    """Return node -> its state in the scheduler, or the error; after ``limit_s`` seconds what has come until then.
 
-    The scheduler is asked in a daemon thread: SSH has a limit for each step, and only their sum is what the caller
-    waits for.
+    A daemon thread asks the scheduler: SSH has a time limit for each step, and the caller's limit is for their sum.
     """
     answers: dict[str, Answer] = {}
     defects: list[Exception] = []
@@ -27,7 +26,7 @@ def look(connect: Callable[[], SchedulerAdapter], nodes: Sequence[str], limit_s:
                     answers[node] = _shown(adapter, node)
         except RackreadyError as error:
             answers.update(dict.fromkeys([node for node in nodes if node not in answers], error))
-        except Exception as error:  # noqa: BLE001 - carried over to the caller's thread, which raises it
+        except Exception as error:  # noqa: BLE001 - raised in the caller's thread
             defects.append(error)
 
     thread = threading.Thread(target=ask, daemon=True)
@@ -37,7 +36,7 @@ def look(connect: Callable[[], SchedulerAdapter], nodes: Sequence[str], limit_s:
         raise defects[0]
     silence = SchedulerError(
         f"the scheduler - Expected: an answer within {limit_s:g} s Actual: none. "
-        "See whether its controller runs and can be reached."
+        "Check that its controller runs and can be reached."
     )
     return {node: answers.get(node, silence) for node in nodes}
 

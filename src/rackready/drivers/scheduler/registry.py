@@ -1,4 +1,4 @@
-"""Which adapter serves which kind of handover: ours by kind, those of plug-ins by the name of their entry point (group ``rackready.schedulers``)."""
+"""Scheduler adapters by kind of handover; plug-ins by the name of their entry point (``rackready.schedulers``)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ADAPTERS: dict[str, Callable[[Any, EnvPaths], SchedulerAdapter]] = {
 }
 
 READERS: dict[str, Callable[[Any, EnvPaths], SchedulerAdapter]] = {"slurm": read_slurm}
-"""Where connecting itself may write something (a host key at first contact), the way that writes nothing; an adapter that is not here writes nothing."""
+"""Ways to connect that write nothing, for adapters whose normal way may pin a host key. Others never write."""
 
 
 Connect = Callable[[Any, EnvPaths], SchedulerAdapter]
@@ -31,9 +31,9 @@ Connect = Callable[[Any, EnvPaths], SchedulerAdapter]
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """What an entry point names: the model of ``handover.settings``, and how to connect.
+    """The object that an entry point names: the model of ``handover.settings``, and how to connect.
 
-    ``read``: the way that writes nothing, where connecting may write something; None where it does not.
+    ``read``: a way to connect that writes nothing; None when ``connect`` never writes.
     """
 
     settings: type[BaseModel]
@@ -49,7 +49,7 @@ def adapter_for(site: Site, paths: EnvPaths) -> SchedulerAdapter:
 
 
 def reader_for(site: Site, paths: EnvPaths) -> SchedulerAdapter:
-    """Return the same for a command that only reads: connecting writes nothing. Raises SchedulerError when it cannot be reached so."""
+    """Return the same for a command that only reads: connecting writes nothing. Raises SchedulerError."""
     if isinstance(site.handover, PlugInHandover):
         return _connected(site.handover, paths, reads=True)
     kind = site.handover.kind
@@ -57,7 +57,7 @@ def reader_for(site: Site, paths: EnvPaths) -> SchedulerAdapter:
 
 
 def settings_problems(handover: PlugInHandover) -> Iterator[Problem]:
-    """Yield what is wrong with the handover to a plug-in's scheduler: there is none of that name, or it does not take its settings. Raises PlugInError."""
+    """Yield the problems of a handover to a plug-in's scheduler: unknown name, wrong settings. Raises PlugInError."""
     plug_in = named(SCHEDULERS, handover.scheduler, handover.scheduler in ADAPTERS)
     if plug_in is None:
         known = ", ".join(names(SCHEDULERS)) or "none is installed"
@@ -67,7 +67,7 @@ def settings_problems(handover: PlugInHandover) -> Iterator[Problem]:
     try:
         plug_in.load(Scheduler).settings.model_validate(handover.settings)
     except ValidationError as error:
-        for item in error.errors(include_url=False, include_input=False):  # what was given may be a secret
+        for item in error.errors(include_url=False, include_input=False):  # the input may be a secret
             where = ".".join(["handover.settings", *map(str, item["loc"])])
             yield Problem(where, f"{plug_in} - Expected: its settings Actual: {item['msg']}.", "Correct it.")
 
@@ -87,7 +87,7 @@ def _adapter(plug_in: PlugIn, connect: Connect, settings: BaseModel, paths: EnvP
         adapter = connect(settings, paths)
     except RackreadyError:
         raise
-    except Exception as error:  # noqa: BLE001 - code of others: whatever it raises is named as theirs
+    except Exception as error:  # noqa: BLE001 - reported as the plug-in's error, whatever it is
         plug_in.refuse("it connects, or raises SchedulerError", f"{type(error).__name__}: {error}", error)
     if not isinstance(adapter, SchedulerAdapter):
         plug_in.refuse("connect returns a SchedulerAdapter", f"a {type(adapter).__name__}")

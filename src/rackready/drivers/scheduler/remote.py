@@ -1,115 +1,88 @@
-"""A command line on the scheduler's controller over SSH, its host key pinned at the first contact."""
+"""Commands on the Slurm controller over SSH; its host key is pinned at first contact."""
 
 from __future__ import annotations
 
-import paramiko
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from rackready.drivers import ssh
-from rackready.drivers.hostkeys import SCHEDULER, known_name, pin_at_first_contact
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm import SlurmAdapter
+from rackready.drivers.ssh import errors
+from rackready.drivers.ssh.command import Shell
+from rackready.drivers.ssh.first_contact import pin_at_first_contact
+from rackready.drivers.ssh.pins import pinned
+from rackready.drivers.ssh.session import active, connect
+from rackready.drivers.ssh.target import SshTarget, slurm_target
 from rackready.model.site import SlurmHandover
 from rackready.paths import EnvPaths
 
 _TIMEOUT_S = 30.0
-_KEEPALIVE_S = 15
-"""Between signs of life: less than the minutes after which firewalls and servers end sessions that say nothing. Our judgement."""
 _READS = ("squeue ", "scontrol show ", "sinfo ")
-"""Commands that may be sent twice. What changes something may have been done although no answer came: it is not sent again."""
+"""Commands that may be sent twice. A change without an answer may have been made: it is not sent again."""
 
 
 def connect_slurm(handover: SlurmHandover, paths: EnvPaths) -> SlurmAdapter:
-    """Return the adapter of a Slurm cluster. Raises SchedulerError when its controller does not let us in."""
-    pin_at_first_contact(paths.known_hosts, str(handover.controller), handover.port, "the Slurm controller")
-    return _connected(handover, paths)
+    """Return the adapter of a Slurm cluster. Raises SchedulerError when its controller cannot be reached."""
+    target = slurm_target(handover, paths.known_hosts)
+    with _as_scheduler_errors():
+        pin_at_first_contact(target)
+    return _connected(target)
 
 
 def read_slurm(handover: SlurmHandover, paths: EnvPaths) -> SlurmAdapter:
-    """Return the same without writing anything: a controller whose host key is not pinned yet is not asked. Raises SchedulerError."""
-    where = known_name(str(handover.controller), handover.port)
-    if not ssh.pinned(paths.known_hosts, where):
-        expected = f"its host key in {paths.known_hosts}"
-        raise SchedulerError(
-            f"Slurm controller {where}: SSH - Expected: {expected} Actual: none, and this command writes none. "
-            f"{ssh.way_out(SCHEDULER)}"
-        )
-    return _connected(handover, paths)
+    """Return the same without writing anything: a controller without a pinned host key is refused.
+
+    Raises SchedulerError.
+    """
+    target = slurm_target(handover, paths.known_hosts)
+    if not pinned(paths.known_hosts, target.host):
+        actual = "none, and this command writes none"
+        raise SchedulerError(str(errors.not_pinned(target.where, paths.known_hosts, target.accept_name, actual)))
+    return _connected(target)
 
 
-def _connected(handover: SlurmHandover, paths: EnvPaths) -> SlurmAdapter:
-    session = _Session(handover, paths)
-    return SlurmAdapter(session.run, session.where, close=session.close)
+def _connected(target: SshTarget) -> SlurmAdapter:
+    session = _Session(target)
+    return SlurmAdapter(session.run, f"{target.address}:{target.port}", close=session.close)
 
 
 class _Session:
-    """One SSH session with the controller, opened again once a command when it was lost: jobs are waited for longer than a session may last."""
+    """One SSH session with the controller, opened again once per command when it was lost.
 
-    def __init__(self, handover: SlurmHandover, paths: EnvPaths) -> None:
-        self.where = f"{handover.controller}:{handover.port}"
-        self._handover, self._paths = handover, paths
-        self._client = _connect(handover, paths, self.where)
+    Waiting for jobs takes longer than a session may last.
+    """
+
+    def __init__(self, target: SshTarget) -> None:
+        self._target = target
+        self._shell = self._open()
 
     def run(self, command: str) -> tuple[int, str, str]:
         """Return exit code, standard output and standard error. Raises SchedulerError."""
-        try:
+        with _as_scheduler_errors():
             try:
-                return _execute(self._client, command)
-            except (OSError, EOFError, paramiko.SSHException):
-                if _alive(self._client) or not command.startswith(_READS):
+                done = self._shell.run(command, timeout_s=_TIMEOUT_S)
+            except errors.SshCommandError:
+                if active(self._shell.client) or not command.startswith(_READS):
                     raise
-            self._client.close()
-            self._client = _connect(self._handover, self._paths, self.where)
-            return _execute(self._client, command)
-        except (OSError, EOFError, paramiko.SSHException) as error:
-            actual = str(error) or type(error).__name__
-            message = (
-                f"Slurm controller {self.where}: `{command}` - Expected: an end within {_TIMEOUT_S:.0f} s "
-                f"Actual: {actual}. See whether slurmctld runs."
-            )
-            raise SchedulerError(message) from error
+                self.close()
+                self._shell = self._open()
+                done = self._shell.run(command, timeout_s=_TIMEOUT_S)
+        return done.exit_code, done.stdout, done.stderr
 
     def close(self) -> None:
         """End the session."""
-        self._client.close()
+        self._shell.client.close()
+
+    def _open(self) -> Shell:
+        with _as_scheduler_errors():
+            client = connect(self._target, timeout_s=_TIMEOUT_S)
+        return Shell(client, self._target.where, "Check that slurmctld runs.")
 
 
-def _connect(handover: SlurmHandover, paths: EnvPaths, where: str) -> paramiko.SSHClient:
-    target = ssh.SshTarget(
-        "Slurm controller",
-        str(handover.controller),
-        handover.port,
-        handover.user,
-        handover.private_key,
-        paths.known_hosts,
-    )
+@contextmanager
+def _as_scheduler_errors() -> Iterator[None]:
+    """Raise SSH errors as SchedulerError, their text unchanged."""
     try:
-        return ssh.connect(target, timeout_s=_TIMEOUT_S, keepalive_s=_KEEPALIVE_S)
-    except paramiko.BadHostKeyException as error:
-        expected, actual = ssh.fingerprint(error.expected_key), ssh.fingerprint(error.key)
-        message = (
-            f"Slurm controller {where}: SSH host key changed, no login was tried - Expected: {expected} "
-            f"Actual: {actual}. {ssh.way_out(SCHEDULER)}"
-        )
-        raise SchedulerError(message) from error
-    except (OSError, ValueError, paramiko.SSHException, paramiko.pkey.UnknownKeyType) as error:
-        expected = f"user {handover.user} is let in with {handover.private_key}"
-        step = "See whether it is up and answers there, or correct handover in the site file."
-        message = (
-            f"Slurm controller {where}: SSH - Expected: {expected} Actual: {str(error) or type(error).__name__}. {step}"
-        )
-        raise SchedulerError(message) from error
-
-
-def _execute(client: paramiko.SSHClient, command: str) -> tuple[int, str, str]:
-    """Return exit code and both outputs. Raises what paramiko does, and EOFError when the session ended within the command."""
-    _, out, err = client.exec_command(command, timeout=_TIMEOUT_S)
-    text, errors = out.read().decode("utf-8", "replace"), err.read().decode("utf-8", "replace")
-    code = out.channel.recv_exit_status()
-    if code < 0 and not _alive(client):  # what came may be a part only
-        raise EOFError
-    return code, text, errors
-
-
-def _alive(client: paramiko.SSHClient) -> bool:
-    transport = client.get_transport()
-    return transport is not None and transport.is_active()
+        yield
+    except errors.SshError as error:
+        raise SchedulerError(str(error)) from error

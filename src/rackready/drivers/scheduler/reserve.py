@@ -1,4 +1,4 @@
-"""Nodes of a Slurm cluster set apart for us for the time of a measurement: nobody else can start anything on them, and they are held again after it."""
+"""Reservations of Slurm nodes for a measurement: only root starts jobs on them; they are drained again after it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _USER = "root"
 
 
 def reservation(head: str) -> str:
-    """Return the name of the reservation of a run that begins on this node."""
+    """Return the name of the reservation of a run whose first node is this one."""
     return f"rackready-{head}"
 
 
 @contextmanager
 def reserved(slurm: SlurmAdapter, nodes: Sequence[str]) -> Iterator[str]:
-    """Reserve nodes for root, let those that we drained take jobs again inside the reservation, and hold them as before at the end.
+    """Reserve nodes for root, resume those that we drained inside the reservation, and drain them again at the end.
 
-    The order matters: a node is resumed only inside the reservation, and the reservation ends only when it is drained
-    again. A run that is killed leaves nodes that nobody but root can use. Raises NotOursError when somebody else
+    The order matters: a node is resumed only inside the reservation, and the reservation ends only after the node is
+    drained again. After a killed run only root can use the nodes. Raises NotOursError when somebody else
     drained one, SchedulerError when Slurm refuses.
     """
     name = reservation(nodes[0])

@@ -1,4 +1,4 @@
-"""Slurm through `scontrol` on its controller, over SSH. rackready drains and resumes nodes of a cluster that exists; no more."""
+"""Slurm through `scontrol` on its controller, over SSH: drain and resume nodes of an existing cluster."""
 
 from __future__ import annotations
 
@@ -30,13 +30,21 @@ Runner = Callable[[str], tuple[int, str, str]]
 
 _REGISTER_S = 60.0
 _ASKED_AT_ONCE = 500
-"""Nodes in one command: their names fit its line, and the operator's stop is heard between two of them. Our judgement."""
+"""Nodes per command: their names fit the line, and the operator can stop between two commands. Our judgement."""
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
-"""Words of a node's state while jobs hold it or are just ending on it (scontrol(1), NODE STATE CODES)."""
+"""Words of a node's state while jobs run or end on it (scontrol(1), NODE STATE CODES)."""
+
+
+_INVALID_STATE = "Invalid node state"
+"""Begins what `scontrol update` prints for ESLURM_INVALID_NODE_STATE (Slurm's slurm_errno.c)."""
+
+
+class _StateError(SchedulerError):
+    """Slurm refused a change that does not fit the node's present state."""
 
 
 class SlurmAdapter(SchedulerAdapter):
-    """One Slurm cluster. ``where`` names the controller in messages; ``patience_s``: how long a node may take to register."""
+    """One Slurm cluster. ``where`` names the controller in messages; ``patience_s``: seconds for a node to register."""
 
     def __init__(
         self, run: Runner, where: str, *, close: Callable[[], None] = lambda: None, patience_s: float = _REGISTER_S
@@ -47,13 +55,13 @@ class SlurmAdapter(SchedulerAdapter):
         self._patience_s = patience_s
 
     def show(self, node: str) -> SchedulerNode:
-        """Return what Slurm says of a node. Raises UnknownNodeError when its configuration has none of that name."""
+        """Return Slurm's state of a node. Raises UnknownNodeError when slurm.conf does not name it."""
         code, out, err = self._run(f"scontrol show node {shlex.quote(node)} --oneliner")
         text = " ".join((err or out).split())
         if code != 0 and f"Node {node} not found" not in text:  # not the shell's "scontrol: command not found"
             message = (
                 f"{node}: `scontrol show node` on {self._where} - Expected: the node's state Actual: {text}. "
-                "See whether slurmctld runs there."
+                "Check that slurmctld runs there."
             )
             raise SchedulerError(message)
         if code != 0:
@@ -65,7 +73,7 @@ class SlurmAdapter(SchedulerAdapter):
         return parse_node(out)
 
     def drain(self, node: str, reason: str) -> bool:
-        """Drain with our reason. A node that somebody else drained is left alone: it is out of use already."""
+        """Drain with our reason. A node that somebody else drained is left alone: no job starts on it anyway."""
         now, wanted = self.show(node), reason_text(reason)
         if now.drained and (not now.ours or now.reason == wanted):
             return False
@@ -73,7 +81,7 @@ class SlurmAdapter(SchedulerAdapter):
         return True
 
     def release(self, node: str) -> bool:
-        """Resume a node that rackready drained, or that Slurm itself set down while nothing ran on it."""
+        """Resume a node that rackready drained, or that Slurm itself set down while it was idle."""
         now = self._registered(node)
         if now.usable:
             return False
@@ -89,9 +97,9 @@ class SlurmAdapter(SchedulerAdapter):
         return self._resume(node)
 
     def jobs(self, node: str) -> list[Job]:
-        """Return what `squeue` says runs on a node, hidden partitions as well. Raises JobsUnknownError.
+        """Return the jobs that `squeue` reports on a node, hidden partitions included. Raises JobsUnknownError.
 
-        squeue leaves out what the user may not see (PrivateData); the node's own state tells that something is there.
+        squeue leaves out jobs that the user may not see (PrivateData); the node's own state shows that there are some.
         """
         code, out, err = self._run(
             f"squeue --all --noheader --nodelist={shlex.quote(node)} --format={shlex.quote(JOB_FORMAT)}"
@@ -100,22 +108,25 @@ class SlurmAdapter(SchedulerAdapter):
             actual = " ".join((err or out).split())
             message = (
                 f"{node}: `squeue --nodelist` on {self._where} - Expected: the node's jobs Actual: {actual}. "
-                "See whether slurmctld runs there."
+                "Check that slurmctld runs there."
             )
             raise JobsUnknownError(message)
         found = parse_jobs(out)
         if not found and state_words(state := self.show(node).state) & _BUSY:
             message = (
                 f"{node}: jobs on {self._where} - Expected: squeue and scontrol agree "
-                f"Actual: squeue shows no job, scontrol says {state}. "
-                "Run again when no job is just starting or ending; if it stays so, let the user of handover see all "
+                f"Actual: squeue shows no job, scontrol reports {state}. "
+                "Run again when no job starts or ends; if it stays so, let the user of handover see all "
                 "jobs (PrivateData in slurm.conf)."
             )
             raise JobsUnknownError(message)
         return found
 
     def jobs_of(self, nodes: Sequence[str]) -> Iterator[tuple[str, list[Job] | SchedulerError]]:
-        """Ask `squeue` and `scontrol` once for many nodes; of a node of which the two do not surely agree, by itself: that says what is wrong."""
+        """Yield jobs from one `squeue` and one `scontrol` for many nodes.
+
+        A node on which the two may disagree is asked for alone: that gives its error.
+        """
         for start in range(0, len(nodes), _ASKED_AT_ONCE):
             some = nodes[start : start + _ASKED_AT_ONCE]
             known = self._jobs_of_all(some) if len(some) > 1 else {}
@@ -123,7 +134,7 @@ class SlurmAdapter(SchedulerAdapter):
                 yield from [(node, known[node])] if node in known else super().jobs_of([node])
 
     def _jobs_of_all(self, nodes: Sequence[str]) -> dict[str, list[Job]]:
-        """Return the jobs of those nodes of which both programs say the same."""
+        """Return the jobs of those nodes on which both programs agree."""
         names = shlex.quote(",".join(nodes))
         code, out, _ = self._run(f"squeue --all --noheader --nodelist={names} --format={shlex.quote(PLACED_FORMAT)}")
         _, states, _ = self._run(f"scontrol show node {names} --oneliner")
@@ -138,7 +149,7 @@ class SlurmAdapter(SchedulerAdapter):
         return {node: jobs for node, jobs in found.items() if jobs or (node in shown and not shown[node] & _BUSY)}
 
     def reserve(self, name: str, nodes: list[str], user: str) -> None:
-        """Set nodes apart until the reservation is deleted: only ``user`` may start jobs on them. One of that name that is left over is replaced."""
+        """Reserve nodes for ``user`` until the reservation is deleted; replace a leftover one of the same name."""
         self._run(f"scontrol delete ReservationName={shlex.quote(name)}")
         what = (
             f"Users={shlex.quote(user)} StartTime=now Duration=UNLIMITED Flags=MAINT,IGNORE_JOBS "
@@ -151,7 +162,7 @@ class SlurmAdapter(SchedulerAdapter):
         self._must(f"scontrol delete ReservationName={shlex.quote(name)}", name)
 
     def resume(self, node: str) -> None:
-        """Let a node that rackready drained take jobs again, as far as its reservation allows any. Raises SchedulerError when it does not come back."""
+        """Resume a node that we drained, inside its reservation. Raises SchedulerError when it does not come back."""
         self._update(node, "State=RESUME")
         deadline = time.monotonic() + self._patience_s
         while (now := self.show(node)).drained or now.down:
@@ -178,17 +189,17 @@ class SlurmAdapter(SchedulerAdapter):
         self._close()
 
     def _resume(self, node: str) -> bool:
-        """Resume; a node that came back by itself in this very moment takes no RESUME any more, and that is as good."""
+        """Resume a node. One that came back by itself at this moment accepts no RESUME any more: that is as good."""
         try:
             self._update(node, "State=RESUME")
-        except SchedulerError as error:
-            if "Invalid node state" in str(error) and self.show(node).usable:
+        except _StateError:
+            if self.show(node).usable:
                 return False
             raise
         return self._must_be_usable(node)
 
     def _registered(self, node: str) -> SchedulerNode:
-        """Wait until the node's slurmd has registered, as far as it is not drained by a person."""
+        """Wait until the node's slurmd has registered, and return the node's state."""
         deadline = time.monotonic() + self._patience_s
         while (
             (now := self.show(node)).down and "NOT_RESPONDING" in state_words(now.state) and time.monotonic() < deadline
@@ -218,4 +229,4 @@ class SlurmAdapter(SchedulerAdapter):
                 f"{node}: `scontrol update {change}` on {self._where} - Expected: accepted Actual: {actual}. "
                 "It needs a Slurm operator's rights."
             )
-            raise SchedulerError(message)
+            raise (_StateError if _INVALID_STATE in actual else SchedulerError)(message)

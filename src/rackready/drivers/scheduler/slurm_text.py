@@ -1,4 +1,4 @@
-"""What `scontrol show node -o` and `squeue` print, read purely (Slurm 22.05 and later)."""
+"""Parsers for the output of `scontrol show node -o` and `squeue` (Slurm 22.05 and later): pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 from rackready.drivers.scheduler.base import Job, SchedulerError, SchedulerNode
 
 _AUTHOR = re.compile(r"\[(?P<by>[^\[\]@\s]+)@\d{4}-\d\d-\d\dT[\d:]+\]")
-"""Who set a reason, and when: Slurm appends it to the text."""
+"""Author and time of a reason, which Slurm appends to the text."""
 
 _DOWN = frozenset({"DOWN", "FAIL", "NOT_RESPONDING", "UNKNOWN"})
 _STOPS = _DOWN | {"DRAIN", "FUTURE", "INVAL", "POWERED_DOWN", "POWERING_DOWN", "REBOOT", "PLANNED_DOWN"}
 
 
 def parse_node(line: str) -> SchedulerNode:
-    """Return the node of one line. Raises SchedulerError when it is none."""
+    """Return the node of one line. Raises SchedulerError for any other text."""
     name, state = _field(line, "NodeName"), _field(line, "State")
     if not name or not state:
         shown = " ".join(line.split())[:200] or "nothing"
@@ -29,31 +29,30 @@ def parse_node(line: str) -> SchedulerNode:
 
 
 JOB_FORMAT = "%i|%u|%P|%T|%j"
-"""Id, user, partition, state, name; the name last, for it may hold anything."""
+"""Id, user, partition, state, name; the name is last because it may contain anything."""
 
 _NOT_STARTED = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"})
 
 
 PLACED_FORMAT = f"%N|{JOB_FORMAT}"
-"""The same with the nodes before it, as a host list: several nodes are asked for at once."""
+"""The same with the nodes before it, as a host list, for questions about several nodes."""
 
 _LONGEST_LIST = 100_000
-"""Nodes of one host list: more than any cluster has, so that a damaged number does not fill the memory."""
+"""The most nodes of one host list, more than any cluster has: a damaged number must not fill the memory."""
 
 
 def parse_placed(text: str) -> list[tuple[Job, frozenset[str]]]:
-    """Return the jobs of `squeue --noheader` in PLACED_FORMAT that have started, by id, each with its nodes. Raises SchedulerError."""
+    """Return the started jobs of a `squeue` in PLACED_FORMAT by id, with their nodes. Raises SchedulerError."""
     placed = []
     for line in text.splitlines():
         hosts, _, rest = line.partition("|")
-        placed += [
-            (job, expand_hosts(hosts)) for job in parse_jobs(rest or line)
-        ]  # without a bar it is no line of ours: refused as any other
+        # a line without a bar has another format: parse_jobs refuses it
+        placed += [(job, expand_hosts(hosts)) for job in parse_jobs(rest or line)]
     return sorted(placed, key=lambda pair: _order(pair[0]))
 
 
 def expand_hosts(text: str) -> frozenset[str]:
-    """Return the names of a host list: node[01-03,7],login1. Raises SchedulerError for what is none."""
+    """Return the names of a host list such as node[01-03,7],login1. Raises SchedulerError for any other text."""
     if re.fullmatch(r"(?:[^\[\]]|\[[^\[\]]+\])*", text) is None:
         raise _no_hosts(text)
     names: set[str] = set()
@@ -82,7 +81,7 @@ def _no_hosts(text: str) -> SchedulerError:
 
 
 def parse_jobs(text: str) -> list[Job]:
-    """Return the jobs of `squeue --noheader` in JOB_FORMAT that have started, by id. Raises SchedulerError for another line."""
+    """Return the started jobs of `squeue --noheader` in JOB_FORMAT by id. Raises SchedulerError for any other line."""
     found = []
     for line in text.splitlines():
         fields = line.split("|", 4)
@@ -103,7 +102,7 @@ def _order(job: Job) -> list[int]:
 
 
 def state_words(state: str) -> set[str]:
-    """Return the base state and flags of a state: IDLE+DRAIN, DOWN*+DRAIN (the star: slurmd does not answer)."""
+    """Return base state and flags of a state such as IDLE+DRAIN or DOWN*+DRAIN (the star: slurmd does not answer)."""
     return set(state.replace("*", "+NOT_RESPONDING").upper().split("+"))
 
 
@@ -113,7 +112,7 @@ def _field(line: str, key: str) -> str:
 
 
 def _reason(line: str) -> tuple[str, str]:
-    """Return reason and author. The reason is free text near the end of the line; its author and time close it."""
+    """Return reason and author. The reason is free text near the end of the line, followed by author and time."""
     match = re.search(r"\sReason=(.*)$", line, re.DOTALL)
     if match is None:
         return "", ""

@@ -1,1 +1,1 @@
-"""Switch operating systems, each behind the same contract: load a candidate, compare, commit with a timed way back, confirm, verify."""
+"""Drivers of switch operating systems, with one contract: load, compare, commit with timed revert, confirm, verify."""

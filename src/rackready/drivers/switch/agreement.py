@@ -1,4 +1,4 @@
-"""Do both ends of every cable agree? Switches and nodes are read; nothing is changed."""
+"""Comparison of both ends of every cable; switches and nodes are read, nothing is changed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rackready.design.pinned import site_of
 from rackready.design.switches import PortConfig, SwitchConfig, switch_config
-from rackready.drivers.remote import Answer, Host, Remote
+from rackready.drivers.remote import Answer, Remote
+from rackready.drivers.ssh.target import node_target
 from rackready.drivers.switch.base import SwitchState
 from rackready.drivers.switch.configure import open_driver
 from rackready.drivers.switch.verify import HostQos, verify_agreement, verify_links
@@ -24,13 +24,13 @@ from rackready.paths import EnvPaths
 
 _READ = ("python3", "/usr/local/lib/rackready/roce.py", "verify", "/etc/rackready/roce.json")
 _TIMEOUT_S = 240.0
-"""A reading starts several programs for every interface: seconds, and minutes on a node whose processors are busy."""
+"""A reading starts several programs for every interface: it takes seconds, and minutes on a busy node."""
 _AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """One switch as wanted and as it is; ``trouble`` says why it could not be read."""
+    """One switch as declared and as it is; ``trouble`` is why it could not be read."""
 
     config: SwitchConfig
     state: SwitchState | None
@@ -61,8 +61,7 @@ def _read_switch(site: Site, paths: EnvPaths, config: SwitchConfig) -> _End:
 
 
 def _read_host(site: Site, paths: EnvPaths, node: str) -> dict[str, HostQos] | str:
-    host = Host(node, str(site.node(node).address), site.access.port, site.access.user, Path(site.access.private_key))
-    remote = Remote({node: host}, paths.known_hosts)
+    remote = Remote({node: node_target(site, node, paths.known_hosts)})
     try:
         return parse_host(node, remote.run(node, _READ, timeout_s=_TIMEOUT_S))
     finally:
@@ -70,7 +69,7 @@ def _read_host(site: Site, paths: EnvPaths, node: str) -> dict[str, HostQos] | s
 
 
 def parse_host(node: str, answer: Answer) -> dict[str, HostQos] | str:
-    """Return interface to what it says of itself, or in words why that could not be read."""
+    """Return interface -> its QoS settings, or a text why they could not be read."""
     try:
         document = json.loads(answer.stdout)
     except ValueError:
@@ -93,7 +92,7 @@ def _host(state: Mapping[str, Any]) -> HostQos:
 
 
 def judge(node: str, ends: list[_End], host: dict[str, HostQos] | str, host_mtu: int) -> NodeResult:
-    """Return what both ends of a node's cables mean for it: pure."""
+    """Return a node's result from both ends of its cables: pure."""
     if isinstance(host, str):
         return NodeResult(Outcome.ERROR, host)
     mine = [(end, [port for port in end.config.ports if port.node == node]) for end in ends]

@@ -1,7 +1,7 @@
-"""Bringing one switch to its configuration: look, compare, commit with a timed way back, verify, confirm; safe to kill anywhere.
+"""Apply a switch's configuration: read, compare, commit with timed revert, verify, confirm; safe to kill anywhere.
 
-A run that is killed between commit and confirm leaves two things: an intent in the ledger, and a switch that will take
-the change back by itself. The next run looks which of the two came first and goes on from there.
+A run that is killed between commit and confirm leaves two things: an intent in the ledger, and a switch that will
+revert the change by itself. The next run observes which state the switch is in and continues from there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SETTLE_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult:
-    """What became of a switch. ``diff``: what was (in a check: would be) changed; ``note``: what an earlier run had left."""
+    """The result for a switch. ``diff``: the change (dry run: the planned one); ``note``: leftovers of earlier runs."""
 
     changed: bool
     diff: str = ""
@@ -43,7 +43,7 @@ class ApplyResult:
 def apply_config(
     driver: SwitchDriver, config: SwitchConfig, ledger: Ledger, *, check: bool = False, settle_s: float = _SETTLE_S
 ) -> ApplyResult:
-    """Bring a switch to its configuration. Raises SwitchError (busy, reverted, refused, unreachable)."""
+    """Apply a switch's configuration, return the result. Raises SwitchError (busy, reverted, refused, unreachable)."""
     commands = _commands(driver, config, ledger)
     if check:
         return _preview(driver, commands)
@@ -57,9 +57,9 @@ def apply_config(
         ledger, config.name, OPERATION, _digest(commands), before=work.before, observe=work.observe, act=work.act
     )
     if effect.outcome == "unknown":
-        actual = f"neither can be seen. Wait {REVERT_AFTER_S} s and run again."
         message = (
-            f"{config.name}: an earlier change may still be under way - Expected: kept or taken back Actual: {actual}"
+            f"{config.name}: an earlier change may still be under way - "
+            f"Expected: confirmed or reverted Actual: unknown. Wait {REVERT_AFTER_S} s and run again."
         )
         raise SwitchUncertainError(message)
     if effect.outcome == "already":
@@ -74,9 +74,9 @@ def _digest(commands: list[str]) -> str:
 
 
 def _commands(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger) -> list[str]:
-    """Return what is to hold: what the site wants, and out with what we wrote before and it wants no longer.
+    """Return the commands for what the site wants, and the removal of what we wrote and it no longer wants.
 
-    What an interrupted run was about to take out stays part of it: on the switch it may be gone already.
+    The removals of an interrupted run stay in the list: on the switch they may have happened already.
     """
     wanted = driver.wanted(config)
     entries = [entry for entry in ledger.entries(config.name) if entry.operation == OPERATION]
@@ -101,7 +101,7 @@ def _open_intent(ledger: Ledger, name: str) -> Entry | None:
 
 
 def _recover(driver: SwitchDriver, config: SwitchConfig, commands: list[str], ledger: Ledger) -> str:
-    """Deal with what a killed run left on the switch. Returns what was found, in words."""
+    """Clean up after a killed run on the switch, and return a note of what was found."""
     entry = _open_intent(ledger, config.name)
     if entry is None:
         return ""
@@ -122,12 +122,12 @@ def _recover(driver: SwitchDriver, config: SwitchConfig, commands: list[str], le
 
 
 def _finish(driver: SwitchDriver, config: SwitchConfig, *, same: bool) -> str:
-    """Keep what an interrupted run had applied when it is still wanted and right, else take it back."""
+    """Confirm the change of an interrupted run when it is still wanted and verifies, else roll it back."""
     if same and not verify_config(config, driver.read_back()):
         driver.confirm()
         return "confirmed what an interrupted run had applied"
     driver.rollback()
-    return "took back what an interrupted run had applied"
+    return "rolled back what an interrupted run had applied"
 
 
 def _refuse_busy(driver: SwitchDriver) -> None:
@@ -140,7 +140,7 @@ def _busy(name: str, revision: Revision) -> str:
     what = "waits for confirmation" if revision.state == "confirm" else "is pending"
     who = f" of user {revision.user}" if revision.user else ""
     then = (
-        "confirmed or taken back"
+        "confirmed or reverted"
         if revision.state == "confirm"
         else f"applied, or dropped with `nv config delete {revision.id}`"
     )
@@ -174,7 +174,7 @@ class _Work:
     settle_s: float
 
     def before(self) -> dict[str, object]:
-        """``wrote`` is what becomes ours by it: what somebody had set to the same value before stays theirs."""
+        """Return the state to record; ``wrote`` becomes ours, a value that somebody set before stays theirs."""
         revisions = [revision.id for revision in self.driver.revisions()]
         return {"revisions": revisions, "commands": self.commands, "wrote": self.driver.missing(self.commands)}
 
@@ -191,7 +191,7 @@ class _Work:
             if not diff:
                 self.driver.discard()
                 return {"changed": False}
-            check_stop()  # from here on it is carried through: stopping between commit and confirm would leave it to the clock
+            check_stop()  # the last point to stop: after the commit, only the timed revert would end the change
             self.driver.commit(REVERT_AFTER_S)
         except SwitchUnreachableError:
             raise
@@ -215,6 +215,6 @@ class _Work:
             return
         self.driver.rollback()
         text = "; ".join(str(finding) for finding in findings)
-        self.ledger.failed(token, f"taken back: {text}")
-        message = f"{self.config.name}: the change was applied, did not verify and was taken back. {text}"
+        self.ledger.failed(token, f"rolled back: {text}")
+        message = f"{self.config.name}: the change was applied, did not verify and was rolled back. {text}"
         raise SwitchRevertedError(message)

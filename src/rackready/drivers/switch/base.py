@@ -1,4 +1,4 @@
-"""The contract of a switch driver, and the plain data that it reads back."""
+"""The contract of a switch driver, and the data that it reads back."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ class SwitchError(RackreadyError):
 
 
 class SwitchBusyError(SwitchError):
-    """Somebody else has a change under way on the switch; it is theirs to finish."""
+    """Somebody else has an unfinished change on the switch."""
 
 
 class SwitchRevertedError(SwitchError):
-    """The change was applied, did not verify, and was taken back."""
+    """The change was applied, did not verify, and was rolled back."""
 
 
 class SwitchUncertainError(SwitchError):
-    """Nobody can say whether the change was kept."""
+    """The switch does not show whether the change was kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """One revision of a switch's configuration. ``state``: applied, pending, confirm (applied, awaiting confirmation), other."""
+    """One revision of a switch's configuration.
+
+    ``state``: applied, pending, confirm (applied, awaiting confirmation), other.
+    """
 
     id: str
     state: str
@@ -37,7 +40,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class PortState:
-    """What a switch says of one port. ``vlan``: access VLAN, None when it has none; ``mtu`` in bytes."""
+    """State of one switch port. ``vlan``: access VLAN, None when it has none; ``mtu`` in bytes."""
 
     admin_up: bool
     link_up: bool
@@ -47,7 +50,7 @@ class PortState:
 
 @dataclass(frozen=True, slots=True)
 class RoceState:
-    """What a switch says of RoCE. ``dscp_priority``: DSCP to switch priority; ``pfc``: lossless priorities."""
+    """RoCE state of a switch. ``dscp_priority``: DSCP to switch priority; ``pfc``: lossless priorities."""
 
     enabled: bool
     mode: str
@@ -58,7 +61,7 @@ class RoceState:
 
 @dataclass(frozen=True, slots=True)
 class SwitchState:
-    """What a switch says of itself."""
+    """State of a switch: its ports and RoCE."""
 
     ports: dict[str, PortState]
     roce: RoceState
@@ -68,17 +71,17 @@ class Session(Protocol):
     """A command line on the switch."""
 
     def run(self, command: str, *, timeout_s: float = 60.0) -> tuple[int, str]:
-        """Run one command; return its exit code and its output (standard output and error as the terminal shows them)."""
+        """Run one command; return its exit code and its output as the terminal shows it, errors included."""
 
     def feed(self, command: str, text: str, *, timeout_s: float = 60.0) -> tuple[int, str]:
-        """Run one command without a terminal, with ``text`` as its standard input; return its exit code and its output."""
+        """Run one command without a terminal, ``text`` as its standard input; return its exit code and its output."""
 
     def close(self) -> None:
         """End the session."""
 
 
 class SwitchDriver(ABC):
-    """One switch. Nothing takes effect before ``commit``; what ``commit`` did comes undone by itself unless ``confirm`` follows in time."""
+    """One switch. Nothing takes effect before ``commit``, which reverts itself unless ``confirm`` follows in time."""
 
     def __init__(self, name: str, session: Session) -> None:
         self.name = name
@@ -86,26 +89,26 @@ class SwitchDriver(ABC):
 
     @abstractmethod
     def wanted(self, config: SwitchConfig) -> list[str]:
-        """Return the commands of a configuration in the dialect of this switch's release."""
+        """Return the commands of a configuration in the syntax of this switch's release."""
 
     @abstractmethod
     def unwanted(self, wrote: list[list[str]], commands: list[str]) -> list[str]:
-        """Return the commands that take out what earlier runs ``wrote`` (oldest first), what is still so and what ``commands`` do not want.
+        """Return the commands that remove what earlier runs ``wrote`` (oldest first) and ``commands`` no longer want.
 
-        What others configured is never among it.
+        Settings that others made or changed are never removed.
         """
 
     @abstractmethod
     def removes(self, command: str) -> bool:
-        """Whether a command takes something out."""
+        """Whether a command removes something."""
 
     @abstractmethod
     def still_apart(self, commands: list[str], wanted: list[str]) -> list[str]:
-        """Return those of the commands that take something out and touch nothing that is wanted."""
+        """Return those of the commands that remove something and touch nothing that is wanted."""
 
     @abstractmethod
     def missing(self, commands: list[str], revision: str | None = None) -> list[str]:
-        """Return those of the commands that the applied configuration (or that revision) does not hold yet."""
+        """Return those of the commands that are not in the applied configuration (or that revision) yet."""
 
     @abstractmethod
     def only_holds(self, revision: str, commands: list[str]) -> bool:
@@ -121,11 +124,11 @@ class SwitchDriver(ABC):
 
     @abstractmethod
     def compare(self) -> str:
-        """Return the difference of the candidate from what is applied; empty when there is none."""
+        """Return the difference between the candidate and what is applied; empty when there is none."""
 
     @abstractmethod
     def commit(self, revert_after_s: int) -> None:
-        """Apply the candidate; the switch takes it back by itself after that time unless it is confirmed."""
+        """Apply the candidate; the switch reverts it after that time unless it is confirmed."""
 
     @abstractmethod
     def confirm(self) -> None:
@@ -133,19 +136,19 @@ class SwitchDriver(ABC):
 
     @abstractmethod
     def save(self) -> None:
-        """Make what is applied the configuration that the switch starts with."""
+        """Save what is applied as the start-up configuration."""
 
     @abstractmethod
     def rollback(self) -> None:
-        """Take back what was committed and not confirmed."""
+        """Revert what was committed and not confirmed."""
 
     @abstractmethod
     def discard(self, revision: str | None = None) -> None:
-        """Forget the candidate (or that revision)."""
+        """Drop the candidate (or that revision)."""
 
     @abstractmethod
     def read_back(self) -> SwitchState:
-        """Return what the switch says of itself now."""
+        """Return the switch's state now."""
 
     def close(self) -> None:
         """End the session."""

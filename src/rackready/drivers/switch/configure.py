@@ -1,4 +1,4 @@
-"""Phase fabric, the switches' part: every switch by itself, a bounded number at a time, a result for each."""
+"""The switches' part of the fabric phase: a bounded number of switches at a time, a result for each."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from rackready.design.pinned import site_of
 from rackready.design.secrets import reveal
 from rackready.design.switches import switch_config
-from rackready.drivers.hostkeys import PATIENCE_S, pin_at_first_contact
 from rackready.drivers.process import check_stop
+from rackready.drivers.ssh.errors import SshError
+from rackready.drivers.ssh.first_contact import PATIENCE_S, pin_at_first_contact
+from rackready.drivers.ssh.target import SshTarget, switch_target
 from rackready.drivers.switch.apply import apply_config
 from rackready.drivers.switch.base import SwitchDriver
 from rackready.drivers.switch.registry import driver_for
-from rackready.drivers.switch.session import Endpoint, NetmikoSession, SwitchSilentError
+from rackready.drivers.switch.session import NetmikoSession, SwitchSilentError
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -26,7 +28,7 @@ _AT_ONCE = 8
 
 
 def run_switches(ctx: PhaseContext, switch_names: list[str]) -> dict[str, NodeResult]:
-    """Bring switches to their configuration; with ``ctx.check`` only say what would change. A result per switch."""
+    """Configure switches and return a result for each; with ``ctx.check`` only report what would change."""
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     with Ledger.open(paths.database) as ledger:
@@ -50,7 +52,7 @@ def _guarded(name: str, work: Callable[[str], NodeResult]) -> NodeResult:
 
 
 def open_driver(site: Site, paths: EnvPaths, name: str) -> tuple[SwitchDriver, str]:
-    """Return the driver of a switch with a session open, and what is to be said about its host key (empty when it was pinned)."""
+    """Return the driver of a switch with an open session, and a note about its host key (see ``open_session``)."""
     switch = next((item for item in site.switches if item.name == name), None)
     if switch is None:
         raise KeyError(name)
@@ -59,31 +61,26 @@ def open_driver(site: Site, paths: EnvPaths, name: str) -> tuple[SwitchDriver, s
 
 
 def open_session(paths: EnvPaths, switch: Switch) -> tuple[NetmikoSession, str]:
-    """Return a session with a switch, and what is to be said about its host key (empty when it was pinned)."""
-    entry = driver_for(switch.name, switch.os)
-    host = str(switch.address)
-    password = reveal(switch.password)
-    note = pin_at_first_contact(paths.known_hosts, host, switch.port, switch.name)
-    return _session(
-        Endpoint(
-            switch.name,
-            entry.netmiko,
-            host,
-            switch.port,
-            switch.username,
-            password,
-            str(switch.password),
-            paths.known_hosts,
-        )
-    ), note
+    """Return a session with a switch, and a note about its host key (empty when it was pinned before).
+
+    Raises SwitchUnreachableError, and SecretUnreadableError for its password.
+    """
+    platform = driver_for(switch.name, switch.os).netmiko
+    reveal(switch.password)  # a missing password stops here, before the host key is pinned
+    target = switch_target(switch, paths.known_hosts)
+    try:
+        note = pin_at_first_contact(target)
+    except SshError as error:
+        raise SwitchSilentError(str(error)) from error
+    return _session(target, platform), note
 
 
-def _session(endpoint: Endpoint) -> NetmikoSession:
-    """Open a session; a switch that is just booting is waited for."""
+def _session(target: SshTarget, platform: str) -> NetmikoSession:
+    """Return a session; a switch that is booting is asked again."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            return NetmikoSession(endpoint)
+            return NetmikoSession(target, platform)
         except SwitchSilentError:
             check_stop()
             if time.monotonic() > deadline:

@@ -1,7 +1,7 @@
 """Cumulus Linux 5 through NVUE's command line.
 
-Facts: NVIDIA NVUE reference, config commands (`nv config apply --confirm <time>`; a bare number there counts minutes,
-so a unit is always given; `nv config patch <file>` updates the pending configuration by a YAML file, named by its full
+Sources: NVIDIA NVUE reference, config commands (`nv config apply --confirm <time>`; a bare number counts minutes, so a
+unit is always given; `nv config patch <file>` updates the pending configuration from a YAML file, named by its full
 path), and the syntax change of release 5.15 (`qos roce enable on` became `qos roce state enabled`).
 """
 
@@ -33,7 +33,7 @@ _PATCH = (
     'document=$(mktemp --suffix=.yaml) && trap \'rm -f "$document"\' EXIT && cat >"$document" && nv config patch '
     '"$document"'
 )
-"""Takes the document from standard input: it lies on the switch, for its user alone, only as long as NVUE reads it."""
+"""Reads the document from standard input; on the switch it exists, for its user only, while NVUE reads it."""
 
 
 class CumulusNvue(SwitchDriver):
@@ -44,7 +44,7 @@ class CumulusNvue(SwitchDriver):
         return render_switch(config, roce_state_syntax=self._release() >= _STATE_SYNTAX_SINCE).splitlines()
 
     def missing(self, commands: list[str], revision: str | None = None) -> list[str]:
-        """Return those of the commands that the applied configuration (or that revision) does not hold yet."""
+        """Return those of the commands that are not in the applied configuration (or that revision) yet."""
         have = self._settings(revision)
         return [
             command
@@ -53,16 +53,16 @@ class CumulusNvue(SwitchDriver):
         ]
 
     def unwanted(self, wrote: list[list[str]], commands: list[str]) -> list[str]:
-        """Return the `nv unset` commands for ports and VLANs that rackready wrote and the site names no longer."""
+        """Return the `nv unset` commands for ports and VLANs that rackready wrote and the site no longer names."""
         have = self._settings(None)
         return unset_commands(have, stale(have, written(wrote), expand_commands("\n".join(commands))))
 
     def removes(self, command: str) -> bool:
-        """Whether it is an `nv unset`."""
+        """Whether a command is an `nv unset`."""
         return command.startswith("nv unset ")
 
     def still_apart(self, commands: list[str], wanted: list[str]) -> list[str]:
-        """Return those `nv unset` commands whose branch holds nothing that is wanted."""
+        """Return those `nv unset` commands whose branch contains nothing that is wanted."""
         settings = expand_commands("\n".join(wanted))
         return [
             command for command in commands if self.removes(command) and not within(settings, expand_unsets(command))
@@ -82,7 +82,7 @@ class CumulusNvue(SwitchDriver):
         return parse_revisions(self._json("nv config revision -o json"))
 
     def load(self, commands: list[str]) -> None:
-        """Load a candidate; when a command is refused, the candidate is dropped and SwitchError says which."""
+        """Load a candidate. Raises SwitchError that names a refused command; the candidate is dropped then."""
         if self._patched([command for command in commands if not self.removes(command)]):
             commands = [command for command in commands if self.removes(command)]
         for command in compact(commands):
@@ -96,9 +96,9 @@ class CumulusNvue(SwitchDriver):
                 raise SwitchError(message)
 
     def _patched(self, settings: list[str]) -> bool:
-        """Load settings as one document, which costs a switch what one command does; returns whether it was taken.
+        """Load settings as one document, in the time of one command, and return whether the switch accepted it.
 
-        One that is refused is dropped: its commands are sent by themselves then, so that the one at fault is named.
+        A refused document is dropped; its commands are then sent one by one, so that the error names the wrong one.
         """
         if len(compact(settings)) < _WORTH_A_DOCUMENT:
             return False
@@ -109,12 +109,12 @@ class CumulusNvue(SwitchDriver):
         return False
 
     def compare(self) -> str:
-        """Return what the candidate would change, in NVUE's own words; empty when nothing."""
+        """Return what the candidate would change, as NVUE prints it; empty when nothing."""
         text = self._ask("nv config diff")
         return "" if is_no_difference(text) else text.strip()
 
     def commit(self, revert_after_s: int) -> None:
-        """Apply the candidate; without `confirm` the switch takes it back after that many seconds."""
+        """Apply the candidate; without `confirm` the switch reverts it after that many seconds."""
         self._ask(f"nv config apply -y --confirm {revert_after_s}s", timeout_s=_APPLY_S)
 
     def confirm(self) -> None:
@@ -126,11 +126,11 @@ class CumulusNvue(SwitchDriver):
         self._ask("nv config save")
 
     def rollback(self) -> None:
-        """Take back now what was applied and not confirmed."""
+        """Revert now what was applied and not confirmed."""
         self._ask("nv config apply --confirm-no", timeout_s=_APPLY_S)
 
     def discard(self, revision: str | None = None) -> None:
-        """Forget the candidate (or that revision)."""
+        """Drop the candidate (or that revision)."""
         self._ask("nv config detach" if revision is None else f"nv config delete {revision}")
 
     def read_back(self) -> SwitchState:

@@ -1,8 +1,8 @@
-"""What on a switch is rackready's own: the settings that it wrote, less those that it took out again. Pure, on NVUE's set commands.
+"""Settings on a switch that rackready owns: those that it wrote and did not remove. Pure, on NVUE's set commands.
 
-Owned is what the ledger records as written and what is still exactly so; a value that somebody changed since is theirs.
-A port of which the ledger knows nothing (it was lost, or another controller's) is owned when its description carries
-our mark.
+A setting is owned when the ledger records it as written and it still has that value; a value that somebody changed
+since is theirs. A port that the ledger does not know (it was lost, or is another controller's) is owned when its
+description carries our mark.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from rackready.drivers.switch.nvue_text import VALUES, Tokens, expand_commands, 
 _PORT = frozenset(
     {("type",), ("description",), ("link", "state"), ("link", "mtu"), ("bridge", "domain", "*", "access")}
 )
-"""What interfaces.j2 writes for a port, without values."""
+"""Settings that interfaces.j2 writes for a port, without values."""
 _NAME = 3
-"""Where the name of a port stands in `nv set interface NAME ...`."""
+"""Position of a port's name in `nv set interface NAME ...`."""
 
 
 def expand_unsets(text: str) -> set[Tokens]:
-    """Return the branches that `nv unset` commands take out, as they begin in `nv set`: ranges of interfaces and VLANs expanded."""
+    """Return the branches that `nv unset` commands remove, as `nv set` names them, ranges expanded."""
     out: set[Tokens] = set()
     for line in text.splitlines():
         tokens = tuple(shlex.split(line.strip(), comments=True))
@@ -37,13 +37,13 @@ def expand_unsets(text: str) -> set[Tokens]:
 
 
 def within(settings: Iterable[Tokens], branches: Iterable[Tokens]) -> set[Tokens]:
-    """Return those of the settings that lie in one of the branches."""
+    """Return those of the settings that are in one of the branches."""
     heads = tuple(branches)
     return {tokens for tokens in settings if any(tokens[: len(head)] == head for head in heads)}
 
 
 def written(runs: Iterable[Iterable[str]]) -> set[Tokens]:
-    """Return the settings that earlier runs, oldest first, wrote and did not take out again."""
+    """Return the settings that earlier runs, oldest first, wrote and did not remove again."""
     out: set[Tokens] = set()
     for commands in runs:
         text = "\n".join(commands)
@@ -59,7 +59,7 @@ def _leaf(tokens: Tokens) -> Tokens:
 
 
 def stale(applied: set[Tokens], wrote: set[Tokens], wanted: set[Tokens]) -> set[Tokens]:
-    """Return what is ours on the switch and what the site names no longer."""
+    """Return our settings on the switch that the site no longer names."""
     kept = {_leaf(tokens) for tokens in wanted}
     ours = (applied & wrote) | _marked(applied, wrote, wanted)
     found = {tokens for tokens in ours if _leaf(tokens) not in kept}
@@ -86,7 +86,7 @@ def _shape(path: Tokens) -> Tokens:
 
 
 def _serves_others(tokens: Tokens, others: set[Tokens]) -> bool:
-    """Whether a VLAN of ours is used by a port (or has an address) that is not ours to touch."""
+    """Whether a port or address that is not ours uses a VLAN of ours."""
     if tokens[2:4] != ("bridge", "domain") or tokens[-2] != "vlan":
         return False
     vlan = tokens[-1]
@@ -98,7 +98,7 @@ def _serves_others(tokens: Tokens, others: set[Tokens]) -> bool:
 
 
 def unset_commands(applied: set[Tokens], found: set[Tokens]) -> list[str]:
-    """Return the `nv unset` commands that take out these settings: the largest branches that hold nothing else, sorted."""
+    """Return the `nv unset` commands for these settings: the largest branches that contain nothing else, sorted."""
     heads = {_branch(applied, found, tokens) for tokens in found}
     return sorted(shlex.join(("nv", "unset", *head[2:])) for head in heads)
 

@@ -1,4 +1,4 @@
-"""NVUE's texts, read and written purely: set commands, revisions, what `nv show` prints as JSON."""
+"""Parsers and writers for NVUE's texts: set commands, revisions, the JSON of `nv show`. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rackready.drivers.switch.base import PortState, Revision, RoceState, Switch
 Tokens = tuple[str, ...]
 
 _LONGEST = 400
-"""Characters of one command: a terminal of 511 columns wraps longer ones and its echo can no longer be told from output."""
+"""The most characters of a command: a terminal of 511 columns wraps longer ones, so that echo mixes with output."""
 
 _ITEM = re.compile(r"^(?P<stem>.*?)(?P<first>\d+)-(?:[a-z]*)(?P<last>\d+)$")
 
 
 def expand_names(text: str) -> list[str]:
-    """Expand NVUE's ``swp1-4,swp7`` or ``901-904`` to single names."""
+    """Return the single names of NVUE's ``swp1-4,swp7`` or ``901-904``."""
     names: list[str] = []
     for part in text.split(","):
         match = _ITEM.match(part)
@@ -51,13 +51,17 @@ def list_position(tokens: Tokens) -> int | None:
     """Return where a command names interfaces or VLANs, which may be a list; None when it names none."""
     if len(tokens) > 3 and tokens[2] == "interface":  # noqa: PLR2004 - nv set interface NAMES
         return 3
-    if len(tokens) > 6 and tokens[2:4] == ("bridge", "domain") and tokens[5] == "vlan":  # noqa: PLR2004 - nv set bridge domain D vlan IDS
+    bridge = tokens[2:4] == ("bridge", "domain")
+    if len(tokens) > 6 and bridge and tokens[5] == "vlan":  # noqa: PLR2004 - nv set bridge domain D vlan IDS
         return 6
     return None
 
 
 def compact(commands: list[str]) -> list[str]:
-    """Join commands that differ only in their interface (or VLAN) into one with a comma list: a real switch takes most of a second for each."""
+    """Return the commands with those that differ only in their interface (or VLAN) joined into one with a list.
+
+    A real switch takes most of a second for each command.
+    """
     groups: dict[tuple[Tokens, Tokens], list[str]] = {}
     for command in commands:
         tokens = tuple(shlex.split(command))
@@ -79,13 +83,14 @@ def _joined(head: Tokens, tail: Tokens, names: list[str]) -> Iterator[str]:
 
 
 VALUES = frozenset({"access", "description", "enable", "mode", "mtu", "state", "type"})
-"""Leaves with one value, of those that templates/switches/cumulus_nvue writes: setting another value replaces it."""
+"""Leaves with one value, of those that templates/switches/cumulus_nvue writes: another value replaces it."""
 
 
 def document(settings: Iterable[Tokens]) -> str:
-    """Return the YAML document of single settings for `nv config patch`, as `nv config show` prints it: `- set:` and the tree below it.
+    """Return the YAML document of single settings for `nv config patch`.
 
-    A link's state is a branch of its own there (`state: {up: {}}`), other leaves of VALUES have a scalar.
+    It has the form of `nv config show`: `- set:` and the tree below it. A link's state is a branch of its own
+    there (`state: {up: {}}`), other leaves of VALUES have a scalar.
     """
     root: dict[str, Any] = {}
     for tokens in sorted(settings):
@@ -102,11 +107,11 @@ def document(settings: Iterable[Tokens]) -> str:
 
 
 _UNBROKEN = 10_000
-"""Columns: no text of a setting is that long, so each stays on its line."""
+"""Columns: no setting is that long, so each stays on its line."""
 
 
 def read_json(where: str, command: str, output: str) -> Any:  # noqa: ANN401 - NVUE's own JSON
-    """Return the JSON document in an output. Raises SwitchError that shows what came instead."""
+    """Return the JSON document in an output. Raises SwitchError that shows the output otherwise."""
     start = min((at for at in (output.find("{"), output.find("[")) if at >= 0), default=-1)
     try:
         return json.loads(output[start:]) if start >= 0 else json.loads(output or "{}")
@@ -131,7 +136,7 @@ def parse_revisions(document: dict[str, Any]) -> list[Revision]:
 
 
 def is_no_difference(text: str) -> bool:
-    """Whether `nv config diff` found none."""
+    """Whether `nv config diff` shows no difference."""
     return text.strip().lower().rstrip(".") in {"", "no config diff", "no differences", "{}", "[]", "null"}
 
 
@@ -158,7 +163,7 @@ def parse_ports(document: dict[str, Any], applied: set[Tokens]) -> dict[str, Por
 
 
 def parse_roce(document: dict[str, Any]) -> RoceState:
-    """Return what `nv show qos roce -o json` says."""
+    """Return the RoCE state of `nv show qos roce -o json`."""
     enabled = document.get("state", document.get("enable")) in {"enabled", "on", True}
     pfc = document.get("pfc") or {}
     both = pfc.get("rx-enabled") in _YES and pfc.get("tx-enabled") in _YES

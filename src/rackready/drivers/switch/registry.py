@@ -1,4 +1,4 @@
-"""The switch operating systems that rackready drives: one line each, and those of plug-ins (entry points ``rackready.switches``, named as the system)."""
+"""Switch operating systems with a driver: one line each, and plug-ins (entry points ``rackready.switches``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DRIVERS: dict[str, Entry] = {
 
 
 def driver_for(switch: str, os: str) -> Entry:
-    """Return the driver of an operating system. Raises SwitchError that lists those known, and PlugInError."""
+    """Return the driver of an operating system. Raises SwitchError that lists the known ones, and PlugInError."""
     found = named(SWITCHES, os, os in DRIVERS)
     if found is not None:
         return _of(found)

@@ -1,4 +1,4 @@
-"""Holding what a switch and a host say of themselves against what is wanted: pure, every finding at once."""
+"""Comparison of a switch's and a host's state with the declared one: pure, every finding at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CABLE = "Check the cable, the transceiver and that the node is powered on."
 
 @dataclass(frozen=True, slots=True)
 class HostQos:
-    """What one host interface says of itself. ``pfc``: lossless priorities; ``mtu`` in bytes."""
+    """QoS state of one host interface. ``pfc``: lossless priorities; ``mtu`` in bytes."""
 
     trust: str
     pfc: frozenset[int]
@@ -25,7 +25,7 @@ class HostQos:
 
 
 def verify_config(config: SwitchConfig, state: SwitchState) -> list[Finding]:
-    """Return where a switch is not configured as declared. Links that are down are not its concern: see verify_links."""
+    """Return findings where a switch is not configured as declared; for links that are down, see verify_links."""
     out = [finding for port in config.ports for finding in _port(config.name, port, state.ports.get(port.name))]
     return out + _roce(config.name, config.qos, state.roce)
 
@@ -104,7 +104,7 @@ def _numbers(values: set[int] | frozenset[int]) -> str:
 
 
 def verify_links(config: SwitchConfig, state: SwitchState, nodes: set[str] | None = None) -> list[Finding]:
-    """Return the cabled ports (of these nodes, when given) whose link is down."""
+    """Return findings for cabled ports (of these nodes, when given) whose link is down."""
     out = []
     for port in config.ports:
         seen = state.ports.get(port.name)
@@ -125,7 +125,7 @@ def verify_links(config: SwitchConfig, state: SwitchState, nodes: set[str] | Non
 def verify_agreement(
     switch: str, switch_state: SwitchState, port: PortConfig, host: HostQos, host_mtu: int
 ) -> list[Finding]:
-    """Return where host and switch disagree about one cable: a half-lossless link drops under load and says nothing."""
+    """Return findings where host and switch disagree on a cable: a half-lossless link drops silently under load."""
     where, step = (
         f"{port.node} {port.netdev} and {switch} {port.name}",
         "Run `rackready fabric` again; if it stays, read both ends as docs/runbooks/fabric.md says.",

@@ -7,7 +7,8 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from rackready.drivers.remote import Answer, Host, Remote
+from rackready.drivers.remote import Answer, Remote
+from rackready.drivers.ssh.target import SshTarget
 from rackready.drivers.switch.configure import open_session
 from rackready.drivers.switch.session import NetmikoSession
 from rackready.model.problems import RackreadyError
@@ -18,8 +19,8 @@ from rackready.paths import EnvPaths
 class Machines(Remote):
     """Connections to nodes, and one session to every switch that is asked. Thread-safe: a switch is asked one thing at a time."""
 
-    def __init__(self, hosts: Mapping[str, Host], site: Site, paths: EnvPaths) -> None:
-        super().__init__(hosts, paths.known_hosts)
+    def __init__(self, hosts: Mapping[str, SshTarget], site: Site, paths: EnvPaths) -> None:
+        super().__init__(hosts)
         self._paths = paths
         self._switches: dict[str, Switch] = {switch.name: switch for switch in site.switches}
         self._sessions: dict[str, NetmikoSession] = {}

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from rackready.drivers.remote import Host, Remote, UnreachableError, launch_key
+from rackready.drivers.launch_key import launch_key
+from rackready.drivers.remote import Remote, UnreachableError
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.remote import connect_slurm
 from rackready.drivers.scheduler.reserve import reserved
+from rackready.drivers.ssh.target import SshTarget
 from rackready.gates.engine.runner import Launcher
 from rackready.model.site import Site, SlurmHandover
 from rackready.paths import EnvPaths
 
 
-def launcher(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, Host]) -> Launcher:
+def launcher(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, SshTarget]) -> Launcher:
     """Return the launcher that the site asks for (gates.launcher)."""
     makers = {"openmpi": _over_ssh, "srun": _under_slurm, "mpijob": _alone}
     return makers[site.gates.launcher](site, paths, remote, hosts)
 
 
-def _over_ssh(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, Host]) -> Launcher:
+def _over_ssh(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, SshTarget]) -> Launcher:
     @contextmanager
     def launch(head: str, peers: Sequence[str]) -> Iterator[str]:
         with launch_key(remote, head, hosts[head].address, peers, paths.known_hosts) as key:
@@ -29,7 +31,7 @@ def _over_ssh(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, H
     return launch
 
 
-def _under_slurm(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, Host]) -> Launcher:
+def _under_slurm(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, SshTarget]) -> Launcher:
     del remote, hosts
 
     @contextmanager
@@ -48,7 +50,7 @@ def _under_slurm(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str
     return launch
 
 
-def _alone(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, Host]) -> Launcher:
+def _alone(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, SshTarget]) -> Launcher:
     del site, paths, remote, hosts
 
     @contextmanager

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from rackready.design.check_gates import today, warnings
 from rackready.design.pinned import site_of
-from rackready.drivers.remote import Host, Remote
+from rackready.drivers.remote import Remote
+from rackready.drivers.ssh.target import node_target
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.base import Gate
 from rackready.gates.bmc.connection import sites_of
@@ -111,12 +111,7 @@ def gate_entries(site: Site, only: Sequence[str] | None) -> list[GateSetEntry]:
 @contextmanager
 def connect(site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[tuple[Remote, Launcher]]:
     """Open the way to nodes over SSH."""
-    hosts = {
-        name: Host(
-            name, str(site.node(name).address), site.access.port, site.access.user, Path(site.access.private_key)
-        )
-        for name in nodes
-    }
+    hosts = {name: node_target(site, name, paths.known_hosts) for name in nodes}
     remote = Machines(hosts, site, paths)
     try:
         yield remote, launcher(site, paths, remote, hosts)

@@ -1,8 +1,8 @@
-"""The part of NCCL's tests that knows machines: called by the C launcher, which carries the texts between ranks over MPI.
+"""The machine-dependent part of NCCL's tests; the C launcher calls it and carries texts between ranks over MPI.
 
-``facts`` prints one machine's facts; ``probe`` asks the network whether the next machine can be reached on every rail;
-``report`` computes and prints the test's output; ``account`` raises the port counters of one machine by what its rails
-carried.
+``facts`` prints one machine's facts. ``probe`` tests on the network whether the next machine can be reached on every
+rail. ``report`` computes and prints the test's output. ``account`` raises the port counters of one machine by the bytes
+that its rails carried.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _facts(_argv: list[str]) -> int:
 
 
 def _probe(argv: list[str]) -> int:
-    """Input has a line for every rank; answer with the rails on which the machine after this one cannot be reached."""
+    """Return the rails on which the next machine cannot be reached; the input has one line per rank."""
     lines = [json.loads(line) for line in sys.stdin.read().splitlines()]
     mine = next(line["facts"] for line in lines if line["rank"] == int(argv[0]))
     peer = nccl.next_peer(lines, mine["hostname"])
@@ -40,7 +40,10 @@ def _probe(argv: list[str]) -> int:
 
 
 def _report(argv: list[str]) -> int:
-    """Input has a line for every rank, an empty line, and a line for every probe; the answer goes to descriptor 3."""
+    """Compute the report.
+
+    Input: a line for every rank, an empty line, and a line for every probe. The answer goes to descriptor 3.
+    """
     first, _, second = sys.stdin.read().partition("\n\n")
     request = {
         "ranks": [json.loads(line) for line in first.splitlines()],

@@ -131,14 +131,14 @@ def _text() -> str:
 
 
 def _libraries() -> list[str]:
-    """Return the driver's libraries that a container is given."""
+    """Return the driver's libraries that a container receives."""
     version = machine.driver_version()
     stale = list(store.hardware().get("containers", {}).get("stale", []))
     return stale or [f"/usr/lib/x86_64-linux-gnu/{name}.so.{version}" for name in ("libcuda", "libnvidia-ml")]
 
 
 def refresh() -> None:
-    """Write the specification as the machine's state now has it, where there is one: what was generated at an earlier time may be wrong today."""
+    """Write the specification from the machine's present state, if it exists: an earlier one may be out of date."""
     if paths.at(_SPEC).exists() and machine.driver_version():
         _write(_SPEC)
 

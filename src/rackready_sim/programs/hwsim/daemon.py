@@ -1,4 +1,4 @@
-"""Going to the background the way the vendor's daemons do."""
+"""Go to the background as the vendor's daemons do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import paths
 
 
 def background(pid_file: str, body: Callable[[], int], ready: Callable[[], bool] | None = None) -> int:
-    """Fork; the child runs ``body`` and writes the pid file; the parent returns 0 at once, or what ``ready`` says in the child's stead."""
+    """Fork: the child runs ``body`` and writes the pid file, the parent returns 0 or the result of ``ready``."""
     reader, writer = os.pipe()
     child = os.fork()
     if child:

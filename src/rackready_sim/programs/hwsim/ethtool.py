@@ -1,4 +1,4 @@
-"""ethtool for the compute NICs; other interfaces go to the machine's own ethtool."""
+"""ethtool for the compute NICs; calls for other interfaces go to the machine's own ethtool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .nic.tools import by_netdev, change, settings
 
 
 def main(argv: list[str]) -> int:
-    """Show the link, the driver (-i), pause parameters (-a) or set them (-A)."""
+    """Show the link, the driver (-i) or pause parameters (-a), or set them (-A)."""
     nic = next((found for found in map(by_netdev, argv) if found is not None), None)
     flag = argv[0] if argv and argv[0].startswith("-") else ""
     if nic is None or flag not in {"", "-i", "--driver", "-a", "--show-pause", "-A", "--pause", "-S", "--statistics"}:
@@ -37,13 +37,14 @@ def main(argv: list[str]) -> int:
 
 _PRIORITY = ("bytes", "packets", "pause", "pause_duration")
 _PHYSICAL = (
-    "rx_discards_phy", "tx_discards_phy", "rx_out_of_buffer", "rx_crc_errors_phy", "rx_symbol_err_phy", "rx_global_pause", "tx_global_pause",
-    "rx_pause_ctrl_phy", "tx_pause_ctrl_phy", "rx_vport_rdma_unicast_bytes", "tx_vport_rdma_unicast_bytes", "link_down_events_phy",
+    "rx_discards_phy", "tx_discards_phy", "rx_out_of_buffer", "rx_crc_errors_phy", "rx_symbol_err_phy",
+    "rx_global_pause", "tx_global_pause", "rx_pause_ctrl_phy", "tx_pause_ctrl_phy", "rx_vport_rdma_unicast_bytes",
+    "tx_vport_rdma_unicast_bytes", "link_down_events_phy",
 )  # fmt: skip
 
 
 def _statistics(nic: dict[str, Any]) -> int:
-    """Print the driver's counters: those that were raised since power-on, and zeros for the others that it has."""
+    """Print the driver's counters: those raised since power-on, and zeros for the others."""
     have = store.runtime()["counters"].get(nic["rdma_device"], {})
     names = [
         *_PHYSICAL,

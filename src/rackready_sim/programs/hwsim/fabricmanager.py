@@ -1,4 +1,4 @@
-"""nv-fabricmanager: brings the NVSwitch fabric up. Its version must be the loaded driver's."""
+"""nv-fabricmanager: start the NVSwitch fabric. Its version must equal the loaded driver's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STUCK_S = 6.0
 
 
 def main(argv: list[str], version: str) -> int:
-    """Start in the background; exit 1 when the fabric cannot be brought up."""
+    """Start in the background; exit 1 if the fabric cannot start."""
     if any(arg in {"-v", "--version"} for arg in argv):
         sys.stdout.write(f"Fabric Manager version is : {version}\n")
         return 0

@@ -1,4 +1,4 @@
-"""What happens at power-on before any software runs: device trees are laid out, modules are probed for, the runtime state is fresh."""
+"""Power-on before any software runs: lay out device trees, probe modules, reset the runtime state."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def lay_out() -> None:
 
 
 def coldplug() -> None:
-    """Load what the kernel would load by itself for the devices that it finds, and report what the devices complain about."""
+    """Load the modules that the kernel loads for its devices, and report the devices' errors."""
     for name in kmod.inbox():
         kmod.load(name)
     if store.hardware().get("nouveau") and not denied("nouveau"):
@@ -101,7 +101,7 @@ def sxid_line(sxid: dict[str, Any]) -> str:
 
 
 def denied(name: str) -> bool:
-    """Say whether a modprobe configuration denies loading a module by alias."""
+    """Return whether a modprobe configuration forbids loading a module by alias."""
     for folder in _DENY_FOLDERS:
         for path in sorted(paths.at(folder).glob("*.conf")):
             if any(line.split("#")[0].split() == ["blacklist", name] for line in path.read_text().splitlines()):
@@ -119,7 +119,7 @@ def _mount_all() -> None:
 
 
 def _cover(target: Path) -> None:
-    """Put a memory file system over a kernel folder and link what was there back in, so that entries can be added."""
+    """Mount a memory file system over a kernel folder and link the old entries back in, to allow new entries."""
     entries = (
         sorted(item.name for item in target.iterdir())
         if target.is_relative_to("/sys") and target.name in _LINKED

@@ -1,4 +1,4 @@
-"""The machine's devices while it runs: links come and go with their cables, and device errors reach the kernel log."""
+"""Running devices of the machine: links follow their cables, and device errors reach the kernel log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .switch import apply as switch
 
 _PERIOD_S = 1.0
 Port = tuple[bool, "str | None"]
-"""Whether the link is up, and the interface's IPv4 address: what the files of an RDMA device depend on."""
+"""Whether the link is up, and the interface's IPv4 address: inputs of an RDMA device's files."""
 
 
 def main(_argv: list[str]) -> int:
@@ -24,7 +24,7 @@ def main(_argv: list[str]) -> int:
 
 
 class Devices:
-    """What was seen of the devices last: only what is new is looked into, since every machine does this all the time."""
+    """Last seen state of the devices. Only changes are processed, because every machine does this all the time."""
 
     def __init__(self) -> None:
         self._file = _signature()
@@ -62,7 +62,7 @@ class Devices:
 
 
 def _signature() -> tuple[int, int, int]:
-    """Return what differs whenever the hardware state was written again."""
+    """Return a value that changes whenever the hardware state is written."""
     found = paths.at("/opt/hw/state.json").stat()
     return found.st_mtime_ns, found.st_ino, found.st_size
 

@@ -1,7 +1,7 @@
-"""modprobe, rmmod, lsmod and modinfo for the vendor's modules; anything else goes to the machine's own programs.
+"""modprobe, rmmod, lsmod and modinfo for the vendor's modules; other calls go to the machine's own programs.
 
-A kernel module is a file that the package's build step put under /lib/modules; loading it takes the version that the
-file has now.
+A kernel module is a file that the package's build step put under /lib/modules. Loading it uses the file's present
+version.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def canonical(name: str) -> str:
 
 
 def known(name: str) -> bool:
-    """Say whether the simulated machine answers for this module."""
+    """Return whether the simulated machine answers for this module."""
     return canonical(name) in _NEEDS or canonical(name) in _INBOX or canonical(name) == "nouveau"
 
 
 def module_version(name: str) -> str | None:
-    """Return the version of the built module on disk; None when it was not built for this kernel."""
+    """Return the version of the built module on disk; None if it was not built for this kernel."""
     path = paths.module_file(canonical(name))
     if not path.exists():
         return None
@@ -56,7 +56,7 @@ def module_version(name: str) -> str | None:
 
 
 def load(name: str) -> str:
-    """Load a module and what it needs; return an error text, empty on success."""
+    """Load a module and its dependencies; return an error text, empty on success."""
     name = canonical(name)
     if name in store.runtime()["modules"]:
         return ""
@@ -187,7 +187,7 @@ def _fail(error: str) -> int:
 
 
 def modprobe(argv: list[str]) -> int:
-    """Load modules, or remove them with -r; -a takes several names."""
+    """Load modules, or remove them with -r; -a accepts several names."""
     names = [arg for arg in argv if not arg.startswith("-") and "=" not in arg]
     if not names or not known(names[0]):
         return _real("modprobe", argv)
@@ -260,5 +260,5 @@ def _option(argv: list[str], *names: str) -> str | None:
 
 
 def inbox() -> tuple[str, ...]:
-    """Return the modules that the kernel loads for the NICs by itself."""
+    """Return the modules that the kernel loads for the NICs automatically."""
     return _ALWAYS

@@ -1,4 +1,4 @@
-"""The kernel's message buffer as far as the simulated devices write to it."""
+"""The kernel's message buffer, for lines of the simulated devices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def say(text: str) -> None:
 
 
 def _booted() -> float:
-    """Return when this machine was powered on: a container shows its host's boot time otherwise."""
+    """Return when this machine was powered on: a container otherwise shows its host's boot time."""
     stamp = paths.at(_BOOTED)
     return stamp.stat().st_mtime if stamp.exists() else time.time()
 
@@ -48,7 +48,10 @@ def main(argv: list[str]) -> int:
 
 
 def journalctl(argv: list[str]) -> int:
-    """Print the buffer as journalctl does for the kernel's messages of this boot; anything else goes to the machine's own journalctl."""
+    """Print the buffer as journalctl does for kernel messages of this boot.
+
+    All other calls go to the machine's own journalctl.
+    """
     if not any(arg in {"-k", "--dmesg"} for arg in argv):
         real = paths.at("/usr/lib/hw/real/journalctl")
         return subprocess.run([str(real), *argv], check=False).returncode if real.exists() else 1

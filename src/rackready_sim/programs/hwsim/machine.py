@@ -1,4 +1,4 @@
-"""What the loaded driver sees: GPUs, NICs and their present condition."""
+"""Devices that the loaded driver sees: GPUs, NICs and their present condition."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class VersionMismatchError(Exception):
 
 
 class Gpu:
-    """One GPU with what software set on it."""
+    """One GPU with the settings that software made."""
 
     def __init__(self, part: State, runtime: State, persistence: bool) -> None:  # noqa: FBT001  (a record)
         self.part, self.runtime, self.persistence = part, runtime, persistence
@@ -42,7 +42,7 @@ class Gpu:
 
     @property
     def lost(self) -> bool:
-        """It fell off the bus."""
+        """Whether it fell off the bus."""
         return bool(self.part["lost"])
 
     @property
@@ -83,18 +83,18 @@ class Gpu:
 
     @property
     def loaded(self) -> bool:
-        """A program keeps it busy at the moment."""
+        """Whether a program keeps it busy now."""
         return float(self.runtime.get("loaded_until", 0.0)) > time.time()
 
     @property
     def temperature(self) -> int:
-        """GPU temperature, C: what its state says while idle, and the rise under load."""
+        """GPU temperature, C: that of its state while idle, plus the rise under load."""
         rise = int(self.part.get("thermal", {}).get("load_rise_c", 0)) if self.loaded else 0
         return int(self.part["temperature_c"]) + rise
 
     @property
     def loaded_clock(self) -> int:
-        """SM clock under full load, MHz: below its limit where the power limit or a slowdown holds it."""
+        """SM clock under full load, MHz: below its limit if the power limit or a slowdown holds it down."""
         held = 0.55 if int(self.part["clock_events"]) & 0xE8 else 1.0
         power: float = min(1.0, (self.power_limit / float(self.part["power"]["default_w"])) ** 0.5)
         return int(self.sm_limit * min(power, held) * 0.93)
@@ -106,27 +106,27 @@ class Gpu:
 
     @property
     def speed(self) -> float:
-        """Fraction of the model's compute speed under full load: silicon, power limit and clock limit."""
+        """Fraction of the model's compute speed under full load, from silicon, power limit and clock limit."""
         top = float(self.part["clocks"]["sm_max_mhz"])
         power: float = min(1.0, (self.power_limit / float(self.part["power"]["default_w"])) ** 0.5)
         return float(self.part["compute_factor"]) * min(power, self.sm_limit / top)
 
 
 def present(part: State, state: State) -> bool:
-    """Say whether the part is on the bus since this boot."""
+    """Return whether the part is on the bus since this boot."""
     from_boot = part.get("missing_from_boot")
     gone = from_boot is not None and state.get("boot_count", 0) >= from_boot
     return bool(part.get("present", True)) and not gone
 
 
 def driver_version() -> str | None:
-    """Return the version of the loaded kernel module; None when none is loaded."""
+    """Return the version of the loaded kernel module; None if none is loaded."""
     module = store.runtime()["modules"].get("nvidia")
     return module["version"] if module else None
 
 
 def library_version() -> str | None:
-    """Return the version of the installed NVML library; None when none is installed."""
+    """Return the version of the installed NVML library; None if none is installed."""
     link = paths.at("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1")
     if not link.exists():
         return None
@@ -134,7 +134,7 @@ def library_version() -> str | None:
 
 
 def open_driver() -> str:
-    """Do what NVML's initialisation does: load the driver through nvidia-modprobe when allowed, then compare versions.
+    """Initialise as NVML does: load the driver through nvidia-modprobe if allowed, then compare versions.
 
     Returns the driver version. Raises LibraryMissingError, DriverNotLoadedError or VersionMismatchError.
     """
@@ -169,7 +169,7 @@ def gpus() -> list[Gpu]:
 
 
 def set_gpu(gpu: Gpu, **values: Any) -> None:
-    """Set runtime values of one GPU; a value of None goes back to the default. Without persistence nothing is kept."""
+    """Set runtime values of one GPU; None restores the default. Without persistence nothing is kept."""
     if not gpu.persistence:
         return
     with store.change() as runtime:
@@ -182,7 +182,10 @@ def set_gpu(gpu: Gpu, **values: Any) -> None:
 
 
 def load(gpus_under_load: list[Gpu], counted_s: float, real_s: float) -> None:
-    """Write down that these GPUs are busy for ``real_s`` from now on, so that who asks sees them warm, and count ``counted_s`` for their error rates."""
+    """Record that these GPUs are busy for ``real_s`` from now on, so that readers see them warm.
+
+    ``counted_s`` counts for their error rates.
+    """
     with store.change() as runtime:
         busy = runtime.setdefault("busy_s", {})
         for gpu in gpus_under_load:
@@ -192,7 +195,7 @@ def load(gpus_under_load: list[Gpu], counted_s: float, real_s: float) -> None:
 
 
 def set_persistence(gpu: Gpu, *, on: bool) -> None:
-    """Turn persistence mode on or off; off lets the driver forget the GPU's settings."""
+    """Turn persistence mode on or off; off makes the driver forget the GPU's settings."""
     with store.change() as runtime:
         runtime["persistence"][gpu.part["uuid"]] = on
         if not on:
@@ -206,7 +209,7 @@ def nics() -> list[State]:
 
 
 def carrier(nic: State) -> bool:
-    """Say whether the NIC's link is up: the cable is in, and the other end and our own side are up."""
+    """Return whether the NIC's link is up: the cable is plugged in, and both ends are up."""
     if nic["link"] != "up":
         return False
     path = paths.at(f"/sys/class/net/{nic['netdev']}/carrier")
@@ -224,7 +227,7 @@ def fabric_state() -> str:
 
 
 def fabric_usable() -> bool:
-    """Say whether CUDA may start: NVSwitch machines need a fabric manager that runs and has finished."""
+    """Return whether CUDA may start: NVSwitch machines need a fabric manager that runs and has finished."""
     if not store.hardware()["nvswitches"]:
         return True
     fabric = store.runtime()["fabric"]
@@ -232,5 +235,5 @@ def fabric_usable() -> bool:
 
 
 def alive(pid: object) -> bool:
-    """Say whether a process lives."""
+    """Return whether a process lives."""
     return isinstance(pid, int) and Path(f"/proc/{pid}").exists()

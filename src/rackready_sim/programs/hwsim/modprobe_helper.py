@@ -1,4 +1,4 @@
-"""nvidia-modprobe: loads the driver and makes its device nodes."""
+"""nvidia-modprobe: load the driver and create its device nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the NVML library asks the driver: a dump of all readable values, and the few settings."""
+"""Driver side of the NVML library: a dump of all readable values, and the few settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _MIB = 1 << 20
 
 
 def main(argv: list[str]) -> int:
-    """``dump VERSION`` prints values; ``set INDEX KEY A B`` changes one and exits with NVML's code."""
+    """Run ``dump VERSION`` or ``set INDEX KEY A B``.
+
+    The first prints values, the second changes one and exits with NVML's code.
+    """
     if argv[:1] == ["dump"]:
         return dump(argv[1])
     if argv[:1] == ["set"]:
@@ -57,7 +60,7 @@ def dump(library: str) -> int:
 
 
 def values(gpu: Gpu) -> dict[str, object]:
-    """Return all values of one GPU under the names that the library asks for."""
+    """Return all values of one GPU under the names that the library uses."""
     if gpu.lost:
         return {"lost": 1, "bus_id": gpu.bus_id}
     return {"lost": 0, **_identity(gpu), **_power(gpu), **_health(gpu), **_links(gpu)}

@@ -1,4 +1,4 @@
-"""Where the machine keeps its hardware state. ROOT is changed by unit tests only."""
+"""Paths of the machine's hardware state. Only unit tests change ROOT."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def kernel() -> str:
 
 
 def module_file(name: str) -> Path:
-    """Return where the built kernel module of that name lies."""
+    """Return the path of the built kernel module of that name."""
     return at(f"/lib/modules/{kernel()}/updates/dkms/{name.replace('_', '-')}.ko")
 
 
 def sys_ready() -> bool:
-    """Say whether the machine's device trees were laid out, so that they may be written to."""
+    """Return whether the machine's device trees exist, so that they can be written to."""
     return at("/run/hw/sys-ready").exists()

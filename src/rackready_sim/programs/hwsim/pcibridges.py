@@ -1,7 +1,7 @@
-"""The bridges above each GPU: the kernel's tree of devices below which the flat list /sys/bus/pci/devices points.
+"""The bridges above each GPU: the kernel's device tree that the flat list /sys/bus/pci/devices links to.
 
-Each bridge is laid out with what sysfs says of its link; the GPU's own folder lies below the last, and the list has
-links to all of them.
+Each bridge has the link attributes of sysfs. The GPU's own folder is below the last one, and the list has links to all
+of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _IDS = {"root": ("0x8086", "0x352a"), "up": ("0x1000", "0xc030"), "down": ("0x10
 
 
 def place(pci: str) -> Path:
-    """Return the folder of a device: where its link in the list points, else the list's own entry."""
+    """Return the folder of a device: the target of its link in the list, else the list's own entry."""
     return paths.at(f"{_LIST}/{pci}")
 
 
@@ -79,5 +79,5 @@ def _bridge(folder: Path, bridge: dict[str, Any]) -> None:
 
 
 def _swap(word: str) -> str:
-    """Return a 16-bit number as configuration space has it, low byte first."""
+    """Return a 16-bit number as in configuration space, low byte first."""
     return word[4:6] + word[2:4]

@@ -1,4 +1,4 @@
-"""/sys/bus/pci/devices: with it the machine's own lspci and setpci work, because they read configuration space from there."""
+"""/sys/bus/pci/devices, from which the machine's own lspci and setpci read configuration space."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CAP = 0x60
 
 
 def write(state: dict[str, Any]) -> None:
-    """Lay out every PCI device that is on the bus; a GPU that fell off reads as all ones."""
+    """Lay out every PCI device on the bus; a GPU that fell off reads as all ones."""
     for gpu in state["gpus"]:
         if machine.present(gpu, state):
             pcibridges.write(gpu)

@@ -1,4 +1,4 @@
-"""nvidia-persistenced: holds the driver's state for every GPU while it runs."""
+"""nvidia-persistenced: keep the driver's state for every GPU while it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/sys/class/infiniband of one NIC: what RDMA programs and people read."""
+"""/sys/class/infiniband of one NIC, for RDMA programs and people."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ from . import machine, paths, store
 
 _SPEEDS = {10: "1X QDR", 25: "1X EDR", 50: "2X EDR", 100: "4X EDR", 200: "4X HDR", 400: "4X NDR", 800: "8X NDR"}
 _COUNTERS = (
-    "excessive_buffer_overrun_errors", "link_downed", "link_error_recovery", "local_link_integrity_errors", "multicast_rcv_packets",
-    "multicast_xmit_packets", "port_rcv_constraint_errors", "port_rcv_data", "port_rcv_errors", "port_rcv_packets",
-    "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors", "port_xmit_constraint_errors", "port_xmit_data",
-    "port_xmit_discards", "port_xmit_packets", "port_xmit_wait", "symbol_error", "unicast_rcv_packets", "unicast_xmit_packets", "VL15_dropped",
+    "excessive_buffer_overrun_errors", "link_downed", "link_error_recovery", "local_link_integrity_errors",
+    "multicast_rcv_packets", "multicast_xmit_packets", "port_rcv_constraint_errors", "port_rcv_data",
+    "port_rcv_errors", "port_rcv_packets", "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors",
+    "port_xmit_constraint_errors", "port_xmit_data", "port_xmit_discards", "port_xmit_packets", "port_xmit_wait",
+    "symbol_error", "unicast_rcv_packets", "unicast_xmit_packets", "VL15_dropped",
 )  # fmt: skip
 _HW_COUNTERS = (
-    "duplicate_request", "implied_nak_seq_err", "local_ack_timeout_err", "np_cnp_sent", "np_ecn_marked_roce_packets", "out_of_buffer",
-    "out_of_sequence", "packet_seq_err", "req_cqe_error", "roce_adp_retrans", "roce_slow_restart", "rnr_nak_retry_err", "rp_cnp_handled",
-    "rp_cnp_ignored", "rx_atomic_requests", "rx_icrc_encapsulated", "rx_read_requests", "rx_write_requests", "lifespan",
+    "duplicate_request", "implied_nak_seq_err", "local_ack_timeout_err", "np_cnp_sent", "np_ecn_marked_roce_packets",
+    "out_of_buffer", "out_of_sequence", "packet_seq_err", "req_cqe_error", "roce_adp_retrans", "roce_slow_restart",
+    "rnr_nak_retry_err", "rp_cnp_handled", "rp_cnp_ignored", "rx_atomic_requests", "rx_icrc_encapsulated",
+    "rx_read_requests", "rx_write_requests", "lifespan",
 )  # fmt: skip
 _CC_PARAMS = {
-    "np_cnp_dscp": 48, "np_cnp_prio": 6, "np_cnp_prio_mode": 0, "np_min_time_between_cnps": 4, "rp_ai_rate": 5, "rp_byte_reset": 32767,
-    "rp_clamp_tgt_rate": 0, "rp_clamp_tgt_rate_ati": 0, "rp_dce_tcp_g": 1019, "rp_dce_tcp_rtt": 1, "rp_gd": 11, "rp_hai_rate": 50,
-    "rp_initial_alpha_value": 1023, "rp_max_rate": 0, "rp_min_dec_fac": 50, "rp_min_rate": 1, "rp_rate_reduce_monitor_period": 4,
-    "rp_rate_to_set_on_first_cnp": 0, "rp_threshold": 1, "rp_time_reset": 300,
+    "np_cnp_dscp": 48, "np_cnp_prio": 6, "np_cnp_prio_mode": 0, "np_min_time_between_cnps": 4, "rp_ai_rate": 5,
+    "rp_byte_reset": 32767, "rp_clamp_tgt_rate": 0, "rp_clamp_tgt_rate_ati": 0, "rp_dce_tcp_g": 1019,
+    "rp_dce_tcp_rtt": 1, "rp_gd": 11, "rp_hai_rate": 50, "rp_initial_alpha_value": 1023, "rp_max_rate": 0,
+    "rp_min_dec_fac": 50, "rp_min_rate": 1, "rp_rate_reduce_monitor_period": 4, "rp_rate_to_set_on_first_cnp": 0,
+    "rp_threshold": 1, "rp_time_reset": 300,
 }  # fmt: skip
 _NO_GID = ":".join(["0000"] * 8)
-"""What the kernel shows for an entry that is not used any more; it has neither a type nor an interface."""
+"""Entry of an unused GID; it has neither a type nor an interface."""
 _SIOCGIFADDR = 0x8915
 _SIOCGIFMTU = 0x8921
 
@@ -76,7 +79,7 @@ def write(nic: dict[str, Any]) -> None:
 
 
 def refresh(nic: dict[str, Any]) -> bool:
-    """Bring link state, rate and GIDs up to date; say whether the link changed."""
+    """Update link state, rate and GIDs; return whether the link changed."""
     port = folder(nic) / "ports/1"
     up = machine.carrier(nic)
     state = "4: ACTIVE" if up else "1: DOWN"
@@ -106,13 +109,13 @@ def gids(nic: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def ipv4(netdev: str) -> str | None:
-    """Return the first IPv4 address of a network interface; None when it has none or does not exist."""
+    """Return the first IPv4 address of a network interface; None if it has none or does not exist."""
     raw = _ioctl(netdev, _SIOCGIFADDR)
     return socket.inet_ntoa(raw[20:24]) if raw else None
 
 
 def mtu(netdev: str) -> int:
-    """Return an interface's MTU, bytes; 0 when it does not exist."""
+    """Return an interface's MTU, bytes; 0 if it does not exist."""
     raw = _ioctl(netdev, _SIOCGIFMTU)
     return struct.unpack("i", raw[16:20])[0] if raw else 0
 

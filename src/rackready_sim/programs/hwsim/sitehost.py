@@ -1,4 +1,4 @@
-"""The host of the site's services: the package mirror over HTTP, and a name server that knows the site's machines.
+"""Host of the site's services: the package mirror over HTTP, and a name server for the site's machines.
 
 Usage: site-services ADDRESS PORT FOLDER NAME=ADDRESS ...
 """
@@ -40,7 +40,7 @@ def resolve(address: str, zone: dict[str, str]) -> None:
 
 
 def reply(question: bytes, zone: dict[str, str]) -> bytes:
-    """Return the answer to a question (RFC 1035, 4.1): authoritative, and NXDOMAIN for a name that the site does not have."""
+    """Return the authoritative answer to a question (RFC 1035, 4.1); NXDOMAIN for a name that the site lacks."""
     labels, at = [], 12
     while question[at]:
         labels.append(question[at + 1 : at + 1 + question[at]].decode("ascii"))

@@ -1,4 +1,4 @@
-"""Reads the hardware state and keeps what software did to the hardware since power-on."""
+"""Read the hardware state, and store what software changed since power-on."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ State = dict[str, Any]
 
 
 def hardware() -> State:
-    """Return the hardware state; an unreadable one is a broken simulation and raises OSError or ValueError."""
+    """Return the hardware state. Raise OSError or ValueError if it cannot be read: the simulation is then broken."""
     state: State = json.loads(paths.at("/opt/hw/state.json").read_text())
     return state
 
 
 def runtime() -> State:
-    """Return what software did since power-on."""
+    """Return what software changed since power-on."""
     path = paths.at("/run/hw/runtime.json")
     if not path.exists():
         return fresh()
@@ -45,7 +45,7 @@ def fresh() -> State:
 
 @contextmanager
 def change() -> Iterator[State]:
-    """Yield the runtime state for a change; writers queue up on a lock, readers never see half a file."""
+    """Yield the runtime state for a change; a lock queues writers, and readers never see a partial file."""
     folder = paths.at("/run/hw")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
@@ -56,7 +56,7 @@ def change() -> Iterator[State]:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a file as a whole."""
+    """Replace a file atomically."""
     fresh_file = path.with_name(f".{path.name}.{os.getpid()}")
     fresh_file.write_text(text)
     fresh_file.replace(path)

@@ -1,8 +1,8 @@
-"""Keeps what the machine's Python compiles out of zip archives, as the import system does for files: Ansible sends every module as one.
+"""Cache compiled code from zip archives, as the import system does for files: Ansible sends modules as archives.
 
-Several machines share the host's few processors here, and each task would compile the same 50 files again. Started by a
-``.pth`` file with every Python of the machine, so it imports nothing that is not loaded already. What cannot be kept is
-compiled as ever.
+Several machines share the host's few processors, and each task would compile the same 50 files again. A ``.pth`` file
+starts this in every Python of the machine, so it imports nothing that is not loaded already. Code that cannot be cached
+is compiled as usual.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ _compile_for_real = zipimport._compile_source  # type: ignore[attr-defined]  # n
 
 
 def install() -> None:
-    """Take over the compilation of sources in zip archives."""
+    """Replace the compilation of sources in zip archives."""
     zipimport._compile_source = _compile  # type: ignore[attr-defined]  # noqa: SLF001  (the same)
 
 
 def _compile(pathname: str, source: bytes) -> object:
-    """Return the code object of a source, kept by its length and hash; tracebacks name the archive that it was first seen in."""
+    """Return the code object of a source, cached by its length and hash.
+
+    Tracebacks name the archive in which it was first seen.
+    """
     place = f"{FOLDER}/{len(source)}-{_imp.source_hash(_MAGIC, source).hex()}"
     code = _kept(place)
     if code is None:

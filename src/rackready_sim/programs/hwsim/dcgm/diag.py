@@ -1,4 +1,4 @@
-"""dcgmi diag: runs the plugins of a level and prints what they found, as JSON of DCGM 4 or as a table."""
+"""dcgmi diag: run the plugins of a level and print their results, as JSON of DCGM 4 or as a table."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ _PLUGINS: dict[str, tuple[str, int, Check]] = {
 _ORDER = ("Deployment", "Integration", "Hardware", "Stress")
 _LEVELS = {"1": 1, "quick": 1, "short": 1, "2": 2, "medium": 2, "3": 3, "long": 3, "4": 4, "xlong": 4}
 _SECONDS = {1: 0.2, 2: 0.5, 3: 1.0, 4: 2.0}
-"""How long a level takes here, in seconds: far shorter than on hardware, long enough that a stop or a kill meets it at work. Plugins that are told
-how long to run take that time, as on hardware: who asked for it holds them to it."""
+"""Duration of a level, s.
+
+It is far shorter than on hardware, but long enough that a stop or a kill interrupts it. Plugins with a requested
+duration take that time, as on hardware, because the caller checks it.
+"""
 _BAD_PARAMETER, _NVVS_ERROR, _ISOLATE_ERROR = 255, 226, 205
 _VALUED = {
     "-r",
@@ -64,7 +67,7 @@ Results = dict[str, dict[int, list[Warning_]] | None]
 
 
 def main(argv: list[str], version: str) -> int:
-    """Run a diagnostic; exit code is DCGM's return code modulo 256."""
+    """Run a diagnostic; the exit code is DCGM's return code modulo 256."""
     options = _options(argv)
     as_json = "-j" in options or "--json" in options
     tests = _tests(options.get("-r") or options.get("--run") or "")
@@ -98,7 +101,7 @@ def main(argv: list[str], version: str) -> int:
 
 
 def run(tests: list[str], gpus: list[Gpu]) -> Results:
-    """Run the plugins in order. Software problems keep the others from running: a value of None is skipped."""
+    """Run the plugins in order; after software problems the others do not run (a value of None is skipped)."""
     results: Results = {}
     blocked = False
     for test in tests:
@@ -128,7 +131,7 @@ def _options(argv: list[str]) -> dict[str, str]:
 
 
 def _asked(parameters: str) -> float:
-    """Return for how many seconds the plugins were asked to run, one after the other."""
+    """Return the seconds that the plugins were asked to run, one after the other."""
     return sum(float(item.split("=", 1)[1]) for item in parameters.split(";") if ".test_duration=" in item)
 
 

@@ -1,4 +1,4 @@
-"""nv-hostengine: the daemon that dcgmi talks to. It sees the GPUs that the driver had when it started."""
+"""nv-hostengine: the daemon behind dcgmi. It sees the GPUs that the driver had when it started."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _terminate() -> int:
 
 
 def reachable() -> bool:
-    """Say whether an engine answers on this machine."""
+    """Return whether an engine answers on this machine."""
     try:
         with socket.create_connection(("127.0.0.1", _PORT), timeout=2):
             return True

@@ -1,4 +1,4 @@
-"""What DCGM's diagnostic plugins find, computed from the machine's present condition.
+"""Findings of DCGM's diagnostic plugins, computed from the machine's present condition.
 
 Error numbers, severities and categories: dcgm_errors.h of DCGM 4.6; targets of the H100: nvvs/diag-skus.yaml.in.
 """
@@ -42,7 +42,7 @@ Check = Callable[[Gpu], list[Warning_]]
 
 
 def software(gpu: Gpu) -> list[Warning_]:
-    """Level 1: is the machine configured so that tests mean anything."""
+    """Level 1: check that the machine is configured for valid tests."""
     found = []
     if "nouveau" in store.runtime()["modules"]:
         found.append(
@@ -95,7 +95,7 @@ def _fabric(gpu: Gpu) -> list[Warning_]:
 
 
 def memory(gpu: Gpu) -> list[Warning_]:
-    """Level 2: device memory."""
+    """Level 2: check device memory."""
     errors = gpu.part["ecc"]["volatile"]["uncorrected"]
     if errors:
         text = (
@@ -110,7 +110,7 @@ def memory(gpu: Gpu) -> list[Warning_]:
 
 
 def pcie(gpu: Gpu) -> list[Warning_]:
-    """Level 2: PCIe link and NVLink."""
+    """Level 2: check PCIe link and NVLink."""
     found, link = [], gpu.part["pcie"]
     if link["gen"] < _MIN_GEN:
         text = _below(gpu, "generation", str(link["gen"]), str(_MIN_GEN), "min_pci_generation")
@@ -140,13 +140,13 @@ def _below(gpu: Gpu, what: str, actual: str, least: str, parameter: str) -> str:
 
 
 def pcie_gb_s(gpu: Gpu) -> float:
-    """Return what a host-to-device copy reaches, GB/s."""
+    """Return the rate of a host-to-device copy, GB/s."""
     link = gpu.part["pcie"]
     return float(_FULL_WIDTH_GB_S * link["width"] / 16 / 2 ** (5 - link["gen"]) * random.gauss(1, 0.004))
 
 
 def diagnostic(gpu: Gpu) -> list[Warning_]:
-    """Level 3: matrix multiplication on every engine; wrong results and thermal violations."""
+    """Level 3: run matrix multiplications on every engine; check results and thermal violations."""
     wrong = gpu.part.get("wrong_results", 0)
     if wrong:
         text = f"Found {wrong} faulty memory elements on GPU {gpu.index} Run a field diagnostic on the GPU."
@@ -155,7 +155,7 @@ def diagnostic(gpu: Gpu) -> list[Warning_]:
 
 
 def targeted_stress(gpu: Gpu) -> list[Warning_]:
-    """Level 3: sustained compute."""
+    """Level 3: check sustained compute."""
     target = _target(gpu)[1]
     reached = target * _HEALTHY_OVER_TARGET * gpu.speed * random.gauss(1, 0.004)
     if reached < target * _STRESS_RATIO:
@@ -168,7 +168,7 @@ def targeted_stress(gpu: Gpu) -> list[Warning_]:
 
 
 def targeted_power(gpu: Gpu) -> list[Warning_]:
-    """Level 3: does it reach its power."""
+    """Level 3: check that the GPU reaches its power."""
     target = _target(gpu)[0]
     top = gpu.power_limit * (0.25 + 0.75 * min(1.0, float(gpu.part["compute_factor"]))) * random.gauss(1, 0.003)
     if top < target * _POWER_RATIO:
@@ -181,7 +181,7 @@ def targeted_power(gpu: Gpu) -> list[Warning_]:
 
 
 def memory_bandwidth(gpu: Gpu) -> list[Warning_]:
-    """Level 3: device memory bandwidth."""
+    """Level 3: check device memory bandwidth."""
     minimum = _target(gpu)[2]
     reached = minimum * _HEALTHY_OVER_TARGET * float(gpu.part["memory_factor"]) * random.gauss(1, 0.003)
     if reached < minimum:
@@ -194,12 +194,12 @@ def memory_bandwidth(gpu: Gpu) -> list[Warning_]:
 
 
 def quiet(gpu: Gpu) -> list[Warning_]:
-    """A plugin that reports and does not judge."""
+    """Return no finding: this plugin reports and does not judge."""
     return _generic(gpu, "nvbandwidth")
 
 
 def watched(gpu: Gpu) -> list[Warning_]:
-    """What every plugin watches while it runs: Xids."""
+    """Return what every plugin watches while it runs: Xids."""
     codes = sorted({xid["code"] for xid in store.hardware()["xids"] if xid["pci"] == gpu.part["pci"]})
     return [
         Warning_(f"GPU {gpu.index} - Detected XID {code} Please check the description of the Xid.", 101, TRIAGE, _XID)

@@ -13,10 +13,13 @@ from . import diag, engine, findings
 _NOT_CONNECTED = 235
 _GENERIC = 253
 _WATCHED = {"g": "watched", "s": "watched_switches"}
-"""Groups that the host engine knows by a letter -> where the time is kept from which they are watched. dcgmi takes i, c and a, too, for which it has none."""
+"""Groups that the host engine knows by a letter -> key of the time since which they are watched.
+
+dcgmi also accepts i, c and a, for which the host engine has no group.
+"""
 _SETTLE_S = 60
 _SLOW = ("Memory system", "PCIe system")
-"""Health systems whose watches know nothing in their first minute: those that `dcgmi health --help` marks with a star."""
+"""Health systems whose watches have no data in their first minute: those with a star in `dcgmi health --help`."""
 
 
 def main(argv: list[str], version: str) -> int:
@@ -125,7 +128,7 @@ def _health(argv: list[str], _version: str) -> int:
 
 
 def _incidents(gpu: Gpu) -> dict[str, list[findings.Warning_]]:
-    """Return what the watches of a GPU saw, by health system."""
+    """Return the results of a GPU's watches, by health system."""
     rom = (
         []
         if gpu.part.get("inforom", {}).get("valid", True)

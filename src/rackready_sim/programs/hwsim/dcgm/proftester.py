@@ -1,4 +1,4 @@
-"""dcgmproftester: loads GPUs with matrix multiplications and prints what they reach, one line per GPU and second."""
+"""dcgmproftester: load GPUs with matrix multiplications and print their rates, one line per GPU and second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RATES = {
     "blackwell": {1004: 1.52e6, 1007: 7.1e4, 1006: 3.6e4},
     "ampere": {1004: 2.53e5, 1007: 1.86e4, 1006: 1.88e4},
 }
-"""GFLOPS of a healthy GPU of this machine at full power, by field: what the simulated silicon does, not what a vendor publishes."""
+"""GFLOPS of a healthy simulated GPU at full power, by field; not a vendor's published figure."""
 _HEADERS = {1004: "TensorEngineActive", 1006: "Fp64EngineActive", 1007: "Fp32EngineActive", 1008: "Fp16EngineActive"}
 _FP32 = 1007
 _READING_NOISE, _LAUNCH_NOISE, _SILICON = 0.004, 0.004, 0.003
@@ -83,7 +83,7 @@ def _run(gpus: list[Gpu], field: int, duration: float, *, told: bool) -> None:
 
 
 def speed(gpu: Gpu, field: int) -> float:
-    """Return what this GPU's silicon reaches, GFLOPS: healthy ones differ a little, always the same way."""
+    """Return this GPU's rate, GFLOPS: healthy GPUs differ a little, and always in the same way."""
     rates = _RATES.get(gpu.part["architecture"], _RATES["hopper"])
     own = 1 + _SILICON * (int(gpu.part["serial"][-3:]) / 500 - 1)
     held = 0.55 if int(gpu.part["clock_events"]) & 0xE8 and gpu.part["compute_factor"] == 1.0 else 1.0

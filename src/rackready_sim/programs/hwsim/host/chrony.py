@@ -10,7 +10,7 @@ from .tools import host
 
 
 def chronyc(argv: list[str]) -> int:
-    """Answer tracking, as fields separated by commas with -c."""
+    """Print tracking; with -c as fields separated by commas."""
     clock = host()["clock"]
     if not clock["daemon"]:
         sys.stdout.write("506 Cannot talk to daemon\n")
@@ -20,11 +20,11 @@ def chronyc(argv: list[str]) -> int:
     good, offset = clock["synchronised"], clock["offset_s"]
     now = time.time() - 37
     fields = (
-        ["C0000202", "192.0.2.2", "3", f"{now:.9f}", f"{offset:.9f}", f"{offset * 0.8:.9f}", "0.000021114", "-7.204", "-0.002", "0.031", "0.000412",
-         f"{clock['dispersion_s']:.9f}", "64.4", "Normal"]
+        ["C0000202", "192.0.2.2", "3", f"{now:.9f}", f"{offset:.9f}", f"{offset * 0.8:.9f}", "0.000021114", "-7.204",
+         "-0.002", "0.031", "0.000412", f"{clock['dispersion_s']:.9f}", "64.4", "Normal"]
         if good
-        else ["00000000", "", "0", "0.000000000", f"{offset:.9f}", "0.000000000", "0.000000000", "-7.204", "0.000", "0.000", "1.000000000", "1.000000000",
-              "0.0", "Not synchronised"]
+        else ["00000000", "", "0", "0.000000000", f"{offset:.9f}", "0.000000000", "0.000000000", "-7.204",
+              "0.000", "0.000", "1.000000000", "1.000000000", "0.0", "Not synchronised"]
     )  # fmt: skip
     if "-c" in argv:
         sys.stdout.write(",".join(fields) + "\n")

@@ -11,7 +11,7 @@ _TYPES = {"bios": (0,), "system": (1,), "memory": (16, 17)}
 
 
 def main(argv: list[str]) -> int:
-    """Print the structures of the types asked for; all known ones without -t."""
+    """Print the structures of the requested types; without -t all known ones."""
     if "--version" in argv or "-V" in argv:
         sys.stdout.write("3.4\n")
         return 0

@@ -11,7 +11,7 @@ from ..nic.tools import by_device, by_netdev
 
 
 def main(argv: list[str]) -> int:
-    """Print one port; -d takes an RDMA device, a network interface or a PCI address."""
+    """Print one port; -d accepts an RDMA device, a network interface or a PCI address."""
     at = next((place for place, word in enumerate(argv) if word in {"-d", "--device"}), None)
     name = argv[at + 1] if at is not None and at + 1 < len(argv) else ""
     nic = (

@@ -1,4 +1,4 @@
-"""PCI bridges with their access control, and what the kernel keeps of each device: error counters and IOMMU group."""
+"""PCI bridges with access control, and the kernel's facts of each device: error counters and IOMMU group."""
 
 from __future__ import annotations
 

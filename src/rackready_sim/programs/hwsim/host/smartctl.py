@@ -1,4 +1,4 @@
-"""smartctl 7.3: the list of drives and the health of each, as JSON."""
+"""smartctl 7.3: list drives and print each one's health, as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FAILING, _NO_DEVICE = 8, 2
 
 
 def main(argv: list[str]) -> int:
-    """Scan for drives, or print everything of one."""
+    """Scan for drives, or print all facts of one."""
     if "--scan-open" in argv or "--scan" in argv:
         devices = [
             {"name": _name(drive), "info_name": _name(drive), "type": "nvme", "protocol": "NVMe"} for drive in drives()
@@ -44,7 +44,10 @@ def _print(argv: list[str], code: int, document: dict[str, Any], messages: list[
 
 
 def _health(drive: dict[str, Any]) -> dict[str, Any]:
-    """Return everything of a drive; with the local time, as smartctl has it among what the drive is (nvmeprint.cpp, print_drive_info)."""
+    """Return all facts of a drive.
+
+    Like smartctl, it puts the local time among the drive's facts (nvmeprint.cpp, print_drive_info).
+    """
     now = time.time()
     return {
         "device": {"name": _name(drive), "info_name": _name(drive), "type": "nvme", "protocol": "NVMe"},

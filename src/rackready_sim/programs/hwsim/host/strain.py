@@ -1,4 +1,4 @@
-"""What a load brings to light: errors that an idle link or module does not make."""
+"""Errors that appear only under load, not on an idle link or module."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import pcie
 
 
 def strain() -> None:
-    """Add the errors that PCIe links make while GPUs are busy; a healthy machine has none."""
+    """Add the errors that PCIe links make while GPUs are busy; none on a healthy machine."""
     found = store.hardware().get("host", {}).get("under_load", {})
     if found.get("aer"):
         with store.change() as runtime:

@@ -1,4 +1,4 @@
-"""lscpu, lsblk, prlimit and swapon as far as they tell of the machine's own parts; what else is asked goes to the distribution's program."""
+"""lscpu, lsblk, prlimit and swapon for the machine's own parts; other calls go to the distribution's program."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def lsblk(argv: list[str]) -> int:
-    """Print the drives with --json; anything else is the distribution's."""
+    """Print the drives with --json; other calls go to the distribution's program."""
     if "--json" not in argv or not host():
         return _real("lsblk", argv)
     devices = [
@@ -129,7 +129,7 @@ def prlimit(argv: list[str]) -> int:
 
 
 def _configured() -> str:
-    """Return the memlock limit that pam_limits sets for root: the last hard one of limits.d; the kernel's default otherwise."""
+    """Return the memlock limit that pam_limits sets for root: the last hard one of limits.d, else the default."""
     found = "8388608"
     for path in sorted(paths.at("/etc/security/limits.d").glob("*.conf")):
         for line in path.read_text().splitlines():
@@ -140,7 +140,7 @@ def _configured() -> str:
 
 
 def swapon(argv: list[str]) -> int:
-    """Print the swap areas; anything else is the distribution's."""
+    """Print the swap areas; other calls go to the distribution's program."""
     if not any(word.startswith("--show") for word in argv) or not host():
         return _real("swapon", argv)
     sys.stdout.write("".join(f"{name}\n" for name in host()["swaps"]))
@@ -174,17 +174,18 @@ def fio(argv: list[str]) -> int:
 
 
 def _now() -> State:
-    """Return when fio ended, as it writes it above the jobs (stat.c, __show_run_stats)."""
+    """Return fio's end time, as it prints it above the jobs (stat.c, __show_run_stats)."""
     now = time.time()
     return {"timestamp": int(now), "timestamp_ms": int(now * 1000), "time": time.ctime(now)}
 
 
 def _job(name: str, read: float = 0.0, write: float = 0.0, total: int = 0) -> State:
-    """``total``: bytes to move; 0: as many as 10 s take."""
+    """Return one job's figures; ``total`` is the bytes to move, 0 for as many as 10 s take."""
 
     def way(rate: float) -> State:
         seconds = (round(total / rate / 1e9, 3) if total else 10.0) if rate else 0.0
-        return {"io_bytes": int(rate * 1e9 * seconds), "bw_bytes": int(rate * 1e9), "bw": int(rate * 1e9 / 1024), "iops": rate * 1e9 / 1048576,
+        return {"io_bytes": int(rate * 1e9 * seconds), "bw_bytes": int(rate * 1e9), "bw": int(rate * 1e9 / 1024),
+            "iops": rate * 1e9 / 1048576,
                 "runtime": int(seconds * 1000), "total_ios": int(rate * 1e9 * seconds / 1048576)}  # fmt: skip
 
     return {"jobname": name, "groupid": 0, "error": 0, "read": way(read), "write": way(write)}

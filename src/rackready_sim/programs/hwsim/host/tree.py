@@ -1,4 +1,4 @@
-"""Kernel trees of the host: processors' frequency and microcode, memory controllers, huge pages, command line."""
+"""Kernel trees of the host: processor frequency, microcode, memory controllers, huge pages, command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CPU = "/sys/devices/system/cpu"
 _EDAC = "/sys/devices/system/edac/mc"
 _UNITS = "/run/systemd/system"
 _KEPT = "/var/lib/hw/kept"
-"""Where what a foreign hand wrote over is kept."""
+"""Folder with the original files that a fault overwrote."""
 _ABSENT = b"\0absent"
 _FAILING = """[Unit]
 Description=%s
@@ -26,7 +26,7 @@ ExecStart=/bin/false
 
 
 def own_folders() -> None:
-    """Put folders of the machine's own where links lead to its host's kernel, keeping what else those folders show."""
+    """Create the machine's own folders in place of links to its host's kernel, and keep their other entries."""
     cpu = Path(_CPU)
     if not cpu.is_symlink():
         return
@@ -48,7 +48,7 @@ def _unfold(link: Path) -> None:
 
 
 def write(state: dict[str, Any]) -> None:
-    """Lay out the trees; may be repeated when the state changes."""
+    """Lay out the trees; may be repeated after a change of the state."""
     host = state.get("host")
     if host is None:
         return
@@ -67,7 +67,7 @@ def write(state: dict[str, Any]) -> None:
 
 
 def cpus(cpu: dict[str, Any]) -> int:
-    """Return how many hardware threads there are."""
+    """Return the number of hardware threads."""
     return int(cpu["sockets"]) * int(cpu["cores"]) * int(cpu["threads"])
 
 
@@ -111,7 +111,7 @@ def _booted() -> float:
 
 
 def services(state: dict[str, Any]) -> None:
-    """Let the services fail that the state says fail, and mend the others."""
+    """Make services fail as the state demands, and restore the others."""
     wanted = set(state.get("host", {}).get("failed_services", []))
     folder = paths.at(_UNITS)
     mark = "x-failing-"
@@ -133,7 +133,7 @@ def services(state: dict[str, Any]) -> None:
 
 
 def foreign(state: dict[str, Any]) -> None:
-    """Put foreign texts in the place of files as the state says, and the earlier ones back when it does not any more."""
+    """Write foreign texts over files as the state demands, and restore the originals afterwards."""
     wanted = state.get("host", {}).get("foreign_files", {})
     kept = paths.at(_KEPT)
     for path in sorted(set(wanted) | {_unquoted(place.name) for place in kept.glob("*")}):
@@ -159,7 +159,7 @@ def _unquoted(name: str) -> str:
 
 
 def follow(state: dict[str, Any], last: dict[str, Any]) -> None:
-    """Report what is new since the last look: machine checks, and links that went down for a moment."""
+    """Report news since the last look: machine checks, and links that went down for a moment."""
     seen = len(last.get("host", {}).get("machine_checks", []))
     for line in state.get("host", {}).get("machine_checks", [])[seen:]:
         kmsg.say(line)
@@ -178,20 +178,23 @@ def _flaps(before: dict[str, int]) -> None:
 
 
 def report(state: dict[str, Any]) -> None:
-    """Say at power-on what the memory reported, and which links flapped. The kernel's first line is said before it (firmware.py), once."""
+    """Report at power-on memory errors and links that flapped.
+
+    The kernel's first line is written before this, once (firmware.py).
+    """
     for line in state.get("host", {}).get("machine_checks", []):
         kmsg.say(line)
     _flaps({})
 
 
 def cover_command_line() -> None:
-    """Show the state's kernel command line: a container shows its host's otherwise."""
+    """Show the state's kernel command line: a container otherwise shows its host's."""
     if Path("/run/hw/cmdline").exists():
         subprocess.run(["mount", "--bind", "/run/hw/cmdline", "/proc/cmdline"], check=True)
 
 
 def cover_numa_balancing() -> None:
-    """Give the machine a switch of its own for automatic NUMA balancing: all containers share that of their host's kernel otherwise."""
+    """Give the machine its own switch for automatic NUMA balancing: containers otherwise share that of their host."""
     if Path("/run/hw/numa_balancing").exists() and Path("/proc/sys/kernel/numa_balancing").exists():
         subprocess.run(["mount", "--bind", "/run/hw/numa_balancing", "/proc/sys/kernel/numa_balancing"], check=True)
 

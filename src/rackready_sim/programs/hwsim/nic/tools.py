@@ -1,4 +1,4 @@
-"""mlnx_qos, cma_roce_mode, cma_roce_tos, show_gids and ibdev2netdev. Settings live in the NIC until it loses power."""
+"""mlnx_qos, cma_roce_mode, cma_roce_tos, show_gids and ibdev2netdev; settings stay in the NIC until power-off."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def settings(nic: dict[str, Any]) -> dict[str, Any]:
-    """Return what software set on a NIC, with defaults for the rest."""
+    """Return the settings of a NIC, with defaults for unset ones."""
     return {**_DEFAULTS, **store.runtime()["nic"].get(nic["rdma_device"], {})}
 
 
@@ -139,8 +139,9 @@ def show_gids(_argv: list[str]) -> int:
     for nic in machine.nics():
         for index, (gid, kind) in enumerate(rdmatree.gids(nic)):
             address = rdmatree.ipv4(nic["netdev"]) if gid.startswith("0000") else ""
+            version = "v2" if kind == "RoCE v2" else "v1"
             sys.stdout.write(
-                f"{nic['rdma_device']}\t1\t{index}\t{gid}\t{address or '':<15}\t{'v2' if kind == 'RoCE v2' else 'v1'}\t{nic['netdev']}\n"
+                f"{nic['rdma_device']}\t1\t{index}\t{gid}\t{address or '':<15}\t{version}\t{nic['netdev']}\n"
             )
             count += 1
     sys.stdout.write(f"n_gids_found={count}\n")
@@ -167,7 +168,7 @@ def _options(argv: list[str], known: dict[str, str]) -> dict[str, str]:
 
 
 def traffic_class(nic: dict[str, Any]) -> int:
-    """Return the default traffic class of verbs on a NIC; 0 when none was set."""
+    """Return the default traffic class of verbs on a NIC; 0 if none was set."""
     path = paths.at(f"/sys/class/infiniband/{nic['rdma_device']}/tc/1/traffic_class")
     text = path.read_text().strip() if path.exists() else ""
     return int(text) if text.isdigit() else 0

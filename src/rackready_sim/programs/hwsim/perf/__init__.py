@@ -1,1 +1,1 @@
-"""How fast the machine is, and the programs that measure it."""
+"""Speed of the machine, and the programs that measure it."""

@@ -27,13 +27,13 @@ _TEXTS = {
 _HOST, _BACK = 55.2, 54.6
 """GB/s of a healthy GPU of this machine at PCIe generation 5 x16."""
 _PEER_OWN = {"hopper": (372.0, 1390.0), "blackwell": (768.0, 3310.0), "ampere": (276.0, 1010.0)}
-"""GB/s between two healthy GPUs with all their NVLinks, and inside one: what the simulated silicon does, not what a vendor publishes."""
+"""GB/s between two healthy simulated GPUs with all NVLinks, and inside one; not a vendor's published figures."""
 _NOISE = 0.004
 _REAL_S = 1.0
 
 
 def main(argv: list[str]) -> int:
-    """Run the tests named by -t, all of them without; -j prints JSON."""
+    """Run the tests of -t, or all; -j prints JSON."""
     names = [arg for arg in argv if not arg.startswith("-")]
     bad = next((name for name in names if name not in _TESTS), None)
     if bad is not None:
@@ -105,7 +105,10 @@ def _noisy(value: float) -> float:
 
 
 def _device(gpu: Gpu) -> str:
-    """Return a device as nvbandwidth lists it from 0.8 on: no function behind its address (output.cpp, getDeviceDisplayInfo)."""
+    """Return a device as nvbandwidth lists it from 0.8 on: its address without the function.
+
+    Source: output.cpp, getDeviceDisplayInfo.
+    """
     return f"{gpu.part['name']} ({gpu.bus_id.lower().split('.', 1)[0]})"
 
 

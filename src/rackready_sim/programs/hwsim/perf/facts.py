@@ -1,4 +1,4 @@
-"""What one machine knows about itself that matters for its speed."""
+"""Facts of one machine that determine its speed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def gpu_facts() -> list[Facts]:
 
 
 def nic_facts() -> list[Facts]:
-    """Return the NICs, whether their port is active or not."""
+    """Return the NICs, with active ports or not."""
     found = []
     for nic in machine.nics():
         values = settings(nic)
@@ -70,7 +70,7 @@ def nic_facts() -> list[Facts]:
 
 
 def _priority(nic: Facts, values: Facts) -> int:
-    """Return the priority in which RoCE data leave: from their DSCP, where the NIC is told to trust it."""
+    """Return the priority of RoCE data: from their DSCP if the NIC trusts it."""
     dscp = 0 if nic.get("traffic_class_ignored") else traffic_class(nic) >> 2
     return dscp >> 3 if values["trust"] == "dscp" else 0
 
@@ -93,13 +93,13 @@ def cuda_error() -> tuple[int, str]:
 
 
 def nccl_version() -> str:
-    """Return the installed NCCL version, e.g. 2.28.9; empty when it is not installed."""
+    """Return the installed NCCL version, e.g. 2.28.9; empty if it is not installed."""
     link = paths.at("/usr/lib/x86_64-linux-gnu/libnccl.so.2")
     return link.resolve().name.split(".so.", 1)[1] if link.exists() else ""
 
 
 def nccl_settings() -> dict[str, str]:
-    """Return NCCL's settings: the machine's configuration file, overruled by the environment."""
+    """Return NCCL's settings: the machine's configuration file, overridden by the environment."""
     found: dict[str, str] = dict(store.hardware().get("nccl", {}))
     path = paths.at(os.environ.get("NCCL_CONF_FILE", "/etc/nccl.conf"))
     for line in path.read_text().splitlines() if path.exists() else []:
@@ -111,7 +111,7 @@ def nccl_settings() -> dict[str, str]:
 
 
 def chosen(nics: list[Facts], values: dict[str, str]) -> list[Facts]:
-    """Return the NICs that NCCL takes: ports that are active, filtered by NCCL_IB_HCA (prefix, = exact, ^ exclude)."""
+    """Return the NICs that NCCL uses: active ports, filtered by NCCL_IB_HCA (prefix, = exact, ^ exclude)."""
     if values.get("NCCL_IB_DISABLE") == "1":
         return []
     active = [nic for nic in nics if nic["up"] and nic["address"] and not nic["unseen"]]
@@ -128,7 +128,7 @@ def chosen(nics: list[Facts], values: dict[str, str]) -> list[Facts]:
 
 
 def node_facts() -> Facts:
-    """Return everything that a collective has to know of this machine."""
+    """Return all facts of this machine that a collective needs."""
     code, text = cuda_error()
     values = nccl_settings()
     nics = nic_facts()
@@ -149,7 +149,10 @@ def node_facts() -> Facts:
 
 
 def gdr() -> bool:
-    """Say whether a NIC may reach GPU memory: the PCIe switches let peers through, and peer memory or dma-buf is there."""
+    """Return whether a NIC may reach GPU memory.
+
+    The PCIe switches must let peers through, and peer memory or dma-buf must be there.
+    """
     return bool(store.hardware().get("gpudirect", True))
 
 

@@ -1,4 +1,4 @@
-"""The speed of NVLink, PCIe and the network, from the present condition of the parts on the way.
+"""Speed of NVLink, PCIe and the network, from the present condition of the parts in the path.
 
 Reference points: H100 8 GPUs all_reduce 476-480 GB/s with in-switch reduction and 18 x 20.6 = 371 in a ring (NCCL
 topo.h); 46-48 GB/s for each NDR NIC (nccl-tests issue 290); two nodes 470 with the default algorithm (nccl-tests issue
@@ -18,7 +18,10 @@ _NET_EFFICIENCY = 0.94
 _VERBS_EFFICIENCY = 0.985
 _UNCONFIGURED = 0.85
 _THROUGH_HOST = 0.55
-"""Without GPUDirect RDMA data go through host memory: one NIC a PCIe switch reaches about half (NCCL user guide, NCCL_NET_GDR_LEVEL). Judgement."""
+"""Share of the rate without GPUDirect RDMA: data go through host memory. Judgement.
+
+One NIC per PCIe switch reaches about half (NCCL user guide, NCCL_NET_GDR_LEVEL).
+"""
 _SOCKET_GB_S = 2.4
 _NOISE = 0.0025
 _MTU_FACTOR = {4096: 1.0, 2048: 0.985, 1024: 0.955, 512: 0.88, 256: 0.76, 0: 0.0}
@@ -32,10 +35,10 @@ def noise(sigma: float = _NOISE) -> float:
 
 
 def gpu_ring(gpu: Facts) -> float:
-    """Return what one GPU's NVLinks carry in a ring, GB/s.
+    """Return the rate of one GPU's NVLinks in a ring, GB/s.
 
-    NCCL spreads traffic evenly over the NVSwitch planes, so a missing link slows its whole plane down: it costs twice
-    its share.
+    NCCL spreads traffic evenly over the NVSwitch planes. A missing link slows its whole plane, so it costs twice its
+    share.
     """
     links = gpu["links"]
     if not links:
@@ -53,19 +56,22 @@ def board(gpus: list[Facts], algorithm: str) -> float:
 
 
 def pcie_gb_s(gpu: Facts) -> float:
-    """Return what a GPU's PCIe link carries in one direction, GB/s."""
+    """Return the rate of a GPU's PCIe link in one direction, GB/s."""
     return float(54.8 * gpu["pcie_width"] / 16 / 2 ** (5 - gpu["pcie_gen"]))
 
 
 def rail_gb_s(nic: Facts) -> float:
-    """Return what one NIC carries for NCCL, GB/s."""
+    """Return the rate of one NIC for NCCL, GB/s."""
     return float(
         nic["rate"] / 8 * _NET_EFFICIENCY * nic["factor"] * nic.get("wire", 1.0) * _MTU_FACTOR.get(nic["mtu"], 1.0)
     )
 
 
 def rails(nodes: list[list[Facts]]) -> float:
-    """Return what all rails of a ring carry, GB/s: channels are dealt out evenly, so the slowest NIC drags the others."""
+    """Return the rate of all rails of a ring, GB/s.
+
+    Channels are spread evenly, so the slowest NIC limits the others.
+    """
     slowest = min(rail_gb_s(nic) for nics in nodes for nic in nics)
     lossless = all(nic["lossless"] for nics in nodes for nic in nics)
     return min(len(nics) for nics in nodes) * slowest * (1.0 if lossless else _UNCONFIGURED)
@@ -114,7 +120,10 @@ def seconds(size: int, peak_alg_gb_s: float, *, inter_node: bool) -> float:
 
 
 def verbs_gbps(local: Facts, remote: Facts, *, both_ways: bool) -> float:
-    """Return what an RDMA write stream between two ends reaches, Gb/s; an end has rate, factor, mtu and the GPU's distance and PCIe link."""
+    """Return the rate of an RDMA write stream between two ends, Gb/s.
+
+    An end has rate, factor, mtu and the GPU's distance and PCIe link.
+    """
     ends: list[float] = []
     for end in (local, remote):
         wire = end["rate"] * _VERBS_EFFICIENCY * end["factor"] * end.get("wire", 1.0) * _MTU_FACTOR.get(end["mtu"], 1.0)

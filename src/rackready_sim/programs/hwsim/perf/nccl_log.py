@@ -1,4 +1,4 @@
-"""What NCCL itself prints: version, INFO lines about transports, and warnings when peers cannot be reached."""
+"""NCCL's own output: version, INFO lines about transports, and warnings if peers cannot be reached."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Rank(NamedTuple):
 
 
 def lines(ranks: list[Rank], nodes: list[Facts], settings: dict[str, str], algorithm: str, network: str) -> str:
-    """Return the lines for the level that NCCL_DEBUG asks for."""
+    """Return the lines for the level of NCCL_DEBUG."""
     level = settings.get("NCCL_DEBUG", "").upper()
     version = f"NCCL version {nodes[0]['nccl']}+cuda13.0\n"
     if level in {"INFO", "TRACE"}:
@@ -30,7 +30,7 @@ def lines(ranks: list[Rank], nodes: list[Facts], settings: dict[str, str], algor
 
 
 def path(gpu: Facts, settings: dict[str, str]) -> str:
-    """Return the kind of path between GPUs that NCCL takes."""
+    """Return the kind of path between GPUs that NCCL uses."""
     if settings.get("NCCL_P2P_DISABLE") == "1":
         return "SYS"
     return "NVL" if gpu["links"] else "PIX"
@@ -45,12 +45,12 @@ def _tag(rank: Rank) -> str:
 
 
 def _communicator(ranks: list[Rank]) -> str:
-    """Return the communicator's id: as a real one it is another in every launch, whose processes are others."""
+    """Return the communicator's id: as in reality, it differs in every launch, whose processes are others."""
     return f"0x{hashlib.sha256(repr([(rank.host, rank.pid, rank.device) for rank in ranks]).encode()).hexdigest()[:16]}"
 
 
 def _begun(rank: Rank, ranks: list[Rank], node: Facts, settings: dict[str, str], network: str) -> str:
-    """Return what a rank says before it talks to others: what it found, and which network it chose."""
+    """Return a rank's lines before it talks to others: what it found, and which network it chose."""
     out = [
         f"Bootstrap: Using {node['management']}<0>",
         "cudaDriverVersion 13000",
@@ -155,7 +155,10 @@ def _connected(ranks: list[Rank], algorithm: str, network: str, nodes: int) -> s
 
 
 def broken(probes: list[Facts], ranks: list[Rank], nodes: list[Facts], settings: dict[str, str]) -> str:
-    """Return what NCCL and the test print when a queue pair cannot reach its peer: every rank has chosen its network by then."""
+    """Return the output of NCCL and the test if a queue pair cannot reach its peer.
+
+    Every rank has chosen its network by then.
+    """
     level = settings.get("NCCL_DEBUG", "").upper()
     loud = level in {"INFO", "WARN", "TRACE", "VERSION"}
     text = (

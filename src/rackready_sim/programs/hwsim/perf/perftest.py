@@ -1,6 +1,6 @@
-"""ib_write_bw and ib_write_lat: a server and a client that meet over TCP; data moves (in the model) over the RDMA devices they name.
+"""ib_write_bw and ib_write_lat: a server and a client that meet over TCP; data move in the model.
 
-Formats and messages: perftest 25.x. Whether the peer's port is reachable is asked of the network itself.
+Formats and messages: perftest 25.x. The network itself is tested for whether the peer's port is reachable.
 """
 
 from __future__ import annotations
@@ -15,73 +15,20 @@ from typing import Any, TextIO
 
 from .. import machine, rdmatree, store
 from ..smi.topology import distance
-from . import facts, model, ports, probe, wire
+from . import facts, model, perftest_report, ports, probe, wire
+from .perftest_options import Options, parse
 
 Facts = dict[str, Any]
-_RULE = "-" * 87
-_MIB = 1 << 20
 _LONGEST_S = 0.3
-"""A measurement takes no longer here, however long it is to be: long enough that a stop or a kill meets it at work."""
-_NO_PEAK = 20000
-_VALUED = {
-    "-d": "device", "--ib-dev": "device", "-p": "port", "--port": "port", "-s": "size", "--size": "size", "-n": "iters", "--iters": "iters",
-    "-D": "duration", "--duration": "duration", "-q": "qps", "--qp": "qps", "-x": "gid", "--gid-index": "gid", "--use_cuda": "cuda",
-    "-m": "mtu", "--mtu": "mtu", "-i": "ib_port", "--ib-port": "ib_port", "-t": "depth", "--tx-depth": "depth", "-S": "sl", "--sl": "sl",
-    "--tclass": "tclass", "-T": "tos", "--tos": "tos", "--out_json_file": "json_file", "-c": "connection", "--connection": "connection",
-    "-Q": "cq", "--cq-mod": "cq", "-l": "list", "--post_list": "list", "-u": "timeout", "--qp-timeout": "timeout", "-o": "outs",
-    "--use_cuda_bus_id": "cuda_bus", "-I": "inline", "--inline_size": "inline", "--bind_source_ip": "source",
-}  # fmt: skip
-_FLAGS = {
-    "-F", "--CPU-freq", "--report_gbits", "-b", "--bidirectional", "-a", "--all", "--use_cuda_dmabuf", "--cpu_util", "-R", "--rdma_cm",
-    "--perform_warm_up", "--out_json", "-N", "--noPeak", "-z", "--comm_rdma_cm", "-h", "--help", "-V", "--version", "-r", "--disable_pcie_relaxed",
-}  # fmt: skip
-
-
-class Options:
-    """The command line."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.host = name, ""
-        self.values: dict[str, str] = {}
-        self.flags: set[str] = set()
-
-    @property
-    def latency(self) -> bool:
-        """It is a latency test."""
-        return self.name.endswith("_lat")
-
-    @property
-    def verb(self) -> str:
-        """Name of the operation, as the result's title has it."""
-        return "RDMA_Read" if "_read_" in self.name else "RDMA_Write"
-
-    @property
-    def size(self) -> int:
-        """Message size, bytes."""
-        return int(self.values.get("size", 2 if self.latency else 65536))
-
-    @property
-    def iters(self) -> int:
-        """Iterations."""
-        return int(self.values.get("iters", 1000 if self.latency else 5000))
-
-    @property
-    def no_peak(self) -> bool:
-        """No peak is measured: it says so where nobody asked for that (force_dependecies of src/perftest_parameters.c)."""
-        return "duration" in self.values or self.iters > _NO_PEAK or bool(self.flags & {"-N", "--noPeak"})
-
-    @property
-    def port(self) -> int:
-        """TCP port of the exchange."""
-        return int(self.values.get("port", 18515))
+"""Longest duration of a measurement here, s: long enough that a stop or a kill interrupts it."""
 
 
 class TestError(Exception):
-    """The test cannot go on; the text is what the program prints."""
+    """The test cannot continue; the text is the program's output."""
 
 
 def main(name: str, argv: list[str]) -> int:
-    """Run one side: without a host name it is the server."""
+    """Run one side: without a host name, the server."""
     options = parse(name, argv)
     if isinstance(options, str):
         sys.stderr.write(f"{name}: {options}\n Parser function exited with Error\n")
@@ -100,29 +47,8 @@ def main(name: str, argv: list[str]) -> int:
         return 1
 
 
-def parse(name: str, argv: list[str]) -> Options | str:
-    """Sort the command line; a text is the error."""
-    options = Options(name)
-    queue = list(argv)
-    while queue:
-        word, _, value = queue.pop(0).partition("=")
-        if word in _VALUED:
-            if not value and not queue:
-                return f"option requires an argument -- '{word.lstrip('-')}'"
-            options.values[_VALUED[word]] = value or queue.pop(0)
-        elif word in _FLAGS:
-            options.flags.add(word)
-        elif word.startswith("-"):
-            return f"unrecognized option '{word}'"
-        else:
-            options.host = word
-    numbers = ("size", "iters", "duration", "qps", "gid", "cuda", "port", "ib_port")
-    bad = next((key for key in numbers if key in options.values and not options.values[key].isdigit()), None)
-    return f"Invalid value for {bad}: {options.values[bad]}" if bad else options
-
-
 def _open(options: Options) -> Facts:
-    """Open the device and its buffer; the result is what the other end has to know."""
+    """Open the device and its buffer; return what the other end needs."""
     device = options.values.get("device")
     nics = facts.nic_facts()
     nic = next((item for item in nics if device is None or item["device"] == device), None)
@@ -212,12 +138,12 @@ def _server(options: Options, end: Facts) -> int:
             stream, {"end": end, "name": options.name, "flows": ports.flows(end) if "duration" in options.values else 1}
         )
         other = _hear(stream)["end"]
-        _head(options, end, other)
+        perftest_report.head(options, end, other)
         _say(stream, {"reach": probe.reachable(end["netdev"], _address(other), _payload(end, other))})
         result = _hear(stream)
         if "error" in result:
             raise TestError(result["error"])
-        sys.stdout.write(_row(options, result) + f"{_RULE}\n")
+        sys.stdout.write(perftest_report.rows(options, result) + f"{perftest_report.RULE}\n")
         ports.count(end, result, client=bool(options.host))
         ports.congestion(end, result, sends=False)
         _say(stream, {"closed": True})
@@ -247,7 +173,7 @@ def _client(options: Options, end: Facts) -> int:
         _say(stream, {"end": end})
         if hello["name"] != options.name:
             raise TestError(" Failed to exchange data between server and clients")
-        _head(options, end, hello["end"])
+        perftest_report.head(options, end, hello["end"])
         problem = _unreachable(end, hello["end"], _hear(stream)["reach"])
         if problem:
             _say(stream, {"error": problem})
@@ -262,10 +188,10 @@ def _client(options: Options, end: Facts) -> int:
         _hear(
             stream
         )  # both ends shake hands before they end: by then all data have arrived, and the other port has counted them
-    sys.stdout.write(_row(options, result) + f"{_RULE}\n")
+    sys.stdout.write(perftest_report.rows(options, result) + f"{perftest_report.RULE}\n")
     ports.count(end, result, client=bool(options.host))
     ports.congestion(end, result, sends=True)
-    _json(options, result)
+    perftest_report.write_json(options, result)
     return 0
 
 
@@ -312,102 +238,11 @@ def _latency(options: Options, end: Facts, other: Facts) -> Facts:
     read = 1.75 if options.verb == "RDMA_Read" else 0.0
     typical = 1.95 + read + options.size / 48e3 + random.uniform(-0.04, 0.04) + end["latency_us"] + other["latency_us"]
     row = {
-        "size": options.size, "iters": options.iters, "min": typical - 0.08, "max": typical + random.uniform(1.0, 3.5), "typical": typical,
+        "size": options.size, "iters": options.iters, "min": typical - 0.08,
+        "max": typical + random.uniform(1.0, 3.5), "typical": typical,
         "avg": typical + 0.03, "stdev": 0.05, "p99": typical + 0.21, "p999": typical + 0.9,
     }  # fmt: skip
     return {"rows": [row], "bytes": options.size * options.iters, "both": True, "flows": 1}
-
-
-def _head(options: Options, end: Facts, other: Facts) -> None:
-    title = (
-        f"{options.verb} Latency Test"
-        if options.latency
-        else "RDMA_Write Bidirectional BW Test"
-        if options.flags & {"-b", "--bidirectional"}
-        else "RDMA_Write BW Test"
-    )
-    lines = [
-        _RULE,
-        f"                    {title}",
-        f" Dual-port       : OFF\t\tDevice         : {end['device']}",
-        f" Number of qps   : {options.values.get('qps', '1')}\t\tTransport type : IB",
-        " Connection type : RC\t\tUsing SRQ      : OFF",
-        " PCIe relax order: ON\t\tLock-free      : OFF",
-        " ibv_wr* API     : ON\t\tUsing DDP      : OFF",
-        f" TX depth        : {options.values.get('depth', '1' if options.latency else '128')}",
-        f" CQ Moderation   : {options.values.get('cq', '1')}",
-        f" Mtu             : {min(end['mtu'], other['mtu'])}[B]",
-        " Link type       : Ethernet",
-        f" GID index       : {end['gid_index']}",
-        f" Max inline data : {220 if options.latency else 0}[B]",
-        f" rdma_cm QPs\t : {'ON' if options.flags & {'-R', '--rdma_cm'} else 'OFF'}",
-        f" Data ex. method : {'rdma_cm' if options.flags & {'-R', '--rdma_cm'} else 'Ethernet'}",
-        _RULE,
-        *_address_lines("local", end),
-        *_address_lines("remote", other),
-        _RULE,
-        _columns(options),
-    ]
-    sys.stdout.write("\n".join(lines) + "\n")
-    sys.stdout.flush()
-
-
-def _address_lines(which: str, end: Facts) -> list[str]:
-    raw = bytes.fromhex(end["gid"].replace(":", ""))
-    return [
-        (
-            f" {which} address: LID 0000 QPN 0x{end['qpn']:04x} PSN 0x{end['psn']:x} RKey 0x{end['rkey']:06x} VAddr "
-            f"0x007f{end['vaddr']:010x}"
-        ),
-        f" GID: {':'.join(f'{byte:02d}' for byte in raw)}",
-    ]
-
-
-def _columns(options: Options) -> str:
-    if options.latency:
-        names = (
-            "t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   "
-            "99.9% percentile[usec] "
-        )
-        return f" #bytes #iterations    {names}"
-    unit = "Gb/sec" if "--report_gbits" in options.flags else "MB/sec"
-    return f" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]"
-
-
-def _row(options: Options, result: Facts) -> str:
-    lines = []
-    for row in result["rows"]:
-        if options.latency:
-            cells = "".join(f"{row[key]:<15.2f} " for key in ("min", "max", "typical", "avg", "stdev", "p99", "p999"))
-            lines.append(f" {row['size']:<7} {row['iters']:<14} {cells}")
-            continue
-        scale = 1.0 if "--report_gbits" in options.flags else 1e9 / 8 / _MIB
-        rate = row["gbps"] * 1e9 / 8 / row["size"] / 1e6
-        lines.append(
-            f" {row['size']:<10} {row['iters']:<15}{row['peak'] * scale:<18.2f} {row['gbps'] * scale:<18.2f} "
-            f"{rate:<14.6f}"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _json(options: Options, result: Facts) -> None:
-    if "--out_json" not in options.flags or options.latency:
-        return
-    rows = [
-        {
-            "MsgSize": row["size"],
-            "n_iterations": row["iters"],
-            "BW_peak": round(row["peak"], 2),
-            "BW_average": round(row["gbps"], 2),
-            "MsgRate": 0,
-        }
-        for row in result["rows"]
-    ]
-    with open(options.values.get("json_file", "perftest_out.json"), "w", encoding="utf-8") as stream:  # noqa: PTH123  (as named on the command line)
-        json.dump(
-            {"test_info": {"test": options.name, "Device": options.values.get("device", "")}, "results": rows[0]},
-            stream,
-        )
 
 
 def _address(end: Facts) -> str:

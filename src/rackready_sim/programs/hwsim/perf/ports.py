@@ -1,4 +1,4 @@
-"""The counters of a NIC's port that a test raises, and which tests use the port side by side."""
+"""Port counters of a NIC that a test raises, and the tests that share a port."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from ..host import strain
 
 Facts = dict[str, Any]
 _MEET_S = 2.0
-"""Tests that begin within this time run beside each other."""
+"""Tests that start within this time run side by side, s."""
 
 
 def flows(end: Facts) -> int:
-    """Return how many tests use this port now: those that began in the last seconds. Only tests of a set duration are meant to meet others."""
+    """Return how many tests use this port now: those that started in the last seconds.
+
+    Only tests of a set duration are meant to meet others.
+    """
     mine = f"{os.getpid()}"
     with store.change() as runtime:
         runtime.setdefault("flows", {}).setdefault(end["device"], {})[mine] = time.time()
@@ -25,7 +28,7 @@ def flows(end: Facts) -> int:
 
 
 def count(end: Facts, result: Facts, *, client: bool) -> None:
-    """Raise the port counters: four bytes a count; a server only receives unless both ways."""
+    """Raise the port counters: four bytes a count; a server only receives, unless traffic goes both ways."""
     words = int(result["bytes"] * 1.016 / 4)
     nic = next(item for item in machine.nics() if item["rdma_device"] == end["device"])
     packets = int(result["bytes"] / max(end["mtu"], 256)) + 1
@@ -44,7 +47,7 @@ def count(end: Facts, result: Facts, *, client: bool) -> None:
 
 
 def congestion(end: Facts, result: Facts, *, sends: bool) -> None:
-    """Count what the NIC saw of congestion: marks, notifications, pauses, losses, and bytes by priority."""
+    """Count congestion at the NIC: marks, notifications, pauses, losses, and bytes by priority."""
     fate, priority = result["fate"], result["priority"]
     marked, lost = int(fate.get("marked", 0)), int(fate.get("lost", 0))
     notices = 0 if result.get("cnp_off") else marked // 50 + (1 if marked else 0)

@@ -1,4 +1,4 @@
-"""Asks the network itself whether a peer can be reached from one interface with frames of a given size."""
+"""Test on the network whether a peer can be reached from one interface with frames of a given size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEADERS = 28
 
 
 def reachable(netdev: str, address: str, payload: int, timeout_s: float = 1.5) -> bool:
-    """Send an unfragmented echo request of ``payload`` bytes out of one interface; say whether it came back."""
+    """Send an unfragmented echo request of ``payload`` bytes from one interface; return whether it came back."""
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as handle:
         handle.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, netdev.encode() + b"\0")
         handle.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)

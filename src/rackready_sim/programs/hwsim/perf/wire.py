@@ -1,8 +1,8 @@
-"""What lies between two NICs: asks the switch at the other end of the cable, with a frame of a local ethertype, how it forwards to a peer.
+"""The path between two NICs: ask the switch at the other end of the cable how it forwards to a peer.
 
-A real switch queues, marks and drops by itself. Data do not really move here, so what a test sent is told to the
-switch, which counts it on its ports and says what it did with it. Without a switch that answers the wire is plain and
-good.
+The question is a frame with a local ethertype. A real switch queues, marks and drops by itself. Here no data move: a
+test tells the switch what it sent, and the switch counts it on its ports and reports what it did. If no switch answers,
+the path is good.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ def mac(text: str) -> bytes:
 
 
 def frame(target: bytes, source: bytes, message: Facts) -> bytes:
-    """Return a frame; its body carries its own length, for short frames are padded."""
+    """Return a frame; its body carries its own length, because short frames are padded."""
     body = json.dumps(message).encode()
     return target + source + struct.pack("!HH", ETHERTYPE, len(body)) + body
 
 
 def message(raw: bytes) -> Facts:
-    """Return the body of a frame; ValueError when it has none."""
+    """Return the body of a frame. Raise ValueError if it has none."""
     length = struct.unpack("!H", raw[_HEAD : _HEAD + 2])[0]
     found: Facts = json.loads(raw[_HEAD + 2 : _HEAD + 2 + length])
     return found
 
 
 def neighbour(netdev: str, address: str) -> bytes | None:
-    """Return the Ethernet address of a peer that was reached before; None when the kernel does not know it."""
+    """Return the Ethernet address of a peer that was reached before; None if the kernel does not know it."""
     table = paths.at("/proc/net/arp")
     for line in table.read_text().splitlines()[1:] if table.exists() else []:
         fields = line.split()
@@ -51,7 +51,7 @@ def neighbour(netdev: str, address: str) -> bytes | None:
 
 
 def talk(netdev: str, address: str, told: Facts) -> Facts:
-    """Tell the switch something about traffic to a peer; return its answer, empty when none comes."""
+    """Send the switch a message about traffic to a peer; return its answer, empty if there is none."""
     target = neighbour(netdev, address)
     if target is None:
         return {}

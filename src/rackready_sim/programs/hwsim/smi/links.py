@@ -7,7 +7,10 @@ import sys
 from ..machine import Gpu
 
 _ALL_INACTIVE = "NVML: Unable to retrieve NVLink information as all links are inActive"
-"""In place of a GPU's links, none of which is active (leptonai/gpud issue 1085, of a B200; Azure/azurehpc-health-checks test/data, of an A100)."""
+"""Line in place of a GPU's links if none is active.
+
+Seen in leptonai/gpud issue 1085 (a B200) and Azure/azurehpc-health-checks test/data (an A100).
+"""
 
 
 def main(argv: list[str], gpus: list[Gpu]) -> int:

@@ -13,20 +13,23 @@ from ..machine import Gpu
 from . import links, query, report, settings, summary, topology
 
 _VALUE_OPTIONS = {
-    "-i": "id", "--id": "id", "-d": "display", "--display": "display", "-pm": "pm", "--persistence-mode": "pm", "-pl": "pl", "--power-limit": "pl",
-    "-lgc": "lgc", "--lock-gpu-clocks": "lgc", "-f": "file", "--filename": "file", "-e": "ecc", "--ecc-config": "ecc", "-mig": "mig",
-    "--format": "format", "--query-gpu": "gpu", "--query-remapped-rows": "rows", "--query-compute-apps": "apps", "-c": "compute", "-lmc": "lmc",
-    "-ac": "ac", "--applications-clocks": "ac", "--lock-memory-clocks": "lmc", "--lock-memory-clocks-deferred": "lmcd", "-l": "loop", "--scope": "scope",
-    "-sc": "scope", "--mode": "mode", "-p": "reset_ecc", "--reset-ecc-errors": "reset_ecc",
+    "-i": "id", "--id": "id", "-d": "display", "--display": "display", "-pm": "pm", "--persistence-mode": "pm",
+    "-pl": "pl", "--power-limit": "pl", "-lgc": "lgc", "--lock-gpu-clocks": "lgc", "-f": "file", "--filename": "file",
+    "-e": "ecc", "--ecc-config": "ecc", "-mig": "mig", "--format": "format", "--query-gpu": "gpu",
+    "--query-remapped-rows": "rows", "--query-compute-apps": "apps", "-c": "compute", "-lmc": "lmc", "-ac": "ac",
+    "--applications-clocks": "ac", "--lock-memory-clocks": "lmc", "--lock-memory-clocks-deferred": "lmcd",
+    "-l": "loop", "--scope": "scope", "-sc": "scope", "--mode": "mode", "-p": "reset_ecc",
+    "--reset-ecc-errors": "reset_ecc",
 }  # fmt: skip
 _FLAGS = {
-    "-q": "q", "--query": "q", "-L": "list", "--list-gpus": "list", "-x": "xml", "--xml-format": "xml", "-rgc": "rgc", "--reset-gpu-clocks": "rgc",
-    "-r": "reset", "--gpu-reset": "reset", "-h": "help", "--help": "help", "--version": "version", "-u": "unit", "-rmc": "rmc", "-rac": "rac",
+    "-q": "q", "--query": "q", "-L": "list", "--list-gpus": "list", "-x": "xml", "--xml-format": "xml", "-rgc": "rgc",
+    "--reset-gpu-clocks": "rgc", "-r": "reset", "--gpu-reset": "reset", "-h": "help", "--help": "help",
+    "--version": "version", "-u": "unit", "-rmc": "rmc", "-rac": "rac",
 }  # fmt: skip
 
 
 class Options:
-    """What was asked for."""
+    """Parsed arguments."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
@@ -50,7 +53,7 @@ def main(argv: list[str], version: str) -> int:
 
 
 def parse(argv: list[str]) -> Options | str:
-    """Sort the arguments; a text names the first that is not known."""
+    """Sort the arguments; a text names the first unknown one."""
     found = Options()
     queue = list(argv)
     while queue:
@@ -131,7 +134,7 @@ def _answer(options: Options, gpus: list[Gpu], version: str) -> int:
 
 
 def select(gpus: list[Gpu], wanted: str | None) -> list[Gpu] | None:
-    """Return the GPUs named by index, UUID, serial or bus id; None when one is not there."""
+    """Return the GPUs named by index, UUID, serial or bus id; None if one does not exist."""
     if wanted is None:
         return gpus
     chosen = []

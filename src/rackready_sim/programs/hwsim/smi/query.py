@@ -117,9 +117,11 @@ _FIELDS: dict[str, tuple[str, Value]] = {
     },
 }
 _ALIASES = {
-    "gpu_name": "name", "gpu_serial": "serial", "gpu_uuid": "uuid", "gpu_bus_id": "pci.bus_id", "clocks.gr": "clocks.current.graphics",
+    "gpu_name": "name", "gpu_serial": "serial", "gpu_uuid": "uuid", "gpu_bus_id": "pci.bus_id",
+    "clocks.gr": "clocks.current.graphics",
     "clocks.sm": "clocks.current.sm", "clocks.mem": "clocks.current.memory", "clocks.max.gr": "clocks.max.graphics",
-    "clocks.max.mem": "clocks.max.memory", "clocks_throttle_reasons.active": "clocks_event_reasons.active", "pci.domain": "pci.bus",
+    "clocks.max.mem": "clocks.max.memory", "clocks_throttle_reasons.active": "clocks_event_reasons.active",
+    "pci.domain": "pci.bus",
 }  # fmt: skip
 _REMAPPED: dict[str, tuple[str, Value]] = {
     "gpu_name": _FIELDS["name"],
@@ -146,7 +148,7 @@ _APPS = (
 
 
 def main(kind: str, wanted: str, layout: str, gpus: list[Gpu]) -> int:
-    """Print the fields that were asked for; 2 for a field or a format that does not exist."""
+    """Print the requested fields; return 2 for a field or a format that does not exist."""
     formats = {item.strip() for item in layout.split(",")}
     if "csv" not in formats:
         sys.stdout.write("\"--format=\" switch is missing or has no csv. Please run 'nvidia-smi -h'.\n")

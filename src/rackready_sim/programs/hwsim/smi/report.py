@@ -31,7 +31,7 @@ _SECTIONS = {
 
 
 def main(gpus: list[Gpu], display: str | None, *, xml: bool) -> int:
-    """Print the report; 2 for a section that does not exist."""
+    """Print the report; return 2 for a section that does not exist."""
     wanted = [item.strip().upper() for item in display.split(",")] if display else []
     bad = next((item for item in wanted if item not in _SECTIONS), None)
     if bad is not None:

@@ -14,7 +14,7 @@ _EARLY = "Terminating early due to previous errors.\n"
 
 
 def main(values: dict[str, str], flags: set[str], gpus: list[Gpu]) -> int | None:
-    """Carry out a setter; None when none was asked for."""
+    """Run a setter; return None if there was none."""
     act: Callable[[Gpu], tuple[int, str]] | None = None
     if "pm" in values:
         act = lambda gpu: _persistence(gpu, values["pm"])  # noqa: E731
@@ -76,8 +76,8 @@ def _power(gpu: Gpu, value: str) -> tuple[int, str]:
         return (
             2,
             (
-                f"Provided power limit {watts:.2f} W is not a valid power limit which should be between {low:.2f} W and "
-                f"{high:.2f} W for GPU {gpu.bus_id}\n"
+                f"Provided power limit {watts:.2f} W is not a valid power limit which should be between {low:.2f} W "
+                f"and {high:.2f} W for GPU {gpu.bus_id}\n"
             ),
         )
     before = gpu.power_limit

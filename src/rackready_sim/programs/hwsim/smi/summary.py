@@ -70,8 +70,8 @@ def _gpu(gpu: Gpu) -> list[str]:
     ecc = part["ecc"]["volatile"]["uncorrected"]
     return [
         (
-            f"| {gpu.index:>3}  {part['name'][:25]:<25} {'On' if gpu.persistence else 'Off':>7}  |   {gpu.bus_id} Off | "
-            f"{ecc:>20} |"
+            f"| {gpu.index:>3}  {part['name'][:25]:<25} {'On' if gpu.persistence else 'Off':>7}  |"
+            f"   {gpu.bus_id} Off | {ecc:>20} |"
         ),
         (
             f"| N/A {part['temperature_c']:>4}C    P0{usage:>24} | "

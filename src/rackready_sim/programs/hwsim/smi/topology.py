@@ -1,4 +1,4 @@
-"""nvidia-smi topo -m: who is how far from whom."""
+"""nvidia-smi topo -m: distances between GPUs and NICs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Legend:
 
 
 def main(argv: list[str], gpus: list[Gpu]) -> int:
-    """Print the matrix for -m; other views are not answered."""
+    """Print the matrix for -m; other views are not supported."""
     if not any(arg in {"-m", "--matrix"} for arg in argv):
         sys.stdout.write("Invalid option\n")
         return 2

@@ -25,8 +25,9 @@ _SECTIONS = {
     "FABRIC": ["fabric"],
 }
 _EVENT_BITS = {
-    "gpu_idle": 0x1, "applications_clocks_setting": 0x2, "sw_power_cap": 0x4, "hw_slowdown": 0xC8, "hw_thermal_slowdown": 0x40,
-    "hw_power_brake_slowdown": 0x80, "sync_boost": 0x10, "sw_thermal_slowdown": 0x20, "display_clocks_setting": 0x100,
+    "gpu_idle": 0x1, "applications_clocks_setting": 0x2, "sw_power_cap": 0x4, "hw_slowdown": 0xC8,
+    "hw_thermal_slowdown": 0x40, "hw_power_brake_slowdown": 0x80, "sync_boost": 0x10, "sw_thermal_slowdown": 0x20,
+    "display_clocks_setting": 0x100,
 }  # fmt: skip
 _YES = {True: "Yes", False: "No"}
 
@@ -146,7 +147,7 @@ def replays(gpu: Gpu) -> int:
 
 
 def busy_minutes(gpu: Gpu) -> float:
-    """Return how long this GPU was under load since power-on, as far as the programs that load it wrote it down."""
+    """Return how long this GPU was under load since power-on, as recorded by the programs that load it."""
     return float(store.runtime().get("busy_s", {}).get(gpu.part["uuid"], 0.0)) / 60
 
 

@@ -1,1 +1,1 @@
-"""The switch: its configuration command line, and what configuration does to real bridges."""
+"""The switch: its configuration command line, and the effects of configuration on real bridges."""

@@ -1,4 +1,4 @@
-"""Brings the real ports and bridges of the switch to its applied configuration: one Linux bridge for each VLAN."""
+"""Apply the switch's configuration to its real ports: one Linux bridge for each VLAN."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _PERIOD_S = 1.0
 
 
 def main(_argv: list[str]) -> int:
-    """Bring ports that came or went to the applied configuration."""
+    """Apply the configuration to ports that came or went."""
     revisions.boot()
     bring(revisions.read().running().settings)
     return 0
 
 
 def serve() -> int:
-    """Follow the confirmation deadline until stopped; ports are brought to the configuration at the start."""
+    """Watch the confirmation deadline until stopped; first apply the configuration to the ports."""
     from . import asic  # noqa: PLC0415 - it reads the settings that this module applies
 
     main([])
@@ -34,7 +34,7 @@ def serve() -> int:
 
 
 def expire(now: float) -> bool:
-    """Revert a revision whose time for confirmation ran out; say whether one was."""
+    """Revert a revision whose time for confirmation ran out; return whether one was reverted."""
     waiting = revisions.read().confirm
     if waiting is None or now < waiting["deadline"]:
         return False
@@ -45,7 +45,7 @@ def expire(now: float) -> bool:
 
 
 def wanted(settings: set[Setting]) -> dict[str, dict[str, Any]]:
-    """Return what each port should be: up, MTU in bytes, access VLAN or None."""
+    """Return the wanted state of each port: up, MTU in bytes, access VLAN or None."""
     ports: dict[str, dict[str, Any]] = {}
     for words in settings:
         if words[0] != "interface" or not words[1].startswith("swp"):
@@ -68,7 +68,7 @@ def links() -> dict[str, dict[str, Any]]:
 
 
 def bring(settings: set[Setting]) -> None:
-    """Bring everything to the settings. Ports that are not configured are down, as on a new switch."""
+    """Apply the settings to all ports. Ports without configuration are down, as on a new switch."""
     have, ports = links(), wanted(settings)
     present = [name for name in have if name.startswith("swp")]
     vlans = {port["vlan"] for name, port in ports.items() if name in present and port["vlan"]}
@@ -98,6 +98,6 @@ def _port(have: dict[str, Any], port: dict[str, Any]) -> list[str]:
 
 
 def platform_ports() -> list[str]:
-    """Return the names of all ports that the switch has."""
+    """Return the names of all ports of the switch."""
     state = store.hardware() if paths.at("/opt/hw/state.json").exists() else {"ports": {}}
     return list(state["ports"])

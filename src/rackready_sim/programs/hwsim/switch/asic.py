@@ -1,6 +1,6 @@
-"""The forwarding chip of the switch: how fast a port is, what it marks, pauses and drops, and the counters that `nv show` prints.
+"""The switch's forwarding chip: port rates, marking, pausing and dropping, and the counters of `nv show`.
 
-It hears of traffic by frames of `perf.wire`, which enter at the sender's port and name the receiver by their Ethernet
+It learns of traffic from frames of `perf.wire`, which enter at the sender's port and name the receiver by its Ethernet
 address.
 """
 
@@ -20,17 +20,23 @@ Facts = dict[str, Any]
 _ROCE, _CNP = 3, 6
 _PACKET = 4096
 _MARKED = 0.02
-"""Share of packets that are marked while several senders fill one port (DCQCN keeps the queue between its thresholds). Judgement."""
+"""Share of packets marked while several senders fill one port. Judgement.
+
+DCQCN keeps the queue between its thresholds.
+"""
 _PAUSED = 0.0005
 _DROPPED = 0.0004
-"""Share that is lost at the edge of a queue that nobody slows down. Judgement."""
+"""Share of packets lost at the edge of a queue that nothing slows down. Judgement."""
 _OUTGOING = 4
 _ALL = 3
 """ETH_P_ALL of linux/if_ether.h."""
 
 
 def serve() -> None:
-    """Answer frames until the machine stops. A port of a bridge shows its frames only to those who listen to every protocol."""
+    """Answer frames until the machine stops.
+
+    A bridge port passes its frames only to listeners on every protocol.
+    """
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL)) as handle:
         while True:
             raw, (port, _, kind, *_rest) = handle.recvfrom(65535)
@@ -68,13 +74,16 @@ def _port_of(address: bytes) -> str | None:
 
 
 def lossless() -> bool:
-    """Say whether the applied configuration makes RoCE lossless."""
+    """Return whether the applied configuration makes RoCE lossless."""
     ours = {words[2:] for words in revisions.read().running().settings if words[:2] == ("qos", "roce")}
     return bool(ours) and ("enable", "off") not in ours and ("mode", "lossy") not in ours
 
 
 def forward(entry: str, leave: str | None, told: Facts) -> Facts:
-    """Take what was sent in at one port for another; return how it fared. ``told`` without ``bytes`` only asks how fast the way is."""
+    """Forward traffic from one port to another; return its losses, marks and pauses.
+
+    ``told`` without ``bytes`` only asks for the rate of the path.
+    """
     state = store.hardware()
     ports = state["ports"]
     here, there = ports.get(entry, {}), ports.get(leave or "", {})
@@ -132,7 +141,7 @@ def _add(counters: Facts, group: str, amounts: Facts) -> None:
 
 
 def qos(port: str) -> Facts:
-    """Return what `nv show interface PORT counters qos` shows."""
+    """Return the output of `nv show interface PORT counters qos`."""
     have: Facts = store.runtime()["counters"].get(port, {})
     classes = [str(number) for number in range(8)]
     return {
@@ -172,7 +181,7 @@ def qos(port: str) -> Facts:
 
 
 def stats(port: str) -> Facts:
-    """Return what `nv show interface PORT link stats` shows."""
+    """Return the output of `nv show interface PORT link stats`."""
     have: Facts = store.runtime()["counters"].get(port, {})
     names = (
         "in-bytes",

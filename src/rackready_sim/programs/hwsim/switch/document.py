@@ -1,4 +1,4 @@
-"""NVUE's documents: YAML and JSON in and out, and the options of ``nv config``."""
+"""NVUE's documents: YAML and JSON input and output, and the options of ``nv config``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def options(argv: list[str]) -> Options:
 
 
 def difference(added: set[Setting], removed: set[Setting], layout: str) -> str:
-    """Return what a diff prints; nothing when there is none."""
+    """Return the text of a diff, empty if there is none."""
     if not added and not removed:
         return ""
     if layout == "commands":
@@ -87,7 +87,7 @@ def _scalar(value: object) -> str:
 
 
 def load(text: str) -> set[Setting]:
-    """Return the settings of a file: ``nv set`` lines, JSON, or YAML as ``nv config show`` prints it."""
+    """Return the settings of a file: ``nv set`` lines, JSON, or YAML as from ``nv config show``."""
     stripped = text.lstrip()
     if stripped.startswith("nv set"):
         return {
@@ -105,7 +105,7 @@ def load(text: str) -> set[Setting]:
 
 
 def _parse(text: str) -> list[dict[str, Any]]:
-    """Read nested mappings, and a list of them at the top."""
+    """Read nested mappings, or a list of them at the top."""
     parts: list[dict[str, Any]] = []
     stack: list[tuple[int, dict[str, Any]]] = []
     for raw in text.splitlines():

@@ -1,4 +1,7 @@
-"""NVUE's command line: nv set, unset, show and config. Sources: NVUE reference (config commands), Cumulus Linux 5 user guide."""
+"""NVUE's command line: nv set, unset, show and config.
+
+Sources: NVUE reference (config commands), Cumulus Linux 5 user guide.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 class NvError(Exception):
-    """What the command prints before it exits with 1."""
+    """The command fails with this message and exit code 1."""
 
 
 def main(argv: list[str]) -> int:
-    """Run one command, as root: the launcher sees to that."""
+    """Run one command as root, under which the launcher starts it."""
     user = os.environ.get("SUDO_USER") or getpass.getuser()
     try:
         return run(argv, user)
@@ -73,8 +76,10 @@ def _unset(words: Setting, user: str) -> int:
 
 def _config(words: list[str], user: str) -> int:
     options = document.options(words[1:])
-    acts = {"apply": _apply, "diff": _diff, "show": _show, "detach": _detach, "save": _save, "history": _history, "revision": _revision,
-            "replace": _replace, "patch": _patch, "delete": _delete, "confirm": _confirm_alias}  # fmt: skip
+    acts = {
+        "apply": _apply, "diff": _diff, "show": _show, "detach": _detach, "save": _save, "history": _history,
+        "revision": _revision, "replace": _replace, "patch": _patch, "delete": _delete, "confirm": _confirm_alias,
+    }  # fmt: skip
     if words[0] not in acts:
         known = ", ".join(f"'{name}'" for name in sorted(acts) if name != "confirm")
         raise NvError(f"Error: Invalid Command: '{words[0]}' is not one of [{known}]")

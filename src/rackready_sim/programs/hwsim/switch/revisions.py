@@ -1,4 +1,4 @@
-"""The revisions of the switch's configuration: what is applied, what is pending for whom, what waits for confirmation."""
+"""Revisions of the switch's configuration: applied, pending per user, and waiting for confirmation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Book:
         )
 
     def running(self) -> Revision:
-        """Return what is in force."""
+        """Return the applied revision."""
         return self.revisions[self.applied]
 
     def pending(self, user: str) -> Revision | None:
@@ -54,7 +54,7 @@ class Book:
         return self.revisions.get(self.attached.get(user, ""))
 
     def candidate(self, user: str) -> Revision:
-        """Return the user's candidate, begun from what is applied when there is none."""
+        """Return the user's candidate, created from the applied revision if there is none."""
         found = self.pending(user)
         if found is None:
             name = str(max(int(key) for key in self.revisions) + 1)
@@ -121,7 +121,7 @@ def change() -> Iterator[Book]:
 
 
 def boot() -> bool:
-    """Begin from the start-up configuration once after power-on; say whether this was it."""
+    """Load the start-up configuration once after power-on; return whether this call did."""
     marker = paths.at(_BOOTED)
     if marker.exists():
         return False
@@ -137,7 +137,7 @@ def boot() -> bool:
 
 
 def revert(book: Book) -> None:
-    """Go back to what was applied before the revision that waits for confirmation."""
+    """Return to the revision that was applied before the one that waits for confirmation."""
     if book.confirm is None:
         return
     book.running().state = "reverted"

@@ -1,6 +1,6 @@
-"""What NVUE lets one set: the tree of Cumulus Linux 5, as far as a leaf switch needs it, with values checked.
+"""Settings that NVUE accepts: the tree of Cumulus Linux 5 as far as a leaf switch needs it, with value checks.
 
-A setting is a tuple of words, as typed after ``nv set``; a leaf that holds one value replaces the value that was there.
+A setting is a tuple of words, as typed after ``nv set``. A leaf with one value replaces the old value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Tree = dict[str, Any]
 
 
 class SchemaError(Exception):
-    """A word that NVUE does not know, or a value that it does not take; the text is NVUE's."""
+    """A word that NVUE does not know, or a value that it rejects; the text is NVUE's."""
 
 
 class Value(NamedTuple):
@@ -38,7 +38,8 @@ _VLAN = _integer(1, 4094)
 _SWITCHPORT = re.compile(r"^(swp\d+(s\d+)?|eth0|lo|vlan\d+|bond\w+|mgmt)$")
 
 _MEMBER: Tree = {
-    "access": _VLAN, "untagged": _VLAN, "vlan": {"*": {}}, "learning": _ON_OFF, "stp": {"admin-edge": _ON_OFF, "bpdu-guard": _ON_OFF},
+    "access": _VLAN, "untagged": _VLAN, "vlan": {"*": {}}, "learning": _ON_OFF,
+    "stp": {"admin-edge": _ON_OFF, "bpdu-guard": _ON_OFF},
 }  # fmt: skip
 _DOMAIN: Tree = {
     "type": _choice("vlan-aware"), "vlan": {"*": {"vni": {"*": {}}}}, "untagged": _VLAN,
@@ -51,30 +52,35 @@ TREE: Tree = {
             "type": _choice("swp", "eth", "loopback", "svi", "bond", "sub"),
             "description": _ANY,
             "link": {
-                "mtu": _integer(552, 9216), "state": _choice("up", "down"), "speed": _ANY, "auto-negotiate": _ON_OFF, "fec": _ANY,
+                "mtu": _integer(552, 9216), "state": _choice("up", "down"), "speed": _ANY, "auto-negotiate": _ON_OFF,
+                "fec": _ANY,
                 "breakout": {"*": {"lanes-per-port": _ANY}}, "duplex": _choice("full", "half"), "lanes": _integer(1, 8),
             },
             "bridge": {"domain": {"*": _MEMBER}},
             "ip": {"address": {"*": {}}, "vrf": _ANY},
-            "qos": {"pfc-watchdog": {"state": _choice("enable", "enabled", "disable", "disabled")}, "mapping": {"profile": _ANY}},
+            "qos": {"pfc-watchdog": {"state": _choice("enable", "enabled", "disable", "disabled")},
+                "mapping": {"profile": _ANY}},
             "router": {"adaptive-routing": {"enable": _ON_OFF}},
         }
     },
     "bridge": {"domain": {"*": _DOMAIN}},
     "qos": {
-        "roce": {"enable": _ON_OFF, "mode": _choice("lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"), "cable-length": _integer(1, 100000)},
+        "roce": {"enable": _ON_OFF, "mode": _choice("lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"),
+            "cable-length": _integer(1, 100000)},
         "traffic-pool": {"*": {"memory-percent": _integer(1, 100), "switch-priority": {"*": {}}}},
     },
     "router": {"adaptive-routing": {"enable": _ON_OFF}},
-    "service": {"lldp": {"tx-interval": _integer(10, 300), "dot1-tlv": _ON_OFF}, "ntp": {"*": {"server": {"*": {}}}}, "syslog": {"*": {"server": {"*": {}}}}},
+    "service": {"lldp": {"tx-interval": _integer(10, 300), "dot1-tlv": _ON_OFF}, "ntp": {"*": {"server": {"*": {}}}},
+        "syslog": {"*": {"server": {"*": {}}}}},
     "system": {
-        "hostname": _ANY, "timezone": _ANY, "config": {"auto-save": {"enable": _ON_OFF}}, "message": {"pre-login": _ANY, "post-login": _ANY},
+        "hostname": _ANY, "timezone": _ANY, "config": {"auto-save": {"enable": _ON_OFF}},
+        "message": {"pre-login": _ANY, "post-login": _ANY},
     },
 }  # fmt: skip
 
 
 def check(words: Setting, *, partial: bool = False) -> None:
-    """Refuse words that are not in the tree. ``partial`` takes any inner node (for ``nv unset`` and ``nv show``)."""
+    """Refuse words that are not in the tree. ``partial`` accepts any inner node (for ``nv unset`` and ``nv show``)."""
     node: Any = TREE
     for at, word in enumerate(words):
         if isinstance(node, Value):
@@ -107,7 +113,7 @@ def _check_name(words: Setting, at: int) -> None:
 
 
 def single_valued(words: Setting) -> bool:
-    """Say whether the last word is the value of a leaf."""
+    """Return whether the last word is the value of a leaf."""
     node: Any = TREE
     for word in words[:-1]:
         node = node.get(word, node.get("*"))
@@ -152,7 +158,7 @@ def drop(settings: Iterable[Setting], words: Setting) -> set[Setting]:
 
 
 def compress(settings: Iterable[Setting]) -> list[str]:
-    """Return ``nv set`` lines; interfaces and VLANs that differ in nothing else share one, as NVUE prints them."""
+    """Return ``nv set`` lines; like NVUE, put interfaces and VLANs with equal settings on one line."""
     groups: dict[tuple[Setting, Setting], list[str]] = {}
     for words in sorted(settings):
         place = 1 if words[0] == "interface" else len(words) - 1 if len(words) > 1 and words[-2] == "vlan" else None

@@ -1,4 +1,4 @@
-"""nv show: what the switch is and does now."""
+"""nv show: the present state of the switch."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _hostname(settings: set[Setting]) -> str:
 
 
 def interfaces(settings: set[Setting]) -> Tree:
-    """Return every port of the platform: administrative state from the configuration, operational state from the kernel."""
+    """Return every port of the platform: administrative state from configuration, operational state from the kernel."""
     have, ports = apply.links(), apply.wanted(settings)
     descriptions = {
         words[1]: words[3] for words in settings if words[0] == "interface" and words[2:3] == ("description",)
@@ -152,7 +152,7 @@ def _domains(settings: set[Setting]) -> Tree:
 
 
 def roce(settings: set[Setting]) -> Tree:
-    """Return what `nv show qos roce` shows: NVUE's lossless or lossy defaults."""
+    """Return the output of `nv show qos roce`: NVUE's lossless or lossy defaults."""
     ours = [words[2:] for words in settings if words[:2] == ("qos", "roce")]
     if not ours or ("enable", "off") in ours:
         return {"enable": "off"}

@@ -1,0 +1,70 @@
+"""HTTP to a BMC below sushy: login, time limits, and the causes of faults."""
+
+from __future__ import annotations
+
+import requests
+from sushy import connector as sushy_connector
+from sushy import exceptions as faults
+from sushy.auth import SessionAuth
+
+CONNECT_S = 5.0
+READ_S = 30.0
+
+
+class Auth(SessionAuth):  # type: ignore[misc]
+    """A Redfish session if the service has sessions, else basic authentication; never both in turn."""
+
+    def _do_authenticate(self) -> None:
+        root = self._root_resource.json or {}
+        if "Sessions" in (root.get("Links") or {}) or "SessionService" in root:
+            super()._do_authenticate()
+        else:
+            self._connector.set_http_basic_auth(self._username, self._password)
+
+
+class Connector(sushy_connector.Connector):  # type: ignore[misc]
+    """Direct HTTP to the BMC: proxies and certificate stores of the environment are not for the out-of-band network."""
+
+    def __init__(self, url: str, *, verify: str | bool) -> None:
+        # One try: sushy would repeat a POST whose answer was lost, and so reset a node twice.
+        super().__init__(
+            url,
+            verify=verify,
+            server_side_retries=1,
+            server_side_retries_delay=1,
+            default_request_timeout=READ_S,
+            connect_timeout=CONNECT_S,
+        )
+        self._session.trust_env = False
+
+
+def passes(error: faults.SushyError) -> bool:
+    """Whether a fault passes by itself: no answer, or a server error."""
+    return isinstance(error, faults.ServerSideError) or (
+        isinstance(error, faults.ConnectionError) and not is_tls(error)
+    )
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    out: list[BaseException] = [error]
+    while (below := out[-1].__cause__ or out[-1].__context__ or _reason(out[-1])) is not None and below not in out:
+        out.append(below)
+    return out
+
+
+def _reason(error: BaseException) -> BaseException | None:
+    found = getattr(error, "reason", None)
+    if isinstance(found, BaseException):
+        return found
+    return next((arg for arg in error.args if isinstance(arg, BaseException)), None)
+
+
+def is_tls(error: BaseException) -> bool:
+    """Whether a fault is about TLS."""
+    return any(isinstance(cause, requests.exceptions.SSLError) for cause in _causes(error))
+
+
+def root_cause(error: BaseException) -> str:
+    """Return the text of the first cause of a fault, at most 200 characters."""
+    text = str(_causes(error)[-1])
+    return text if len(text) < 200 else text[:200] + "..."  # noqa: PLR2004 - a line that people read
