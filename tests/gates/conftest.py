@@ -1,4 +1,4 @@
-"""Fixtures of all gate tests: healthy BMCs, no network, and a second judgement of a damaged output."""
+"""Fixtures of all gate tests: BMCs of healthy nodes, no network, and each test's outputs judged again with damage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.gates.redfish_world import FakeBmcs
 
 @pytest.fixture(autouse=True)
 def bmcs_of_the_stage(monkeypatch: pytest.MonkeyPatch) -> FakeBmcs:
-    """What a stage asks when a gate goes to a BMC. A test may put states of broken nodes into it."""
+    """Return the BMCs that a stage asks. A test may put states of broken nodes into it."""
     found = FakeBmcs()
     monkeypatch.setattr(validate, "bmcs", lambda *_: found)
     return found
@@ -23,7 +23,10 @@ def bmcs_of_the_stage(monkeypatch: pytest.MonkeyPatch) -> FakeBmcs:
 
 @pytest.fixture(autouse=True)
 def damaged_as_well(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Damage an output of each test, chosen by its name, and judge it again: a sample of `make fuzz` in every run."""
+    """Judge an output of each test again, damaged: a part of the mutation corpus (`make fuzz`) for every run.
+
+    The outputs themselves decide which one is damaged and how: `corpus.damaged_sample`.
+    """
     whole_corpus = any(isinstance(plugin, Collector) for plugin in request.config.pluginmanager.get_plugins())
     if whole_corpus or request.path.name == "test_mutations.py":  # these damage what they judge themselves
         yield
@@ -35,7 +38,7 @@ def damaged_as_well(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     request.node.user_properties += report_properties(
         {(one.gate.id, one.outcome) for one in noted.seen.values()}, noted.codes
     )
-    wrong = damaged_sample(noted.seen.values(), request.node.nodeid)
+    wrong = damaged_sample(noted.seen.values())
     assert not noted.undeclared, (
         f"findings that the gate's class does not declare (Gate.findings): {', '.join(sorted(noted.undeclared))}"
     )

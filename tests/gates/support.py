@@ -22,7 +22,9 @@ FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 
 
 def text(name: str) -> str:
-    return (FIXTURES / name).read_text(encoding="utf-8")
+    """Return a fixture's text, captured or made: names are unique over both (tests/repo/test_fixtures.py)."""
+    (path,) = FIXTURES.glob(f"*/{name}")
+    return path.read_text(encoding="utf-8")
 
 
 def wrote(argv: Sequence[str], name: str = "perftest/dgx_h100_rail1_healthy.txt") -> str:

@@ -15,7 +15,7 @@ from rackready.gates.judging.judge import Judge
 from rackready.gates.judging.predicted_bounds import predicted
 from rackready.gates.records.offline import Captured, evaluate, facts
 from rackready.model.outcome import Criterion, Finding, Outcome
-from tests.gates.support import FIXTURES
+from tests.gates.support import text
 from tests.gates.unshown import product_kinds
 
 RING = "cluster/fabric/performance/nccl-all-reduce-ring"
@@ -145,7 +145,7 @@ def test_explain_shows_what_a_gate_declares_fails_first() -> None:
 def test_bounds_that_are_foreseen_are_those_that_a_run_applies(gate_id: str, outputs: dict[str, str]) -> None:
     made = gate(gate_id, {"launches": 1} if "copy-0" in outputs else {})
     known = facts("dgx_h100")
-    texts = {key: Captured((FIXTURES / name).read_text(encoding="utf-8"), seconds=60) for key, name in outputs.items()}
+    texts = {key: Captured(text(name), seconds=60) for key, name in outputs.items()}
     verdict = evaluate(made, known, made.plan(known, list(known.nodes))[0], texts)
     applied = [
         item for item in verdict.criteria if item.label != "fleet" and item.metric != "gpus_reported"

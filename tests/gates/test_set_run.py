@@ -18,7 +18,7 @@ from rackready.gates.engine import set_run
 from rackready.gates.engine.load_waves import Waves, waves
 from rackready.gates.engine.registry import all_gates
 from rackready.gates.engine.set_run import BURN_IN, SetRun
-from rackready.gates.engine.single_node import Pace
+from rackready.gates.engine.single_node import NODE_WORKERS, Pace
 from rackready.gates.engine.validate import Stage
 from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.model.phase import NodeResult, PhaseContext
@@ -146,9 +146,10 @@ def test_load_comes_on_wave_by_wave_and_checks_wait_for_none(tmp_path: Path) -> 
     rack = Rack(tmp_path)
     begun = time.monotonic()
     rack.run(trial_set(wave_gap_s=0.6), Waves((("node02",), ("node01",))))
-    (first, one), (second, two) = rack.loaded
+    (first, _), (second, two) = rack.loaded
     assert (first, second) == ("node02", "node01")
-    assert two - begun >= 0.6 > one - begun
+    assert two - begun >= 0.6
+    assert rack.stages[0].pace == Pace(NODE_WORKERS, {"node02": 0, "node01": 0.6})
     texts = [event.text for event in rack.stages[0].state.recorder.ledger.events("c1") if "wave" in event.text]
     assert texts == ["trial, round 1: wave 1 of 2", "trial, round 1: wave 2 of 2"]
 

@@ -87,14 +87,16 @@ class Rack:
                 prints = [self.prints(node)]
                 self.store.append(
                     EvidenceRecord(
-                        id=new_id(), campaign=by, gate=entry.id, target=node, nodes=[node], fingerprints=prints, verdict=verdict,
+                        id=new_id(), campaign=by, gate=entry.id, target=node, nodes=[node], fingerprints=prints,
+                        verdict=verdict,
                         rackready_version="0", started=at, finished=at,
                     )
                 )  # fmt: skip
 
     def prints(self, node: str) -> Fingerprint:
         return Fingerprint(
-            node=node, chassis_serial="S", gpus=["G"], nics=["n"], driver="580", vbios=["96"], nic_firmware=["28"], kernel="6.1",
+            node=node, chassis_serial="S", gpus=["G"], nics=["n"], driver="580", vbios=["96"], nic_firmware=["28"],
+            kernel="6.1",
             desired_digest=desired_digest(self.site, node), boot_id=self.boots[node],
         )  # fmt: skip
 

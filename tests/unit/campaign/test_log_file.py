@@ -1,4 +1,4 @@
-"""The log of a campaign: one private file with everything that was run, without secrets; beside the progress only on request."""
+"""The log of a campaign: one private file with every command, without secrets; progress has it only on request."""
 
 from __future__ import annotations
 

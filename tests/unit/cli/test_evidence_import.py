@@ -1,4 +1,4 @@
-"""`rackready evidence import`: an import has its report like every campaign, and a site whose gates do not exist imports nothing."""
+"""`rackready evidence import`: an import has a report like every campaign; a site with unknown gates is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rackready gate evaluate`: names and addresses of the machines where outputs were captured, from options or a site file."""
+"""`rackready gate evaluate`: names and addresses of the captured machines, from options or from a site file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rackready gate show`, `explain`, `evaluate`, `list`, `run --local` and `evidence import`: what they print, exit codes, what they refuse."""
+"""`gate show`, `explain`, `evaluate`, `list`, `run --local` and `evidence import`: output, exit codes, refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import between, port, ports
 
 ROOT = Path(__file__).resolve().parents[3]
-FIXTURES = ROOT / "tests/fixtures"
+FIXTURES = ROOT / "tests/fixtures/made"
 INVENTORY = "node/gpu/sanity/inventory"
 RING = "cluster/fabric/performance/nccl-all-reduce-ring"
 WRITE = "pair/fabric/performance/ib-write-bw"

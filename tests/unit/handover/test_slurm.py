@@ -11,7 +11,7 @@ from rackready.drivers.scheduler.base import Job, JobsUnknownError, NotOursError
 from rackready.drivers.scheduler.slurm import SlurmAdapter
 from rackready.drivers.scheduler.slurm_text import expand_hosts, parse_jobs, parse_node
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/slurm"
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/captured/slurm"
 
 
 def recorded(name: str) -> str:
