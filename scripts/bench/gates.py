@@ -78,7 +78,7 @@ def measure(count: int) -> Line:
 
 @contextmanager
 def _folder(count: int) -> Iterator[Path]:
-    """Give the folder of a site: one that stays where $BENCH_DIR says so, else one that is removed."""
+    """Yield a site's folder: a lasting one below $BENCH_DIR if that is set, else a temporary one."""
     kept = os.environ.get("BENCH_DIR")
     if kept is not None:
         yield Path(kept) / str(count)

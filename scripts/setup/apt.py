@@ -1,4 +1,4 @@
-"""Host packages by apt: what is missing is named before it is installed, and why root is needed is said."""
+"""Install missing host packages with apt; name them first, and say why root is needed."""
 
 from __future__ import annotations
 

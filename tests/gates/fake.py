@@ -41,7 +41,7 @@ class FakeJob:
 
 @dataclass
 class FakeConnection:
-    """``replies``: what a command whose words contain the key gives back. Unknown commands are a bug of the test."""
+    """``replies``: key -> answer of a command whose words contain the key. Unknown commands are a bug of the test."""
 
     replies: Mapping[str, Reply]
     dead: frozenset[str] = frozenset()

@@ -177,7 +177,7 @@ def garble(text: str, dice: random.Random) -> str:
 
 
 def colour(text: str, dice: random.Random) -> str:
-    """Come coloured, as `grep --color=always` prints it: one word, wherever it stands."""
+    """Come coloured, as `grep --color=always` prints it: one word, at any place."""
     return _word(text, dice, lambda word: f"\x1b[01;31m\x1b[K{word}\x1b[m\x1b[K")
 
 
@@ -243,8 +243,8 @@ def _one_tool(found: dict[str, Any], dice: random.Random) -> dict[str, Any]:
 def _one_resource(found: dict[str, Any], dice: random.Random) -> dict[str, Any]:
     """Have one property of one resource with a value of a type that Redfish does not give it.
 
-    Neither lost nor null: Redfish says so what a service does not know, and a BMC that never knew it is no damage. One
-    that has such a value already keeps one: in its place another may be none that is wrong.
+    Neither lost nor null: Redfish uses these for what a service does not know, which is no damage. A resource
+    that has a wrong type already keeps it: another value in its place might be right.
     """
     address = dice.choice(sorted(found["documents"]))
     damaged = json.loads(json.dumps(found["documents"][address]))

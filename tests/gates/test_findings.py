@@ -76,7 +76,7 @@ def test_each_kind_is_whole(found: FindingKind) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", found.code), "kebab-case"
     assert found.title.strip()
     assert found.meaning.endswith("."), "a sentence"
-    assert not places(found.meaning), "the meaning is the same wherever it is found"
+    assert not places(found.meaning), "the meaning is the same at every place"
     assert found.next_step
     assert not found.steps or found.next_step == "{step}", "choices belong to a step that the call chooses"
     assert "" not in places(f"{found.title} {found.next_step}"), "places have names"

@@ -24,7 +24,7 @@ def carried(tmp_path: Path) -> Carried:
 
 
 def test_a_fan_that_the_last_pass_saw_may_not_be_gone_from_an_import(carried: Carried) -> None:
-    """Without what the pass saw it would pass, and be what the next run is held against."""
+    """Without the pass's outputs it would pass, and the next run would be compared with it."""
     trails = Fans({}).plan(site_facts(SITE, ["node01"]), ["node01"])[0].commands[0].argv[1:]
     carried.put("fans.json", gathered(there(), trails))
     carried.outputs = [carried.output(gate=Fans.id, key="redfish", file="fans.json")]

@@ -56,7 +56,7 @@ class Rack:
     looked: list[dict[str, set[str]]] = field(default_factory=list)
     """Per node the gates that were due, of every look."""
     sees: dict[str, NodeResult] = field(default_factory=dict)
-    """What a look finds on a node; a pass where nothing is said."""
+    """Findings of a check per node; a pass by default."""
     taken: dict[str, str] = field(default_factory=dict)
     partner_of: dict[str, list[str]] = field(default_factory=dict)
     """Partner that was lent -> the nodes that were measured with it."""

@@ -1,4 +1,4 @@
-"""What was applied: kept device by device, private, whole or not at all, and damage is said."""
+"""Applied facts: stored per device, private and atomic; damage is reported."""
 
 from __future__ import annotations
 

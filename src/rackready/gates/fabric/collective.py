@@ -329,7 +329,7 @@ class Multi(NcclGate):
         return gathered.verdict(where)
 
     def _bytes(self, gathered: Judge, facts: GateFacts, run: Run, outputs: Outputs, domain: Domain | None) -> None:
-        """Judge the counters; where domains are unequal, the expected bytes are unknown, and the verdict says so."""
+        """Judge the counters; an error if domains are unequal, because the expected bytes are then unknown."""
         moved = collectives_run(self.size(facts, run.nodes)) * self.count(facts)
         if domain is None:
             gathered.error(
