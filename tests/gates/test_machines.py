@@ -34,7 +34,7 @@ def test_nodes_and_switches_answer_over_one_object(tmp_path: Path, monkeypatch: 
     node = machines.run("node01", ("true",), timeout_s=1)
     assert (node.reached, node.exit_code) == (False, None)
     assert node.failure == (
-        f"node01 127.0.0.1:1: private key - Expected: an OpenSSH private key without a passphrase in {key} "
+        f"node01 127.0.0.1:1: private key {key} - Expected: an OpenSSH private key without passphrase "
         "Actual: No such file or directory. Correct access.private_key in the site file"
     )
     switch = machines.run("leaf01", ("nv", "show", "system"), timeout_s=2)
