@@ -1,4 +1,7 @@
-"""The list of a node's parts and measuring programs: what another list does to evidence, and what the script makes of the node's tools."""
+"""The list of a node's parts and measuring programs.
+
+How another list affects evidence, and what the script reads from the node's tools.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ DIMM = "memory module DIMM_P0_A1 was 64 GB MTC40F2046S1RC48BA1 80CE2222, is 64 G
 
 
 class Rack:
-    """One node with these parts, and what is on record of it."""
+    """One node with these parts, and its records."""
 
     def __init__(self, root: Path) -> None:
         self.site = load_site("sim")
@@ -94,11 +97,13 @@ def test_one_run_reads_once(rack: Rack) -> None:
         ),
         (
             "BIOS", "BIOS", "American Megatrends International, LLC. 1.05.03 01/02/2025",
-            "BIOS was American Megatrends International, LLC. 1.06.07 09/02/2025, is American Megatrends International, LLC. 1.05.03 01/02/2025",
+            ("BIOS was American Megatrends International, LLC. 1.06.07 09/02/2025, "
+            "is American Megatrends International, LLC. 1.05.03 01/02/2025"),
         ),
         (
             "programs", "program all_reduce_perf", "/usr/bin/all_reduce_perf fedcba9876543210",
-            "program all_reduce_perf was /usr/bin/all_reduce_perf 0123456789abcdef, is /usr/bin/all_reduce_perf fedcba9876543210",
+            ("program all_reduce_perf was /usr/bin/all_reduce_perf 0123456789abcdef, "
+            "is /usr/bin/all_reduce_perf fedcba9876543210"),
         ),
     ],
 )  # fmt: skip
@@ -110,7 +115,7 @@ def test_another_part_is_a_change_that_voids_what_was_measured_and_is_named(
     before = time.time()
     assert rack.see("c2").changed == (words,)  # type: ignore[union-attr]
     assert rack.ledger.last_change("node01") >= before, "every record of before is about another node"
-    assert rack.told("c2") == [f"changed since it was measured: {words}. What was measured before counts no longer."]
+    assert rack.told("c2") == [f"changed since it was measured: {words}. Earlier evidence no longer counts."]
     assert rack.see("c3").changed == (), "said once"  # type: ignore[union-attr]
 
 
@@ -129,7 +134,7 @@ def test_parts_that_can_no_longer_be_read_are_an_error_and_nothing_is_recorded(r
     found = rack.see("c2")
     assert str(found) == (
         "node01: parts that were seen before cannot be read - Expected: drives Actual: drives: lsblk is not installed. "
-        "Run the named program on the node by hand; what was measured counts only while its parts are seen."
+        "Run the named program on the node by hand; evidence counts only while the node's parts can be read."
     )
     last = rack.ledger.latest("node01", SEEN)
     assert last is not None
@@ -143,7 +148,7 @@ def test_a_list_that_is_not_stored_any_more_is_taken_for_another_one(rack: Rack,
         path.unlink()
     rack.parts["BIOS"]["BIOS"] = "another"
     assert rack.see("c2").changed == (
-        f"the list of parts is another one than {first.digest[:12]}, which is not stored here any more",
+        f"the list of parts differs from {first.digest[:12]}, which is no longer stored here",
     )  # type: ignore[union-attr]
 
 
@@ -164,7 +169,7 @@ def test_the_script_reads_what_dmidecode_says(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(script, "run", lambda *_argv: text)
     assert script.memory() == {"memory module DIMM_A1": "64 GB MTC40F2046S1RC48BA1 80CE01"}
     monkeypatch.setattr(script, "run", lambda *_argv: "# dmidecode 3.4\n\n")
-    assert script.tried(script.memory) == ({}, "dmidecode tells no memory module")
+    assert script.tried(script.memory) == ({}, "dmidecode reports no memory module")
 
 
 def test_the_script_tells_media_of_the_bmc_from_drives(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What drifts on deployed nodes behind rackready's back, and the words by which each is named. Played by test_main_job.py, on its rack."""
+"""Drift on deployed nodes, and the text that names each. test_main_job.py plays it on its rack."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAULTS = {
         ("dns-broken",),
     ),
 }
-"""Node -> what goes wrong on it; on node02 nothing that changes the list of its parts, so that a look finds it on a node in production."""
+"""Node -> drift. On node02 it leaves the list of parts unchanged, so that a look finds it on a node in production."""
 
 HAND = ("sysctl -q -w kernel.numa_balancing=1", "chmod 0777 /tmp")
 """What a foreign hand does on node01, and install puts right."""
@@ -34,10 +34,10 @@ NAMED = {
         "memory module DIMM_P0_C1 was ",
         "module of mlx5_0 was ",
         "program all_reduce_perf was /usr/bin/all_reduce_perf ",
-        "node03 /usr/bin/all_reduce_perf: all_reduce_perf is not the file of its package - Expected: MD5 ",
+        "node03 /usr/bin/all_reduce_perf: all_reduce_perf is not the file from its package - Expected: MD5 ",
         (
-            "node03 /etc/nccl.conf line 1: NCCL_NET is set - Expected: not set: it changes what is measured "
-            "Actual: NCCL_NET=Socket"
+            "node03 /etc/nccl.conf line 1: NCCL_NET is set - Expected: not set: it changes measurements Actual: "
+            "NCCL_NET=Socket"
         ),
         "node03 /etc/hosts: name node02 - Expected: ",
         "node03: no name server answers - Expected: an answer of one of them Actual: 192.0.2.53: no answer",

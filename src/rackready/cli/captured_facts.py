@@ -64,8 +64,7 @@ class About:
             )
         if self.named and self.nodes not in {None, len(self.named)}:
             raise RackreadyError(
-                f"--nodes {self.nodes} - Expected: {len(self.named)}, as many as --node names. "
-                "Omit one of the two."
+                f"--nodes {self.nodes} - Expected: {len(self.named)}, as many as --node names. Omit one of the two."
             )
         if len(set(self.named)) != len(self.named):
             raise RackreadyError(f"--node - Expected: each node once Actual: {', '.join(self.named)}. Correct it.")
@@ -107,9 +106,7 @@ def given_inputs(gate_id: str, given: Sequence[str]) -> dict[str, object]:
         try:
             out[name] = read_value(value)
         except ValueError as error:
-            raise RackreadyError(
-                f"--set {item} - Expected: a YAML value Actual: {error}. Correct it."
-            ) from error
+            raise RackreadyError(f"--set {item} - Expected: a YAML value Actual: {error}. Correct it.") from error
     if problems := list(input_problems("--set ", gate_id, out)):
         raise RackreadyError("\n".join(str(problem) for problem in problems))
     return out

@@ -106,7 +106,9 @@ def _require_order(by_order: Mapping[str, str], plan: Run, out: Texts) -> None:
     Launches of one program are alike: any of their outputs may come first.
     """
     commands = {command.key: command for command in plan.commands}
-    left = [key for key, command in commands.items() if command.role == "step" and key not in {*out.commands, *out.plain}]
+    left = [
+        key for key, command in commands.items() if command.role == "step" and key not in {*out.commands, *out.plain}
+    ]
 
     def program(key: str) -> tuple[object, ...]:
         return commands[key].argv, commands[key].stdin, commands[key].node

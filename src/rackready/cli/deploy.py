@@ -15,9 +15,7 @@ Limit = Annotated[
 Check = Annotated[bool, typer.Option("--check", help="Dry run: show what would change, and change nothing.")]
 Verbose = Annotated[
     bool,
-    typer.Option(
-        "--verbose", "-v", help="Print every step; the report always lists them."
-    ),
+    typer.Option("--verbose", "-v", help="Print every step; the report always lists them."),
 ]
 
 

@@ -30,9 +30,7 @@ def register(parent: typer.Typer) -> None:
 
 @app.command("import")
 def import_evidence(
-    source: Annotated[
-        Path, typer.Argument(help="Folder with manifest.json, that file, or a tar archive.")
-    ],
+    source: Annotated[Path, typer.Argument(help="Folder with manifest.json, that file, or a tar archive.")],
     env: Env = "sim",
     by: Annotated[str, typer.Option("--by", help="Person who imports. Default: the user of this machine.")] = "",
     address: Annotated[

@@ -14,9 +14,7 @@ from rackready.model.problems import RackreadyError
 def show(
     proof: Annotated[
         str,
-        typer.Option(
-            "--proof", help="Write the damaged bytes of this id to standard output."
-        ),
+        typer.Option("--proof", help="Write the damaged bytes of this id to standard output."),
     ] = "",
     env: Env = "sim",
     output: Output = Format.TEXT,
@@ -39,8 +37,7 @@ def show(
     if proof:
         if found is None:
             raise RackreadyError(
-                f"--proof {proof} - Expected: an id of `rackready evidence set-aside` Actual: no such id. "
-                "Correct it."
+                f"--proof {proof} - Expected: an id of `rackready evidence set-aside` Actual: no such id. Correct it."
             )
         sys.stdout.buffer.write(found)
         return

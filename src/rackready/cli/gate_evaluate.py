@@ -80,7 +80,8 @@ def evaluate(  # noqa: PLR0913, PLR0917 - facts that a captured output does not 
     nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="Number of nodes that took part.")] = None,
     gpus: Gpus = None,
     fabric: Annotated[
-        FabricKind | None, typer.Option("--fabric", help="Link layer of the compute fabric. Default: the site's, else roce.")
+        FabricKind | None,
+        typer.Option("--fabric", help="Link layer of the compute fabric. Default: the site's, else roce."),
     ] = None,
     nccl_net: Annotated[
         NcclNet | None,
@@ -262,11 +263,11 @@ def _files_without_command(captured: Sequence[str], plan: Run) -> int:
 
 def _with_requests(verdict: Verdict, missing: list[str]) -> Verdict:
     """Return the verdict with a request for missing outputs as the next step: nothing runs here, so a rerun is none."""
-    from rackready.gates.base import not_asked  # noqa: PLC0415
+    from rackready.gates.base import is_missing_output  # noqa: PLC0415
 
     step = f"Give its output with --input KEY=FILE; without one: {', '.join(missing)}."
     findings = [
-        item.model_copy(update={"next_step": step}) if missing and not_asked(item) else item
+        item.model_copy(update={"next_step": step}) if missing and is_missing_output(item) else item
         for item in verdict.findings
     ]
     return verdict.model_copy(update={"findings": findings})

@@ -75,9 +75,7 @@ def _commands(commands: list[dict[str, Any]]) -> None:
     """Print every command in full; repeated ones (launches) once, with their number and stages."""
     alike: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
     for item in commands:
-        stem = _NUMBERS.sub(
-            "", item["key"]
-        )  # readings before and after differ, although the command is the same
+        stem = _NUMBERS.sub("", item["key"])  # readings before and after differ, although the command is the same
         alike.setdefault((item["node"], item["role"], item["line"], stem), []).append(item)
     for (node, role, line, _), same in alike.items():
         place = f"{node} (its BMC)" if same[0]["via"] == "bmc" else node

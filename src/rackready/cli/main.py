@@ -172,7 +172,9 @@ def _known(error: Exception) -> RackreadyError:
         return RackreadyError(f"{text} See `rackready --help`.")
     if isinstance(error, OSError):
         return os_errors.told(error)
-    return _DefectError(f"defect in rackready - Expected: none Actual: {error.__class__.__name__}: {error}. Report it with this output.")
+    return _DefectError(
+        f"defect in rackready - Expected: none Actual: {error.__class__.__name__}: {error}. Report it with this output."
+    )
 
 
 class _DefectError(RackreadyError):

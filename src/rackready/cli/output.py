@@ -35,9 +35,7 @@ class Format(StrEnum):
     JSON = "json"
 
 
-Output = Annotated[
-    Format, typer.Option("--output", help="text, or json: one JSON document on standard output.")
-]
+Output = Annotated[Format, typer.Option("--output", help="text, or json: one JSON document on standard output.")]
 
 
 class _Terminal(Console):

@@ -18,9 +18,7 @@ def report(
     campaign: Annotated[str, typer.Argument(help="Campaign id. Default: the latest.")] = "",
     env: Env = "sim",
     output: Output = Format.TEXT,
-    raw: Annotated[
-        str, typer.Option("--raw", help="Print the stored raw output with this SHA-256 instead.")
-    ] = "",
+    raw: Annotated[str, typer.Option("--raw", help="Print the stored raw output with this SHA-256 instead.")] = "",
     junit: Annotated[
         Path | None,
         typer.Option("--junit", help="Also write the JUnit XML to this file."),
@@ -37,7 +35,7 @@ def report(
     Exit codes: 0 all pass, 1 gates or coverage of some node did not pass, 2 refused.
     """
     from rackready.evidence.report import write_reports  # noqa: PLC0415
-    from rackready.gates.records.rejudge import Again  # noqa: PLC0415
+    from rackready.gates.records.rejudge import Rejudge  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
     paths = env_paths(env)
@@ -57,7 +55,7 @@ def report(
             f"campaign {wanted} - Expected: one of {', '.join(known[:10])} Actual: none of them. "
             "Omit it for the latest."
         )
-    written = write_reports(paths.root, env, wanted, judging=Again() if again else None)
+    written = write_reports(paths.root, env, wanted, judging=Rejudge() if again else None)
     if junit is not None:
         _copy(written.junit, junit)
     if output is Format.JSON:
@@ -101,8 +99,7 @@ def _copy(source: Path, target: Path) -> None:
         )
         step = "Omit --junit" if same else f"Name another, or take {source}"
         raise RackreadyError(
-            f"--junit {target} - Expected: another writable file Actual: {what}. "
-            f"{step}: the report itself is written."
+            f"--junit {target} - Expected: another writable file Actual: {what}. {step}: the report itself is written."
         ) from error
 
 

@@ -20,7 +20,9 @@ class Written(StrEnum):
 
 
 def schema(
-    of: Annotated[Written, typer.Option("--of", help="File: site (site.yml) or database (database.yml).")] = Written.SITE,
+    of: Annotated[
+        Written, typer.Option("--of", help="File: site (site.yml) or database (database.yml).")
+    ] = Written.SITE,
 ) -> None:
     """Print the JSON schema of the site file or of database.yml."""
     print_json(json_schema() if of is Written.SITE else Server.model_json_schema(by_alias=True))

@@ -50,9 +50,7 @@ def validate(  # noqa: D103 - the table has its help
     check: Check = False,  # noqa: FBT002 - a command line flag
     again: Annotated[  # noqa: FBT002
         bool,
-        typer.Option(
-            "--again", help="Also measure gates with valid evidence. A recorded fail stays a fail."
-        ),
+        typer.Option("--again", help="Also measure gates with valid evidence. A recorded fail stays a fail."),
     ] = False,
     verbose: Verbose = False,  # noqa: FBT002
     output: Output = Format.TEXT,

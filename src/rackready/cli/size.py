@@ -13,13 +13,9 @@ from rackready.cli.size_cost import Money, prices
 from rackready.cli.size_model import Asked, model_of
 from rackready.design.sizing.cost import Virtual
 
-app = typer.Typer(
-    help="Size servers for a language model: memory, speed bounds, cost.", no_args_is_help=True
-)
+app = typer.Typer(help="Size servers for a language model: memory, speed bounds, cost.", no_args_is_help=True)
 
-On = Annotated[
-    list[str], typer.Option("--on", help="Server or GPU profile; repeatable. Default: all.")
-]
+On = Annotated[list[str], typer.Option("--on", help="Server or GPU profile; repeatable. Default: all.")]
 Tp = Annotated[int, typer.Option("--tp", min=0, help="Tensor parallelism; 0: choose the cheapest.")]
 Pp = Annotated[int, typer.Option("--pp", min=0, help="Pipeline stages; 0: the fewest that fit.")]
 Ep = Annotated[int, typer.Option("--ep", min=1, help="Expert parallelism over data-parallel ranks.")]
@@ -157,18 +153,16 @@ def train(  # noqa: PLR0913, PLR0917 - each is an option of the command
     micro_batch: Annotated[int, typer.Option("--micro-batch", min=0, help="Sequences per micro-batch; 0: 1.")] = 0,
     micro_batches: Annotated[
         int,
-        typer.Option(
-            "--micro-batches", min=0, help="Micro-batches per step and data-parallel rank; 0: the fastest."
-        ),
+        typer.Option("--micro-batches", min=0, help="Micro-batches per step and data-parallel rank; 0: the fastest."),
     ] = 0,
-    tokens: Annotated[
-        str, typer.Option("--tokens", help="Tokens of the run, e.g. 15T, for days and cost.")
-    ] = "",
+    tokens: Annotated[str, typer.Option("--tokens", help="Tokens of the run, e.g. 15T, for days and cost.")] = "",
     gpus: Annotated[
         int, typer.Option("--gpus", min=0, help="GPUs in total; tp x pp divides them into replicas. 0: one replica.")
     ] = 0,
     zero: Annotated[int, typer.Option("--zero", min=-1, max=3, help="ZeRO stage; -1: 1.")] = -1,
-    optimizer: Annotated[str, typer.Option("--optimizer", help="adam, adam_no_master, adam8bit or sgd. Default: adam.")] = "",
+    optimizer: Annotated[
+        str, typer.Option("--optimizer", help="adam, adam_no_master, adam8bit or sgd. Default: adam.")
+    ] = "",
     recompute: Annotated[
         str, typer.Option("--recompute", help="Recompute activations: none, selective or full. Default: selective.")
     ] = "",

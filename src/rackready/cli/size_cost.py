@@ -15,9 +15,7 @@ from rackready.profiles import loader
 
 PriceHour = Annotated[
     list[str],
-    typer.Option(
-        "--price-hour", help="Price per GPU hour, or ID=PRICE for a profile; repeatable."
-    ),
+    typer.Option("--price-hour", help="Price per GPU hour, or ID=PRICE for a profile; repeatable."),
 ]
 PriceGpu = Annotated[
     list[str],
@@ -42,9 +40,7 @@ Overhead = Annotated[
     ),
 ]
 VirtualUsed = Annotated[float, typer.Option("--virtual-used", help="Like --used, for virtual machines; 0: as --used.")]
-VirtualFee = Annotated[
-    float, typer.Option("--virtual-fee", help="Licence cost of virtual machines per GPU hour.")
-]
+VirtualFee = Annotated[float, typer.Option("--virtual-fee", help="Licence cost of virtual machines per GPU hour.")]
 Currency = Annotated[str, typer.Option("--currency", help="Currency of the prices; only printed.")]
 
 
@@ -127,7 +123,9 @@ class Money:
         self._finite()
         self._needs_price((("--price-kwh", self.kwh), ("--pue", self.pue)), "energy and cooling")
         if self.hour and self.purchase:
-            raise RackreadyError("--price-hour, --price-gpu: Expected: one of them Actual: both. Choose rent or purchase.")
+            raise RackreadyError(
+                "--price-hour, --price-gpu: Expected: one of them Actual: both. Choose rent or purchase."
+            )
         self._ranges()
         self._needs_price((("--life-years", self.life != LIFE), ("--load", self.load != 1)), "the purchase and energy")
         self._used_at_all(result=result)

@@ -77,9 +77,7 @@ def status(
     if output is Format.JSON:
         print_json(document)
         return
-    _print(
-        nodes, f"{env}: campaign {latest['id']} {latest['status']}" if latest else f"{env}: nothing deployed yet"
-    )
+    _print(nodes, f"{env}: campaign {latest['id']} {latest['status']}" if latest else f"{env}: nothing deployed yet")
     for alarm in found.alarms:
         console.print(f"ALARM {alarm}", style="bold red")
     for text in found.not_asked:

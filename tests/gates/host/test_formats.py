@@ -128,7 +128,7 @@ def test_lanes_come_in_two_shapes() -> None:
 
 
 def test_bridges_behind_a_volume_management_device_have_a_domain_of_their_own() -> None:
-    """Linux makes up a domain of five digits for the drives behind it (VROC); lspci lists its root ports with the others."""
+    """Linux invents a five-digit domain for drives behind it (VROC); lspci lists its root ports with the others."""
     block = (
         "{} PCI bridge: Intel Corporation Device 352a (rev 11) (prog-if 00 [Normal decode])\n\tBus: primary=00, "
         "secondary=01, subordinate=ff, sec-latency=0\n"
@@ -216,7 +216,7 @@ TRACKING = "C0000202,192.0.2.2,3,1700000000.0,{},0.0,0.0,0.0,0.0,0.0,{},{},64.0,
         (dmidecode.bios_version, MEMORY, "no BIOS Information structure with a Version (DMI type 0)"),
         (chrony.parse, "", "empty output"),
         (chrony.parse, "a,b\n", "2 fields, Expected: 14 (chronyc -c tracking)"),
-        (chrony.parse, ",".join(["0"] * 13 + ["Wrong"]), "leap status 'Wrong' is a word that is not known"),
+        (chrony.parse, ",".join(["0"] * 13 + ["Wrong"]), "leap status 'Wrong' is unknown"),
         (
             chrony.parse,
             ",".join(["C0000202", "x", "three", *["0"] * 10, "Normal"]),

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rackready.campaign import controller, workflow
-from rackready.campaign.abi import CAMPAIGN_ABI
+from rackready.campaign import controller
 from rackready.campaign.request import DEPLOY, CampaignRequest, new_request
-from rackready.campaign.summary import exit_code, summarise
+from rackready.campaign.summary import document, exit_code, summarise
 from rackready.design.site import load_site
 from rackready.ledger.store import CHANGE, Ledger
 from rackready.model.state import NodeState
@@ -88,7 +84,7 @@ def test_changed_site_is_not_resumed_but_begun_anew_and_said(tmp_path: Path) -> 
     "shell", ['exec "$@"', 'trap "" INT TERM; exec "$@"'], ids=["in the foreground", "in a background that ignores it"]
 )
 def test_ctrl_c_stops_within_seconds_and_the_next_run_goes_on(tmp_path: Path, shell: str) -> None:
-    """A shell without job control starts its background commands with SIGINT ignored: the controller listens all the same."""
+    """A shell without job control starts background commands with SIGINT ignored: the controller still handles it."""
     child = start(tmp_path, "hang:fabric", shell=shell)
     for _ in range(600):
         if (tmp_path / "did.log").exists() and any(line.startswith("fabric") for line in did(tmp_path)):
@@ -220,57 +216,22 @@ def test_summary_of_nothing_is_no_success(tmp_path: Path) -> None:
     assert exit_code(rows) == 1
 
 
+def test_the_plan_of_a_dry_run_is_in_the_document_and_only_there(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "s.sqlite")
+    result = {"outcome": "pass", "message": "m", "changed": False, "phase": "validate"}
+    rows = summarise(ledger, ["node01", "node02"], {"node01": result | {"plan": {"step": "look"}}, "node02": result})
+    shown = document("c1", rows, seconds=1.0, resumed=False)["nodes"]
+    assert (shown[0]["plan"], "plan" in shown[1]) == ({"step": "look"}, False)
+
+
 def test_a_node_drained_by_an_earlier_wave_that_the_campaign_never_came_to_is_said(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "s.sqlite")
-    ledger.set_state("node02", NodeState.CERTIFIED, "held: fabric is about to change: its ports on leaf01")
+    ledger.set_state("node02", NodeState.CERTIFIED, "drained: fabric is about to change: its ports on leaf01")
     rows = summarise(ledger, ["node01", "node02"], {})
     assert [row.reason for row in rows] == [
-        "the campaign did not come to this node",
-        "the campaign did not come to this node; held: fabric is about to change: its ports on leaf01",
+        "the campaign did not reach this node",
+        "the campaign did not reach this node; drained: fabric is about to change: its ports on leaf01",
     ]
-
-
-def test_workflow_shape_is_the_one_of_its_abi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pending campaign is replayed by this code: other steps, another order or other arguments without a new ABI strand what was cut off."""
-    enqueued: list[tuple[str, tuple[str, ...], str, list[str]]] = []
-
-    class Handle:
-        def __init__(self, nodes: list[str]) -> None:
-            self.nodes = nodes
-
-        def get_result(self, **_: object) -> dict[str, dict[str, Any]]:
-            return {
-                node: {"outcome": "fail" if node == "node02" else "pass", "message": "", "changed": False}
-                for node in self.nodes
-            }
-
-    def enqueue(queue: str, work: Callable[..., Any], data: dict[str, Any], phase: str, nodes: list[str]) -> Handle:
-        assert data == request
-        enqueued.append((queue, tuple(inspect.signature(work).parameters), phase, nodes))
-        return Handle(nodes)
-
-    monkeypatch.setattr(workflow.DBOS, "enqueue_workflow", enqueue)
-    request = CampaignRequest(
-        campaign="c1", env="x", root=str(tmp_path), kind="deploy", phases=("provision", "install", "fabric"), nodes=("node01", "node02", "node03", "node04"),
-        batch_size=2, wave_size=3, stop_above_pct=50, site_digest="d",
-    ).plain()  # fmt: skip
-    inspect.unwrap(workflow.campaign_workflow)(request)
-    batch = ("rackready-batches", ("request", "phase", "nodes"))
-    assert (CAMPAIGN_ABI, enqueued) == (
-        "1",
-        [
-            (*batch, "provision", ["node01", "node02", "node03"]),
-            (*batch, "install", ["node01", "node03"]),
-            (*batch, "fabric", ["node01", "node03"]),
-            (*batch, "provision", ["node04"]),
-            (*batch, "install", ["node04"]),
-            (*batch, "fabric", ["node04"]),
-        ],
-    ), "the steps of a campaign changed: raise CAMPAIGN_ABI"
-    assert tuple(inspect.signature(workflow.phase_step).parameters) == ("request", "phase", "nodes")
-    assert [inspect.unwrap(work).__name__ for work in (workflow.campaign_workflow, workflow.batch_workflow, workflow.phase_step)] == [
-        "campaign_workflow", "batch_workflow", "phase_step",
-    ]  # fmt: skip
 
 
 def test_change_that_was_cut_off_counts_as_a_change(tmp_path: Path) -> None:
@@ -315,7 +276,7 @@ def test_ready_node_that_its_jobs_keep_is_not_on_offer_and_its_evidence_stands(t
     code, text = run(tmp_path, "untouched:provision:node03")
     assert code == 1
     assert "ROW node03 certified provision error node03: jobs run on it" in text
-    assert "could not be held in the scheduler" not in text, "it is held already: its reason stays"
+    assert "could not be drained in the scheduler" not in text, "it is drained already: its reason stays"
     ledger = Ledger.open(tmp_path / ".rackready/x/state.sqlite")
     last = [entry for entry in ledger.entries("node03") if entry.operation == "changed"][-1]
     assert (last.desired, last.status) == ("provision", "failed"), "nothing was done to it"

@@ -1,4 +1,4 @@
-"""Damaged evidence costs its node that evidence: it is named, set aside and measured again, whatever kills the controller meanwhile; others go on."""
+"""Damaged evidence is named, set aside and measured again on its node, even after a kill; other nodes go on."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_dry_run_names_it_and_sets_nothing_aside(rack: Rack) -> None:
     out = rack.run(check=True)
     assert (out["node02"].outcome, out["node01"].outcome) == (Outcome.PASS, Outcome.NOT_RUN)
     assert out["node01"].message.startswith(
-        f"would be measured: node01: {R3} - Expected: pass Actual: error. {words(key)}"
+        f"would be measured under load: node01: {R3} - Expected: pass Actual: error. {words(key)}"
     )
     assert set_aside(rack.ledger) == []
 

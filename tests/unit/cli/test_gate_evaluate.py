@@ -16,7 +16,7 @@ from rackready.cli.output import progress
 from tests.gates.test_published_runs import RUNS, Evidence, counters, known, log, table
 
 ROOT = Path(__file__).resolve().parents[3]
-FIXTURES = ROOT / "tests/fixtures"
+FIXTURES = ROOT / "tests/fixtures/made"
 GATHER = "cluster/fabric/performance/nccl-all-gather"
 COPIES = "node/gpu/performance/nvbandwidth"
 INVENTORY = "node/gpu/sanity/inventory"
@@ -67,9 +67,9 @@ def test_what_is_rated_by_time_takes_how_long_it_ran(evaluate: Any, tmp_path: Pa
     }
     given = [word for key, path in files.items() for word in ("--input", f"{key}={path}")]
     code, out, _ = evaluate(COPIES, "--profile", "dgx_h100", *given)
-    assert (code, "0 before, 1 after, in a time that is not known" in out) == (2, True)
+    assert (code, "0 before, 1 after, in an unknown time" in out) == (2, True)
     code, out, _ = evaluate(COPIES, "--profile", "dgx_h100", "--seconds", "copy-0=60", *given)
-    assert "in a time that is not known" not in out
+    assert "in an unknown time" not in out
     assert "pcie_replays_per_minute on node01/gpu" in out
     code, _, err = evaluate(COPIES, "--profile", "dgx_h100", "--seconds", "soon", *given)
     assert (
@@ -319,7 +319,10 @@ def test_ends_of_lines_and_bytes_that_are_no_text_are_read_as_of_any_file(monkey
 
 
 def test_a_launch_is_judged_behind_the_prefixes_of_kubectl_and_mpirun(evaluate: Any, captured: list[str]) -> None:  # noqa: ANN401
-    """As `kubectl logs --prefix` prints an MPIJob's launcher that ran `mpirun --tag-output`: NCCL's lines come from every rank, the table from the first."""
+    """As `kubectl logs --prefix` prints an MPIJob's launcher with `mpirun --tag-output`.
+
+    NCCL's lines come from every rank, the table comes from the first.
+    """
     path = Path(next(item for item in captured if item.startswith("launch0=")).split("=", 1)[1])
     lines = path.read_text(encoding="utf-8").splitlines()
     ranks = {

@@ -1,4 +1,4 @@
-"""`rackready gate evaluate`: names and addresses of the machines where outputs were captured, from options or a site file."""
+"""`rackready gate evaluate`: names and addresses of the captured machines, from options or from a site file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def test_addresses_of_the_capture_are_given(evaluate: Any, tmp_path: Path) -> No
         "ib_write_bw used other GIDs - Expected: 192.168.1.11 to 192.168.1.12 Actual: 10.4.1.23 to 10.4.1.57. "
         "Run the gate again; for an output that was "
     )
-    step = "captured elsewhere, check that it is this rail's, and give its addresses (--address NODE:HCA=ADDRESS)."
+    step = (
+        "captured elsewhere, check that it belongs to this rail, and give its addresses (--address NODE:HCA=ADDRESS)."
+    )
     assert (code, f"{said}{step}" in out) == (2, True)
     code, out, _ = evaluate(*given, "--address", f"node01:mlx5_0={FIRST}", "--address", f"node02:mlx5_0={SECOND}")
     assert (code, out.splitlines()[0]) == (0, f"{PAIR}: pass")
@@ -127,7 +129,7 @@ def test_an_environment_gives_them_too(evaluate: Any, tmp_path: Path) -> None:  
         (
             ["--profile", "dgx_h100", "--node", "A 1", "--node", "b"],
             (
-                "node A 1 - Expected: a host name, as a site file has it Actual: String should match pattern "
+                "node A 1 - Expected: a host name that a site file accepts Actual: String should match pattern "
                 "'^[a-z][a-z0-9-]{0,62}$'. Correct it."
             ),
         ),

@@ -1,4 +1,4 @@
-"""`rackready gate run` and nodes in production: what loads a node is refused there, with the names and the next step; exact words."""
+"""`rackready gate run` on nodes in production: gates that load a node are refused with exact words and a next step."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from rackready.paths import EnvPaths, project_root
 ROOT = Path(__file__).resolve().parents[3]
 LOADS = "node/gpu/validation/dcgm-r1"
 SILENT = (
-    "node04: whether jobs run on it - Expected: the scheduler says it Actual: x. "
-    "Nothing was touched: run again once it answers."
+    "node04: jobs on it - Expected: known from the scheduler Actual: x. Nothing was touched. Run again once it answers."
 )
 
 

@@ -1,4 +1,4 @@
-"""The live table: a row a node where it fits, a row a phase where it does not; what goes wrong is printed above it and stays."""
+"""The live table: a row per node where it fits, else a row per phase; problems are printed above it and stay."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_gates_of_a_later_validation_do_not_take_a_node_back() -> None:
         NODES,
         (event("revalidate"), ["node01"]),
         (event("validate", "gemm pass", DETAIL), ["node01"]),
-        (event("hold", "drained"), ["node01"]),
+        (event("drain", "drained"), ["node01"]),
     )
     assert marks(text, "node01") == "✓✓✓▸"
     assert re.search(r"^node01 .*drained$", text, re.MULTILINE)

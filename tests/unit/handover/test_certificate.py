@@ -182,12 +182,12 @@ def test_drift_voids_it_and_names_what_changed(paths: EnvPaths) -> None:
     assert str(caught.value) == (
         "node01: certificate - Expected: made for the node as it is now Actual: gpus was G0,G1, is G0,G9; "
         "driver was 580.173.02, is 580.173.03. "
-        "It counts no longer. Validate and certify the node again."
+        "It does not count any more. Validate and certify the node again."
     )
 
 
 def test_a_reboot_is_no_drift(paths: EnvPaths) -> None:
-    """What a boot voids is evidence of the gates that say so, and policy asks for it before anything is signed or handed over."""
+    """A boot voids evidence of the gates that declare it; the policy asks for it before signing or handover."""
     issue(paths, content())
     assert "boot_id" not in require(paths, "node01", fingerprint(boot_id="b2")).predicate["fingerprint"]
 

@@ -1,4 +1,4 @@
-"""What a node's tools and kernel files say comes back whole: output, exit code, missing programs, time-outs, lists that are followed."""
+"""Readings of a node's tools and kernel files are complete: output, exit code, missing programs, time-outs, lists."""
 
 from __future__ import annotations
 

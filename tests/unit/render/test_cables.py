@@ -51,7 +51,7 @@ def test_csv_has_one_row_a_cable_and_reads_back() -> None:
     )
     assert (rows[2]["medium"], rows[2]["a_module"], rows[2]["a_connector"]) == ("dac", "", "")
     assert (rows[3]["cable"], rows[3]["stock_m"]) == ("", "")
-    assert rows[3]["problem"].endswith("Say where the rack stands, so that lengths can be computed.")
+    assert rows[3]["problem"].endswith("Add them, so that lengths can be computed.")
 
 
 def test_csv_is_written_row_by_row() -> None:
@@ -100,7 +100,7 @@ def test_pages_are_written_one_a_rack(tmp_path: Path) -> None:
 
 
 def test_pages_of_a_large_site_are_quick() -> None:
-    """20,000 ends take 0.1 s of processor time; cell by cell through a template they took 0.6 s: writing the plan of 100,000 GPUs has 600,000."""
+    """20,000 ends take 0.1 s of processor time (cell by cell 0.6 s): a plan of 100,000 GPUs has 600,000 ends."""
     ends = rack_ends(cables())["r"] * 4_000
     spent = []
     for _ in range(3):

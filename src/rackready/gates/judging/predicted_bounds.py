@@ -1,7 +1,7 @@
-"""Bounds that are known before anything is measured: computed from profiles, fabric and inputs, by the functions by which gates judge.
+"""Bounds that are known before a run, computed from profiles, fabric and inputs by the gates' own functions.
 
-What only a run tells (the spread of siblings, thresholds that a node itself reports, what passed last) is in no such
-list; a gate that is not named here has no other kind.
+Bounds that depend on a run (spread of siblings, thresholds that a node reports, the last pass) are not predicted. A
+gate that is not listed here has only such bounds.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from rackready.gates.fabric import domains
 from rackready.gates.fabric.collective import Multi, bounds
 from rackready.gates.fabric.ib_write_bw import IbWriteBw
 from rackready.gates.fabric.latency import IbWriteLat
+from rackready.gates.fabric.latency_bounds import judge_mark, judge_plausible
 from rackready.gates.fabric.perftest_call import ASKED
 from rackready.gates.fabric.rdma_port import layer, path_mtu, payload_rate
 from rackready.gates.formats.perftest import Memory, WriteBandwidth
@@ -26,25 +27,24 @@ from rackready.gates.nccl.single_node import OneNode
 from rackready.model.outcome import Criterion
 
 UNKNOWN = (
-    "none that can be told before a run: readings are held against the profile, the inputs above and what the node "
-    "itself reports; "
-    "every finding names what was expected, and the record its source"
+    "none known before a run: readings are compared with the profile, the inputs above and the node's own reports; "
+    "every finding states the expected value, and the record its source"
 )
 
 
 @singledispatch
-def foreseen(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
-    """Return the bounds, with inputs and sources, that a gate will hold a run over these nodes against; none where only a run can tell."""
+def predicted(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
+    """Return a gate's bounds for a run over these nodes, with inputs and sources; empty if only a run gives them."""
     del gate, facts, nodes
     return ()
 
 
-@foreseen.register
+@predicted.register
 def _(gate: OneNode, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     return _busbw(gate.bounds(facts, nodes[0]))
 
 
-@foreseen.register
+@predicted.register
 def _(gate: Multi, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     members = next(iter(gate.parts(facts, nodes).values()), ())
     return (
@@ -59,7 +59,7 @@ def _busbw(found: tuple[Bound | None, Bound | None, Bound | None]) -> tuple[Crit
     return judge("busbw", 1.0, "GB/s", upper=upper, expected=expected, lower=lower).criteria
 
 
-@foreseen.register
+@predicted.register
 def _(gate: IbWriteBw, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     gathered = Judge()
     nic = next(iter(facts.nodes[nodes[0]].nics), None)
@@ -72,15 +72,15 @@ def _(gate: IbWriteBw, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterio
     return tuple(gathered.criteria)
 
 
-@foreseen.register
+@predicted.register
 def _(gate: IbWriteLat, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     gathered = Judge()
-    gate.believed(gathered, nodes[0], 1.0)
-    gate.against_mark(gathered, nodes[0], 1.0, gate.mark(facts.nodes[nodes[0]]))
+    judge_plausible(gathered, nodes[0], 1.0, gate.least())
+    judge_mark(gathered, nodes[0], 1.0, gate.mark(facts.nodes[nodes[0]]))
     return tuple(gathered.criteria)
 
 
-@foreseen.register
+@predicted.register
 def _(gate: nvbandwidth.NvBandwidth, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     gathered = Judge()
     for metric in gate.fleet:  # one for each test
@@ -88,7 +88,7 @@ def _(gate: nvbandwidth.NvBandwidth, facts: GateFacts, nodes: Sequence[str]) -> 
     return tuple(gathered.criteria)
 
 
-@foreseen.register
+@predicted.register
 def _(gate: Inventory, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     del gate
     wanted = facts.nodes[nodes[0]]
@@ -97,7 +97,7 @@ def _(gate: Inventory, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterio
     return (*counts, *links)
 
 
-@foreseen.register
+@predicted.register
 def _(gate: DcgmDiagnostic, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     del gate
     platform = facts.nodes[nodes[0]].platform
