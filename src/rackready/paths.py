@@ -32,9 +32,9 @@ def project_root() -> Path:
 
 
 def private_dir(path: Path) -> Path:
-    """Make a folder that only its owner may enter, with its missing parents, and return it.
+    """Create a folder private to its owner, with its missing parents, and return it.
 
-    A folder that exists, and ``.rackready`` above it, lose the rights of group and others.
+    An existing folder, and ``.rackready`` above it, lose the rights of group and others.
     """
     for folder in reversed([path, *path.parents]):
         if folder == path or folder.name == PRIVATE or not folder.exists():
@@ -80,7 +80,10 @@ class EnvPaths:
     def __post_init__(self) -> None:
         if not _ENV.match(self.env):
             expected = "a plain name such as prod (letters, digits, - _ .)"
-            message = f"--env {self.env} - Expected: {expected} Actual: {self.env!r}. Give the name of a folder in inventories/."
+            message = (
+                f"--env {self.env} - Expected: {expected} Actual: {self.env!r}. "
+                "Give the name of a folder in inventories/."
+            )
             raise RackreadyError(message)
 
     @property
@@ -105,7 +108,7 @@ class EnvPaths:
 
     @property
     def overlay(self) -> Path:
-        """What differs between machines: merged over the site file when it exists."""
+        """Settings of this machine: merged over the site file if it exists."""
         return self.base / "overlays" / f"{self.env}.yml"
 
     @property
@@ -114,7 +117,7 @@ class EnvPaths:
         return self.database_in(self.state)
 
     def database_in(self, state: Path) -> Database:
-        """Return the database of this environment when its state is in another folder."""
+        """Return the environment's database if its state is in another folder."""
         return Database(state / "state.sqlite", self.inventory / "database.yml", self.env)
 
     @property
@@ -129,7 +132,7 @@ class EnvPaths:
 
     @property
     def lock(self) -> Path:
-        """Locked (flock) by the one controller that may act."""
+        """Locked (flock) by the active controller."""
         return self.state / "controller.lock"
 
     @property

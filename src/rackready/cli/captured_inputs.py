@@ -28,7 +28,7 @@ _LOGS = frozenset({"dmesg", "journalctl"})
 
 @dataclass(slots=True)
 class Texts:
-    """Outputs by their keys. ``commands``: of commands of the run; ``plain``: command -> source -> (key as given, text)."""
+    """Outputs by key. ``commands``: of the run's commands; ``plain``: command -> source -> (key as given, text)."""
 
     commands: dict[str, str] = field(default_factory=dict)
     plain: dict[str, dict[str, list[tuple[str, str]]]] = field(default_factory=dict)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from rackready.cli.doctor_checks import Report, examine
+from rackready.cli.doctor_checks import examine
+from rackready.cli.doctor_scene import Report
 from rackready.cli.output import Env, Format, Output, env_paths, print_json, print_table
 from rackready.model.outcome import Outcome, worst
 
@@ -24,7 +25,7 @@ def doctor(env: Env = "sim", output: Output = Format.TEXT) -> None:
 
 
 def exit_code(reports: list[Report]) -> int:
-    """Return 2 when the site file is refused, 1 when a check failed or could not run, else 0. A skip states its reason."""
+    """Return 2 if the site file is refused, 1 if a check failed or could not run, else 0. A skip states its reason."""
     if any(item.refused for item in reports):
         return 2
     return 1 if any(item.outcome in {Outcome.FAIL, Outcome.ERROR} for item in reports) else 0

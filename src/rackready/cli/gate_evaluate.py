@@ -135,7 +135,7 @@ def _judged(
     choice: tuple[Sequence[str], str],
     ended: tuple[Sequence[str], Sequence[str]],
 ) -> Verdict:
-    """Return the verdict of one gate. ``choice``: its inputs and its run; ``ended``: exit codes and seconds, as given."""
+    """Return one gate's verdict. ``choice``: its inputs and its run; ``ended``: exit codes and seconds, as given."""
     from rackready.gates.engine.registry import gate  # noqa: PLC0415
 
     if not gate_id:
@@ -204,7 +204,8 @@ def _run(runs: list[Run], wanted: str) -> Run:
         if wanted in {run.id, ""}:
             return run
     raise RackreadyError(
-        f"--run {wanted} - Expected: one of {', '.join(run.id for run in runs) or 'none for so few nodes'} Actual: {wanted}. Correct it."
+        f"--run {wanted} - Expected: one of {', '.join(run.id for run in runs) or 'none for so few nodes'} "
+        f"Actual: {wanted}. Correct it."
     )
 
 

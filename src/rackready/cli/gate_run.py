@@ -157,7 +157,7 @@ def _nodes(ids: list[str], gate_set: str, campaign: str, env: str, wanted: list[
 
 
 def _refuse_in_production(ctx: PhaseContext, what: str, ids: list[str], names: list[str]) -> None:
-    """Raise RackreadyError when a gate that loads nodes would run where jobs run or may start, or where that is unknown."""
+    """Raise RackreadyError if a gate would load nodes where jobs run or may start, or where that is unknown."""
     from rackready.gates.engine.registry import gate  # noqa: PLC0415
     from rackready.handover.production import in_production  # noqa: PLC0415
 

@@ -234,7 +234,7 @@ def _has_site(env: str) -> bool:
 
 
 def facts_for(env: str, profile: str, nodes: int, gpus: int | None = None) -> GateFacts:
-    """Return facts by profile, else by the server model of the site's first node. Reports which server a GPU model means."""
+    """Return facts by profile, else by the server model of the site's first node. Report the server for a GPU."""
     from rackready.design.site import load_site  # noqa: PLC0415
 
     if profile:

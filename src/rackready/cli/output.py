@@ -39,7 +39,7 @@ Output = Annotated[Format, typer.Option("--output", help="text, or json: one JSO
 
 
 class _Terminal(Console):
-    """A console that prints values unchanged and never ends the process: rich would exit with 1, which means a bad node.
+    """A console that prints values unchanged and never ends the process: rich's exit code 1 would mean a bad node.
 
     Markup and emoji codes are off: `[/x]` in a reason would raise an error, `[error 52]` would vanish, and `:a:` in an
     IPv6 address would become an emoji. Pass colours as ``style``.

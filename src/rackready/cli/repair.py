@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rackready.cli import complete
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress, given_reason
+from rackready.cli.output import Env, Format, Output, console, env_paths, given_reason, print_json, progress
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
 

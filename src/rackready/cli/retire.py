@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rackready.cli import complete
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress, given_reason
+from rackready.cli.output import Env, Format, Output, console, env_paths, given_reason, print_json, progress
 
 
 def retire(

@@ -70,7 +70,10 @@ class Wanted:
 
     def reserve(self) -> float:
         """Return the bytes reserved on every GPU. Raises RackreadyError for a negative reserve."""
-        text = "2 GiB of every GPU for context, communication and fragmentation (--reserve-gib): a judgement; measure yours"
+        text = (
+            "2 GiB of every GPU for context, communication and fragmentation (--reserve-gib): a judgement; "
+            "measure yours"
+        )
         value = float(self.of("reserve_gib", 2.0, text, -1.0))
         if not (math.isfinite(value) and value >= 0):
             raise RackreadyError(

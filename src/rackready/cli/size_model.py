@@ -68,7 +68,7 @@ def amount(text: str, option: str) -> float:
 
 
 def model_of(asked: Asked) -> tuple[Llm, list[str]]:
-    """Return the model and assumptions about it. Raises RackreadyError when it is given twice, not at all, or impossible."""
+    """Return the model and its assumptions. Raises RackreadyError if it is given twice, not at all, or impossible."""
     if (asked.config is None) == (not asked.params):
         said = "both" if asked.params else "neither"
         raise RackreadyError(

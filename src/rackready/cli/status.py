@@ -84,8 +84,8 @@ def status(
         console.print(text, style="yellow")
     if latest and latest["status"] in {CUT_OFF, "interrupted"}:
         console.print(
-            f"campaign {latest['id']} was {latest['status']}: run the same command ({latest['kind']}) to continue where "
-            "it stopped"
+            f"campaign {latest['id']} was {latest['status']}: run the same command ({latest['kind']}) to continue "
+            "where it stopped"
         )
 
 
@@ -107,8 +107,7 @@ def _utc(at: float) -> str:
 class Watched:
     """The scheduler's answer about quarantined and retired nodes.
 
-    ``offered``: node -> whether it is offered to jobs, for the nodes that were asked about. ``not_asked``: reasons why the
-    others were not.
+    ``offered``: node -> whether it is offered to jobs, for the queried nodes. ``not_asked``: reasons for the others.
     """
 
     offered: dict[str, bool] = field(default_factory=dict)
