@@ -50,7 +50,7 @@ def run(  # noqa: PLR0913 - what is asked for
     require(site, nodes, kind)
     read_private_key("this controller", site.access.private_key)
     begun = time.monotonic()
-    able, held = _without_those_out(paths, nodes)
+    able, left_out = _without_those_out(paths, nodes)
     request = new_request(
         site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check, again=again
     )
@@ -60,7 +60,7 @@ def run(  # noqa: PLR0913 - what is asked for
             paths, request, command=command, say=_say, show=show, verbose=verbose
         )
     with Ledger.open(paths.database) as ledger:
-        rows = summarise(ledger, able, finished.results) + held
+        rows = summarise(ledger, able, finished.results) + left_out
     rows.sort(key=lambda row: nodes.index(row.name))
     result = document(
         finished.campaign, rows, seconds=time.monotonic() - begun, resumed=finished.resumed, drained=finished.drained
@@ -124,7 +124,7 @@ def _without_those_out(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], li
         return nodes, []
     with Ledger.open(paths.database) as ledger:
         rows = {row.name: row for row in ledger.states()}
-    held = [
+    left_out = [
         NodeSummary(
             name,
             rows[name].state.value,
@@ -136,13 +136,13 @@ def _without_those_out(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], li
         for name in nodes
         if name in rows and rows[name].state in _OUT
     ]
-    for row in held:
+    for row in left_out:
         if row.state == NodeState.RETIRED.value:
             words = f"is retired ({row.reason}) and left out. Take it out of the site file; if it is to come back"
         else:
             words = "is in quarantine and left alone. When it is repaired"
         progress.print(f"{row.name} {words}: rackready repair {row.name} --reason '...'", style="yellow")
-    return [name for name in nodes if name not in {row.name for row in held}], held
+    return [name for name in nodes if name not in {row.name for row in left_out}], held
 
 
 def _say(text: str) -> None:

@@ -104,10 +104,10 @@ def _drain(ctx: PhaseContext, ledger: Ledger, node: str, reason: str) -> None:
                 )
             ]
         )
-    held = drain_nodes(ctx, [node], {node: reason})[node]
-    if held.outcome is not Outcome.PASS:
+    drained = drain_nodes(ctx, [node], {node: reason})[node]
+    if drained.outcome is not Outcome.PASS:
         message = (
-            f"{held.message} {node} is {state.value} and offered to jobs: nothing was recorded. "
+            f"{drained.message} {node} is {state.value} and offered to jobs: nothing was recorded. "
             "Run again when the scheduler can drain it."
         )
         raise RackreadyError(message)
