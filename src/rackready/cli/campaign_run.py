@@ -142,7 +142,7 @@ def _without_those_out(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], li
         else:
             words = "is in quarantine and left alone. When it is repaired"
         progress.print(f"{row.name} {words}: rackready repair {row.name} --reason '...'", style="yellow")
-    return [name for name in nodes if name not in {row.name for row in left_out}], held
+    return [name for name in nodes if name not in {row.name for row in left_out}], left_out
 
 
 def _say(text: str) -> None:
