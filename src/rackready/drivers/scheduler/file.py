@@ -18,7 +18,10 @@ from rackready.drivers.scheduler.base import (
     reason_text,
 )
 
-_HEAD = "# Nodes that are ready, one per line. A line '# NAME: reason' is a node that is not; remove a foreign one yourself."
+_HEAD = (
+    "# Nodes that are ready, one per line. A line '# NAME: reason' is a node that is not; "
+    "remove a foreign one yourself."
+)
 
 
 class FileAdapter(SchedulerAdapter):
