@@ -10,10 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rackready.design.facts import driver_branch, driver_version, node_facts
+from rackready.design.facts import driver_branch, driver_set, node_facts
 from rackready.design.qos import roce_interfaces, roce_vars
-from rackready.model.profile import Figure, GpuProfile, PlatformProfile, SoftwareProfile
+from rackready.model.profile import Figure, GpuProfile, PlatformProfile
 from rackready.model.site import Node, Site, SlurmHandover
+from rackready.model.software import SoftwareProfile
 from rackready.profiles import loader
 
 _SUITE_IS_PATH = "/"
@@ -73,16 +74,17 @@ def slurm_vars(site: Site) -> dict[str, Any]:
 
 
 def _driver_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:
-    version = driver_version(site)
-    package = f"{version}{software.package_suffix}"
+    driver = driver_set(site)
     return {
-        "nvidia_driver_version": version,
+        "nvidia_driver_version": driver.version,
         "nvidia_driver_branch": driver_branch(site),
-        "nvidia_driver_package_version": package,
+        "nvidia_driver_packages": dict(driver.packages),
+        "nvidia_driver_pinning": driver.pinning,
         "nvidia_driver_open": software.open_modules,
-        "nvidia_fabricmanager_version": version,
-        "nvidia_fabricmanager_package_version": package,
-        "nvidia_persistence_package_version": package,
+        "nvidia_fabricmanager_version": driver.version,
+        "nvidia_fabricmanager_packages": dict(driver.fabric),
+        "nvidia_persistence_packages": dict(driver.persistence),
+        "nvidia_persistence_unit": driver.persistence_unit,
     }
 
 
