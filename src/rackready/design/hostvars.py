@@ -12,6 +12,7 @@ from typing import Any
 
 from rackready.design.facts import driver_branch, driver_set, node_facts
 from rackready.design.qos import roce_interfaces, roce_vars
+from rackready.model.base import SecretRef
 from rackready.model.profile import Figure, GpuProfile, PlatformProfile
 from rackready.model.site import Node, Site, SlurmHandover
 from rackready.model.software import SoftwareProfile
@@ -161,4 +162,12 @@ def connection_vars(site: Site, node: Node, known_hosts: Path) -> dict[str, Any]
         "ansible_port": site.access.port,
         "ansible_ssh_private_key_file": str(site.access.private_key),
         "ansible_ssh_common_args": " ".join(f"-o '{option}'" for option in options),
+        **_sudo_vars(site.access.sudo_password),
     }
+
+
+def _sudo_vars(password: SecretRef | None) -> dict[str, Any]:
+    """Return where the password for sudo is kept, never the password: playbooks/group_vars/nodes.yml reads it."""
+    if password is None:
+        return {}
+    return {"rackready_sudo_password_file": str(password.file or ""), "rackready_sudo_password_env": password.env or ""}
