@@ -1,4 +1,7 @@
-"""Rack PDUs for tests: their outlets over Redfish (DSP0268, PowerDistribution and Outlet), and what hangs on them loses its mains with them."""
+"""Rack PDUs for tests: outlets over Redfish, and machines that lose their mains with them.
+
+DSP0268, PowerDistribution and Outlet.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class FakePdu:
     lag_s: dict[str, float] = field(default_factory=dict)
     refuses: int = 0
     turned: dict[str, float] = field(default_factory=dict)
-    """When an outlet turned last, by ``time.monotonic``."""
+    """When an outlet last switched, by ``time.monotonic``."""
 
     def documents(self) -> dict[str, dict[str, Any]]:
         found = {_ROOT: {"@odata.id": _ROOT, "Name": "Power Equipment", "RackPDUs": {"@odata.id": f"{_ROOT}/RackPDUs"}}}
@@ -79,7 +82,7 @@ class FakePdu:
 
 @dataclass
 class Room:
-    """A rack with its PDUs. ``asked``: what was done to its first machine and to all PDUs, in one order."""
+    """A rack with its PDUs. ``asked``: requests to its first machine and to all PDUs, in one order."""
 
     rack: FakeRack
     pdus: dict[str, FakePdu] = field(default_factory=dict)
@@ -91,7 +94,7 @@ class Room:
     def pdu(
         self, name: str, *, outlets: tuple[str, ...] = ("A1", "A2"), units: Mapping[str, tuple[str, ...]] | None = None
     ) -> FakePdu:
-        """Put a PDU into the rack, and its password where the site says it is."""
+        """Put a PDU into the rack, and its password where the site names it."""
         address = self.rack.nodes[0].bmc.rsplit(".", 2)[0] + f".9.{len(self.pdus) + 1}"
         account = FakeNode(name, address, address, name, f"secret-of-{name}")
         (self.rack.folder / name).write_text(account.password)
@@ -109,7 +112,7 @@ class Room:
         }
 
     def spread(self) -> None:
-        """Let every machine have mains, or none, as its outlets are: one supply keeps it and its BMC alive."""
+        """Let every machine have mains, or none, by its outlets: one supply keeps it and its BMC alive."""
         for node in self.rack.nodes:
             feeding = [
                 outlet not in pdu.off

@@ -1,4 +1,4 @@
-"""Power supplies of a node for tests, as its BMC tells them: each has input while the outlet is on in which its cord really is."""
+"""Power supplies of a node for tests: each has input while the outlet of its cord is on."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Supplies:
 
 
 def of_room(room: Room, *, way: str = "word") -> Supplies:
-    """Give the room's node the two supplies that hang where its site says, and let its BMC tell of them."""
+    """Give the room's node the two supplies of the outlets in its site, and let its BMC report them."""
     made = Supplies(room, {"PSU0": ("pdu1", "A1"), "PSU1": ("pdu2", "A1")}, way)
     room.rack.nodes[0].more = made.documents
     return made

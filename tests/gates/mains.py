@@ -1,4 +1,4 @@
-"""A node on the outlets of two PDUs, and what cycles its power: what tests of power from the mains share."""
+"""A node on the outlets of two PDUs, and its cycler, for tests of power from the mains."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def two_pdus(folder: Path, *, net: int) -> Room:
-    """Two PDUs with outlets A1 and A2; node01 is on and hangs on both A1."""
+    """Two PDUs with outlets A1 and A2; node01 is on and plugged into both A1."""
     rack = FakeRack(folder, 1, net=net)
     rack.set_power(rack.nodes[0], "On")
     made = Room(rack)

@@ -1,4 +1,7 @@
-"""Rows and settings as nccl-tests 2.19.6 prints them (src/util.cu): time, algbw and busbw of a row agree with each other, rounded as it rounds."""
+"""Rows and settings as nccl-tests 2.19.6 prints them (src/util.cu).
+
+time, algbw and busbw of a row agree with each other, rounded as nccl-tests rounds.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _REDOP = {"all_reduce": "sum", "reduce_scatter": "sum"}
 
 
 def settings(gpus: int = 1, **changed: int) -> str:
-    """The line that says how the program was called; ``changed``: otherwise than the gates call it."""
+    """The line with the program's call; ``changed``: settings that the gates do not use."""
     said = {"warmup": 10, "iters": 50, "agg": 1, "validation": 1, "graph": 0, "unalign": 0} | changed
     head = (
         f"# nThread 1 nGpus {gpus} minBytes 8589934592 maxBytes 17179869184 step: 2(factor) warmup iters: "
@@ -32,7 +35,7 @@ def number(value: float, width: int) -> str:
 
 
 def row(collective: str, ranks: int, size: int, busbw: float, in_place: float | None = None) -> str:
-    """One row; ``in_place``: busbw there, the same when it is not given. alltoall checks nothing in place."""
+    """One row; ``in_place``: busbw there, the same when not given. alltoall checks nothing in place."""
     factor = (2 if collective == "all_reduce" else 1) * (ranks - 1) / ranks
     cells = ""
     for place, wanted in enumerate((busbw, busbw if in_place is None else in_place)):

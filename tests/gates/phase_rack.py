@@ -58,12 +58,12 @@ class Rack:
     def connection(self) -> FakeConnection:
         return FakeConnection(
             {
-                "Prints what a node is": self._fingerprint,
-                "Prints what NVML says": self._of("inventory", said(text("nvml/dgx_h100_healthy.json"))),
-                "Prints which versions": self._of("versions", said(text("versions/dgx_h100_healthy.json"))),
+                "Print a node's identity": self._fingerprint,
+                "Print NVML's inventory": self._of("inventory", said(text("nvml/dgx_h100_healthy.json"))),
+                "Print which versions": self._of("versions", said(text("versions/dgx_h100_healthy.json"))),
                 "-r 1 ": self._of("r1", said(text("dcgm/dgx_h100_r1_dcgm4_healthy.json"))),
                 "-r 3 ": self._of("r3", said(text("dcgm/dgx_h100_r3_dcgm4_healthy.json"))),
-                "Prints link state": self._counters,
+                "Print link state": self._counters,
                 "mpirun": lambda *_: self._launched(said(self._ring_text())),
                 "ib_write_bw": self._write,
                 "all_reduce_perf": lambda node, argv: self._launched(

@@ -1,4 +1,4 @@
-"""A Redfish service out of a hardware state, without a socket: what the simulated BMC tells, walked by the same code that asks real ones."""
+"""A Redfish service from a hardware state, without a socket: the simulated BMC, read by the same code as real ones."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _link(address: str) -> dict[str, str]:
 
 
 def gathered(there: World, trails: Sequence[str]) -> str:
-    """What a BMC with these resources answers to a GET of these trails."""
+    """Return the answer of a BMC with these resources to a GET of these trails."""
     return json.dumps(Walk(getter(there)).all(trails).document())
 
 
@@ -80,7 +80,10 @@ def getter(there: World) -> Callable[[str], dict[str, Any]]:
 
 
 def said(gate: Gate, facts: GateFacts, there: World) -> tuple[Run, Outputs]:
-    """The run of a gate of the BMC on node01, and its output. The server is of the site's model where the test does not say of which it is."""
+    """Return the run of a gate of the BMC on node01, and its output.
+
+    The server is of the site's model unless the test names another.
+    """
     if SYSTEM in there:
         there[SYSTEM].setdefault("Model", facts.nodes["node01"].platform.product)
     run = gate.plan(facts, ["node01"])[0]
@@ -91,13 +94,16 @@ def said(gate: Gate, facts: GateFacts, there: World) -> tuple[Run, Outputs]:
 
 
 def verdict(gate: Gate, there: World, facts: GateFacts | None = None) -> Verdict:
-    """What a gate says of a BMC with these resources."""
+    """Return a gate's verdict on a BMC with these resources."""
     known = facts or rack()
     return gate.evaluate(known, *said(gate, known, there))
 
 
 class FakeBmcs:
-    """BMCs of healthy nodes of the simulated rack, except for what ``states`` says of some: asked as real ones are, without a socket."""
+    """BMCs of healthy nodes of the simulated rack, asked as real ones are, without a socket.
+
+    ``states``: nodes with another state.
+    """
 
     def __init__(self, states: Mapping[str, dict[str, Any]] | None = None) -> None:
         self.states = dict(states or {})

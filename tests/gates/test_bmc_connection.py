@@ -1,4 +1,4 @@
-"""The way to a BMC: one request at a time, however many gates look side by side."""
+"""Connection to a BMC: one request at a time, however many gates run side by side."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_bmc_is_asked_one_thing_at_a_time_and_several_bmcs_side_by_side(monkey
 
     monkeypatch.setattr(Bmcs, "_do", do)
     found = Bmcs(dict.fromkeys(busy))  # type: ignore[arg-type]
-    found._sites = dict.fromkeys(busy, object())  # type: ignore[arg-type] # its credentials are not looked at here
+    found._sites = dict.fromkeys(busy, object())  # type: ignore[arg-type] # its credentials are not used here
     with ThreadPoolExecutor(8) as pool:
         answers = list(
             pool.map(lambda node: found.run(node, ("GET", "Chassis"), timeout_s=0.2), ["node01", "node02"] * 4)

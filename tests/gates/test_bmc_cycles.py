@@ -1,4 +1,7 @@
-"""Power cycles: an inventory after each, what goes missing is named, and a kill in the middle leaves no node off and none in production is touched."""
+"""Power cycles: an inventory after each, which names missing parts.
+
+A kill leaves no node off, and no node in production is touched.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,10 @@ RMA = (
 
 
 class Host:
-    """What the node's commands answer: a new boot id after every power cycle, and parts that a test may take away from a certain cycle on."""
+    """Answers of the node's commands: a new boot id after every power cycle.
+
+    A test may remove parts from a certain cycle on.
+    """
 
     def __init__(self, boots: Callable[[], int]) -> None:
         self.boots = boots
@@ -52,8 +58,8 @@ class Host:
     def connection(self) -> FakeConnection:
         return FakeConnection(
             {
-                "Prints what NVML": lambda *_: self._answer(document("nvml/dgx_h100_healthy.json"), self.gpus),
-                "Prints what a node is": lambda *_: said(
+                "Print NVML's inventory": lambda *_: self._answer(document("nvml/dgx_h100_healthy.json"), self.gpus),
+                "Print a node's identity": lambda *_: said(
                     json.dumps(
                         {
                             "format": "rackready/fingerprint/v1",
@@ -62,7 +68,7 @@ class Host:
                         }
                     )
                 ),
-                "Prints which parts": lambda *_: self._answer(self._parts(), self.change),
+                "Print the parts": lambda *_: self._answer(self._parts(), self.change),
                 "touch /run/rackready-before-cycle": said(),
                 "test ! -e": lambda *_: said(code=self.back),
             }
@@ -188,12 +194,12 @@ def test_a_gpu_that_does_not_come_back_is_named_with_its_serial_and_ends_the_row
         ),
         (
             lambda found: found.update(memory_bytes=2**41 - 2**36),
-            f"node01 memory: changed with a power cycle: 1 (cold) - Expected: 2048 GiB Actual: 1984 GiB. {RMA}",
+            f"node01 memory: changed by a power cycle: 1 (cold) - Expected: 2048 GiB Actual: 1984 GiB. {RMA}",
         ),
         (
             lambda found: found["disks"].update(S4XX02={"name": "nvme1n1", "sectors": "7501476528"}),
             (
-                "node01 disk S4XX02: came only with a power cycle: 1 (cold) - Expected: not there "
+                "node01 disk S4XX02: appeared only after a power cycle: 1 (cold) - Expected: not there "
                 f"Actual: 7501476528 sectors. {RMA}"
             ),
         ),
@@ -220,8 +226,8 @@ def test_a_node_that_does_not_come_back_is_a_fail_and_not_tried_again(
     assert texts(found) == [
         (
             "node01: not back after power cycle 1 (cold) - Expected: a booted system that answers on SSH "
-            "Actual: not after 0 s. "
-            "Look at its console over the BMC and at bmc/log/sanity/events; do not put the node into use."
+            "Actual: not after 0 s. Check its console over the BMC, and bmc/log/sanity/events; do not "
+            "put the node into use."
         )
     ]
     assert node.asked == ["GracefulShutdown", "On"]
@@ -236,7 +242,7 @@ def test_a_cycle_after_which_the_same_boot_answers_did_not_happen(
         [
             (
                 "node01: power cycle 1 (cold) did not happen - Expected: another boot id Actual: boot-0. "
-                "The BMC said that it cycled the power: update its firmware."
+                "The BMC reported a power cycle that did not happen: update its firmware."
             )
         ],
     )
@@ -250,7 +256,8 @@ def test_nothing_is_cycled_when_the_first_look_is_not_whole(bmcs: FakeRack, node
     found, _ = measured(host, way(bmcs, ledger))
     assert found.outcome is Outcome.ERROR
     assert texts(found)[0].startswith(
-        "node01: inventory before the first power cycle - Expected: a whole one Actual: the document is not complete."
+        "node01: inventory before the first power cycle - Expected: a complete one "
+        "Actual: the document is not complete."
     )
     assert node.asked == []
 
@@ -261,11 +268,10 @@ def test_a_node_in_production_is_refused_and_nothing_is_done(bmcs: FakeRack, nod
         Outcome.ERROR,
         [
             (
-                "node01 BMC: power cycle 1 not done - Expected: power away and back "
-                "Actual: node01: power cycle - Expected: a node on which no jobs run or may start "
-                "Actual: the scheduler may start jobs on it. "
-                "Nothing was done to it: drain it first. Look at the node's power in its BMC; "
-                "bring it to On, then run the gate again."
+                "node01 BMC: power cycle 1 not done - Expected: power off and on again Actual: node01: "
+                "power cycle - Expected: a node on which no jobs run or may start Actual: the scheduler "
+                "may start jobs on it. Nothing was done to it: drain it first. Check the node's power "
+                "state in its BMC; bring it to On, then run the gate again."
             )
         ],
     )
@@ -274,7 +280,7 @@ def test_a_node_in_production_is_refused_and_nothing_is_done(bmcs: FakeRack, nod
 
 
 class Killed(BaseException):
-    """Stands for SIGKILL: nothing of ours runs after it."""
+    """Stands for SIGKILL: none of our code runs after it."""
 
 
 def test_a_kill_between_off_and_on_is_found_and_the_node_powered_on_first(
@@ -313,7 +319,7 @@ def test_ac_is_refused_where_the_bmc_cannot(bmcs: FakeRack, node: FakeNode, ledg
     answer = way(bmcs, ledger).run("node01", ("CYCLE", "ac", "1"), timeout_s=30)
     assert answer.failure.endswith(
         "AC power cycle - Expected: outlets of the node in the site file, or reset type FullPowerCycle "
-        "Actual: neither. Choose the kind auto, cold or warm."
+        "Actual: neither. Choose kind auto, cold or warm."
     )
     assert node.asked == []
 
@@ -366,7 +372,7 @@ class Scheduler:
         (
             Scheduler(error=SchedulerError("slurmctld is silent")),
             NodeState.READY,
-            "the scheduler cannot say it (slurmctld is silent)",
+            "the scheduler does not answer (slurmctld is silent)",
         ),
         (Scheduler(error=SchedulerError("slurmctld is silent")), NodeState.INSTALLED, ""),
     ],
@@ -390,7 +396,7 @@ def test_a_missing_look_is_not_taken_for_a_whole_one() -> None:
     run = gate.plan(facts(), ["node01"])[0]
     found = gate.evaluate(facts(), run, {"gpus-0": Output("gpus-0", "node01", "x", 0, "")})
     assert texts(found)[0].startswith(
-        "node01: inventory before the first power cycle - Expected: a whole one Actual: empty output."
+        "node01: inventory before the first power cycle - Expected: a complete one Actual: empty output."
     )
 
 
@@ -408,8 +414,8 @@ def test_a_cycle_of_which_a_command_is_missing_did_not_happen(
     del outputs[key]
     found = gate.evaluate(facts(), run, outputs)
     said = (
-        "node01 BMC: power cycle 1 was not run - Expected: a power cycle, and a mark on the node before it "
-        "Actual: none. See what ended the row before it."
+        "node01 BMC: power cycle 1 was not run - Expected: a power cycle, after a mark on the node "
+        "Actual: none. Check the finding that ended the series."
     )
     assert (found.outcome, texts(found)) == (Outcome.ERROR, [said])
 
@@ -448,9 +454,9 @@ def test_parts_that_the_bmc_could_not_tell_are_not_taken_for_gone(
         Outcome.ERROR,
         [
             (
-                "node01: inventory before the first power cycle - Expected: a whole one "
-                "Actual: the BMC did not tell its parts: /redfish/v1/Systems/1/Memory/DIMM1: HTTP 500. "
-                "Repair what it names; the node was not power-cycled."
+                "node01: inventory before the first power cycle - Expected: a complete one Actual: the BMC "
+                "did not report its parts: /redfish/v1/Systems/1/Memory/DIMM1: HTTP 500. Fix the problem "
+                "that it names; the node was not power-cycled."
             )
         ],
     )

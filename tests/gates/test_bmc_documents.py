@@ -1,4 +1,7 @@
-"""What a BMC told is taken whole or not at all: a digest, every resource at its own address, and no value of a type that Redfish does not have."""
+"""A BMC's answer is taken as a whole or not at all.
+
+It needs a digest, every resource at its own address, and no value of a type that Redfish does not have.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from tests.gates.support import Said, outputs, rack
 
 FAN = f"{CHASSIS}/ThermalSubsystem/Fans/SPD_FAN_SYS4_F"
 STEP = "Update or restart the BMC, then run the gate again."
-RAW = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
+RAW = "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`)."
 
 
 def told(change: Callable[[dict[str, Any]], object], *, seal: bool = True) -> Verdict:
@@ -47,8 +50,8 @@ def test_what_was_lost_on_the_way_is_not_taken_for_what_is_not_there(
 ) -> None:
     found = told(change, seal=False)
     said = (
-        "node01 BMC: fans unreadable - Expected: a whole document of what the BMC told "
-        f"Actual: its digest is not that of its contents. {RAW}"
+        "node01 BMC: fans unreadable - Expected: a complete document of the BMC's answer Actual: its "
+        f"digest is not that of its contents. {RAW}"
     )
     assert (found.outcome, texts(found)) == (Outcome.ERROR, [said])
 
@@ -58,20 +61,20 @@ def test_what_was_lost_on_the_way_is_not_taken_for_what_is_not_there(
     [
         (
             lambda found: found["documents"][FAN].update({"@odata.id": "/redfish/v1/other"}),
-            "a resource that is no JSON object, or does not have its own address",
+            "a resource that is not a JSON object, or does not have its own address",
         ),
         (
             lambda found: found["documents"].update({FAN: []}),
-            "a resource that is no JSON object, or does not have its own address",
+            "a resource that is not a JSON object, or does not have its own address",
         ),
-        (lambda found: next(iter(found["trails"].values())).append({}), "a trail that is no list of addresses"),
+        (lambda found: next(iter(found["trails"].values())).append({}), "a trail that is not a list of addresses"),
         (lambda found: found.update(unread=None), "documents, trails or unread missing"),
     ],
     ids=["another address", "no object", "no address in a trail", "no list of what is unread"],
 )
 def test_a_document_of_another_shape_is_an_error(change: Callable[[dict[str, Any]], object], actual: str) -> None:
     found = told(change)
-    said = f"node01 BMC: fans unreadable - Expected: a whole document of what the BMC told Actual: {actual}. {RAW}"
+    said = f"node01 BMC: fans unreadable - Expected: a complete document of the BMC's answer Actual: {actual}. {RAW}"
     assert (found.outcome, texts(found)) == (Outcome.ERROR, [said])
 
 
@@ -138,8 +141,8 @@ def test_an_answer_in_which_something_was_not_asked_does_not_say_that_there_is_n
     asked = Fans().plan(rack(), ["node01"])[0].commands[0].argv[1:]
     found = told(lambda found: found["trails"].pop(asked[1]))
     said = (
-        f"node01 BMC: fans: not all of it asked - Expected: answers to all {len(asked)} questions of today's gate "
-        f"Actual: 1 not asked, {asked[1]} first. "
-        "It is of another version of rackready: run the gate again."
+        f"node01 BMC: fans: not everything was asked - Expected: answers to all {len(asked)} questions of "
+        f"today's gate Actual: 1 not asked, {asked[1]} first. The answer comes from another version of "
+        "rackready: run the gate again."
     )
     assert (found.outcome, texts(found)) == (Outcome.ERROR, [said])

@@ -1,4 +1,4 @@
-"""Event logs of a BMC: only what is newer than the last pass counts, and what was lost since then is an error."""
+"""Event logs of a BMC: only entries since the last pass count, and lost ones are an error."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.gates.support import rack
 SEL, FAULTS = f"{MANAGER}/LogServices/SEL", f"{SYSTEM}/LogServices/FaultLog"
 PASSED = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 DEALT = (
-    "Read what else recorded that time (syslog, the BMC's other logs), then say with `rackready repair` that it was "
-    "dealt with."
+    "Read what else recorded that time (syslog, the BMC's other logs), then record with `rackready "
+    "repair` that it was dealt with."
 )
 
 
@@ -36,7 +36,7 @@ def clock(there: World, at: datetime) -> None:
 
 
 def after(passed: Passed | None, there: World, **inputs: object) -> Verdict:
-    """What the gate says when this was the last pass on the node."""
+    """Return the gate's verdict when this was the last pass on the node."""
     known = dataclasses.replace(rack(), passed={(Events.id, "node01"): passed} if passed else {})
     return verdict(Events(inputs), there, known)
 
@@ -47,7 +47,7 @@ def last_pass() -> Passed:
     clock(there, PASSED)
     found = after(None, there)
     assert (found.outcome, texts(found)) == (Outcome.PASS, [])
-    assert found.note == "no pass before: every entry of the logs was judged"
+    assert found.note == "no earlier pass: every entry of the logs was judged"
     return Passed(PASSED + timedelta(hours=5), tuple(found.metrics))
 
 
@@ -76,7 +76,7 @@ def test_an_entry_after_the_last_pass_is_dated_and_explained() -> None:
 
 
 def test_an_entry_before_the_last_pass_does_not_count_again() -> None:
-    """By the BMC's clock: ours said five hours later."""
+    """By the BMC's clock: ours showed five hours later."""
     found = after(last_pass(), with_entry(PASSED - timedelta(minutes=1)))
     assert (found.outcome, texts(found), found.note) == (Outcome.PASS, [], None)
 
@@ -109,11 +109,10 @@ def test_an_overwrite_policy_that_redfish_does_not_have_is_not_taken_for_wrappin
             Outcome.FAIL,
             [
                 (
-                    "node01 log BMC IML: Warning event - Expected: no such entry "
-                    "Actual: iLOEvents.3.7.ServerResetDetected (2026-06-01T12:00:00+00:00). "
-                    "Read the entry in the vendor's guide and do what it says; "
-                    "once it is dealt with, say so with `rackready repair`: "
-                    "what is older counts no longer."
+                    "node01 log BMC IML: Warning event - Expected: no such entry Actual: "
+                    "iLOEvents.3.7.ServerResetDetected (2026-06-01T12:00:00+00:00). Read the entry in "
+                    "the vendor's guide and do what it says. Then record the fix with `rackready "
+                    "repair`: older entries no longer count."
                 )
             ],
         ),
@@ -122,7 +121,7 @@ def test_an_overwrite_policy_that_redfish_does_not_have_is_not_taken_for_wrappin
 def test_an_ilos_log_of_alerts_that_it_sent_is_not_that_of_its_hardware(
     log: str, outcome: Outcome, said: list[str]
 ) -> None:
-    """It has a warning at every restart; what concerns the hardware stands in the IML."""
+    """It has a warning at every restart; hardware events are in the IML."""
     there, here = world(healthy()), f"{MANAGER}/LogServices/{log}"
     there[f"{MANAGER}/LogServices"]["Members"].append({"@odata.id": here})
     there[here] = {**there[SEL], "@odata.id": here, "Id": log, "Name": log, "Entries": {"@odata.id": f"{here}/Entries"}}
@@ -140,26 +139,23 @@ def test_an_ilos_log_of_alerts_that_it_sent_is_not_that_of_its_hardware(
 
 
 def test_an_entry_of_the_very_second_of_the_pass_counts() -> None:
-    """A clock of whole seconds: the pass saw nothing bad, so it was written after it."""
+    """A clock of whole seconds: the pass saw nothing bad, so the entry was written after it."""
     assert after(last_pass(), with_entry(PASSED)).outcome is Outcome.FAIL
 
 
 TO_COME = (
-    "Set the BMC's clock (NTP) or the input `since`, read the log by hand, then say with `rackready repair` that it "
-    "was dealt with."
+    "Set the BMC's clock (NTP) or the input `since`, read the log by hand, then record with `rackready "
+    "repair` that it was dealt with."
 )
 
 
 def test_a_bmc_whose_clock_was_set_back_is_an_error() -> None:
-    """What it logs now is dated before the last pass, and would never count."""
+    """New entries are dated before the last pass, and would never count."""
     there = with_entry(PASSED - timedelta(days=2))
     clock(there, PASSED - timedelta(days=2))
     found = after(last_pass(), there)
     wanted = "at most 2026-05-30 12:00:00 UTC, the BMC's clock Actual: 2026-06-01 12:00:00 UTC"
-    assert (
-        texts(found)[0]
-        == f"node01 BMC: entries count from a time that is still to come - Expected: {wanted}. {TO_COME}"
-    )
+    assert texts(found)[0] == f"node01 BMC: entries count from a time in the future - Expected: {wanted}. {TO_COME}"
     assert found.outcome is Outcome.ERROR
 
 
@@ -168,9 +164,7 @@ def test_an_input_that_lies_ahead_of_the_bmcs_clock_is_an_error() -> None:
     clock(there, PASSED)
     found = after(None, there, since=PASSED + timedelta(seconds=1))
     wanted = "at most 2026-06-01 12:00:00 UTC, the BMC's clock Actual: 2026-06-01 12:00:01 UTC"
-    assert texts(found) == [
-        f"node01 BMC: entries count from a time that is still to come - Expected: {wanted}. {TO_COME}"
-    ]
+    assert texts(found) == [f"node01 BMC: entries count from a time in the future - Expected: {wanted}. {TO_COME}"]
     assert found.outcome is Outcome.ERROR
     assert after(None, there, since=PASSED).outcome is Outcome.FAIL, "at that very second the entry counts"
 
@@ -204,7 +198,7 @@ def test_severities(severity: str, inputs: dict[str, object], outcome: Outcome) 
 
 
 def called_ok(sensor: str, message: str, **fields: object) -> Verdict:
-    """What the gate says of an entry of severity OK."""
+    """Return the gate's verdict on an entry of severity OK."""
     state = healthy()
     state["bmc"]["log"]["entries"].append(entry(PASSED, "OK", sensor, message))
     there = world(state)
@@ -237,7 +231,7 @@ def called_ok(sensor: str, message: str, **fields: object) -> Verdict:
             "Leakage",
             "Leak detected asserted",
             "leak event",
-            "Run bmc/cooling/sanity/leaks; look for the leak before the node is used.",
+            "Run bmc/cooling/sanity/leaks; find the leak before the node is used.",
         ),
         (
             "Processor",
@@ -296,7 +290,7 @@ def test_an_unknown_severity_is_an_error() -> None:
 
 
 def with_record(severity: str, own: str | None = "OK") -> World:
-    """A BMC whose FaultLog has one more record of a hardware error; ``own``: severity that its entry has by itself."""
+    """A BMC whose FaultLog has one more record of a hardware error; ``own``: severity of the entry itself."""
     state = healthy()
     state["bmc"]["log"]["errors"].append(hardware_error(PASSED, "PCIe", severity))
     there = world(state)
@@ -333,7 +327,7 @@ def test_the_entry_counts_and_not_the_copy_in_the_collection() -> None:
     ("severity", "what"), [("Fatal", "Critical PCIe error"), ("Recoverable", "Warning PCIe error")]
 )
 def test_a_bad_record_counts_although_its_entry_is_called_ok(severity: str, what: str) -> None:
-    """As NVIDIA's BMCs call the entry of every record."""
+    """As NVIDIA's BMCs name the entry of every record."""
     found = after(None, with_record(severity))
     assert found.outcome is Outcome.FAIL
     said = (
@@ -381,15 +375,15 @@ def full(state: dict[str, Any]) -> None:
         (
             cleared,
             (
-                "node01 log BMC SEL: log cleared since the last pass - Expected: its 3 entries of then, or newer ones "
-                "on top Actual: 1 entries, the oldest of "
+                "node01 log BMC SEL: log cleared since the last pass - Expected: the 3 entries of the "
+                "last pass, or newer ones on top Actual: 1 entries, the oldest of "
             ),
         ),
         (
             wrapped,
             (
                 "node01 log BMC SEL: log wrapped - Expected: entries back to 2026-06-01 12:00:00 UTC "
-                "Actual: the oldest is of "
+                "Actual: the oldest is from "
             ),
         ),
         (
@@ -420,8 +414,8 @@ def test_a_log_that_is_switched_off_is_an_error() -> None:
     there[SEL]["ServiceEnabled"] = False
     assert texts(after(None, there)) == [
         (
-            "node01 log BMC SEL: log switched off - Expected: ServiceEnabled true Actual: false. "
-            "Switch it on: what happens now is not recorded."
+            "node01 log BMC SEL: log switched off - Expected: ServiceEnabled true Actual: false. Switch "
+            "it on, so that new events are recorded."
         )
     ]
 
@@ -431,8 +425,8 @@ def test_no_log_at_all_is_an_error() -> None:
     del there[MANAGER]["LogServices"], there[SYSTEM]["LogServices"]
     assert texts(after(None, there)) == [
         (
-            "node01 BMC: no event log - Expected: a log service with entries Actual: none. Update the BMC's firmware; "
-            "without a log nothing past is known."
+            "node01 BMC: no event log - Expected: a log service with entries Actual: none. Update the "
+            "BMC's firmware: without a log, past events are unknown."
         )
     ]
 

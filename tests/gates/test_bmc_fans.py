@@ -1,4 +1,4 @@
-"""Fans that are gone from the BMC's list: held against what the last pass on the node saw, since nobody publishes how many there are."""
+"""Fans that are gone from the BMC's list, by the last pass on the node: no vendor publishes their number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.gates.support import rack
 
 FANS = f"{CHASSIS}/ThermalSubsystem/Fans"
 AT = datetime(2026, 6, 1, tzinfo=UTC)
-UNSEEN = "how many fans it has is not published, and no pass before saw them: only those that the BMC lists were judged"
+UNSEEN = "the number of its fans is not published, and no earlier pass saw them: only listed fans were judged"
 
 
 def there(*, older: bool = False) -> World:
@@ -27,7 +27,7 @@ def there(*, older: bool = False) -> World:
 
 
 def without(*names: str, older: bool = False) -> World:
-    """A BMC that lists these fans no more."""
+    """A BMC that no longer lists these fans."""
     found = there(older=older)
     if older:
         fans = found[f"{CHASSIS}/Thermal"]["Fans"]
@@ -40,7 +40,7 @@ def without(*names: str, older: bool = False) -> World:
 
 
 def after(passed: Passed | None, now: World, known: GateFacts | None = None) -> Verdict:
-    """What the gate says when this was the last pass on the node."""
+    """Return the gate's verdict when this was the last pass on the node."""
     known = known or rack()
     return verdict(Fans(), now, dataclasses.replace(known, passed={(Fans.id, "node01"): passed} if passed else {}))
 
@@ -60,11 +60,10 @@ def test_a_fan_that_the_last_pass_saw_may_not_be_gone(gone: list[int]) -> None:
     found = after(passed(there()), without(*names(gone)))
     assert [str(finding) for finding in found.findings] == [
         (
-            "node01: fans gone since the last pass - Expected: 12 fans "
-            f"Actual: {12 - len(gone)}, without {', '.join(sorted(names(gone)))}. "
-            "Reseat that fan, else replace it. If it was taken out on purpose, or the BMC's firmware lists fans "
-            "otherwise now, "
-            "say with `rackready repair` that it was dealt with."
+            f"node01: fans gone since the last pass - Expected: 12 fans Actual: {12 - len(gone)}, without "
+            f"{', '.join(sorted(names(gone)))}. Reseat that fan, or else replace it. If it was removed on "
+            "purpose, or new BMC firmware lists fans in another way, record with `rackready repair` that "
+            "it was dealt with."
         )
     ]
     assert found.outcome is Outcome.FAIL

@@ -1,4 +1,7 @@
-"""Fans, temperatures, leaks, power limits, BIOS, firmware and health over Redfish: pass, fail, error and nothing to judge, word for word."""
+"""Fans, temperatures, leaks, power limits, BIOS, firmware and health over Redfish.
+
+Pass, fail, error and nothing to judge, with exact words.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +29,15 @@ from tests.gates.support import rack
 
 Change = Callable[[World], object]
 ALL = (Fans, Temperatures, Leaks, PowerLimit, BiosSettings, FirmwareBaseline, Rollup)
-FAN = "Look for what blocks it, reseat the fan tray, else replace it; do not load the node before."
+FAN = "Find what blocks it, reseat the fan tray, or else replace it; do not load the node before."
 AIR = (
-    "Check the supply air of the row, blanking panels and what blocks the node's front; "
-    "then its fans (bmc/cooling/sanity/fans)."
+    "Check the supply air of the row, the blanking panels and whatever blocks the node's front; then its "
+    "fans (bmc/cooling/sanity/fans)."
 )
-SENSOR = "Update or restart the BMC; if the reading stays away, the board that carries the sensor is to be replaced."
+SENSOR = "Update or restart the BMC; if the reading stays away, replace the board that carries the sensor."
 LEAK = (
-    "Cut the power of this node and close its coolant supply, look for the leak before anything is switched on "
-    "again; tell who runs the facility."
+    "Cut the power of this node and close its coolant supply; find the leak before anything is switched "
+    "on again; inform the facility's operator."
 )
 AMBIENT = f"{CHASSIS}/Sensors/TEMP_AMBIENT"
 
@@ -78,8 +81,8 @@ def test_every_fault_of_the_bmc_is_caught_by_its_gate_and_by_no_other(name: str)
         if gate_id.startswith("bmc/") and "stress" not in gate_id
     }
     assert outcomes.pop(FAULTS[name].caught_by) in {Outcome.FAIL, Outcome.ERROR}
-    outcomes.pop("bmc/health/sanity/rollup", None)  # it sums up: it may be bad with any part
-    if name == "health-rollup-lies":  # over a supply that is bad
+    outcomes.pop("bmc/health/sanity/rollup", None)  # its rollup: it may be bad with any part
+    if name == "health-rollup-lies":  # above a supply that is bad
         outcomes.pop("bmc/power/sanity/supplies")
     assert set(outcomes.values()) <= {Outcome.PASS}, outcomes
 
@@ -137,8 +140,8 @@ def test_every_fault_of_the_bmc_is_caught_by_its_gate_and_by_no_other(name: str)
             Outcome.FAIL,
             (
                 "node01 DGX: power limit below the BMC's own default - Expected: 10200 W Actual: 5000 W. "
-                "Remove or raise the limit in the BMC (PowerLimitWatts or its power capping page), or give the "
-                "gate's input cap_w if the site wants it."
+                "Remove or raise the limit in the BMC (PowerLimitWatts or its power capping page), or "
+                "set the gate's input cap_w if the site wants it."
             ),
         ),
         (
@@ -162,9 +165,8 @@ def test_every_fault_of_the_bmc_is_caught_by_its_gate_and_by_no_other(name: str)
             "health-rollup-lies",
             Outcome.ERROR,
             (
-                "node01 chassis DGX: health contradicts its parts - Expected: a sum as bad as its worst part "
-                "Actual: OK, and PSU0 Warning. "
-                "Update the BMC; repair that part."
+                "node01 chassis DGX: health rollup contradicts its parts - Expected: a rollup as bad as "
+                "its worst part Actual: OK, and PSU0 Warning. Update the BMC; repair that part."
             ),
         ),
     ],
@@ -185,8 +187,8 @@ def test_faults_are_named_down_to_the_part(fault: str, outcome: Outcome, message
                 or _drop(there, "SPD_FAN")
             ),
             (
-                "node01 BMC: fans not reported - Expected: at least one fan Actual: none. Update the BMC's firmware; "
-                "a server without a fan is not known here."
+                "node01 BMC: fans not reported - Expected: at least one fan Actual: none. Update the "
+                "BMC's firmware; rackready knows no server without fans."
             ),
         ),
         (
@@ -194,7 +196,7 @@ def test_faults_are_named_down_to_the_part(fault: str, outcome: Outcome, message
             lambda there: there[f"{CHASSIS}/Sensors/SPD_FAN_SYS1_F"].update(Reading=None),
             (
                 "node01 fan SPD_FAN_SYS1_F: fan speed not reported - Expected: a reading Actual: none. "
-                "Reseat the fan; if it stays so, replace it, or update the BMC's firmware."
+                "Reseat the fan; if the speed is still missing, replace it, or update the BMC's firmware."
             ),
         ),
         (
@@ -214,8 +216,8 @@ def test_faults_are_named_down_to_the_part(fault: str, outcome: Outcome, message
                 _drop(there, "TEMP_AMBIENT") or there[f"{CHASSIS}/Sensors/TEMP_CPU0"].update(PhysicalContext="CPU")
             ),
             (
-                "node01 BMC: inlet temperature not reported - Expected: a sensor of the air at the inlet Actual: none. "
-                f"{SENSOR}"
+                "node01 BMC: inlet temperature not reported - Expected: a sensor of the inlet air "
+                f"Actual: none. {SENSOR}"
             ),
         ),
         (
@@ -264,8 +266,8 @@ def test_faults_are_named_down_to_the_part(fault: str, outcome: Outcome, message
             BiosSettings,
             lambda there: there[f"{SYSTEM}/Bios"]["Attributes"].pop("VTdSupport"),
             (
-                "node01 bios VTdSupport: BIOS setting not reported - Expected: Enable Actual: no such attribute. "
-                "Correct its name in the baseline for this BIOS version."
+                "node01 bios VTdSupport: BIOS setting not reported - Expected: Enable Actual: no such "
+                "attribute. Correct the name in the baseline for this BIOS version."
             ),
         ),
         (
@@ -307,9 +309,9 @@ def test_a_bad_part_of_a_chassis_without_a_sum_is_named(*, older: bool) -> None:
         Outcome.FAIL,
         [
             (
-                f"node01 part {'Power Supply #2' if older else 'PSU2'}: health - Expected: OK Actual: Critical. "
-                "Repair or replace it; the gates on power, cooling and parts say more. "
-                "Update the BMC: it sums this part up nowhere."
+                f"node01 part {'Power Supply #2' if older else 'PSU2'}: health - Expected: OK Actual: "
+                "Critical. Repair or replace it; see the gates on power, cooling and parts. Update the "
+                "BMC: no rollup includes this part."
             )
         ],
     )
@@ -335,8 +337,8 @@ def test_a_bios_change_that_waits_for_the_next_boot_is_a_fail() -> None:
     found = changed(BiosSettings, lambda there: there[f"{SYSTEM}/Bios/SD"].update(Attributes={"VTdSupport": "Disable"}))
     assert texts(found) == [
         (
-            "node01 bios VTdSupport: BIOS setting changes at the next boot - Expected: Enable Actual: Disable. "
-            "Take the pending change back, or correct the baseline."
+            "node01 bios VTdSupport: BIOS setting changes at the next boot - Expected: Enable Actual: "
+            "Disable. Cancel the pending change, or correct the baseline."
         )
     ]
 
@@ -358,25 +360,25 @@ def test_bios_names_with_a_build_suffix_and_other_vocabularies_are_the_same_sett
         (
             BiosSettings,
             (
-                "node01: BIOS settings not judged - Expected: settings that are wanted of gb200_nvl72 "
-                "Actual: none declared. "
-                "Declare baselines.gb200_nvl72.bios_settings in the site file, or the gate's skip with its reason."
+                "node01: BIOS settings not judged - Expected: settings wanted of gb200_nvl72 Actual: "
+                "none declared. Declare baselines.gb200_nvl72.bios_settings in the site file, or the "
+                "gate's skip with its reason."
             ),
         ),
         (
             FirmwareBaseline,
             (
-                "node01: firmware not judged - Expected: versions that are wanted of gb200_nvl72 "
-                "Actual: none declared. "
-                "Declare baselines.gb200_nvl72 (bmc, bios) in the site file, or the gate's skip with its reason."
+                "node01: firmware not judged - Expected: versions wanted of gb200_nvl72 Actual: none "
+                "declared. Declare baselines.gb200_nvl72 (bmc, bios) in the site file, or the gate's "
+                "skip with its reason."
             ),
         ),
         (
             Leaks,
             (
-                "node01 BMC: no leak detector - Expected: at least one, since liquid cools the node Actual: none. "
-                "Update the BMC's firmware, or watch for leaks by other means and declare the gate's skip with that "
-                "reason."
+                "node01 BMC: no leak detector - Expected: at least one, since the node is liquid-cooled "
+                "Actual: none. Update the BMC's firmware, or watch for leaks by other means and declare "
+                "the gate's skip with that reason."
             ),
         ),
     ],
@@ -401,7 +403,7 @@ def test_dry_detectors_pass() -> None:
 def test_air_has_nothing_to_leak() -> None:
     assert (
         changed(Leaks, lambda there: there).note
-        == "air cools dgx_h100 (its profile), and its BMC has no leak detector: nothing to judge"
+        == "dgx_h100 is air-cooled (its profile), and its BMC has no leak detector: nothing to judge"
     )
 
 

@@ -1,4 +1,4 @@
-"""Parts that are switched off: right for spares and for empty outlets, an error or a fail for everything that should be at work."""
+"""Parts that are switched off: right for spares and empty outlets, an error or a fail for everything else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DETECTION = f"{CHASSIS}/ThermalSubsystem/LeakDetection"
 SHELF_PSUS = "/redfish/v1/PowerEquipment/PowerShelves/1/PowerSupplies/"
 PUMPS = "/redfish/v1/ThermalEquipment/CDUs/1/Pumps/"
 ON = "Switch it on, or wait until it has started, then run the gate again."
-SEEN = "Switch it on in the BMC: a leak would be seen by nobody."
+SEEN = "Switch it on in the BMC, so that a leak is seen."
 Change = Callable[[World], None]
 
 
@@ -31,7 +31,7 @@ def texts(found: Verdict) -> list[str]:
 
 
 def status(begins: str, numbers: range | None = None, **said: object) -> Change:
-    """Every resource whose address begins so gets this Status; ``numbers``: those whose address goes on with one of these alone."""
+    """Give this Status to every resource under an address; ``numbers``: only to addresses that go on with these."""
 
     def change(there: World) -> None:
         wanted = [address for address in there if address.startswith(begins)]
@@ -133,9 +133,8 @@ def test_where_nothing_is_published_spares_need_a_set_and_one_supply_must_be_at_
         Outcome.ERROR,
         [
             (
-                "node01: no power supply at work - Expected: at least one that is switched on and good "
-                "Actual: none of 6. "
-                "Update or restart the BMC; check its supplies."
+                "node01: no power supply in use - Expected: at least one that is switched on and good "
+                "Actual: none of 6. Update or restart the BMC; check its supplies."
             )
         ],
     )
@@ -249,8 +248,8 @@ def test_a_spare_pump_may_stand_by_and_one_must_run() -> None:
         Outcome.FAIL,
         [
             (
-                "cdu1: too few pumps at work - Expected: at least 1 (MinNeededInGroup of the device, else one) "
-                f"Actual: 0. {FACILITY}"
+                "cdu1: too few pumps in use - Expected: at least 1 (MinNeededInGroup of the device, else "
+                f"one) Actual: 0. {FACILITY}"
             )
         ],
     )
@@ -267,8 +266,8 @@ def test_supplies_of_a_shelf_are_held_against_what_it_needs() -> None:
         is Outcome.PASS
     )
     few = (
-        "shelf1: too few psus at work - Expected: at least 5 (MinNeededInGroup of the device, else one) Actual: 4. "
-        f"{POWER}"
+        "shelf1: too few psus in use - Expected: at least 5 (MinNeededInGroup of the device, else one) "
+        f"Actual: 4. {POWER}"
     )
     found = judged(
         RackPower.id, SHELF, "power_shelf_healthy", status(SHELF_PSUS, range(5, 7), State="StandbyOffline", Health="OK")

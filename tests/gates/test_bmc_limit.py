@@ -1,4 +1,4 @@
-"""Power limits over Redfish: of the whole server, of a part of it, of the older resource, and the cap that a site wants."""
+"""Power limits over Redfish: of the whole server, of a part, of the older resource, and the cap that a site wants."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ def test_a_limit_in_the_older_schema_is_held_against_the_platform() -> None:
 
 ENVIRONMENT = f"{CHASSIS}/EnvironmentMetrics"
 BELOW = (
-    "node01 DGX: power limit below the platform's highest draw - "
-    "Expected: none, or at least 10200 W (NVIDIA DGX H100 user guide: 10.2 kW maximum) Actual: 3000 W. "
-    "Remove or raise the limit in the BMC (PowerLimitWatts or its power capping page), or give the gate's input "
-    "cap_w if the site wants it."
+    "node01 DGX: power limit below the platform's highest draw - Expected: none, or at least 10200 W "
+    "(NVIDIA DGX H100 user guide: 10.2 kW maximum) Actual: 3000 W. Remove or raise the limit in the BMC "
+    "(PowerLimitWatts or its power capping page), or set the gate's input cap_w if the site wants it."
 )
 
 
 def _board(there: World, **links: object) -> None:
-    """Beside the server's chassis stands that of its GPU board, with a limit of its own; ``links``: those of the server's chassis."""
+    """Beside the server's chassis there is its GPU board's, with a limit of its own.
+
+    ``links``: those of the server's chassis.
+    """
     board = "/redfish/v1/Chassis/HGX_Chassis_0"
     system = {"ComputerSystems": [{"@odata.id": "/redfish/v1/Systems/HGX_Baseboard_0"}]}
     there[board] = {
@@ -117,8 +119,8 @@ def test_a_control_that_meters_nothing_limits_nothing() -> None:
     found = changed(PowerLimit, _older_limit(PowerLimit={"LimitInWatts": 500}, PowerConsumedWatts=0), older=True)
     assert found.outcome is Outcome.PASS
     assert (
-        found.note
-        == "node01 power control 0 shows a limit of 500 W and meters no power: it cannot limit, and is recorded only"
+        found.note == "node01 power control 0 shows a limit of 500 W and measures no power: it cannot limit, and is "
+        "recorded only"
     )
 
 
@@ -156,7 +158,7 @@ def test_a_cap_that_the_site_wants_may_stand_in_the_newer_schema(shown: int, out
 
 def test_a_cap_that_nobody_can_see_is_an_error() -> None:
     found = verdict(PowerLimit({"cap_w": 9000}), world(healthy()))
-    step = "Update the BMC's firmware, or take cap_w out of the gate set: nobody can see that the limit holds."
+    step = "Update the BMC's firmware, or remove cap_w from the gate set: the limit cannot be verified."
     assert texts(found) == [
         f"node01 BMC: power limit not reported - Expected: 9000 W, as the site wants Actual: 10200 W. {step}"
     ]

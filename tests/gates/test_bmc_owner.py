@@ -1,4 +1,7 @@
-"""Whose BMC answers: a server's, of the model that the site says. What a card in it, or another server, tells of itself is never a server's pass."""
+"""Identity of a BMC: it must be a server's, of the model in the site file.
+
+Answers of a card in it, or of another server, are never a server's pass.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,8 @@ from tests.gates.test_bmc_rack import PDU, SHELF
 
 SANITY = sorted(gate_id for gate_id in all_gates() if gate_id.startswith("bmc/") and "/sanity/" in gate_id)
 STEP = (
-    "Give bmc.address of the server's own BMC, or correct platform of node01 in the site file; "
-    "a server model without a profile needs one of its own."
+    "Set bmc.address to the server's own BMC, or correct the platform of node01 in the site file; a "
+    "server model without a profile needs one of its own."
 )
 BOARD, DPU = "/redfish/v1/Systems/HGX_Baseboard_0", "/redfish/v1/Systems/DPU1"
 CARD = "/redfish/v1/Chassis/Card1"
@@ -39,7 +42,10 @@ def link(address: str) -> dict[str, str]:
 
 
 def bluefield(**system: Any) -> World:
-    """A BlueField's own BMC, in the shape of a BF3's (NVIDIA/bare-metal-manager-core 7778162, bmc-mock, nvidia_dpu.tar.gz): all of it healthy."""
+    """A BlueField's own BMC, in the shape of a BF3's, healthy.
+
+    NVIDIA/bare-metal-manager-core 7778162, bmc-mock, nvidia_dpu.tar.gz.
+    """
     text = (
         json.dumps(world(healthy()))
         .replace(SYSTEM, "/redfish/v1/Systems/Bluefield")
@@ -63,7 +69,7 @@ def of_server(**changed: Any) -> World:
 
 
 def beside(there: World, address: str, **fields: Any) -> World:
-    """Return it with a further system, healthy as the first one."""
+    """Return it with a further system, as healthy as the first one."""
     there["/redfish/v1/Systems"]["Members"].append(link(address))
     there["/redfish/v1/Systems"]["Members@odata.count"] += 1
     there[address] = {
@@ -140,13 +146,13 @@ def test_one_of_the_systems_is_the_server(there: World) -> None:
 
 
 def test_a_server_that_tells_no_model_is_judged_and_that_is_said() -> None:
-    """As a GH200's BMC: its system has neither a maker nor a model."""
+    """As a GH200's BMC: its system has neither a manufacturer nor a model."""
     found = verdict(Rollup(), of_server(Model=None))
-    assert (found.outcome, found.note) == (Outcome.PASS, "its BMC tells no model of the server")
+    assert (found.outcome, found.note) == (Outcome.PASS, "its BMC does not report the server's model")
 
 
 def of_earlier_version(there: World, change: Callable[[dict[str, Any]], object] = lambda _: None) -> Verdict:
-    """What the gate of event logs says of an answer in which systems were not asked for yet."""
+    """Return the verdict of the gate of event logs on an answer without systems."""
     known = rack()
     run = Events().plan(known, ["node01"])[0]
     command = run.commands[0]
@@ -159,7 +165,7 @@ def test_an_answer_of_an_earlier_version_is_judged_by_the_names_in_it() -> None:
     good = of_earlier_version(world(healthy()))
     assert (good.outcome, good.note) == (
         Outcome.PASS,
-        "of which model the server is was not asked; no pass before: every entry of the logs was judged",
+        "the server's model was not asked; no earlier pass: every entry of the logs was judged",
     )
     bad = of_earlier_version(bluefield())
     assert texts(bad) == [
@@ -173,7 +179,7 @@ def test_an_answer_without_the_systems_that_a_gate_judges_is_not_whole() -> None
     found = json.loads(output.stdout)
     del found["trails"]["Systems/*"]
     judged = Rollup().evaluate(rack(), run, {"redfish": dataclasses.replace(output, stdout=json.dumps(sealed(found)))})
-    assert [text.split(" - ")[0] for text in texts(judged)] == ["node01 BMC: health: not all of it asked"]
+    assert [text.split(" - ")[0] for text in texts(judged)] == ["node01 BMC: health: not everything was asked"]
 
 
 def test_a_model_is_compared_with_the_nodes_own_profile() -> None:
@@ -198,4 +204,7 @@ def test_a_servers_bmc_is_no_power_shelf_and_no_pdu(device: Any, there: World, a
     said = (
         f"{device.name}: no power equipment - Expected: a PDU or power shelf in its Redfish service Actual: {actual}. "
     )
-    assert (found.outcome, texts(found)) == (Outcome.ERROR, [f"{said}Correct the device's kind or bmc in the site."])
+    assert (found.outcome, texts(found)) == (
+        Outcome.ERROR,
+        [f"{said}Correct the device's kind or bmc in the site file."],
+    )

@@ -1,4 +1,7 @@
-"""What two looks at a node's parts say: a disk is its serial number and size, a link its width and, where that is steady, its speed."""
+"""Differences of two inventories of a node.
+
+A disk is its serial number and size, a link its width and, where that is steady, its speed.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ Change = Callable[[dict[str, Any]], object]
 
 
 def looked(change: Change = lambda found: found) -> Seen:
-    """One look at a node after this change of what its kernel sees."""
+    """One inventory of a node after this change of what its kernel sees."""
     there = copy.deepcopy(PARTS)
     change(there)
     bmc = next(command for command in look("node01", 0, 0) if command.via == "bmc")
@@ -72,7 +75,7 @@ def test_a_gpu_that_idles_at_a_lower_speed_is_the_same() -> None:
         ),
         (
             lambda found: found["disks"]["S1"].update(sectors=None),
-            ("disk S1", "part-changed-with-cycle", "7501476528 sectors", "size not told"),
+            ("disk S1", "part-changed-with-cycle", "7501476528 sectors", "size not reported"),
         ),
         (
             lambda found: found["disks"].pop("S1"),
@@ -88,12 +91,12 @@ def test_a_gpu_that_idles_at_a_lower_speed_is_the_same() -> None:
         ),
         (
             lambda found: found["pci"][NIC].update(speed=None),
-            (f"pci {NIC}", "part-speed-changed-with-cycle", FAST, "none told"),
+            (f"pci {NIC}", "part-speed-changed-with-cycle", FAST, "none reported"),
         ),
         (lambda found: found["pci"][GPU].update(width=8), (f"pci {GPU}", "part-width-changed-with-cycle", "x16", "x8")),
         (
             lambda found: found["pci"][GPU].update(width=None),
-            (f"pci {GPU}", "part-width-changed-with-cycle", "x16", "none told"),
+            (f"pci {GPU}", "part-width-changed-with-cycle", "x16", "none reported"),
         ),
         (lambda found: found["pci"].pop(NIC), (f"pci {NIC}", "part-gone-after-cycle", "0x15b3:0x1021", "not there")),
     ],

@@ -1,4 +1,4 @@
-"""Devices of a rack: a PDU, a power shelf and a coolant distribution unit, by fixtures in the shape of DMTF's schemas."""
+"""Devices of a rack: a PDU, a power shelf and a CDU, from fixtures in the shape of DMTF's schemas."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PDU = Device.model_validate({"name": "pdu-a", "kind": "pdu", "rack": "rack", "bm
 SHELF = Device.model_validate({"name": "shelf1", "kind": "power_shelf", "rack": "rack", "bmc": BMC})
 CDU = Device.model_validate({"name": "cdu1", "kind": "cdu", "rack": "rack", "bmc": BMC})
 MUTE = Device.model_validate({"name": "pdu-b", "kind": "pdu", "rack": "rack"})
-POWER = "Look at the supply, breaker or outlet that it names; move load or repair before further nodes are powered up."
-FACILITY = "Tell who runs the facility; do not power up further nodes of this rack before."
+POWER = "Check the supply, breaker or outlet that it names; move load or repair before further nodes are powered up."
+FACILITY = "Inform the facility's operator; do not power up further nodes of this rack before."
 LEAK = (
-    "Cut the power of this node and close its coolant supply, look for the leak before anything is switched on "
-    "again; tell who runs the facility."
+    "Cut the power of this node and close its coolant supply; find the leak before anything is switched "
+    "on again; inform the facility's operator."
 )
 Change = Callable[[World], Any]
 
@@ -84,8 +84,8 @@ def test_healthy_devices_pass(gate_id: str, device: Device, fixture: str, measur
             "rack_pdu_healthy",
             lambda there: there["/redfish/v1/Chassis/1/Sensors/CurrentMains1"].update(Reading=46.2),
             (
-                "pdu-a sensor CurrentMains1: out of its thresholds - Expected: below 45 A (caution threshold of the "
-                f"device) Actual: 46.2 A. {POWER}"
+                "pdu-a sensor CurrentMains1: outside its thresholds - Expected: below 45 A (caution "
+                f"threshold of the device) Actual: 46.2 A. {POWER}"
             ),
         ),
         (
@@ -130,8 +130,8 @@ def test_healthy_devices_pass(gate_id: str, device: Device, fixture: str, measur
             "cdu_healthy",
             lambda there: there["/redfish/v1/Chassis/1/Sensors/SecondaryFlow"].update(Reading=61),
             (
-                "cdu1 sensor SecondaryFlow: out of its thresholds - Expected: above 80 L/min (caution threshold of the "
-                f"device) Actual: 61 L/min. {FACILITY}"
+                "cdu1 sensor SecondaryFlow: outside its thresholds - Expected: above 80 L/min (caution "
+                f"threshold of the device) Actual: 61 L/min. {FACILITY}"
             ),
         ),
     ],
@@ -150,8 +150,8 @@ def test_a_bad_device_is_named(gate_id: str, device: Device, fixture: str, chang
             "cdu_healthy",
             _only_links,
             (
-                "pdu-a: no power equipment - Expected: a PDU or power shelf in its Redfish service Actual: none. "
-                "Correct the device's kind or bmc in the site."
+                "pdu-a: no power equipment - Expected: a PDU or power shelf in its Redfish service "
+                "Actual: none. Correct the device's kind or bmc in the site file."
             ),
         ),
         (
@@ -174,14 +174,15 @@ def test_what_nobody_can_say_is_an_error(
 
 
 CANNOT = (
-    "Set it up in the device or update its firmware; if it cannot, watch it by other means and declare the gate's "
-    "skip with that reason."
+    "Set it up in the device or update its firmware; if that is not possible, watch it by other means "
+    "and declare the gate's skip with that reason."
 )
 NO_FLOW = (
-    f"cdu1: coolant flow not watched - Expected: a sensor of liquid flow with a lower threshold Actual: none. {CANNOT}"
+    "cdu1: coolant flow not monitored - Expected: a sensor of liquid flow with a lower threshold "
+    f"Actual: none. {CANNOT}"
 )
 NO_HEAT = (
-    "cdu1: coolant temperature not watched - Expected: a sensor of temperature with an upper threshold "
+    "cdu1: coolant temperature not monitored - Expected: a sensor of temperature with an upper threshold "
     f"Actual: none. {CANNOT}"
 )
 CHASSIS, UNIT = "/redfish/v1/Chassis/1", "/redfish/v1/ThermalEquipment/CDUs/1"

@@ -1,4 +1,7 @@
-"""Gates of the BMC within a stage: node by node beside the others, with what the last pass saw, and one bad BMC holds back no other node."""
+"""Gates of the BMC within a stage: nodes side by side, with what the last pass saw.
+
+One bad BMC delays no other node.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from tests.gates.redfish_world import FakeBmcs, broken, healthy
 from tests.gates.stage import fingerprint_of, site_with, stage_of
 
 SUPPLIES, EVENTS = "bmc/power/sanity/supplies", "bmc/log/sanity/events"
-PRINTS = {"Prints what a node is": fingerprint_of}
+PRINTS = {"Print a node's identity": fingerprint_of}
 NODES = ["node01", "node02"]
 
 

@@ -1,4 +1,4 @@
-"""Power supplies over Redfish: what passes, what fails and with which words, and what is an error because nobody can say it."""
+"""Power supplies over Redfish: passes, fails with exact words, and errors where a value is unknown."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.gates.support import rack
 
 PSU = f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU2"
 FEED = "Check its power cord, the PDU outlet and the breaker of that feed; if they are good, replace the supply."
-REPLACE = "Reseat the supply; if it stays so, replace it."
-RAW = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
+REPLACE = "Reseat the supply; if the fault stays, replace it."
+RAW = "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`)."
 Change = Callable[[World], object]
 
 
@@ -41,7 +41,7 @@ def test_six_good_supplies_pass_in_both_schemas(*, older: bool) -> None:
     assert (found.outcome, texts(found), len(found.measured)) == (Outcome.PASS, [], 6)
     carried = (
         [] if older else [("power_supplies_capacity", 10200)]
-    )  # the older schema of the simulated BMC tells no capacity
+    )  # the older schema of the simulated BMC reports no capacity
     assert [(item.metric, item.bound) for item in found.criteria] == [
         ("power_supplies", 6),
         ("power_supplies_good", 4),
@@ -75,8 +75,8 @@ def test_six_good_supplies_pass_in_both_schemas(*, older: bool) -> None:
             "psu-missing",
             [
                 (
-                    "node01: power supplies - Expected: 6 Actual: 5. Reseat or replace the supply that is missing; "
-                    "the evidence lists those that are there."
+                    "node01: power supplies - Expected: 6 Actual: 5. Reseat or replace the missing "
+                    "supply; the evidence lists those that are there."
                 )
             ],
         ),
@@ -84,9 +84,9 @@ def test_six_good_supplies_pass_in_both_schemas(*, older: bool) -> None:
             "psu-redundancy-lost",
             [
                 (
-                    "node01 power redundancy group 0: redundancy not working - Expected: State Enabled, Health OK "
-                    "Actual: State Enabled, Health Warning. "
-                    "Repair the supply or feed that is named beside this; the loss of one more may stop the server."
+                    "node01 power redundancy group 0: redundancy not working - Expected: State Enabled, "
+                    "Health OK Actual: State Enabled, Health Warning. Repair the supply or feed that "
+                    "another finding names; if one more fails, the server may stop."
                 )
             ],
         ),
@@ -131,9 +131,9 @@ DGX = (
     "starts with three"
 )
 BARE = (
-    "node01 power redundancy group 0: power supplies not redundant - "
-    f"Expected: spares, since 4 of 6 are enough ({DGX}) Actual: NotRedundant. "
-    "Set the redundancy in the BMC, and repair the supply or feed that is named beside this."
+    "node01 power redundancy group 0: power supplies not redundant - Expected: spares, since 4 of 6 are "
+    f"enough ({DGX}) Actual: NotRedundant. Set the redundancy in the BMC, and repair the supply or feed "
+    "that another finding names."
 )
 
 
@@ -165,11 +165,9 @@ def test_a_set_that_is_not_redundant_where_nothing_is_published_is_an_error() ->
         Outcome.ERROR,
         [
             (
-                "node01 power redundancy group 0: power supplies not redundant - "
-                "Expected: spares, or a profile that says that there are none "
-                "Actual: NotRedundant. "
-                "Set the redundancy in the BMC, or give the platform profile sys_521ge_l40s its psus with min_count "
-                "and the source."
+                "node01 power redundancy group 0: power supplies not redundant - Expected: spares, or a "
+                "profile that plans none Actual: NotRedundant. Set the redundancy in the BMC, or add "
+                "psus with min_count and its source to the platform profile sys_521ge_l40s."
             )
         ],
     )
@@ -253,7 +251,7 @@ def test_a_supply_without_a_status_is_judged_by_its_power_sensor() -> None:
     assert changed(lambda there: bare(there, 398)).outcome is Outcome.PASS
     found = changed(lambda there: bare(there, 0))
     assert texts(found) == [
-        f"node01 psu PSU2: power supply carries nothing - Expected: power on PWR_PSU2 Actual: 0 W. {FEED}"
+        f"node01 psu PSU2: power supply delivers no power - Expected: power on PWR_PSU2 Actual: 0 W. {FEED}"
     ]
 
 
@@ -278,9 +276,8 @@ def test_a_supply_without_a_status_is_judged_by_its_power_sensor() -> None:
         (
             lambda there: there[PSU].pop("Status"),
             (
-                "node01 psu PSU2: power supply state not reported - Expected: a Status, or a power sensor that "
-                "names it Actual: neither. "
-                "Update the BMC's firmware."
+                "node01 psu PSU2: power supply state not reported - Expected: a Status, or a power "
+                "sensor with its name Actual: neither. Update the BMC's firmware."
             ),
         ),
         (
@@ -327,37 +324,35 @@ def _said(stdout: str, *, code: int | None = 0, failure: str = "", timed_out: bo
         (
             _said(""),
             (
-                "node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told "
-                f"Actual: empty output. {RAW}"
+                "node01 BMC: power supplies unreadable - Expected: a complete document of the BMC's "
+                f"answer Actual: empty output. {RAW}"
             ),
         ),
         (
             _said('{"format": "rackready/redfish/v1", "doc'),
             (
-                "node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told "
-                "Actual: JSON cut off or damaged at line 1 column 36. "
-                f"{RAW}"
+                "node01 BMC: power supplies unreadable - Expected: a complete document of the BMC's "
+                f"answer Actual: JSON cut off or damaged at line 1 column 36. {RAW}"
             ),
         ),
         (
             _said("{}"),
             (
-                "node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told "
-                "Actual: no document of format rackready/redfish/v1. "
-                f"{RAW}"
+                "node01 BMC: power supplies unreadable - Expected: a complete document of the BMC's "
+                f"answer Actual: no document of format rackready/redfish/v1. {RAW}"
             ),
         ),
         (
             _said(gathered(world(healthy()), ["Chassis/*/PowerSubsystem"]), code=1),
             (
-                "node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told "
-                f"Actual: a complete document, but exit code 1. {RAW}"
+                "node01 BMC: power supplies unreadable - Expected: a complete document of the BMC's "
+                f"answer Actual: a complete document, but exit code 1. {RAW}"
             ),
         ),
         (
             _said("", code=None, failure="node01 BMC 192.0.2.111:443: unreachable"),
             (
-                "node01 BMC: power supplies not told - Expected: an answer over Redfish "
+                "node01 BMC: power supplies not reported - Expected: an answer over Redfish "
                 "Actual: node01 BMC 192.0.2.111:443: unreachable. "
                 "Check that the BMC of node01 answers (bmc.address, its cable, user and password in the site file), "
                 "then run the gate again."
@@ -366,7 +361,7 @@ def _said(stdout: str, *, code: int | None = 0, failure: str = "", timed_out: bo
         (
             _said("", code=None, timed_out=True),
             (
-                "node01 BMC: power supplies not told - Expected: an answer in time Actual: none after 120 s. "
+                "node01 BMC: power supplies not reported - Expected: an answer in time Actual: none after 120 s. "
                 "Restart the BMC, then run the gate again."
             ),
         ),
@@ -382,8 +377,8 @@ def test_a_document_that_lost_a_resource_on_the_way_is_an_error() -> None:
     found = _said(json.dumps(sealed(cut)))
     assert texts(found) == [
         (
-            "node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told "
-            f"Actual: {PSU} was found and is not in the document. {RAW}"
+            "node01 BMC: power supplies unreadable - Expected: a complete document of the BMC's answer "
+            f"Actual: {PSU} was found and is missing from the document. {RAW}"
         )
     ]
 

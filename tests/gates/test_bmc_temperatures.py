@@ -1,4 +1,4 @@
-"""Temperatures over Redfish: what cannot be one, what is none, and sensors that call themselves bad; exact words."""
+"""Temperatures over Redfish: impossible readings, missing ones, and sensors that report themselves bad; exact words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rackready.model.outcome import Outcome, Verdict
 from tests.gates.redfish_world import CHASSIS, World, healthy, verdict, world
 
 Change = Callable[[World], object]
-SENSOR = "Update or restart the BMC; if the reading stays away, the board that carries the sensor is to be replaced."
+SENSOR = "Update or restart the BMC; if the reading stays away, replace the board that carries the sensor."
 
 
 def texts(found: Verdict) -> list[str]:
@@ -26,7 +26,7 @@ def changed(change: Change) -> Verdict:
 
 
 def _every(**said: object) -> Change:
-    """Every temperature sensor tells this."""
+    """Every temperature sensor reports this."""
     return lambda there: [item.update(said) for item in there.values() if item.get("ReadingType") == "Temperature"]
 
 

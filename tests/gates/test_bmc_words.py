@@ -1,4 +1,4 @@
-"""A word that Redfish does not have is no answer: it neither takes a part out of what is judged nor excuses one."""
+"""A word that Redfish does not define is not an answer: it neither exempts a part from judgement nor excuses one."""
 
 from __future__ import annotations
 
@@ -145,8 +145,8 @@ def controlled(**fields: Any) -> World:
 def test_what_a_control_limits(key: str, word: str) -> None:
     assert texts(PowerLimit.id, controlled())[0] is Outcome.FAIL
     said = (
-        f"node01 DGX PowerLimit: what the control limits is unknown - Expected: a {key} of Redfish Actual: {word}. "
-        f"{UPDATE}"
+        f"node01 DGX PowerLimit: unknown what the control limits - Expected: a {key} of Redfish Actual: "
+        f"{word}. {UPDATE}"
     )
     assert texts(PowerLimit.id, controlled(**{key: word})) == (Outcome.ERROR, [said])
 
@@ -168,7 +168,7 @@ def test_whether_a_log_is_switched_off(word: object) -> None:
 
 @pytest.mark.parametrize("word", STRANGE)
 def test_a_version_that_is_no_word_hides_behind_no_other(word: str) -> None:
-    """The host's BMC tells none, and another manager the version that is wanted."""
+    """The host's BMC reports none, and another manager the wanted version."""
     there = world(healthy())
     other = f"{MANAGER}2"
     there["/redfish/v1/Managers"]["Members"].append({"@odata.id": other})
@@ -186,5 +186,7 @@ def test_a_module_is_not_taken_for_present_where_nobody_knows(word: str, monkeyp
     there = world(healthy())
     there[f"{SYSTEM}/Memory/DIMM3"]["Status"] = {"State": word}
     monkeypatch.setattr(test_bmc_parts_seen, "world", lambda _: there)
-    with pytest.raises(FormatError, match=f"the BMC tells a state of dimm DIMM3 that Redfish does not have: {word}"):
+    with pytest.raises(
+        FormatError, match=f"the BMC reports a state of dimm DIMM3 that Redfish does not define: {word}"
+    ):
         test_bmc_parts_seen.looked()

@@ -63,7 +63,7 @@ def node(tmp_path: Path, inventory: str) -> Path:
     ):
         (tmp_path / name).write_text(content, encoding="utf-8")
     python = (
-        f"read -r first; case $first in *'what a node is'*) cat {tmp_path}/print.json;; "
+        f"read -r first; case $first in *\"node's identity\"*) cat {tmp_path}/print.json;; "
         f"*) cat {tmp_path}/inventory.json;; esac"
     )
     return programs(tmp_path, python3=python, dcgmi="echo no daemon >&2; exit 226")

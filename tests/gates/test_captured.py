@@ -1,4 +1,4 @@
-"""Captures that were damaged on their way, or whose manifest says two things: refused, in words, whatever part was hit."""
+"""Captures that were damaged in transit, or whose manifest contradicts itself, are refused with a reason."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def test_files_are_held_against_the_check_sums_of_the_manifest(folder: Path) -> 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
 def test_an_archive_is_read_whole_or_not_at_all(folder: Path, mode: Packing) -> None:
-    """Every byte counts, up to the last of the packer's check sums; a tar by itself has none, and its files' are in the manifest."""
+    """Every byte counts, also the packer's checksums; a plain tar has none, but the manifest has its files'."""
     (folder / "manifest.json").write_text(
         json.dumps(manifest() | {"files": {"out.txt": hashlib.sha256(b"said").hexdigest()}}), encoding="utf-8"
     )

@@ -1,4 +1,4 @@
-"""What log collectors and launchers put before each line: taken off where every line carries it, refused where lines of several sources are mixed."""
+"""Prefixes of log collectors and launchers: removed if every line has one, refused if lines of sources are mixed."""
 
 from __future__ import annotations
 

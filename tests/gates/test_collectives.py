@@ -1,4 +1,4 @@
-"""Every collective gate passes what a healthy run says and carries, and fails without its transport: node, pair, rack, leaf group, cluster."""
+"""Every collective gate passes a healthy run and fails without its transport: node, pair, rack, leaf group, cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INSIDE = {"all_reduce": 478.0, "all_gather": 362.0, "reduce_scatter": 363.0, "al
 
 
 def log(site: GateFacts, nodes: tuple[str, ...]) -> str:
-    """What NCCL's processes say on healthy nodes."""
+    """Output of NCCL's processes on healthy nodes."""
     lines, rank, total = [], 0, 8 * len(nodes)
     for node in nodes:
         devices = " ".join(f"[{place}]{nic.rdma_device}:1/RoCE" for place, nic in enumerate(site.nodes[node].nics))
@@ -119,7 +119,7 @@ def test_a_healthy_run_passes_and_the_same_without_proof_does_not(gate_id: str) 
     assert verdict.outcome is Outcome.PASS
     silent = several(gate_id, drop="NCCL INFO")
     assert silent.outcome is Outcome.ERROR
-    assert "node01: NCCL did not say which transport it used" in said(silent)
+    assert "node01: NCCL did not report its transport" in said(silent)
     uneven = several(gate_id, shares={"mlx5_4": 0.5, "mlx5_5": 1.5})
     assert uneven.outcome is Outcome.FAIL
     assert "node01 mlx5_4 (rail 3): share of the traffic - Expected: 1.0 within 20% Actual: 0.50." in said(uneven)
@@ -175,7 +175,7 @@ def test_a_node_whose_results_are_wrong_fails_at_any_speed(gate_id: str) -> None
 
 
 def test_unequal_domains_have_no_bound_and_are_an_error() -> None:
-    """Three trays of one NVLink rack and one of another: what each must carry is not computed."""
+    """Three trays of one NVLink rack and one of another: the bytes of each are not computed."""
     site = rack(4)
     tray = site.nodes["node01"].platform.model_copy(update={"nvlink_domain": 72})
     nodes = {
@@ -192,8 +192,8 @@ def test_unequal_domains_have_no_bound_and_are_an_error() -> None:
     )
     assert verdict.outcome is Outcome.ERROR
     assert (
-        "cluster: NVLink domains are unequal - Expected: as many nodes of every domain Actual: other numbers."
-        in said(verdict)
+        "cluster: NVLink domains are unequal - Expected: equal numbers of nodes from every domain "
+        "Actual: other numbers." in said(verdict)
     )
 
 
@@ -201,7 +201,10 @@ RING = "cluster/fabric/performance/nccl-all-reduce-ring"
 
 
 def ring(change: dict[str, str], plugin: str = "ib") -> Verdict:
-    """Judge a healthy ring over two nodes whose log reads otherwise; ``change``: words -> words, in NCCL's lines only."""
+    """Judge a healthy ring over two nodes with a changed log.
+
+    ``change``: words -> words, in NCCL's lines only.
+    """
     site = rack(2)
     site = dataclasses.replace(site, fabric=site.fabric.model_copy(update={"nccl_net": plugin}))
     found = gate(RING, {"launches": 1})
@@ -261,12 +264,12 @@ def test_a_rank_that_said_nothing_is_not_proved() -> None:
 
 
 def test_a_channel_in_a_form_that_is_not_known_is_an_error() -> None:
-    """It may be the one over sockets: what is not understood is not left out."""
+    """It may be the one over sockets: an unknown channel is not left out."""
     verdict = ring({"[1] -> 9[1] [send] via NET/IB/1/GDRDMA": "[1] -> 9[1] [send] via WIRE:IB:1"})
     step = "Read NCCL's release notes, and update rackready."
     wanted = (
-        "node01: NCCL channel in a form that is not known - Expected: a channel via NET, P2P or SHM "
-        f"Actual: via WIRE:IB:1. {step}"
+        "node01: unknown form of an NCCL channel - Expected: a channel via NET, P2P or SHM Actual: via "
+        f"WIRE:IB:1. {step}"
     )
     assert wanted in said(verdict)
     assert verdict.outcome is not Outcome.PASS

@@ -1,4 +1,4 @@
-"""The optional programs in containers, HPL and an inference benchmark: what the gates make of their outputs, and how they are started."""
+"""The optional programs in containers, HPL and an inference benchmark: how they start, and how outputs are judged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ IMAGE = {"image": "registry.example/pytorch:25.10"}
 
 
 def finished(passed: int, failed: int = 0, skipped: int = 0) -> str:
-    """How HPL ends."""
+    """The end of HPL's output."""
     return f"""
 Finished {passed + failed + skipped:6d} tests with the following results:
          {passed:6d} tests completed and passed residual checks,
@@ -25,7 +25,8 @@ End of Tests.
 """
 
 
-HPL = """ Prog= 98.71%   N_left= 6144   Time=   33.60    Time_left=   0.05       iGF= 301543.10 GF= 365333.94  GF_per= 45666.74
+HPL = """ Prog= 98.71%   N_left= 6144   Time=   33.60    Time_left=   0.05       iGF= 301543.10 GF= 365333.94  \
+GF_per= 45666.74
 ================================================================================
 T/V                N    NB     P     Q         Time          Gflops (   per GPU)
 --------------------------------------------------------------------------------
@@ -46,7 +47,7 @@ READ = (
     "Read its raw output in the report; check the image, and that the node's container toolkit offers the GPUs (CDI)."
 )
 UNREADABLE = (
-    "HPL unreadable - Expected: results with their residual checks, and one summary that counts the same Actual:"
+    "HPL unreadable - Expected: results with their residual checks, and one summary with the same counts Actual:"
 )
 NETLIB = """T/V                N    NB     P     Q               Time                 Gflops
 --------------------------------------------------------------------------------
@@ -138,9 +139,9 @@ def test_hpl_in_no_time_is_no_measurement() -> None:
             0,
             Outcome.ERROR,
             (
-                "node01: HPL did not run on GPUs - Expected: a rate per GPU in brackets, as NVIDIA's HPL prints it "
-                "Actual: 1.380e+03 alone. "
-                "Run the HPL of NVIDIA's HPC benchmarks (input image): HPL for CPUs says nothing of GPUs."
+                "node01: HPL did not run on GPUs - Expected: a rate per GPU in brackets, as NVIDIA's HPL "
+                "prints it Actual: 1.380e+03 alone. Run the HPL of NVIDIA's HPC benchmarks (input "
+                "image): HPL for CPUs shows nothing about GPUs."
             ),
         ),
         (
@@ -178,14 +179,14 @@ def test_hpl_in_no_time_is_no_measurement() -> None:
             HPL + finished(1, skipped=1),
             0,
             Outcome.ERROR,
-            f"{UNREADABLE} 1 results, 1 checks, and it says 2 tests.",
+            f"{UNREADABLE} 1 results, 1 checks, and it reports 2 tests.",
         ),
         (
             "node/gpu/stress/hpl",
             HPL + finished(0, 1),
             0,
             Outcome.ERROR,
-            f"{UNREADABLE} 1 results, 1 checks, and it says 1 tests.",
+            f"{UNREADABLE} 1 results, 1 checks, and it reports 1 tests.",
         ),
         (
             "node/gpu/stress/hpl",
@@ -199,7 +200,7 @@ def test_hpl_in_no_time_is_no_measurement() -> None:
             HPL + HPL.replace(" ...... PASSED", "") + finished(1, 1),
             0,
             Outcome.ERROR,
-            "2 results, 1 checks, and it says 2 tests.",
+            "2 results, 1 checks, and it reports 2 tests.",
         ),
         (
             "node/gpu/stress/hpl",

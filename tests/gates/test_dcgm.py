@@ -76,9 +76,9 @@ def warned(found: dict[str, Any]) -> None:
 R2, R4 = "node/gpu/validation/dcgm-r2", "node/gpu/validation/dcgm-r4"
 _FAULTY = Said(text("dcgm/dgx_h100_r3_dcgm4_gpu3_memory.json"), exit_code=205)
 _MEMORY = (
-    "node01 gpu3: DCGM test memory - Expected: Pass Actual: Fail: GPU 3 Memory test failed with 1 faulty region. "
-    "Run a field diagnostic on the GPU. [error 52, severity isolate]. "
-    "Take the GPU out of service and replace it: docs/runbooks/gpu.md."
+    "node01 gpu3: DCGM test memory - Expected: Pass Actual: Fail: GPU 3 Memory test failed with 1 faulty region. Run "
+    "a field diagnostic on the GPU. [error 52, severity isolate]. Drain the node and replace the GPU: "
+    "docs/runbooks/gpu.md."
 )
 _SKIP = "or make the test runnable."
 CASES = [
@@ -91,11 +91,10 @@ CASES = [
         "DCGM 3, one of its software tests only",
         changed("dcgm/dgx_h100_r1_dcgm3_healthy.json", deployment(lambda tests: tests.__delitem__(slice(2, None)))),
         Outcome.ERROR,
-        "node01: DCGM test software did not run - Expected: a result for every GPU "
-        "Actual: no result of cuda_main_library, permissions_and_os_blocks, "
-        "persistence_mode, environment_variables, page_retirement/row_remap, graphics_processes, inforom. "
-        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input "
-        "`skips`.",
+        "node01: DCGM test software did not run - Expected: a result for every GPU Actual: no result of "
+        "cuda_main_library, permissions_and_os_blocks, persistence_mode, environment_variables, "
+        "page_retirement/row_remap, graphics_processes, inforom. Install DCGM's plugins for the CUDA in use. Declare "
+        "a test that cannot run here under the gate's input `skips`.",
     ),
     one(
         R3,
@@ -103,18 +102,17 @@ CASES = [
         changed("dcgm/dgx_h100_r3_dcgm4_healthy.json", warned),
         Outcome.ERROR,
         "node01 gpu2: DCGM test memory contradicts itself - Expected: Pass without a warning that asks for a repair "
-        "Actual: Pass: GPU 2 has uncorrectable memory errors [error 55, severity isolate]. "
-        "Take the GPU out of service and replace it: docs/runbooks/gpu.md.",
+        "Actual: Pass: GPU 2 has uncorrectable memory errors [error 55, severity isolate]. Drain the node and "
+        "replace the GPU: docs/runbooks/gpu.md.",
     ),
     one(
         R3,
         "EUD on one GPU",
         with_eud(0),
         Outcome.ERROR,
-        "node01: DCGM test eud did not run - Expected: a result for every GPU "
-        "Actual: no result for gpu1, gpu2, gpu3, gpu4, gpu5, gpu6, gpu7. "
-        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input "
-        "`skips`.",
+        "node01: DCGM test eud did not run - Expected: a result for every GPU Actual: no result for gpu1, gpu2, "
+        "gpu3, gpu4, gpu5, gpu6, gpu7. Install DCGM's plugins for the CUDA in use. Declare a test that cannot run "
+        "here under the gate's input `skips`.",
     ),
     one(
         R3,
@@ -132,7 +130,7 @@ CASES = [
         _MEMORY,
         *(
             f"node01: DCGM test {test} did not run - Expected: a result for every GPU Actual: not in the result. "
-            "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's "
+            "Install DCGM's plugins for the CUDA in use. Declare a test that cannot run here under the gate's "
             "input `skips`."
             for test in ("memtest", "pulse_test")
         ),
@@ -179,9 +177,9 @@ CASES = [
         "every test declared as skipped",
         Said(text("dcgm/dgx_h100_r1_dcgm4_healthy.json")),
         Outcome.ERROR,
-        "node01: DCGM diagnostic measured nothing - Expected: at least one of software to run "
-        "Actual: every one declared under the gate's input `skips`. "
-        "Take a test out of `skips`, or declare the whole gate's skip with its reason (site.yml gates.skip).",
+        "node01: DCGM diagnostic measured nothing - Expected: at least one of software to run Actual: every one "
+        "declared under the gate's input `skips`. Remove a test from `skips`, or skip the whole gate with a reason "
+        "(site.yml gates.skip).",
         skips={"software": "left out by whoever wrote this"},
     ),
     one(
@@ -217,7 +215,7 @@ CASES = [
         changed("dcgm/dgx_h100_r3_dcgm4_healthy.json", no_results_of("targeted_power")),
         Outcome.ERROR,
         "node01: DCGM test targeted_power did not run - Expected: a result for every GPU Actual: not in the result. "
-        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input "
+        "Install DCGM's plugins for the CUDA in use. Declare a test that cannot run here under the gate's input "
         "`skips`.",
     ),
     one(
@@ -227,7 +225,7 @@ CASES = [
         Outcome.ERROR,
         *(
             f"node01: DCGM test {test} did not run - Expected: a result for every GPU Actual: not in the result. "
-            "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's "
+            "Install DCGM's plugins for the CUDA in use. Declare a test that cannot run here under the gate's "
             "input `skips`."
             for test in ("memory", "pcie", "diagnostic", "targeted_stress", "targeted_power")
         ),
@@ -240,10 +238,10 @@ CASES = [
             lambda found: [by_name(found)["software"]["results"].pop(6), found["entity_groups"][0]["entities"].pop(6)],
         ),
         Outcome.FAIL,
-        "node01: GPUs in the diagnostic - Expected: 8 GPUs Actual: 7. "
-        "Check the inventory gate: a GPU is missing or inactive.",
+        "node01: GPUs in the diagnostic - Expected: 8 GPUs Actual: 7. See gate node/gpu/sanity/inventory: a GPU is "
+        "missing or inactive.",
         "node01: DCGM test software did not run - Expected: a result for every GPU Actual: no result for gpu6. "
-        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input "
+        "Install DCGM's plugins for the CUDA in use. Declare a test that cannot run here under the gate's input "
         "`skips`.",
     ),
     one(
@@ -292,7 +290,10 @@ CASES = [
 ]
 
 
-OTHER = "Check that the output is this node's, and its platform in the site file; `nvidia-smi -L` names the GPUs."
+OTHER = (
+    "Check that the output is this node's, and that the site file names the right platform; `nvidia-smi -L` names "
+    "the GPUs."
+)
 
 
 def gpus_of(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -315,7 +316,7 @@ def gpus_of(found: dict[str, Any]) -> list[dict[str, Any]]:
         (
             "r3_dcgm4",
             lambda found: [gpu.update(serial_num="165") for gpu in gpus_of(found)],
-            "DCGM's GPUs are not told apart - Expected: every GPU its own serial number Actual: 165 more than once.",
+            "DCGM's GPUs cannot be told apart - Expected: every GPU its own serial number Actual: 165 more than once.",
         ),
     ],
     ids=["another model, DCGM 4", "another model, DCGM 3", "one serial number"],

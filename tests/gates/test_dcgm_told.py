@@ -1,4 +1,4 @@
-"""What a diagnostic of DCGM does not tell: which GPUs it tested, of which model, and how bad a warning is."""
+"""What a diagnostic of DCGM does not report: which GPUs it tested, of which model, and how bad a warning is."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from rackready.model.outcome import Outcome
 from tests.gates.support import Case, check, judge
 from tests.gates.test_dcgm import R1, R2, R3, by_name, changed, gpus_of, warned
 
-OLD_STEP = "Update DCGM (`dcgmi -v` says its version), then run the gate again."
-OLD_EXPECTED = "DCGM 3.3 or later, which tells the GPUs, their serial numbers and the severity of each warning"
+OLD_STEP = "Update DCGM (`dcgmi -v` shows its version), then run the gate again."
+OLD_EXPECTED = "DCGM 3.3 or later, which reports the GPUs, their serial numbers and the severity of each warning"
 
 
 def before_3_3(found: dict[str, Any], version: str = "") -> None:
-    """Leave of DCGM 3.3's document what earlier versions print (dcgmi/Diag.cpp of v3.0.4 and v3.2.6): up to 3.0 neither version nor list of GPUs."""
+    """Reduce DCGM 3.3's document to that of earlier versions (dcgmi/Diag.cpp of v3.0.4 and v3.2.6).
+
+    Up to 3.0 there is neither a version nor a list of GPUs.
+    """
     found.pop("GPU Device Serials", None)
     found["version"] = version
     if not version:
@@ -42,18 +45,18 @@ NOT_TOLD = "the serial numbers of the GPUs, the severity of its warnings"
         (
             "",
             (
-                "DCGM without a version number (3.0 and earlier print none) does not tell which GPUs it found, the PCI "
-                f"device ids of the GPUs, {NOT_TOLD}"
+                "DCGM without a version number (3.0 and earlier print none) does not report which GPUs it found, the "
+                f"PCI device ids of the GPUs, {NOT_TOLD}"
             ),
         ),
-        ("3.2.6", f"DCGM 3.2.6 does not tell {NOT_TOLD}"),
+        ("3.2.6", f"DCGM 3.2.6 does not report {NOT_TOLD}"),
     ],
 )
 @pytest.mark.parametrize(("gate_id", "level"), [(R1, "r1"), (R2, "r3"), (R3, "r3")])
 def test_dcgm_before_3_3_tells_too_little(gate_id: str, level: str, version: str, said: str) -> None:
     output = changed(f"dcgm/dgx_h100_{level}_dcgm3_healthy.json", lambda found: before_3_3(found, version))
     where = f"node01 dcgm-{gate_id[-2:]}"
-    wanted = f"{where}: DCGM diagnostic tells too little - Expected: {OLD_EXPECTED} Actual: {said}. {OLD_STEP}"
+    wanted = f"{where}: DCGM diagnostic reports too little - Expected: {OLD_EXPECTED} Actual: {said}. {OLD_STEP}"
     check(gate_id, Case("old", {"dcgmi": output}, Outcome.ERROR, (wanted,)))
     assert judge(gate_id, Case("old", {"dcgmi": output}, Outcome.ERROR)).measured == []
 
@@ -145,7 +148,7 @@ def test_serial_numbers_of_some_gpus_only_are_an_error(
     name: str, change: Callable[[dict[str, Any]], object], version: str
 ) -> None:
     verdict = judge(R1, Case("some", {"dcgmi": changed(f"dcgm/dgx_h100_{name}_healthy.json", change)}, Outcome.ERROR))
-    said = f"DCGM {version} does not tell the serial numbers of all GPUs (7 of 8)"
+    said = f"DCGM {version} does not report the serial numbers of all GPUs (7 of 8)"
     assert (verdict.outcome, [item.actual for item in verdict.findings], verdict.measured) == (
         Outcome.ERROR,
         [said],
@@ -162,7 +165,7 @@ def test_a_list_of_gpus_without_their_model_is_an_error() -> None:
         R1, Case("no ids", {"dcgmi": changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", change)}, Outcome.ERROR)
     )
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
-    assert verdict.findings[0].actual == "DCGM 4.6.0 does not tell the PCI device ids of the GPUs"
+    assert verdict.findings[0].actual == "DCGM 4.6.0 does not report the PCI device ids of the GPUs"
 
 
 def test_more_gpus_and_gpus_of_other_numbers_are_not_called_missing() -> None:
@@ -176,8 +179,8 @@ def test_more_gpus_and_gpus_of_other_numbers_are_not_called_missing() -> None:
             one["entity_id"] = 9
 
     step = (
-        "Correct the node's platform in site.yml: it has fewer GPUs than the node. "
-        "For an output that was captured elsewhere, correct --profile or --gpus."
+        "Correct the node's platform in site.yml: it has fewer GPUs than the node. For a captured output: correct "
+        "--profile or --gpus."
     )
     eight = ", ".join(f"GPU {gpu}" for gpu in range(7))
     for change, said in (
@@ -186,7 +189,7 @@ def test_more_gpus_and_gpus_of_other_numbers_are_not_called_missing() -> None:
             other,
             (
                 f"Expected: 8 ({eight}, GPU 7) Actual: 8 ({eight}, GPU 9). "
-                "Run `dcgmi discovery -l`: it says how DCGM numbers the GPUs."
+                "Run `dcgmi discovery -l`: it shows how DCGM numbers the GPUs."
             ),
         ),
     ):
@@ -198,11 +201,12 @@ def test_more_gpus_and_gpus_of_other_numbers_are_not_called_missing() -> None:
 
 @pytest.mark.parametrize("level", ["r1", "r3"])
 def test_dcgm_3_without_serial_numbers_tells_too_little(level: str) -> None:
-    """Whatever version it says it is: 3.3 has them of every GPU that has one, as data-centre GPUs do, and earlier ones of none."""
+    """DCGM 3.3 prints them for every GPU that has one, as data-centre GPUs do, and earlier versions for none."""
     output = changed(f"dcgm/dgx_h100_{level}_dcgm3_healthy.json", lambda found: found.pop("GPU Device Serials"))
-    actual = "DCGM 3.3.9 does not tell the serial numbers of the GPUs"
+    actual = "DCGM 3.3.9 does not report the serial numbers of the GPUs"
     wanted = (
-        f"node01 dcgm-{level}: DCGM diagnostic tells too little - Expected: {OLD_EXPECTED} Actual: {actual}. {OLD_STEP}"
+        f"node01 dcgm-{level}: DCGM diagnostic reports too little - Expected: {OLD_EXPECTED} "
+        f"Actual: {actual}. {OLD_STEP}"
     )
     check(R1 if level == "r1" else R3, Case("no serials", {"dcgmi": output}, Outcome.ERROR, (wanted,)))
 
@@ -227,9 +231,8 @@ EUD = ("Test", "Package")
 
 def test_an_eud_that_is_installed_and_has_no_results_did_not_run() -> None:
     wanted = (
-        "node01: DCGM test eud did not run - Expected: a result for every GPU Actual: not in the result. "
-        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input "
-        "`skips`."
+        "node01: DCGM test eud did not run - Expected: a result for every GPU Actual: not in the result. Install "
+        "DCGM's plugins for the CUDA in use. Declare a test that cannot run here under the gate's input `skips`."
     )
     output = changed(
         "dcgm/dgx_h100_r3_dcgm4_healthy.json",

@@ -190,7 +190,7 @@ def measure(
     def answer(node: str, _: Sequence[str]) -> Answer:
         return said(str(rates.get(node, 100.0)))
 
-    replies = {"Prints what a node is": lambda node, argv: fingerprint_of(node, argv, **kept), "speed": answer}
+    replies = {"Print a node's identity": lambda node, argv: fingerprint_of(node, argv, **kept), "speed": answer}
     site = site_with(len(ALL))
     site = site.model_copy(update={"fabric": site.fabric.model_copy(update={"mtu": mtu})})
     stage = stage_of(tmp_path, replies, nodes, site, campaign)

@@ -125,7 +125,7 @@ def measure(
         return said(str(rates.get(node, 100.0)))
 
     stage = stage_of(
-        tmp_path, {"Prints what a node is": fingerprint_of, "rate": answer}, nodes, site_with(len(ALL)), campaign
+        tmp_path, {"Print a node's identity": fingerprint_of, "rate": answer}, nodes, site_with(len(ALL)), campaign
     )
     return stage, stage.run(list(nodes), [], [GateSetEntry(id=PAIR, max_age_hours=24)], whole=False)
 

@@ -1,4 +1,7 @@
-"""RDMA writes held against their fleet: every direction from NIC to NIC is one unit, and a NIC that is slow above the floor is found."""
+"""RDMA writes compared with their fleet: a NIC that is slow above the floor is found.
+
+Every direction from NIC to NIC is one unit.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ def measure(
     tmp_path: Path, nodes: Sequence[str], slow: dict[tuple[str, str], float], gate: str = PAIR
 ) -> tuple[Stage, dict[str, NodeResult]]:
     ports = Ports(slow)
-    replies = {"Prints what a node is": fingerprint_of, "Prints link state": ports.link, "ib_write_bw": ports.write}
+    replies = {"Print a node's identity": fingerprint_of, "Print link state": ports.link, "ib_write_bw": ports.write}
     stage = stage_of(tmp_path, replies, nodes, site_with(len(nodes)))
     return stage, stage.run(list(nodes), [], [GateSetEntry(id=gate, max_age_hours=24)], whole=False)
 
@@ -79,9 +82,9 @@ def test_a_healthy_site_passes_and_says_what_it_was_held_against(tmp_path: Path)
 
 
 UNTOLD = (
-    "Which of its two NICs is not told by one pair: measure each with another partner (`rackready gate run`, twice "
-    "`--node`), "
-    "compare both cables, PCIe widths and the errors of both ports with those of a good rail"
+    "One pair does not show which of its two NICs is slow: measure each with another partner (`rackready "
+    "gate run`, twice `--node`), and compare both cables, PCIe widths and the errors of both ports with "
+    "those of a good rail"
 )
 ONE_END = (
     "Its partner is right with others: compare this node's cable, PCIe width and errors of the port with those of a "
@@ -95,7 +98,7 @@ def found(stage: Stage, node: str) -> list[str]:
 
 
 def test_a_nic_that_is_slow_above_the_floor_is_found_and_its_partners_are_acquitted(tmp_path: Path) -> None:
-    """375 Gb/s is above the floor of 372.2, and 4.2 % below what all others give; node03 writes so to whatever partner."""
+    """375 Gb/s is above the floor of 372.2, and 4.2 % below all others; node03 writes so to any partner."""
     stage, results = measure(tmp_path, NODES, {("node03", "mlx5_4"): 375.0})
     assert [node for node, result in results.items() if result.outcome is not Outcome.PASS] == ["node03"]
     says = (
@@ -187,10 +190,10 @@ def test_a_pair_that_was_measured_twice_is_still_one_pair(tmp_path: Path, count:
 
 @pytest.mark.parametrize(("repaired", "outcome"), [(True, Outcome.PASS), (False, Outcome.FAIL)])
 def test_a_repaired_node_is_judged_by_what_it_does_now(tmp_path: Path, repaired: bool, outcome: Outcome) -> None:  # noqa: FBT001 - a case
-    """Its partner's record holds the figure of before; the direction is one, and was measured again."""
+    """Its partner's record holds the earlier figure; the direction is one unit, and was measured again."""
     slow = {("node01", "mlx5_4"): 375.0}
     ports = Ports(slow)
-    replies = {"Prints what a node is": fingerprint_of, "Prints link state": ports.link, "ib_write_bw": ports.write}
+    replies = {"Print a node's identity": fingerprint_of, "Print link state": ports.link, "ib_write_bw": ports.write}
     entry = GateSetEntry(id=PAIR, max_age_hours=24)
     first = stage_of(tmp_path, replies, NODES, site_with(4))
     assert first.run(NODES, [], [entry], whole=False)["node01"].outcome is Outcome.FAIL

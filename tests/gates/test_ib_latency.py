@@ -1,4 +1,4 @@
-"""Latency of rails: pass, fail and error of the two latency gates, the parser, and which end of a slow pair is blamed."""
+"""Latency of rails: pass, fail and error of the two gates, the parser, and the end of a slow pair that is blamed."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def lat(  # noqa: PLR0913 - what a result differs by
 
 
 def on_gpu(gpu: int) -> str:
-    """What either end says before its head when it uses a GPU's memory."""
+    """Lines of either end before its head when it uses a GPU's memory."""
     head = f" [pid = 51234, dev = {gpu}] device name = [NVIDIA H100 80GB HBM3]\n creating CUDA Ctx\n"
     return f"{head} allocated GPU buffer of a 65536 address at 0x7f3b5e000000 for type CUDA_MEM_DEVICE\n"
 
 
 def served(said: Said) -> Said:
-    """What a server prints: all but the row."""
+    """A server's output: all but the row."""
     return Said("".join(line for line in said.stdout.splitlines(keepends=True) if not line.startswith(" 2 ")))
 
 
@@ -95,10 +95,9 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                f"{FORTH3}: latency beside the other rails - Expected: at most 2.16 us (median of the others 1.96) "
-                "Actual: 3.10 us. "
-                "This NIC is late where the other rails are not: look at its PCIe link, switch port and firmware: "
-                "docs/runbooks/rail-slow.md"
+                f"{FORTH3}: latency compared with the other rails - Expected: at most 2.16 us (median of "
+                "the others 1.96) Actual: 3.10 us. Only this NIC is late: check its PCIe link, switch "
+                "port and firmware: docs/runbooks/rail-slow.md"
             ),
         ),
         nodes=2,
@@ -109,8 +108,8 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                f"{FORTH3}: latency - Expected: at most 5.0 us on average Actual: 5.40 us. "
-                "Look at the path's hops, PCIe link and power saving of the NIC (ASPM, C-states): "
+                f"{FORTH3}: latency - Expected: at most 5.0 us on average Actual: 5.40 us. Check the "
+                "path's hops, the PCIe link and the power saving of the NIC (ASPM, C-states): "
                 "docs/runbooks/rail-slow.md"
             ),
         ),
@@ -158,9 +157,9 @@ CASES = [
         said(after_first=links(19999)),
         Outcome.FAIL,
         tuple(
-            f"node01 {nic.rdma_device} (rail {rail}): bytes sent by the port - Expected: at least 20000 bytes "
-            "Actual: 19999 bytes. The data went over another "
-            "port: check the node's RDMA devices; a NIC that was reset loses its counters: docs/runbooks/rail-slow.md."
+            f"node01 {nic.rdma_device} (rail {rail}): bytes sent by the port - Expected: at least 20000 "
+            "bytes Actual: 19999 bytes. The data used another port: check the node's RDMA devices; a NIC "
+            "that was reset loses its counters: docs/runbooks/rail-slow.md."
             for rail, nic in NICS.items()
         ),
         nodes=2,
@@ -182,10 +181,10 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                f"{FORTH3}: ib_write_lat unreadable - Expected: one result block in microseconds "
-                "Actual: no latency result block in microseconds: "
-                "not ib_write_lat's or ib_read_lat's output, or cut off (exit code 0). Run the gate again; "
-                "if it stays so, read its raw output in the report."
+                f"{FORTH3}: ib_write_lat unreadable - Expected: one result block in microseconds Actual: "
+                "no latency result block in microseconds: not ib_write_lat's or ib_read_lat's output, or "
+                "cut off (exit code 0). Run the gate again; if that does not help, read its raw output "
+                "in the report."
             ),
         ),
         nodes=2,
@@ -220,11 +219,10 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                f"{FORTH3}: 99 % percentile of latency beside the other rails - "
-                "Expected: at most 21.60 us (median of the others 2.16) Actual: 150.00 us. "
-                "One message of a hundred is late on this rail alone: look at errors and pauses of its port, its "
-                "PCIe link and switch port: "
-                "docs/runbooks/rail-slow.md"
+                f"{FORTH3}: 99 % percentile of latency compared with the other rails - Expected: at most "
+                "21.60 us (median of the others 2.16) Actual: 150.00 us. One message in a hundred is "
+                "late on this rail only: check errors and pauses of its port, its PCIe link and switch "
+                "port: docs/runbooks/rail-slow.md"
             ),
         ),
         nodes=2,
@@ -281,10 +279,9 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                f"{FORTH3}: ib_write_lat contradicts itself - Expected: exit code 0 and no word of a failure "
-                "Actual: Completion with error at server. "
-                "Read the raw outputs of both ends in the report, and the errors of both ports: "
-                "docs/runbooks/rail-slow.md."
+                f"{FORTH3}: ib_write_lat contradicts itself - Expected: exit code 0 and no message of a "
+                "failure Actual: Completion with error at server. Read the raw outputs of both ends in "
+                "the report, and the errors of both ports: docs/runbooks/rail-slow.md."
             ),
         ),
         nodes=2,
@@ -336,8 +333,9 @@ def test_rails_that_are_all_late_do_not_judge_each_other(gate_id: str, most: flo
     verdict = judge(gate_id, Case("all late", {**said(gpu=gpu), **late}, Outcome.FAIL, nodes=2))
     assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (Outcome.FAIL, [], 16)
     assert str(next(finding for finding in verdict.findings if finding.where == FORTH3)) == (
-        f"{FORTH3}: latency - Expected: at most {most:.1f} us on average Actual: 500.03 us. "
-        "Look at the path's hops, PCIe link and power saving of the NIC (ASPM, C-states): docs/runbooks/rail-slow.md"
+        f"{FORTH3}: latency - Expected: at most {most:.1f} us on average Actual: 500.03 us. Check the "
+        "path's hops, the PCIe link and the power saving of the NIC (ASPM, C-states): "
+        "docs/runbooks/rail-slow.md"
     )
 
 
@@ -399,7 +397,7 @@ def test_the_link_type_is_the_sites(kind: str, layer: str, other: str) -> None:
 
 
 def test_one_output_for_both_directions_of_a_rail_measured_one() -> None:
-    """On InfiniBand no addresses tell directions apart."""
+    """On InfiniBand no addresses distinguish the directions."""
     known = rack(2)
     known = replace(known, fabric=known.fabric.model_copy(update={"kind": "infiniband"}))
     found = gate(WRITE)
@@ -437,7 +435,7 @@ def test_both_ends_are_measured_with_a_third_and_the_good_one_is_acquitted() -> 
 
 
 def test_a_pair_that_failed_is_not_measured_away_by_partners_that_pass() -> None:
-    """Both ends are good with others: then it is the path between them, and both are told so."""
+    """Both ends are good with others: so it is the path between them, and both get the finding."""
     known = rack(4)
     found = gate(WRITE)
     one, two = found.plan(known, list(known.nodes))

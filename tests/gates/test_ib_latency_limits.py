@@ -1,4 +1,4 @@
-"""Latency gates: what no hardware reaches is no figure, and a server that lets other memory be used is seen."""
+"""Latency gates: a figure that no hardware reaches is refused, and a server that uses other memory is found."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_server_that_lets_other_memory_be_read_is_an_error(server: Said, messa
 
 
 def test_rails_that_are_not_believed_judge_no_others() -> None:
-    """Four of eight rails are too fast to be true: the others do not stand out by that."""
+    """Four of eight rails are implausibly fast: that must not make the others stand out."""
     fast = {f"forth{rail}": lat(rail, 0.01, average=0.01) for rail in (1, 2, 3, 4)}
     verdict = judge(WRITE, Case("half", {**said(), **fast}, Outcome.ERROR, nodes=2))
     assert [finding.what for finding in verdict.findings] == ["latency is implausible"] * 4

@@ -53,8 +53,8 @@ def pair(name: str, outcome: Outcome, *messages: str, **outputs: Said) -> Case:
 
 
 CAPTURED = (
-    "Run the gate again; for an output that was captured elsewhere, check that it is this rail's, and give its "
-    "addresses (--address NODE:HCA=ADDRESS)."
+    "Run the gate again; for an output that was captured elsewhere, check that it belongs to this rail, "
+    "and give its addresses (--address NODE:HCA=ADDRESS)."
 )
 OWN = "00:00:00:00:00:00:00:00:00:00:255:255:192:168:01:11"
 FORTH = "node01 mlx5_0 -> node02 mlx5_0 (rail 1)"
@@ -85,8 +85,9 @@ CASES = [
     pair(
         "NIC missing",
         Outcome.FAIL,
-        "node01 mlx5_0 (rail 1): NIC missing - Expected: mlx5_0 below /sys/class/infiniband Actual: nothing. "
-        "Check that the NIC at 0000:18:00.0 is seen (`lspci`) and mlx5_core is loaded; reseat it: docs/runbooks/nic.md",
+        "node01 mlx5_0 (rail 1): NIC missing - Expected: mlx5_0 under /sys/class/infiniband Actual: "
+        "nothing. Check that `lspci` shows the NIC at 0000:18:00.0 and mlx5_core is loaded; reseat it: "
+        "docs/runbooks/nic.md",
         link_first=link(state=None),
     ),
     pair(
@@ -131,8 +132,8 @@ CASES = [
         "the data went over another port",
         Outcome.FAIL,
         "node02 mlx5_0 (rail 1): bytes sent by the port - Expected: 16.8 GB within 5% Actual: 0.0 GB. "
-        "The data went over another port, or something else "
-        "used this one: check that no job runs, and the node's RDMA devices: docs/runbooks/rail-slow.md.",
+        "The data used another port, or something else used this one: check that no job runs, and the "
+        "node's RDMA devices: docs/runbooks/rail-slow.md.",
         after_second=link(),
     ),
     pair(
@@ -179,8 +180,8 @@ CASES = [
     pair(
         "a reading without counters of errors",
         Outcome.ERROR,
-        "node01 mlx5_0 (rail 1): counters of errors not readable - Expected: counts before and after Actual: none. "
-        f"{AGAIN}",
+        "node01 mlx5_0 (rail 1): error counters not readable - Expected: counts before and after Actual: "
+        f"none. {AGAIN}",
         link_first=link(errors=None),
     ),
     pair(
@@ -228,15 +229,15 @@ CASES = [
     pair(
         "small path MTU",
         Outcome.FAIL,
-        f"{FORTH}: RDMA path MTU - Expected: 4096 Actual: 1024. Check the MTU of the interface and of the switch "
-        "ports on both ends: run fabric again.",
+        f"{FORTH}: RDMA path MTU - Expected: 4096 Actual: 1024. Check the MTU of the interface and of the "
+        "switch ports on both ends, and run fabric again.",
         client_forth=Said(text("perftest/dgx_h100_rail1_mtu1024.txt")),
     ),
     pair(
         "host memory",
         Outcome.ERROR,
         f"{FORTH}: GPU memory was not used - Expected: GPUDirect RDMA (dma-buf) Actual: host memory. "
-        "Install a perftest that is built with CUDA.",
+        "Install a perftest built with CUDA.",
         client_forth=Said(text("perftest/dgx_h100_rail1_host_memory.txt")),
     ),
     pair(
@@ -250,9 +251,9 @@ CASES = [
     pair(
         "MB/sec",
         Outcome.ERROR,
-        f"{FORTH}: ib_write_bw unreadable - Expected: one result block in Gb/sec Actual: bandwidth in MB/sec, "
-        "Expected: Gb/sec (--report_gbits) (exit code 0). "
-        "Run the gate again; if it stays so, read its raw output in the report.",
+        f"{FORTH}: ib_write_bw unreadable - Expected: one result block in Gb/sec Actual: bandwidth in "
+        "MB/sec, Expected: Gb/sec (--report_gbits) (exit code 0). Run the gate again; if that does not "
+        "help, read its raw output in the report.",
         client_forth=Said(text("perftest/dgx_h100_rail1_megabytes.txt")),
     ),
     pair(
@@ -284,9 +285,9 @@ CASES = [
     pair(
         "messages that did not arrive, and exit code 0",
         Outcome.ERROR,
-        f"{FORTH}: ib_write_bw contradicts itself - Expected: exit code 0 and no word of a failure "
-        "Actual: Completion with error at client. "
-        "Read the raw outputs of both ends in the report, and the errors of both ports: docs/runbooks/rail-slow.md.",
+        f"{FORTH}: ib_write_bw contradicts itself - Expected: exit code 0 and no message of a failure "
+        "Actual: Completion with error at client. Read the raw outputs of both ends in the report, and "
+        "the errors of both ports: docs/runbooks/rail-slow.md.",
         client_forth=Said(
             HEALTHY.stdout,
             " Completion with error at client\n Failed status 12: wr_id 0 syndrom 0x81\nscnt=128, ccnt=0\n",
@@ -295,9 +296,9 @@ CASES = [
     pair(
         "messages that did not arrive, as the server says",
         Outcome.ERROR,
-        f"{BACK}: ib_write_bw contradicts itself - Expected: exit code 0 and no word of a failure "
-        "Actual: Problems with warm up. "
-        "Read the raw outputs of both ends in the report, and the errors of both ports: docs/runbooks/rail-slow.md.",
+        f"{BACK}: ib_write_bw contradicts itself - Expected: exit code 0 and no message of a failure "
+        "Actual: Problems with warm up. Read the raw outputs of both ends in the report, and the errors "
+        "of both ports: docs/runbooks/rail-slow.md.",
         server_back=Said(exit_code=1, stderr="Problems with warm up\n"),
     ),
     pair(
@@ -371,7 +372,7 @@ def test_on_infiniband_that_is_the_link_type_to_have() -> None:
     "again", [INFINIBAND, Said(INFINIBAND.stdout.replace("391.27", "391.26"))], ids=["copied", "copied and edited"]
 )
 def test_one_output_for_both_directions_measured_one(again: Said) -> None:
-    """On InfiniBand no addresses tell directions apart."""
+    """On InfiniBand no addresses distinguish the directions."""
     _, verdict = on_infiniband(pair("one for both", Outcome.ERROR, client_forth=INFINIBAND, client_back=again))
     assert [str(finding) for finding in verdict.findings] == [
         (
@@ -401,7 +402,7 @@ def test_another_way_to_gpu_memory_than_the_one_asked_for_is_an_error() -> None:
     peer = Said("\n".join(line for line in HEALTHY.stdout.splitlines() if "DMA-BUF" not in line))
     peer = Said(between(peer.stdout, "192.168.1.12", "192.168.1.11"))
     verdict = judge(GATE, pair("peer memory", Outcome.ERROR, client_back=peer))
-    step = "Run the gate again; the gate's inputs gpu_memory and gpudirect say which way it is to be."
+    step = "Run the gate again; the gate's inputs gpu_memory and gpudirect choose the way."
     assert [str(finding) for finding in verdict.findings] == [
         (
             f"{BACK}: ib_write_bw measured another memory - Expected: GPU memory by dma-buf "

@@ -1,4 +1,4 @@
-"""RDMA writes between pairs: the receiver's memory is the one that was asked for, where its server says which it used."""
+"""RDMA writes between pairs: the receiver used the memory that was asked for, where its server reports it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.gates.test_ib_write_bw import BACK, FORTH, FROM_HOST, GATE, HEALTHY, 
 
 
 def served(said: Said) -> Said:
-    """What a server prints: all but the row."""
+    """A server's output: all but the row."""
     return Said("".join(line for line in said.stdout.splitlines(keepends=True) if not line.startswith(" 8388608 ")))
 
 
@@ -20,25 +20,24 @@ SERVERS = {
     "cut off before its head": (
         Said(served(HEALTHY).stdout.partition("Picking device")[0]),
         (
-            "ib_write_bw unreadable at the receiver - Expected: the head of its test and the memory it uses "
-            "Actual: an output that is cut off. "
-            "Run the gate again; if it stays so, read its raw output in the report."
+            "ib_write_bw unreadable at the receiver - Expected: the head of its test and the memory it "
+            "uses Actual: an output that is cut off. Run the gate again; if that does not help, read its "
+            "raw output in the report."
         ),
     ),
     "a GPU that cannot be read": (
         Said(served(HEALTHY).stdout.replace("[pid = 51234, dev = 0]", "[pid = 51,234, dev = 4]")),
         (
-            "ib_write_bw unreadable at the receiver - Expected: the head of its test and the memory it uses "
-            "Actual: the GPU that it used: "
-            "'[pid = 51,234, dev = 4] device name = [NVIDIA H100 80GB HBM3]'. Run the gate again; "
-            "if it stays so, read its raw output in the report."
+            "ib_write_bw unreadable at the receiver - Expected: the head of its test and the memory it "
+            "uses Actual: the GPU that it used: '[pid = 51,234, dev = 4] device name = [NVIDIA H100 80GB "
+            "HBM3]'. Run the gate again; if that does not help, read its raw output in the report."
         ),
     ),
     "host memory": (
         served(Said(text("perftest/dgx_h100_rail1_host_memory.txt"))),
         (
-            "GPU memory was not used at the receiver - Expected: GPUDirect RDMA (dma-buf) Actual: host memory. "
-            "Install a perftest that is built with CUDA."
+            "GPU memory was not used at the receiver - Expected: GPUDirect RDMA (dma-buf) Actual: host "
+            "memory. Install a perftest built with CUDA."
         ),
     ),
     "another GPU": (
@@ -52,8 +51,8 @@ SERVERS = {
         Said("\n".join(line for line in served(HEALTHY).stdout.splitlines() if "DMA-BUF" not in line)),
         (
             "ib_write_bw measured another memory at the receiver - Expected: GPU memory by dma-buf "
-            "Actual: GPU memory by nvidia_peermem. "
-            "Run the gate again; the gate's inputs gpu_memory and gpudirect say which way it is to be."
+            "Actual: GPU memory by nvidia_peermem. Run the gate again; the gate's inputs gpu_memory and "
+            "gpudirect choose the way."
         ),
     ),
 }
@@ -71,7 +70,7 @@ def test_the_receivers_memory_is_the_one_asked_for_where_its_server_says_which(
 def test_a_server_on_gpu_memory_is_no_measurement_of_host_memory() -> None:
     said = {"client_forth": FROM_HOST, "client_back": HOST_BACK}
     check(HOST, pair("host", Outcome.PASS, **said, server_forth=served(FROM_HOST)))
-    step = "Run the gate again; the gate's inputs gpu_memory and gpudirect say which way it is to be."
+    step = "Run the gate again; the gate's inputs gpu_memory and gpudirect choose the way."
     message = (
         f"{FORTH}: ib_write_bw measured another memory at the receiver - Expected: host memory "
         f"Actual: GPU memory by dma-buf. {step}"

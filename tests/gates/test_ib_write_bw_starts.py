@@ -1,4 +1,4 @@
-"""RDMA writes: where perftest runs, and what small packets add to what ports count."""
+"""RDMA writes: where perftest runs, and how much small packets add to ports' counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GID = "0000:0000:0000:0000:0000:ffff:c0a8:010b"
 @pytest.mark.parametrize("fabric", ["roce", "infiniband"])
 @pytest.mark.parametrize("told", ["one", "nothing", "others"])
 def test_perftest_runs_on_the_processors_beside_its_nic(tmp_path: Path, fabric: str, told: str) -> None:
-    """Where they are not told, or may not be used here, it runs on any."""
+    """Where they are unknown, or may not be used here, it runs on any."""
     allowed = os.sched_getaffinity(0)
     one = min(allowed)
     port_ = tmp_path / "sys/class/infiniband/mlx5_0/ports/1"
@@ -72,7 +72,7 @@ def test_perftest_runs_on_the_processors_beside_its_nic(tmp_path: Path, fabric: 
     ],
 )
 def test_headers_of_small_packets_are_no_other_traffic(counted: float, outcome: Outcome, said: list[str]) -> None:
-    """An MTU of 1500 leaves 1024 bytes for RDMA, and Ethernet's framing is 86 bytes: 6.3 % more than 4096 bytes have."""
+    """An MTU of 1500 leaves 1024 bytes for RDMA; Ethernet's framing is 86 bytes: 6.3 % more than at 4096 bytes."""
     known = rack(2)
     known = replace(known, fabric=known.fabric.model_copy(update={"mtu": 1500}))
     found = gate(GATE)

@@ -1,4 +1,7 @@
-"""Incast: what is lost, and in which class, is found on the NIC or switch port where it happens; a fabric that was not filled proves nothing."""
+"""Incast: losses, and their class, are found at the NIC or switch port where they happen.
+
+A port that was not filled proves nothing.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,7 @@ def leaf(**changed: Mapping[str, Mapping[str, int]]) -> Said:
 
 
 def client(average: float = 195.6, node: str = "node03", *, size: int = 1048576, seconds: float = 6.0) -> Said:
-    """What a sender says that wrote for 10 s, of which perftest counts 6."""
+    """Report of a sender that wrote for 10 s, of which perftest counts 6."""
     row = f" {size}    {int(average * seconds * 1e9 / 8 / size)}             0.00             {average:.2f}"
     whole = " 8388608    2000             391.39             391.27 \t\t   0.005830"
     body = text("perftest/dgx_h100_rail1_host_memory.txt").replace(
@@ -170,7 +173,7 @@ def test_the_plan_fills_one_port_and_reads_both_ends_of_every_cable() -> None:
 
 @pytest.mark.parametrize("nodes", [3, 4, 5, 13])
 def test_every_node_sends_and_receives_on_every_rail(nodes: int) -> None:
-    """A switch pauses a sender at the port by which it enters; only who receives shows whether its NIC notifies senders."""
+    """A switch pauses a sender at the port where it enters; only a receiver shows whether its NIC notifies senders."""
     known = rack(nodes)
     runs = gate(GATE, {"senders": 3}).plan(known, list(known.nodes))
     for rail in range(1, 9):
@@ -202,10 +205,9 @@ FAILS = [
             )
         },
         (
-            "leaf01 swp17 (to node03 rail 1): frames dropped for want of buffer - Expected: 0 "
-            "Actual: 9000 in priority 3. "
-            "Check PFC on this port (`nv show interface swp17 qos roce status`): run fabric again: "
-            "docs/runbooks/incast.md"
+            "leaf01 swp17 (to node03 rail 1): frames dropped for want of buffer - Expected: 0 Actual: "
+            "9000 in priority 3. Check PFC on this port (`nv show interface swp17 qos roce status`), and "
+            "run fabric again: docs/runbooks/incast.md"
         ),
     ),
     *(
@@ -214,8 +216,8 @@ FAILS = [
             {"after_node02": received(**{name: 77_784})},
             (
                 f"node02 mlx5_0 (rail 1): packets lost in incast - Expected: 0 Actual: {name} 77777. "
-                "Packets were dropped on the way from or to it: see the findings on its switch port, "
-                "PFC on both ends (`mlnx_qos -i enp24s0np0`): docs/runbooks/incast.md"
+                "Packets were dropped on the way from or to it: check the findings on its switch port, "
+                "and PFC on both ends (`mlnx_qos -i enp24s0np0`): docs/runbooks/incast.md"
             ),
         )
         for name in ("rx_prio3_discards", "rx_prio3_buf_discard")
@@ -229,10 +231,9 @@ FAILS = [
             )
         },
         (
-            "leaf01 swp17 (to node03 rail 1): frames dropped for want of buffer - Expected: 0 "
-            "Actual: 4000 in priority 3. "
-            "Check PFC on this port (`nv show interface swp17 qos roce status`): run fabric again: "
-            "docs/runbooks/incast.md"
+            "leaf01 swp17 (to node03 rail 1): frames dropped for want of buffer - Expected: 0 Actual: "
+            "4000 in priority 3. Check PFC on this port (`nv show interface swp17 qos roce status`), and "
+            "run fabric again: docs/runbooks/incast.md"
         ),
     ),
     (
@@ -244,19 +245,18 @@ FAILS = [
             )
         },
         (
-            "node03 mlx5_0 (rail 1): packets lost in incast - Expected: 0 "
-            "Actual: local_ack_timeout_err 40, packet_seq_err 4000. "
-            "Packets were dropped on the way from or to it: see the findings on its switch port, "
-            "PFC on both ends (`mlnx_qos -i enp24s0np0`): docs/runbooks/incast.md"
+            "node03 mlx5_0 (rail 1): packets lost in incast - Expected: 0 Actual: local_ack_timeout_err "
+            "40, packet_seq_err 4000. Packets were dropped on the way from or to it: check the findings "
+            "on its switch port, and PFC on both ends (`mlnx_qos -i enp24s0np0`): docs/runbooks/incast.md"
         ),
     ),
     (
         "RoCE data in another class",
         {"after_node03": nic(interface={"tx_prio0_bytes": 240_000_000_000, "tx_prio3_bytes": 7})},
         (
-            "node03 mlx5_0 (rail 1): class of RoCE data - Expected: priority 3 (DSCP 26) Actual: 100% in priority 0. "
-            "Check the traffic class (cat /sys/class/infiniband/mlx5_0/tc/1/traffic_class) and trust: run fabric "
-            "again: docs/runbooks/incast.md"
+            "node03 mlx5_0 (rail 1): class of RoCE data - Expected: priority 3 (DSCP 26) Actual: 100% in "
+            "priority 0. Check the traffic class (cat /sys/class/infiniband/mlx5_0/tc/1/traffic_class) "
+            "and trust, and run fabric again: docs/runbooks/incast.md"
         ),
     ),
     (
@@ -267,8 +267,9 @@ FAILS = [
             )
         },
         (
-            "node03 mlx5_0 (rail 1): pause frames - Expected: in priority 3 only Actual: 83 in priority 0, 5 for all. "
-            "Turn global pause off (`ethtool -A`), run fabric again: docs/runbooks/incast.md"
+            "node03 mlx5_0 (rail 1): pause frames - Expected: in priority 3 only Actual: 83 in priority "
+            "0, 5 for all. Turn global pause off (`ethtool -A`), and run fabric again: "
+            "docs/runbooks/incast.md"
         ),
     ),
     (
@@ -287,19 +288,19 @@ FAILS = [
             )
         },
         (
-            "node02 mlx5_0 (rail 1): congestion notifications - Expected: sent for 900000 marked packets Actual: none. "
-            "Turn ECN on at the NIC (roce_np for priority 3, /sys/class/net/enp24s0np0/ecn): run fabric again: "
-            "docs/runbooks/incast.md"
+            "node02 mlx5_0 (rail 1): congestion notifications - Expected: sent for 900000 marked packets "
+            "Actual: none. Turn ECN on at the NIC (roce_np for priority 3, "
+            "/sys/class/net/enp24s0np0/ecn), and run fabric again: docs/runbooks/incast.md"
         ),
     ),
     (
         "notifications in another class",
         {"after_node02": Said(RECEIVED.stdout.replace('"tx_prio6_packets": 18007', '"tx_prio6_packets": 7'))},
         (
-            "node02 mlx5_0 (rail 1): class of congestion notifications - Expected: 18000 packets in priority 6 "
-            "Actual: 0. "
-            "Set the class of notifications (/sys/class/net/enp24s0np0/ecn/roce_np/cnp_dscp) and trust: run fabric "
-            "again: docs/runbooks/incast.md"
+            "node02 mlx5_0 (rail 1): class of congestion notifications - Expected: 18000 packets in "
+            "priority 6 Actual: 0. Set the class of notifications "
+            "(/sys/class/net/enp24s0np0/ecn/roce_np/cnp_dscp) and trust, and run fabric again: "
+            "docs/runbooks/incast.md"
         ),
     ),
     (
@@ -334,9 +335,12 @@ def test_pauses_that_are_not_counted_are_an_error() -> None:
         )
     }
     verdict = judged(**said_)
-    step = "mlx5 counts them where PFC is on: see `mlnx_qos -i enp24s0np0`; run fabric again: docs/runbooks/incast.md"
+    step = (
+        "mlx5 counts them where PFC is on: check `mlnx_qos -i enp24s0np0`, and run fabric again: "
+        "docs/runbooks/incast.md"
+    )
     assert said(verdict) == [
-        f"node03 mlx5_0 (rail 1): pause frames by priority - Expected: rx_prio3_pause Actual: not there. {step}"
+        f"node03 mlx5_0 (rail 1): pause frames by priority - Expected: rx_prio3_pause Actual: missing. {step}"
     ]
     assert verdict.outcome is Outcome.ERROR
 
@@ -364,9 +368,8 @@ ERRORS = [
         "a counter that is no number",
         {"after_node03": Said(SENT.stdout.replace('"packet_seq_err": 2', '"packet_seq_err": null'))},
         (
-            "node03 mlx5_0 (rail 1): NIC counters unreadable - Expected: a complete document "
-            "Actual: mlx5_0: hardware holds something that is no number. "
-            "Run the gate again."
+            "node03 mlx5_0 (rail 1): NIC counters unreadable - Expected: a complete document Actual: "
+            "mlx5_0: hardware holds something that is not a number. Run the gate again."
         ),
     ),
     (
@@ -382,16 +385,16 @@ ERRORS = [
         "senders one after the other",
         {"client_node01": client(390.0, "node01"), "client_node03": client(391.0)},
         (
-            "node02 mlx5_0 (rail 1): no incast - Expected: senders together at most 408 Gb/s Actual: 781 Gb/s. "
-            "They did not write side by side: start them on nodes that are idle, and with more seconds."
+            "node02 mlx5_0 (rail 1): no incast - Expected: senders together at most 408 Gb/s Actual: 781 "
+            "Gb/s. They did not write side by side: start them on idle nodes, and with more seconds."
         ),
     ),
     (
         "a port that was not filled",
         {"client_node01": client(1.0, "node01"), "client_node03": client(1.0)},
         (
-            "node02 mlx5_0 (rail 1): no incast - Expected: senders together at least 200 Gb/s Actual: 2 Gb/s. "
-            "The port was not filled, so nothing was tried: see the senders' rates (gate "
+            "node02 mlx5_0 (rail 1): no incast - Expected: senders together at least 200 Gb/s Actual: 2 "
+            "Gb/s. The port was not filled, so nothing was tested: check the senders' rates (gate "
             "pair/fabric/performance/ib-write-bw): docs/runbooks/incast.md"
         ),
     ),
@@ -399,20 +402,19 @@ ERRORS = [
         "one sender alone",
         {"client_node01": client(0.5, "node01"), "client_node03": client(390.0)},
         (
-            "node02 mlx5_0 (rail 1): no incast - Expected: at least 19.5 Gb/s from every sender (0.1 of an even "
-            "part) Actual: 0.5 Gb/s from node01. "
-            "They did not all write: look at the slow sender's rail (gate pair/fabric/performance/ib-write-bw), run "
-            "the gate again: docs/runbooks/incast.md"
+            "node02 mlx5_0 (rail 1): no incast - Expected: at least 19.5 Gb/s from every sender (0.1 of "
+            "an even share) Actual: 0.5 Gb/s from node01. Check the slow sender's rail (gate "
+            "pair/fabric/performance/ib-write-bw), then run the gate again: docs/runbooks/incast.md"
         ),
     ),
     (
         "messages that did not arrive, and exit code 0",
         {"server_node01": Said("", " Completion with error at server\n")},
         (
-            "node01 mlx5_0 -> node02 mlx5_0 (rail 1): ib_write_bw contradicts itself - "
-            "Expected: exit code 0 and no word of a failure "
-            "Actual: Completion with error at server. "
-            "Read the raw outputs of both ends in the report, and the errors of both ports: docs/runbooks/rail-slow.md."
+            "node01 mlx5_0 -> node02 mlx5_0 (rail 1): ib_write_bw contradicts itself - Expected: exit "
+            "code 0 and no message of a failure Actual: Completion with error at server. Read the raw "
+            "outputs of both ends in the report, and the errors of both ports: "
+            "docs/runbooks/rail-slow.md."
         ),
     ),
     (
@@ -446,8 +448,9 @@ ERRORS = [
         "a driver without counters by priority",
         {"after_node03": nic()},
         (
-            "node03 mlx5_0 (rail 1): bytes by priority - Expected: tx_prio*_bytes that grow Actual: none. "
-            "See `ethtool -S` on the node: the driver must count bytes by priority (rx_prio3_bytes)."
+            "node03 mlx5_0 (rail 1): bytes by priority - Expected: tx_prio*_bytes that grow Actual: "
+            "none. Check `ethtool -S` on the node: the driver must count bytes by priority "
+            "(rx_prio3_bytes)."
         ),
     ),
 ]

@@ -1,4 +1,4 @@
-"""Incast: what senders say they wrote is what they were asked for, and every port counted it."""
+"""Incast: senders wrote what they were asked for, and every port counted it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ BYTES = [
         "a receiver that got next to nothing",
         {"after_node02": received(rx_prio3_bytes=5_000_000)},
         (
-            "node02 mlx5_0 (rail 1): bytes received by the port - Expected: at least 293.4 GB, as the senders say "
-            "Actual: 0.0 GB. "
-            "The data went over another port, or not at all: check the node's RDMA devices, and the raw outputs of "
-            "the senders in the report: "
+            "node02 mlx5_0 (rail 1): bytes received by the port - Expected: at least 293.4 GB, as the "
+            "senders report Actual: 0.0 GB. The data used another port, or was not sent: check the "
+            "node's RDMA devices, and the raw outputs of the senders in the report: "
             "docs/runbooks/incast.md"
         ),
     ),
@@ -26,10 +25,9 @@ BYTES = [
         "a sender whose port sent less than it says that it wrote",
         {"after_node03": nic(interface={"tx_prio3_bytes": 140_000_000_000})},
         (
-            "node03 mlx5_0 (rail 1): bytes sent by the port - Expected: at least 146.7 GB, as the senders say "
-            "Actual: 140.0 GB. "
-            "The data went over another port, or not at all: check the node's RDMA devices, and the raw outputs of "
-            "the senders in the report: "
+            "node03 mlx5_0 (rail 1): bytes sent by the port - Expected: at least 146.7 GB, as the "
+            "senders report Actual: 140.0 GB. The data used another port, or was not sent: check the "
+            "node's RDMA devices, and the raw outputs of the senders in the report: "
             "docs/runbooks/incast.md"
         ),
     ),
@@ -39,10 +37,10 @@ OTHER = [
         "a sender at another address",
         {"client_node03": client(node="node04")},
         (
-            f"{FROM03}: ib_write_bw used other GIDs - Expected: 192.168.1.13 to 192.168.1.12 "
-            "Actual: 192.168.1.14 to 192.168.1.12. "
-            "Run the gate again; for an output that was captured elsewhere, check that it is this rail's, and give "
-            "its addresses (--address NODE:HCA=ADDRESS)."
+            f"{FROM03}: ib_write_bw used other GIDs - Expected: 192.168.1.13 to 192.168.1.12 Actual: "
+            "192.168.1.14 to 192.168.1.12. Run the gate again; for an output that was captured "
+            "elsewhere, check that it belongs to this rail, and give its addresses (--address "
+            "NODE:HCA=ADDRESS)."
         ),
     ),
     (

@@ -1,4 +1,4 @@
-"""The inference benchmark measures the GPUs that the model was spread over, and no other."""
+"""The inference benchmark measures the GPUs that the model used, and no other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REPORT = (
     "(tokens/sec):              36197.5808\n"
 )
 VLLM, TRTLLM = "vllm bench throughput --model /m", "trtllm-bench --model m throughput"
-UNTOLD = "which GPUs it used is not told: none counts as measured (name --tensor-parallel-size or --tp in `command`)"
+UNTOLD = "which GPUs it used is unknown: none counts as measured (set --tensor-parallel-size or --tp in `command`)"
 STEP = (
     "Correct the sizes in the gate's input `command` (--tensor-parallel-size, --pipeline-parallel-size; "
     "--tp, --pp), then run the gate again."
@@ -58,7 +58,7 @@ def test_gpus_that_the_model_was_spread_over_are_measured(command: str, said: st
         [],
         [f"node01/gpu{index}" for index in range(gpus)],
     )
-    part = f"the model ran on {gpus} of 8 GPUs: the others are not measured by it"
+    part = f"the model ran on {gpus} of 8 GPUs: it does not measure the others"
     assert (verdict.fleet_pending, verdict.note) == (True, None if gpus == 8 else part if gpus else UNTOLD)
 
 

@@ -37,7 +37,7 @@ def one(name: str, said: Said, outcome: Outcome, *messages: str) -> Case:
 
 MISSING = (
     "node01: GPUs missing - Expected: 8 GPUs Actual: 7 (none at 0000:61:00.0, the place of gpu3). "
-    "Power the node off and on; if it stays so, reseat the GPU: docs/runbooks/gpu.md."
+    "Power the node off and on; if the GPU is still missing, reseat it: docs/runbooks/gpu.md."
 )
 CASES = [
     one("healthy", Said(text("nvml/dgx_h100_healthy.json")), Outcome.PASS),
@@ -45,16 +45,15 @@ CASES = [
         "one NVLink down",
         Said(text("nvml/dgx_h100_gpu2_link4_inactive.json")),
         Outcome.FAIL,
-        "node01 gpu2: NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive). "
-        "Power the node off and on once; if the link stays down, reseat the GPU, then replace it: "
-        "docs/runbooks/nvlink-down.md",
+        "node01 gpu2: NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive). Power the node off and "
+        "on once; if the link stays down, reseat the GPU, then replace it: docs/runbooks/nvlink-down.md.",
     ),
     one(
         "GPU lost",
         Said(text("nvml/dgx_h100_gpu5_lost.json")),
         Outcome.FAIL,
         "node01 gpu5: GPU lost - Expected: a GPU that answers Actual: GPU is lost. "
-        "Power the node off and on; if it comes back, replace the GPU: docs/runbooks/gpu.md.",
+        "Power the node off and on; if the GPU is lost again, replace it: docs/runbooks/gpu.md.",
     ),
     one(
         "GPU missing",
@@ -76,19 +75,18 @@ CASES = [
         Outcome.FAIL,
         "node01: GPUs missing - Expected: 8 GPUs Actual: 7 (none at 0000:61:00.0, the place of gpu3; "
         "0000:d1:00.0, the place of gpu6). "
-        "Power the node off and on; if it stays so, reseat the GPU: docs/runbooks/gpu.md.",
+        "Power the node off and on; if the GPU is still missing, reseat it: docs/runbooks/gpu.md.",
         "node01 GPU 5 of NVML: GPU lost - Expected: a GPU that answers Actual: GPU is lost. "
-        "Power the node off and on; if it comes back, replace the GPU: docs/runbooks/gpu.md.",
+        "Power the node off and on; if the GPU is lost again, replace it: docs/runbooks/gpu.md.",
     ),
     one(
         "a GPU without its address",
         changed(lambda found: found["gpus"][3].update(pci=None, unread={"pci": "Unknown Error"})),
         Outcome.ERROR,
-        "node01 gpu3: PCI address not reported - Expected: a value Actual: Unknown Error. Update the driver; "
-        "without it the evidence cannot name the part.",
+        "node01 gpu3: PCI address not reported - Expected: a value Actual: Unknown Error. Update the driver.",
     ),
     one(
-        "more GPUs than the platform has",
+        "too many GPUs",
         changed(
             lambda found: found.update(
                 count=9,
@@ -96,15 +94,15 @@ CASES = [
             )
         ),
         Outcome.FAIL,
-        "node01: more GPUs than the platform has - Expected: 8 GPUs Actual: 9. "
-        "Correct the node's platform in the site file (dgx_h100); alone on this machine (`--local`), give `--gpus 9`.",
+        "node01: too many GPUs - Expected: 8 GPUs Actual: 9. Correct the node's platform in the site file "
+        "(dgx_h100). For a check of this machine alone (`--local`), give `--gpus 9`.",
     ),
     one(
         "driver not loaded",
         Said(text("nvml/driver_not_loaded.json"), exit_code=1),
         Outcome.ERROR,
-        "node01: NVML cannot be asked - Expected: an answer Actual: NVML: Driver Not Loaded. "
-        "Check that the driver is loaded (`nvidia-smi` on the node), then run install again.",
+        "node01: NVML does not answer - Expected: an answer Actual: NVML: Driver Not Loaded. Check that the driver "
+        "is loaded (`nvidia-smi` on the node), then run install again.",
     ),
     one(
         "wrong model",
@@ -145,16 +143,15 @@ CASES = [
         "memory short",
         changed(lambda found: found["gpus"][4].update(memory_mib=73728)),
         Outcome.FAIL,
-        "node01 gpu4: memory - Expected: 81559 MiB Actual: 73728 MiB. "
-        "Look for retired or remapped memory (`nvidia-smi -q -d ROW_REMAPPER`), then replace the GPU: "
-        "docs/runbooks/gpu.md.",
+        "node01 gpu4: memory - Expected: 81559 MiB Actual: 73728 MiB. Check for retired or remapped memory "
+        "(`nvidia-smi -q -d ROW_REMAPPER`), then replace the GPU: docs/runbooks/gpu.md.",
     ),
     one(
         "two GPUs with one serial",
         changed(lambda found: found["gpus"][1].update(serial=found["gpus"][0]["serial"])),
         Outcome.FAIL,
-        "node01: serial not unique - Expected: every GPU its own Actual: 1650000000000 on 2 GPUs. "
-        "Reseat the GPUs and read again; the board's InfoROM may be damaged.",
+        "node01: serial not unique - Expected: every GPU its own Actual: 1650000000000 on 2 GPUs. Reseat the GPUs "
+        "and run the gate again; a board's InfoROM may be damaged.",
     ),
     one(
         "width not reported",
@@ -271,7 +268,7 @@ def test_a_card_in_a_slot_may_train_down_while_idle_and_it_is_said() -> None:
     made = gate(GATE)
     verdict = evaluate(made, known, made.plan(known, ["node01"])[0], {"inventory": json.dumps(found)}, 0)
     assert [str(finding) for finding in verdict.findings if "PCIe" in finding.what] == []
-    assert "node01 gpu7: PCIe generation 1 of 4 while idle, which such a card may" in (verdict.note or "")
+    assert "node01 gpu7: PCIe generation 1 of 4 while idle, as such a card may" in (verdict.note or "")
 
 
 @pytest.mark.parametrize(
@@ -309,7 +306,7 @@ BOUGHT = "692-2G520-0200-000"
             Outcome.FAIL,
             (
                 f"node01 gpu5: board part number - Expected: one of {BOUGHT} Actual: 692-2G520-0280-C00. "
-                "Ask who delivered it, or add the number to the gate's `board_parts`."
+                "Ask the supplier, or add the number to the gate's input `board_parts`."
             ),
         ),
         (
@@ -317,7 +314,7 @@ BOUGHT = "692-2G520-0200-000"
             Outcome.ERROR,
             (
                 f"node01 gpu5: board part number not reported - Expected: one of {BOUGHT} Actual: Not Supported. "
-                "Update the driver; where this GPU tells no board, take `board_parts` out of the gate's inputs."
+                "Update the driver. If this model reports no board, remove `board_parts` from the gate's inputs."
             ),
         ),
     ],
@@ -337,7 +334,7 @@ def boards(found: dict[str, Any], inputs: dict[str, object]) -> Verdict:
 
 
 OTHER = "692-2G520-0280-C00"
-ASK = "Ask who delivered it; where the site bought several, name them all in the gate's input `board_parts`."
+ASK = "Ask the supplier. If the site bought several, name them all in the gate's input `board_parts`."
 
 
 @pytest.mark.parametrize(
@@ -347,9 +344,9 @@ ASK = "Ask who delivered it; where the site bought several, name them all in the
             [BOUGHT] * 8,
             Outcome.PASS,
             "",
-            f"board part number {BOUGHT}: not held against what was bought (input board_parts)",
+            f"board part number {BOUGHT}: not compared with what was bought (input board_parts)",
         ),
-        ([None] * 8, Outcome.PASS, "", "no GPU tells its board part number: boards are not judged"),
+        ([None] * 8, Outcome.PASS, "", "no GPU reports its board part number: boards are not judged"),
         (
             [BOUGHT] * 3
             + ["965-2G520-A800-000"]
@@ -357,7 +354,7 @@ ASK = "Ask who delivered it; where the site bought several, name them all in the
             Outcome.PASS,
             "",
             (
-                f"board part number {BOUGHT}, 965-2G520-A800-000 on gpu3: not held against what was bought (input "
+                f"board part number {BOUGHT}, 965-2G520-A800-000 on gpu3: not compared with what was bought (input "
                 "board_parts)"
             ),
         ),
@@ -385,9 +382,9 @@ ASK = "Ask who delivered it; where the site bought several, name them all in the
             (
                 f"node01 gpu7: board part number not reported - Expected: {BOUGHT}, as its siblings "
                 "Actual: Not Supported. "
-                "Update the driver; if it stays so, replace the GPU."
+                "Update the driver; if that does not help, replace the GPU."
             ),
-            f"board part number {BOUGHT}: not held against what was bought (input board_parts)",
+            f"board part number {BOUGHT}: not compared with what was bought (input board_parts)",
         ),
     ],
     ids=["one for all", "none tells it", "a spare part", "two halves", "eight of them", "one does not tell it"],

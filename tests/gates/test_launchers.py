@@ -1,4 +1,4 @@
-"""How programs are started on several nodes: the command lines of the three launchers, the MPIJob against its schema, and Slurm's reservation."""
+"""Starting programs on several nodes: three launchers' command lines, the MPIJob's schema, and Slurm's reservation."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_an_mpijob_without_an_image_is_refused() -> None:
 
 
 class Cluster:
-    """slurmctld as far as a reservation needs it; every change is written down."""
+    """slurmctld as far as a reservation needs it; every change is recorded."""
 
     def __init__(self, **drained: str) -> None:
         self.drained = drained

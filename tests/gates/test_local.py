@@ -98,8 +98,8 @@ def test_the_operator_can_stop_it() -> None:
 def machine(inventory: Answer, fingerprint: Answer | None = None) -> FakeConnection:
     return FakeConnection(
         {
-            "Prints what a node is": lambda node, argv: fingerprint or fingerprint_of(node, argv),
-            "Prints what NVML says": inventory,
+            "Print a node's identity": lambda node, argv: fingerprint or fingerprint_of(node, argv),
+            "Print NVML's inventory": inventory,
         }
     )
 

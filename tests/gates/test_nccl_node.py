@@ -60,9 +60,8 @@ CASES = [
         "healthy, JSON, which says nothing of the transport",
         Said(text("nccl/dgx_h100_8_healthy.json")),
         Outcome.ERROR,
-        "node01: NCCL did not say which transport it used - Expected: NCCL INFO lines of every node "
-        "Actual: none of this node. "
-        "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE).",
+        "node01: NCCL did not report its transport - Expected: NCCL INFO lines of every node Actual: "
+        "none of this node. Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE).",
     ),
     one(
         "JSON of a rank that is no number",
@@ -100,9 +99,8 @@ CASES = [
         "channels of all GPUs but one",
         Said("\n".join(line for line in TABLE.splitlines() if "[5] NCCL INFO Channel" not in line)),
         Outcome.ERROR,
-        "node01: NCCL did not say how all its GPUs talk - Expected: channels to another GPU from 8 GPUs "
-        "Actual: from 7. "
-        "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE).",
+        "node01: NCCL did not report how all its GPUs talk - Expected: channels to another GPU from 8 "
+        "GPUs Actual: from 7. Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE).",
     ),
     Case(
         "one dip of three launches",
@@ -143,9 +141,9 @@ CASES = [
         "implausible",
         Said(at(TABLE, 878.6)),
         Outcome.ERROR,
-        "node01: all-reduce of 8 GPUs is implausible - Expected: at most 700.0 GB/s (ceiling) "
-        "Actual: 878.6 GB/s (median of 1: 878.6). "
-        "Check the platform profile: topology, file or units are not what they seem.",
+        "node01: all-reduce of 8 GPUs is implausible - Expected: at most 700.0 GB/s (ceiling) Actual: "
+        "878.6 GB/s (median of 1: 878.6). Check the platform profile, the output's origin and its units: "
+        "one of them is wrong.",
     ),
     one(
         "exit code contradicts the table",

@@ -46,7 +46,7 @@ HEALTHY = Said(text("nccl/2x_dgx_h100_ring_healthy.txt"))
 
 
 TRYING = HEALTHY.stdout.split("#                                                              out-of-place")[0]
-"""What NCCL says before it connects its ranks."""
+"""NCCL's output before it connects its ranks."""
 WARNED = "node02:41003:41103 [3] NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1"
 
 LOGS = (
@@ -103,9 +103,8 @@ CASES = [
             "NCCL did not use the rails: docs/runbooks/nccl-transport.md"
         ),
         "cluster: all-reduce of 16 GPUs on 2 nodes is slow - Expected: at least 312.8 GB/s (floor) "
-        "Actual: 9.8 GB/s (median of 1: 9.8). "
-        "Which node is not told by this gate: look at the rails' shares and the pair gate's figures: "
-        "docs/runbooks/nccl-slow.md",
+        "Actual: 9.8 GB/s (median of 1: 9.8). This gate does not show which node is slow: compare the "
+        "rails' shares and the pair gate's figures: docs/runbooks/nccl-slow.md",
         launch=Said(text("nccl/2x_dgx_h100_ring_socket.txt")),
         after_node01=counters(),
         after_node02=counters(),
@@ -157,9 +156,9 @@ CASES = [
     ring(
         "channels of one GPU alone between the GPUs of a node",
         Outcome.ERROR,
-        "node01: NCCL did not say how all its GPUs talk - Expected: channels to another GPU from 8 (but one) GPUs "
-        "Actual: from 1. "
-        "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE).",
+        "node01: NCCL did not report how all its GPUs talk - Expected: channels to another GPU from 8 "
+        "(but one) GPUs Actual: from 1. Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it "
+        "(NCCL_DEBUG_FILE).",
         launch=Said(
             "\n".join(
                 line
@@ -178,9 +177,9 @@ CASES = [
     ring(
         "half of the bytes went another way",
         Outcome.FAIL,
-        f"node01: bytes sent over its rails - Expected: {MUST / 1e9:.0f} GB within 5% Actual: {MUST / 2e9:.0f} GB. "
-        "The data went another way than over the rails, or something else used them: check the transport and that "
-        "no job runs.",
+        f"node01: bytes sent over its rails - Expected: {MUST / 1e9:.0f} GB within 5% Actual: "
+        f"{MUST / 2e9:.0f} GB. The data took another way than the rails, or something else used them: "
+        "check the transport, and that no job runs.",
         after_node01=counters(MUST / 2),
     ),
     ring(
@@ -232,18 +231,18 @@ CASES = [
     ring(
         "implausible",
         Outcome.ERROR,
-        "cluster: all-reduce of 16 GPUs on 2 nodes is implausible - Expected: at most 400.0 GB/s (ceiling) "
-        "Actual: 462.4 GB/s (median of 1: 462.4). "
-        "Check the platform profile: topology, file or units are not what they seem.",
+        "cluster: all-reduce of 16 GPUs on 2 nodes is implausible - Expected: at most 400.0 GB/s "
+        "(ceiling) Actual: 462.4 GB/s (median of 1: 462.4). Check the platform profile, the output's "
+        "origin and its units: one of them is wrong.",
         launch=Said(at(text("nccl/2x_dgx_h100_ring_healthy.txt"), 462.4)),
     ),
     ring(
         "NCCL says nothing",
         Outcome.ERROR,
         *both(
-            "{node}: NCCL did not say which transport it used - Expected: NCCL INFO lines of every node "
-            "Actual: none of this node. "
-            "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE)."
+            "{node}: NCCL did not report its transport - Expected: NCCL INFO lines of every node Actual: "
+            "none of this node. Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it "
+            "(NCCL_DEBUG_FILE)."
         ),
         launch=Said("\n".join(line for line in HEALTHY.stdout.splitlines() if "NCCL INFO" not in line)),
     ),

@@ -1,4 +1,4 @@
-"""Rows of nccl-tests are of the data that was asked for, and agree with each other and with the footer."""
+"""Rows of nccl-tests belong to the data that was asked for, and agree with each other and with the footer."""
 
 # ruff: noqa: E501 - a row of a table is one exact message
 from __future__ import annotations

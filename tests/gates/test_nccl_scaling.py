@@ -1,4 +1,7 @@
-"""Scaling: sizes grow inside one NVLink domain, then by whole domains; like is held against like, and every size against its own bounds."""
+"""Scaling: sizes grow inside one NVLink domain, then by whole domains, each compared with its own bounds.
+
+Efficiencies compare sizes over the same network only.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ FOUR = {"node01": "a", "node02": "a", "node03": "b", "node04": "b"}
 
 
 def trays(names: Mapping[str, str]) -> GateFacts:
-    """Nodes of one NVLink domain a rack, as many GPUs and NICs as the others have here. ``names``: node -> rack."""
+    """Nodes of one NVLink domain per rack, with as many GPUs and NICs as the others here. ``names``: node -> rack."""
     site = rack(len(names))
     tray = site.nodes["node01"].platform.model_copy(update={"nvlink_domain": 72})
     return dataclasses.replace(
@@ -31,7 +34,7 @@ def trays(names: Mapping[str, str]) -> GateFacts:
 
 
 def lines(site: GateFacts, step: Step) -> str:
-    """What NCCL says of one size: MNNVL among the nodes of a domain, the network only between domains."""
+    """NCCL's output for one size: MNNVL among the nodes of a domain, the network only between domains."""
     text = log(site, step.nodes)
     boards = step.domain.boards
     if boards > 1:
@@ -51,7 +54,10 @@ def scaled(
     factor: float = 1.0,
     inputs: Mapping[str, object] | None = None,
 ) -> Verdict:
-    """Judge a run whose sizes give these figures. ``sent``: bytes of each node where not those that it must send; ``factor``: of what node03 must send."""
+    """Judge a run whose sizes give these figures.
+
+    ``sent``: bytes of each node where they differ from the right ones; ``factor``: of what node03 must send.
+    """
     found = gate(SCALING, {"launches": 1, **(inputs or {})})
     assert isinstance(found, NcclGate)
     (run,) = found.plan(site, list(site.nodes))
@@ -69,7 +75,7 @@ def scaled(
 
 
 def efficiencies(verdict: Verdict) -> dict[str, dict[str, float]]:
-    """By the way that the data go: size -> efficiency."""
+    """Return by network: size -> efficiency."""
     out: dict[str, dict[str, float]] = {}
     for metric in verdict.metrics:
         if metric.name.startswith("scaling_efficiency_"):
@@ -81,7 +87,7 @@ def efficiencies(verdict: Verdict) -> dict[str, dict[str, float]]:
 
 
 def racks_of(trays_each: int, racks: int) -> dict[str, str]:
-    """Nodes dealt out over the racks one after the other, as a site file may list them."""
+    """Nodes distributed over the racks in turn, as a site file may list them."""
     return {f"node{number + 1:02}": f"rack{number % racks}" for number in range(trays_each * racks)}
 
 
@@ -171,12 +177,12 @@ def test_a_declared_efficiency_is_a_floor_of_every_size_after_the_first() -> Non
     (mark,) = [found for found in held.criteria if "min_efficiency" in found.source]
     assert (mark.label, round(mark.bound, 2), mark.derived) == ("floor", 336.72, False)
     assert (
-        mark.source
-        == "declared in the gate set: min_efficiency 0.92 x busbw of the smallest size that goes the same way"
+        mark.source == "declared in the gate set: min_efficiency 0.92 x busbw of the smallest size over the same "
+        "network"
     )
     verdict = scaled(rack(4), figures, inputs={"min_efficiency": 0.95})
     step = (
-        "It is slow from this number of nodes on: run the pair gate over the nodes that were added, and look at the "
+        "It is slow from this number of nodes on: run the pair gate over the nodes that were added, and check the "
         "spine's ports: "
     )
     step += "docs/runbooks/nccl-slow.md"
@@ -242,8 +248,8 @@ def test_several_domains_are_held_to_what_each_must_have_sent() -> None:
     bad = scaled(site, {1: 370.0, 2: 370.0, 4: 366.0}, factor=0.5)
     assert bad.outcome is Outcome.FAIL
     step = (
-        "The data went another way than over the rails, or something else used them: check the transport and that "
-        "no job runs."
+        "The data took another way than the rails, or something else used them: check the transport, and "
+        "that no job runs."
     )
     assert f"node03+node04: bytes sent over its rails - Expected: 5692 GB within 5% Actual: 4269 GB. {step}" in said(
         bad
@@ -251,7 +257,7 @@ def test_several_domains_are_held_to_what_each_must_have_sent() -> None:
 
 
 def test_a_domain_that_joined_later_sends_less() -> None:
-    """Three domains: the third takes part in the last size alone."""
+    """Three domains: the third takes part in the last size only."""
     site = rack(3)
     figures = {1: 370.0, 2: 366.0, 3: 362.0}
     assert said(scaled(site, figures)) == ""
@@ -264,7 +270,7 @@ def test_unequal_domains_are_said_at_once_and_nothing_is_launched() -> None:
     assert run.commands == ()
     verdict = gate(SCALING).evaluate(site, run, {})
     step = "Run it over domains of equal size and one platform: leave out the nodes that make them unequal (`--limit`)."
-    wanted = "as many nodes of one platform in every domain Actual: 1 of 1 x dgx_h100, 1 of 3 x dgx_h100"
+    wanted = "equal numbers of nodes of one platform in every domain Actual: 1 of 1 x dgx_h100, 1 of 3 x dgx_h100"
     assert said(verdict) == f"cluster: NVLink domains are unequal - Expected: {wanted}. {step}"
     assert verdict.outcome is Outcome.ERROR
     assert verdict.measured == []

@@ -1,4 +1,4 @@
-"""Sizes of messages that all-reduce of one node asks for: what fits into the memory of its GPUs."""
+"""Message sizes that all-reduce of one node asks for: those that fit into the memory of its GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Next steps that a reader can take: what an output lacks, and what there is where outputs are handed in."""
+"""Next steps that a reader can take: for an incomplete output, and for outputs that are handed in."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def test_nccl_that_tells_no_kinds_of_paths_is_run_with_the_subsystem_that_does()
         Case("no GRAPH", {"launch0": Said(silent)}, Outcome.ERROR, (), {"launches": 1}),
     )
     wanted = (
-        "node01: NCCL did not say how its GPUs talk - Expected: channels between GPUs and the kind of their path "
-        "Actual: no kind of path (subsystem GRAPH). "
-        "Run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH: of P2P are the channels between "
-        "GPUs, of GRAPH the kinds of their paths."
+        "node01: NCCL did not report how its GPUs talk - Expected: channels between GPUs and the kind of "
+        "their path Actual: no kind of path (subsystem GRAPH). Run with NCCL_DEBUG=INFO and "
+        "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH: P2P logs the channels between GPUs, GRAPH the kinds "
+        "of their paths."
     )
     assert wanted in [str(finding) for finding in verdict.findings]
     assert verdict.outcome is Outcome.ERROR

@@ -1,4 +1,7 @@
-"""The list of a node's parts and measuring programs: what another list does to evidence, and what the script makes of the node's tools."""
+"""The list of a node's parts and measuring programs.
+
+How another list affects evidence, and what the script reads from the node's tools.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ DIMM = "memory module DIMM_P0_A1 was 64 GB MTC40F2046S1RC48BA1 80CE2222, is 64 G
 
 
 class Rack:
-    """One node with these parts, and what is on record of it."""
+    """One node with these parts, and its records."""
 
     def __init__(self, root: Path) -> None:
         self.site = load_site("sim")
@@ -94,11 +97,13 @@ def test_one_run_reads_once(rack: Rack) -> None:
         ),
         (
             "BIOS", "BIOS", "American Megatrends International, LLC. 1.05.03 01/02/2025",
-            "BIOS was American Megatrends International, LLC. 1.06.07 09/02/2025, is American Megatrends International, LLC. 1.05.03 01/02/2025",
+            ("BIOS was American Megatrends International, LLC. 1.06.07 09/02/2025, "
+            "is American Megatrends International, LLC. 1.05.03 01/02/2025"),
         ),
         (
             "programs", "program all_reduce_perf", "/usr/bin/all_reduce_perf fedcba9876543210",
-            "program all_reduce_perf was /usr/bin/all_reduce_perf 0123456789abcdef, is /usr/bin/all_reduce_perf fedcba9876543210",
+            ("program all_reduce_perf was /usr/bin/all_reduce_perf 0123456789abcdef, "
+            "is /usr/bin/all_reduce_perf fedcba9876543210"),
         ),
     ],
 )  # fmt: skip
@@ -164,7 +169,7 @@ def test_the_script_reads_what_dmidecode_says(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(script, "run", lambda *_argv: text)
     assert script.memory() == {"memory module DIMM_A1": "64 GB MTC40F2046S1RC48BA1 80CE01"}
     monkeypatch.setattr(script, "run", lambda *_argv: "# dmidecode 3.4\n\n")
-    assert script.tried(script.memory) == ({}, "dmidecode tells no memory module")
+    assert script.tried(script.memory) == ({}, "dmidecode reports no memory module")
 
 
 def test_the_script_tells_media_of_the_bmc_from_drives(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What perftest says of its call is what the gates asked for, and its row does not contradict itself."""
+"""perftest's report of its call matches what the gates asked for, and its row does not contradict itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CALLS = [
 ]
 IDS = [row[2] for row in CALLS]
 AS_ASKED = "connection RC, qps 1, dual-port OFF, rdma_cm OFF"
-AGAIN = "Run the gate again; if it stays so, read its raw output in the report."
+AGAIN = "Run the gate again; if that does not help, read its raw output in the report."
 OTHER = (
     "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; "
     "MIG instances are parts of GPUs: switch MIG off."
@@ -64,11 +64,26 @@ TITLE = "                    RDMA_Write BW Test"
 POSTED = "Send Bidirectional Post List BW Test"
 HEAD = "Connection type, Number of qps, Dual-port, rdma_cm QPs once each"
 ROWS = [
-    (TITLE, f"{TITLE}\n                    RDMA_Read BW Test", "2 heads of results (RDMA_Write BW Test, RDMA_Read BW Test), Expected: one"),
-    (TITLE, f"{TITLE}\n                    {POSTED}", f"2 heads of results (RDMA_Write BW Test, {POSTED}), Expected: one"),
-    (" Number of qps   : 1 ", " ", f"Dual-port, Connection type, rdma_cm QPs in the head of the result, Expected: {HEAD}"),
-    ("0.005830", "0.001000", "average 391.27 Gb/s, but 0.001000 million messages of 8388608 bytes a second are 67.11 Gb/s"),
-    ("0.005830", "0.005832", "average 391.27 Gb/s, but 0.005832 million messages of 8388608 bytes a second are 391.38 Gb/s"),
+    (
+        TITLE, f"{TITLE}\n                    RDMA_Read BW Test",
+        "2 heads of results (RDMA_Write BW Test, RDMA_Read BW Test), Expected: one",
+    ),
+    (
+        TITLE, f"{TITLE}\n                    {POSTED}",
+        f"2 heads of results (RDMA_Write BW Test, {POSTED}), Expected: one",
+    ),
+    (
+        " Number of qps   : 1 ", " ",
+        f"Dual-port, Connection type, rdma_cm QPs in the head of the result, Expected: {HEAD}",
+    ),
+    (
+        "0.005830", "0.001000",
+        "average 391.27 Gb/s, but 0.001000 million messages of 8388608 bytes a second are 67.11 Gb/s",
+    ),
+    (
+        "0.005830", "0.005832",
+        "average 391.27 Gb/s, but 0.005832 million messages of 8388608 bytes a second are 391.38 Gb/s",
+    ),
     ("391.39", "391.25", "average 391.27 above peak 391.25: columns are not what they seem"),
 ]  # fmt: skip
 

@@ -70,18 +70,17 @@ def test_an_inventory_holds_the_same_facts_as_nvmls_own() -> None:
         (
             {"smi": printed.SMI},
             (
-                "node01 gpu0: NVLink state not reported - Expected: the state of 18 links "
-                "Actual: nvidia-smi -q -x does not hold it. "
-                "Give what `nvidia-smi nvlink -s` prints, too: --input nvlink=FILE."
+                "node01 gpu0: NVLink state not reported - Expected: the state of 18 links Actual: nvidia-smi -q -x "
+                "does not hold it. Also give the output of `nvidia-smi nvlink -s`: --input nvlink=FILE."
             ),
             Outcome.ERROR,
         ),
         (
             {"smi": printed.SMI, "nvlink": printed.nvlink(inactive=(2, 4))},
             (
-                "node01 gpu2: NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive). "
-                "Power the node off and on once; if the link stays down, reseat the GPU, then replace it: "
-                "docs/runbooks/nvlink-down.md"
+                "node01 gpu2: NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive). Power the node "
+                "off and on once; if the link stays down, reseat the GPU, then replace it: "
+                "docs/runbooks/nvlink-down.md."
             ),
             Outcome.FAIL,
         ),

@@ -1,10 +1,4 @@
-"""Published healthy runs come out as they must: they pass, just under their bound they fail and name it, and without their transport they fail.
-
-Figures: NVIDIA/cluster-readiness-engine docs, validation-results (16 GB messages, busbw GB/s of all_reduce, all_gather,
-alltoall). What NCCL said and what the rails carried was not published: it is generated here as these runs must have had
-it. AWS calls its H100 server p5: its EFA devices are stood for by the eight 400 Gb/s NICs of dgx_h100, the same rate a
-node.
-"""
+"""Published healthy runs pass; just below their bound, or without their transport, they fail."""
 
 from __future__ import annotations
 
@@ -40,7 +34,7 @@ class Published:
     collective: Collective
     busbw: float
     bound: float | None
-    """Floor in GB/s, worked out by hand from DOMAIN 2.10's rules; None: only a fleet can tell."""
+    """Floor in GB/s, computed by hand from DOMAIN 2.10's rules; None: only a fleet can judge."""
     source: str = ""
     """Words of the floor's source."""
 
@@ -66,7 +60,10 @@ NVL72 = [run for run in RUNS if run.platform != "dgx_h100"]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is generated beside the figure. ``shares``: of (node, device), 1.0 is even; ``rails``: bytes over rails as a share of what must be."""
+    """What is generated beside the figure.
+
+    ``shares``: of (node, device), 1.0 is even; ``rails``: bytes over rails as a share of the required ones.
+    """
 
     busbw: float
     mnnvl: bool = True
@@ -92,7 +89,7 @@ def known(run: Published) -> GateFacts:
 
 
 def log(run: Published, site: GateFacts, evidence: Evidence) -> str:
-    """What NCCL's processes say, a few lines of each GPU."""
+    """Output of NCCL's processes, a few lines of each GPU."""
     lines, rank = [], 0
     total = domains.ranks(site, list(site.nodes))
     network = evidence.over_network or run.platform == "dgx_h100"
@@ -256,7 +253,7 @@ def test_the_h100_run_over_another_transport_fails(
 
 @pytest.mark.parametrize("run", NVL72, ids=ids)
 def test_an_nvlink_domain_run_fails_when_nvlink_was_not_used_whatever_its_figure(run: Published) -> None:
-    """One published run with NVLink declared off gave the figures of on, and was passed."""
+    """One published run declared NVLink off, gave the figures of NVLink on, and passed."""
     verdict = judged(run, Evidence(run.busbw, mnnvl=False, over_network=True))
     assert verdict.outcome is Outcome.FAIL
     text = " ".join(str(finding) for finding in verdict.findings)
@@ -278,7 +275,7 @@ def test_bytes_over_the_rails_alone_give_an_nvlink_domain_run_away(run: Publishe
 
 @pytest.mark.parametrize("run", NVL72, ids=ids)
 def test_rails_that_rested_are_not_measured(run: Published) -> None:
-    """Inside one NVLink domain nothing goes over the rails: a pass says nothing of them, so their coverage is left to other gates."""
+    """Inside one NVLink domain no data use the rails: a pass shows nothing about them, so other gates cover them."""
     verdict = judged(run, Evidence(run.busbw))
     assert verdict.outcome is Outcome.PASS
     assert {part.split("/")[1][:3] for part in verdict.measured} == {"gpu"}

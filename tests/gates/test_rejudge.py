@@ -88,8 +88,8 @@ def test_an_output_that_is_gone_is_an_error(played: Played) -> None:
         f"node01: {INVENTORY} cannot be judged again - Expected: stored outputs that its gate takes "
         f"Actual: raw output {digest} cannot be read - "
         "Expected: a stored output Actual: Error -3 while decompressing data: incorrect header check. "
-        "Measure again: a node's pass that was judged "
-        "from it counts no longer. Measure the node again: `rackready validate --again --limit node01`."
+        "Measure again: a pass of a node that was judged "
+        "from it does not count any more. Measure the node again: `rackready validate --again --limit node01`."
     )
 
 

@@ -20,7 +20,7 @@ from tests.gates.support import rack, text, wrote
 INVENTORY = "node/gpu/sanity/inventory"
 WRITE = "pair/fabric/performance/ib-write-bw"
 HEALTHY = said(text("nvml/dgx_h100_healthy.json"))
-ASK = "Prints what NVML says"
+ASK = "Print NVML's inventory"
 
 
 def runner(connection: FakeConnection, nodes: int = 1) -> tuple[Runner, list[Attempt]]:
@@ -110,7 +110,7 @@ def test_pairs_start_their_servers_first_and_end_them() -> None:
         read[node, argv[2]] += 1
         return replace(first, stdout=first.stdout.replace('"xmit_bytes": 0', f'"xmit_bytes": {sent}'))
 
-    connection = FakeConnection({"Prints link state": counted, "ib_write_bw": perftest})
+    connection = FakeConnection({"Print link state": counted, "ib_write_bw": perftest})
     run, _ = runner(connection, 2)
     done = run.gate(gate(WRITE), ["node01", "node02"])
     assert {item.verdict.outcome for item in done} == {Outcome.PASS}
@@ -121,7 +121,7 @@ def test_pairs_start_their_servers_first_and_end_them() -> None:
 
 def test_a_server_that_never_listens_is_an_error_and_is_ended() -> None:
     connection = FakeConnection(
-        {"Prints link state": links, "ib_write_bw": perftest},
+        {"Print link state": links, "ib_write_bw": perftest},
         listening=False,
         server=said(stderr="Couldn't allocate MR\n", code=None),
     )

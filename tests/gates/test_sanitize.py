@@ -32,7 +32,7 @@ def named(name: str) -> str:
 def test_what_the_runner_hands_on_is_clean() -> None:
     attempts: list[Attempt] = []
     runner = Runner(
-        fake.FakeConnection({"Prints what NVML says": fake.said(named(NAME))}),
+        fake.FakeConnection({"Print NVML's inventory": fake.said(named(NAME))}),
         rack(1),
         lambda _, attempt: attempts.append(attempt),
     )

@@ -81,7 +81,7 @@ class Rack:
     def begin(self, nodes: Sequence[str]) -> Stage:
         self.rounds.append(list(nodes))
         self.stages.append(
-            stage_of(self.tmp_path, {"Prints what a node is": fingerprint_of, "node/trial": self.answer}, nodes)
+            stage_of(self.tmp_path, {"Print a node's identity": fingerprint_of, "node/trial": self.answer}, nodes)
         )
         return self.stages[-1]
 

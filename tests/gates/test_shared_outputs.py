@@ -79,7 +79,7 @@ class Reports:
 
 
 def stage(tmp_path: Path, reports: Reports, ids: Sequence[str], nodes: Sequence[str] = ("node01",)) -> Stage:
-    made = stage_of(tmp_path, {"Prints what a node is": fingerprint_of, "report": reports}, list(nodes))
+    made = stage_of(tmp_path, {"Print a node's identity": fingerprint_of, "report": reports}, list(nodes))
     made.run(list(nodes), [], [GateSetEntry(id=item) for item in ids], whole=False)
     return made
 

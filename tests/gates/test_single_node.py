@@ -85,7 +85,7 @@ def entries(ids: Sequence[str]) -> list[GateSetEntry]:
 
 
 def played(tmp_path: Path, meter: Meter, ids: Sequence[str]) -> tuple[Stage, dict[str, Outcome]]:
-    stage = stage_of(tmp_path, {"Prints what a node is": fingerprint_of, "node/trial": meter}, ["node01"])
+    stage = stage_of(tmp_path, {"Print a node's identity": fingerprint_of, "node/trial": meter}, ["node01"])
     results = stage.run(["node01"], [], entries(ids), whole=False)
     return stage, {name: Outcome(word) for name, word in results["node01"].data["gates"].items()}
 

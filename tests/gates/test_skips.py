@@ -51,7 +51,7 @@ class Skipped:
         ledger = Ledger.open(paths.database)
         ledger.put_campaign("c1", env="sim", kind="validate", nodes=[NODE], site_digest="", abi="1", status="running")
         self.store = EvidenceStore.open(ledger, paths.raw)
-        self.connection = FakeConnection({"Prints what a node is": fingerprint_of})
+        self.connection = FakeConnection({"Print a node's identity": fingerprint_of})
         stage = Stage.begin(self.site, self.connection, None, self.store, ledger, "c1", [NODE])
         self.result: NodeResult = stage.run([NODE], [], gate_entries(self.site, None), whole=True)[NODE]
         self.report = build(self.site, paths, "c1")
@@ -93,7 +93,7 @@ def test_a_node_on_which_everything_is_skipped_is_not_good(played: Skipped) -> N
         "Check the gate set and what the site skips."
     )
     assert (played.result.outcome, played.result.message) == (Outcome.ERROR, words)
-    assert [words for _, words in played.connection.calls if "Prints what a node is" not in words] == []
+    assert [words for _, words in played.connection.calls if "Print a node's identity" not in words] == []
 
 
 @pytest.mark.parametrize("gate", EVERY)

@@ -1,7 +1,6 @@
-"""The programs for PyTorch run by a real PyTorch: the training step by torchrun over gloo, as the gate starts it; matrix multiplication on the CPU.
+"""The programs for PyTorch, run by a real PyTorch.
 
-What a machine without GPUs cannot give is put in by the tests and said there: NCCL's log, the word nccl, and CUDA's
-events.
+The training step by torchrun over gloo, as the gate starts it; matrix multiplication on the CPU.
 """
 
 from __future__ import annotations
@@ -40,7 +39,8 @@ IMAGE = "registry.example/pytorch:25.10"
 SMALL = ("--batch", "2", "--sequence", "16", "--width", "64", "--layers", "1")
 LIMIT_S = 600
 NEVER_READ = ("--redirects=9:1", "--tee=9:1")
-"""Debian 12's PyTorch 1.13 cannot read torchrun's own defaults of these two under Python 3.11; they are about a tenth process that there is not."""
+"""Debian 12's PyTorch 1.13 cannot read torchrun's own defaults of these two under Python 3.11; they are about a
+tenth process, which does not exist here."""
 MAIN = 'if __name__ == "__main__":'
 NCCL = [line for line in text("nccl/2x_dgx_h100_ring_healthy.txt").splitlines() if "NCCL INFO" in line]
 
@@ -87,7 +87,7 @@ def start(gpus: int, *more: str, patch: str = "", path: str = PATH) -> Started:
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """End what still runs: torchrun and its ranks, which are groups of their own."""
+    """End what still runs: torchrun and its ranks, which have process groups of their own."""
     if process.poll() is None:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
         for pid in (process.pid, *map(int, children)):
@@ -119,7 +119,10 @@ def judged(gpus: int, said: Mapping[str, Said]) -> Verdict:
 
 
 def as_on_gpus(gpus: int, said: Mapping[str, Said]) -> dict[str, Said]:
-    """Return the same with what this machine cannot say: the word nccl in the report, NCCL's lines of as many GPUs, and the names of two hosts."""
+    """Return the same with what this machine cannot report.
+
+    The word nccl in the report, NCCL's lines of as many GPUs, and the names of two hosts.
+    """
     log = "\n".join(line for line in NCCL if any(f" [{gpu}] NCCL" in line for gpu in range(gpus)))
     first = said["train-node01"]
     hosts = json.dumps(["node01"] * gpus + ["node02"] * gpus)
@@ -134,7 +137,7 @@ def as_on_gpus(gpus: int, said: Mapping[str, Said]) -> dict[str, Said]:
 def test_a_step_that_was_really_trained_passes_but_never_as_what_gloo_says(gpus: int) -> None:
     said = trained(gpus, "--backend", "gloo")
     refused = judged(gpus, said)
-    step = "Run the gate as it is planned: a step on CPUs says nothing of GPUs and of the fabric."
+    step = "Run the gate as planned: a step on CPUs shows nothing about GPUs and fabric."
     assert refused.outcome is Outcome.ERROR
     assert (
         str(refused.findings[0])
@@ -155,8 +158,8 @@ def test_a_step_that_was_really_trained_passes_but_never_as_what_gloo_says(gpus:
 
 
 CORRUPT = (
-    "Gradients were corrupted on the way or a GPU computes wrong: run DCGM's level 4 on these nodes: "
-    "docs/runbooks/silent-data-corruption.md"
+    "Gradients were corrupted on the way, or a GPU computes wrong results: run DCGM's level 4 on these "
+    "nodes: docs/runbooks/silent-data-corruption.md"
 )
 AFTER_EIGHT = """
 def changed(self, step=Torch.step, done=[]):
@@ -211,7 +214,7 @@ def test_a_rank_that_is_killed_ends_the_step_and_is_named() -> None:
 
 
 def test_ranks_do_not_wait_for_one_that_hangs() -> None:
-    """The rank's own word is waited for here, not the end: torchrun waits up to 300 s more for the other node."""
+    """This waits for the rank's own message, not for the end: torchrun waits up to 300 s more for the other node."""
     started = start(1, "--backend", "gloo", "--wait", "20", patch=AFTER_EIGHT.format(what="time.sleep(1000)"))
     limit = threading.Timer(LIMIT_S, kill, [started["node01"]])
     limit.start()
@@ -292,7 +295,7 @@ def gemm(patch: str = "") -> tuple[Output, Verdict]:
 
 
 def test_matrices_are_really_multiplied_and_compared() -> None:
-    """The measuring itself, on two CPUs that are one; CUDA's events are a clock here."""
+    """The measurement itself, on one CPU that stands for two; CUDA's events are a clock here."""
     output, verdict = gemm(ON_CPU)
     assert (output.exit_code, output.stderr) == (0, "")
     assert [str(finding) for finding in verdict.findings] == []
@@ -327,7 +330,7 @@ def test_without_cuda_there_is_no_measurement() -> None:
 
 
 def test_a_number_format_that_this_pytorch_has_not_is_told() -> None:
-    """Debian's PyTorch 1.13 has no FP8; what it raises is the reason, not a traceback."""
+    """Debian's PyTorch 1.13 has no FP8; its exception is the reason, not a traceback."""
     patch = ON_CPU.replace('["bf16", "tf32"]', '["fp8"]').replace(
         "document =", "torch.cuda.is_available, torch.cuda.device_count = lambda: True, lambda: 0\n#"
     )

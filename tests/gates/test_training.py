@@ -1,7 +1,4 @@
-"""The training step: the program itself with a stub for its process group, and what its gate makes of reports.
-
-Class Torch of ondevice/ddp_step.py, its only part that needs PyTorch, is run by test_torch_real.py.
-"""
+"""The training step: the program itself with a stub for its process group, and how its gate judges reports."""
 
 from __future__ import annotations
 
@@ -86,9 +83,16 @@ def losses(first: float, last: float, steps: int = 55) -> list[float]:
 
 def report(**changed: object) -> str:
     whole = {
-        "format": ddp_step.FORMAT, "world": 16, "hosts": ["node01"] * 8 + ["node02"] * 8, "losses": losses(10.37, 7.2), "checksums": ["ab"] * 16,
-        "seconds": [2.0] * 16, "tokens_per_second": 812000.5, "versions": {"torch": "2.9", "backend": "nccl"}, "complete": True,
-    }  # fmt: skip
+        "format": ddp_step.FORMAT,
+        "world": 16,
+        "hosts": ["node01"] * 8 + ["node02"] * 8,
+        "losses": losses(10.37, 7.2),
+        "checksums": ["ab"] * 16,
+        "seconds": [2.0] * 16,
+        "tokens_per_second": 812000.5,
+        "versions": {"torch": "2.9", "backend": "nccl"},
+        "complete": True,
+    }
     return json.dumps({**whole, **changed})
 
 
@@ -122,8 +126,8 @@ def test_a_good_step_passes_and_its_speed_is_for_the_fleet_to_judge() -> None:
 
 
 CORRUPT = (
-    "Gradients were corrupted on the way or a GPU computes wrong: run DCGM's level 4 on these nodes: "
-    "docs/runbooks/silent-data-corruption.md"
+    "Gradients were corrupted on the way, or a GPU computes wrong results: run DCGM's level 4 on these "
+    "nodes: docs/runbooks/silent-data-corruption.md"
 )
 BAD: list[tuple[Mapping[str, object], str]] = [
     (
@@ -136,7 +140,7 @@ BAD: list[tuple[Mapping[str, object], str]] = [
     ),
     (
         {"losses": [10.37] * 54 + [10.3699]},
-        f"cluster: training loss - Expected: another at every one of 55 steps Actual: 2 different. {CORRUPT}",
+        f"cluster: training loss - Expected: a different one at every one of 55 steps Actual: 2 different. {CORRUPT}",
     ),
     (
         {"losses": losses(3.1, 2.0)},
@@ -170,7 +174,7 @@ def test_what_training_shows_to_be_wrong_fails(changed: Mapping[str, object], me
     assert verdict.outcome is Outcome.FAIL
 
 
-HOSTS = "Check the nodes' host names (they must be those of the site file), and that every node started its own ranks."
+HOSTS = "Check the nodes' host names (they must match the site file), and that every node started its own ranks."
 
 
 def test_hosts_may_give_their_names_with_a_domain() -> None:
@@ -224,13 +228,13 @@ def test_what_cannot_be_judged_is_an_error() -> None:
         judged(report(), code=1, stderr="ModuleNotFoundError: No module named 'torch'").findings[0]
     )
     for changed in ({"tokens_per_second": None}, {"versions": "2.9"}):
-        with pytest.raises(FormatError, match="no whole report"):
+        with pytest.raises(FormatError, match="no complete report"):
             training.read(report(**changed))
 
 
 def test_a_step_on_cpus_is_no_evidence() -> None:
     verdict = judged(report(versions={"torch": "2.9", "backend": "gloo"}))
-    step = "Run the gate as it is planned: a step on CPUs says nothing of GPUs and of the fabric."
+    step = "Run the gate as planned: a step on CPUs shows nothing about GPUs and fabric."
     assert [str(finding) for finding in verdict.findings] == [
         f"cluster: training ran without GPUs - Expected: backend nccl Actual: backend gloo. {step}"
     ]
@@ -285,8 +289,8 @@ def test_a_failed_step_is_told_in_the_words_of_the_rank_that_failed(stderr: str,
     [
         ({"losses": [float("nan"), float("nan")]}, "NaN where JSON has a number"),
         ({"losses": [10.37, float("-inf")]}, "-Infinity where JSON has a number"),
-        ({"checksums": [None] * 16}, "no whole report of the training step"),
-        ({"tokens_per_second": 0}, "no whole report of the training step"),
+        ({"checksums": [None] * 16}, "no complete report of the training step"),
+        ({"tokens_per_second": 0}, "no complete report of the training step"),
     ],
     ids=["nan", "infinite", "no checksums", "no speed"],
 )

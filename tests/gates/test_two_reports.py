@@ -1,4 +1,4 @@
-"""Two reports in one output: the first is of another node, or of another time, and no reader may take it for the only one."""
+"""Two reports in one output: the first is of another node or time, and no reader may take it for the only one."""
 
 from __future__ import annotations
 

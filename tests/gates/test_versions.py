@@ -35,25 +35,24 @@ CASES = [
         "older fabric manager",
         Said(text("versions/dgx_h100_fabric_manager_older.json")),
         Outcome.FAIL,
-        "node01: fabric manager - Expected: 580.173.02 Actual: 580.126.09. "
-        "The fabric manager must be exactly the driver's version. "
-        "Run install again; it pins this version.",
-        "node01: package nvidia-fabricmanager - Expected: 580.173.02-1 Actual: 580.126.09-1. Run install again; "
-        "it pins this version.",
+        "node01: fabric manager - Expected: 580.173.02 Actual: 580.126.09. The fabric manager must be exactly the "
+        "driver's version. Run install again: it pins this version.",
+        "node01: package nvidia-fabricmanager - Expected: 580.173.02-1 Actual: 580.126.09-1. Run install again: it "
+        "pins this version.",
     ),
     one(
         "old module still loaded",
         changed(lambda found: found.update(driver_module="570.133.20")),
         Outcome.FAIL,
-        "node01: loaded kernel module - Expected: 580.173.02 Actual: 570.133.20. "
-        "Reboot the node: a module of another version is loaded.",
+        "node01: loaded kernel module - Expected: 580.173.02 Actual: 570.133.20. Reboot the node to load the "
+        "installed module.",
     ),
     one(
         "NVML says no",
         changed(lambda found: found.update(nvml={"error": "NVML: Driver/library version mismatch"})),
         Outcome.ERROR,
-        "node01: NVML cannot be asked - Expected: an answer Actual: NVML: Driver/library version mismatch. "
-        "Check that the driver is loaded (`nvidia-smi` on the node), then run install again.",
+        "node01: NVML does not answer - Expected: an answer Actual: NVML: Driver/library version mismatch. Check "
+        "that the driver is loaded (`nvidia-smi` on the node), then run install again.",
     ),
     one(
         "driver too old for the toolkit",
@@ -67,8 +66,8 @@ CASES = [
         "package missing",
         changed(lambda found: found["packages"].update(libnccl2=None)),
         Outcome.FAIL,
-        "node01: package libnccl2 - Expected: 2.28.9-1+cuda13.0 Actual: not installed. Run install again; "
-        "it pins this version.",
+        "node01: package libnccl2 - Expected: 2.28.9-1+cuda13.0 Actual: not installed. Run install again: it pins "
+        "this version.",
     ),
     one(
         "package not asked for",
@@ -80,9 +79,8 @@ CASES = [
         "fabric manager failed",
         changed(lambda found: found["services"].update({"nvidia-fabricmanager.service": "failed"})),
         Outcome.FAIL,
-        "node01: nvidia-fabricmanager.service - Expected: active Actual: failed. "
-        "`systemctl status nvidia-fabricmanager.service` and `journalctl -u nvidia-fabricmanager.service` on the "
-        "node say why.",
+        "node01: nvidia-fabricmanager.service - Expected: active Actual: failed. Run `systemctl status "
+        "nvidia-fabricmanager.service` and `journalctl -u nvidia-fabricmanager.service` on the node: they show why.",
     ),
     one(
         "module not reported",

@@ -63,26 +63,30 @@ def test_a_description_cannot_run_a_command(site: Site) -> None:
     [
         (
             {"priority": 4},
-            "fabric.qos.priority: the lossless RoCE preset of NVUE does not do this - Expected: 3 Actual: 4. Use 3.",
+            (
+                "fabric.qos.priority: NVUE's lossless RoCE preset does not support this value - "
+                "Expected: 3 Actual: 4. Use 3."
+            ),
         ),
         (
             {"cnp_priority": 7},
             (
-                "fabric.qos.cnp_priority: the lossless RoCE preset of NVUE does not do this - Expected: 6 Actual: 7. "
+                "fabric.qos.cnp_priority: NVUE's lossless RoCE preset does not support this value - "
+                "Expected: 6 Actual: 7. "
                 "Use 6."
             ),
         ),
         (
             {"dscp": 34},
             (
-                "fabric.qos.dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 24 to 31 "
+                "fabric.qos.dscp: NVUE's lossless RoCE preset maps it to another priority - Expected: 24 to 31 "
                 "Actual: 34. Choose one of them."
             ),
         ),
         (
             {"cnp_dscp": 4},
             (
-                "fabric.qos.cnp_dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 48 to 55 "
+                "fabric.qos.cnp_dscp: NVUE's lossless RoCE preset maps it to another priority - Expected: 48 to 55 "
                 "Actual: 4. Choose one of them."
             ),
         ),

@@ -34,10 +34,10 @@ NAMED = {
         "memory module DIMM_P0_C1 was ",
         "module of mlx5_0 was ",
         "program all_reduce_perf was /usr/bin/all_reduce_perf ",
-        "node03 /usr/bin/all_reduce_perf: all_reduce_perf is not the file of its package - Expected: MD5 ",
+        "node03 /usr/bin/all_reduce_perf: all_reduce_perf is not the file from its package - Expected: MD5 ",
         (
-            "node03 /etc/nccl.conf line 1: NCCL_NET is set - Expected: not set: it changes what is measured "
-            "Actual: NCCL_NET=Socket"
+            "node03 /etc/nccl.conf line 1: NCCL_NET is set - Expected: not set: it changes measurements Actual: "
+            "NCCL_NET=Socket"
         ),
         "node03 /etc/hosts: name node02 - Expected: ",
         "node03: no name server answers - Expected: an answer of one of them Actual: 192.0.2.53: no answer",

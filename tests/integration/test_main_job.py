@@ -215,10 +215,5 @@ def test_the_next_install_mends_and_names_what_it_manages(project: Project) -> N
     assert (code, document["changed"]) == (0, ["node01"]), project.progress()[-4000:]
     told = [event.text for event in project.events() if event.campaign == document["campaign"]]
     assert any(text.startswith("changed: base : limits | Apply the kernel settings") for text in told), told
-    assert any(
-        text.startswith(
-            "changed: base : limits | Set mode 1777 on /tmp and /var/tmp"
-        )
-        for text in told
-    ), told
+    assert any(text.startswith("changed: base : limits | Set mode 1777 on /tmp and /var/tmp") for text in told), told
     assert project.ssh("node01", "sysctl -n kernel.numa_balancing; stat -c %a /tmp").split() == ["0", "1777"]

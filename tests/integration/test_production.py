@@ -98,14 +98,14 @@ class Overlay:
         self._path.write_text(self._before, encoding="utf-8")
 
 
-def test_second_deploy_finds_nothing_to_do_and_holds_nobody(rack: Project) -> None:
+def test_second_deploy_finds_nothing_to_do_and_drains_nobody(rack: Project) -> None:
     last = newest(rack)
     code, document = rack.json("deploy", *LIMIT)
     assert (code, document["changed"]) == (0, []), rack.progress()[-4000:]
     found = since(rack, last)
-    assert [event for event in found if event.phase == "hold"] == []
+    assert [event for event in found if event.phase == "drain"] == []
     assert [event.text for event in found if event.text.startswith(("changed: ", "would change: "))] == []
-    seen = [event.node for event in found if event.phase == "validate" and event.text.startswith("seen again: ")]
+    seen = [event.node for event in found if event.phase == "validate" and event.text.startswith("looked at again: ")]
     assert seen == ["node01", "node02"]
     assert set(use(rack).values()) == {"idle"}
 
@@ -134,7 +134,7 @@ def test_node_that_a_job_keeps_is_named_drained_and_not_touched(rack: Project, j
 def test_deploy_waits_for_the_job_and_then_repairs_and_releases_the_node(rack: Project, job: str) -> None:
     reset = settings(rack, "node01")
     child = rack.start("deploy", *LIMIT, "--output", "json")
-    event = rack.until(child, lambda event: event.phase == "hold" and event.text.startswith("drained; "), within_s=600)
+    event = rack.until(child, lambda event: event.phase == "drain" and event.text.startswith("drained; "), within_s=600)
     assert event is not None, rack.progress()[-4000:]
     assert (event.node, event.text) == (
         "node01",

@@ -56,7 +56,7 @@ def test_a_node_leaves_for_good_and_the_others_stay(bench: Bench) -> None:
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout)["steps"] == [
         "node02: provisioned",
-        "would be held in the scheduler: rackready: retired: sold",
+        "would be drained in the scheduler: rackready: retired: sold",
         "would be powered off, and its resources removed from the rack's stack",
         "would be retired: sold",
     ]

@@ -1,1 +1,1 @@
-"""Campaigns: phases over batches of nodes as durable workflows. The ledger is the record; the workflow engine only drives."""
+"""Campaigns: phases over batches of nodes as durable workflows. The ledger is the record, the engine only drives."""

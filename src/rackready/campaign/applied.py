@@ -1,4 +1,4 @@
-"""Records what a deploy applied: the facts of nodes that are ready and of switches whose configuration was verified, and of nothing else."""
+"""Records what a deploy applied: the facts of nodes that are ready and of switches that were verified."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ from rackready.paths import EnvPaths
 def record_applied(
     paths: EnvPaths, site: Site, request: CampaignRequest, finished: Finished, rows: Sequence[NodeSummary]
 ) -> list[str]:
-    """Record what this campaign applied, and return its keys. Only a deploy applies everything that a plan says: other kinds and checks record nothing."""
+    """Record what this campaign applied, and return its keys.
+
+    Only a deploy applies the whole plan: other kinds and dry runs record nothing.
+    """
     if request.kind != "deploy" or request.check:
         return []
-    # Nodes that the campaign never came to (quarantine, a wave that was stopped) still show the phase of an earlier
-    # one.
+    # Nodes that the campaign did not reach (quarantine, a wave that was stopped) still show an earlier one's phase.
     done = applied_keys(site, [row for row in rows if row.name in finished.results])
     if done:
-        # Only what was and is applied is compared; nothing of capacity or of what is to be ordered is planned for it.
+        # Only applied facts are compared later: capacity and orders are not planned here.
         record(
             paths.state,
             device_facts(lay(site), {*done, *read(paths.state).facts}),
@@ -39,7 +41,7 @@ def record_applied(
 
 
 def applied_keys(site: Site, rows: Sequence[NodeSummary]) -> list[str]:
-    """Return the keys (``node gpu01``, ``switch leaf01``) of what rows of a deploy show as applied."""
+    """Return the keys (``node gpu01``, ``switch leaf01``) of everything that a deploy's rows show as applied."""
     ready = [row.name for row in rows if row.state == NodeState.READY.value and row.outcome in CONTINUES]
     # A node passes the fabric phase only when every switch that it is cabled to was committed and read back.
     behind = {nic.switch for row in rows if _past_fabric(row) for nic in node_facts(site, row.name).nics if nic.switch}
@@ -47,7 +49,7 @@ def applied_keys(site: Site, rows: Sequence[NodeSummary]) -> list[str]:
 
 
 def _past_fabric(row: NodeSummary) -> bool:
-    """Say whether a node came through the fabric phase in this campaign."""
+    """Return whether a node came through the fabric phase in this campaign."""
     if row.phase not in DEPLOY:
         return False
     place, fabric = DEPLOY.index(row.phase), DEPLOY.index("fabric")

@@ -1,4 +1,4 @@
-"""Starts or resumes a campaign under the controller lock, shows it, and stops it cleanly on Ctrl-C."""
+"""Starts or resumes a campaign under the controller lock, shows its progress, and stops it cleanly on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ _FAILED = 2
 
 Say = Callable[[str], None]
 Show = Callable[[EventRow, Sequence[str]], None]
-"""Takes an event, and the nodes that said it in the same words."""
+"""Takes an event, and the nodes with the same event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A campaign that came to its end."""
+    """A campaign that ran to its end."""
 
     campaign: str
     results: dict[str, dict[str, Any]]
     resumed: bool
     drained: tuple[str, ...] = ()
-    """Nodes in quarantine that the scheduler offered when it began: they are drained again."""
+    """Nodes in quarantine that the scheduler offered when the campaign began: they are drained again."""
 
 
 def run_campaign(
     paths: EnvPaths, wanted: CampaignRequest, *, command: str, say: Say, show: Show, verbose: bool = False
 ) -> Finished:
-    """Run a campaign to its end, going on with an unfinished one of the same shape. Raises ControllerBusyError.
+    """Run a campaign to its end, or resume an unfinished one with the same request. Raises ControllerBusyError.
 
-    ``command``: what the operator called, with its options; it is what a second controller is told, and what goes on
-    after a stop. ``verbose``: say also what goes to the log of the campaign at level INFO. When the operator stops it,
-    the process ends here with 130.
+    ``command``: the operator's command with its options. A second controller names it, and it resumes the campaign
+    after a stop. ``verbose``: also show what the campaign's log gets at level INFO. When the operator stops the
+    campaign, the process ends here with 130.
     """
     with ControllerLock(paths.lock, command, paths.database), Ledger.open(paths.database) as ledger:
         for line in reap(ledger):
@@ -72,7 +72,7 @@ def run_campaign(
 def keep_off_alone(
     paths: EnvPaths, wanted: CampaignRequest, *, command: str, say: Say, show: Show, verbose: bool = False
 ) -> Finished:
-    """Do what a campaign does first, where none of the chosen nodes can be taken up. Raises ControllerBusyError."""
+    """Drain quarantined nodes that are on offer, when no chosen node can run. Raises ControllerBusyError."""
     del show, verbose  # there is no progress
     if wanted.check:
         return Finished(wanted.campaign, {}, resumed=False)
@@ -88,9 +88,9 @@ def _kept_off(request: CampaignRequest, say: Say) -> Kept:
 
 
 def _choose(paths: EnvPaths, ledger: Ledger, wanted: CampaignRequest, say: Say) -> tuple[CampaignRequest, bool]:
-    """Resume the campaign that was cut off when it is the same work; else begin anew from the ledger, and say why.
+    """Return the campaign that was cut off when it is the same work; otherwise a new one, and report why.
 
-    A dry run stands beside: it neither resumes nor supersedes anything.
+    A dry run neither resumes nor supersedes anything.
     """
     if wanted.check:
         _forget(paths.dry_workflows)
@@ -137,12 +137,12 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: CampaignRequest, say: Say) 
 
 
 def _forget(database: Path) -> None:
-    """Remove a workflow database: node states live in the ledger, so nothing is lost."""
+    """Remove a workflow database. Nothing is lost: node states are in the ledger."""
     for suffix in ("", "-wal", "-shm"):
         database.with_name(database.name + suffix).unlink(missing_ok=True)
 
 
-def _drive(  # noqa: PLR0913 - its campaign, and whom it tells
+def _drive(  # noqa: PLR0913 - the campaign, and the ways to report its progress
     paths: EnvPaths, ledger: Ledger, request: CampaignRequest, *, resumed: bool, command: str, say: Say, show: Show
 ) -> Finished:
     after = max((event.id for event in ledger.events(request.campaign)), default=0)
@@ -183,10 +183,9 @@ def _nothing(**_values: object) -> None:
 
 
 def _leave_now(record: Callable[..., None], request: CampaignRequest, command: str, say: Say) -> NoReturn:
-    """Record the stop and end the process at once, the lock still held.
+    """Record the stop and end the process at once, still under the lock.
 
-    The engine's threads cannot be ended: left alive they would take up the resumed campaign's work, and refuse it
-    because of STOP.
+    The engine's threads cannot be ended: they would take up the resumed campaign's work, and refuse it because of STOP.
     """
     kill_all_children()
     record(status="interrupted")
@@ -197,7 +196,10 @@ def _leave_now(record: Callable[..., None], request: CampaignRequest, command: s
 
 
 def stop_words(request: CampaignRequest, command: str) -> str:
-    """Say how to go on: with the very same command. Another choice of nodes would be another campaign, and a dry run must not be taken for the real one."""
+    """Return the words about a stop, with the command that resumes the campaign: the same one, options included.
+
+    Another choice of nodes would be another campaign, and a dry run must not be taken for the real one.
+    """
     if request.check:
         return f"stopped. It was a dry run: nothing was changed. `{command}` looks again."
     again = f"make deploy ENV={request.env}" if command == f"rackready deploy --env {request.env}" else command
@@ -205,7 +207,7 @@ def stop_words(request: CampaignRequest, command: str) -> str:
 
 
 def _show_new(ledger: Ledger, campaign: str, after: int, show: Show) -> int:
-    """Show what is new; what several nodes say in the same words, one right after the other, is one line."""
+    """Show new events. Nodes whose events follow each other with the same text share one line. Return the last id."""
     events = ledger.events(campaign, after)
     for _, same in groupby(events, key=lambda event: (event.phase, event.level, event.text)):
         row = list(same)
@@ -217,8 +219,8 @@ def _show_new(ledger: Ledger, campaign: str, after: int, show: Show) -> int:
 def _engine(database: Path, say: Say) -> Iterator[None]:
     """Run dbos on its own SQLite file. Its telemetry is off; it connects to nothing.
 
-    Left by an error (ours, or of one batch while another works), it ends what is under way first: the lock is given
-    back after it. The engine's own threads then wait for ever: the command line leaves without them.
+    After an error (of ours, or of one batch while another works), running work is ended before the lock is released.
+    The engine's own threads then wait for ever: the command line leaves without them.
     """
     from dbos import DBOS, DBOSConfig  # noqa: PLC0415 - a second of import that `status` need not pay
 
@@ -248,7 +250,7 @@ def _engine(database: Path, say: Say) -> Iterator[None]:
 
 
 def _end_work(error: BaseException, say: Say) -> None:
-    """Stop the steps that are under way. One that cannot be stopped must not work on beside the next controller: the process ends with it."""
+    """Stop the steps that run. A step that does not stop must not run beside the next controller: the process ends."""
     STOP.set()
     deadline = time.monotonic() + _STOP_WITHIN_S
     while busy() and time.monotonic() < deadline:
@@ -257,7 +259,7 @@ def _end_work(error: BaseException, say: Say) -> None:
     if busy():
         try:
             say(
-                f"{error}: stopped, with work under way that did not end. "
+                f"{error}: stopped, with work that did not end. "
                 "Run the same command again: it goes on from what is recorded."
             )
         finally:
@@ -283,9 +285,9 @@ def _wait(request: CampaignRequest, resumed: bool, box: dict[str, Any]) -> None:
 
 @contextmanager
 def _signals(say: Say) -> Iterator[None]:
-    """First SIGINT, SIGTERM, or SIGHUP of a terminal that is gone: stop within 30 s. Second: kill what runs and go at once.
+    """Handle SIGINT, SIGTERM, and SIGHUP of a closed terminal. The first stops within 30 s, the second kills at once.
 
-    A SIGHUP that is ignored (nohup) stays so.
+    A SIGHUP that is ignored (nohup) stays ignored.
     """
 
     def handler(_number: int, _frame: FrameType | None) -> None:
@@ -295,12 +297,12 @@ def _signals(say: Say) -> Iterator[None]:
         STOP.set()
         say("stopping: what runs is asked to end, at most 30 s (Ctrl-C again kills it)")
 
-    heeded = [
+    handled = [
         signal.SIGINT,
         signal.SIGTERM,
         *([signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []),
     ]
-    before = {number: signal.signal(number, handler) for number in heeded}
+    before = {number: signal.signal(number, handler) for number in handled}
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""A phase on nodes in production: first look; only what would change something is held, emptied of jobs, and then done."""
+"""A phase on nodes in production: a dry run first, then only nodes that it would change are drained and changed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ Runner = Callable[[PhaseContext, list[str]], Results]
 
 
 def run_drained(ctx: PhaseContext, phase: str, run: Runner, nodes: list[str]) -> Results:
-    """Run a phase that does each node by itself.
+    """Run a phase that treats each node by itself.
 
-    Nodes out of production are done at once. Those in production are looked at by a dry run: where it finds nothing to
-    change, its result stands and nothing runs twice; the others are taken out of production, and done when no job runs
-    on them any more.
+    Nodes out of production are done at once. Those in production get a dry run: where it finds nothing to change, its
+    result stands and nothing runs twice; the others are drained, and done when no job runs on them any more.
     """
     if ctx.check:
         return run(ctx, nodes)
@@ -33,7 +32,7 @@ def run_drained(ctx: PhaseContext, phase: str, run: Runner, nodes: list[str]) ->
 
 
 def settled(looked: Results) -> Results:
-    """Return the results of a dry run that stand as they are: nothing to change, or the node could not be looked at."""
+    """Return the results of a dry run that stand: nothing to change, or the node could not be looked at."""
     same = {node: result for node, result in looked.items() if result.outcome in CONTINUES and not result.changed}
     unseen = {
         node: replace(result, touched=False) for node, result in looked.items() if result.outcome is Outcome.ERROR
@@ -42,8 +41,8 @@ def settled(looked: Results) -> Results:
 
 
 def reason(phase: str, looked: NodeResult) -> str:
-    """Return why a node is taken out of production: what the dry run would change, or on what it failed."""
+    """Return why a node is drained: what the dry run would change, or on what it failed."""
     if looked.outcome in CONTINUES:
-        found = looked.data.get("differs") or looked.data.get("changes") or ["what its dry run does not name"]
+        found = looked.data.get("differs") or looked.data.get("changes") or ["something that its dry run does not name"]
         return changes_words(phase, list(found))
     return f"{phase} is about to run, its dry run failed: {looked.message}"

@@ -1,4 +1,4 @@
-"""The fabric phase: switches, then the nodes' NICs, then both ends of every cable; nodes in production are drained where their end changes."""
+"""The fabric phase: switches, NICs, both ends of every cable. Nodes in production are drained before a change."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ PLAYBOOK = "fabric.yml"
 
 
 def run_fabric(ctx: PhaseContext, nodes: list[str], same: Results | None = None) -> Results:
-    """Configure the switches that these nodes are cabled to, then the nodes' NICs, then hold both ends of every cable against each other.
+    """Configure the switches of these nodes, then the nodes' NICs, then compare both ends of every cable.
 
-    A bad switch spoils only the nodes behind it. ``same``: results of nodes on which, and on whose ports, nothing is to
-    change: their NICs are not done again.
+    A bad switch affects only the nodes behind it. ``same``: results of nodes on which, and on whose ports, nothing
+    changes: their NICs are not done again.
     """
     same = same or {}
     site = site_of(ctx)
@@ -56,7 +56,7 @@ def run_fabric(ctx: PhaseContext, nodes: list[str], same: Results | None = None)
 
 
 def _play(ctx: PhaseContext, site: Site, nodes: list[str], bad: Iterable[str] = ()) -> Results:
-    """Do the nodes' NICs. All others of the site that are up stand in as peers, but those that are ``bad`` now."""
+    """Configure the nodes' NICs. Their peers are all other nodes of the site that are up, except ``bad`` ones."""
     peers = known_up(ctx, [node.name for node in site.nodes()], [*nodes, *bad])
     return run_playbook(ctx, PLAYBOOK, nodes, {"host_roce_known_peers": peers})
 
@@ -74,10 +74,10 @@ def cables(site: Site, nodes: Iterable[str]) -> dict[str, list[str]]:
     return {name: sorted({nic.switch for nic in node_facts(site, name).nics if nic.switch}) for name in nodes}
 
 
-def run_fabric_held(ctx: PhaseContext, nodes: list[str]) -> Results:
-    """Look, plan and carry out: where the phase would change a node in production, or a switch port of one, that node is emptied of jobs first.
+def run_fabric_drained(ctx: PhaseContext, nodes: list[str]) -> Results:
+    """Look, plan, and carry the plan out. A dry run shows the plan.
 
-    A dry run says what the plan is.
+    Where the phase would change a node in production, or a switch port of one, that node is drained and empty first.
     """
     site = site_of(ctx)
     behind = cables(site, [node.name for node in site.nodes()])
@@ -95,7 +95,7 @@ def run_fabric_held(ctx: PhaseContext, nodes: list[str]) -> Results:
 
 
 def _seen(ctx: PhaseContext, site: Site, nodes: list[str], behind: Cables, busy: list[str], unknown: Results) -> Seen:
-    """Look at the switches, and at the NICs of nodes in production, without changing anything."""
+    """Return the dry runs of the switches, and of the NICs of nodes in production."""
     dry = replace(ctx, check=True)
     switches = sorted({switch for name in nodes for switch in behind[name]})
     previews = run_switches(dry, switches)
@@ -113,7 +113,7 @@ def _seen(ctx: PhaseContext, site: Site, nodes: list[str], behind: Cables, busy:
 
 
 def _run_marked(ctx: PhaseContext, work: Work) -> Results:
-    """Run the phase. Nodes of a later wave whose ports are changed by it are recorded as changed: their evidence is void as well."""
+    """Run the phase. Nodes of a later wave whose ports change are recorded as changed: their evidence is void, too."""
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         tokens = [ledger.change_begins(name, "fabric") for name in work.elsewhere]
         out = run_fabric(ctx, work.run, work.same) if work.run else {}
@@ -123,9 +123,10 @@ def _run_marked(ctx: PhaseContext, work: Work) -> Results:
 
 
 def _touched(ctx: PhaseContext, site: Site, previews: Results) -> dict[str, list[str]]:
-    """Return node -> the switches that would change something at its ports: those named by the difference, or all when it names none.
+    """Return node -> the switches that would change something at its ports.
 
-    A change that a killed run left open on a switch is settled by the next one, whatever it was: all its ports count.
+    A difference that names no port is about all ports. A change that a killed run left open on a switch is settled by
+    the next run, whatever it was: all ports of that switch count.
     """
     out: dict[str, list[str]] = {}
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
@@ -145,8 +146,8 @@ def _touched(ctx: PhaseContext, site: Site, previews: Results) -> dict[str, list
 def ports_changed(diff: str, ports: set[str]) -> set[str]:
     """Return the site's ports that a switch's difference is about.
 
-    A line that names none of them (QoS, VLANs of the bridge) is about all; one that clears an interface which the site
-    no longer names is about none.
+    A line that names none of them (QoS, VLANs of the bridge) is about all. A line that clears an interface that the
+    site no longer names is about none.
     """
     out: set[str] = set()
     for line in diff.splitlines():
@@ -169,6 +170,6 @@ def _named(line: str) -> set[str]:
 
 
 def _campaign_nodes(ctx: PhaseContext) -> set[str]:
-    """Return all nodes of the campaign: those of a later wave are handed over again when their wave comes."""
+    """Return all nodes of the campaign. Nodes of a later wave are handed over again when their wave comes."""
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         return {name for row in ledger.campaigns() if row["id"] == ctx.campaign for name in row["nodes"]}

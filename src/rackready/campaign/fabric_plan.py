@@ -1,4 +1,4 @@
-"""What the fabric phase will do, computed from what was seen: which switches and NICs change, which nodes are drained first, and which are left alone."""
+"""The plan of the fabric phase: changes of switches and NICs, nodes drained first, nodes left alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from rackready.campaign.drained_phase import Results, reason, settled
 from rackready.handover.production import UNTOUCHED, changes_words
 from rackready.model.outcome import CONTINUES, Outcome
-from rackready.model.phase import NodeResult
+from rackready.model.phase import PLAN, NodeResult
 
 Cables = Mapping[str, list[str]]
 """Node -> the switches that it is cabled to."""
@@ -16,55 +16,55 @@ Cables = Mapping[str, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is known before anything is changed."""
+    """Everything that the plan depends on, as it was read before any change."""
 
     asked: tuple[str, ...]
     """Nodes whose fabric is to be configured."""
     ours: frozenset[str]
-    """All nodes of the campaign: those of a later wave are handed over again when their wave comes."""
+    """All nodes of the campaign. Nodes of a later wave are handed over again when their wave comes."""
     behind: Cables
     busy: tuple[str, ...]
     """Nodes in production that share a switch with those asked for."""
     unknown: Results
-    """Of these nodes the scheduler does not say whether jobs run on them, and why."""
+    """Nodes of which the scheduler does not tell whether jobs run on them -> the error."""
     switches: Results
     """Switch -> its dry run."""
     ports: Mapping[str, list[str]]
     """Node -> the switches that would change something at its ports."""
     nics: Results
-    """Node in production that is asked for -> the dry run of its NICs."""
+    """Node in production that was asked for -> the dry run of its NICs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is carried out once the nodes to drain are drained."""
+    """What is carried out once the nodes of ``FabricPlan.drain`` are drained."""
 
     run: list[str]
-    """Nodes whose switches, NICs and cables are done."""
+    """Nodes whose switches, NICs and cables are configured."""
     same: Results
-    """Those of them whose NICs are as wanted: they are not done again."""
+    """Those of them whose NICs are as wanted already."""
     left: Results
-    """Nodes that are left alone, and why."""
+    """Nodes that are left alone -> why."""
     elsewhere: list[str]
-    """Drained nodes of a later wave whose ports change with these: their evidence is void as well."""
+    """Drained nodes of a later wave whose ports change, too: their evidence is void as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class FabricPlan:
-    """What is to be done, and to whom."""
+    """What the phase does, and on which nodes."""
 
     seen: Seen
     drain: Mapping[str, str]
-    """Node in production -> why it is emptied of jobs first."""
+    """Node in production -> the reason with which it is drained first."""
     barred: Mapping[str, str]
-    """Node in production that was not asked for, so that it is not drained -> what would change for it."""
+    """Node in production that was not asked for and is not drained -> what would change for it."""
     same: Results
-    """Nodes in production on which, and on whose ports, nothing is to change; and those that could not be looked at."""
+    """Nodes in production on which, and on whose ports, nothing changes; and those that could not be looked at."""
     unseen: Results
-    """Switches of which nobody can say what would change while somebody behind them is in production: they are left as they are."""
+    """Switches without a preview that have nodes in production behind them -> the error. They are left as they are."""
 
     def after(self, kept: Results) -> Work:
-        """Return what is carried out when all nodes of ``drain`` are drained, but those that keep their jobs (``kept``)."""
+        """Return what is carried out when the nodes of ``drain`` are drained; those in ``kept`` keep their jobs."""
         seen = self.seen
         reachable = [node for node in seen.asked if not self.unseen.keys() & set(seen.behind[node])]
         keeping = {node for node in seen.ports if node in kept or node in seen.unknown or node in self.barred}
@@ -94,7 +94,7 @@ class FabricPlan:
 def plan(seen: Seen) -> FabricPlan:
     """Return the plan for what was seen.
 
-    A switch is not changed while a node keeps jobs whose port it would change: every node behind it waits for that.
+    A switch is not changed while a node keeps jobs whose port it would change: every node behind the switch waits.
     """
     unseen = _unseen(seen)
     reachable = [node for node in seen.asked if not unseen.keys() & set(seen.behind[node])]
@@ -110,12 +110,15 @@ def plan(seen: Seen) -> FabricPlan:
 
 
 def told(plan: FabricPlan, dry: Results) -> Results:
-    """Return the results of a dry run with what the plan says beside them: who would be drained first, and who would be left alone."""
-    out = dry | plan.after({}).left
-    return {
-        node: replace(found, message=f"would be drained first: {plan.drain[node]}") if node in plan.drain else found
-        for node, found in out.items()
-    }
+    """Return the results of a dry run with the plan: nodes that would be drained first or left alone."""
+    left = plan.after({}).left
+    out = {}
+    for node, found in (dry | left).items():
+        drain = plan.drain.get(node, "")
+        row = {"step": "leave" if node in left else "run", "drain": drain}
+        message = f"would be drained first: {drain}" if drain else found.message
+        out[node] = replace(found, message=message, data=found.data | {PLAN: row})
+    return out
 
 
 def _unseen(seen: Seen) -> Results:
@@ -140,16 +143,16 @@ def _why(switches: list[str], looked: NodeResult | None) -> str:
 
 
 def _changed_after_all(result: NodeResult) -> NodeResult:
-    """Say that a node is not as it was: it is left alone because of one switch, and another one changes its ports for its neighbours."""
+    """Return the result of a node left alone at one switch while another switch changes its ports: it was touched."""
     return replace(result, touched=True, data={key: value for key, value in result.data.items() if key != UNTOUCHED})
 
 
 def _blocked(switches: set[str], keeping: set[str], ours: frozenset[str]) -> NodeResult:
-    """Say why a switch is not changed now: somebody behind it keeps jobs, or is in production and was not asked for."""
+    """Return why a switch is not changed: a node behind it keeps jobs, or is in production and was not asked for."""
     names, where = ", ".join(sorted(keeping)), ", ".join(sorted(switches))
-    step = "Nothing was touched: run again when their jobs have ended."
+    step = "Nothing was touched. Run again when their jobs have ended."
     if not keeping <= ours:
-        step = "Nothing was touched: run it for them too (--limit), or for the whole site."
+        step = "Nothing was touched. Run it for them, too (--limit), or for the whole site."
     text = (
         f"{where}: its ports would change - Expected: all nodes in production behind it drained "
         f"Actual: not drained: {names}. {step}"

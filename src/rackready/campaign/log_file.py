@@ -1,4 +1,4 @@
-"""The log of a campaign: what was run where, how it ended and how long it took, in one file for whoever looks into a night's run."""
+"""The log of a campaign: every command, where it ran, how it ended and how long it took, in one file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOGGER = logging.getLogger("rackready")
 
 
 class _Scrubbed(logging.Formatter):
-    """One line a message, in UTC, without secrets."""
+    """Formats a message as one line, in UTC, without secrets."""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - its name in logging
         del datefmt
@@ -38,16 +38,16 @@ class _Told(logging.Handler):
 
 
 def log_path(paths: EnvPaths, campaign: str) -> Path:
-    """Return where the log of a campaign lies; asking does not make it."""
+    """Return the path of a campaign's log. The file need not exist."""
     return paths.logs / campaign / "rackready.log"
 
 
 @contextmanager
 def logged(paths: EnvPaths, campaign: str, tell: Callable[[str], None] | None = None) -> Iterator[Path]:
-    """Write the log of a campaign, readable by its owner alone, for as long as the context lasts. A resumed campaign goes on in the same file.
+    """Write the log of a campaign while the context lasts. Only its owner can read it.
 
-    ``tell``: takes what happens between us and machines, beside the progress (`-v`). Raises OSError when the file
-    cannot be made.
+    A resumed campaign continues the same file. ``tell``: takes the messages that `-v` shows beside the progress. Raises
+    OSError when the file cannot be made.
     """
     path = log_path(paths, campaign)
     private_dir(path.parent)

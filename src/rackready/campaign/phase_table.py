@@ -1,4 +1,4 @@
-"""The phases: what each calls, whether it takes batches or the whole wave, and the state that a node reaches by it."""
+"""The phases: the call of each, whether it takes batches or the whole wave, and the states that a node reaches."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _NO_PARTS = "passed through: parts are compared by the inventory gate after the 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One phase. ``reaches`` lists the states that a pass takes the node through, each with the note that the record keeps."""
+    """One phase. ``reaches``: the states that a pass takes the node through, each with a note for the record."""
 
     run: Runner
     whole_wave: bool
     holds: NodeState
-    """What still holds of a node that was further when this phase goes wrong on it."""
+    """The state that is left to a node that was further when this phase goes wrong on it."""
     reaches: tuple[tuple[NodeState, str], ...]
     fail_quarantines: bool = True
     touches: bool = True
-    """A change made by it voids evidence measured before: the node is not the same any more."""
+    """Whether it may change the node. A change voids earlier evidence: the node is not the same any more."""
 
 
 def _provision(ctx: PhaseContext, nodes: list[str]) -> Results:
@@ -40,9 +40,9 @@ def _install(ctx: PhaseContext, nodes: list[str]) -> Results:
 
 
 def _fabric(ctx: PhaseContext, nodes: list[str]) -> Results:
-    from rackready.campaign.fabric import run_fabric_held  # noqa: PLC0415
+    from rackready.campaign.fabric import run_fabric_drained  # noqa: PLC0415
 
-    return run_fabric_held(ctx, nodes)
+    return run_fabric_drained(ctx, nodes)
 
 
 def _optimize(ctx: PhaseContext, nodes: list[str]) -> Results:

@@ -1,4 +1,4 @@
-"""What the fabric phase says of rails that it could not measure, whom a lone node is proven against, and switches that no cable ends on any more."""
+"""Rails that the fabric phase could not measure, peers for single-node rail checks, and switches without cables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rackready.paths import EnvPaths
 
 
 def proven(result: NodeResult, unmeasured: list[str]) -> NodeResult:
-    """Say which rails nobody could be reached on: they were not measured, so the node's fabric is no pass."""
+    """Return a result with the rails on which no peer answered: they were not measured, so the fabric is no pass."""
     if not unmeasured:
         return result
     data = {**result.data, "unmeasured": unmeasured}
@@ -26,7 +26,7 @@ def proven(result: NodeResult, unmeasured: list[str]) -> NodeResult:
 
 
 def known_up(ctx: PhaseContext, names: list[str], without: list[str]) -> list[str]:
-    """Return the site's nodes, without those that are played themselves, whose fabric was proven before: a lone node's rails are proven against them."""
+    """Return the nodes whose fabric passed before, ``without`` those that are configured now: peers for rail checks."""
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         states = {row.name: row.state for row in ledger.states()}
     return [
@@ -37,7 +37,10 @@ def known_up(ctx: PhaseContext, names: list[str], without: list[str]) -> list[st
 
 
 def clear_idle(ctx: PhaseContext, site: Site) -> None:
-    """Take out what we wrote on switches that no cable of the site ends on any more. No node waits for it: what goes wrong is told and tried again."""
+    """Remove our configuration from switches on which no cable of the site ends any more.
+
+    No node waits for it: an event reports a failure, and the next run tries again.
+    """
     if ctx.check:
         return
     cabled = {link.switch for link in site.links}

@@ -1,4 +1,4 @@
-"""What a campaign is asked to do, as plain JSON, and its identity."""
+"""The request of a campaign as plain JSON, and the campaign's id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEPLOY = ("provision", "install", "fabric", "validate", "optimize", "revalidate"
 """The phases of a deploy, in order."""
 
 DRY = ("provision", "install", "fabric")
-"""The phases that can say what they would change."""
+"""The phases whose dry run shows changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class CampaignRequest:
 
     @classmethod
     def load(cls, data: dict[str, Any]) -> CampaignRequest:
-        """Return what ``plain`` gave."""
+        """Return the request that ``plain`` made JSON of."""
         return cls(**{**data, "phases": tuple(data["phases"]), "nodes": tuple(data["nodes"])})
 
     def context(self) -> PhaseContext:
-        """Return what the phases are told."""
+        """Return the context that phases get."""
         return PhaseContext(self.env, Path(self.root), self.campaign, self.check, self.again, self.site_digest)
 
     def waves(self) -> list[tuple[str, ...]]:
@@ -63,7 +63,7 @@ def _cut(nodes: tuple[str, ...], size: int) -> list[tuple[str, ...]]:
     return [nodes[start : start + size] for start in range(0, len(nodes), size)]
 
 
-def new_request(  # noqa: PLR0913 - what is asked for
+def new_request(  # noqa: PLR0913 - every part of the request
     site: Site,
     *,
     env: str,
@@ -74,7 +74,10 @@ def new_request(  # noqa: PLR0913 - what is asked for
     check: bool,
     again: bool = False,
 ) -> CampaignRequest:
-    """Return a request under a new id that sorts by time; its campaign works on the site as it is now, which is stored. Raises OSError."""
+    """Return a request with a new id that sorts by time. Raises OSError.
+
+    The site is stored as it is now: the campaign works on that copy.
+    """
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     limits = site.campaign
     return CampaignRequest(

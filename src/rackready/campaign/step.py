@@ -1,4 +1,4 @@
-"""One step: one phase for some nodes. It records states and progress, and never raises an expected error (RUNTIME 1)."""
+"""One step: one phase for some nodes. Records states and progress, and never raises an expected error (RUNTIME 1)."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from rackready.campaign.log_file import log_path
 from rackready.campaign.phase_table import PHASES
 from rackready.campaign.request import CampaignRequest
 from rackready.drivers.process import check_stop, working
-from rackready.handover.production import HELD, UNTOUCHED
+from rackready.handover.production import DRAINED, UNTOUCHED
 from rackready.handover.run import drain_nodes
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import CONTINUES, Outcome
-from rackready.model.phase import NodeResult
+from rackready.model.phase import PLAN, NodeResult
 from rackready.model.problems import RackreadyError
 from rackready.model.state import NodeState, at_least
 from rackready.paths import EnvPaths
 
 _log = logging.getLogger(__name__)
 _FEW = 3
-"""So many tasks that changed something are named; of more, as in a first install, their number is told."""
+"""Changed tasks that a message names; of more, as in a first install, it gives the number."""
 
 
 def run_phase(request: CampaignRequest, phase: str, nodes: list[str]) -> dict[str, dict[str, Any]]:
-    """Run a phase and return node -> {outcome, message, changed}; every node asked for has an entry."""
+    """Run a phase and return node -> {outcome, message, changed}, in a dry run also plan. Every node has an entry."""
     check_stop()
     _log.info("%s begins on %s", phase, ", ".join(nodes))
     paths = EnvPaths(request.context().root, request.env)
@@ -37,20 +37,25 @@ def run_phase(request: CampaignRequest, phase: str, nodes: list[str]) -> dict[st
             _log.info("%s on %s: %s %s", phase, node, results[node].outcome.value, results[node].message)
             _settle_change(ledger, touched[node], results[node])
             _record(ledger, request, phase, node, results[node])
-        _drain(ledger, request, phase, [node for node in nodes if _falls_out(results[node])])
-    return {
-        node: {"outcome": result.outcome.value, "message": result.message, "changed": result.changed}
-        for node, result in results.items()
-    }
+        _drain(ledger, request, phase, [node for node in nodes if _must_drain(results[node])])
+    return {node: _plain(result) for node, result in results.items()}
 
 
-def _falls_out(result: NodeResult) -> bool:
-    """Whether a node must be held for this result: not when it is drained already, nor when it was left as it was for its neighbours' sake."""
-    return result.outcome.value not in CONTINUES and not result.data.get(HELD) and not result.data.get(UNTOUCHED)
+def _plain(result: NodeResult) -> dict[str, Any]:
+    out = {"outcome": result.outcome.value, "message": result.message, "changed": result.changed}
+    return out | {key: value for key, value in result.data.items() if key == PLAN}
+
+
+def _must_drain(result: NodeResult) -> bool:
+    """Return whether a node must be drained for this result.
+
+    Not when it is drained already, nor when it was left as it was for its neighbours' sake.
+    """
+    return result.outcome.value not in CONTINUES and not result.data.get(DRAINED) and not result.data.get(UNTOUCHED)
 
 
 def _begin(ledger: Ledger, request: CampaignRequest, phase: str, node: str) -> int | None:
-    """Say that a phase begins on a node. Returns the token of the change that it may make, None when it makes none."""
+    """Record that a phase begins on a node. Return the token of a possible change, None for a phase that makes none."""
     ledger.event(request.campaign, node, phase, "begins")
     if request.check:
         return None
@@ -61,7 +66,10 @@ def _begin(ledger: Ledger, request: CampaignRequest, phase: str, node: str) -> i
 
 
 def _settle_change(ledger: Ledger, token: int | None, result: NodeResult) -> None:
-    """Only a phase that came to its end and says "unchanged", or says that it did not touch the node, surely changed nothing."""
+    """Record the end of a phase's change.
+
+    Only a phase that ended and reports "unchanged", or that it did not touch the node, surely changed nothing.
+    """
     if token is None:
         return
     if result.touched and (result.changed or result.outcome.value not in CONTINUES):
@@ -71,7 +79,7 @@ def _settle_change(ledger: Ledger, token: int | None, result: NodeResult) -> Non
 
 
 def _not_yet_visible(ledger: Ledger, request: CampaignRequest, phase: str, nodes: list[str]) -> dict[str, NodeResult]:
-    """A dry run cannot look into a node that is not powered on yet: that is said, and is no error."""
+    """Return a skip for nodes that are not powered on yet: a dry run cannot look into them, and that is no error."""
     if not request.check or phase == "provision":
         return {}
     states = {row.name: row.state for row in ledger.states()}
@@ -88,7 +96,7 @@ def _results(request: CampaignRequest, phase: str, nodes: list[str], paths: EnvP
         got = PHASES[phase].run(request.context(), nodes) if nodes else {}
     except RackreadyError as error:
         got = dict.fromkeys(nodes, NodeResult(Outcome.ERROR, str(error)))
-    except Exception as error:  # noqa: BLE001 - a defect of ours in one phase must not be recorded as the engine's result; it is shown as an error of every node
+    except Exception as error:  # noqa: BLE001 - a defect of ours is an error of every node, not the engine's result
         _log.exception("%s: defect in rackready", phase)
         log = log_path(paths, request.campaign)
         text = (
@@ -123,24 +131,23 @@ def _record(ledger: Ledger, request: CampaignRequest, phase: str, node: str, res
 
 
 def _drain(ledger: Ledger, request: CampaignRequest, phase: str, nodes: list[str]) -> None:
-    """Keep jobs off what fell out: a node that is not good must not stay on offer from an earlier campaign."""
+    """Drain nodes that did not come through: they must not stay on offer from an earlier campaign."""
     rows = {row.name: row for row in ledger.states()}
     fallen = {node: f"{rows[node].state.value}: {rows[node].reason}" for node in nodes if not request.check}
     if not fallen:
         return
     try:
-        held = drain_nodes(request.context(), list(fallen), fallen)
+        drained = drain_nodes(request.context(), list(fallen), fallen)
     except RackreadyError as error:
-        held = dict.fromkeys(fallen, NodeResult(Outcome.ERROR, str(error)))
-    for node, result in held.items():
+        drained = dict.fromkeys(fallen, NodeResult(Outcome.ERROR, str(error)))
+    for node, result in drained.items():
         if result.outcome is not Outcome.PASS:
-            ledger.event(
-                request.campaign, node, phase, f"could not be held in the scheduler: {result.message}", "error"
-            )
+            text = f"could not be drained in the scheduler: {result.message}"
+            ledger.event(request.campaign, node, phase, text, "error")
 
 
 def _changed(result: NodeResult, *, check: bool) -> str:
-    """Return what a phase changed: every task of a few, the number of many."""
+    """Return the changes of a phase in words: the tasks of a few, the number of many."""
     tasks = [str(task) for task in result.data.get("changes", [])]
     if check or not tasks:
         return "would change" if check else "changed"
@@ -148,12 +155,11 @@ def _changed(result: NodeResult, *, check: bool) -> str:
 
 
 def _advance(ledger: Ledger, request: CampaignRequest, phase: str, node: str, result: NodeResult) -> None:
-    """A node reaches the phase's state; one that was further and was changed is back there: what came after is to be proven anew."""
+    """Record the phase's state for a node. A node that was further and changed goes back there, to be proven again."""
     spec = PHASES[phase]
     for state, note in spec.reaches:
         row = ledger.state(node)
-        told = (
-            row is not None and row.state is state is NodeState.READY and row.reason != note
-        )  # why it was left alone earlier is over
-        if row is None or told or not at_least(row.state, state) or (spec.touches and result.changed):
+        # The reason why it was left alone earlier no longer holds.
+        outdated = row is not None and row.state is state is NodeState.READY and row.reason != note
+        if row is None or outdated or not at_least(row.state, state) or (spec.touches and result.changed):
             ledger.set_state(node, state, note, phase=phase, campaign=request.campaign)

@@ -1,4 +1,4 @@
-"""What a campaign came to: a row per node, and the exit code that says it honestly."""
+"""The result of a campaign: a row per node, and the exit code."""
 
 from __future__ import annotations
 
@@ -21,10 +21,16 @@ class NodeSummary:
     outcome: str
     changed: bool
     reason: str
+    plan: dict[str, Any] | None = None
+    """What a dry run would do with the node, for phases that plan node by node."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON types, the plan only where there is one."""
+        return {key: value for key, value in asdict(self).items() if key != "plan" or value is not None}
 
 
 def summarise(ledger: Ledger, nodes: list[str], results: dict[str, dict[str, Any]]) -> list[NodeSummary]:
-    """Return a row for every node that the campaign was asked for: also for those it never came to."""
+    """Return a row for every node that the campaign was asked for, those that it did not reach included."""
     states = {row.name: row for row in ledger.states()}
     out = []
     for node in nodes:
@@ -42,31 +48,44 @@ def summarise(ledger: Ledger, nodes: list[str], results: dict[str, dict[str, Any
             if good
             else (row.reason if row and row.reason and row.state is NodeState.QUARANTINED else result["message"])
         )
-        out.append(NodeSummary(node, state.value, result["phase"], result["outcome"], bool(result["changed"]), reason))
+        out.append(
+            NodeSummary(
+                node,
+                state.value,
+                result["phase"],
+                result["outcome"],
+                bool(result["changed"]),
+                reason,
+                result.get("plan"),
+            )
+        )
     return out
 
 
 def _not_come_to(row: NodeRow | None) -> str:
-    """Say what is on record of a node that was not reached: an earlier wave may have taken it out of production."""
-    words = "the campaign did not come to this node"
+    """Return the words about a node that was not reached. Its reason may show that an earlier wave drained it."""
+    words = "the campaign did not reach this node"
     return f"{words}; {row.reason}" if row is not None and row.reason else words
 
 
 def exit_code(rows: list[NodeSummary]) -> int:
-    """0 when every node went through; 1 when any did not."""
+    """Return 0 when every node came through, 1 when any did not."""
     return 0 if rows and all(row.outcome in CONTINUES for row in rows) else 1
 
 
 def document(
     campaign: str, rows: list[NodeSummary], *, seconds: float, resumed: bool, drained: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Return the JSON document of a finished campaign. ``drained``: nodes in quarantine that the scheduler offered when it began."""
+    """Return the JSON document of a finished campaign.
+
+    ``drained``: nodes in quarantine that the scheduler offered when it began.
+    """
     return {
         "campaign": campaign,
         "resumed": resumed,
         "seconds": round(seconds, 1),
         "drained": list(drained),
         "changed": sorted(row.name for row in rows if row.changed),
-        "nodes": [asdict(row) for row in rows],
+        "nodes": [row.plain() for row in rows],
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }

@@ -1,6 +1,7 @@
-"""The durable shape of a campaign: waves, phases, batches. Steps return results, so a resumed campaign goes on where it stopped.
+"""The durable steps of a campaign: waves, phases, batches.
 
-Change nothing here in the order or arguments of steps without raising ``CAMPAIGN_ABI``.
+Steps return results, so that a resumed campaign continues where it stopped. Raise ``CAMPAIGN_ABI`` with every change of
+the order or the arguments of steps.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def batch_workflow(request: dict[str, Any], phase: str, nodes: list[str]) -> dic
 
 @DBOS.workflow(name="campaign")
 def campaign_workflow(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Take every node through the phases, wave by wave. Returns node -> its last result and the phase that gave it."""
+    """Take every node through the phases, wave by wave. Return node -> its last result, with the phase of it."""
     request = CampaignRequest.load(data)
     out: dict[str, dict[str, Any]] = {}
     for wave in request.waves():

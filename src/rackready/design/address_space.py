@@ -1,4 +1,4 @@
-"""What IPv4 space is for: which of it hosts of a site can have, and which belongs to others."""
+"""IPv4 address space: ranges that hosts of a site may use, and ranges that belong to others."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ SITES_OWN = tuple(
         "203.0.113.0/24",
     )
 )
-"""Private (RFC 1918), shared (RFC 6598), for benchmarks (RFC 2544) and for documentation (RFC 5737): nobody on the internet has an address of it."""
+"""Private (RFC 1918), shared (RFC 6598), benchmark (RFC 2544) and documentation (RFC 5737) space: not public."""
 
 
 Span = tuple[int, int]
-"""First and last address as numbers: of 25,000 addresses each is compared with every space, and numbers are ten times as fast as networks."""
+"""First and last address as numbers.
+
+25,000 addresses are each compared with every range, and numbers are ten times as fast as networks.
+"""
 
 
 def span(network: IPv4Network) -> Span:
@@ -44,9 +47,11 @@ _OWN = [span(network) for network in (*SITES_OWN, *_LOOPBACK)]
 
 
 def unusable(space: Span, *, loopback: bool) -> str:
-    """Return why no host of a site can have an address of this space; empty when one may. ``loopback``: addresses of the controller itself are none either.
+    """Return why no host of a site can have an address in this range; empty if one may.
 
-    A single address of 127/8 may be where a tunnel or a simulated rack leads; a pool may not.
+    ``loopback``: also exclude addresses of the controller itself.
+
+    A single address of 127/8 may lead to a tunnel or a simulated rack; a pool may not contain one.
     """
     first, last = space
     return next(
@@ -55,6 +60,6 @@ def unusable(space: Span, *, loopback: bool) -> str:
 
 
 def foreign(space: Span, held: Collection[Span]) -> bool:
-    """Say whether some of this space is public, and not of what the site says that it holds."""
+    """Return whether part of this range is public and not listed as space that the site holds."""
     first, last = space
     return not any(low <= first and last <= high for low, high in (*_OWN, *held))

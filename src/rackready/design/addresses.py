@@ -1,7 +1,8 @@
-"""Every address of a site: nodes, their DPUs and compute NICs, switches, devices and links. Deterministic, and stable when racks are added.
+"""Every address of a site: nodes, DPUs, compute NICs, switches, devices and links.
 
-Each address follows from numbers that belong to the thing itself (rack number, slot, scalable unit, plane, rail, switch
-index), never from a place in a list. ``assign`` does the same for what phases need before a plan is made.
+Deterministic, and stable when racks are added: each address follows from numbers that belong to the item itself (rack
+number, slot, scalable unit, plane, rail, switch index), never from its position in a list. ``assign`` does the same for
+addresses that phases need before a plan exists.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ __all__ = [
 
 
 class NicAddress(NamedTuple):
-    """One compute NIC. ``gateway`` is host 1 of its subnet, on the leaf; empty where the fabric gives IP no part (InfiniBand)."""
+    """One compute NIC. ``gateway`` is host 1 of its subnet, on the leaf; empty in an InfiniBand fabric."""
 
     rail: int
     plane: int
@@ -47,7 +48,7 @@ class NicAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DpuAddresses:
-    """A DPU in DPU mode: addresses of its own BMC and operating system; empty where the site has no such network."""
+    """A DPU in DPU mode: addresses of its BMC and its operating system; empty if the site has no such network."""
 
     name: str
     bmc: str
@@ -56,7 +57,7 @@ class DpuAddresses:
 
 @dataclass(frozen=True, slots=True)
 class NodeAddresses:
-    """One node. Empty text where the site has no such network."""
+    """One node. Text is empty if the site has no such network."""
 
     name: str
     in_band: str
@@ -68,7 +69,7 @@ class NodeAddresses:
 
 @dataclass(frozen=True, slots=True)
 class AddressPlan:
-    """All addresses of a site. ``devices``: (name, management address). With ``problems``, nothing may be built from it."""
+    """All addresses of a site. ``devices``: (name, management address). With ``problems``, do not build from it."""
 
     nodes: tuple[NodeAddresses, ...]
     switches: tuple[SwitchAddresses, ...]
@@ -89,7 +90,10 @@ def addresses(site: Site, fabric: FabricPlan | None = None) -> AddressPlan:
 
 
 def number_notes(site: Site) -> list[str]:
-    """Return nodes whose compute addresses hang on where they are written: one that is added before them would renumber them."""
+    """Return a note on nodes whose compute addresses depend on their position in the file.
+
+    A node that is added before them would renumber them.
+    """
     if site.networks is not None or not site.fabric.rails:
         return []
     loose = [
@@ -100,14 +104,14 @@ def number_notes(site: Site) -> list[str]:
     if not loose:
         return []
     text = (
-        f"{listed(loose)}: their compute addresses follow from their places in the file, so that a node that is "
+        f"{listed(loose)}: their compute addresses depend on their positions in the site file, so a node "
         "added before them renumbers them."
     )
-    return [f"addresses: {text} Give each node an index, or add nodes behind the last one only."]
+    return [f"addresses: {text} Give each node an index, or add nodes only after the last one."]
 
 
 def _taken(site: Site, fabric: FabricPlan | None, nodes: tuple[NodeAddresses, ...]) -> _Uses:
-    """Give addresses that gateways, DHCP servers and ends of numbered links have; none of a site without ``networks``."""
+    """Yield addresses of gateways, DHCP servers and ends of numbered links; none if the site has no ``networks``."""
     networks = site.networks
     if networks is None:
         return
@@ -117,7 +121,7 @@ def _taken(site: Site, fabric: FabricPlan | None, nodes: tuple[NodeAddresses, ..
         network: Network | None = getattr(networks, role)
         for block in _subnets(site, network) if network is not None else ():
             yield dotted(int(block.network_address) + GATEWAY_HOST), f"the gateway of {block}", ""
-    # The management server of a cluster may be its DHCP server itself.
+    # The management server of a cluster may also be its DHCP server.
     heads = {device.address for device in site.devices if device.kind == "head"}
     named = (network for network in (networks.oob, networks.in_band, networks.storage) if network is not None)
     for server in dict.fromkeys(server for network in named for server in network.dhcp_servers):
@@ -130,7 +134,10 @@ def _taken(site: Site, fabric: FabricPlan | None, nodes: tuple[NodeAddresses, ..
 
 
 def _subnets(site: Site, network: Network) -> Iterator[IPv4Network]:
-    """Give the subnets of a management or storage network that have a gateway: the blocks of racks, or its pool when it is not routed."""
+    """Yield the subnets of a management or storage network that have a gateway.
+
+    These are the blocks of racks if the network is routed, else its pool.
+    """
     if not network.routed:
         yield network.pool
         return
@@ -179,7 +186,7 @@ def _dpus(site: Site, rack: Rack, node: Node) -> tuple[DpuAddresses, ...]:
 
 
 def _host(networks: Networks | None, role: str, rack: Rack, node: Node, lane: int) -> str:
-    """Return host ``10 + lane x rack_slots + slot`` of the rack's block: lane 0 is the node's, the others its DPUs'."""
+    """Return host ``10 + lane x rack_slots + slot`` of the rack's block: lane 0 is the node, the others its DPUs."""
     network: Network | None = getattr(networks, role) if networks is not None else None
     number = rack_number(rack)
     if networks is None or network is None or number is None or node.slot is None:
@@ -194,7 +201,10 @@ def racks_in_subnet(network: ComputeNetwork, rack_slots: int) -> int:
 
 
 def subnet_number(network: ComputeNetwork, unit: int, plane: int, rail: int) -> int:
-    """Return the number (from 0) of the subnet of a unit, plane and rail in the pool: unit by unit, so that a further unit changes nothing."""
+    """Return the number (from 0) of the subnet of a unit, plane and rail in the pool.
+
+    Subnets are numbered unit by unit, so a further unit changes nothing.
+    """
     return ((unit - 1) * network.planes + plane - 1) * network.rails + rail - 1
 
 
@@ -221,7 +231,10 @@ def _compute(site: Site, rack: Rack, node: Node, unit: int) -> tuple[NicAddress,
 def _unit_subnets(
     network: ComputeNetwork, platform: str, unit: int, planes: Iterable[int]
 ) -> Iterator[tuple[int, int, int, int, str]]:
-    """Give (rail, plane, first address, VLAN, gateway) of every subnet that nodes of a platform have NICs in: the same for all nodes of a unit."""
+    """Yield (rail, plane, first address, VLAN, gateway) of every subnet with NICs of a platform's nodes.
+
+    They are the same for all nodes of a unit.
+    """
     size, pool = 1 << (32 - network.per_unit), int(network.pool.network_address)
     for nic in loader.platform(platform).nics:
         for plane in planes:
@@ -236,7 +249,7 @@ def _unit_subnets(
 
 
 def _by_rail(site: Site, node: Node, rails: dict[int, tuple[int, int, int]]) -> tuple[NicAddress, ...]:
-    """Addresses of a site with one subnet a rail: node k gets host 10 + k, as ``facts.node_facts`` says."""
+    """Return the addresses in a site with one subnet per rail: node k gets host 10 + k (see ``facts.node_facts``)."""
     if node.kind == "virtual":
         return ()
     host = FIRST_HOST + site.position_of(node.name)
@@ -248,7 +261,7 @@ def _by_rail(site: Site, node: Node, rails: dict[int, tuple[int, int, int]]) -> 
 
 
 _Uses = Iterator[tuple[str, str, str]]
-"""(address, name, what of it)."""
+"""(address, name, role of the address)."""
 
 
 def _twice(
@@ -257,7 +270,7 @@ def _twice(
     devices: tuple[tuple[str, str], ...],
     taken: tuple[tuple[str, str, str], ...],
 ) -> list[str]:
-    """Return a text for every address that two things have."""
+    """Return a text for every address that two items have."""
 
     def uses() -> _Uses:
         for node in nodes:
@@ -285,8 +298,8 @@ def _twice(
         who = f"{name} ({what})" if what else name
         if address and address in seen:
             out.append(
-                f"addresses: {address} is that of {seen[address]} and of {who}. "
-                "Give one of them another address, or networks other pools."
+                f"addresses: {address} is used by {seen[address]} and by {who}. "
+                "Give one of them another address, or change the pools in networks."
             )
         seen.setdefault(address, who)
     return out

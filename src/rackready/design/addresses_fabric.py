@@ -1,6 +1,6 @@
 """Loopbacks, AS numbers and link addresses of fabric switches.
 
-AS numbers as RFC 7938 5.2.1 has them: one for every leaf, one for the spines of a pod, one for all cores (each plane by
+AS numbers follow RFC 7938 5.2.1: one for every leaf, one for the spines of a pod, one for all cores (each plane by
 itself); from the private 4-byte range (RFC 6996) unless the site says another. Everything follows from tier, plane, pod
 and index, which stay when units are added.
 """
@@ -21,14 +21,14 @@ from rackready.model.site import Site
 MOST_PLANES = 8
 _SPINES_FROM = MOST_PLANES
 _LEAFS_FROM = 100_000
-"""AS numbers above the first: 8 for the cores of each plane, up to 100,000 for pods of spines, above them leafs."""
+"""AS numbers above the first: 8 for the cores of each plane, up to 100,000 for pods of spines, then leafs."""
 _PRIVATE = (range(64_512, 65_535), range(4_200_000_000, 4_294_967_295))
-"""Private AS numbers (RFC 6996): all others belong to somebody, or are reserved."""
+"""Private AS numbers (RFC 6996). All others are assigned or reserved."""
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchAddresses:
-    """One switch. Empty text where the site has no such network; ``asn`` 0 for switches that do not route (InfiniBand)."""
+    """One switch. Text is empty if the site has no such network; ``asn`` is 0 for InfiniBand switches."""
 
     name: str
     loopback: str
@@ -37,7 +37,10 @@ class SwitchAddresses:
 
 
 def switch_addresses(site: Site, fabric: FabricPlan | None) -> tuple[tuple[SwitchAddresses, ...], list[str]]:
-    """Return the addresses of the fabric's switches, then of those that are only written by hand, and what stands in the way."""
+    """Return the addresses of all switches, and problems found.
+
+    The fabric's switches come first, then switches that only the site file lists.
+    """
     written = {switch.name: switch for switch in site.switches}
     problems: list[str] = []
     out = []
@@ -81,7 +84,10 @@ def _management(site: Site, fabric: FabricPlan) -> dict[str, str]:
 
 
 def _share(pool: IPv4Network, tier: str) -> tuple[int, int]:
-    """Return (first address, size) of a tier's part of a pool: leafs have the first half, spines the third quarter, cores the last."""
+    """Return (first address, size) of a tier's part of a pool.
+
+    Leafs have the first half, spines the third quarter, cores the last.
+    """
     quarter = pool.num_addresses // 4
     return int(pool.network_address) + (0 if tier == "leaf" else 2 if tier == "spine" else 3) * quarter, quarter * (
         2 if tier == "leaf" else 1
@@ -97,9 +103,9 @@ def _loopback(site: Site, switch: TopoSwitch, planes: int, problems: list[str]) 
     if switch.index > room:
         text = (
             f"networks.loopbacks: {switch.name} is {switch.tier} {switch.index} of plane {switch.plane} - "
-            f"Expected: at most {room} of a tier in {pool}."
+            f"Expected: at most {room} per tier in {pool}."
         )
-        problems.append(f"{text} Give it a larger pool.")
+        problems.append(f"{text} Enlarge the pool.")
         return ""
     return dotted(first + (switch.plane - 1) * (size // planes) + switch.index)
 
@@ -117,15 +123,17 @@ def _asn(site: Site, switch: TopoSwitch, problems: list[str]) -> int:
             f"networks.underlay.asn_first: {switch.name} would get AS {number} - "
             "Expected: 64512 to 65534 or 4200000000 to 4294967294 (private, RFC 6996)."
         )
-        problems.append(f"{text} Begin at 4200000000: leafs are counted from {_LEAFS_FROM} above it.")
+        problems.append(f"{text} Start at 4200000000: leafs are numbered from {_LEAFS_FROM} above it.")
         return 0
     return number
 
 
 def trunk_addresses(site: Site, fabric: FabricPlan) -> Iterator[tuple[TrunkLink, str, str]]:
-    """Give every link between switches with its two /31 addresses (lower end first), from the numbers of the lower switch and its port.
+    """Yield every link between switches with its two /31 addresses, lower end first.
 
-    Nothing for unnumbered links. Raises ValueError when the pool is exhausted; ``trunk_problem`` says so before.
+    The addresses follow from the numbers of the lower switch and its port.
+
+    Yields nothing for unnumbered links. Raises ValueError if the pool is exhausted; call ``trunk_problem`` first.
     """
     pool = _link_pool(site)
     if pool is None:
@@ -140,7 +148,7 @@ def trunk_addresses(site: Site, fabric: FabricPlan) -> Iterator[tuple[TrunkLink,
 
 
 def trunk_problem(site: Site, fabric: FabricPlan) -> str:
-    """Return what is wrong with the pool of numbered links, empty when it has room for all."""
+    """Return the problem with the pool of numbered links; empty if it has room for all."""
     pool = _link_pool(site)
     if pool is None:
         return ""
@@ -170,7 +178,10 @@ def _lower_number(switch: TopoSwitch, fabric: FabricPlan) -> int:
 
 
 def _link_bases(fabric: FabricPlan, pool: IPv4Network) -> dict[str, int]:
-    """Return the first address of every lower switch: leafs from the first half of the pool, spines from the second, one /31 a port."""
+    """Return the first address of every lower switch, one /31 per port.
+
+    Leafs take the first half of the pool, spines the second.
+    """
     half = {"leaf": int(pool.network_address), "spine": int(pool.network_address) + pool.num_addresses // 2}
     radix = {tier: max((switch.radix for switch in fabric.switches if switch.tier == tier), default=0) for tier in half}
     return {

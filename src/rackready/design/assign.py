@@ -1,7 +1,7 @@
-"""Gives numbers and management addresses to racks and nodes that were written without: each follows from its own name and index alone.
+"""Assigns numbers and management addresses to racks and nodes that have none.
 
-Nothing depends on what else the file holds, or on its order: a rack or node that is added never renumbers another, as a
-running count would. What a person, an overlay or a manifest gave is kept.
+Each follows from the name and index of the item alone. A rack or node that is added never renumbers another, as a
+running count would. Values from a person, an overlay or a manifest are kept.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rackready.design.expand import last_number
+from rackready.design.expand_values import last_number
 from rackready.design.found import Found
 from rackready.model.network import Network, Networks
 
 FIRST_HOST = 10
-"""Hosts 1 to 9 of a block are its gateways (1; 2 and 3 where two routers share it) and spare; node k gets host 10 + k."""
+"""Hosts 1 to 9 of a block are gateways (1, or 2 and 3 if two routers share it) and spares; node k gets host 10 + k."""
 
 MOST_UNITS = 60
 
@@ -27,7 +27,7 @@ class _Assignment:
     found: list[Found] = field(default_factory=list)
 
     def block(self, role: str, number: int, loc: tuple[str | int, ...], who: str) -> int | None:
-        """Return the first address of a rack's block, as a number; None, with the reason noted, when the pool has none left."""
+        """Return the first address (a number) of a rack's block; note a problem and return None if the pool is full."""
         network: Network | None = getattr(self.networks, role)
         if network is None:
             return None
@@ -35,17 +35,18 @@ class _Assignment:
         if first is None:
             room = blocks_in(network)
             text = (
-                f"{who} is number {number}, and networks.{role}.pool {network.pool} has room for {room} racks of "
+                f"{who} is number {number}, but networks.{role}.pool {network.pool} has room for {room} racks of "
                 f"/{network.per_rack}."
             )
-            self.found.append(
-                Found(loc, text, "Give the network a larger pool or smaller blocks, or the rack a lower index.")
-            )
+            self.found.append(Found(loc, text, "Use a larger pool or smaller blocks, or give the rack a lower index."))
         return first
 
 
 def dotted(number: int) -> str:
-    """Return an IPv4 address given as a number as people write it; ten times as fast as through ``ipaddress``, and there are 100,000 of them."""
+    """Return an IPv4 address from its number, in dotted form.
+
+    Ten times as fast as ``ipaddress``, which matters for 100,000 addresses.
+    """
     return f"{number >> 24}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
 
 
@@ -55,22 +56,27 @@ def blocks_in(network: Network) -> int:
 
 
 def rack_block(network: Network, number: int) -> int | None:
-    """Return the first address (as a number) of the block of rack ``number`` (counted from 1); None beyond the pool."""
+    """Return the first address (as a number) of the block of rack ``number`` (from 1); None beyond the pool."""
     if not 1 <= number <= blocks_in(network):
         return None
     return int(network.pool.network_address) + (number - 1) * (1 << (32 - network.per_rack))
 
 
 def device_host(network: Network, unit: int) -> int:
-    """Return the host number of a device in a rack's block: counted down from the top by rack unit, since no two devices share a unit."""
+    """Return the host number of a device in a rack's block.
+
+    It counts down from the top by rack unit, since no two devices share a unit.
+    """
     return (1 << (32 - network.per_rack)) - 1 - unit
 
 
 def assign(document: dict[str, Any]) -> list[Found]:
-    """Fill ``index`` of racks, ``slot``, ``index``, ``address`` and ``bmc.address`` of nodes, ``address`` of switches and devices, in place.
+    """Fill in indices, slots and addresses that the site file leaves out, in place.
 
-    Nothing is done without ``networks``. Returns what stands in the way: a rack or node without a number, a pool that
-    is exhausted.
+    These are ``index`` of racks, ``slot``, ``index``, ``address`` and ``bmc.address`` of nodes, ``address`` of switches
+    and devices.
+
+    Does nothing without ``networks``. Returns the problems: a rack or node without a number, a pool that is exhausted.
     """
     try:
         networks = Networks.model_validate(document.get("networks"))
@@ -93,7 +99,7 @@ def _mappings(value: Any) -> list[dict[str, Any] | None]:  # noqa: ANN401
 
 
 def _number(item: dict[str, Any], key: str) -> int | None:
-    """Return the number that an item was given, else the last number of its name; None when it has neither or no usable one."""
+    """Return the number that an item was given, else the last number of its name; None if neither is usable."""
     given = item.get(key)
     if given is not None:
         return given if isinstance(given, int) and not isinstance(given, bool) and given >= 1 else None
@@ -104,8 +110,8 @@ def _rack(work: _Assignment, rack: dict[str, Any], r: int, racks: dict[str, int]
     number = _number(rack, "index")
     if number is None:
         if "index" not in rack:
-            text = f"rack {rack.get('name')} has no number in its name, from which addresses could derive."
-            work.found.append(Found(("racks", r), text, "Give it an index."))
+            text = f"rack {rack.get('name')} has no index, and no number in its name to derive addresses from."
+            work.found.append(Found(("racks", r), text, "Add an index."))
         return
     rack["index"] = number
     racks[str(rack.get("name"))] = number
@@ -129,7 +135,7 @@ def _node(
         if slot is not None or "slot" not in node:
             what = "no number in its name" if slot is None else f"number {slot}"
             text = f"node {node.get('name')} has {what} - Expected: 1 to {most} within its rack (networks.rack_slots)."
-            work.found.append(Found(loc, text, "Give it a slot, or another name."))
+            work.found.append(Found(loc, text, "Add a slot, or change the name."))
         return
     node["slot"] = slot
     node.setdefault("index", (rack - 1) * most + slot)
@@ -143,7 +149,7 @@ def _node(
 
 
 def _beside(work: _Assignment, item: dict[str, Any], loc: tuple[str | int, ...], racks: dict[str, int]) -> None:
-    """Give a switch or device its management address, when it stands in a rack and has a unit or index there."""
+    """Assign the management address of a switch or device that has a rack and a unit or index there."""
     number = racks.get(str(item.get("rack")))
     unit, index = item.get("unit"), item.get("index")
     network = work.networks.oob
@@ -156,11 +162,11 @@ def _beside(work: _Assignment, item: dict[str, Any], loc: tuple[str | int, ...],
         return
     if host <= FIRST_HOST + work.networks.rack_slots:
         text = (
-            f"a block of /{network.per_rack} has no room for {work.networks.rack_slots} BMCs and for "
-            f"{item.get('name')} at its top."
+            f"a block of /{network.per_rack} has no room for {work.networks.rack_slots} BMCs and "
+            f"{item.get('name')} at the top of the block."
         )
         work.found.append(
-            Found(loc, text, "Give networks.oob larger blocks (per_rack 24), or networks fewer rack_slots.")
+            Found(loc, text, "Use larger blocks in networks.oob (per_rack: 24), or lower networks.rack_slots.")
         )
         return
     item["address"] = dotted(first + host)

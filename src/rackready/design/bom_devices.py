@@ -1,4 +1,4 @@
-"""What to order beside cables, switches and nodes: racks, rack PDUs, power shelves, and the devices of the site file (UFM, storage, CDUs, servers)."""
+"""Order lines for racks, rack PDUs, power shelves and the devices of the site file (UFM, storage, CDUs, servers)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from rackready.design.cabling.types import BomLine
 from rackready.model.facility import Feed
 from rackready.model.site import Device, Rack, Site
 
-NO_MODEL = "model not said"
+NO_MODEL = "model not given"
 _BY_FEED = {"pdu": "pdu", "shelf": "power_shelf"}
-"""Kind of a feed to the kind of device at its end."""
+"""Kind of a feed -> kind of the device at its end."""
 _CALLED = {
     "pdu": "rack PDU",
     "power_shelf": "power shelf",
@@ -29,10 +29,12 @@ _Key = tuple[str, str, str, str]
 def device_lines(site: Site) -> list[BomLine]:
     """Return racks and devices by kind and model, without spares.
 
-    At the end of every feed hangs a PDU or a power shelf (``Feed.kind``): where the site names fewer of them as devices
-    of the rack, the others are counted by the feeds.
+    Every feed ends in a PDU or a power shelf (``Feed.kind``). If the site lists fewer of them as devices of the rack,
+    the feeds give the number of the others.
     """
-    counts: Counter[_Key] = Counter(_rack(rack) for rack in site.racks)
+    counts: Counter[_Key] = Counter(
+        ("rack", rack.model or NO_MODEL, f"rack, {rack.height_u}U", _FROM_SITE) for rack in site.racks
+    )
     own: dict[str, Counter[str]] = {}
     for device in site.devices:
         counts[_device(device)] += 1
@@ -42,10 +44,6 @@ def device_lines(site: Site) -> list[BomLine]:
     return [
         BomLine(group, part, text, count, 0, source) for (group, part, text, source), count in sorted(counts.items())
     ]
-
-
-def _rack(rack: Rack) -> _Key:
-    return "rack", rack.model or NO_MODEL, f"rack, {rack.height_u}U", _FROM_SITE
 
 
 def _device(device: Device) -> _Key:
@@ -58,7 +56,7 @@ def _device(device: Device) -> _Key:
 
 
 def _unnamed(rack: Rack, own: Counter[str]) -> Iterator[_Key]:
-    """Yield one for each feed beyond the PDUs and shelves that the rack names."""
+    """Yield one PDU or shelf for each feed beyond those that the rack lists."""
     for kind, device in _BY_FEED.items():
         feeds = [feed for feed in rack.feeds if feed.kind == kind]
         yield from (
@@ -67,7 +65,7 @@ def _unnamed(rack: Rack, own: Counter[str]) -> Iterator[_Key]:
 
 
 def _circuit(feed: Feed) -> str:
-    """Return what a PDU or shelf must take, as far as the site says it."""
+    """Return the circuit that a PDU or shelf must fit, as far as the site states it."""
     facts = [f"{feed.breaker_a:g} A, {feed.volts:g} V"] if feed.breaker_a is not None and feed.volts is not None else []
     facts += [f"{feed.rating_kw:g} kW"] if feed.rating_kw is not None else []
     facts.append("three-phase" if feed.phases == 3 else "single-phase")  # noqa: PLR2004 - three phases

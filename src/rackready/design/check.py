@@ -1,4 +1,4 @@
-"""Checks what a site file means: the shape is right already, now the parts must agree with each other and with the profiles."""
+"""Checks of the meaning of a site file: its parts must agree with each other and with the profiles."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["Found", "check"]
 
 
 def check(site: Site, lost: Lost | None = None) -> list[Found]:
-    """Return every contradiction of a site, as (location, message, hint).
+    """Return every contradiction in a site, as (location, message, hint).
 
-    ``lost``: what was taken out because its shape is wrong. Nothing is said about what seems to be missing and may
-    stand there.
+    ``lost``: parts that were removed because their shape is wrong. Items that seem to be missing and may be among
+    them are not reported.
     """
     subject = Subject(site, lost or Lost())
     return [found for rule in _RULES for found in rule(subject)]
@@ -47,7 +47,7 @@ def _twice(uses: Iterator[_Use], noun: str) -> list[Found]:
         before = first.setdefault(use.value, use)
         if before is not use:
             out.append(
-                Found(use.loc, f"{noun} {use.value} is also that of {before.what}.", f"Give {use.what} its own.")
+                Found(use.loc, f"{noun} {use.value} is already used by {before.what}.", f"Give {use.what} its own.")
             )
     return out
 
@@ -137,9 +137,9 @@ def _nameplates(site: Site, known: set[str]) -> list[Found]:
             text = (
                 f"no server or switch profile is called {plate.model!r} - Expected: one of {', '.join(sorted(known))}."
             )
-            out.append(Found(here, text, "Correct the id; what devices draw is said as their max_power_w."))
+            out.append(Found(here, text, "Correct the id; for devices, set max_power_w instead."))
         elif plate.model in seen:
-            out.append(Found(here, f"{plate.model} has a nameplate already.", "One nameplate for a model."))
+            out.append(Found(here, f"{plate.model} has a nameplate already.", "Keep one nameplate per model."))
         seen.add(plate.model)
     return out
 
@@ -162,7 +162,7 @@ def _driver(subject: Subject) -> list[Found]:
                 Found(
                     loc,
                     f"branch {branch} cannot drive {profile.product_name} ({gpu}) - Expected: {span}.",
-                    f"Use a branch of {software.id}.",
+                    f"Use another branch of {software.id}.",
                 )
             )
     if not out and branch not in software.driver:
@@ -171,7 +171,7 @@ def _driver(subject: Subject) -> list[Found]:
             Found(
                 loc,
                 f"branch {branch} is not in software set {software.id} - Expected: one of {have}.",
-                "Choose one of them, or another set.",
+                "Choose one of these branches, or another set.",
             )
         )
     if not out and (end := software.driver[branch].end_of_life) < f"{today():%Y-%m}":

@@ -1,4 +1,4 @@
-"""Checks addresses that were given: none belongs to a subnet itself (its network address, its broadcast address), to its gateway or to a rail's NIC."""
+"""Checks of given addresses: they must be usable by hosts and free of subnets, gateways and NICs of rails."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from rackready.model.site import Site
 from rackready.profiles import loader
 
 GATEWAY_HOST = 1
-"""Host of a block or subnet that is its gateway."""
+"""Host number of the gateway in a block or subnet."""
 
 MANAGED = ("oob", "in_band", "storage")
 
 Given = Iterator[tuple[IPv4Address, Loc, str]]
-"""(address, where it is written, whose it is)."""
+"""(address, location in the site file, owner)."""
 
 
 def given_addresses(site: Site) -> Given:
-    """Give the addresses of nodes, BMCs, switches, devices and of the Slurm controller."""
+    """Yield the addresses of nodes, BMCs, switches, devices and the Slurm controller."""
     for r, rack in enumerate(site.racks):
         for n, node in enumerate(rack.nodes):
             here: Loc = ("racks", r, "nodes", n)
@@ -40,9 +40,12 @@ def given_addresses(site: Site) -> Given:
 
 
 def check_given(subject: Subject) -> list[Found]:
-    """Return what is given an address that no host can have, that belongs to others, to a subnet itself or its gateway, or to a NIC of a rail.
+    """Return given addresses that a host cannot use or that something else already has.
 
-    Addresses outside of all pools and rails are not compared with any: their subnets are not known.
+    These are addresses that no host can have, that belong to others, to a subnet itself, to its gateway or to a NIC of
+    a rail.
+
+    Addresses outside all pools and rails are not compared with any: their subnets are not known.
     """
     site, networks = subject.site, subject.site.networks
     given = [*given_addresses(site), *(_servers(networks) if networks is not None else ())]
@@ -54,7 +57,7 @@ def check_given(subject: Subject) -> list[Found]:
 
 
 def _space(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]:
-    """Return addresses and pools in space that no host of the site can use, or that is public and not said to be its own."""
+    """Return addresses and pools that hosts cannot use, or that are public and not listed in ``public_space``."""
     held, out = [span(network) for network in site.public_space], []
     for address, loc, who in given:
         here = (int(address), int(address))
@@ -85,7 +88,7 @@ def _space(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]
     return out
 
 
-_HELD = "Correct it. If a registry gave that space to you, say so: list it in public_space."
+_HELD = "Correct it. If a registry assigned that space to you, list it in public_space."
 
 
 def _public(what: str, actual: str) -> str:
@@ -96,7 +99,7 @@ def _public(what: str, actual: str) -> str:
 
 
 def site_pools(site: Site) -> Iterator[tuple[str, Loc, IPv4Network]]:
-    """Give (name, where it is written, addresses) of every pool of the site's networks and of every rail's subnet."""
+    """Yield (name, location in the site file, addresses) of every network's pool and every rail's subnet."""
     networks = site.networks
     for role in (*MANAGED, "compute"):
         network = getattr(networks, role, None)
@@ -111,7 +114,7 @@ def site_pools(site: Site) -> Iterator[tuple[str, Loc, IPv4Network]]:
 
 
 def _own(given: list[tuple[IPv4Address, Loc, str]], pools: list[tuple[int, int, int, str]]) -> list[Found]:
-    """Return addresses that belong to a subnet itself, or to its gateway."""
+    """Return addresses that belong to a subnet itself (network or broadcast address) or to its gateway."""
     out = []
     for address, loc, who in given:
         number = int(address)
@@ -133,7 +136,10 @@ def _own(given: list[tuple[IPv4Address, Loc, str]], pools: list[tuple[int, int, 
 
 
 def _nics(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]:
-    """Return addresses that a compute NIC has: host 10 + k of its rail's subnet is that of node k (``facts.node_facts``)."""
+    """Return addresses that a compute NIC has.
+
+    Node k has host 10 + k in the subnet of each rail (``facts.node_facts``).
+    """
     rails = [(rail.rail, rail.subnet) for rail in site.fabric.rails]
     inside = [
         (address, loc, who, rail, subnet) for address, loc, who in given for rail, subnet in rails if address in subnet
@@ -146,7 +152,7 @@ def _nics(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]:
             out.append(
                 Found(
                     loc,
-                    f"address {address} of {who} is that of {owner} on rail {rail} ({subnet}).",
+                    f"address {address} of {who} is already used by {owner} on rail {rail} ({subnet}).",
                     f"Give {who} another address.",
                 )
             )
@@ -154,7 +160,7 @@ def _nics(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]:
 
 
 def _owners(site: Site) -> Mapping[tuple[int, int], str]:
-    """Return (number of the node, rail) -> node, for nodes of known platforms that have NICs of their own."""
+    """Return (number of the node, rail) -> node, for nodes of known platforms that have their own NICs."""
     known = set(loader.known("platform"))
     nodes = [node for node in site.nodes() if node.kind == "metal" and node.platform in known]
     return {
@@ -165,14 +171,14 @@ def _owners(site: Site) -> Mapping[tuple[int, int], str]:
 
 
 def _rails(site: Site) -> Iterator[tuple[int, int, int, str]]:
-    """Give the subnets of rails as ``_pools`` gives those of networks."""
+    """Yield the subnets of rails in the form that ``_pools`` uses for networks."""
     for rail in site.fabric.rails:
         subnet = rail.subnet
         yield int(subnet.network_address), int(subnet.broadcast_address), subnet.num_addresses, f"rail {rail.rail}"
 
 
 def _pools(networks: Networks) -> Iterator[tuple[int, int, int, str]]:
-    """Give (first address, last address, size of a subnet, name) of every network whose subnets have gateways."""
+    """Yield (first address, last address, size of a subnet, name) of every network whose subnets have gateways."""
     for role in MANAGED:
         network = getattr(networks, role)
         if network is not None:

@@ -1,4 +1,4 @@
-"""Checks cables and rails: every end exists, none is used twice, and a rail's nodes can reach each other."""
+"""Checks of cables and rails: every end exists, none is used twice, and nodes of a rail can reach each other."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rackready.model.site import Link, Site
 from rackready.profiles import loader
 
 _POLARITY = "B"
-"""Polarity of the fibres that are planned: NVIDIA Interconnect Structured Cabling Requirements, as ``profiles/parts`` has them."""
+"""Polarity of the planned fibres: NVIDIA Interconnect Structured Cabling Requirements, as in ``profiles/parts``."""
 
 
 def check_links(subject: Subject) -> list[Found]:
-    """Return what is wrong with the cables."""
+    """Return problems with cables."""
     site = subject.site
     out: list[Found] = []
     ports = _ports(site)
@@ -32,7 +32,7 @@ def check_links(subject: Subject) -> list[Found]:
                         Found(
                             ("links", k, role),
                             f"{noun} {part} of {device} is cabled already.",
-                            "One cable to a port: correct one of the two links.",
+                            "Correct one of the two links: each port takes one cable.",
                         )
                     )
     if not subject.lost.any("links", "nodes", "switches", "topology") and site.topology is None:
@@ -41,7 +41,7 @@ def check_links(subject: Subject) -> list[Found]:
 
 
 def _ports(site: Site) -> dict[str, list[str]]:
-    """Return the ports of every switch, those that are broken out as their sub-ports (swp1s0, swp1s1, ...)."""
+    """Return the ports of every switch; ports with breakout as their sub-ports (swp1s0, swp1s1, ...)."""
     known = set(loader.known("switch"))
     out = {}
     for switch in site.switches:
@@ -58,7 +58,7 @@ def _ports(site: Site) -> dict[str, list[str]]:
 
 
 def check_ports(subject: Subject) -> list[Found]:
-    """Return what is wrong with how switches' ports are set up: ports that are not there, given twice, or that cannot be split so."""
+    """Return problems with port settings of switches: ports that do not exist, are given twice or cannot be split."""
     known = set(loader.known("switch"))
     out: list[Found] = []
     for s, switch in enumerate(subject.site.switches):
@@ -77,25 +77,25 @@ def check_ports(subject: Subject) -> list[Found]:
                 out.append(
                     Found(
                         (*here, "ports"),
-                        f"{group.ports} of {switch.name} is set up already.",
-                        "A port is in one group.",
+                        f"{group.ports} of {switch.name} is already in another group.",
+                        "Keep each port in one group.",
                     )
                 )
             if group.breakout != 1 and group.breakout not in profile.breakout:
                 ways = ", ".join(str(way) for way in profile.breakout)
-                text = f"a port of {profile.id} cannot be split in {group.breakout} - Expected: one of {ways}."
+                text = f"a port of {profile.id} cannot be split into {group.breakout} - Expected: one of {ways}."
                 out.append(Found((*here, "breakout"), text, "Correct it."))
             if group.cage is not None and profile.cage is not None and group.cage != profile.cage:
                 out.append(
                     Found(
                         (*here, "cage"),
-                        f"ports of {profile.id} have cages of kind {profile.cage} - Actual: {group.cage}.",
+                        f"cage of {profile.id} - Expected: {profile.cage} Actual: {group.cage}.",
                         "Remove it.",
                     )
                 )
             if group.polarity not in {None, _POLARITY}:
                 text = (
-                    f"polarity {group.polarity} - Expected: {_POLARITY}, since the fibres of profiles/parts are "
+                    f"polarity {group.polarity} - Expected: {_POLARITY}, because the fibres in profiles/parts are "
                     f"crossed over (TIA-568 type {_POLARITY})."
                 )
                 out.append(Found((*here, "polarity"), text, "Correct it, or leave it out."))
@@ -105,7 +105,7 @@ def check_ports(subject: Subject) -> list[Found]:
 
 def _rails(site: Site) -> dict[str, list[int]]:
     known = set(loader.known("platform"))
-    # A virtual node has no NIC of its own that a cable could end on: its host has.
+    # A virtual node has no NIC that a cable could end on; its host has.
     return {
         node.name: [nic.rail for nic in loader.platform(node.platform).nics] if node.kind == "metal" else []
         for node in site.nodes()
@@ -142,8 +142,8 @@ def _ends(k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list
     elif not lost.of("switches")(link.switch):
         out.append(Found(("links", k, "switch"), f"no switch is called {link.switch}.", "Correct the name."))
     if len(expand_range(link.rails)) != len(expand_range(link.ports)):
-        text = f"{len(expand_range(link.rails))} rails but {len(expand_range(link.ports))} ports."
-        out.append(Found(("links", k), text, "Give as many ports as rails."))
+        text = f"{len(expand_range(link.rails))} rails, but {len(expand_range(link.ports))} ports."
+        out.append(Found(("links", k), text, "List as many ports as rails."))
     return out
 
 
@@ -159,7 +159,10 @@ def _uncabled(site: Site, rails: dict[str, list[int]], used: dict[tuple[str, str
 
 
 def _split_rails(site: Site) -> list[Found]:
-    """Without a spine, nodes reach each other within a rail only when the whole rail ends on one switch."""
+    """Return rails that end on several leafs.
+
+    Without a spine, nodes can reach each other within a rail only if the whole rail ends on one switch.
+    """
     ends: dict[str, dict[str, int]] = defaultdict(dict)
     for k, link in enumerate(site.links):
         for rail in expand_range(link.rails):
@@ -167,7 +170,7 @@ def _split_rails(site: Site) -> list[Found]:
     return [
         Found(
             ("links", max(switches.values()), "switch"),
-            f"rail {rail} ends on {', '.join(sorted(switches))}, which no spine joins.",
+            f"rail {rail} ends on {', '.join(sorted(switches))}, and no spine connects them.",
             "Cable each rail to one leaf.",
         )
         for rail, switches in sorted(ends.items())
@@ -176,15 +179,15 @@ def _split_rails(site: Site) -> list[Found]:
 
 
 def check_fabric(subject: Subject) -> list[Found]:
-    """Return what is wrong with rails, subnets, VLANs and MTU."""
+    """Return problems with rails, subnets, VLANs and MTU."""
     site = subject.site
     out: list[Found] = []
     fabric = site.fabric
     highest = max((site.position_of(node.name) for node in site.nodes()), default=0)
     if fabric.mtu > fabric.switch_mtu:
         text = (
-            f"{fabric.mtu} bytes on hosts is more than {fabric.switch_mtu} on switch ports: large frames would be "
-            "dropped."
+            f"{fabric.mtu} bytes on hosts is more than {fabric.switch_mtu} on switch ports: switches would drop large "
+            "frames."
         )
         out.append(Found(("fabric", "mtu"), text, "Lower it, or raise fabric.switch_mtu."))
     out += _qos(site)
@@ -194,20 +197,20 @@ def check_fabric(subject: Subject) -> list[Found]:
             value = getattr(rail, key)
             if value in seen:
                 out.append(
-                    Found(("fabric", "rails", k, key), f"{noun} {value} is given twice.", "Each rail has its own.")
+                    Found(("fabric", "rails", k, key), f"{noun} {value} is given twice.", "Give each rail its own.")
                 )
             seen.add(value)
     for k, rail in enumerate(fabric.rails):
         clash = next((other for other in fabric.rails[:k] if other.subnet.overlaps(rail.subnet)), None)
         if clash:
-            text = f"subnet {rail.subnet} overlaps that of rail {clash.rail} ({clash.subnet})."
+            text = f"subnet {rail.subnet} overlaps the subnet of rail {clash.rail} ({clash.subnet})."
             out.append(Found(("fabric", "rails", k, "subnet"), text, "Give each rail its own subnet."))
         room = rail.subnet.num_addresses - 2 - 10
         if len(site.nodes()) > room:
-            text = f"subnet {rail.subnet} has room for {max(room, 0)} nodes, the site has {len(site.nodes())}."
+            text = f"subnet {rail.subnet} has room for {max(room, 0)} nodes, but the site has {len(site.nodes())}."
             out.append(Found(("fabric", "rails", k, "subnet"), text, "Give the rail a larger subnet."))
         elif highest > room:
-            text = f"subnet {rail.subnet} has room for node numbers up to {room}, the highest of the site is {highest}."
+            text = f"subnet {rail.subnet} has room for node numbers up to {room}, but the site has {highest}."
             out.append(Found(("fabric", "rails", k, "subnet"), text, "Give the rail a larger subnet."))
     wanted = {rail for rails in _rails(site).values() for rail in rails}
     missing = sorted(wanted - {rail.rail for rail in fabric.rails})
@@ -216,30 +219,30 @@ def check_fabric(subject: Subject) -> list[Found]:
         out.append(
             Found(
                 ("fabric", "rails"),
-                f"rail {', '.join(str(rail) for rail in missing)} of the platform is not described.",
-                "Add its VLAN and subnet.",
+                f"rail {', '.join(str(rail) for rail in missing)} of the platform is missing.",
+                "Add the rail with its VLAN and subnet.",
             )
         )
     return out
 
 
 _PRESET_SYSTEMS = frozenset({"cumulus_nvue"})
-"""Switch systems whose driver sets lossless RoCE by NVUE's preset, and can express nothing else."""
+"""Switch systems whose driver sets lossless RoCE by NVUE's preset and supports nothing else."""
 
 
 def _qos(site: Site) -> list[Found]:
-    """What a switch of the site cannot do is said with everything else, not when the fabric phase comes to it."""
+    """Return QoS values that a switch of the site cannot apply, so that they are reported before the fabric phase."""
     qos, out = site.fabric.qos, []
     if qos.dscp == qos.cnp_dscp and qos.priority != qos.cnp_priority:
         text = (
-            f"one DSCP has two priorities ({qos.priority} for data, {qos.cnp_priority} for congestion notification) "
-            "- Expected: another DSCP than dscp"
+            f"DSCP {qos.dscp} has two priorities ({qos.priority} for data, {qos.cnp_priority} for congestion "
+            "notification) - Expected: a DSCP other than dscp"
         )
         out.append(
             Found(
                 ("fabric", "qos", "cnp_dscp"),
                 f"{text} Actual: {qos.cnp_dscp}.",
-                "Give congestion notification its own.",
+                "Give congestion notification its own DSCP.",
             )
         )
     if not any(switch.os in _PRESET_SYSTEMS for switch in site.switches):

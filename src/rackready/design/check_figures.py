@@ -1,4 +1,7 @@
-"""Checks figures whose unit is likely another one: a nameplate in kW, a hall in mm, a UPS of 400,000 kW. Limits are judgement, wide of what is built."""
+"""Checks of figures that are probably in another unit: a nameplate in kW, a hall in mm, a UPS of 400,000 kW.
+
+The limits are judgement, and wide of anything that is built.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from rackready.profiles import loader
 
 
 class _Bound(NamedTuple):
-    """What a figure may be."""
+    """Range of a figure."""
 
     key: str
     low: float
@@ -27,14 +30,14 @@ class _Bound(NamedTuple):
 _RATED = (
     _Bound("volts", 100, 1000, "V", "low voltage ends at 1,000 V (IEC 60038)"),
     _Bound("breaker_a", 5, 6300, "A", "standard breakers go from 6 to 6,300 A (IEC 60898-1, IEC 60059)"),
-    _Bound("power_factor", 0.5, 1, "", "supplies of servers correct theirs to 0.9 and more"),
+    _Bound("power_factor", 0.5, 1, "", "power supplies of servers correct theirs to 0.9 or more"),
 )
 _SOURCE_VOLTS = _Bound("volts", 100, 800_000, "V", "grids have 1,000,000 V at most, sites take less")
 _KW: dict[str, tuple[float, str]] = {
-    "utility": (5_000_000, "5 GW are the largest sites that are planned"),
-    "generator": (1_000_000, "a power station on the site"),
-    "ups": (50_000, "parallel static and rotary systems reach some tens of MW"),
-    "sts": (10_000, "static switches reach some thousand A"),
+    "utility": (5_000_000, "the largest planned sites have 5 GW"),
+    "generator": (1_000_000, "a power station on site"),
+    "ups": (50_000, "parallel static and rotary systems reach tens of MW"),
+    "sts": (10_000, "static switches reach several thousand A"),
     "rpp": (5_000, "6,300 A at 415 V are 4,500 kW"),
     "busway": (5_000, "6,300 A at 415 V are 4,500 kW"),
     "pdu": (5_000, "6,300 A at 415 V are 4,500 kW"),
@@ -54,12 +57,12 @@ _HALL = (
     _Bound("tray_height_m", 0.3, 30, "m", "trays hang below the ceiling of a hall"),
 )
 _WAY_M = _Bound("", 1, 10_000, "m", "a campus")
-_FACILITY = (_Bound("cooling_kw", 1, 5_000_000, "kW", "5 GW are the largest sites that are planned"),)
-_STEP = _Bound("max_step_kw", 1, 5_000_000, "kW", "5 GW are the largest sites that are planned")
+_FACILITY = (_Bound("cooling_kw", 1, 5_000_000, "kW", "the largest planned sites have 5 GW"),)
+_STEP = _Bound("max_step_kw", 1, 5_000_000, "kW", "the largest planned sites have 5 GW")
 
 
 def check_figures(subject: Subject) -> list[Found]:
-    """Return figures that are no figure of a data centre in the unit that they are read in."""
+    """Return figures that are implausible in the unit in which they are read."""
     return [*_facility(subject.site.facility), *_racks(subject.site), *_halls(subject.site), *_devices(subject.site)]
 
 
@@ -75,7 +78,7 @@ def _outside(value: float, bound: _Bound, loc: Loc) -> Iterator[Found]:
         return
     unit = f" {bound.unit}" if bound.unit else ""
     text = (
-        f"no such figure is built ({bound.why}) - Expected: {bound.low:g} to {bound.high:,.12g}{unit} "
+        f"implausible value ({bound.why}) - Expected: {bound.low:g} to {bound.high:,.12g}{unit} "
         f"Actual: {value:,.12g}{unit}."
     )
     yield Found(loc, text, f"Give it in {bound.unit}." if bound.unit else "Correct it.")
@@ -101,7 +104,7 @@ def _racks(site: Site) -> Iterator[Found]:
         if rack.cooling is not None:
             yield from _bounded(rack.cooling, _COOLING, ("racks", r, "cooling"))
         for k, feed in enumerate(rack.feeds):
-            # What the voltage of outlets must be is compared with the supplies that hang on them (check_power).
+            # check_power compares the voltage of outlets with the power supplies connected to them.
             volts = _RATED[1:] if feed.kind == "pdu" else _RATED
             yield from _bounded(feed, (_FEED_KW, *volts), ("racks", r, "feeds", k))
 
@@ -116,7 +119,7 @@ def _halls(site: Site) -> Iterator[Found]:
 _PER_UNIT_W = 20_000
 """Highest draw of one rack unit, W: the densest trays draw 7 kW. Judgement."""
 _LEAST_W = 5
-"""Lowest highest draw of a device with electronics, W. Judgement."""
+"""Lowest plausible maximum draw of a device with electronics, W. Judgement."""
 _DEVICE_KG = _Bound("weight_kg", 0.1, 10_000, "kg", "the heaviest coolant distribution units weigh some tonnes")
 
 
@@ -128,28 +131,34 @@ def _devices(site: Site) -> Iterator[Found]:
 
 
 def _draw(device: Device, loc: Loc) -> Iterator[Found]:
-    """A device without units stands beside racks: how much of the building it is, nobody can say."""
+    """Check the draw of a device.
+
+    A device without units is outside racks; how much of the building it represents is not known.
+    """
     if device.max_power_w is None:
         return
     most = _PER_UNIT_W * device.height_u if device.height_u else float("inf")
     if not _LEAST_W <= device.max_power_w <= most:
         high = "" if most == float("inf") else f" to {most:,.12g}"
         text = (
-            f"a {device.kind} of {device.height_u} U - Expected: {_LEAST_W}{high or ' or more'} W "
+            f"draw of a {device.kind} of {device.height_u} U - Expected: {_LEAST_W}{high or ' or more'} W "
             f"Actual: {device.max_power_w:,.12g} W."
         )
         yield Found(loc, text, "Give it in W.")
 
 
 _TIMES = 4
-"""A nameplate may differ from a profile by options, never by so much; a slip of units is a factor of 1,000. Judgement."""
+"""Factor by which a nameplate may differ from a profile because of options; a wrong unit is a factor of 1,000.
+
+Judgement.
+"""
 _WEIGHT = _Bound("weight_kg", 0.5, 3_000, "kg", "no server or switch weighs more")
 _WATTS = (20, 50_000)
-"""Draw of one server or switch of which nothing is published, W. Judgement."""
+"""Draw of one server or switch without published figures, W. Judgement."""
 
 
 def _plate(plate: Nameplate, here: Loc) -> Iterator[Found]:
-    """Compare what the site states of a model with what is published of it, and its figures with each other."""
+    """Compare the figures of a model in the site file with its published figures, and with each other."""
     if plate.model in loader.known("platform"):
         model = platform_model(plate.model)
     elif plate.model in loader.known("switch"):
@@ -174,14 +183,14 @@ def _stated(key: str, value: float, published: float | None, model: str, loc: Lo
         low, high, why = published / _TIMES, published * _TIMES, f"its profile has {published:,.12g} {unit}"
     else:
         low, high = (_WEIGHT.low, _WEIGHT.high) if unit == "kg" else _WATTS
-        why = "no server or switch has such a figure"
+        why = "implausible for a server or switch"
     if not low <= value <= high:
         text = f"{model}: {why} - Expected: {low:,.6g} to {high:,.6g} {unit} Actual: {value:,.12g} {unit}."
         yield Found(loc, text, f"Give it in {unit}, for one {model}.")
 
 
 def _ordered(plate: Nameplate, model: DeviceModel, here: Loc) -> Iterator[Found]:
-    """Typical is no more than highest, and highest no more than what is drawn for milliseconds."""
+    """Check that typical draw is at most the maximum, and the maximum at most the transient draw."""
     most = plate.max_power_w if plate.max_power_w is not None else model.max_w
     typical = plate.typical_power_w if plate.typical_power_w is not None else model.typical_w
     if (
@@ -192,14 +201,14 @@ def _ordered(plate: Nameplate, model: DeviceModel, here: Loc) -> Iterator[Found]
     ):
         key = "typical_power_w" if plate.typical_power_w is not None else "max_power_w"
         text = (
-            f"{plate.model} draws more typically than at most - Expected: typical no more than {most:,.12g} W "
+            f"{plate.model} typical draw exceeds the maximum - Expected: at most {most:,.12g} W "
             f"Actual: {typical:,.12g} W."
         )
         yield Found((*here, key), text, "Correct one of the two.")
     brief = plate.transient_power_w
     if most is not None and brief is not None and brief < most:
         text = (
-            f"{plate.model} draws less in a transient than at most - Expected: {most:,.12g} W or more "
+            f"{plate.model} transient draw is below the maximum - Expected: {most:,.12g} W or more "
             f"Actual: {brief:,.12g} W."
         )
         yield Found((*here, "transient_power_w"), text, "Correct one of the two.")

@@ -1,4 +1,4 @@
-"""Checks of ``gates``: skips and kill switches name what exists, and a kill switch has an end that is near."""
+"""Checks of ``gates``: skips and kill switches name existing gates and nodes, and a kill switch ends soon."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from datetime import UTC, date, datetime, timedelta
 
 from rackready.design.found import Found, Subject
 from rackready.design.found_names import members
-from rackready.model.operations import DisabledGate
 from rackready.model.site import Site
 from rackready.profiles import loader
 
 LONGEST_DAYS = 90
-"""How far ahead a kill switch may end. Ours, judgement: a quarter is as long as a gate may be off without somebody looking at it again."""
+"""How far ahead a kill switch may end.
+
+Our judgement: no gate should be off for longer than a quarter without a new decision.
+"""
 
 _SHOWN = 3
-"""Nodes that a text names."""
+"""Number of nodes that a message lists."""
 
 
 def today() -> date:
-    """Return the day by which kill switches are judged: UTC, wherever the controller stands."""
+    """Return the date by which kill switches are judged, in UTC."""
     return datetime.now(UTC).date()
 
 
 def check_gates(subject: Subject) -> list[Found]:
-    """Return what is wrong with the gates that are left out."""
+    """Return problems with skips, kill switches and additional gates."""
     site = subject.site
     if site.gates.set not in loader.known("gate_sets"):
         return []
@@ -34,7 +36,7 @@ def check_gates(subject: Subject) -> list[Found]:
     for k, skip in enumerate(site.gates.skip):
         out += _unknown(site, ids, skip.gate, ("gates", "skip", k, "gate"))
         out += members(skip.nodes, nodes, ("gates", "skip", k, "nodes"), "node", subject.lost.of("nodes"))[1]
-    if not subject.lost.any("skip"):  # places are told in the text, too: they must be those that are written
+    if not subject.lost.any("skip"):  # the message names positions, which must be those in the file
         out += _skipped_twice(site)
     return [*out, *_disabled(site, ids), *_twice(site)]
 
@@ -48,7 +50,7 @@ def _twice(site: Site) -> Iterator[Found]:
 
 
 def _skipped_twice(site: Site) -> Iterator[Found]:
-    """Yield skips of a gate on nodes where another skip leaves it out already: only one of the two reasons would ever be read."""
+    """Yield skips of a gate on nodes that an earlier skip already covers: only one of the two reasons would be read."""
     for k, skip in enumerate(site.gates.skip):
         for before, other in enumerate(site.gates.skip[:k]):
             both = sorted(skip.names & other.names) if skip.gate == other.gate else []
@@ -62,17 +64,17 @@ def _skipped_twice(site: Site) -> Iterator[Found]:
 
 
 def _unknown(site: Site, ids: list[str], gate: str, loc: tuple[str | int, ...]) -> Iterator[Found]:
-    if gate not in ids and gate not in _of_any_set():
+    if gate in ids:
+        return
+    # Gates outside the site's own set can be run by name, with the same skips.
+    every = {entry.id for name in loader.known("gate_sets") for entry in loader.gate_set(name).gates}
+    if gate not in every:
         yield Found(
             loc,
-            f"gate {gate} is in no set - Expected: one of {', '.join(ids)} (set {site.gates.set}), or of another set.",
+            f"gate {gate} is in no gate set - Expected: one of {', '.join(ids)} (set {site.gates.set}), "
+            "or a gate of another set.",
             "Correct it.",
         )
-
-
-def _of_any_set() -> set[str]:
-    """Return the gates of all sets: others than the site's own may be run by name, and leave out the same."""
-    return {entry.id for name in loader.known("gate_sets") for entry in loader.gate_set(name).gates}
 
 
 def _disabled(site: Site, ids: list[str]) -> Iterator[Found]:
@@ -82,24 +84,22 @@ def _disabled(site: Site, ids: list[str]) -> Iterator[Found]:
         yield from _unknown(site, ids, item.gate, ("gates", "disabled", k, "gate"))
         if item.gate in seen:
             yield Found(
-                ("gates", "disabled", k, "gate"), f"gate {item.gate} is switched off twice.", "Keep one of the two."
+                ("gates", "disabled", k, "gate"), f"gate {item.gate} is disabled twice.", "Keep one of the two."
             )
         seen.add(item.gate)
         if item.until > last:
             text = (
-                f"gate {item.gate} is off until {item.until} - Expected: {last} or before (at most {LONGEST_DAYS} "
+                f"gate {item.gate} is disabled until {item.until} - Expected: {last} or before (at most {LONGEST_DAYS} "
                 "days ahead)."
             )
-            yield Found(("gates", "disabled", k, "until"), text, "Give an earlier day, and look at it again then.")
+            yield Found(("gates", "disabled", k, "until"), text, "Set an earlier date and review the gate then.")
 
 
 def warnings(site: Site, day: date) -> list[str]:
-    """Return what the site file says that holds no longer. It refuses nothing."""
-    return [_past(k, item) for k, item in enumerate(site.gates.disabled) if item.until < day]
-
-
-def _past(place: int, item: DisabledGate) -> str:
-    return (
-        f"gates.disabled[{place}]: the kill switch of {item.gate} ended on {item.until}: the gate runs again. "
-        f"Remove the entry, or let {item.by} renew it with a new day and reason."
-    )
+    """Return notes on entries of the site file that have expired. They do not invalidate it."""
+    return [
+        f"gates.disabled[{place}]: the kill switch of {item.gate} ended on {item.until}; the gate runs again. "
+        f"Remove the entry, or have {item.by} renew it with a new date and reason."
+        for place, item in enumerate(site.gates.disabled)
+        if item.until < day
+    ]

@@ -1,4 +1,4 @@
-"""Checks groups of nodes and racks: tenants, NVLink domains, delivery batches, maintenance windows."""
+"""Checks of groups of nodes and racks: tenants, NVLink domains, deliveries, maintenance windows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEFAULT_PKEY = 0x7FFF
 
 
 def check_groups(subject: Subject) -> list[Found]:
-    """Return what is wrong with tenants, NVLink domains, deliveries and maintenance windows."""
+    """Return problems with tenants, NVLink domains, deliveries and maintenance windows."""
     site = subject.site
     out = names_twice((item.name for item in site.tenants), "tenants", "tenant")
     out += names_twice((item.name for item in site.nvlink_domains), "nvlink_domains", "NVLink domain")
@@ -37,7 +37,7 @@ def check_groups(subject: Subject) -> list[Found]:
 
 
 def _keys(site: Site) -> list[Found]:
-    """VRFs, VNIs and partition keys: one owner each, within their range, and of the fabric's own kind."""
+    """Check VRFs, VNIs and partition keys: one owner each, within their range, and of the right kind of fabric."""
     out: list[Found] = []
     for noun, key in (("VRF", "vrf"), ("VNI", "vni"), ("partition key", "pkey")):
         out += twice(
@@ -65,12 +65,12 @@ def _pkey(value: int, text: str, loc: Loc) -> list[Found]:
         return [
             Found(
                 loc,
-                f"partition key {text} has the bit of full membership (0x8000).",
-                f"Write {plain}; full_member says the rest.",
+                f"partition key {text} includes the full-membership bit (0x8000).",
+                f"Write {plain} and set full_member instead.",
             )
         ]
     if value in {0, _DEFAULT_PKEY}:
-        what = "is that of the default partition" if value else "is invalid"
+        what = "belongs to the default partition" if value else "is invalid"
         return [Found(loc, f"partition key {text} {what} - Expected: 0x0001 to 0x7ffe.", "Choose another.")]
     return []
 
@@ -90,15 +90,15 @@ def _tenants(site: Site, lost: Lost) -> list[Found]:
             out.append(
                 Found(
                     ("tenants", k),
-                    f"{listed(taken)} of tenant {tenant.name} is also of tenant {owner[taken[0]]}.",
-                    "A node has one tenant.",
+                    f"{listed(taken)} of tenant {tenant.name} already belongs to tenant {owner[taken[0]]}.",
+                    "Assign each node to one tenant.",
                 )
             )
     return out
 
 
 def domain_nodes(site: Site, domain: NvlinkDomain) -> list[str]:
-    """Return the nodes of an NVLink domain that exist."""
+    """Return the existing nodes of an NVLink domain."""
     by_rack = site.remember("by_rack", lambda: {rack.name: [node.name for node in rack.nodes] for rack in site.racks})
     named = [name for text in domain.nodes for name in expand_names(text)]
     return named if domain.nodes else by_rack.get(domain.rack or "", [])
@@ -119,13 +119,15 @@ def _domains(site: Site, lost: Lost) -> list[Found]:
         if taken:
             out.append(
                 Found(
-                    here, f"{listed(taken)} is in NVLink domain {owner[taken[0]]} already.", "A node is in one domain."
+                    here,
+                    f"{listed(taken)} is already in NVLink domain {owner[taken[0]]}.",
+                    "Put each node in one domain.",
                 )
             )
         stands = sorted({site.rack_of(name).name for name in theirs})
         if len(stands) > 1 and not domain.across_racks:
-            text = f"nodes of NVLink domain {domain.name} stand in {listed(stands)} - Expected: one rack."
-            out.append(Found(here, text, "Correct the nodes, or say across_racks: true."))
+            text = f"nodes of NVLink domain {domain.name} are in racks {listed(stands)} - Expected: one rack."
+            out.append(Found(here, text, "Correct the nodes, or set across_racks: true."))
         out += (
             _domain_size(here, domain, [nodes[name].platform for name in theirs])
             if theirs or not lost.any("racks", "nodes")
@@ -141,12 +143,12 @@ def _domain_size(here: Loc, domain: NvlinkDomain, platforms: list[str]) -> list[
     single = sorted({profile.id for profile in profiles if profile.nvlink_domain is None})
     if single:
         return [
-            Found(here, f"{listed(single)} has NVLink within the server only.", "Take its nodes out of the domain.")
+            Found(here, f"{listed(single)} has NVLink only within the server.", "Remove its nodes from the domain.")
         ]
     gpus = sum(profile.gpus for profile in profiles)
     most = max((size for size in sizes if size is not None), default=gpus)
     if not gpus:
-        return [Found(here, f"NVLink domain {domain.name} has no nodes.", "Give it a rack or nodes.")]
+        return [Found(here, f"NVLink domain {domain.name} has no nodes.", "Add a rack or nodes.")]
     if gpus > most:
         return [
             Found(
@@ -168,18 +170,14 @@ def _deliveries(site: Site, lost: Lost) -> list[Found]:
             out.append(
                 Found(
                     ("deliveries", k, "racks"),
-                    f"{listed(taken)} comes with delivery {batch[taken[0]]} already.",
-                    "A rack comes once.",
+                    f"{listed(taken)} is already in delivery {batch[taken[0]]}.",
+                    "List each rack once.",
                 )
             )
     left = [rack.name for rack in site.racks if rack.name not in batch]
     if site.deliveries and left and not lost.any("deliveries"):
         verb = "comes" if len(left) == 1 else "come"
-        out.append(
-            Found(
-                ("deliveries",), f"{listed(left)} {verb} with no delivery.", "Add it to one, or a delivery of its own."
-            )
-        )
+        out.append(Found(("deliveries",), f"{listed(left)} {verb} in no delivery.", "Add it to a delivery."))
     return out
 
 
@@ -187,14 +185,14 @@ def _windows(site: Site) -> list[Found]:
     out: list[Found] = []
     for k, window in enumerate(site.maintenance):
         if not _is_zone(window.timezone):
-            text = f"no time zone is called {window.timezone}."
+            text = f"time zone {window.timezone} does not exist."
             out.append(Found(("maintenance", k, "timezone"), text, "Use an IANA name such as Europe/Berlin, or UTC."))
         if window.begins is not None and window.ends is not None and window.ends < window.begins:
             out.append(
                 Found(
                     ("maintenance", k, "ends"),
-                    f"ends on {window.ends}, before it begins on {window.begins}.",
-                    "Correct one of the two.",
+                    f"the window ends on {window.ends}, before it begins on {window.begins}.",
+                    "Correct one of the two dates.",
                 )
             )
         if len(set(window.days)) < len(window.days):
@@ -202,14 +200,14 @@ def _windows(site: Site) -> list[Found]:
     for (_, one), (second, other) in combinations(enumerate(site.maintenance), 2):
         if _same_start(one, other):
             text = f"windows {one.name} and {other.name} begin at the same time for the same racks."
-            out.append(Found(("maintenance", second), text, "Remove one, or name other racks or days."))
+            out.append(Found(("maintenance", second), text, "Remove one, or change its racks or days."))
     return out
 
 
 def _is_zone(name: str) -> bool:
     try:
         ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # a folder of zones is an OSError
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # the name of a folder of zones raises OSError
         return False
     return True
 
@@ -219,16 +217,16 @@ def _same_start(one: MaintenanceWindow, other: MaintenanceWindow) -> bool:
         other.ends is not None and one.begins is not None and other.ends < one.begins
     )
     same = one.start == other.start and one.timezone == other.timezone and bool(set(one.days) & set(other.days))
-    return same and not apart and _meet(one.racks, other.racks)
+    return same and not apart and _overlap(one.racks, other.racks)
 
 
-def _meet(one: list[str], other: list[str]) -> bool:
+def _overlap(one: list[str], other: list[str]) -> bool:
     if not one or not other:
         return True
-    return bool(_all(one) & _all(other))
+    return bool(_expanded(one) & _expanded(other))
 
 
-def _all(texts: Collection[str]) -> set[str]:
+def _expanded(texts: Collection[str]) -> set[str]:
     return {name for text in texts for name in expand_names(text)}
 
 

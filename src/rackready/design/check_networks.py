@@ -1,4 +1,4 @@
-"""Checks networks: pools that overlap or are too small, VLANs that clash, a topology that does not fit the fabric."""
+"""Checks of networks: pools that overlap or are too small, VLANs that clash, topologies that do not fit the fabric."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROLES = ("oob", "in_band", "storage")
 
 
 def check_networks(subject: Subject) -> list[Found]:
-    """Return what is wrong with networks and with what the topology needs of them."""
+    """Return problems with networks, and with the topology that depends on them."""
     site = subject.site
     out = _topology(subject) + _vlans(site)
     if site.networks is None:
@@ -37,7 +37,7 @@ def _overlaps(site: Site) -> list[Found]:
     out = []
     for (first, _, one), (second, loc, other) in combinations(site_pools(site), 2):
         if "rail" in first and "rail" in second:
-            continue  # check_fabric says it
+            continue  # check_fabric reports it
         if one.overlaps(other):
             out.append(
                 Found(loc, f"{other} of {second} overlaps {one} of {first}.", "Give each network its own addresses.")
@@ -46,7 +46,7 @@ def _overlaps(site: Site) -> list[Found]:
 
 
 def _vlans(site: Site) -> list[Found]:
-    """VLANs of the networks that share switches with tenants, and of rails, must differ."""
+    """Return VLANs that two networks share, among rails and networks whose switches tenants also use."""
     networks = site.networks or Networks()
     seen: dict[int, str] = {}
     out = []
@@ -68,7 +68,7 @@ def _vlans(site: Site) -> list[Found]:
     for vlan, who, loc in uses():
         before = seen.setdefault(vlan, who) if vlan is not None else who
         if before != who and not (who.startswith("rail ") and before.startswith("rail ")):
-            out.append(Found(loc, f"VLAN {vlan} of {who} is also that of {before}.", "Give each its own VLAN."))
+            out.append(Found(loc, f"VLAN {vlan} of {who} is already used by {before}.", "Give each its own VLAN."))
     return out
 
 
@@ -88,7 +88,7 @@ def _blocks(site: Site, networks: Networks) -> list[Found]:
         last, room = FIRST_HOST + lanes * networks.rack_slots, (1 << (32 - network.per_rack)) - 2
         if last > room:
             what = f"{networks.rack_slots} nodes" + (f" with {lanes - 1} DPUs each" if lanes > 1 else "")
-            text = f"a rack's block of /{network.per_rack} ends at host {room}, {what} need hosts up to {last}."
+            text = f"a rack's block of /{network.per_rack} ends at host {room}, but {what} need hosts up to {last}."
             out.append(
                 Found(
                     ("networks", role, "per_rack"),
@@ -105,10 +105,10 @@ def _compute(site: Site, networks: Networks, network: ComputeNetwork) -> list[Fo
     last = network.vlan_first + network.planes * network.rails - 1
     if last > _LAST_VLAN:
         text = (
-            f"{network.planes} planes of {network.rails} rails from VLAN {network.vlan_first} end at {last} - "
+            f"{network.planes} planes of {network.rails} rails from VLAN {network.vlan_first} end at VLAN {last} - "
             f"Expected: at most {_LAST_VLAN}."
         )
-        out.append(Found((*here, "vlan_first"), text, "Begin with a lower VLAN."))
+        out.append(Found((*here, "vlan_first"), text, "Start with a lower VLAN."))
     known = set(loader.known("platform"))
     rails = max(
         (
@@ -122,7 +122,7 @@ def _compute(site: Site, networks: Networks, network: ComputeNetwork) -> list[Fo
         out.append(
             Found(
                 (*here, "rails"),
-                f"the plan has room for {network.rails} rails, nodes have {rails}.",
+                f"the network has room for {network.rails} rails, but nodes have {rails}.",
                 f"Raise it to {rails}.",
             )
         )
@@ -131,7 +131,7 @@ def _compute(site: Site, networks: Networks, network: ComputeNetwork) -> list[Fo
         out.append(
             Found(
                 (*here, "planes"),
-                f"the plan has room for {network.planes} planes, the topology has {planes}.",
+                f"the network has room for {network.planes} planes, but the topology has {planes}.",
                 f"Raise it to {planes}.",
             )
         )
@@ -149,7 +149,7 @@ def _compute(site: Site, networks: Networks, network: ComputeNetwork) -> list[Fo
 
 
 def _units(site: Site, network: ComputeNetwork, room: int) -> list[Found]:
-    """Racks of one unit share its subnets: their numbers must not meet, and the pool must have subnets for the unit."""
+    """Check that racks of one unit have separate parts of its subnets, and that the pool has subnets for every unit."""
     out = []
     seen: dict[tuple[int, int], str] = {}
     subnets = 1 << max(0, network.per_unit - network.pool.prefixlen)
@@ -163,21 +163,21 @@ def _units(site: Site, network: ComputeNetwork, room: int) -> list[Found]:
             continue
         if subnet_number(network, unit, network.planes, network.rails) >= subnets:
             text = (
-                f"rack {rack.name} is in unit {unit}, and networks.compute.pool {network.pool} has subnets "
+                f"rack {rack.name} is in unit {unit}, but networks.compute.pool {network.pool} has subnets "
                 f"(/{network.per_unit}) for {units} units."
             )
-            out.append(Found(("racks", r), text, "Give networks.compute a larger pool or smaller subnets."))
+            out.append(Found(("racks", r), text, "Use a larger pool or smaller subnets in networks.compute."))
         before = seen.setdefault((unit, (number - 1) % room), rack.name)
         if before != rack.name:
             text = (
                 f"racks {before} and {rack.name} are both in unit {unit}, whose subnets (/{network.per_unit}) have "
-                f"room for {room} racks in a row."
+                f"room for {room} consecutive racks."
             )
             out.append(
                 Found(
                     ("racks", r),
                     text,
-                    "Give racks of one unit numbers that follow each other, or networks.compute larger subnets.",
+                    "Number the racks of a unit consecutively, or use larger subnets in networks.compute.",
                 )
             )
     return out
@@ -189,7 +189,7 @@ def _topology(subject: Subject) -> list[Found]:
         return _made(site, site.topology)
     if subject.lost.any("topology") or all(slot.fabric is not None for slot in site.switch_slots):
         return []
-    text = "no topology makes switches that could be placed there."
+    text = "there is no topology whose switches could be placed there."
     return [
         Found(
             ("switch_slots",),
@@ -202,17 +202,17 @@ def _topology(subject: Subject) -> list[Found]:
 def _made(site: Site, topology: Topology) -> list[Found]:
     out = []
     if site.links:
-        text = "the topology makes the links of the compute fabric - Expected: topology or links Actual: both."
-        out.append(Found(("links",), text, "Remove one of the two: the other would say nothing."))
+        text = "the topology already makes the links of the compute fabric - Expected: topology or links Actual: both."
+        out.append(Found(("links",), text, "Remove one of the two."))
     if topology.link != site.fabric.kind:
-        text = f"link layer {topology.link} is not that of fabric.kind ({site.fabric.kind})."
-        out.append(Found(("topology", "link"), text, "Make the two equal."))
+        text = f"link layer {topology.link} does not match fabric.kind ({site.fabric.kind})."
+        out.append(Found(("topology", "link"), text, "Make them equal."))
     if topology.tiers == 2 and topology.spine_oversubscription != "1:1":  # noqa: PLR2004 - two tiers
         text = (
-            "spines of two tiers have none above - Expected: 1:1, or tiers: 3 "
+            "with two tiers, spines have no tier above - Expected: 1:1, or tiers: 3 "
             f"Actual: {topology.spine_oversubscription} with tiers: 2."
         )
-        out.append(Found(("topology", "spine_oversubscription"), text, "Remove it, or correct tiers."))
+        out.append(Found(("topology", "spine_oversubscription"), text, "Remove it, or set tiers: 3."))
     platforms = set(loader.known("platform"))
     units = max(
         (
@@ -224,10 +224,10 @@ def _made(site: Site, topology: Topology) -> list[Found]:
     )
     if topology.grow_to_su is not None and topology.grow_to_su < units:
         text = (
-            f"grow_to_su: {topology.grow_to_su}, and nodes are in units up to {units} already - "
+            f"grow_to_su is {topology.grow_to_su}, but nodes are already in units up to {units} - "
             f"Expected: at least {units}."
         )
-        out.append(Found(("topology", "grow_to_su"), text, "Raise it, or leave it out."))
+        out.append(Found(("topology", "grow_to_su"), text, "Raise it, or remove it."))
     known = loader.known("switch")
     for tier in ("leaf", "spine", "core"):
         switches = getattr(topology, tier)
@@ -240,6 +240,6 @@ def _made(site: Site, topology: Topology) -> list[Found]:
         layer = "infiniband" if topology.link == "infiniband" else "ethernet"
         actual = loader.switch(switches.model).layer
         if actual != layer:
-            text = f"{switches.model} is an {actual} switch - Expected: {layer}, for link: {topology.link}."
+            text = f"{switches.model} is an {actual} switch - Expected: {layer} for link: {topology.link}."
             out.append(Found(("topology", tier, "model"), text, "Choose another model."))
     return out

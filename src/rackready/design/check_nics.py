@@ -1,4 +1,4 @@
-"""Checks how NICs are used: ports that the platform has not, bonds that cannot be, BlueFields that are none."""
+"""Checks of NIC plans: unknown ports, impossible bonds, DPUs on ports that are not on a BlueField."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rackready.model.network import Bond, NicPlan, NicUse
 from rackready.model.profile import PlatformProfile
 from rackready.profiles import loader
 
-FACT = "Correct it: which port is which rail is a fact of the platform's profile."
+_FIXED_BY_PROFILE = "Correct it: the platform's profile fixes which port is which rail."
 
 
 def check_nic_plans(subject: Subject) -> list[Found]:
-    """Return what is wrong with NIC plans."""
+    """Return problems with NIC plans."""
     known = loader.known("platform")
     out: list[Found] = []
     for k, plan in enumerate(subject.site.nic_plans):
@@ -26,7 +26,10 @@ def check_nic_plans(subject: Subject) -> list[Found]:
 
 
 class _Check:
-    """One plan against the ports of its platform: ``rail1`` or the interface name of a compute NIC, or the name of another port."""
+    """Check one plan against the ports of its platform.
+
+    A compute NIC is called ``rail1`` or by its interface name, other ports by their name.
+    """
 
     def __init__(self, plan: NicPlan, platform: PlatformProfile, here: Loc) -> None:
         self.plan, self.platform, self.here = plan, platform, here
@@ -40,9 +43,7 @@ class _Check:
     def all(self) -> list[Found]:
         for n, use in enumerate(self.plan.nics):
             if use.name in {before.name for before in self.plan.nics[:n]}:
-                self.say(
-                    (*self.here, "nics", n, "name"), f"port {use.name} is given twice.", "Say once what it is for."
-                )
+                self.report((*self.here, "nics", n, "name"), f"port {use.name} is given twice.", "List it once.")
             self.use(use, (*self.here, "nics", n))
         bonded: dict[str, str] = {}
         for b, bond in enumerate(self.plan.bonds):
@@ -50,53 +51,55 @@ class _Check:
         owner: dict[str, str] = {}
         for d, dpu in enumerate(self.plan.dpus):
             if dpu.name in {before.name for before in self.plan.dpus[:d]}:
-                self.say(
+                self.report(
                     (*self.here, "dpus", d, "name"),
-                    f"DPU {dpu.name} is given twice: both would be <node>-{dpu.name}.",
+                    f"DPU {dpu.name} is given twice: both would be named <node>-{dpu.name}.",
                     "Give each its own name.",
                 )
             for m, name in enumerate(dpu.ports):
                 if owner.setdefault(name, f"{d}") != f"{d}" or name in dpu.ports[:m]:
-                    self.say(
+                    self.report(
                         (*self.here, "dpus", d, "ports", m),
-                        f"port {name} is that of a DPU already.",
-                        "A port belongs to one DPU, once.",
+                        f"port {name} already belongs to a DPU.",
+                        "Assign each port to one DPU.",
                     )
                 loc = (*self.here, "dpus", d, "ports", m)
                 if self.port(name, loc) and not (name in self.others and self.others[name].dpu):
-                    self.say(loc, f"port {name} of {self.plan.platform} is no BlueField's.", "Correct the name.")
+                    self.report(loc, f"port {name} of {self.plan.platform} is not on a BlueField.", "Correct the name.")
         self.unused()
         return self.out
 
     def unused(self) -> None:
-        """Check ports that are left without a cable on purpose: they are there, and nothing else is said of them."""
+        """Check ports that are left without a cable on purpose: they exist, and are not used elsewhere in the plan."""
         used = {use.name for use in self.plan.nics} | {name for bond in self.plan.bonds for name in bond.members}
         for u, port in enumerate(self.plan.unused):
             loc = (*self.here, "unused", u, "name")
             if not self.port(port.name, loc):
                 continue
             if port.name in self.compute:
-                self.say(
+                self.report(
                     loc,
-                    f"port {port.name} of {self.plan.platform} is of the compute fabric, which cables every rail.",
+                    f"port {port.name} of {self.plan.platform} belongs to the compute fabric, which cables every rail.",
                     "Remove it.",
                 )
             elif port.name in used:
-                self.say(
-                    loc, f"port {port.name} is unused, and the plan says what it is for.", "Remove one of the two."
+                self.report(
+                    loc,
+                    f"port {port.name} is listed as unused, but the plan also uses it.",
+                    "Remove one of the two entries.",
                 )
             elif port.name in {before.name for before in self.plan.unused[:u]}:
-                self.say(loc, f"port {port.name} is given twice.", "Say once why it is unused.")
+                self.report(loc, f"port {port.name} is given twice.", "List it once.")
 
-    def say(self, loc: Loc, message: str, hint: str) -> None:
+    def report(self, loc: Loc, message: str, hint: str) -> None:
         self.out.append(Found(loc, message, hint))
 
     def port(self, name: str, loc: Loc) -> bool:
-        """Say whether the platform has this port, and note it when not."""
+        """Return whether the platform has this port; report it if not."""
         if name in self.compute or name in self.others:
             return True
         offered = [*self.others, *(f"rail{nic.rail}" for nic in self.platform.nics)]
-        self.say(
+        self.report(
             loc, f"{self.plan.platform} has no port {name} - Expected: one of {listed(offered)}.", "Correct the name."
         )
         return False
@@ -106,25 +109,25 @@ class _Check:
             return
         nic = self.compute.get(use.name)
         if nic is None and use.role == "compute":
-            self.say(
+            self.report(
                 (*loc, "role"),
-                f"port {use.name} of {self.plan.platform} is not of the compute fabric - "
+                f"port {use.name} of {self.plan.platform} is not part of the compute fabric - "
                 "Expected: storage, in_band or oob.",
-                FACT,
+                _FIXED_BY_PROFILE,
             )
         if nic is not None and (use.role != "compute" or use.rail not in {None, nic.rail}):
             text = (
                 f"port {use.name} of {self.plan.platform} is rail {nic.rail} of the compute fabric - "
-                "Expected: role compute, and that rail or none."
+                "Expected: role compute, and this rail or none."
             )
-            self.say(loc, text, FACT)
+            self.report(loc, text, _FIXED_BY_PROFILE)
             return
         if use.role != "compute" and use.rail is not None:
-            self.say(
+            self.report(
                 (*loc, "rail"), f"{use.role} port {use.name} has a rail.", "Remove it: only compute ports have rails."
             )
         if use.gpu is not None and use.gpu >= self.platform.gpus:
-            self.say(
+            self.report(
                 (*loc, "gpu"),
                 f"{self.plan.platform} has no GPU {use.gpu} - Expected: 0 to {self.platform.gpus - 1}.",
                 "Correct it.",
@@ -134,20 +137,22 @@ class _Check:
         there = [name for m, name in enumerate(bond.members) if self.port(name, (*loc, "members", m))]
         for name in dict.fromkeys(there):
             if bonded.setdefault(name, bond.name) != bond.name or there.count(name) > 1:
-                self.say((*loc, "members"), f"port {name} is in a bond already.", "A port is in one bond, once.")
+                self.report((*loc, "members"), f"port {name} is already in a bond.", "Put each port in one bond.")
         roles = sorted({self.role(name) for name in there})
         rates = sorted({self.others[name].rate if name in self.others else self.compute[name].rate for name in there})
         if len(roles) > 1:
-            self.say(loc, f"{bond.name} joins ports for {' and '.join(roles)}.", "Bond ports of one role.")
+            self.report(
+                loc, f"{bond.name} joins ports with roles {' and '.join(roles)}.", "Bond ports of the same role."
+            )
         if len(rates) > 1:
-            self.say(
+            self.report(
                 loc,
-                f"{bond.name} joins ports of {' and '.join(str(rate) for rate in rates)} Gb/s.",
-                "Bond ports of one rate.",
+                f"{bond.name} joins ports with rates {' and '.join(str(rate) for rate in rates)} Gb/s.",
+                "Bond ports of the same rate.",
             )
 
     def role(self, name: str) -> str:
-        """Return what a port is for: as the plan says, else as the platform's profile does."""
+        """Return the role of a port: from the plan, else from the platform's profile."""
         if name in self.uses:
             return self.uses[name].role
         return self.others[name].role.replace("inband", "in_band") if name in self.others else "compute"

@@ -1,4 +1,4 @@
-"""Checks the fabrics beside the compute fabric: what they refer to, which racks they serve, and where their uplinks lead."""
+"""Checks of fabrics beside the compute fabric: references, served racks, and uplinks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rackready.profiles import loader
 
 
 def check_other_fabrics(subject: Subject) -> list[Found]:
-    """Return what is wrong with fabrics beside the compute fabric, with the slots of their switches, and with ports of devices."""
+    """Return problems with other fabrics, with the slots of their switches, and with ports of devices."""
     site = subject.site
     out = names_twice((fabric.name for fabric in site.other_fabrics), "other_fabrics", "fabric")
     out += [
@@ -34,7 +34,7 @@ def check_other_fabrics(subject: Subject) -> list[Found]:
 
 
 def _known(site: Site) -> bool:
-    """Say whether every profile is there that says what ports nodes have; what is missing is said elsewhere."""
+    """Return whether the profiles of all nodes exist. Missing profiles are reported elsewhere."""
     return {node.platform for node in site.nodes()} <= set(loader.known("platform"))
 
 
@@ -53,8 +53,8 @@ def _fabric(subject: Subject, fabric: OtherFabric, here: Loc) -> list[Found]:
         out.append(
             Found(
                 (*here, "uplink_to"),
-                f"the uplinks of {fabric.name} lead back to itself.",
-                "Let one of these fabrics have spines or no uplinks.",
+                f"the uplinks of {fabric.name} form a loop back to it.",
+                "Give one of these fabrics spines, or remove its uplinks.",
             )
         )
     return out
@@ -81,7 +81,7 @@ def _slots(subject: Subject) -> list[Found]:
                 Found(
                     ("switch_slots", place, "tier"),
                     text,
-                    "Correct the tier, or leave fabric out for the compute fabric.",
+                    "Correct the tier, or omit fabric for a slot of the compute fabric.",
                 )
             )
     return out
@@ -100,7 +100,7 @@ def _device_ports(site: Site) -> list[Found]:
 
 
 def _racks(site: Site) -> Iterator[Found]:
-    """Yield racks without a number, numbers that two racks of one fabric share, and racks that two fabrics of one network serve."""
+    """Yield racks without a number, with the number of another rack, or served by two fabrics of one network."""
     served: dict[tuple[str, str], str] = {}
     for place, fabric in enumerate(site.other_fabrics):
         here: Loc = ("other_fabrics", place, "racks")
@@ -109,13 +109,13 @@ def _racks(site: Site) -> Iterator[Found]:
             number = rack_number(rack)
             before = served.setdefault((fabric.role, rack.name), fabric.name)
             if before != fabric.name:
-                text = f"rack {rack.name} is served by {before} already, which is {CALLED[fabric.role]} too."
-                yield Found(here, text, "Let one fabric of a network serve a rack: give each its racks.")
+                text = f"rack {rack.name} is already served by {before}, which is also {CALLED[fabric.role]}."
+                yield Found(here, text, "List the racks of each fabric, so that only one of them serves each rack.")
             if number is None:
                 yield Found(
                     here,
-                    f"rack {rack.name} has no number in its name, from which its ports could derive.",
-                    "Give the rack an index.",
+                    f"rack {rack.name} has no index, and no number in its name to derive its ports from.",
+                    "Add an index to the rack.",
                 )
             elif numbers.setdefault(number, rack.name) != rack.name:
                 yield Found(
@@ -126,7 +126,7 @@ def _racks(site: Site) -> Iterator[Found]:
 
 
 def _switch_names(site: Site) -> Iterator[Found]:
-    """Yield names that a fabric's switches share with a node or device, and switches that are written out as something else."""
+    """Yield switch names that a node or device also has, and switch entries that contradict the fabric."""
     made: dict[str, OtherSwitch] = {}
     place_of = {fabric.name: place for place, fabric in enumerate(site.other_fabrics)}
     for switch in other_layout(site).switches:
@@ -135,18 +135,18 @@ def _switch_names(site: Site) -> Iterator[Found]:
         if before is not switch:
             yield Found(
                 here,
-                f"{before.fabric} and {switch.fabric} both have a switch {switch.name}.",
+                f"{before.fabric} and {switch.fabric} both have a switch named {switch.name}.",
                 "Give one of them another name.",
             )
     taken = {node.name for node in site.nodes()} | {device.name for device in site.devices}
     for name in sorted(taken & made.keys()):
-        text = f"its switch {name} has the name of a node or device."
+        text = f"its switch {name} has the same name as a node or device."
         yield Found(("other_fabrics", place_of[made[name].fabric], "name"), text, "Give one of them another name.")
     for place, written in enumerate(site.switches):
         own = made.get(written.name)
         if own is not None and (own.model, own.role) != (written.model, written.role):
             text = (
-                f"{written.name} is made by {own.fabric} - Expected: model {own.model}, role {own.role} "
+                f"{written.name} is a switch of {own.fabric} - Expected: model {own.model}, role {own.role} "
                 f"Actual: {written.model}, {written.role}."
             )
-            yield Found(("switches", place), text, "Make them equal, or give it another name.")
+            yield Found(("switches", place), text, "Make them equal, or rename it.")

@@ -1,4 +1,4 @@
-"""Checks which outlets of PDUs a site says feed its nodes: by them power is switched, so nothing about them may be guessed."""
+"""Checks of the PDU outlets that feed nodes. Outlets switch power, so they must be unambiguous."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from rackready.model.site import Device, Node, Outlet
 from rackready.profiles import loader
 
 Taken = dict[tuple[IPv4Address, int, str], list[tuple[str | None, str]]]
-"""(address and port of the Redfish service, outlet) -> which PDU of that service, and the node. By address: two devices may name one service."""
+"""(address and port of the Redfish service, outlet) -> (PDU of that service, node).
+
+By address, because two devices may name the same service.
+"""
 
 
 def check_outlets(subject: Subject) -> list[Found]:
-    """Return outlets that do not exist, cannot be switched or feed two nodes, and nodes of which not every power supply has one."""
+    """Return outlets that do not exist, cannot be switched or feed two nodes, and supplies without an outlet."""
     site = subject.site
     devices = {device.name: device for device in site.devices}
     supplies = {
@@ -28,7 +31,7 @@ def check_outlets(subject: Subject) -> list[Found]:
     for r, rack in enumerate(site.racks):
         for n, node in enumerate(rack.nodes):
             here: Loc = ("racks", r, "nodes", n, "outlets")
-            # Of those that were taken out because of their shape the site says more than is left: they are not counted.
+            # If outlets were removed because of their shape, the count of the rest is not meaningful.
             out += (
                 _of_node(node, None if subject.lost.any("outlets") else supplies.get(node.platform), here)
                 if node.outlets
@@ -45,10 +48,10 @@ def _of_node(node: Node, supplies: int | None, here: Loc) -> list[Found]:
     if supplies is None or len(node.outlets) == supplies:
         return []
     text = (
-        f"{node.name} has {len(node.outlets)} outlets, and {node.platform} has {supplies} power supplies - "
+        f"{node.name} has {len(node.outlets)} outlets, but {node.platform} has {supplies} power supplies - "
         f"Expected: {supplies} outlets."
     )
-    return [Found(here, text, "Name the outlet of every supply: one that is left out keeps the node on.")]
+    return [Found(here, text, "List the outlet of every supply: a supply left out keeps the node powered on.")]
 
 
 def _outlet(
@@ -63,22 +66,22 @@ def _outlet(
             Found(
                 (*here, "pdu"),
                 f"{device.name} is of kind {device.kind} - Expected: pdu.",
-                "Name the PDU into which the supply is plugged.",
+                "Name the PDU that the supply is plugged into.",
             )
         ]
     if device.bmc is None:
-        text = f"{device.name} has no bmc - Expected: the Redfish service by which its outlets are switched."
-        return [Found((*here, "pdu"), text, "Give the device its bmc, or the node no outlets.")]
+        text = f"{device.name} has no bmc - Expected: the Redfish service that switches its outlets."
+        return [Found((*here, "pdu"), text, "Add bmc to the device, or remove the outlets of the node.")]
     if (device.bmc.address, device.bmc.port) == (node.bmc.address, node.bmc.port):
         return [
             Found(
                 (*here, "pdu"),
-                f"the bmc of {device.name} is that of {node.name} itself.",
-                "Correct the address of one of them.",
+                f"the bmc of {device.name} has the address of the BMC of {node.name}.",
+                "Correct one of the two addresses.",
             )
         ]
     others = taken.setdefault((device.bmc.address, device.bmc.port, outlet.outlet), [])
-    # Without rack_pdu it may be any PDU of that service: it is taken for the same one.
+    # Without rack_pdu it may be any PDU of that service, so the outlets count as the same one.
     before = next((owner for unit, owner in others if unit is None or outlet.rack_pdu in {None, unit}), None)
     others.append((outlet.rack_pdu, node.name))
     if before is None:
@@ -89,6 +92,6 @@ def _outlet(
         Found(
             (*here, "outlet"),
             text,
-            "Give each power supply its own; a chassis whose nodes share supplies has no outlets here.",
+            "Give each power supply its own outlet. Omit outlets for nodes that share the supplies of a chassis.",
         )
     ]

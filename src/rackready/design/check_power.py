@@ -1,4 +1,4 @@
-"""Checks how racks are fed and cooled: voltages, kinds of feeds and of cooling, and limits that contradict each other."""
+"""Checks of the power and cooling of racks: voltages, kinds of feeds and of cooling, contradictory limits."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from rackready.model.site import Rack, Site
 from rackready.profiles import loader
 
 ROUNDED = 0.025
-"""Nominal voltages are rounded: 416 V three-phase is 240.2 V to neutral, 420 V 242.5 V. Judgement."""
+"""Tolerance for rounded nominal voltages: 416 V three-phase is 240.2 V to neutral, 420 V is 242.5 V. Judgement."""
 
 SERVER = InputVolts(
     low=200,
     high=240,
-    source="judgement: supplies of kilowatts give their output at 200-240 V "
+    source="judgement: kilowatt power supplies reach their rated output at 200-240 V "
     "(NVIDIA DGX H100/H200 and B200 user guides)",
 )
-"""Of a GPU server whose supplies' input is not published."""
+"""Input of a GPU server whose power supplies have no published input."""
 OTHER = InputVolts(
     low=100,
     high=250,
     source="IEC 60038: 100 V is the lowest nominal mains; IEC 60320-1: appliance couplers are rated for 250 V at most",
 )
-"""Of switches and devices."""
+"""Input of switches and devices."""
 
 THREE = 3
 
 
 def check_power(subject: Subject) -> list[Found]:
-    """Return what cannot work in how racks are fed and cooled."""
+    """Return problems with the power and cooling of racks."""
     site, known = subject.site, set(loader.known("platform"))
     sources = {node.name: node for node in (site.facility.power if site.facility is not None else ())}
     beside = _beside(site)
@@ -57,7 +57,7 @@ def check_power(subject: Subject) -> list[Found]:
 
 
 def _beside(site: Site) -> dict[str, dict[str, InputVolts]]:
-    """Return by rack what else is plugged in there, with the voltages that it takes."""
+    """Return the other equipment that is plugged in, by rack, with the voltages that it takes."""
     out: dict[str, dict[str, InputVolts]] = {}
     known = set(loader.known("switch"))
     for switch in site.switches:
@@ -77,7 +77,7 @@ def _beside(site: Site) -> dict[str, dict[str, InputVolts]]:
 
 
 _NO_CORD = frozenset({"power_shelf", "pdu", "patch_panel", "cdu"})
-"""Devices that feed the rack, are passive, or are wired to a circuit of their own."""
+"""Devices that feed the rack, are passive, or are wired to their own circuit."""
 
 
 def _published(switch: str) -> InputVolts:
@@ -86,7 +86,7 @@ def _published(switch: str) -> InputVolts:
 
 
 def _inputs(models: list[DeviceModel], beside: dict[str, InputVolts]) -> dict[str, InputVolts]:
-    """Return what is plugged into PDUs of a rack, with the voltages that it takes."""
+    """Return the equipment plugged into PDUs of a rack, with the voltages that it takes."""
     out: dict[str, InputVolts] = {}
     for model in models:
         psus = loader.platform(model.id).psus
@@ -96,7 +96,10 @@ def _inputs(models: list[DeviceModel], beside: dict[str, InputVolts]) -> dict[st
 
 
 def outlet_volts(feed: Rated) -> float:
-    """Return the voltage at the outlets of a feed's PDU, V: line to neutral where that is high enough for supplies, else that of the circuit."""
+    """Return the voltage at the outlets of a feed's PDU, V.
+
+    This is line to neutral where that is high enough for power supplies, else the voltage of the circuit.
+    """
     volts = feed.volts or 0.0
     return volts / math.sqrt(THREE) if feed.phases == THREE and circuits.line_to_neutral(feed) else volts
 
@@ -110,33 +113,33 @@ def _volts(feed: Feed, inputs: dict[str, InputVolts], loc: Loc) -> Iterator[Foun
             continue
         phases = "three-phase" if feed.phases == THREE else "single-phase"
         text = (
-            f"{feed.volts:g} V {phases} gives outlets of {have:.0f} V, and {name} takes {takes.low:g} to "
+            f"{feed.volts:g} V {phases} gives {have:.0f} V at the outlets, but {name} takes {takes.low:g} to "
             f"{takes.high:g} V"
             f" - Expected: {takes.low:g} to {takes.high:g} V at the outlets Actual: {have:.0f} V."
         )
         yield Found(
             loc,
             text,
-            "Correct volts (line to line for three phases), or put a transformer between the circuit and the rack.",
+            "Correct volts (line to line for three phases), or add a transformer between the circuit and the rack.",
         )
-        return  # what else is plugged in there says the same
+        return  # other equipment there would repeat it
 
 
 def _feed(feed: Feed, here: Loc) -> Iterator[Found]:
-    """A power shelf has no outlets: what a feed says of them would be read by nobody."""
+    """Yield settings of outlets on a power shelf, which has none and would ignore them."""
     for key in ("outlet", "cord_m", "psus") if feed.kind == "shelf" else ():
         if getattr(feed, key) is not None:
             text = (
-                f"feed {feed.name} is a power shelf and gives {key} - Expected: a feed of kind pdu, or no {key} "
+                f"feed {feed.name} is a power shelf but has {key} - Expected: a feed of kind pdu, or no {key} "
                 "Actual: shelf."
             )
             yield Found((*here, key), text, f"Remove {key}, or correct the kind.")
 
 
 _BUSWAYS = frozenset({"busway", "rpp", "pdu"})
-"""Kinds behind which no transformer stands before a rack."""
+"""Kinds of power node with no transformer between them and a rack."""
 _NEAR = 0.05
-"""400 and 415 V are names of one circuit (IEC 60038); the next nominal voltages are further apart. Judgement."""
+"""Relative tolerance: 400 and 415 V name one circuit (IEC 60038), other nominal voltages differ more. Judgement."""
 
 
 def _from(feed: Feed, source: PowerNode | None, here: Loc) -> Iterator[Found]:
@@ -144,8 +147,8 @@ def _from(feed: Feed, source: PowerNode | None, here: Loc) -> Iterator[Found]:
     if source is None or source.kind not in _BUSWAYS:
         return
     if feed.phases == THREE and source.phases != THREE:
-        text = f"feed {feed.name} is three-phase, and {source.name} is single-phase - Expected: phases: 1 Actual: 3."
-        yield Found((*here, "phases"), text, "Correct the phases of one of the two.")
+        text = f"feed {feed.name} is three-phase, but {source.name} is single-phase - Expected: phases: 1 Actual: 3."
+        yield Found((*here, "phases"), text, "Correct phases of one of the two.")
     elif feed.volts is not None and source.volts is not None:
         offered = _offered(feed, source)
         if not any(abs(feed.volts - volts) <= _NEAR * volts for volts in offered):
@@ -157,7 +160,7 @@ def _from(feed: Feed, source: PowerNode | None, here: Loc) -> Iterator[Found]:
             yield Found(
                 (*here, "volts"),
                 text,
-                "Correct the voltage of one of the two, or declare the transformer between them.",
+                "Correct one of the two voltages, or declare the transformer between them.",
             )
 
 
@@ -183,7 +186,7 @@ def _kinds(rack: Rack, models: list[DeviceModel], here: Loc, *, whole: bool) -> 
 
 
 def _limits(rack: Rack, here: Loc) -> Iterator[Found]:
-    """A part of the heat that may be more than all of it."""
+    """Yield limits on a part of the heat that exceed the limit on all of it."""
     limits = rack.cooling
     if limits is None or limits.max_kw is None:
         return
@@ -191,7 +194,7 @@ def _limits(rack: Rack, here: Loc) -> Iterator[Found]:
         part = getattr(limits, key)
         if part is not None and part > limits.max_kw:
             text = (
-                f"{way} carries more than the rack may lose in all (max_kw) - "
+                f"{way} may remove more heat than the rack may give off in total (max_kw) - "
                 f"Expected: at most {limits.max_kw:.12g} kW Actual: {part:.12g} kW."
             )
             yield Found((*here, "cooling", key), text, f"Lower {key}, or raise max_kw.")

@@ -1,4 +1,4 @@
-"""Checks what stands in racks: units, heights, places in halls, and what nodes, devices and switches refer to."""
+"""Checks of racks: units, heights, positions in halls, and references of nodes, devices and switches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rackready.profiles import loader
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """Something that occupies units of a rack. ``what``: as messages call it."""
+    """An item that occupies units of a rack. ``what``: its name in messages."""
 
     rack: str
     what: str
@@ -24,11 +24,11 @@ class _Box:
 
 
 _MEASURED_M = 0.01
-"""Two figures of one way that differ by no more than this are one, m. Judgement: nobody measures a hall more finely."""
+"""Tolerance between two figures for one length, m. Judgement: halls are not measured more finely."""
 
 
 def check_units(subject: Subject) -> list[Found]:
-    """Return what overlaps in racks, sticks out at their top, or has no unit."""
+    """Return items that overlap in racks, extend beyond their top, or have no unit."""
     site = subject.site
     heights = {rack.name: rack.height_u for rack in site.racks}
     taken: dict[str, dict[int, str]] = {}
@@ -41,14 +41,14 @@ def check_units(subject: Subject) -> list[Found]:
         if clash:
             noun = "units" if box.height > 1 else "unit"
             text = (
-                f"{noun} {span} are partly taken by {clash}."
+                f"{noun} {span} are partly occupied by {clash}."
                 if box.height > 1
-                else f"{noun} {span} is taken by {clash}."
+                else f"{noun} {span} is occupied by {clash}."
             )
-            out.append(Found((*box.loc, "unit"), text, f"Place {box.what} where {box.height} units are free."))
+            out.append(Found((*box.loc, "unit"), text, f"Move {box.what} to {box.height} U of free space."))
         elif box.unit + box.height - 1 > heights.get(box.rack, box.unit + box.height):
-            text = f"units {span} of {box.what} stick out of rack {box.rack} - Expected: 1 to {heights[box.rack]}."
-            out.append(Found((*box.loc, "unit"), text, "Place it lower, or correct height_u of the rack."))
+            text = f"units {span} of {box.what} extend beyond rack {box.rack} - Expected: 1 to {heights[box.rack]}."
+            out.append(Found((*box.loc, "unit"), text, "Move it lower, or correct height_u of the rack."))
         in_rack |= dict.fromkeys(units, box.what)
     return out
 
@@ -87,7 +87,7 @@ def _devices(site: Site) -> list[_Box]:
 
 
 def _slots(site: Site) -> list[_Box]:
-    """Room that is kept for switches of the topology and of other fabrics."""
+    """Return the units reserved for switches of the topology and of other fabrics."""
     models: dict[tuple[str | None, str], str] = {}
     if site.topology is not None:
         tiers = {
@@ -117,7 +117,7 @@ def _slots(site: Site) -> list[_Box]:
 
 
 def check_places(subject: Subject) -> list[Found]:
-    """Return what is wrong with where racks stand, what feeds them, and what devices, switches and nodes refer to."""
+    """Return problems with the positions and feeds of racks, and with references of devices, switches and nodes."""
     site = subject.site
     out = names_twice((hall.name for hall in site.halls), "halls", "hall")
     out += (
@@ -131,7 +131,7 @@ def check_places(subject: Subject) -> list[Found]:
 
 
 def _halls(site: Site, lost: Lost) -> list[Found]:
-    """A row that is given twice would shift all behind it; a way between two halls that both give has one length."""
+    """Check halls: no row twice, which would shift all rows after it; one length for each way between two halls."""
     known = {hall.name: hall for hall in site.halls}
     before: set[str] = set()
     out: list[Found] = []
@@ -151,13 +151,13 @@ def _halls(site: Site, lost: Lost) -> list[Found]:
             here: Loc = ("halls", h, "ways_m", name)
             out += unknown(name, known, here, "hall", lost.of("halls"))
             back = known[name].ways_m.get(hall.name, way) if name in known else way
-            # Said once, where the second of the two is written.
+            # Reported once, at the second of the two entries.
             if abs(back - way) > _MEASURED_M and name in before:
                 text = (
-                    f"the way from {hall.name} to {name} is {way:.12g} m, and {back:.12g} m from {name} to "
+                    f"the cable path from {hall.name} to {name} is {way:.12g} m, but {back:.12g} m from {name} to "
                     f"{hall.name} - Expected: one length."
                 )
-                out.append(Found(here, text, "Measure it from entry to entry, and say it once."))
+                out.append(Found(here, text, "Measure it from entry to entry, and list it once."))
         before.add(hall.name)
     return out
 
@@ -179,8 +179,8 @@ def _floor(site: Site, lost: Lost) -> list[Found]:
         if rack.hall is not None and rack.row is not None and rack.position is not None:
             before = stands.setdefault((rack.hall, rack.row, rack.position), rack.name)
             if before != rack.name:
-                text = f"position {rack.position} of row {rack.row} in hall {rack.hall} is taken by {before}."
-                out.append(Found(("racks", r, "position"), text, f"Give {rack.name} its own place."))
+                text = f"position {rack.position} of row {rack.row} in hall {rack.hall} is occupied by {before}."
+                out.append(Found(("racks", r, "position"), text, f"Give {rack.name} another position."))
     return out
 
 
@@ -218,8 +218,8 @@ def _references(site: Site, lost: Lost) -> list[Found]:
         out += members(device.serves, racks, ("devices", d, "serves"), "rack")[1]
         other = devices.get(device.pair or "")
         if other is not None and other.pair != device.name:
-            text = f"{device.name} names {other.name} as the other of its pair, which names {other.pair or 'none'}."
-            out.append(Found(("devices", d, "pair"), text, "Let each of the two name the other."))
+            text = f"{device.name} names {other.name} as its pair, but {other.name} names {other.pair or 'none'}."
+            out.append(Found(("devices", d, "pair"), text, "Make each of the two name the other."))
     for s, switch in enumerate(site.switches):
         out += unknown(switch.rack, racks, ("switches", s, "rack"), "rack", lost.of("racks"))
     for s, slot in enumerate(site.switch_slots):
@@ -231,7 +231,7 @@ def _references(site: Site, lost: Lost) -> list[Found]:
 
 
 def _kinds(site: Site, lost: Lost) -> list[Found]:
-    """A metal node stands at a unit, a virtual one runs on a metal one."""
+    """Check that metal nodes have a rack unit, and that virtual nodes run on metal nodes."""
     kinds = {node.name: node.kind for node in site.nodes()}
     out: list[Found] = []
     for r, rack in enumerate(site.racks):
@@ -240,28 +240,28 @@ def _kinds(site: Site, lost: Lost) -> list[Found]:
             if node.kind == "metal":
                 if node.unit is None:
                     out.append(
-                        Found(here, f"metal node {node.name} has no unit.", "Say at which unit of the rack it stands.")
+                        Found(here, f"metal node {node.name} has no unit.", "Add the rack unit where it is mounted.")
                     )
                 if node.host is not None:
                     out.append(
                         Found(
                             (*here, "host"),
                             f"metal node {node.name} has a host.",
-                            "Remove it, or make the node kind: virtual.",
+                            "Remove host, or set kind: virtual.",
                         )
                     )
             elif node.unit is not None:
                 out.append(
-                    Found((*here, "unit"), f"virtual node {node.name} has a unit.", "Remove it: its host has one.")
+                    Found((*here, "unit"), f"virtual node {node.name} has a unit.", "Remove unit: its host has one.")
                 )
             elif node.host is None:
-                out.append(Found(here, f"virtual node {node.name} has no host.", "Say on which node it runs."))
+                out.append(Found(here, f"virtual node {node.name} has no host.", "Add the metal node that it runs on."))
             elif kinds.get(node.host) == "virtual" or (node.host not in kinds and not lost.of("nodes")(node.host)):
                 what = "is virtual itself" if node.host in kinds else "does not exist"
                 out.append(
                     Found(
                         (*here, "host"),
-                        f"{node.host}, on which {node.name} is to run, {what} - Expected: a metal node.",
+                        f"{node.host}, the host of {node.name}, {what} - Expected: a metal node.",
                         "Correct the name.",
                     )
                 )
@@ -269,13 +269,13 @@ def _kinds(site: Site, lost: Lost) -> list[Found]:
 
 
 def _numbers(site: Site) -> list[Found]:
-    """Addresses derive from numbers: none may be given twice."""
+    """Check that the numbers from which addresses derive are unique."""
     if site.networks is None:
         placed: list[tuple[Node, Loc]] = [
             (node, ("racks", r, "nodes", n)) for r, rack in enumerate(site.racks) for n, node in enumerate(rack.nodes)
         ]
         given = twice(((node.index, (*loc, "index"), f"node {node.name}") for node, loc in placed), "index")
-        # A node without an index has its place in the file as number, which may be somebody's index.
+        # A node without an index has its position in the file as its number, which may be the index of another node.
         return given or twice(
             ((site.position_of(node.name), loc, f"node {node.name}") for node, loc in placed if node.kind == "metal"),
             "node number",

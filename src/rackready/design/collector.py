@@ -1,4 +1,4 @@
-"""Keeps the cyclic garbage collector off while much is built at once."""
+"""Pauses the cyclic garbage collector while many objects are built."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_gc() -> Iterator[None]:
-    """Keep the collector off: it walks hundreds of thousands of new objects again and again and frees none (they form no cycles)."""
+    """Pause the garbage collector.
+
+    It would scan hundreds of thousands of new objects repeatedly and free none, since they form no cycles.
+    """
     was = gc.isenabled()
     gc.disable()
     try:

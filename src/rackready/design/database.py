@@ -1,4 +1,4 @@
-"""Reads which PostgreSQL database an environment keeps its records in."""
+"""Reads which PostgreSQL database holds the records of an environment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from rackready.design.origin import path_text
-from rackready.design.site import absolute, shape_problem
+from rackready.design.shape_problems import shape_problem
+from rackready.design.site import absolute
 from rackready.design.yaml import read_yaml
 from rackready.model.database import Server
 from rackready.model.problems import Problem, SiteInvalidError
@@ -16,9 +17,9 @@ _LISTS_KEYS = "docs/howto/postgresql.md"
 
 
 def read_server(settings: Path) -> Server:
-    """Return what ``inventories/<env>/database.yml`` says; relative paths in it are taken from the top of the checkout.
+    """Return the settings in ``inventories/<env>/database.yml``; relative paths are taken from the project root.
 
-    Raises SiteInvalidError with every problem; what was given in the place of a secret's reference is not shown.
+    Raises SiteInvalidError with every problem. A value in the place of a secret's reference is not shown.
     """
     raw = read_yaml(settings)
     if not isinstance(raw, dict):

@@ -1,4 +1,4 @@
-"""What a site may plan and the phases cannot do yet, or not yet for a node: refused before anything is touched."""
+"""Refuses sites and nodes that can be planned but not deployed yet, before any change."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ class NotDeployableError(RackreadyError):
 
 
 def require(site: Site, nodes: Sequence[str], command: str) -> None:
-    """Refuse what ``rackready <command>`` cannot do on these nodes of the site. Raises NotDeployableError that lists every reason."""
+    """Refuse what ``rackready <command>`` cannot do on these nodes. Raises NotDeployableError with every reason."""
     reasons = [*_fabric(site), *_kinds(site, nodes), *_unpublished(site, nodes), *_unknown(site, nodes, command)]
     if reasons:
-        head = (
-            f"rackready {command}: site {site.name} can be planned, and not be deployed like this; nothing was touched."
-        )
+        head = f"rackready {command}: site {site.name} can be planned but not deployed; nothing was changed."
         message = "\n".join([head, *(f"  {reason}" for reason in reasons), "`rackready plan` works on it."])
         raise NotDeployableError(message)
 
@@ -32,23 +30,26 @@ def require(site: Site, nodes: Sequence[str], command: str) -> None:
 def _fabric(site: Site) -> list[str]:
     out = []
     if site.fabric.kind == "infiniband":
-        out.append("fabric.kind: infiniband - Expected: roce. InfiniBand switches and NICs are not configured yet.")
+        out.append(
+            "fabric.kind: infiniband - Expected: roce. rackready does not configure InfiniBand switches and NICs yet."
+        )
     if site.topology is not None:
         out.append(
-            "topology: given - Expected: links to leaf switches only. "
-            "Spines, planes and the cables of a topology are not configured yet."
+            "topology: set - Expected: links to leaf switches only. "
+            "rackready does not configure spines, planes and the cables of a topology yet."
         )
     split = [switch.name for switch in site.switches if any(group.breakout != 1 for group in switch.ports)]
     if split:
         out.append(
-            f"{listed(split, _SHOWN)}: ports with breakout - Expected: whole ports. Breakout is not configured yet."
+            f"{listed(split, _SHOWN)}: ports with breakout - Expected: whole ports. "
+            "rackready does not configure breakout yet."
         )
     return out
 
 
 def _kinds(site: Site, nodes: Sequence[str]) -> list[str]:
     virtual = [name for name in nodes if site.node(name).kind == "virtual"]
-    hint = "Virtual nodes are not provisioned yet; leave them out with --limit."
+    hint = "rackready does not provision virtual nodes yet. Exclude them with --limit."
     return [f"{listed(virtual, _SHOWN)}: kind virtual - Expected: metal. {hint}"] if virtual else []
 
 
@@ -59,7 +60,7 @@ def _unpublished(site: Site, nodes: Sequence[str]) -> list[str]:
         if missing:
             out.append(
                 f"profiles/platform/{platform}.yml: {' and '.join(missing)} - Expected: known "
-                "Actual: not published. Add them from a machine of yours."
+                "Actual: not published. Add the values from one of your machines."
             )
     return out
 
@@ -73,7 +74,7 @@ def _unknown(site: Site, nodes: Sequence[str], command: str) -> list[str]:
     for what, is_unknown in wanted:
         names = [node.name for node in chosen if is_unknown(node)]
         if names:
-            step = "Import the vendor's manifest (rackready import manifest FILE.csv), or leave them out with --limit."
+            step = "Import the vendor's manifest (rackready import manifest FILE.csv), or exclude them with --limit."
             out.append(f"{listed(names, _SHOWN)}: {what} - Expected: known Actual: not given yet. {step}")
     return out
 

@@ -1,4 +1,4 @@
-"""What is wanted of every node and switch as short texts by name: what a plan is compared by, and what is kept of what was applied."""
+"""Desired state of every node and switch as short texts by name, to compare plans with what was applied."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ from rackready.model.site import Node, Rack, Site
 from rackready.profiles import loader
 
 Facts = dict[str, str]
-"""Field to text, of one device."""
+"""Field -> text, of one device."""
 
 
 def device_facts(plan: Laid, of: Collection[str] | None = None) -> dict[str, Facts]:
-    """Return the facts of every node (``node gpu01``) and switch (``switch leaf01``): position, addresses, networks, tenant, links, cables, power, software.
+    """Return the facts of every node (``node gpu01``) and switch (``switch leaf01``).
 
-    ``of``: keys whose facts are wanted; the other devices are named and have none, so that a first plan, which has
-    nothing to compare with, writes none of a million lines. Devices beside them (PDUs, storage) and switches of other
-    fabrics are in the plan, but nothing is ever applied to them.
+    Facts are position, addresses, networks, tenant, links, cables, power and software.
+
+    ``of``: keys whose facts are needed. Other devices are listed without facts, so that a first plan, which has
+    nothing to compare with, does not build a million texts. Devices such as PDUs or storage, and switches of other
+    fabrics, are in the plan, but nothing is ever applied to them.
     """
     with without_gc():
         beside = {switch.name for switch in other_layout(plan.site).switches}
@@ -76,7 +78,7 @@ def _nodes(plan: Laid, wanted: set[str]) -> Iterator[tuple[str, Facts]]:
     fabric = _digest_of(site.fabric.model_dump_json())
     given, owners = {own.name: own for own in plan.addresses.nodes}, tenants(site)
     for rack in site.racks:
-        supply = _supply(rack)
+        supply = {"feeds": ", ".join(f"{feed.name} from {feed.source}" for feed in rack.feeds)} if rack.feeds else {}
         for node in rack.nodes:
             if (key := f"node {node.name}") in wanted:
                 own = given[node.name]
@@ -86,7 +88,7 @@ def _nodes(plan: Laid, wanted: set[str]) -> Iterator[tuple[str, Facts]]:
 
 
 def _networks(site: Site, own: NodeAddresses) -> Facts:
-    """Return what is to be set up beside an address: what a node's port, its gateway and the relay on it need."""
+    """Return the settings that go with an address: prefix, gateway, MTU, VLAN and DHCP relay."""
     roles = (
         ("in-band network", "in_band", own.in_band),
         ("BMC network", "oob", own.oob),
@@ -97,7 +99,7 @@ def _networks(site: Site, own: NodeAddresses) -> Facts:
 
 
 def _ports_used(plan: NicPlan | None) -> Facts:
-    """Return how a NIC plan uses ports; nothing without one."""
+    """Return how a NIC plan uses ports; empty without a plan."""
     if plan is None:
         return {}
     out = {
@@ -118,10 +120,6 @@ def _said(use: NicUse) -> Iterator[tuple[str, int]]:
         yield "plane", use.plane
     if use.gpu is not None:
         yield "GPU", use.gpu
-
-
-def _supply(rack: Rack) -> Facts:
-    return {"feeds": ", ".join(f"{feed.name} from {feed.source}" for feed in rack.feeds)} if rack.feeds else {}
 
 
 def _node(node: Node, rack: Rack, own: NodeAddresses) -> Facts:
@@ -154,14 +152,14 @@ def _node(node: Node, rack: Rack, own: NodeAddresses) -> Facts:
 @cache
 def _profiles(platform: str) -> str:
     profile = loader.platform(platform)
-    # Without what nobody publishes: a field that a later release knows of changes nothing until it has a figure.
+    # Leave out unpublished fields: a field that a later release adds changes nothing until it has a value.
     return _digest_of(
         profile.model_dump_json(exclude_none=True) + loader.gpu(profile.gpu).model_dump_json(exclude_none=True)
     )
 
 
 def _digest_of(text: str) -> str:
-    """Return the first 12 hex digits of a SHA-256: enough to see that something changed."""
+    """Return the first 12 hex digits of a SHA-256: enough to detect a change."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -189,7 +187,7 @@ _End = tuple[str, str]
 
 
 def _links(plan: Laid) -> Iterator[tuple[_End, _End]]:
-    """Yield every link from both of its ends, as (key, field) and (name, port) of the far one."""
+    """Yield every link from both of its ends, as (key, field) and (name, port) of the far end."""
     nodes = {node.name for node in plan.site.nodes()}
     for name, rail, plane, switch, port in links_of(plan):
         if name in nodes:
@@ -238,13 +236,13 @@ def _ports(model: str, rate: int) -> tuple[str, ...]:
 
 
 def _add_cables(plan: Laid, facts: dict[str, Facts], wanted: set[str]) -> None:
-    """Add each cable's part at its first end, and links beside the compute fabric."""
+    """Add each cable's part at its first end, and links outside the compute fabric."""
     parts: dict[tuple[str, float], str] = {}
     nodes = {node.name for node in plan.site.nodes()}
     for cable in plan.cables.cables:
         key = f"node {cable.a_device}" if cable.a_device in nodes else f"switch {cable.a_device}"
         if key not in wanted:
-            continue  # not asked for, or a device beside nodes and switches: the far end says the link
+            continue  # not needed, or a device without facts: the far end has the link
         piece = (cable.cable_part, cable.stock_m)
         if piece not in parts:
             parts[piece] = f"{piece[0]}, {piece[1]:g} m" if piece[0] else "no part serves"

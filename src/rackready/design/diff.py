@@ -1,4 +1,4 @@
-"""What is different between what was applied and what is planned, device by device and field by field."""
+"""Differences between the applied and the planned state, by device and field."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rackready.design.device_facts import Facts
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """One field of one device; empty text where it is not there."""
+    """One field of one device; a missing side is empty text."""
 
     field: str
     before: str
@@ -19,19 +19,19 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """``added`` and ``removed``: keys such as ``node gpu01``; ``changed``: key to its fields. All in the order of their names."""
+    """``added`` and ``removed``: keys such as ``node gpu01``; ``changed``: key -> its fields. All sorted by name."""
 
     added: tuple[str, ...]
     changed: dict[str, tuple[FieldChange, ...]]
     removed: tuple[str, ...]
 
     def __bool__(self) -> bool:
-        """Say whether anything is different."""
+        """Return whether there is any difference."""
         return bool(self.added or self.changed or self.removed)
 
 
 def difference(applied: Mapping[str, Facts], planned: Mapping[str, Facts]) -> Difference:
-    """Return what has to be done to make the applied equal to the planned."""
+    """Return the changes that turn the applied state into the planned one."""
     changed = {
         key: tuple(_fields(applied[key], planned[key]))
         for key in sorted(planned.keys() & applied.keys())

@@ -1,10 +1,10 @@
-"""Which places nodes take in the scalable units of the compute fabric: what ``design/topology`` is given."""
+"""Places of nodes in the scalable units of the compute fabric: the input of ``design/topology``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rackready.design.expand import last_number
+from rackready.design.expand_values import last_number
 from rackready.design.topology.types import EndpointNode
 from rackready.model.profile import PlatformProfile
 from rackready.model.site import Rack, Site
@@ -13,12 +13,14 @@ from rackready.profiles import loader
 
 
 def rack_number(rack: Rack) -> int | None:
-    """Return the number of a rack: its index, else the last number of its name; None when it has neither."""
+    """Return the number of a rack: its index, else the last number of its name; None if it has neither."""
     return rack.index if rack.index is not None else last_number(rack.name)
 
 
 def unit_size(site: Site, platforms: Iterable[str] | None = None) -> int | None:
-    """Return the nodes of one scalable unit: the topology's own figure, else the smallest of the platforms' (all of the site when not given).
+    """Return the number of nodes in a scalable unit; None if nothing defines it.
+
+    It is the topology's own figure, else the smallest among the platforms (all platforms of the site by default).
 
     None when nobody says.
     """
@@ -31,10 +33,12 @@ def unit_size(site: Site, platforms: Iterable[str] | None = None) -> int | None:
 
 
 def unit_of(site: Site, rack: Rack) -> int:
-    """Return the scalable unit of a rack: as given, else by its number, as many racks to a unit as it has room for; 1 when nothing says.
+    """Return the scalable unit of a rack; 1 if nothing defines it.
 
-    With ``networks`` a rack counts as its ``rack_slots``, whatever it holds, so that a node that is added moves
-    nothing. It depends on the rack alone, never on the racks around it.
+    It is the given unit, else follows from the number of the rack and the racks per unit.
+
+    With ``networks`` a rack counts as ``rack_slots`` nodes, whatever it holds, so that an added node moves
+    nothing. The unit depends on the rack alone, never on the racks around it.
     """
     if rack.su is not None:
         return rack.su
@@ -43,7 +47,7 @@ def unit_of(site: Site, rack: Rack) -> int:
 
 
 def _racks_of_unit(site: Site, rack: Rack) -> int | None:
-    """Return how many racks such as this one share a unit, at least 1; None when nobody says how large a unit is, or it is empty."""
+    """Return how many racks such as this one share a unit, at least 1; None if the size of a unit is unknown or 0."""
     size = unit_size(site, (node.platform for node in rack.nodes))
     if size is None or not rack.nodes:
         return None
@@ -52,10 +56,12 @@ def _racks_of_unit(site: Site, rack: Rack) -> int | None:
 
 
 def _first_slot(site: Site, rack: Rack) -> int | None:
-    """Return the place of a rack's first node in its unit, from 1: as given, else with ``networks`` by the rack's number; None when nothing says.
+    """Return the place of a rack's first node in its unit, from 1; None if nothing defines it.
 
-    With ``networks``: ((number - 1) modulo the racks of a unit) x ``rack_slots`` + 1, so that a node that is added
-    re-cables no other.
+    It is the given place, else with ``networks`` follows from the rack's number.
+
+    With ``networks``: ((number - 1) modulo the racks of a unit) x ``rack_slots`` + 1, so that an added node
+    recables no other.
     """
     if rack.su_slot is not None:
         return rack.su_slot
@@ -66,7 +72,10 @@ def _first_slot(site: Site, rack: Rack) -> int | None:
 
 
 def link_rate(platform: PlatformProfile, topology: Topology) -> int:
-    """Return the rate of one link of a node, Gb/s: that of its NICs, divided over the planes when every NIC has a port in each."""
+    """Return the rate of one link of a node, Gb/s.
+
+    This is the rate of its NICs, divided by the planes if every NIC has a port in each.
+    """
     rate = max((nic.rate for nic in platform.nics), default=0)
     return rate // topology.planes if topology.planes_by == "port" else rate
 
@@ -74,9 +83,9 @@ def link_rate(platform: PlatformProfile, topology: Topology) -> int:
 def endpoints(site: Site) -> list[EndpointNode]:
     """Return every node that has compute NICs, by unit and by its number in the site. Empty without a topology.
 
-    Virtual nodes use their host's NICs and are none. In a unit, a node's place is that of its rack's first node
-    (``su_slot``, else with ``networks`` from the rack's number) and its own slot behind it; where nothing says either,
-    the next free one, in the order of numbers.
+    Virtual nodes use their host's NICs and are left out. In a unit, a node's place is that of its rack's first node
+    (``su_slot``, else with ``networks`` from the rack's number) plus its own slot; without either, it is the next free
+    place, in the order of numbers.
     """
     topology = site.topology
     if topology is None:

@@ -1,44 +1,42 @@
-"""Writes a compact site file out to the explicit document that ``Site`` describes, and remembers where each part was written."""
+"""Expands a compact site file to the explicit document that ``Site`` describes, and records the origin of each part."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from ipaddress import AddressValueError, IPv4Address, IPv4Network
+from ipaddress import AddressValueError
 from typing import Any
 
+from rackready.design.expand_values import bracket_number, fill, is_secret, is_series, last_number, series
 from rackready.design.origin import Chain, Loc, Origins, path_text
 from rackready.model.base import expand_names, expand_range
 from rackready.model.problems import Problem
-from rackready.model.site_file import PLACES, PLAIN_LISTS, SERIES_KEYS
+from rackready.model.site_file import PLACES, PLAIN_LISTS
 
-_PLACE = re.compile(r"\{(" + "|".join(PLACES) + r")(?::0?(\d))?\}")
-_LAST_NUMBER = re.compile(r"(\d+)\D*$")
 _DEEPEST = 5
-"""Templates that build on each other, at most."""
+"""Most templates that may build on each other."""
 
 _HOISTED = ("devices", "switches", "switch_slots")
-"""Lists that a rack may hold, and that stand at the top of the explicit document, each item with its ``rack``."""
+"""Lists that a rack may hold; the explicit document has them at the top, each item with its ``rack``."""
 
 
 class _Skip(Exception):  # noqa: N818 - no error: the item is left out, its problem is noted
-    """This item cannot be written out; its problem is noted."""
+    """This item cannot be expanded; its problem is noted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """The explicit document, where its parts were written, and what could not be written out."""
+    """The explicit document, the origin of its parts, and parts that could not be expanded."""
 
     document: dict[str, Any]
     origins: Origins
     problems: list[Problem]
     skipped: frozenset[str]
-    """Keys of lists of which an item could not be written out."""
+    """Keys of lists with an item that could not be expanded."""
 
 
 def expand(raw: dict[str, Any]) -> Expanded:
-    """Write a site file out. What is explicit already is passed on as it is, so an explicit document comes back equal."""
+    """Expand a site file. Explicit parts are passed on unchanged, so an explicit document comes back equal."""
     work = _Expansion(raw)
     document = {str(key): work.value(value, (str(key),), {}) for key, value in raw.items() if key != "templates"}
     work.hoist(document)
@@ -47,15 +45,9 @@ def expand(raw: dict[str, Any]) -> Expanded:
     return Expanded(document, work.origins, work.problems, frozenset(work.skipped))
 
 
-def last_number(name: str) -> int | None:
-    """Return the last number in a name (``gpu-a01`` is 1), None when it has none."""
-    found = _LAST_NUMBER.search(name)
-    return int(found[1]) if found else None
-
-
 @dataclass(slots=True)
 class _Item:
-    """One written item with its templates applied: keys that are the same in every instance, and those that are not."""
+    """One item of the file with its templates applied: keys that are equal in every instance, and keys that vary."""
 
     chain: Chain
     fixed: dict[str, Any]
@@ -78,7 +70,10 @@ class _Expansion:
         self.problems.append(Problem(path_text(loc), message, hint))
 
     def value(self, value: Any, loc: Loc, facts: dict[str, Any]) -> Any:  # noqa: ANN401 - a YAML document
-        """Return a value written out. ``facts``: what may stand in braces, and ``k`` and ``n`` for series; empty outside of any item."""
+        """Return a value expanded.
+
+        ``facts``: values for places in braces, and ``k`` and ``n`` for series; empty outside of any item.
+        """
         if isinstance(value, list):
             plain = loc[-1] in PLAIN_LISTS and any(isinstance(item, str) and "[" in item for item in value)
             return self.listed(value, loc, facts) if plain or any(_varies(item) for item in value) else value
@@ -91,7 +86,7 @@ class _Expansion:
         return fill(value, facts) if isinstance(value, str) and "{" in value and facts else value
 
     def listed(self, items: list[Any], loc: Loc, facts: dict[str, Any]) -> list[Any]:
-        """Return a list written out, and note where each item came from."""
+        """Return a list expanded, and record the origin of each item."""
         out: list[Any] = []
         chains: list[Chain] = []
         for place, item in enumerate(items):
@@ -109,7 +104,7 @@ class _Expansion:
                 written = self.item(item, here, str(loc[-1]))
                 made = [self.instance(written, own, facts) for own in self.instances(written, facts)]
             except _Skip:
-                self.skipped |= {str(loc[-1]), *_inside_of(str(loc[-1]), item)}
+                self.skipped |= {str(loc[-1]), *_lists_lost_with(str(loc[-1]), item)}
                 continue
             out += made
             chains += [written.chain] * len(made)
@@ -117,7 +112,7 @@ class _Expansion:
         return out
 
     def names(self, text: str, loc: Loc) -> list[str]:
-        """Return the names of a host list in a plain list; none, with the reason noted, when it cannot be read."""
+        """Return the names of a host list in a plain list; note a problem and return none if it cannot be read."""
         try:
             return expand_names(text)
         except ValueError as error:
@@ -126,7 +121,7 @@ class _Expansion:
             return []
 
     def item(self, item: dict[str, Any], loc: Loc, family: str) -> _Item:
-        """Return an item with its templates applied; computed once for each place in the file."""
+        """Return an item with its templates applied; computed once for each position in the file."""
         found = self.items.get(loc)
         if found is None:
             merged, chain = self.templated(item, loc, family)
@@ -146,23 +141,23 @@ class _Expansion:
                 known = ", ".join(str(name) for name in shelf) or "none"
                 self.problem(
                     (*where, "template"),
-                    f"templates.{family} has no {wanted!r} - Expected: one of {known}.",
+                    f"templates.{family} has no template {wanted!r} - Expected: one of {known}.",
                     "Correct the name.",
                 )
                 raise _Skip
             where = ("templates", family, wanted)
             if len(chain) > _DEEPEST:
                 self.problem(
-                    (*where, "template"), f"more than {_DEEPEST} templates build on each other.", "Write them flatter."
+                    (*where, "template"), f"more than {_DEEPEST} templates build on each other.", "Reduce the nesting."
                 )
                 raise _Skip
             chain.append(where)
-            merged = _under(merged, {key: value for key, value in template.items() if key != "template"})
+            merged = _over_template(merged, {key: value for key, value in template.items() if key != "template"})
             wanted = template.get("template")
         return merged, tuple(chain)
 
     def instances(self, written: _Item, facts: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Give the facts of every instance of an item: its name, its number ``n`` and its step ``k`` in the range."""
+        """Yield the facts of every instance of an item: its name, its number ``n`` and its step ``k`` in the range."""
         key = "rail" if "rail" in written.varied and "name" not in written.varied else "name"
         text = written.varied.get(key)
         if not isinstance(text, str):
@@ -177,8 +172,8 @@ class _Expansion:
         plain = filled.count("[") <= 1
         first = last_number(names[0])
         for place, name in enumerate(names):
-            number = _inside(filled, name) if plain else last_number(name)
-            begin = _inside(filled, names[0]) if plain else first
+            number = bracket_number(filled, name) if plain else last_number(name)
+            begin = bracket_number(filled, names[0]) if plain else first
             k = (number or 0) - (begin or 0) if plain and number is not None else place
             n = number or place + 1
             yield {"rack_k": k, "rack_n": n, **facts, key: name, "name": name, "n": n, "k": k}
@@ -219,18 +214,18 @@ class _Expansion:
             self.held[noun].append(({"rack": rack, **item} if isinstance(item, dict) else item, chain))
 
     def hoist(self, document: dict[str, Any]) -> None:
-        """Put what stands in racks into the lists at the top, after what is written there."""
+        """Append the lists inside racks to the lists at the top of the document."""
         for noun, held in self.held.items():
             if held:
                 own = document.get(noun) or []
                 if not isinstance(own, list):
-                    continue  # stays as it is, and its shape is refused later
+                    continue  # its shape is refused later
                 chains = self.origins.lists.get((noun,)) or [((noun, place),) for place in range(len(own))]
                 document[noun] = [*own, *(item for item, _ in held)]
                 self.origins.lists[(noun,)] = [*chains, *(chain for _, chain in held)]
 
     def cables(self, document: dict[str, Any]) -> None:
-        """Write out links whose node is a host list: its ports are dealt out node by node."""
+        """Expand links whose node is a host list: distribute the ports node by node."""
         links = document.get("links")
         if not isinstance(links, list) or not any(
             isinstance(link, dict) and "[" in str(link.get("node")) for link in links
@@ -241,14 +236,14 @@ class _Expansion:
         for place, link in enumerate(links):
             made = [link]
             if isinstance(link, dict) and "[" in str(link.get("node")):
-                made = self._dealt(link, ("links", place))
+                made = self._distributed(link, ("links", place))
             self.skipped |= set() if made else {"links"}
             out += made
             chains += [(("links", place),)] * len(made)
         document["links"] = out
         self.origins.lists[("links",)] = chains
 
-    def _dealt(self, link: dict[str, Any], loc: Loc) -> list[dict[str, Any]]:
+    def _distributed(self, link: dict[str, Any], loc: Loc) -> list[dict[str, Any]]:
         try:
             nodes, rails, ports = (
                 expand_names(str(link["node"])),
@@ -265,7 +260,7 @@ class _Expansion:
             text = (
                 f"{len(nodes)} nodes of {len(rails)} rails need {len(nodes) * len(rails)} ports - Actual: {len(ports)}."
             )
-            self.problem((*loc, "ports"), text, "Give as many ports, in the order of nodes.")
+            self.problem((*loc, "ports"), text, "List as many ports, in the order of nodes.")
             return []
         size = len(rails)
         parts = [ports[start : start + size] for start in range(0, len(ports), size)]
@@ -278,17 +273,17 @@ class _Expansion:
         """Return the value of a series for one item."""
         try:
             whose = "rack_" if value.get("of") == "rack" else ""
-            return _series(value, int(facts[f"{whose}k"]), int(facts[f"{whose}n"]))
+            return series(value, int(facts[f"{whose}k"]), int(facts[f"{whose}n"]))
         except (ValueError, TypeError, OverflowError, AddressValueError) as error:
             self.problem(
                 loc,
-                f"no series: {error}.",
-                "Give first (a whole number, an IPv4 address or a subnet) or offset, and whole numbers for the rest.",
+                f"invalid series: {error}.",
+                "Set first (a whole number, an IPv4 address or a subnet) or offset, and whole numbers for the rest.",
             )
             return None
 
     def check_templates(self) -> None:
-        """Note templates that are no mappings: what is wrong inside of one is found where it is used."""
+        """Note templates that are not mappings. Problems inside a template are found where it is used."""
         templates = self.raw.get("templates")
         if templates is None:
             return
@@ -305,72 +300,11 @@ _NESTED = ("nodes", *_HOISTED)
 
 _VARIED = frozenset({"name", "rail", *_NESTED})
 RACK_LISTS = frozenset({"racks", "feeds", *_NESTED})
-"""Keys of the lists that are gone with a rack."""
-
-
-def is_series(value: dict[str, Any]) -> bool:
-    """Say whether a mapping is a series: it says ``first`` or ``offset``, and nothing that a series has not."""
-    return ("first" in value or "offset" in value) and value.keys() <= SERIES_KEYS
-
-
-def is_secret(value: dict[str, Any]) -> bool:
-    """Say whether a mapping says where a secret is kept: given anew it replaces the other, since a secret has one place."""
-    return bool(value) and value.keys() <= {"file", "env"}
-
-
-def fill(text: str, facts: dict[str, Any]) -> str:
-    """Put facts into the places of a text; a place whose fact is not known stays as it is, and is refused as a bad value later."""
-
-    def one(match: re.Match[str]) -> str:
-        found = facts.get(match[1])
-        if found is None:
-            return match[0]
-        return str(found).zfill(int(match[2])) if match[2] else str(found)
-
-    return _PLACE.sub(one, text)
-
-
-def _series(value: dict[str, Any], k: int, n: int) -> Any:  # noqa: ANN401
-    every, cycle, step = int(value.get("every", 1)), value.get("cycle"), int(value.get("step", 1))
-    for key, number in (("every", every), ("cycle", cycle)):
-        if number is not None and int(number) < 1:
-            message = f"{key} is {number} - Expected: 1 or more"
-            raise ValueError(message)
-    turn = (k if value.get("start") is None else n - int(value["start"])) // every
-    turn = turn % int(cycle) if cycle is not None else turn
-    if "offset" in value and "first" in value:
-        message = "first and offset are given - Expected: one of them"
-        raise ValueError(message)
-    if "offset" in value:
-        found: Any = n + int(value["offset"])
-    else:
-        found = _plus(value.get("first"), turn * step)
-    text = value.get("text")
-    return fill(str(text), {"n": found}) if text is not None else found
-
-
-def _plus(first: Any, more: int) -> Any:  # noqa: ANN401
-    if isinstance(first, int) and not isinstance(first, bool):
-        return first + more
-    if isinstance(first, str) and "/" in first:
-        subnet = IPv4Network(first)
-        return str(IPv4Network((int(subnet.network_address) + more * subnet.num_addresses, subnet.prefixlen)))
-    if isinstance(first, str):
-        return str(IPv4Address(first) + more)
-    message = f"first is {first!r}"
-    raise ValueError(message)
-
-
-def _inside(pattern: str, name: str) -> int | None:
-    """Return the number that stands where the bracket of a host list does; the last number of a name without brackets."""
-    if "[" not in pattern:
-        return last_number(name)
-    before, after = pattern.index("["), len(pattern) - pattern.index("]") - 1
-    return int(name[before : len(name) - after])
+"""Keys of the lists that are lost with a rack."""
 
 
 def _varies(value: Any) -> bool:  # noqa: ANN401
-    """Say whether something in a value may differ from item to item, or is to be written out."""
+    """Return whether a part of a value may differ from item to item, or must be expanded."""
     if isinstance(value, str):
         return "{" in value
     if isinstance(value, list):
@@ -387,8 +321,8 @@ def _varies(value: Any) -> bool:  # noqa: ANN401
     return False
 
 
-def _inside_of(family: str, item: dict[str, Any]) -> set[str]:
-    """Return the keys of the lists that go with an item: its own, and those that a template may bring to a rack."""
+def _lists_lost_with(family: str, item: dict[str, Any]) -> set[str]:
+    """Return the keys of lists that are lost with an item: its own, and for a rack those that a template may add."""
     return {str(key) for key, inner in item.items() if isinstance(inner, list)} | (
         RACK_LISTS if family == "racks" else set[str]()
     )
@@ -402,7 +336,7 @@ def _mapping(value: Any) -> dict[Any, Any]:  # noqa: ANN401
     return value if isinstance(value, dict) else {}
 
 
-def _under(item: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
+def _over_template(item: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
     """Return a template with an item's own keys over it; mappings are merged, unless one of them is a series."""
     out = dict(template)
     for key, value in item.items():
@@ -412,7 +346,7 @@ def _under(item: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
             and isinstance(below, dict)
             and not (is_series(value) or is_series(below) or is_secret(value))
         ):
-            out[key] = _under(value, below)
+            out[key] = _over_template(value, below)
         else:
             out[key] = value
     return out

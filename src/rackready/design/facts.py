@@ -1,4 +1,4 @@
-"""Plain data per host and per switch, computed from the site: what every later phase works from."""
+"""Plain data per host and per switch, computed from the site: the input of every later phase."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rackready.model.software import DriverSet, SoftwareProfile
 from rackready.profiles import loader
 
 _FIRST_HOST = 10
-"""Node k of the site gets host number 10 + k in every rail's subnet; .1 is the switch's."""
+"""Node k of the site has host number 10 + k in every rail's subnet; host 1 is the switch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class NodeFacts:
     driver: str
     nics: tuple[NicFacts, ...]
     baseline: Baseline | None = None
-    """Firmware and BIOS that the site, else the platform's profile, wants."""
+    """Desired firmware and BIOS settings, from the site, else from the platform's profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,10 @@ class SwitchFacts:
 
 
 def cables(site: Site) -> dict[tuple[str, int], tuple[str, str]]:
-    """Return (node, rail) -> (switch, port) of every cable of a checked site that its links name; computed once. Not to be changed by the caller."""
+    """Return (node, rail) -> (switch, port) of every cable in the links of a checked site.
+
+    It is computed once. Callers must not change it.
+    """
     return site.remember("cables", lambda: _cables(site))
 
 
@@ -89,7 +92,7 @@ def _cables(site: Site) -> dict[tuple[str, int], tuple[str, str]]:
 
 
 def driver_branch(site: Site) -> int:
-    """Return the driver branch that the site wants."""
+    """Return the driver branch that the site asks for."""
     return site.software.driver_branch or loader.software(site.software.set).default_branch
 
 
@@ -99,14 +102,19 @@ def driver_set(site: Site) -> DriverSet:
 
 
 def driver_version(site: Site) -> str:
+<<<<<<< HEAD
     """Return the full driver version that the site wants, e.g. 580.173.02."""
     return driver_set(site).version
+=======
+    """Return the full driver version that the site asks for, for example 580.173.02."""
+    return loader.software(site.software.set).driver[driver_branch(site)]
+>>>>>>> main
 
 
 def node_facts(site: Site, name: str) -> NodeFacts:
-    """Return what is wanted of one node; KeyError when the site has no such node.
+    """Return the desired state of one node. Raises KeyError if the site has no such node.
 
-    NICs on rails that ``fabric.rails`` does not describe are left out: a topology plans them, and no phase configures
+    NICs on rails that ``fabric.rails`` does not list are left out: a topology plans them, and no phase configures
     them yet (``deployable``).
     """
     node = site.node(name)
@@ -153,7 +161,7 @@ def node_facts(site: Site, name: str) -> NodeFacts:
 
 
 def switch_facts(site: Site, name: str) -> SwitchFacts:
-    """Return what is wanted of one switch; KeyError when the site has no such switch."""
+    """Return the desired state of one switch. Raises KeyError if the site has no such switch."""
     switch = next((item for item in site.switches if item.name == name), None)
     if switch is None:
         raise KeyError(name)
@@ -208,17 +216,18 @@ _PLANNED_PLATFORM: dict[str, Any] = {
     ),
     "nics": {"__all__": {"cage": True, "planes": True, "port": True}},
 }
-"""Fields of profiles that no role sets and no gate judges by. (Gates of the BMC judge by the last pass's own values, supplies and cooling: those
-are what the server is, not what is wanted of it; what is wanted of firmware and BIOS is taken from the node's facts,
-where the site's stands.)
+"""Fields of profiles that no role sets and no gate judges by.
+
+(BMC gates judge by values, supplies and cooling of the last pass, which describe the server as it is. Desired firmware
+and BIOS come from the facts of the node, which prefer the values of the site.)
 """
 
 
 def desired_digest(site: Site, name: str) -> str:
-    """Return the SHA-256 (hex) of everything that is wanted of one node: evidence made under another digest does not count.
+    """Return the SHA-256 (hex) of the desired state of one node. Evidence with another digest does not count.
 
-    Addresses of management networks, credentials and the mirror's URL are left out: they say how to reach, not what is
-    wanted. So are the figures of profiles that only plans use: a better source for a server's weight voids no
+    Addresses of management networks, credentials and the mirror's URL are left out: they are ways to reach a node, not
+    its state. So are figures of profiles that only plans use: a better source for a server's weight voids no
     measurement.
     """
     facts = node_facts(site, name)

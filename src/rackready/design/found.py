@@ -1,4 +1,4 @@
-"""A contradiction that a check found, before its location is turned into the path that people read; and what was taken out before the check."""
+"""Contradictions found by checks, before their locations become paths, and parts removed before the checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rackready.model.site import Site
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where (path into the checked document), what, and what to do."""
+    """Location (path in the checked document), message and hint."""
 
     loc: tuple[str | int, ...]
     message: str
@@ -21,27 +21,33 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Items that were taken out since their shape is wrong, by the key of their list: nothing is said about what may stand among them."""
+    """Items that were removed because of their shape, by the key of their list.
+
+    Checks do not report items that may be among them.
+    """
 
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     nameless: frozenset[str] = frozenset()
-    """Lists of which an item without a readable name was taken out: any name may be its own."""
+    """Lists from which an item without a readable name was removed: any name may be its own."""
     sections: frozenset[str] = frozenset()
-    """Sections that were taken out whole: nothing is said of what they would have made."""
+    """Sections that were removed whole: items that they would have made are not reported as missing."""
 
     def of(self, family: str) -> Callable[[str], bool]:
-        """Return what says of a name whether it may be that of an item of this list, or of anything in this section, that was taken out."""
+        """Return a function that tells whether a name may belong to a removed item of this list or section."""
         if family in self.nameless or family in self.sections:
             return lambda _name: True
         return self.names.get(family, frozenset[str]()).__contains__
 
     def any(self, *families: str) -> bool:
-        """Say whether something was taken out of one of these lists, or one of these sections was."""
+        """Return whether one of these lists lost an item, or one of these sections was removed."""
         return any(family in self.nameless or family in self.sections or self.names.get(family) for family in families)
 
 
 def lost_between(before: Any, after: Any, skipped: frozenset[str]) -> Lost:  # noqa: ANN401 - YAML documents
-    """Return what a document had before it was pruned and has no more. ``skipped``: lists of which an item could not even be written out."""
+    """Return the parts of a document that pruning removed.
+
+    ``skipped``: lists with an item that could not be expanded.
+    """
     had, left = _lists(before, {}), _lists(after, {})
     names: dict[str, frozenset[str]] = {}
     nameless = set(skipped)
@@ -59,7 +65,7 @@ def lost_between(before: Any, after: Any, skipped: frozenset[str]) -> Lost:  # n
 
 
 def _lists(value: Any, into: dict[str, Counter[str | None]], key: str = "") -> dict[str, Counter[str | None]]:  # noqa: ANN401 - a YAML document
-    """Count the names of all lists' items by the key of the list; None: an item that has none."""
+    """Count the names of the items of all lists by the key of the list; None counts items without a name."""
     for name, item in _inside(value, key):
         if isinstance(value, list):
             own = item.get("name") if isinstance(item, dict) else item
@@ -77,7 +83,7 @@ def _inside(value: Any, key: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is checked, and what was taken out of it before."""
+    """The site under check, and the parts removed from it before."""
 
     site: Site
     lost: Lost = field(default_factory=Lost)

@@ -1,4 +1,4 @@
-"""What several checks share: references that lead nowhere, and names or values that are given twice."""
+"""Shared checks: references to unknown names, and names or values that are given twice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rackready.model.base import expand_names
 
 Loc = tuple[str | int, ...]
 Gone = Callable[[str], bool]
-"""Says of a name whether it may be that of something that was taken out before the check."""
+"""Tells whether a name may belong to a part that was removed before the check."""
 
 
 def _never(_name: str) -> bool:
@@ -18,7 +18,10 @@ def _never(_name: str) -> bool:
 
 
 def unknown(wanted: str | None, known: Collection[str], loc: Loc, noun: str, gone: Gone = _never) -> list[Found]:
-    """Return what to say of a name that must be one of those known (in the order in which they are listed); nothing for None, or for one that is gone."""
+    """Return a problem if a name is not among the known ones, which are listed in their order.
+
+    None, and names that may have been removed, are no problem.
+    """
     if wanted is None or wanted in known or gone(wanted):
         return []
     return [Found(loc, f"no {noun} is called {wanted} - Expected: one of {listed(known)}.", "Correct the name.")]
@@ -27,7 +30,7 @@ def unknown(wanted: str | None, known: Collection[str], loc: Loc, noun: str, gon
 def members(
     texts: Sequence[str], known: Collection[str], loc: Loc, noun: str, gone: Gone = _never
 ) -> tuple[list[str], list[Found]]:
-    """Return the names that host lists stand for, those that exist, and what to say of the others."""
+    """Return the names that host lists expand to: those that exist, and problems for the others."""
     names: list[str] = []
     out: list[Found] = []
     for place, text in enumerate(texts):
@@ -41,7 +44,7 @@ def members(
 
 
 def twice(values: Iterable[tuple[object, Loc, str]], noun: str) -> list[Found]:
-    """Return what to say of values (value, place, owner) that were given before; None is no value."""
+    """Return problems for values (value, place, owner) that occur twice; None is ignored."""
     first: dict[object, str] = {}
     out = []
     for value, loc, owner in values:
@@ -49,12 +52,12 @@ def twice(values: Iterable[tuple[object, Loc, str]], noun: str) -> list[Found]:
             continue
         before = first.setdefault(value, owner)
         if before != owner:
-            out.append(Found(loc, f"{noun} {value} is also that of {before}.", f"Give {owner} its own."))
+            out.append(Found(loc, f"{noun} {value} is already used by {before}.", f"Give {owner} its own."))
     return out
 
 
 def names_twice(names: Iterable[str], section: str, noun: str) -> list[Found]:
-    """Return what to say of names of one list that are given twice."""
+    """Return problems for names that one list gives twice."""
     seen: set[str] = set()
     out = []
     for place, name in enumerate(names):

@@ -1,7 +1,7 @@
-"""Site facts as plain role variables: what the inventory plugin gives to Ansible.
+"""Site facts as plain role variables: the data of the inventory plugin for Ansible.
 
-Role variables are set on groups, so that ``group_vars/`` of an environment may override them; facts of one node and how
-to reach it are set on the host. Everything is plain JSON, and no secret is among it.
+Role variables are set on groups, so that ``group_vars/`` of an environment can override them. Facts of one node, and
+how to reach it, are set on the host. Everything is plain JSON without secrets.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from rackready.model.software import SoftwareProfile
 from rackready.profiles import loader
 
 _SUITE_IS_PATH = "/"
-"""A flat apt repository's suite ends in a slash and has no components."""
+"""The suite of a flat apt repository ends in a slash and has no components."""
 
 
 def groups(site: Site) -> dict[str, dict[str, Any]]:
     """Return every inventory group: ``{name: {"hosts": [...], "vars": {...}}}``.
 
-    ``nodes`` has what all nodes share, ``rack_<name>`` the nodes of a rack, ``platform_<id>`` and ``gpu_<id>`` what
-    hangs on the hardware. Characters that Ansible refuses in group names become underscores.
+    ``nodes`` has the variables of all nodes, ``rack_<name>`` the nodes of a rack, ``platform_<id>`` and ``gpu_<id>``
+    the variables of the hardware. Characters that Ansible refuses in group names become underscores.
     """
     out: dict[str, dict[str, Any]] = {"nodes": {"hosts": [], "vars": site_vars(site)}}
     for rack in site.racks:
@@ -70,7 +70,10 @@ def site_vars(site: Site) -> dict[str, Any]:
 
 
 def slurm_vars(site: Site) -> dict[str, Any]:
-    """Return the variables of role slurm_node, empty when the site has no Slurm. Where the munge key is kept is said by the handover phase alone."""
+    """Return the variables of role slurm_node; empty if the site has no Slurm.
+
+    Only the handover phase sets the place of the munge key.
+    """
     return {"slurm_node_controller": str(site.handover.controller)} if isinstance(site.handover, SlurmHandover) else {}
 
 
@@ -105,7 +108,7 @@ def _library_vars(software: SoftwareProfile) -> dict[str, Any]:
 
 
 def platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
-    """Return the role variables that hang on the server model."""
+    """Return the role variables that depend on the server model."""
     del site
     return {
         "nvidia_driver_gpus": platform.gpus,
@@ -120,7 +123,10 @@ def platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
 
 
 def gpu_vars(gpu: GpuProfile) -> dict[str, Any]:
-    """Return the role variables that hang on the GPU model: watts and MHz; 0 where nothing is published, which the role refuses to set."""
+    """Return the role variables that depend on the GPU model, in watts and MHz.
+
+    Unpublished values are 0, which the role refuses to set.
+    """
 
     def whole(figure: Figure | None) -> int:
         return int(figure.value) if figure is not None else 0
@@ -134,7 +140,7 @@ def gpu_vars(gpu: GpuProfile) -> dict[str, Any]:
 
 
 def node_vars(site: Site, name: str) -> dict[str, Any]:
-    """Return the facts of one node. Raises KeyError when the site has no such node."""
+    """Return the facts of one node. Raises KeyError if the site has no such node."""
     facts = node_facts(site, name)
     return {
         "rackready_rack": facts.rack,
@@ -148,7 +154,7 @@ def node_vars(site: Site, name: str) -> dict[str, Any]:
 
 
 def connection_vars(site: Site, node: Node, known_hosts: Path) -> dict[str, Any]:
-    """Return how Ansible reaches one node: the key of the site, and only the host key that was pinned at provisioning."""
+    """Return how Ansible reaches one node: with the key of the site and the host key pinned at provisioning."""
     options = (
         "StrictHostKeyChecking=yes",
         f'UserKnownHostsFile="{known_hosts}"',

@@ -1,4 +1,4 @@
-"""The vendor's manifest: which machine came (serial, BMC MAC, factory password) and where it was mounted, as an overlay of the site."""
+"""Reads the vendor's manifest (serial, BMC MAC, factory password and position of each machine) into an overlay."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNIT = re.compile(r"\d{1,2}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine of the manifest; ``password`` is a secret and never enters a message or the overlay."""
+    """One machine of the manifest. ``password`` is a secret and never appears in a message or the overlay."""
 
     line: int
     node: str
@@ -40,7 +40,7 @@ class Machine:
 
 
 def read_manifest(text: str, site: Site, source: str) -> list[Machine]:
-    """Return the machines of a manifest (CSV with a head line), each with the node that stands at its place in the site.
+    """Return the machines of a manifest (CSV with a header line), each with the node at its position in the site.
 
     Raises SiteInvalidError that lists every problem with its line.
     """
@@ -49,11 +49,11 @@ def read_manifest(text: str, site: Site, source: str) -> list[Machine]:
         table = [(rows.line_num, row) for row in rows if any(cell.strip() for cell in row)]
     except csv.Error as error:
         raise SiteInvalidError(
-            source, [Problem(f"line {rows.line_num}", f"no CSV: {error}.", "Correct the line.")]
+            source, [Problem(f"line {rows.line_num}", f"not valid CSV: {error}.", "Correct the line.")]
         ) from error
     if not table:
         raise SiteInvalidError(
-            source, [Problem("line 1", "Expected: a head line Actual: nothing.", f"Begin with {','.join(COLUMNS)}.")]
+            source, [Problem("line 1", "Expected: a header line Actual: nothing.", f"Start with {','.join(COLUMNS)}.")]
         )
     columns = _columns(table[0][1], source)
     problems: list[Problem] = []
@@ -71,7 +71,10 @@ def read_manifest(text: str, site: Site, source: str) -> list[Machine]:
 
 
 def _columns(head: Sequence[str], source: str) -> dict[str, int]:
-    """Return the place of every column. Its own name goes before another one for it; two of a rank leave open which is meant."""
+    """Return the place of every column.
+
+    The exact name takes precedence over an alias; two columns of equal rank are ambiguous.
+    """
     given = [re.sub(r"[\s-]+", "_", name.strip().lower()) for name in head]
     places = {column: _named(given, (column,)) or _named(given, _OTHER_NAMES[column]) for column in COLUMNS}
     missing = [column for column, found in places.items() if not found]
@@ -80,7 +83,7 @@ def _columns(head: Sequence[str], source: str) -> dict[str, int]:
             f"column {', '.join(missing)} is missing - Expected: {', '.join(COLUMNS)} "
             f"Actual: {', '.join(name.strip() for name in head)}."
         )
-        raise SiteInvalidError(source, [Problem("line 1", text, "Name the columns so.")])
+        raise SiteInvalidError(source, [Problem("line 1", text, "Rename the columns.")])
     problems = [
         Problem(
             "line 1",
@@ -120,29 +123,27 @@ def _machine(
         return None
     if node.serial is not None and node.serial != cells["serial"]:
         text = (
-            f"{node.name} stands at unit {node.unit} of {cells['rack']} - "
-            f"Expected: serial {node.serial} as in the site Actual: {cells['serial']}."
+            f"{node.name} is at unit {node.unit} of {cells['rack']} - "
+            f"Expected: serial {node.serial} as in the site file Actual: {cells['serial']}."
         )
-        problems.append(Problem(where, text, "Correct the place in the manifest, or the serial in the site file."))
+        problems.append(Problem(where, text, "Correct the position in the manifest, or the serial in the site file."))
         return None
     return Machine(line, node.name, cells["rack"], cells["serial"], mac, cells["password"])
 
 
 def _mac(where: str, written: str, problems: list[Problem]) -> str:
-    """Return a MAC address as six pairs with colons; empty, with the reason noted, when it is none or not that of one interface."""
+    """Return a MAC address as six pairs with colons; note a problem and return empty text if it is not valid."""
     if _MAC.fullmatch(written.lower()) is None:
         problems.append(
             Problem(where, f"bmc_mac - Expected: six pairs of hexadecimal digits Actual: {written!r}.", "Correct it.")
         )
         return ""
     digits = re.sub(r"[:.-]", "", written.lower())
-    # IEEE 802-2014 8.2.2: the lowest bit of the first octet says group; broadcast, all ones, is one of them.
+    # IEEE 802-2014 8.2.2: the lowest bit of the first octet marks group addresses, including broadcast (all ones).
     if int(digits, 16) == 0 or int(digits[:2], 16) & 1:
-        what = "no address" if int(digits, 16) == 0 else "the address of a group"
+        what = "no address" if int(digits, 16) == 0 else "a group address"
         problems.append(
-            Problem(
-                where, f"bmc_mac - Expected: the address of one interface Actual: {written!r}, {what}.", "Correct it."
-            )
+            Problem(where, f"bmc_mac - Expected: an individual address Actual: {written!r}, {what}.", "Correct it.")
         )
         return ""
     return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
@@ -157,7 +158,7 @@ def _node(where: str, cells: dict[str, str], context: _Context, problems: list[P
         )
         return None
     if cells["rack"] not in {rack.name for rack in site.racks}:
-        problems.append(Problem(where, f"the site has no rack {cells['rack']}.", "Correct the name."))
+        problems.append(Problem(where, f"no rack is called {cells['rack']}.", "Correct the name."))
         return None
     node = places.get((cells["rack"], int(digits)))
     if node is None:
@@ -165,7 +166,7 @@ def _node(where: str, cells: dict[str, str], context: _Context, problems: list[P
         problems.append(
             Problem(
                 where,
-                f"no node stands at unit {digits} of {cells['rack']} - Expected: one of {units}.",
+                f"no node is at unit {digits} of {cells['rack']} - Expected: one of {units}.",
                 "Correct the unit.",
             )
         )
@@ -180,15 +181,20 @@ def _twice(machines: Sequence[Machine]) -> list[Problem]:
             value = getattr(machine, noun)
             line = first.setdefault(value, machine.line)
             if line != machine.line:
-                what = f"the place of {value}" if noun == "node" else f"{noun} {value}"
+                what = f"the position of {value}" if noun == "node" else f"{noun} {value}"
                 out.append(
-                    Problem(f"line {machine.line}", f"{what} is also that of line {line}.", "Correct one of the two.")
+                    Problem(
+                        f"line {machine.line}", f"{what} is already on line {line}.", "Correct one of the two lines."
+                    )
                 )
     return out
 
 
 def overlay(machines: Sequence[Machine], before: Any, secrets: str) -> dict[str, Any]:  # noqa: ANN401 - a YAML document
-    """Return the overlay: what was imported before, with these machines over it. ``secrets``: folder of the passwords, below the project's root."""
+    """Return the overlay: the previous import with these machines merged over it.
+
+    ``secrets``: folder of the passwords, below the project root.
+    """
     racks: dict[str, dict[str, Any]] = {}
     for rack in (before or {}).get("racks", []):
         racks[rack["name"]] = {node["name"]: node for node in rack["nodes"]}

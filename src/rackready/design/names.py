@@ -1,4 +1,4 @@
-"""Long lists in messages: the first few, and how many more there are."""
+"""Shortens long lists in messages to the first items and the number of others."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ SHOWN = 8
 
 
 def listed(names: Iterable[object], shown: int = SHOWN) -> str:
-    """Return names for a sentence: ``a, b, c and 5 more``; ``none`` when there is none."""
+    """Return names for a sentence: ``a, b, c and 5 more``; ``none`` if there are none."""
     every = [str(name) for name in names]
     more = f" and {len(every) - shown:,} more" if len(every) > shown else ""
     return ", ".join(every[:shown]) + more if every else "none"
 
 
 def block(title: str, lines: Sequence[str], shown: int) -> list[str]:
-    """Return a title with its number and its lines below it, the last one saying how many more; nothing when there are no lines."""
+    """Return a title with the number of lines, the first lines, and the number of others; empty without lines."""
     if not lines:
         return []
     more = [f"  and {len(lines) - shown:,} more"] if len(lines) > shown else []

@@ -1,4 +1,4 @@
-"""What the ports of a node are for: its NIC plan, the networks of its ports beside the compute fabric, and those that are unused on purpose."""
+"""Uses of a node's ports: its NIC plan, the networks of its other ports, and ports that are unused on purpose."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rackready.model.site import Node, Site
 from rackready.profiles import loader
 
 ROLES: dict[str, OtherRole] = {"inband": "in_band", "storage": "storage", "oob": "oob"}
-"""Role of a port in platform profiles to network of the site."""
+"""Role of a port in platform profiles -> network of the site."""
 
 
 def nic_plan(site: Site, node: Node) -> NicPlan | None:
-    """Return how a node's NICs are used: the plan that it names, else that of its platform."""
+    """Return how a node uses its NICs: the plan that it names, else the plan of its platform."""
     plans = site.remember("nic_plans", lambda: {plan.name: plan for plan in site.nic_plans})
     if node.nic_plan is not None:
         return plans.get(node.nic_plan)
@@ -25,7 +25,10 @@ def nic_plan(site: Site, node: Node) -> NicPlan | None:
 
 
 def used_ports(site: Site, node: Node) -> Iterator[tuple[OtherNic, OtherRole]]:
-    """Give a node's ports beside the compute fabric that get a cable, each with its network: as its NIC plan says, else its platform's profile."""
+    """Yield a node's cabled ports beside the compute fabric, each with its network.
+
+    The network comes from the NIC plan, else from the platform's profile.
+    """
     plan = nic_plan(site, node)
     said = {use.name: use.role for use in plan.nics} if plan is not None else {}
     unused = unused_ports(site, node)

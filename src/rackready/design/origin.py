@@ -1,4 +1,4 @@
-"""Where each part of an explicit document was written in the compact file, so that a problem names the place that a person can correct."""
+"""Maps parts of the explicit document to their places in the compact file, so that problems name an editable place."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 Loc = tuple[str | int, ...]
 Chain = tuple[Loc, ...]
-"""Places that make up one item: the item as written, then the templates that it takes, nearest first."""
+"""Places that make up one item: the item in the file, then its templates, nearest first."""
 
 
 class Origins:
-    """``lists`` says for each written list (by its place in the file) the chain of every item that it became."""
+    """``lists``: for each list of the file (by its path), the chain of every item that it became."""
 
     def __init__(self, raw: dict[str, Any]) -> None:
         self.raw = raw
         self.lists: dict[Loc, list[Chain]] = {}
 
     def written(self, loc: Sequence[str | int]) -> Loc:
-        """Translate a place of the explicit document to the place in the file. What an overlay added keeps its place."""
+        """Return the place in the file of a place in the explicit document. Parts of an overlay keep their place."""
         chain: Chain = ((),)
         for place, step in enumerate(loc):
             if isinstance(step, int):
@@ -34,7 +34,7 @@ class Origins:
         return chain[0]
 
     def descend(self, chain: Chain, key: str) -> Chain:
-        """Return where a key of an item stands: in the item itself, else in the nearest template that has it."""
+        """Return where a key of an item is set: in the item itself, else in the nearest template that has it."""
         return tuple((*loc, key) for loc in chain if self._has(loc, key)) or ((*chain[0], key),)
 
     def _has(self, loc: Loc, key: str) -> bool:
@@ -48,7 +48,7 @@ class Origins:
 
 
 def path_text(steps: Sequence[str | int]) -> str:
-    """Return a path as people read it: ``racks[2].nodes[7].bmc.address``."""
+    """Return a path as text: ``racks[2].nodes[7].bmc.address``."""
     text = ""
     for step in steps:
         if isinstance(step, int):

@@ -1,8 +1,8 @@
-"""Switches of the fabrics beside the compute fabric, and which of them serve which rack.
+"""Switches of the fabrics beside the compute fabric, and the racks that they serve.
 
 Everything follows from rack numbers: rack ``n`` belongs to group ``(n - 1) // racks_per_leaf + 1`` of its fabric and
-has position ``(n - 1) % racks_per_leaf`` there. Leaf ``m`` of group ``g`` is number ``(g - 1) x leafs + m``: a rack
-that is added renames and moves nothing.
+has position ``(n - 1) % racks_per_leaf`` there. Leaf ``m`` of group ``g`` is number ``(g - 1) x leafs + m``. An added
+rack renames and moves nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from rackready.model.other_fabric import OtherFabric, OtherRole
 from rackready.model.site import Rack, Site
 
 CALLED = {"in_band": "in-band", "storage": "storage", "oob": "out-of-band"}
-"""Networks as messages call them."""
+"""Names of networks in messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherSwitch:
-    """One switch of such a fabric. ``index`` counts from 1 within fabric and tier; it stays when racks are added, so it may have gaps."""
+    """One switch of such a fabric.
+
+    ``index`` counts from 1 within fabric and tier. It stays when racks are added, so it may have gaps.
+    """
 
     name: str
     fabric: str
@@ -34,7 +37,10 @@ class OtherSwitch:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """How one rack is served: ``position`` from 0 among the racks of its group; ``leafs``: names of the switches that share its ports."""
+    """How one rack is served.
+
+    ``position``: from 0 among the racks of its group; ``leafs``: names of the switches that share its ports.
+    """
 
     fabric: OtherFabric
     group: int
@@ -44,7 +50,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class OtherLayout:
-    """``switches`` in order of fabrics, leafs first; ``racks``: (network, rack) to how it is served; ``groups`` of each fabric by name."""
+    """``switches``: by fabric, leafs first; ``racks``: (network, rack) -> how it is served; ``groups``: by fabric."""
 
     switches: tuple[OtherSwitch, ...] = ()
     racks: dict[tuple[str, str], Served] = field(default_factory=dict)
@@ -56,7 +62,7 @@ class OtherLayout:
 
 
 def other_layout(site: Site) -> OtherLayout:
-    """Return the switches that a checked site's other fabrics need, and what each serves. Raises UnknownProfileError."""
+    """Return the switches of a checked site's other fabrics, and what each serves. Raises UnknownProfileError."""
     return site.remember("other_fabrics", lambda: _layout(site))
 
 
@@ -68,7 +74,7 @@ def _layout(site: Site) -> OtherLayout:
         for rack in racks_of_fabric(site, fabric):
             number = rack_number(rack)
             if number is None:
-                continue  # the check of the site file says so
+                continue  # check_other_fabrics reports it
             group, position = divmod(number - 1, fabric.racks_per_leaf)
             leafs = groups.setdefault(group + 1, _leafs(fabric, group))
             out.racks.setdefault((fabric.role, rack.name), Served(fabric, group + 1, position, leafs))
@@ -93,7 +99,11 @@ def _leafs(fabric: OtherFabric, group: int) -> tuple[str, ...]:
 
 
 def racks_of_fabric(site: Site, fabric: OtherFabric) -> list[Rack]:
-    """Return the racks that a fabric serves: those that it names, else all that no other of its role names and that have no switch of it themselves."""
+    """Return the racks that a fabric serves.
+
+    These are the racks that it lists, else all racks that no other fabric of its role lists and that have no own switch
+    of that role.
+    """
     if fabric.racks:
         wanted = {name for text in fabric.racks for name in expand_names(text)}
         return [rack for rack in site.racks if rack.name in wanted]
@@ -121,7 +131,7 @@ def _has_ports(site: Site, rack: Rack, role: OtherRole) -> bool:
 
 
 def rack_slots(site: Site) -> int:
-    """Return for how many nodes of a rack there is room: as the networks say, else the highest slot that a rack has."""
+    """Return how many nodes a rack has room for: from the networks, else the highest slot in any rack."""
     if site.networks is not None:
         return site.networks.rack_slots
     return max((node.slot or place for rack in site.racks for place, node in enumerate(rack.nodes, 1)), default=0)

@@ -1,4 +1,4 @@
-"""Fabrics beside the compute fabric and the ports of nodes that they serve, in figures, counted from the cables of a plan."""
+"""Figures of the fabrics beside the compute fabric and the node ports that they serve, from the cables of a plan."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ STATES = ("cabled", "unused", "not_cabled")
 
 
 def other_fabrics(plan: Laid) -> list[dict[str, Any]]:
-    """Return each fabric with its switches, its links, and how far its fullest leaf is oversubscribed: capacity down to capacity up, Gb/s."""
+    """Return each fabric with its switches, links and highest oversubscription of a leaf.
+
+    Oversubscription is capacity down to capacity up, Gb/s.
+    """
     if not plan.site.other_fabrics:
         return []
     layout = other_layout(plan.site)
     down: Counter[str] = Counter()
     up: Counter[str] = Counter()
     links: Counter[str] = Counter()
-    # Links between the two leafs of a pair are no way up.
+    # Links between the two leafs of a pair do not count as uplinks.
     pairs = {leaf: leafs for groups in layout.groups.values() for leafs in groups.values() for leaf in leafs}
     for cable in plan.cables.cables:
         run = cable.run
@@ -50,7 +53,7 @@ def other_fabrics(plan: Laid) -> list[dict[str, Any]]:
 
 
 def node_ports(plan: Laid) -> dict[str, dict[str, int]]:
-    """Return how many ports of nodes beside the compute fabric are cabled, unused on purpose, and not cabled, by network."""
+    """Return the number of node ports outside the compute fabric: cabled, unused on purpose, not cabled; by network."""
     out: dict[str, dict[str, int]] = {}
     for port, count in plan.cables.node_ports:
         out.setdefault(port.network, dict.fromkeys(STATES, 0))[port.state] += count

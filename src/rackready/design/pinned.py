@@ -1,4 +1,4 @@
-"""The site as a campaign began with it: an edit of its files during the run changes nothing until the next one."""
+"""The site as it was when a campaign began: edits of its files take effect with the next run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rackready.model.site import Site
 from rackready.paths import EnvPaths, private_dir
 
 VARIABLE = "RACKREADY_PINNED_SITE"
-"""Names the pinned site to child processes that would read the site file (Ansible's inventory)."""
+"""Environment variable that passes the pinned site to child processes (Ansible's inventory)."""
 _END = ".json.gz"
 
 
@@ -28,7 +28,7 @@ def digest(site: Site) -> str:
 
 
 def pin(paths: EnvPaths, site: Site) -> str:
-    """Store a site under its digest, which is returned. Raises OSError."""
+    """Store a site under its digest and return the digest. Raises OSError."""
     found = digest(site)
     path = pinned_file(paths, found)
     if not path.exists():
@@ -38,14 +38,14 @@ def pin(paths: EnvPaths, site: Site) -> str:
 
 
 def pinned_file(paths: EnvPaths, site_digest: str) -> Path:
-    """Return where the site of this digest is stored."""
+    """Return the path of the stored site with this digest."""
     return paths.state / "sites" / f"{site_digest}{_END}"
 
 
 def site_of(ctx: PhaseContext) -> Site:
-    """Return the site that a phase works on: the one its campaign is pinned to, else the site file as it is now.
+    """Return the site that a phase works on: the pinned site of its campaign, else the current site file.
 
-    Raises RackreadyError when that cannot be read.
+    Raises RackreadyError if it cannot be read.
     """
     if not ctx.site_digest:
         return load_site(ctx.env, root=ctx.root)
@@ -54,34 +54,34 @@ def site_of(ctx: PhaseContext) -> Site:
 
 @lru_cache(maxsize=2)
 def read_pinned(path: Path) -> Site:
-    """Return a stored site. Raises RackreadyError when it is missing or not the one of its name."""
+    """Return a stored site. Raises RackreadyError if it is missing or does not match its name."""
     wanted = path.name.removesuffix(_END)
     try:
         site = Site.model_validate_json(gzip.decompress(path.read_bytes()))
         found = digest(site)
     except (OSError, EOFError, zlib.error, ValidationError) as error:
-        found = "nothing there" if isinstance(error, FileNotFoundError) else f"{error.__class__.__name__}, damaged"
+        found = "no file" if isinstance(error, FileNotFoundError) else f"{error.__class__.__name__}, damaged"
     if found != wanted:
-        step = f"Remove {path} and run the same command again: it stores the site anew."
+        step = f"Remove {path} and run the same command again: it stores the site again."
         raise RackreadyError(
-            f"{path}: the site that this campaign began with - Expected: SHA-256 {wanted[:12]} "
-            f"Actual: {found[:40]}. {step}"
+            f"{path}: pinned site of this campaign - Expected: SHA-256 {wanted[:12]} Actual: {found[:40]}. {step}"
         )
     return site
 
 
 def edited(ctx: PhaseContext) -> str:
-    """Return what to tell the operator where the site's files say something else than the campaign worked with; empty where they do not."""
+    """Return a note for the operator if the files of the site were edited during the campaign; else empty text."""
     path = EnvPaths(ctx.root, ctx.env).site_file
     try:
         now = digest(load_site(ctx.env, root=ctx.root))
     except RackreadyError as error:
         return (
-            f"{path} was edited while this campaign ran, which used the site as it was. It cannot be used now: {error}"
+            f"{path} was edited during this campaign, which used the previous version. "
+            f"The new version is invalid: {error}"
         )
     if now == ctx.site_digest:
         return ""
     return (
-        f"{path} or an overlay was edited while this campaign ran, which used the site as it was. "
+        f"{path} or an overlay was edited during this campaign, which used the previous version. "
         "Run the same command again to apply the edit."
     )

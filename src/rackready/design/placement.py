@@ -1,9 +1,11 @@
-"""Where the switches that a topology or another fabric makes stand: the slots that the site gives them, taken in an order in which new ones come last.
+"""Positions of switches that a topology or another fabric makes: each takes one of the slots in the site file.
 
-Leafs by unit, then plane and index: a new unit comes behind all that stand. Spines by pod, then index, then plane, and
-cores by index, then plane: when more of them are needed, those of every plane come behind all that stand, and not
-behind their own plane's only. Those of other fabrics by their numbers: where there are slots enough, one is left free
-for every number between them that is not there yet.
+The order in which switches take slots puts new switches last.
+
+Leafs go by unit, then plane and index: a new unit comes after all existing ones. Spines go by pod, then index, then
+plane, and cores by index, then plane: additional switches of every plane come after all existing ones, not only after
+those of their plane. Switches of other fabrics go by number: if there are enough slots, one is left free for every
+number that is still missing between them.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from rackready.model.site import Site
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """``places``: switch to (rack, lowest unit). ``problems``: which switches have no slot."""
+    """``places``: switch -> (rack, lowest unit). ``problems``: switches without a slot."""
 
     places: dict[str, tuple[str, int]]
     problems: tuple[str, ...]
@@ -34,9 +36,9 @@ def _upper_order(switch: TopoSwitch) -> tuple[int, int, int]:
 
 
 def place_switches(site: Site, fabric: FabricPlan) -> Placement:
-    """Return the place of every switch of the fabric: written by hand, else the next free slot of its tier.
+    """Return the place of every switch of the fabric: as in the site file, else the next free slot of its tier.
 
-    Nothing is a problem for a site that gives no slots and places no switch: then nobody asks for lengths of cables.
+    A site without slots and placed switches has no problems: it does not ask for cable lengths.
     """
     written = {
         switch.name: (switch.rack, switch.unit)
@@ -54,13 +56,13 @@ def place_switches(site: Site, fabric: FabricPlan) -> Placement:
             if (slot.fabric, slot.tier) == (of, tier)
             for unit in expand_range(slot.units)[:: slot.step]
         ]
-        # With a slot for every number, also those that are left out, a switch that comes between others moves none.
+        # With a slot for every number, including missing ones, a switch added in between moves no other.
         taking = names if len(slots) >= len(names) else wanted
         places |= {name: slot for name, slot in zip(taking, slots, strict=False) if name in wanted}
         if len(slots) < len(wanted) and (site.switch_slots or written or of is not None):
             called = tier if of is None else f"{of} {tier}"
             text = (
-                f"switch_slots: {len(wanted)} {called} switches have {len(slots)} slots ({wanted[len(slots)]} is "
+                f"switch_slots: {len(wanted)} {called} switches, but only {len(slots)} slots ({wanted[len(slots)]} is "
                 "the first without)."
             )
             problems.append(f"{text} Add slots for {len(wanted) - len(slots)} more.")
@@ -68,9 +70,9 @@ def place_switches(site: Site, fabric: FabricPlan) -> Placement:
 
 
 def _wanted(site: Site, fabric: FabricPlan) -> Iterator[tuple[str | None, str, list[str]]]:
-    """Yield (fabric, None for the compute fabric; tier; its switches in the order in which they take slots).
+    """Yield (fabric, or None for the compute fabric; tier; switches in the order in which they take slots).
 
-    Switches of other fabrics have an empty name for each number that is left out between them.
+    The list of another fabric has an empty name for each missing number.
     """
     for tier in ("leaf", "spine", "core"):
         switches = [switch for switch in fabric.switches if switch.tier == tier]

@@ -1,4 +1,4 @@
-"""The whole plan of a site: fabric, cables, addresses, capacity and bill of materials, from one site file, in one pass."""
+"""The whole plan of a site: fabric, cables, addresses, capacity and bill of materials."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from rackready.profiles import loader
 SLACK_M = 0.5
 """Spare length at each end of a cable, m: a planning input, not a published figure."""
 SPARES_PCT = 5.0
-"""Spares of each cable part, per cent: a planning input, not a published figure."""
+"""Spares of each cable part, percent: a planning input, not a published figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Laid:
 
 @dataclass(frozen=True, slots=True)
 class Plan(Laid):
-    """Everything that follows from a site. With ``problems`` nothing may be ordered, built or configured from it."""
+    """The complete plan of a site. If there are ``problems``, do not order, build or configure from it."""
 
     racks: tuple[RackInput, ...]
     capacity: CapacityReport
@@ -59,9 +59,11 @@ class Plan(Laid):
 
 
 def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARES_PCT) -> Plan:
-    """Return the plan of a checked site, whether a topology or links describe its fabric. What is wrong is collected in ``problems``, not raised.
+    """Return the plan of a checked site, whether a topology or links define its fabric.
 
-    Raises ValueError for negative ``spares_pct``, UnknownProfileError for a profile that is not there.
+    Problems are collected in ``problems``, not raised.
+
+    Raises ValueError for negative ``spares_pct``, UnknownProfileError for a missing profile.
     """
     with without_gc():
         fabric = fabric_of(site)
@@ -88,7 +90,7 @@ def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARE
 
 
 def lay(site: Site, *, slack_m: float = SLACK_M) -> Laid:
-    """Return what is applied to the devices of a checked site, without what is only judged or ordered: capacity and bill of materials."""
+    """Return the part of a plan that is applied to devices, without capacity and bill of materials."""
     with without_gc():
         fabric = fabric_of(site)
         made = fabric if site.topology is not None else None
@@ -96,7 +98,7 @@ def lay(site: Site, *, slack_m: float = SLACK_M) -> Laid:
 
 
 def fabric_of(site: Site) -> FabricPlan:
-    """Return the compute fabric: that which the topology makes, else the one that is written by hand."""
+    """Return the compute fabric: from the topology, else from the links of the site file."""
     if site.topology is None:
         return written_fabric(site)
     return build(site.topology, endpoints(site), platform_su_nodes=unit_size(site))
@@ -109,14 +111,14 @@ def _cables(site: Site, fabric: FabricPlan | None, slack_m: float) -> tuple[Cabl
     except StockError as error:
         return CablePlan((), tuple(error.problems)), Catalogue(profiles)
     if fabric is not None and fabric.problems and not fabric.switches:
-        return CablePlan((), (), ("compute fabric: it cannot be built, so no cables are listed.",)), catalogue
+        return CablePlan((), (), ("compute fabric: it has problems, so no cables are listed.",)), catalogue
     runs = site_runs(site, fabric, slack_m)
     laid = plan_cables(runs.runs, runs.floor, catalogue, runs.notes)
     return CablePlan(laid.cables, (*runs.problems, *laid.problems), laid.notes, runs.node_ports), catalogue
 
 
 def _models(site: Site, fabric: FabricPlan) -> Mapping[str, Mapping[str, int]]:
-    """Return how many of each model the site needs, written and made switches counted once."""
+    """Return how many of each model the site needs; a switch both listed and made by a topology counts once."""
     written = {switch.name: switch.model for switch in site.switches}
     switches = (
         {switch.name: switch.model for switch in other_layout(site).switches}
@@ -135,7 +137,10 @@ def _problem(text: str) -> Problem:
 
 
 def switch_models(plan: Laid) -> Iterable[tuple[str, str, str]]:
-    """Yield (name, tier or role, model) of every switch: of the compute fabric, then those of other fabrics, then those that are only written."""
+    """Yield (name, tier or role, model) of every switch.
+
+    The compute fabric comes first, then other fabrics, then switches that only the site file lists.
+    """
     made = {switch.name for switch in plan.fabric.switches}
     yield from ((switch.name, switch.tier, switch.model) for switch in plan.fabric.switches)
     others = other_layout(plan.site).switches

@@ -1,4 +1,4 @@
-"""What a plan says of a site that is refused: an overloaded UPS is told beside a duplicate address, not after it."""
+"""Adds problems of the plan to a refused site: an overloaded UPS is reported with a duplicate address, not after it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rackready.model.site import Site
 
 _NOT_JUDGED = Problem(
     "plan",
-    "fabric, loads and losses are not judged while parts of the site cannot be used.",
-    "Correct the rest, then plan again.",
+    "fabric, loads and losses were not checked, because parts of the site are invalid.",
+    "Correct the other problems, then run the plan again.",
 )
 
 _STOPS: tuple[type[Exception], ...] = (
@@ -21,11 +21,11 @@ _STOPS: tuple[type[Exception], ...] = (
     AttributeError,
     ArithmeticError,
 )
-"""What a plan may run into, which counts on a site that was checked. It is told as not judged, never as right."""
+"""Errors that a plan of an unchecked site may raise. The plan then counts as not checked, never as correct."""
 
 
 def with_plan(error: SiteInvalidError) -> SiteInvalidError:
-    """Return the refusal with what the plan of the same site finds beyond it, or with the word that nothing of it was judged."""
+    """Return the refusal with the plan's further problems, or with a note that the plan was not checked."""
     if not isinstance(error.site, Site):
         return SiteInvalidError(error.source, [*error.problems, _NOT_JUDGED])
     try:
@@ -33,10 +33,10 @@ def with_plan(error: SiteInvalidError) -> SiteInvalidError:
     except _STOPS:
         return SiteInvalidError(error.source, [*error.problems, _NOT_JUDGED])
     power = error.site.facility.power if error.site.facility is not None else []
-    # A feed from nowhere is told already, at its place in the file.
+    # Feeds from an unknown source are already reported at their place in the file.
     found = set(plan.problems) - set(source_problems(plan.racks, {node.name for node in power}))
     paths, texts = {problem.path for problem in error.problems}, {problem.message for problem in error.problems}
-    # The plan looks for addresses that are given twice, too.
+    # The plan also looks for duplicate addresses.
     paths |= {"addresses"} if any(text.startswith("address ") for text in texts) else set()
     beyond = [problem for problem in found if problem.path not in paths and problem.message not in texts]
     return SiteInvalidError(error.source, [*error.problems, *beyond], error.site)

@@ -1,4 +1,4 @@
-"""The fabric of a site whose links are written by hand: leafs without a tier above, as the same plain facts that a topology gives."""
+"""The fabric of a site that lists its links by hand: leafs without a tier above, in the form of a topology."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from rackready.profiles import loader
 
 
 def written_fabric(site: Site) -> FabricPlan:
-    """Return compute switches and links of a checked site as a fabric of one tier; nothing is proved of it, since nothing joins its leafs."""
+    """Return the compute switches and links of a checked site as a fabric of one tier.
+
+    Nothing is proved about it, since nothing connects its leafs.
+    """
     leafs = [switch for switch in site.switches if switch.role == "compute"]
     switches = tuple(
         TopoSwitch(leaf.name, "leaf", 1, 1, place, leaf.model, len(port_names(loader.switch(leaf.model), 1)))
@@ -36,6 +39,6 @@ def written_fabric(site: Site) -> FabricPlan:
 
 
 def _numbers(model: str) -> dict[str, int]:
-    """Return the number of every port of a switch model by its name, sub-ports of each breakout included."""
+    """Return port name -> port number of a switch model, sub-ports of each breakout included."""
     profile = loader.switch(model)
     return {name: number for ways in (1, *profile.breakout) for number, name in enumerate(port_names(profile, ways), 1)}

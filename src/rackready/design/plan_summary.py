@@ -1,4 +1,4 @@
-"""A plan in figures, as plain data: what JSON shows and what text and Markdown are made of."""
+"""A plan in figures as plain data: the JSON output, and the source of text and Markdown."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from rackready.design.plan import Plan, switch_models
 def summary(
     plan: Plan, against: str | None = None, different: Difference | None = None, not_compared: str = ""
 ) -> dict[str, Any]:
-    """Return the document. ``against``: when the last deploy was recorded (UTC), None when nothing was; ``different``: what has changed since.
+    """Return the document.
 
-    ``not_compared``: why what was applied is not compared with this plan; empty when it is, or when nothing was
+    ``against``: time (UTC) when the last deploy was recorded, None without one; ``different``: changes since then.
+
+    ``not_compared``: why this plan is not compared with the applied state; empty if it is, or if nothing was
     applied.
     """
     site = plan.site
@@ -45,7 +47,7 @@ def summary(
 
 
 def _switches(plan: Plan) -> dict[str, dict[str, int]]:
-    """Return tier or role -> model -> how many."""
+    """Return tier or role -> model -> number of switches."""
     out: dict[str, dict[str, int]] = {}
     for _, tier, model in switch_models(plan):
         row = out.setdefault(tier, {})
@@ -123,14 +125,12 @@ def _power_spof(plan: Plan) -> list[str]:
         why = f"; accepted: {case.accepted}" if case.accepted else ""
         if case.kind == "node" and case.short:
             out.append(
-                f"{case.element}: devices of {len(case.short)} racks do not keep enough supplies when it is lost{why}."
+                f"{case.element}: its loss leaves devices of {len(case.short)} racks without enough supplies{why}."
             )
         elif case.kind == "node" and case.over_feeds:
-            out.append(
-                f"{case.element}: feeds of {len(case.over_feeds)} racks are over their rating when it is lost{why}."
-            )
+            out.append(f"{case.element}: its loss puts feeds of {len(case.over_feeds)} racks over their rating{why}.")
         elif case.kind == CDU and case.dark:
-            out.append(f"{case.element}: {len(case.dark)} racks have no liquid cooling when it is lost{why}.")
+            out.append(f"{case.element}: its loss leaves {len(case.dark)} racks without liquid cooling{why}.")
     return out
 
 

@@ -1,4 +1,4 @@
-"""Takes offending parts out of a document so that the rest can still be checked, and keeps the data paths true."""
+"""Removes invalid parts from a document so that the rest can be checked, and keeps the data paths right."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rackready.design.origin import Loc
 from rackready.model.site import Site
 
 IndexMap = dict[Loc, list[int]]
-"""For each list (by its path with original indices): the original index of every item that is left."""
+"""For each list (by its path with original indices): the original index of every remaining item."""
 
 _TAGS = frozenset({"slurm", "file"})
 
 
 def _clean(loc: Sequence[str | int], document: Any) -> Loc:  # noqa: ANN401 - a YAML document
-    """Drop what pydantic puts into a location without it being in the document (union tags)."""
+    """Drop steps that pydantic adds to a location but the document does not have (union tags)."""
     out: list[str | int] = []
     here = document
     for step in loc:
@@ -34,7 +34,7 @@ def _clean(loc: Sequence[str | int], document: Any) -> Loc:  # noqa: ANN401 - a 
 
 
 def original(loc: Sequence[str | int], index_map: IndexMap) -> Loc:
-    """Translate a path into the pruned document to the path in the file that the person wrote."""
+    """Return the path in the file for a path in the pruned document."""
     out: list[str | int] = []
     for step in loc:
         if isinstance(step, int) and tuple(out) in index_map:
@@ -45,7 +45,7 @@ def original(loc: Sequence[str | int], index_map: IndexMap) -> Loc:
 
 
 def explicit(loc: Sequence[str | int], index_map: IndexMap) -> Loc:
-    """Return the place in the explicit document of a path that pydantic gave for the pruned one."""
+    """Return the place in the explicit document of a path that pydantic reports for the pruned one."""
     return tuple(step for step in original(loc, index_map) if step not in _TAGS)
 
 
@@ -60,29 +60,32 @@ STAND_INS: dict[str, Any] = {
     "handover": {"kind": "file", "path": "/stand-in"},
     "campaign": {},
 }
-"""What a section that cannot be used is replaced with while the rest is checked. Nothing is said about a stand-in, or about what differs from it."""
+"""Replacement for an invalid section while the rest is checked.
+
+Problems of a stand-in, or of differences from it, are not reported.
+"""
 
 SPARED = frozenset({"facility", "networks", "topology", "cable_stock"})
-"""Sections that may be left out: one that cannot be used is taken out whole."""
+"""Optional sections: an invalid one is removed whole."""
 
 NUMBERS = frozenset({"index", "slot", "su", "su_slot"})
-"""Keys from which, when they are absent, something else is derived: an item without one of them would be another item."""
+"""Keys with a derived default: an item without one of them would be another item."""
 
 
 @dataclass(slots=True)
 class Pruned:
-    """What was taken out so far."""
+    """Parts removed so far."""
 
     index_map: IndexMap = field(default_factory=dict)
     keys: set[Loc] = field(default_factory=set)
-    """Keys that may be absent, by their original places: the item around each is still there."""
+    """Optional keys, by their original paths: the item around each is still there."""
     sections: set[str] = field(default_factory=set)
-    """Sections for which a stand-in stands."""
+    """Sections replaced by a stand-in."""
 
     def doubtful(self, loc: Loc, text: str) -> bool:
-        """Say whether a problem (at its original place) may be there only because of what was taken out: it speaks of that key.
+        """Return whether a problem (at its original place) may only follow from a removed part, whose key it names.
 
-        A ``kind`` that was taken out says what else its part must have: nothing else of that part is then judged.
+        A removed ``kind`` decides what else its part must have, so nothing else in that part is reported.
         """
         if self.sections and ((loc and loc[0] in self.sections) or "stand-in" in text):
             return True
@@ -92,23 +95,23 @@ class Pruned:
             return True
         if any(key[-1] == "kind" and loc[: len(key) - 1] == key[:-1] for key in self.keys):
             return True
-        return any(_speaks_of(key, text) and (loc == key[: len(loc)] or len(key) == _OF_A_SECTION) for key in self.keys)
+        return any(_names_key(key, text) and (loc == key[: len(loc)] or len(key) == _OF_A_SECTION) for key in self.keys)
 
 
 _OF_A_SECTION = 2
-"""Steps to a key of a section: other parts of the site may speak of it ("a fabric of kind roce")."""
+"""Steps to a key of a section: other parts of the site may name it ("a fabric of kind roce")."""
 
 
-def _speaks_of(key: Loc, text: str) -> bool:
+def _names_key(key: Loc, text: str) -> bool:
     words = rf"\b{key[-1]}\b" if len(key) > _OF_A_SECTION or len(key) == 1 else rf"\b{key[0]}\b.*\b{key[-1]}\b"
     return re.search(words, text) is not None
 
 
 def prune(document: dict[str, Any], locs: list[Any], kinds: list[str], so_far: Pruned) -> dict[str, Any] | None:
-    """Return the document without the offending parts, and note them in ``so_far``; None when what offends cannot be spared.
+    """Return the document without the invalid parts, recorded in ``so_far``; None if one of them is indispensable.
 
-    A key that is unknown or may be absent is removed; of anything else the nearest list item around it, else the
-    section (a stand-in takes its place), else the key itself (its default takes over).
+    An unknown or optional key is removed; for anything else the nearest list item around it, else the section (a
+    stand-in takes its place), else the key itself (its default takes over).
     """
     out = dict(document)
     doomed: set[Loc] = set()
@@ -146,7 +149,7 @@ def prune(document: dict[str, Any], locs: list[Any], kinds: list[str], so_far: P
 
 
 def _stand_in(out: dict[str, Any], loc: Loc, so_far: Pruned) -> None:
-    """Put a stand-in for a section, or for what is missing in it."""
+    """Put a stand-in in place of a section, or of a missing key in it."""
     section = str(loc[0])
     stand, own = deepcopy(STAND_INS[section]), out.get(section)
     if len(loc) == _OF_A_SECTION and isinstance(own, dict) and loc[1] in stand:
@@ -158,7 +161,7 @@ def _stand_in(out: dict[str, Any], loc: Loc, so_far: Pruned) -> None:
 
 
 def _may_be_absent(loc: Loc) -> Loc:
-    """Return the longest beginning of a place that is a key of which nothing follows when it is absent (its default is None); empty when there is none."""
+    """Return the longest prefix of a path that is an optional key (its default is None); empty if there is none."""
     found: Loc = ()
     kind: Any = Site
     for place, step in enumerate(loc):
@@ -186,7 +189,7 @@ def _plain(annotation: Any) -> Any:  # noqa: ANN401 - a type
 
 
 def _remove(document: dict[str, Any], loc: Loc, index_map: IndexMap) -> None:
-    """Take one part out of a document that shares everything with the original: only what lies on the way is copied."""
+    """Remove one part from a document that shares data with the original: copy only what lies on the path."""
     here: Any = document
     try:
         for step in loc[:-1]:

@@ -1,4 +1,4 @@
-"""What makes RoCE lossless, computed once from the site for hosts and switches alike."""
+"""Lossless RoCE settings, computed once from the site for hosts and switches."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from rackready.model.software import SoftwareProfile
 
 PRIORITIES = 8
 _ECT0 = 2
-"""ECN-capable transport, the low two bits of the ToS byte (RFC 3168): without it the switch drops where it should mark."""
+"""ECN-capable transport, the low two bits of the ToS byte (RFC 3168). Without it a switch drops instead of marking."""
 
 _PRESET_DSCP = {priority: tuple(range(8 * priority, 8 * priority + 8)) for priority in range(PRIORITIES)}
-"""NVUE's RoCE preset maps eight DSCPs in a row to each switch priority (Cumulus Linux RoCE guide, `nv show qos roce`)."""
+"""NVUE's RoCE preset maps eight consecutive DSCPs to each priority (Cumulus Linux RoCE guide, `nv show qos roce`)."""
 
 _PRESET_PRIORITY = 3
 _PRESET_CNP_PRIORITY = 6
 
 
 class QosUnsupportedError(RackreadyError):
-    """The site asks for a mapping that the switch's RoCE preset does not give."""
+    """The site asks for a mapping that the switch's RoCE preset does not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class QosFacts:
-    """Quality of service of the compute fabric. ``pfc`` says per priority whether it is lossless."""
+    """Quality of service of the compute fabric. ``pfc`` tells per priority whether it is lossless."""
 
     dscp: int
     priority: int
@@ -38,19 +38,19 @@ class QosFacts:
 
     @property
     def dscp_to_priority(self) -> dict[int, int]:
-        """DSCP to priority, of the two that matter: data and congestion notification."""
+        """Return DSCP -> priority of data and congestion notification."""
         return {self.dscp: self.priority, self.cnp_dscp: self.cnp_priority}
 
 
 def qos_facts(qos: Qos) -> QosFacts:
-    """Return what hosts and switches must agree on."""
+    """Return the settings that hosts and switches must agree on."""
     pfc = tuple(priority == qos.priority for priority in range(PRIORITIES))
     return QosFacts(qos.dscp, qos.priority, qos.cnp_dscp, qos.cnp_priority, qos.dscp << 2 | _ECT0, pfc)
 
 
 @dataclass(frozen=True, slots=True)
 class PresetProblem:
-    """One value of ``fabric.qos`` that NVUE's lossless RoCE preset does not give: its key, what is wrong with it, what to do."""
+    """One value of ``fabric.qos`` that NVUE's lossless RoCE preset does not support: key, message and hint."""
 
     key: str
     message: str
@@ -61,14 +61,19 @@ class PresetProblem:
 
 
 def preset_problems(qos: QosFacts) -> list[PresetProblem]:
-    """Return everything that NVUE's lossless RoCE preset does not give (its defaults: Cumulus Linux RoCE guide, `nv show qos roce`)."""
+    """Return every value that NVUE's lossless RoCE preset does not support.
+
+    Its defaults: Cumulus Linux RoCE guide, `nv show qos roce`.
+    """
     out = []
     for key, actual, expected in (
         ("priority", qos.priority, _PRESET_PRIORITY),
         ("cnp_priority", qos.cnp_priority, _PRESET_CNP_PRIORITY),
     ):
         if actual != expected:
-            message = f"the lossless RoCE preset of NVUE does not do this - Expected: {expected} Actual: {actual}."
+            message = (
+                f"NVUE's lossless RoCE preset does not support this value - Expected: {expected} Actual: {actual}."
+            )
             out.append(PresetProblem(key, message, f"Use {expected}."))
     for key, actual, priority in (
         ("dscp", qos.dscp, _PRESET_PRIORITY),
@@ -77,7 +82,7 @@ def preset_problems(qos: QosFacts) -> list[PresetProblem]:
         allowed = _PRESET_DSCP[priority]
         if actual not in allowed:
             message = (
-                "the lossless RoCE preset of NVUE maps it to another priority - "
+                "NVUE's lossless RoCE preset maps it to another priority - "
                 f"Expected: {allowed[0]} to {allowed[-1]} Actual: {actual}."
             )
             out.append(PresetProblem(key, message, "Choose one of them."))
@@ -85,7 +90,7 @@ def preset_problems(qos: QosFacts) -> list[PresetProblem]:
 
 
 def check_preset(qos: QosFacts) -> None:
-    """Refuse what NVUE's lossless RoCE preset does not give. Raises QosUnsupportedError that names every key of the site file."""
+    """Refuse values that NVUE's lossless RoCE preset does not support. Raises QosUnsupportedError with every key."""
     problems = preset_problems(qos)
     if problems:
         raise QosUnsupportedError("\n".join(str(problem) for problem in problems))
@@ -106,7 +111,7 @@ def roce_vars(fabric: Fabric, software: SoftwareProfile) -> dict[str, Any]:
 
 
 def roce_interfaces(facts: NodeFacts) -> list[dict[str, Any]]:
-    """Return the compute interfaces of one node as role host_roce takes them."""
+    """Return the compute interfaces of one node in the form of role host_roce."""
     return [
         {
             "netdev": nic.netdev,

@@ -1,4 +1,4 @@
-"""Reading a secret from where the site file says it is kept."""
+"""Reads a secret from the place that the site file names."""
 
 from __future__ import annotations
 

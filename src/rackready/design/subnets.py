@@ -1,4 +1,4 @@
-"""Subnets of a site as whoever configures routers and DHCP relays needs them, and what an address of one of them belongs to."""
+"""Subnets of a site for routers and DHCP relays, and the settings that go with an address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from rackready.model.site import Site
 
 
 class Subnet(NamedTuple):
-    """One subnet. ``rack``: of a management or storage network that is routed; ``unit``, ``rail``, ``plane``: of the compute fabric. ``mtu`` in bytes."""
+    """One subnet.
+
+    ``rack``: of a routed management or storage network; ``unit``, ``rail``, ``plane``: of the compute fabric; ``mtu``
+    in bytes.
+    """
 
     network: str
     rack: str
@@ -30,7 +34,7 @@ class Subnet(NamedTuple):
 
 
 def subnets(site: Site, nodes: tuple[NodeAddresses, ...]) -> Iterator[Subnet]:
-    """Give the subnets of management and storage networks, rack by rack where they are routed, then those in which ``nodes`` have compute NICs."""
+    """Yield the subnets of management and storage networks (by rack if routed), then those of compute NICs."""
     for role in MANAGED:
         network = _network(site, role)
         if network is None:
@@ -58,7 +62,7 @@ def subnets(site: Site, nodes: tuple[NodeAddresses, ...]) -> Iterator[Subnet]:
 
 
 def managed_by(site: Site, role: str, address: str) -> tuple[int | str, int | str, str]:
-    """Return (prefix, VLAN, gateway) of an address of a management or storage network; empty texts for one that lies outside of its pool."""
+    """Return (prefix, VLAN, gateway) of a management or storage address; empty texts outside the pool."""
     network = _network(site, role)
     if network is None or IPv4Address(address) not in network.pool:
         return "", "", ""
@@ -67,7 +71,7 @@ def managed_by(site: Site, role: str, address: str) -> tuple[int | str, int | st
 
 
 def settings(site: Site, role: str, address: str) -> str:
-    """Return in words what else of a network is to be set up for an address of it; empty for one that lies outside of its pool."""
+    """Return the further settings for an address of a network in words; empty for an address outside its pool."""
     network, (prefix, vlan, gateway) = (
         _network(site, role),
         managed_by(site, role, address) if address else ("", "", ""),

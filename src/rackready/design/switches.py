@@ -1,4 +1,4 @@
-"""The configuration of one switch as plain data: what templates turn into text and what a read-back is held against."""
+"""The configuration of one switch as plain data: the input of templates, and the reference for a read-back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rackready.design.qos import QosFacts, check_preset, qos_facts
 from rackready.model.site import Site
 
 MARK = "(rackready)"
-"""Ends the description of every port that rackready configures: who looks at the switch sees whose it is, and so do we."""
+"""End of the description of every port that rackready configures, so that operators and rackready recognize it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class SwitchConfig:
 
 
 def switch_config(site: Site, name: str) -> SwitchConfig:
-    """Return what is wanted of one switch. Raises KeyError for an unknown one, QosUnsupportedError for a mapping it cannot do."""
+    """Return the desired state of one switch. Raises KeyError if unknown, QosUnsupportedError for unsupported QoS."""
     facts = switch_facts(site, name)
     qos = qos_facts(site.fabric.qos)
     check_preset(qos)

@@ -1,4 +1,4 @@
-"""Which tenant a node belongs to, and what keeps the tenant's traffic apart on the ports of its nodes."""
+"""The tenant of a node, and the settings that isolate the tenant's traffic on the ports of its nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FULL_MEMBER = 0x8000
 
 
 def tenants(site: Site) -> dict[str, Tenant]:
-    """Return node -> tenant, of a checked site; nodes of nobody are left out."""
+    """Return node -> tenant of a checked site; nodes without a tenant are left out."""
     by_rack = {rack.name: [node.name for node in rack.nodes] for rack in site.racks}
     out: dict[str, Tenant] = {}
     for tenant in site.tenants:
@@ -21,7 +21,7 @@ def tenants(site: Site) -> dict[str, Tenant]:
 
 
 def port_key(tenant: Tenant) -> str:
-    """Return the partition key as its ports hold it, with the bit of full membership; empty without one."""
+    """Return the partition key as its ports hold it, with the full-membership bit; empty without one."""
     if tenant.pkey is None:
         return ""
     return f"0x{int(tenant.pkey, 16) | (FULL_MEMBER if tenant.full_member else 0):04x}"

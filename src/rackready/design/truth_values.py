@@ -1,4 +1,4 @@
-"""Finds true and false where a number is wanted: Python counts them as 1 and 0, and so would every field of a number."""
+"""Finds true and false in place of a number: Python counts them as 1 and 0, and number fields would accept them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rackready.model.site import Site
 
 
 def truth_problems(document: Any) -> list[Problem]:  # noqa: ANN401 - a YAML document as it is written
-    """Return one problem for each key of a number that says true or false."""
+    """Return one problem for each number field that has true or false."""
     return list(_walk(document, ()))
 
 
@@ -36,7 +36,7 @@ _FREE = frozenset({"inputs", "baselines"})
 
 @cache
 def _numbers() -> frozenset[str]:
-    """Return the keys of the site model that are numbers wherever they stand, and those of a series."""
+    """Return the keys of the site model that are always numbers, and those of a series."""
     kinds: dict[str, set[bool]] = {}
     _keys(Site, kinds, set())
     return frozenset(
@@ -58,7 +58,7 @@ def _keys(model: type[BaseModel], kinds: dict[str, set[bool]], seen: set[type]) 
 
 
 def _leaves(annotation: Any) -> Iterator[Any]:  # noqa: ANN401 - a type
-    """Yield the plain types of an annotation; those of mappings apart, whose keys are names."""
+    """Yield the plain types of an annotation, except those of mappings, whose keys are names."""
     inner = get_args(annotation)
     if not inner:
         yield annotation

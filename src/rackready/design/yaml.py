@@ -1,4 +1,4 @@
-"""YAML as people write it, read strictly: no key twice, and no plain value that YAML 1.1 and YAML 1.2 take for two different things."""
+"""Strict YAML: no key twice, and no plain value that YAML 1.1 and YAML 1.2 read differently."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rackready.design.yaml_readings import has_two_readings, readings
 from rackready.model.problems import Problem, SiteInvalidError
 
 MOST_VALUES = 5_000_000
-"""Values of a document, aliases expanded: 12,500 nodes with 200 values each, all written out, are half of that. Judgement."""
+"""Most values of a document, aliases expanded: 12,500 nodes with 200 values each are half of that. Judgement."""
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that names the place of what only looks like a number, and takes what only looks like a day for text."""
+    """SafeLoader that reports the place of an invalid number, and reads an invalid date as text."""
 
 
 def _read(kind: str) -> Callable[[_StrictLoader, yaml.ScalarNode], Any]:
-    """Return what reads scalars of that kind; what only looks like one (0b_) is an error at its place, not a ValueError without one."""
+    """Return a constructor for scalars of that kind that reports an invalid one (0b_) with its place."""
     build = yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
 
     def scalar(loader: _StrictLoader, node: yaml.ScalarNode) -> Any:  # noqa: ANN401 - a number, a day or a time
@@ -33,7 +33,10 @@ def _read(kind: str) -> Callable[[_StrictLoader, yaml.ScalarNode], Any]:
 
 
 def _day(loader: _StrictLoader, node: yaml.ScalarNode) -> Any:  # noqa: ANN401 - a day, a time or text
-    """Return a day or a time; the text itself for one that there is not (the 30th of February), which a field of a day refuses with all other problems."""
+    """Return a date or a time; the text itself for an impossible date (30 February).
+
+    A date field then refuses it together with all other problems.
+    """
     try:
         return yaml.SafeLoader.construct_yaml_timestamp(loader, node)
     except (ValueError, OverflowError):
@@ -46,7 +49,7 @@ _StrictLoader.add_constructor("tag:yaml.org,2002:timestamp", _day)
 
 
 class _Dumper(yaml.SafeDumper):
-    """SafeDumper that puts text in quotes which YAML 1.2 would take for a number (1e3, 08)."""
+    """SafeDumper that quotes text that YAML 1.2 would read as a number (1e3, 08)."""
 
 
 def _quoted(dumper: _Dumper, text: str) -> yaml.ScalarNode:
@@ -57,12 +60,15 @@ _Dumper.add_representer(str, _quoted)
 
 
 def dump_yaml(document: Any) -> str:  # noqa: ANN401 - plain data
-    """Return plain data as YAML, keys in their order, such that ``read_yaml`` and every other reader of YAML take it for the same."""
+    """Return plain data as YAML, keys in their order, that every YAML reader reads alike."""
     return str(yaml.dump(document, Dumper=_Dumper, sort_keys=False))
 
 
 def read_yaml(path: Path) -> Any:  # noqa: ANN401 - what YAML holds is for the caller to check
-    """Return the document of a YAML file. Raises SiteInvalidError when it is absent, unreadable or no YAML, or holds values with two readings."""
+    """Return the document of a YAML file.
+
+    Raises SiteInvalidError if it is absent, unreadable or not YAML, or has values with two readings.
+    """
     document, problems = read_judged(path)
     if problems:
         raise SiteInvalidError(str(path), problems)
@@ -70,16 +76,16 @@ def read_yaml(path: Path) -> Any:  # noqa: ANN401 - what YAML holds is for the c
 
 
 def read_judged(path: Path, *, written_by_us: bool = False) -> tuple[Any, list[Problem]]:
-    """Return the document of a YAML file, and what is wrong with single keys and values of it, each with its data path.
+    """Return the document of a YAML file, and problems with single keys and values, each with its data path.
 
-    ``written_by_us``: text stands in it as PyYAML writes it. Raises SiteInvalidError when it is absent, unreadable or
-    no YAML.
+    ``written_by_us``: its text is as PyYAML writes it. Raises SiteInvalidError if it is absent, unreadable or
+    not YAML.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise SiteInvalidError(
-            str(path), [Problem("", "no such file.", "Begin one from inventories/example/site.yml.")]
+            str(path), [Problem("", "no such file.", "Start one from inventories/example/site.yml.")]
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise SiteInvalidError(
@@ -95,10 +101,10 @@ def read_judged(path: Path, *, written_by_us: bool = False) -> tuple[Any, list[P
         raise SiteInvalidError(str(path), [Problem(where, f"not valid YAML: {what}.", "Correct the file.")]) from error
     except RecursionError as error:
         raise SiteInvalidError(
-            str(path), [Problem("", "not valid YAML: nested too deep to be read.", "Correct the file.")]
+            str(path), [Problem("", "not valid YAML: nested too deeply.", "Correct the file.")]
         ) from error
     if size > MOST_VALUES:
-        what = f"{size:.0e} values by its aliases (&name, *name) - Expected: at most {MOST_VALUES:,}."
+        what = f"{size:.0e} values through aliases (&name, *name) - Expected: at most {MOST_VALUES:,}."
         raise SiteInvalidError(
             str(path),
             [
@@ -121,19 +127,22 @@ def _loaded(text: str, *, written_by_us: bool) -> tuple[Any, list[Problem]]:
 
 
 def read_value(text: str) -> Any:  # noqa: ANN401 - what YAML holds is for the caller to check
-    """Return a value as YAML has it: `8G` is a word, `3` a number, `[a, b]` a list. Raises ValueError, with what is wrong, for no YAML."""
+    """Return a value as YAML reads it: `8G` is a word, `3` a number, `[a, b]` a list.
+
+    Raises ValueError with the reason if it is not YAML.
+    """
     try:
         return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a subclass of SafeLoader
     except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(getattr(error, "problem", None) or "nested too deep to be read") from error
+        raise ValueError(getattr(error, "problem", None) or "nested too deeply") from error
 
 
 def _size(value: Any, known: dict[int, int]) -> int:  # noqa: ANN401 - what YAML holds
-    """Return how many values a document comes to. What aliases share is walked once and counted every time."""
+    """Return the number of values in a document. Shared values of aliases are walked once and counted every time."""
     if not isinstance(value, dict | list):
         return 1
     if id(value) not in known:
-        known[id(value)] = 1  # a list that holds itself
+        known[id(value)] = 1  # a list that contains itself
         known[id(value)] = 1 + sum(
             _size(item, known) for item in (value.values() if isinstance(value, dict) else value)
         )

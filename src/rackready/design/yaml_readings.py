@@ -1,4 +1,4 @@
-"""Plain YAML values that have two readings: YAML 1.1 (PyYAML, Ansible) and YAML 1.2 (yq, Go, editors) take them for two different things."""
+"""Plain YAML values that YAML 1.1 (PyYAML, Ansible) and YAML 1.2 (yq, Go, editors) read differently."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from rackready.model.problems import Problem
 
 _TAG = "tag:yaml.org,2002:"
 _JUDGED = frozenset({"bool", "int", "float", "str"})
-"""Days (2027-03-01) are not among them: in YAML 1.2 they are text, and a field of a day reads that text as the same day."""
+"""Without dates (2027-03-01): in YAML 1.2 they are text, and a date field reads that text as the same date."""
 
 _DECIMAL = re.compile(r"^[-+]?[0-9]+$")
 _BASED = re.compile(r"^(0o[0-7]+|0x[0-9a-fA-F]+)$")
 _FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
-"""Numbers of the core schema of YAML 1.2.2 (10.3.2). Infinity, nan, null, true and false read alike in both versions."""
+"""Numbers of the core schema of YAML 1.2.2 (10.3.2). Both versions read infinity, nan, null, true and false alike."""
 
 _LONGEST = 40
-"""Longest text that is looked at as a number: no field takes a longer one, and Python reads no number of thousands of digits."""
+"""Longest text checked as a number: no field takes a longer one, and Python reads no number of thousands of digits."""
 
 
 def readings(document: yaml.Node | None, *, text_too: bool) -> list[Problem]:
-    """Return one problem for each plain value or key with two readings, and for each key that is given twice, each with its data path.
+    """Return a problem for each plain value or key with two readings and each duplicate key, with its data path.
 
-    ``text_too``: also what YAML 1.1 takes for text (1e3, 08, 0o17). Files that rackready wrote itself with PyYAML hold
-    such text without quotes.
+    ``text_too``: also report values that YAML 1.1 reads as text (1e3, 08, 0o17). Files that rackready wrote with PyYAML
+    hold such text without quotes.
     """
     return list(_walk(document, (), set(), text_too=text_too)) if document is not None else []
 
@@ -37,7 +37,7 @@ def _walk(node: yaml.Node, loc: Loc, seen: set[int], *, text_too: bool) -> Itera
     if isinstance(node, yaml.ScalarNode):
         yield from _of_scalar(node, loc, "", text_too=text_too)
     elif id(node) not in seen:
-        seen.add(id(node))  # what aliases share is looked at once
+        seen.add(id(node))  # shared values of aliases are checked once
         if isinstance(node, yaml.SequenceNode):
             for place, item in enumerate(node.value):
                 yield from _walk(item, (*loc, place), seen, text_too=text_too)
@@ -57,14 +57,14 @@ def _of_mapping(node: yaml.Node, loc: Loc, seen: set[int], *, text_too: bool) ->
         before = lines.get((key.tag, key.value))
         if before is not None:
             text = f"key {key.value!r} is given twice - Expected: once Actual: lines {before} and {line}."
-            yield Problem(path_text(here), text, "Remove one of the two.")
+            yield Problem(path_text(here), text, "Remove one of the two lines.")
         lines[key.tag, key.value] = line
         yield from _of_scalar(key, here, "the key ", text_too=text_too)
         yield from _walk(value, here, seen, text_too=text_too)
 
 
 def _of_scalar(node: yaml.ScalarNode, loc: Loc, what: str, *, text_too: bool) -> Iterator[Problem]:
-    """Yield what is wrong with a plain value, and let it stand for the text that the person wrote: the rest is then checked with that."""
+    """Yield the problem of a plain value, and replace the value with its text, which the other checks then use."""
     kind = node.tag.removeprefix(_TAG)
     if node.style is not None or kind not in _JUDGED or len(node.value) > _LONGEST:
         return
@@ -73,15 +73,15 @@ def _of_scalar(node: yaml.ScalarNode, loc: Loc, what: str, *, text_too: bool) ->
         return
     yield Problem(
         path_text(loc),
-        f"{what}{node.value} is {_told(old)} in YAML 1.1 and {_told(new)} in YAML 1.2 - "
+        f"{what}{node.value} is {_described(old)} in YAML 1.1 and {_described(new)} in YAML 1.2 - "
         f"Expected: a value that reads the same in both Actual: {node.value}.",
-        _way_out(node.value, old, new),
+        _fix(node.value, old, new),
     )
     node.tag = f"{_TAG}str"
 
 
 def _older(kind: str, text: str) -> Any:  # noqa: ANN401 - a truth value, a number or text
-    """Return what PyYAML makes of a plain value, which it resolves by YAML 1.1; the text itself where it is no such number after all (0b_)."""
+    """Return how PyYAML (YAML 1.1) reads a plain value; the text itself if it is not a valid number after all (0b_)."""
     try:
         return yaml.load(text, Loader=yaml.SafeLoader) if kind != "str" else text
     except ValueError:
@@ -89,7 +89,7 @@ def _older(kind: str, text: str) -> Any:  # noqa: ANN401 - a truth value, a numb
 
 
 def _newer(kind: str, text: str) -> Any:  # noqa: ANN401 - a truth value, a number or text
-    """Return what the core schema of YAML 1.2 makes of it."""
+    """Return how the core schema of YAML 1.2 reads it."""
     if kind == "bool":
         return text.lower() == "true" if text.lower() in {"true", "false"} else text
     if _DECIMAL.match(text):
@@ -101,7 +101,7 @@ def _newer(kind: str, text: str) -> Any:  # noqa: ANN401 - a truth value, a numb
     return _older(kind, text) if text.lower().lstrip("+-") in {".inf", ".nan"} else text
 
 
-def _told(value: Any) -> str:  # noqa: ANN401 - a truth value, a number or text
+def _described(value: Any) -> str:  # noqa: ANN401 - a truth value, a number or text
     if isinstance(value, bool):
         return str(value).lower()
     return (
@@ -113,7 +113,7 @@ def _told(value: Any) -> str:  # noqa: ANN401 - a truth value, a number or text
     )
 
 
-def _way_out(text: str, old: Any, new: Any) -> str:  # noqa: ANN401 - truth values, numbers or texts
+def _fix(text: str, old: Any, new: Any) -> str:  # noqa: ANN401 - truth values, numbers or texts
     quoted = f'"{text}" in quotes'
     if isinstance(old, bool):
         return f"Write {str(old).lower()}, or {quoted} if it is text."
@@ -124,5 +124,5 @@ def _way_out(text: str, old: Any, new: Any) -> str:  # noqa: ANN401 - truth valu
 
 
 def has_two_readings(text: str) -> bool:
-    """Say whether text that YAML 1.1 takes for text as it stands is something else in YAML 1.2."""
+    """Return whether text that YAML 1.1 reads as text is something else in YAML 1.2."""
     return len(text) <= _LONGEST and not isinstance(_newer("str", text), str)

@@ -1,1 +1,1 @@
-"""Evidence: append-only records of what was measured, raw outputs by hash, and the reports made of them."""
+"""Evidence: append-only records of measurements, raw outputs by hash, and reports made of them."""

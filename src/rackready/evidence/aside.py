@@ -1,4 +1,4 @@
-"""Damaged evidence, set aside: what was found in its place is kept as proof, with where, when and its digest. Append-only like evidence itself."""
+"""Damaged evidence, set aside as proof with place, time and digest. Append-only like evidence itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rackready.ledger.schema import KEY
 from rackready.ledger.store import Ledger
 
 FOLDER = "set-aside"
-"""Beside the folder of raw outputs: files that stood in the place of one and were not it."""
+"""Folder beside that of raw outputs, for damaged files that were found in their place."""
 
 _metadata = sa.MetaData()
 
@@ -49,7 +49,10 @@ append_only(_aside)
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A raw output that is gone or damaged. ``path``: where it should lie; ``gate`` and ``target``: of the record that was judged from it, when known."""
+    """A raw output that is gone or damaged.
+
+    ``path``: where it should be; ``gate`` and ``target``: of the record that was judged from it, when known.
+    """
 
     digest: str
     path: Path
@@ -58,7 +61,7 @@ class Lost:
     target: str = ""
 
     def text(self) -> str:
-        """Return what is wrong, without a next step."""
+        """Return the fault, without a next step."""
         begins = f"{self.target}: evidence of {self.gate} lost" if self.target else "evidence lost"
         return (
             f"{begins} raw output {self.digest[:12]} - Expected: the output that it was judged from "
@@ -67,11 +70,11 @@ class Lost:
 
 
 def put_aside(ledger: Ledger, damaged: Sequence[Damaged | Lost], campaign: str) -> list[Damaged | Lost]:
-    """Keep what was found in the place of evidence, and return what was not set aside before. Raises LedgerError.
+    """Keep damaged evidence, and return the items that were not set aside before. Raises LedgerError.
 
-    A record's bytes go into the database; a file is moved out of the way, so that the output can be stored again when
-    it is measured again. Its row is written first: a kill in between leaves the file where it is, and the next run sets
-    it aside.
+    The bytes of a record go into the database. A file is moved out of the way, so that a new measurement can store the
+    output again. Its row is written first: after a kill in between the file is in its place, and the next run sets it
+    aside.
     """
     if not damaged:
         return []
@@ -103,7 +106,7 @@ def set_aside(ledger: Ledger) -> list[dict[str, Any]]:
 
 
 def proof(ledger: Ledger, id_: str) -> bytes | None:
-    """Return the bytes that were found in the place of a record, None when nothing of that id was set aside."""
+    """Return the bytes that were found in the place of a record, None when that id was not set aside."""
     with ledger.read() as connection:
         if not sa.inspect(connection).has_table(_aside.name):
             return None
@@ -134,7 +137,7 @@ def _row(item: Damaged | Lost, campaign: str) -> dict[str, Any]:
 
 
 def _bytes(path: Path) -> bytes:
-    """Return what a file holds, nothing where it cannot be read: it is moved all the same."""
+    """Return the content of a file, or nothing when it cannot be read: it is moved all the same."""
     try:
         return path.read_bytes()
     except OSError:

@@ -1,4 +1,4 @@
-"""The bounds that a report shows: what each is called, how it binds, and where it comes from."""
+"""The bounds that a report shows: name, direction and source of each."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 WORDS: Mapping[str, str] = {"ge": "at least", "le": "at most", "eq": "equal to"}
-"""How a bound binds, by its operator."""
+"""Operator -> the words for it."""
 
 _LARGE, _LARGEST = 1e4, 1e15
 MOST_SOURCES = 3
 _OTHERS = "and others"
 _MISNAMED: Mapping[tuple[str, str], str] = {("floor", "le"): "ceiling", ("ceiling", "ge"): "floor"}
-"""Records of earlier versions call some upper bounds a floor, and the smallest latency that is believed a ceiling."""
+"""Earlier versions recorded some upper bounds as a floor, and the smallest credible latency as a ceiling."""
 
 
 def figure(value: float) -> str:
-    """Return a number as people read it: whole ones in groups of three digits, no powers of ten below 1e15."""
+    """Return a number for people: large ones in groups of three digits, no powers of ten below 1e15."""
     return f"{value:,.0f}" if _LARGE <= abs(value) < _LARGEST else f"{value:.6g}"
 
 
 def label(criterion: Mapping[str, Any]) -> str:
-    """Return what a bound is called: its own label (floor, reference, ceiling, identity, ...), corrected where its operator says the opposite."""
+    """Return a bound's label (floor, reference, ceiling, identity, ...), corrected if its operator contradicts it."""
     return _MISNAMED.get((criterion["label"], criterion["op"]), str(criterion["label"]))
 
 
@@ -36,7 +36,7 @@ class Bound:
     high: float
     unit: str
     sources: list[str] = field(default_factory=list)
-    """The first few different ones; at the end, that there are others."""
+    """The first few different ones, then a note that there are others."""
 
     @classmethod
     def of(cls, criterion: Mapping[str, Any]) -> Bound:
@@ -57,7 +57,7 @@ class Bound:
         return self.low if self.low == self.high else None
 
     def broken_by(self, value: float) -> bool:
-        """Whether a value is beyond the bound, as far as one bound is the same for every unit. A reference binds nothing."""
+        """Return whether a value is beyond the bound, if it is the same for every unit. A reference limits nothing."""
         if self.value is None or self.label == "reference":
             return False
         return value < self.value if self.op == "ge" else self.op == "le" and value > self.value

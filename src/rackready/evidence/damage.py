@@ -1,4 +1,4 @@
-"""What became of evidence that is not what was written: each record by itself, in words, and with a stand-in that never counts as a pass."""
+"""Damaged evidence: the fault of each record, and a stand-in for it that never counts as a pass."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Finding, Outcome, Verdict
 
 _SHORT = 12
-"""Digits of a digest in a sentence."""
+"""Digits of a digest in messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """A record that cannot be used. Of its columns what the database says; ``found``: what is stored in its place, "" when it cannot be read.
+    """A record that cannot be used, with its columns as stored.
 
-    ``expected`` and ``actual``: what is wrong with it.
+    ``found``: the bytes in its place, empty when they cannot be read; ``expected`` and ``actual``: its fault.
     """
 
     id: str
@@ -39,7 +39,7 @@ class Damaged:
 
     @property
     def at(self) -> datetime:
-        """When it was measured, as far as its columns or its id tell; its id begins with the nanoseconds since 1970."""
+        """Return when it was measured, by its columns or its id, which begins with the nanoseconds since 1970."""
         try:
             begun = datetime.fromisoformat(self.started)
             return begun if begun.tzinfo else begun.replace(tzinfo=UTC)
@@ -48,18 +48,18 @@ class Damaged:
             return datetime.fromtimestamp(int(digits[0]) / 10**9 if digits else 0, UTC)
 
     def was_fail(self) -> bool:
-        """Whether a fail was recorded: damage turns none into something that may be measured until it passes."""
+        """Return whether a fail was recorded: damage must not allow re-measuring until it passes."""
         return self.outcome == Outcome.FAIL.value
 
     def text(self) -> str:
-        """Return what is wrong, without a next step."""
+        """Return the fault, without a next step."""
         return (
             f"{self.target}: evidence of {self.gate} is damaged (record {self.id}) - Expected: {self.expected} "
             f"Actual: {self.actual}."
         )
 
     def stand_in(self) -> EvidenceRecord:
-        """Return what takes its place where a gate's newest record is wanted: an error, or the fail that it was; it belongs to no hardware."""
+        """Return a record in its place: an error, or the fail that it was. It belongs to no hardware."""
         return stand_in(
             self,
             f"evidence of {self.gate} is damaged (record {self.id})",
@@ -96,9 +96,9 @@ def stand_in(
 
 
 def judged(row: Mapping[str, Any]) -> EvidenceRecord | Damaged:
-    """Return the record of a row (id, campaign, gate, target, outcome, started, record, sha256), or what is wrong with it.
+    """Return the record of a row (id, campaign, gate, target, outcome, started, record, sha256), or its damage.
 
-    ``unreadable`` in the row: why the database could not give the record.
+    ``unreadable`` in the row: why the database could not return the record.
     """
     stored = row["record"]
     found = stored.encode("utf-8", "surrogatepass") if isinstance(stored, str) else bytes(stored or b"")
@@ -118,19 +118,19 @@ def judged(row: Mapping[str, Any]) -> EvidenceRecord | Damaged:
         record = EvidenceRecord.model_validate_json(found)
     except ValidationError as error:
         return _damaged(row, found, f"a record that rackready {__version__} reads", _misread(found, error))
-    said = {
+    own = {
         "id": record.id,
         "campaign": record.campaign,
         "gate": record.gate,
         "target": record.target,
         "outcome": record.verdict.outcome.value,
     }
-    other = [name for name in said if said[name] != row[name]]
+    other = [name for name in own if own[name] != row[name]]
     return (
         record
         if not other
         else _damaged(
-            row, found, f"{other[0]} {said[other[0]]}, as in the record", f"{other[0]} {row[other[0]]} beside it"
+            row, found, f"{other[0]} {own[other[0]]}, as in the record", f"{other[0]} {row[other[0]]} beside it"
         )
     )
 
@@ -141,7 +141,7 @@ def _damaged(row: Mapping[str, Any], found: bytes, expected: str, actual: str) -
 
 
 def _misread(found: bytes, error: ValidationError) -> str:
-    """Return why a text is no record of ours: it is of a newer release, no JSON, or lacks something."""
+    """Return why a text is not a record: it is of a newer release, not JSON, or incomplete."""
     try:
         content = json.loads(found)
     except ValueError:

@@ -1,4 +1,4 @@
-"""How the values of one metric lie over all units: a strip with its bounds, and the units that stand apart."""
+"""The distribution of one metric over all units: a strip with its bounds, and the outliers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,18 @@ _WIDTH, _HEIGHT = 720.0, 88.0
 _LEFT, _RIGHT = 12.0, 12.0
 _MIDDLE = 32.0
 _FENCE = 1.5
-"""Tukey's fences: 1.5 interquartile ranges beyond the quartiles (Exploratory Data Analysis, 1977). What lies outside is shown by name;
-whether it fails is said by the gate's bounds alone."""
+"""Tukey's fences: 1.5 interquartile ranges beyond the quartiles (Exploratory Data Analysis, 1977).
+
+Units outside are shown by name. Only the gate's bounds decide whether they fail.
+"""
 _NARROWEST = 0.03
-"""Fences are at least this share of the median away from the quartiles: the smallest effect that gates look for among identical units."""
+"""Least distance of fences from the quartiles, as a share of the median.
+
+It is the smallest effect that gates look for among identical units.
+"""
 
 LEAST = 4
-"""Fewer values have no quartiles worth the name."""
+"""Fewer values have no useful quartiles."""
 
 MOST_NAMED = 20
 
@@ -33,7 +38,7 @@ _NUMBER = re.compile(r"\d+")
 
 
 def kind_of(name: str) -> str:
-    """Return what identical units have in common: the name without its numbers; a model in parentheses counts with them."""
+    """Return the kind of a unit: its name without numbers, but with the model in parentheses."""
     head, mark, model = name.partition(" (")
     return _NUMBER.sub("#", head) + mark + model
 
@@ -49,7 +54,7 @@ class Strip:
     bounds: Sequence[Bound]
     """As they were applied."""
     kinds: Callable[[], Iterable[Hashable]] | None = None
-    """Gives the kind of each unit, in the order of the values; None: by their names."""
+    """Returns the kind of each unit, in the order of the values; None: by their names."""
 
     @cached_property
     def ordered(self) -> list[float]:
@@ -72,7 +77,7 @@ class Strip:
         return sorted(outside, key=lambda item: item[1])
 
     def broken(self, value: float) -> bool:
-        """Whether a value is beyond a bound that holds for every unit."""
+        """Return whether a value is beyond a bound that is the same for every unit."""
         return any(bound.broken_by(value) for bound in self.bounds)
 
     def split(self) -> tuple[list[float], list[float]]:
@@ -95,7 +100,7 @@ class Strip:
 
 
 def _fences(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return what lies apart below and above; None where nothing does, and for fewer than four values."""
+    """Return the fences below and above, None when no value is outside, or for fewer than four values."""
     if len(values) < LEAST:
         return None
     low, middle, high = quantiles(values, n=4)
@@ -105,12 +110,12 @@ def _fences(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def counted(metric: Mapping[str, Any]) -> bool:
-    """Whether a metric has a distribution: a count, a size or a date has none."""
+    """Return whether a metric has a distribution: a count, a size or a date has none."""
     return metric["unit"] not in FACTS
 
 
 def describe(strip: Strip) -> dict[str, Any]:
-    """Return the strip as a report shows it: figures, bounds with their sources, and the units that stand apart."""
+    """Return the strip as a report shows it: figures, bounds with their sources, and the outliers."""
     values = strip.ordered
     return {
         "gate": strip.gate,
@@ -169,7 +174,7 @@ def _short(value: float) -> str:
 
 
 def _places(values: Iterable[float], at: Callable[[float], float]) -> list[float]:
-    """Return where marks stand: values nearer than a 400th of the width share one."""
+    """Return the places of marks: values nearer than a 400th of the width share one."""
     step = _WIDTH / 400
     return sorted({round(at(value) / step) * step for value in values})
 

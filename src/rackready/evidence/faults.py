@@ -1,7 +1,7 @@
-"""What is bad at a campaign's end, for the top of its report: each kind of finding once, with the nodes that have it and what to do.
+"""The faults at a campaign's end, for the top of its report: each kind of finding once, with its nodes and next step.
 
-Gathered node by node, in memory that does not grow with the site: of a finding that thousands have, the first places
-are kept and the rest counted.
+They are gathered node by node, in memory that does not grow with the site: of a finding that thousands have, the first
+places are kept and the rest counted.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ MOST_PLACES = 60
 MOST_PARTS = 6
 """Parts of a node with one finding that are named."""
 ASIDE = frozenset({NodeState.QUARANTINED.value, NodeState.STUCK.value, NodeState.REPAIR.value})
-"""States in which a node needs somebody, whatever its gates say."""
+"""States in which a node needs attention, whatever its gates report."""
 
 PENDING = "pending"
-"""In the place of an outcome: a pass that no bound could judge."""
+"""In place of an outcome: a pass that no bound could judge."""
 _PROVEN = frozenset({NodeState.CERTIFIED.value, NodeState.READY.value})
-"""States that a node reaches only when everything required of it was judged."""
+"""States that a node reaches only when every required gate was judged."""
 
 _RANK = (Outcome.FAIL.value, Outcome.ERROR.value, *sorted(ASIDE), PENDING, Outcome.NOT_RUN.value)
 _COVERAGE = "coverage"
 _JUDGE = "Measure at least 16 identical nodes, or give the profile a reference with its source."
 
 Key = tuple[str, str, str, str]
-"""Outcome, gate, title and code of a kind of finding; gate and code are empty where no gate found it."""
+"""Outcome, gate, title and code of a kind of finding. Gate and code are empty where no gate found it."""
 
 Where = tuple[str, int | None]
 """Rack and unit of a node."""
@@ -54,7 +54,7 @@ class Place:
 
 @dataclass(slots=True)
 class Group:
-    """One kind of finding of one gate. ``outcome``: of the records that say it, or the state of a node without any."""
+    """One kind of finding of one gate. ``outcome``: of its records, or the state of a node without any."""
 
     outcome: str
     gate: str
@@ -79,12 +79,15 @@ class Group:
 
     @property
     def left(self) -> int:
-        """Return how many nodes with it are not kept."""
+        """Return how many of its nodes are not kept."""
         return self.nodes - len({place.node for place in self.places})
 
     @property
     def rank(self) -> tuple[bool, int, int, str]:
-        """Return what sorts the worst first, then what most nodes have; parts that were not measured are mostly a consequence of the rest."""
+        """Return a sort key: the worst first, then the most frequent.
+
+        Parts that were not measured come last: they are mostly a consequence of the rest.
+        """
         return (
             self.gate == _COVERAGE,
             _RANK.index(self.outcome) if self.outcome in _RANK else len(_RANK),
@@ -104,26 +107,26 @@ def _same(one: Place, other: Place) -> bool:
 
 @dataclass(slots=True)
 class Faults:
-    """Gathers what is bad."""
+    """Gathers the faults."""
 
     groups: dict[Key, Group] = field(default_factory=dict)
     nodes: int = 0
-    """Nodes that need somebody."""
+    """Nodes that need attention."""
 
     def node(self, found: Seen) -> None:
         """Add a node, in the site's order."""
-        told = self._pending(found)
+        count = self._pending(found)
         if found.outcome in CONTINUES and found.state not in ASIDE:
             return
         self.nodes += 1
         if found.whole is not None and found.whole["gates"]:
-            told += sum(self._record(found.name, item) for item in found.whole["gates"])
-            told += self._coverage(found.name, found.whole["coverage"])
-        if not told:
+            count += sum(self._record(found.name, item) for item in found.whole["gates"])
+            count += self._coverage(found.name, found.whole["coverage"])
+        if not count:
             self._alone(found)
 
     def _pending(self, found: Seen) -> int:
-        """Add the passes that no bound could judge, and return how many; a certified node has none that matters."""
+        """Add the passes that no bound could judge, and return how many. Those of a certified node do not matter."""
         pending = () if found.state in _PROVEN else found.pending
         for gate in pending:
             self._add(
@@ -134,7 +137,7 @@ class Faults:
         return len(pending)
 
     def _alone(self, found: Seen) -> None:
-        """Add a node that no record speaks against."""
+        """Add a node without a record against it."""
         if found.state in ASIDE:
             outcome, what = found.state, "set aside without a finding of a gate"
         else:
@@ -144,7 +147,7 @@ class Faults:
         )
 
     def _record(self, name: str, item: Mapping[str, Any]) -> int:
-        """Add the findings of a record that is no pass, and return whether it is one."""
+        """Add the findings of a record that is not a pass, and return 1, or 0 for a pass."""
         if item["outcome"] in CONTINUES:
             return 0
         for finding in item["findings"]:
@@ -163,7 +166,7 @@ class Faults:
         return 1
 
     def _coverage(self, name: str, coverage: Mapping[str, Any]) -> int:
-        """Add the parts that no gate measured, and return whether there are any."""
+        """Add the parts that no gate measured, and return 1, or 0 when there are none."""
         if coverage["outcome"] in CONTINUES:
             return 0
         parts = [_part(name, part) for part in coverage["unmeasured"]] or [""]
@@ -180,7 +183,7 @@ class Faults:
         self.groups.setdefault(key, Group(*key)).add(place, part)
 
     def page(self, where: Mapping[str, Where]) -> dict[str, Any]:
-        """Return what the page shows. ``where``: rack and unit by node."""
+        """Return the data of the page. ``where``: node -> rack and unit."""
         groups = sorted(self.groups.values(), key=lambda group: group.rank)
         return {
             "nodes": self.nodes,
@@ -229,7 +232,7 @@ def _place(place: Place, where: Mapping[str, Where]) -> dict[str, Any]:
 
 
 def _part(node: str, where: str) -> str:
-    """Return what stands in a finding's place beside the node's own name."""
+    """Return the place of a finding without the node's own name."""
     return "" if where == node else where.removeprefix(f"{node} ").removeprefix(f"{node}/")
 
 

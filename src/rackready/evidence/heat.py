@@ -1,4 +1,4 @@
-"""What a report shows at a glance: racks with the outcome of each node, every gate of every node, and the pairs that were measured."""
+"""The overview tables of a report: racks with the outcome of each node, gates by node, and measured pairs."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from rackready.model.outcome import CONTINUES, Outcome, worst
 from rackready.model.site import Site
 
 SIGNS: Mapping[str, str] = {"pass": "P", "fail": "F", "error": "E", "skip": "S", "not_run": "N"}
-"""A letter for each outcome: colour alone does not reach everybody, nor a printer."""
+"""A letter for each outcome: not everybody sees colours, and printers may not print them."""
 
 
 _TIMES = frozenset({"us", "ms", "s"})
-"""Units of which the highest value is the worst: of a rate it is the lowest."""
+"""Units whose highest value is the worst. Of a rate it is the lowest."""
 
 MOST_COLUMNS = 48
-"""More nodes than this make no table that can be read: the pair matrix then holds only nodes with a pair that did not pass."""
+"""Most nodes of a readable table. A larger pair matrix shows only nodes with a pair that did not pass."""
 
 Cells = list[dict[str, Any]]
 
 
 def racks(site: Site, nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return racks in the site's order: name, and a cell for each node from the top unit down (name, state, outcome, sign)."""
+    """Return racks in the site's order: name, and cells from the top unit down (name, state, outcome, sign)."""
     by_name = {node["name"]: node for node in nodes}
     out = []
     for rack in site.racks:
@@ -50,10 +50,10 @@ def _counts(cells: Cells) -> dict[str, int]:
 
 
 def gate_table(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return every gate of every node: ``nodes`` (names, the columns) and ``layers``, each with a row for each of its gates.
+    """Return every gate of every node: ``nodes`` (names of the columns), and ``layers`` with a row for each gate.
 
-    The rows of a layer: ``bad``, where some node failed or the gate could not tell, ``missing``, where some node has no
-    result, and ``good``. Nodes that no gate has measured are no columns.
+    The rows of a layer: ``bad``, where a node has a fail or an error, ``missing``, where a node has no result, and
+    ``good``. Nodes that no gate has measured have no column.
     """
     nodes = [node for node in nodes if node["gates"]]
     gates = dict.fromkeys(item["gate"] for node in nodes for item in node["gates"])
@@ -76,20 +76,23 @@ def _sign(outcome: str) -> dict[str, str]:
 
 
 def _layer(gate: str) -> str:
-    """Return the layer of a gate's id (scope/layer/level/name); what a BMC says is one layer."""
+    """Return the layer of a gate's id (scope/layer/level/name). All gates of the BMC are one layer."""
     scope, layer = gate.split("/")[:2] if "/" in gate else ("", gate)
     return scope if scope == "bmc" else layer
 
 
 def _words(gate: str) -> dict[str, str]:
-    """Return the gate's name, and what stands before it: its scope, where that is not the node, and its level."""
+    """Return the gate's name, and its scope, where that is not the node, with its level."""
     *before, name = gate.split("/")
     scope, level = (before[0], before[-1]) if before else ("", "")
     return {"name": name, "about": level if scope in {"node", "bmc"} else f"{scope} {level}"}
 
 
 def pairs(runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a matrix for each gate over two nodes: gate, metric, unit, nodes, rows of cells (outcome, sign, worst value, runs), symmetric."""
+    """Return a symmetric matrix for each gate over two nodes.
+
+    It has gate, metric, unit, nodes, and rows of cells (outcome, sign, worst value, runs).
+    """
     by_gate: dict[str, dict[tuple[str, str], list[Mapping[str, Any]]]] = {}
     for run in runs:
         if run["gate"].startswith("pair/"):
@@ -125,7 +128,7 @@ def _matrix(gate: str, found: Mapping[tuple[str, str], Sequence[Mapping[str, Any
 
 
 def _shown(runs: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
-    """Return the metric that a matrix shows, and its unit: the first that the gate judges, else the first that is no count or size."""
+    """Return metric and unit of a matrix: the first that the gate judges, else the first that is no count or size."""
     first: tuple[str, str] = ("", "")
     for run in runs:
         judged = {item["metric"] for item in run["criteria"]}
@@ -137,7 +140,7 @@ def _shown(runs: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
 
 
 def _pair(items: Sequence[Mapping[str, Any]], metric: str, unit: str) -> dict[str, Any]:
-    """Return the pair as its newest runs leave it: one a target, so that a second attempt replaces the first."""
+    """Return the cell of a pair from its newest run of each target: a second attempt replaces the first."""
     newest = {item["target"]: item for item in items}
     outcome = worst([Outcome(item["outcome"]) for item in newest.values()]).value
     values = [

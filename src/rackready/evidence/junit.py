@@ -1,8 +1,10 @@
-"""JUnit XML of a report, for pipelines that read nothing else: one suite a node, one test case a gate. Made suite by suite, so that no site is too large.
+"""JUnit XML of a report for pipelines: one suite per node, one test case per gate.
 
-Fail is a failure. Error and not_run are errors: what was not measured is no pass. A skip is skipped, with its reason.
-Coverage is a case like a gate. The type of a failure or error is the code of what was found (several in their order);
-where nothing has a code, the outcome.
+It is made suite by suite, so that no site is too large.
+
+Fail is a failure. Error and not_run are errors: an unmeasured gate is not a pass. A skip is skipped, with its reason.
+Coverage is a case like a gate. The type of a failure or error is the code of its finding (several in their order), or
+the outcome when no finding has a code.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from rackready.model.outcome import FLEET_PENDING
 
 _ERRORS = frozenset({"error", "not_run"})
 _CONTROL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 does not allow (section 2.2, Char)."""
+"""Characters that XML 1.0 does not allow (section 2.2, Char)."""
 _COUNTED = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 FOOT = "</testsuites>\n"
@@ -26,7 +28,7 @@ FOOT = "</testsuites>\n"
 
 @dataclass(slots=True)
 class Totals:
-    """What lies in a suite, or in all of them. ``time``: seconds."""
+    """Counts of a suite, or of all of them. ``time``: seconds."""
 
     tests: int = 0
     failures: int = 0
@@ -35,7 +37,7 @@ class Totals:
     time: float = 0.0
 
     def add(self, other: Totals) -> None:
-        """Add what another holds."""
+        """Add the counts of another."""
         for name in ("tests", "failures", "errors", "skipped", "time"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -48,7 +50,7 @@ class Totals:
                 setattr(self, name, getattr(self, name) + 1)
 
     def attributes(self) -> dict[str, str]:
-        """Return it as XML says it."""
+        """Return the counts as XML attributes."""
         return {
             **{name: str(getattr(self, name)) for name in ("tests", "failures", "errors", "skipped")},
             "time": f"{self.time:.1f}",
@@ -71,14 +73,14 @@ def junit(report: Mapping[str, Any]) -> str:
 
 
 def head(report: Mapping[str, Any], totals: Totals) -> str:
-    """Return how the root begins."""
+    """Return the opening tag of the root."""
     return _opened(
         "testsuites", {"name": f"rackready {report['site']} {report['campaign']['id']}", **totals.attributes()}, ""
     )
 
 
 def suite(node: Mapping[str, Any], generated: str) -> tuple[str, Totals]:
-    """Return the suite of a node, and what lies in it."""
+    """Return the suite of a node, and its counts."""
     totals = Totals()
     cases = [_text(_case(gate["gate"], gate, node["name"]), totals) for gate in node["gates"]]
     cases.append(_text(_case(COVERAGE, _coverage(node), node["name"]), totals))
@@ -94,7 +96,7 @@ def run_case(run: Mapping[str, Any], totals: Totals) -> str:
 
 
 def runs_head(totals: Totals, generated: str) -> str:
-    """Return how the suite of runs over several nodes begins, once all of them are counted."""
+    """Return the opening tag of the suite of runs over several nodes, once all are counted."""
     return _suite_head("runs over several nodes", totals, generated)
 
 
@@ -130,16 +132,19 @@ def _coverage(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _case(gate: str, entry: Mapping[str, Any], target: str) -> ET.Element:
-    """Return one test case: class is the gate without its last part, with dots, as viewers group them; the target tells runs apart."""
+    """Return one test case. Its class is the gate without its last part, with dots, because viewers group by it.
+
+    The target in its name tells runs apart.
+    """
     group, _, name = gate.rpartition("/")
     case = ET.Element(
         "testcase",
         {"classname": group.replace("/", "."), "name": _clean(f"{name} [{target}]"), "time": f"{entry['seconds']:.1f}"},
     )
     case.extend(_result(entry))
-    said = "\n".join(_said(entry))
-    if said:
-        ET.SubElement(case, "system-out").text = _clean(said)
+    output = "\n".join(_output(entry))
+    if output:
+        ET.SubElement(case, "system-out").text = _clean(output)
     return case
 
 
@@ -160,7 +165,7 @@ def _result(entry: Mapping[str, Any]) -> Iterator[ET.Element]:
         yield ET.Element("error", {"type": "unknown", "message": _clean(f"outcome {outcome!r} is not known")})
 
 
-def _said(entry: Mapping[str, Any]) -> Iterator[str]:
+def _output(entry: Mapping[str, Any]) -> Iterator[str]:
     for metric in entry.get("metrics", []):
         yield f"{metric['name']} on {metric['target']}: {metric['value']:g} {metric['unit']}"
     if entry.get("fleet_pending"):
@@ -170,5 +175,5 @@ def _said(entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _clean(text: str) -> str:
-    """Replace what XML cannot hold: tools print control characters."""
+    """Replace characters that XML cannot hold: tools print control characters."""
     return _CONTROL.sub("\ufffd", text)

@@ -1,4 +1,4 @@
-"""What a report says of one node: its state, the newest record of each gate, coverage. Plain documents, as they stand in the JSON."""
+"""One node of a report as a JSON document: its state, the newest record of each gate, coverage."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def document(node: Node, row: NodeRow | None, newest: Mapping[str, EvidenceRecor
 
 
 def outcome(gates: Iterable[Mapping[str, Any]], coverage: Mapping[str, Any]) -> str:
-    """Return the worst outcome of a node's gates and its coverage: gates that passed say nothing of parts that none of them measured."""
+    """Return the worst outcome of a node's gates and its coverage: passes tell nothing about unmeasured parts."""
     return worst([Outcome(item["outcome"]) for item in (*gates, coverage)]).value
 
 
@@ -54,26 +54,26 @@ def entry(record: EvidenceRecord) -> Document:
         "title": inputs.pop("title", record.gate),
         **found,
         "inputs": inputs,
-        **_said(record.verdict),
+        **_plain(record.verdict),
         "seconds": round((record.finished - record.started).total_seconds(), 1),
     }
 
 
 def with_verdict(found: Document, verdict: Verdict) -> Document:
     """Return an entry with another verdict."""
-    return {**found, **_said(verdict)}
+    return {**found, **_plain(verdict)}
 
 
 def verdict_of(found: Mapping[str, Any]) -> Verdict:
-    """Return the verdict that an entry says."""
+    """Return the verdict of an entry."""
     findings = [{key: value for key, value in finding.items() if key != "text"} for finding in found["findings"]]
     return Verdict.model_validate(
         {name: found[name] for name in Verdict.model_fields if name in found} | {"findings": findings}
     )
 
 
-def _said(verdict: Verdict) -> Document:
-    said = verdict.model_dump(mode="json")
-    for finding, kept in zip(said["findings"], verdict.findings, strict=True):
+def _plain(verdict: Verdict) -> Document:
+    out = verdict.model_dump(mode="json")
+    for finding, kept in zip(out["findings"], verdict.findings, strict=True):
         finding["text"] = str(kept)
-    return said
+    return out

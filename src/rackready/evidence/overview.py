@@ -1,4 +1,4 @@
-"""What the page shows of a site of any size: all of a small one; of a large one every node in its map, and details of what did not pass."""
+"""The content of the page: everything of a small site; a map of a large one, and details of what did not pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rackready.model.outcome import CONTINUES
 from rackready.model.site import Site
 
 DETAILED = 128
-"""Sites of more nodes get a page with every node in its map, and details of so many nodes and runs that did not pass."""
+"""Larger sites get a page with every node in its map, and details of so many nodes and runs that did not pass."""
 MOST_EVENTS = 2000
 """Lines of progress on the page of such a site: the first that warn."""
 _WARNS = frozenset({"warn", "error"})
@@ -26,7 +26,10 @@ _WARNS = frozenset({"warn", "error"})
 
 @dataclass(slots=True)
 class Overview:
-    """Gathers what the page shows, node by node and run by run, in memory that does not grow with outputs. ``count``: nodes of the site."""
+    """Gathers the content of the page, node by node and run by run, in memory that does not grow with outputs.
+
+    ``count``: nodes of the site.
+    """
 
     count: int
     units: Units = field(default_factory=Units)
@@ -47,7 +50,7 @@ class Overview:
 
     @property
     def small(self) -> bool:
-        """Whether the page holds everything."""
+        """Return whether the page shows everything."""
         return self.count <= DETAILED
 
     def node(self, found: Seen) -> None:
@@ -82,11 +85,11 @@ class Overview:
             self.events.append(found)
 
     def outcomes(self) -> Counter[str]:
-        """Return how many nodes have which outcome."""
+        """Return the number of nodes by outcome."""
         return Counter(outcome for _, outcome in self.cells.values())
 
     def summary(self) -> dict[str, int]:
-        """Return how many nodes are in which state."""
+        """Return the number of nodes by state."""
         return dict(sorted(self.states.items()))
 
     def racks(self, site: Site) -> list[dict[str, Any]]:
@@ -96,14 +99,14 @@ class Overview:
         )
 
     def wanted(self) -> list[str]:
-        """Return the hashes of raw outputs that the page shows: those of records that are no pass first, then all others of a small site."""
+        """Return the hashes of raw outputs for the page: those that did not pass, then all others of a small site."""
         records = [item for node in self.shown for item in node["gates"]] + self.runs
         bad = [item for item in records if item["outcome"] not in CONTINUES]
         found = (raw for item in bad + (records if self.small else []) for raw in item["raw"])
         return [digest for raw in found for digest in (raw["stdout_sha256"], raw["stderr_sha256"]) if digest != EMPTY]
 
     def page(self, racks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return what the templates format. ``racks``: the map."""
+        """Return the data for the templates. ``racks``: the map."""
         where = places(racks)
         listed = [found for found in self.listed if _needy(found.outcome, found.state)]
         return {
@@ -130,12 +133,12 @@ class Overview:
         }
 
     def _counted(self, *, bad: bool) -> list[dict[str, Any]]:
-        """Return the gates that some node did not pass, or the others, with how many nodes have which outcome."""
+        """Return the gates that some node did not pass, or the others, with the number of nodes by outcome."""
         found = [(gate, counts) for gate, counts in self.gates.items() if self._not_passed(gate) is bad]
         return [{"gate": gate, "outcomes": {name: counts[name] for name in heat.SIGNS}} for gate, counts in found]
 
     def _strips(self) -> list[dict[str, Any]]:
-        """Return the distributions by gate: those of gates that some node did not pass are ``bad`` and come first."""
+        """Return the distributions by gate. Gates that some node did not pass are ``bad`` and come first."""
         found: dict[str, dict[str, Any]] = {}
         for strip in self.units.strips(self.names):
             group = found.setdefault(
@@ -150,5 +153,5 @@ class Overview:
 
 
 def _needy(outcome: str, state: str) -> bool:
-    """Whether a node needs somebody."""
+    """Return whether a node needs attention."""
     return outcome not in CONTINUES or state in ASIDE

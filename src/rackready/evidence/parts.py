@@ -1,4 +1,4 @@
-"""Parts of a report, a few nodes each, made side by side and written as they come: neither the records nor the report of a whole site are ever in memory."""
+"""Parts of a report, a few nodes each, made in parallel: records and report of a whole site are never in memory."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from rackready.model.site import Site
 from rackready.paths import EnvPaths
 
 CHUNK = 16
-"""Nodes of a part: what one process holds at a time. A site that is no larger is done in this process."""
+"""Nodes of a part: a process has so many in memory. A site that is no larger is done in this process."""
 _AHEAD = 3
-"""Parts that are under way or wait to be taken, for each process."""
+"""Parts for each process that are being made or wait to be taken."""
 
 Figure = tuple[Any, ...]
-"""What a node brings to the comparison with its fleet, in words of those who judge."""
+"""A node's data for the comparison with its fleet, in the form of the judging code."""
 
 
 class ReportError(RackreadyError):
@@ -45,26 +45,26 @@ class ReportError(RackreadyError):
 
 
 class Judging(Protocol):
-    """Judges stored outputs again: node by node in the workers, then all figures against each other, then what that changes in a node's document."""
+    """Judges stored outputs again: node by node in the workers, then figures against each other, then the documents."""
 
     def begin(self, site: Site, ledger: Ledger, store: EvidenceStore) -> None:
-        """Make ready in a worker."""
+        """Prepare a worker."""
 
     def node(
         self, name: str, newest: Mapping[str, EvidenceRecord]
     ) -> tuple[Mapping[str, EvidenceRecord], Sequence[Figure]]:
-        """Return the node's records with the verdicts of today, and its figures."""
+        """Return the node's records with new verdicts, and its figures."""
 
     def compare(self, site: Site, figures: Iterable[Figure]) -> Mapping[str, Any]:
-        """Return what the fleet changes, by node."""
+        """Return node -> the changes by its fleet."""
 
     def complete(self, found: Document, change: Any) -> Document:  # noqa: ANN401 - what compare returned of this node
-        """Return the document as the fleet completes it."""
+        """Return the document with the changes by the fleet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a worker is told when it begins."""
+    """The input of a worker when it begins."""
 
     site: Site
     paths: EnvPaths
@@ -74,13 +74,13 @@ class Work:
 
     @property
     def small(self) -> bool:
-        """Whether the page shows everything of the site."""
+        """Return whether the page shows the whole site."""
         return len(self.site.nodes()) <= DETAILED
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some nodes of a report, in the site's order: their JSON (a node a line) and XML lie in files."""
+    """Some nodes of a report, in the site's order. Their JSON (one line per node) and XML are in files."""
 
     json: Path
     xml: Path
@@ -91,7 +91,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Nodes that one worker makes a part of. ``first``: place of the first in the site; ``changes``: what their fleet changes."""
+    """The nodes of one part. ``first``: place of the first in the site; ``changes``: node -> changes by its fleet."""
 
     first: int
     names: Sequence[str]
@@ -111,22 +111,22 @@ class Worker:
             work.judging.begin(work.site, self._ledger, self._store)
 
     def close(self) -> None:
-        """Let the database go."""
+        """Close the database."""
         self._ledger.close()
 
     def stored(self, name: str) -> Document:
-        """Return a node as its records say."""
+        """Return a node as recorded."""
         return document(self._work.site.node(name), self._states.get(name), self._store.concluded(name))
 
     def judged(self, name: str) -> tuple[Document, Sequence[Figure]]:
-        """Return a node as its stored outputs are judged now, and its figures."""
+        """Return a node with its stored outputs judged again, and its figures."""
         if self._work.judging is None:
             return self.stored(name), ()
         newest, figures = self._work.judging.node(name, self._store.concluded(name))
         return document(self._work.site.node(name), self._states.get(name), newest), figures
 
     def spool(self, task: Task) -> tuple[Path, list[Figure]]:
-        """Judge nodes and leave their documents in a file; return it with their figures."""
+        """Judge nodes and write their documents into a file. Return it with their figures."""
         path = self._work.folder / f"{task.first}.spool"
         figures: list[Figure] = []
         with path.open("wb") as file:
@@ -159,14 +159,17 @@ class Worker:
             return
         with task.spool.open("rb") as file:
             for _ in task.names:
-                found = pickle.load(file)  # noqa: S301 - this report's own file, in a folder that its owner alone may write
+                found = pickle.load(file)  # noqa: S301 - our own file in a private folder
                 change = task.changes.get(found["name"])
                 yield found if change is None else self._work.judging.complete(found, change)
         task.spool.unlink()
 
 
 def parts(work: Work) -> Iterator[Part]:
-    """Yield the parts of all nodes of a site, in its order. Raises ReportError when a worker dies: a part that is lost would be a node that is not told of."""
+    """Yield the parts of all nodes of a site, in its order.
+
+    Raises ReportError when a worker dies: without its part, nodes would be missing.
+    """
     tasks = list(_tasks([node.name for node in work.site.nodes()]))
     with _workers(work) as ordered:
         if work.judging is not None:
@@ -194,7 +197,7 @@ Ordered = Callable[[str, Sequence[Task]], Iterator[Any]]
 
 @contextmanager
 def _workers(work: Work) -> Iterator[Ordered]:
-    """Give a function that does tasks in order: a small site's here, a large one's in a process for each core."""
+    """Yield a function that runs tasks in order: for a small site here, for a large one in a process per core."""
     if len(work.site.nodes()) <= CHUNK:
         here = Worker(work)
         try:
@@ -203,14 +206,14 @@ def _workers(work: Work) -> Iterator[Ordered]:
             here.close()
         return
     count = os.cpu_count() or 1
-    # spawn: the caller has threads, and a fork would take over their locks as they stand.
+    # spawn: the caller has threads, and a fork would inherit their locks in any state.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(work,)) as pool:
         yield lambda name, tasks: _ordered(pool, count * _AHEAD, name, tasks)
 
 
 def _ordered(pool: ProcessPoolExecutor, most: int, name: str, tasks: Sequence[Task]) -> Iterator[Any]:
-    """Yield results in the order of tasks; no more than ``most`` are ever under way, so that results do not pile up."""
+    """Yield results in the order of tasks. At most ``most`` run at a time, so that results do not pile up."""
     waiting: deque[Future[Any]] = deque()
     try:
         for task in tasks:
@@ -230,24 +233,24 @@ def _ordered(pool: ProcessPoolExecutor, most: int, name: str, tasks: Sequence[Ta
 
 
 _worker: Worker | None = None
-"""What a process of the pool works with."""
+"""The worker of a process of the pool."""
 
 
 def _begin(work: Work) -> None:
-    global _worker  # noqa: PLW0603 - how a process of a pool keeps what it was begun with
+    global _worker  # noqa: PLW0603 - how a process of a pool keeps its input
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the caller ends the pool
     threading.Thread(target=_end_with_caller, daemon=True).start()
     _worker = Worker(work)
 
 
 def _end_with_caller() -> None:
-    """End this process when its caller is no more: one that was killed ends no pool, and a worker would wait for tasks for ever."""
+    """End this process when its caller is gone: a killed caller ends no pool, and a worker would wait for ever."""
     caller = multiprocessing.parent_process()
     if caller is not None:
         connection.wait([caller.sentinel])
         os._exit(1)
 
 
-def _do(name: str, task: Task) -> Any:  # noqa: ANN401 - what that method returns
+def _do(name: str, task: Task) -> Any:  # noqa: ANN401 - the result of that method
     with without_gc():
         return getattr(_worker, name)(task)

@@ -1,7 +1,6 @@
-"""The report of a campaign: JSON for machines, HTML (one file, nothing from outside) for people, JUnit for pipelines, with the same content.
+"""The report of a campaign, with the same content as JSON, HTML (one self-contained file) and JUnit XML.
 
-All three are written as nodes come: a site of 12,500 nodes has gigabytes of records, and they are never in memory at
-once.
+All three are written node by node: a site of 12,500 nodes has gigabytes of records, which are never in memory at once.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Where a report lies, and how many nodes have which outcome."""
+    """The files of a report, and the number of nodes by outcome."""
 
     html: Path
     json: Path
@@ -51,23 +50,23 @@ class _Pieces:
 
 
 def write_reports(root: Path, env: str, campaign: str, judging: Judging | None = None) -> Written:
-    """Write the report of a campaign as HTML, JSON and JUnit XML, readable by their owner alone.
+    """Write the report of a campaign as HTML, JSON and JUnit XML. Only their owner can read them.
 
-    A node that the campaign found in order already shows its newest evidence, with the campaign that measured it.
-    ``judging``: who judges the stored outputs again; that report lies beside the one of the records, which stay as they
-    are. Raises RackreadyError when the site or the ledger cannot be read, or the report cannot be written whole.
+    A node that the campaign found in order shows its newest evidence, with the campaign that measured it. ``judging``
+    judges the stored outputs again; that report is a file beside the report of the records, which do not change. Raises
+    RackreadyError when the site or the ledger cannot be read, or the whole report cannot be written.
     """
     return write(load_site(env, root=root), EnvPaths(root, env), campaign, judging)
 
 
 def write(site: Site, paths: EnvPaths, campaign: str, judging: Judging | None = None) -> Written:
-    """Write the report of a campaign of a site that was loaded; see ``write_reports``."""
+    """Write the report of a campaign of a loaded site; see ``write_reports``."""
     name = _SAFE.sub("_", campaign) + ("" if judging is None else ".again")
     html, json_file, xml = (paths.reports / f"{name}{end}" for end in (".html", ".json", ".junit.xml"))
     overview = Overview(len(site.nodes()))
     with without_gc(), Source.open(site, paths, campaign) as source, scratch(paths.reports, name) as folder:
         head = source.head() | ({} if judging is None else {"judged_again": True})
-        made = [_told(part, overview) for part in parts(Work(site, paths, head["generated"], folder, judging))]
+        made = [_added(part, overview) for part in parts(Work(site, paths, head["generated"], folder, judging))]
         runs = _runs(source, folder, overview)
         head |= {"summary": overview.summary(), "racks": overview.racks(site)}
         listed = {"nodes": joined(piece.json for piece in made), "runs": joined([runs.json])}
@@ -82,8 +81,8 @@ def write(site: Site, paths: EnvPaths, campaign: str, judging: Judging | None = 
     return Written(html, json_file, xml, overview.outcomes())
 
 
-def _told(part: Part, overview: Overview) -> _Pieces:
-    """Tell the page of a part, and keep of it what is in files."""
+def _added(part: Part, overview: Overview) -> _Pieces:
+    """Add a part to the page, and return its files."""
     for node in part.seen:
         overview.node(node)
     overview.units.take(part.units)
@@ -91,7 +90,7 @@ def _told(part: Part, overview: Overview) -> _Pieces:
 
 
 def _runs(source: Source, folder: Path, overview: Overview) -> _Pieces:
-    """Write the runs over several nodes into files, and tell the page of them."""
+    """Write the runs over several nodes into files, and add them to the page."""
     made = _Pieces(folder / "runs.json", folder / "runs.xml", junit.Totals())
     with (
         made.json.open("w", encoding="utf-8") as json_file,
@@ -118,7 +117,7 @@ def _junit(file: IO[bytes], head: Mapping[str, Any], made: list[_Pieces], runs: 
 
 
 def build(site: Site, paths: EnvPaths, campaign: str) -> dict[str, Any]:
-    """Return the report of a small site as one plain document: what the JSON file says, in memory."""
+    """Return the report of a small site as one document in memory, equal to the JSON file."""
     with Source.open(site, paths, campaign) as source:
         nodes = list(source.nodes())
         overview = _overview(nodes)
@@ -134,7 +133,7 @@ def build(site: Site, paths: EnvPaths, campaign: str) -> dict[str, Any]:
 
 
 def render(document: dict[str, Any], raw: Mapping[str, str] | None = None) -> str:
-    """Return the HTML of a report document, with raw outputs by hash. Every value is escaped; nothing is loaded from outside."""
+    """Return the HTML of a report document, with raw outputs by hash. Every value is escaped; no URL is loaded."""
     overview = _overview(document["nodes"])
     for run in document["runs"]:
         overview.run(run)
@@ -152,12 +151,12 @@ def _overview(nodes: list[dict[str, Any]]) -> Overview:
 
 
 def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a template prints
-    """HTML has no place for control characters (HTML Living Standard, 13.2.3.5); a text shows what it holds of them."""
+    """Return a value with its control characters visible: HTML allows none (HTML Living Standard, 13.2.3.5)."""
     return visible(value) if type(value) is str else value
 
 
 def _ticks(text: str) -> list[str]:
-    """Return text cut at its backticks: every second part is code. One without its partner stays as it is."""
+    """Return text cut at its backticks: every second part is code. Text with an odd backtick stays whole."""
     parts = text.split("`")
     return parts if len(parts) % 2 else [text]
 

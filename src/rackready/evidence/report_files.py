@@ -1,4 +1,4 @@
-"""Files of a report: replaced as a whole, readable by their owner alone, put together from parts without holding them."""
+"""Files of a report: replaced as a whole, private to their owner, joined from parts without loading them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _PART = ".part"
 
 @contextmanager
 def replaced(path: Path) -> Iterator[IO[bytes]]:
-    """Give a file to write that takes the place of ``path`` once it is whole; of several runs at once, the last one's stays.
+    """Yield a file to write that replaces ``path`` once it is whole. Of several runs at once, the last one's stays.
 
-    Raises ReportError when the disk does not take it.
+    Raises ReportError when it cannot be written.
     """
     try:
         _sweep(path)
@@ -42,29 +42,29 @@ def replaced(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _part(path: Path) -> tuple[int, Path]:
-    """Return descriptor and path of a file of our own beside ``path``, readable by its owner alone; it is locked until it is closed."""
+    """Return descriptor and path of a private temporary file beside ``path``. It is locked until it is closed."""
     while True:
         number, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_PART, dir=path.parent)
         fcntl.flock(number, fcntl.LOCK_EX)
-        if os.fstat(number).st_nlink:  # nobody took it for a left-over before it was locked
+        if os.fstat(number).st_nlink:  # no other run removed it as left over before it was locked
             return number, Path(name)
         os.close(number)
 
 
 def _sweep(path: Path) -> None:
-    """Remove what runs that were killed left of ``path``: parts that nobody holds a lock of."""
+    """Remove temporary files of killed runs: those without a lock."""
     for left in path.parent.glob(f".{path.name}.*{_PART}"):
         with (
             suppress(OSError),
             left.open("rb") as file,
-        ):  # another run writes it, or has just come to its end: it is left alone
+        ):  # an error: another run writes it, or has just ended
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             left.unlink()
 
 
 @contextmanager
 def scratch(folder: Path, name: str) -> Iterator[Path]:
-    """Give a folder for parts that goes with its process; what processes that were killed left behind is removed first."""
+    """Yield a folder for parts and remove it at the end. Folders of killed processes are removed first."""
     for left in folder.glob(f".{name}.*.parts"):
         if not Path("/proc", left.name.split(".")[-2]).exists():
             shutil.rmtree(left, ignore_errors=True)
@@ -84,7 +84,7 @@ def blocks(path: Path) -> Iterator[bytes]:
 
 
 def joined(paths: Iterable[Path], between: bytes = b",\n") -> Iterator[bytes]:
-    """Yield the content of files, with something between two of them; empty ones are left out."""
+    """Yield the content of files, with ``between`` between two of them. Empty files are left out."""
     first = True
     for path in paths:
         if path.stat().st_size == 0:
@@ -96,7 +96,7 @@ def joined(paths: Iterable[Path], between: bytes = b",\n") -> Iterator[bytes]:
 
 
 def lines(documents: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
-    """Yield the content of a JSON list, a document a line."""
+    """Yield the content of a JSON list, one document per line."""
     for place, found in enumerate(documents):
         yield ((",\n" if place else "") + line(found)).encode()
 
@@ -107,7 +107,7 @@ def line(found: Mapping[str, Any]) -> str:
 
 
 def json_object(members: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield a JSON object. A member that is an iterator gives the content of a list."""
+    """Yield a JSON object. A member that is an iterator is the content of a list."""
     yield b"{"
     for place, (key, value) in enumerate(members.items()):
         yield f"{',' if place else ''}\n  {json.dumps(key)}: ".encode()

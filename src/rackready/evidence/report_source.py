@@ -1,4 +1,4 @@
-"""What a report is made of beside its nodes: the campaign, runs over several nodes, progress, skips, raw outputs. Long lists are read a few at a time."""
+"""Reads a report's content: campaign, nodes, runs over several nodes, progress, skips, raw outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_RAW = 16_000_000
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A campaign's records and the ledger that they lie in."""
+    """A campaign's records and their ledger. Long lists are read a few at a time."""
 
     site: Site
     env: str
@@ -42,7 +42,7 @@ class Source:
             yield cls(site, paths.env, campaign, ledger, EvidenceStore.read_only(ledger, paths.raw))
 
     def head(self) -> Document:
-        """Return what stands first in a report."""
+        """Return the first part of a report."""
         row = next((row for row in self.ledger.campaigns() if row["id"] == self.campaign), {})
         about = {
             "id": self.campaign,
@@ -61,7 +61,10 @@ class Source:
         }
 
     def tail(self) -> Document:
-        """Return what the site leaves out (a kill switch says until when and by whom, and is for all nodes), what its gate set cannot see, and warnings."""
+        """Return the site's skips, the faults that its gate set cannot see, and warnings.
+
+        A kill switch is a skip of all nodes, with its end and its author.
+        """
         skips: list[dict[str, Any]] = [skip.model_dump(mode="json") for skip in self.site.gates.skip]
         off = [item for item in self.site.gates.disabled if today() <= item.until]
         skips += [{**item.model_dump(mode="json"), "nodes": ["all"], "reason": item.said()} for item in off]
@@ -75,7 +78,7 @@ class Source:
         }
 
     def nodes(self) -> Iterator[Document]:
-        """Yield the documents of nodes, as their records say."""
+        """Yield the documents of nodes, as recorded."""
         states = {row.name: row for row in self.ledger.states()}
         for node in self.site.nodes():
             yield document(node, states.get(node.name), self.store.concluded(node.name))
@@ -90,9 +93,9 @@ class Source:
             yield {"at": _time(event.at), **{key: asdict(event)[key] for key in ("node", "phase", "level", "text")}}
 
     def raw(self, wanted: Iterable[str]) -> dict[str, str]:
-        """Return raw outputs by hash, as a page shows them: the first of those wanted, as many as a page bears.
+        """Return raw outputs by hash for the page: the first wanted ones, as many as fit.
 
-        One that is damaged is said to be; one that is longer than a page bears is cut, and says how to read the whole.
+        A damaged output is replaced by its error. A long one is cut, with the command that shows the whole.
         """
         out: dict[str, str] = {}
         size = 0

@@ -1,4 +1,4 @@
-"""Reads rows of evidence so that one that the database cannot give costs only itself: all at once, and where that fails, one by one."""
+"""Reads rows of evidence: all at once, and one by one if that fails, so that a damaged row affects only itself."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _AT_ONCE = 256
 def rows(
     ledger: Ledger, query: sa.Select[Any], id_: sa.Column[str], parameters: Mapping[str, Any] | None = None
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a query that has columns ``id`` and ``record``, in its order. Raises LedgerError when the table as a whole cannot be read.
+    """Yield the rows of a query with columns ``id`` and ``record``, in its order.
 
-    A row whose record cannot be read comes with what can be had of it, and with why in ``unreadable``.
+    A row whose record cannot be read has the readable rest, and the reason in ``unreadable``. Raises LedgerError when
+    the whole table cannot be read.
     """
     given: set[str] = set()
     try:
@@ -42,7 +43,7 @@ def _one_by_one(
 
 
 def _one(ledger: Ledger, query: sa.Select[Any], parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return one row: as it is, else with the bytes of its record, else without them."""
+    """Return one row: as it is, or with the bytes of its record, or without them."""
     try:
         return _first(ledger, query, parameters)
     except LedgerError as error:

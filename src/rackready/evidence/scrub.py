@@ -1,7 +1,7 @@
-"""Takes secrets out of what a machine said before it is stored or shown. Measurements stay as they are: stored output is judged again.
+"""Removes secrets from output before it is stored or shown. Measurements stay: stored output is judged again.
 
-What is searched may be large and is not ours: no pattern looks further than a bounded number of characters where it may
-look again, so that the time grows with the length of the text and not with its square.
+Output may be large and is not ours. Where a pattern may backtrack, it looks at a bounded number of characters, so that
+the time grows with the length of the text and not with its square.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ _PEM = re.compile(
 _ENVIRONMENT = re.compile(
     r'("(?:env|Env|environ|environment|Environment)"\s*:\s*)\[(?:[^\[\]"]|"(?:[^"\\]|\\.)*+(?:"|\\?\Z))*+\]?', re.DOTALL
 )
-"""nccl-tests' JSON document holds the whole environment of its process, a container's description that of its own; what was cut off within it ends there."""
+"""nccl-tests' JSON document and a container's description hold a whole environment. A cut one ends with the text."""
 
 _WORDS = r"(?:password|passwd|passphrase|secret|credential)"
 _KEYS = r"(?:api|access|private|account|storage|encryption|signing|master|ssh|shared|deploy)[_-]?key"
 _NAMED = re.compile(
     rf"""
     (?P<name>(?i:(?:{_WORDS} | token(?![A-Za-z]) | {_KEYS})[\w.-]{{0,128}}+
-          | (?:db|ssh|sql|pg|root|user|admin|bmc|ipmi|ldap|smtp|ftp|http|proxy)_?pass\b | _auth\b | (?<=")auth(?=\\{{0,8}}") | (?<![\w-])psk\b)
-      | (?<=[A-Z0-9])_(?:PASS|PWD|JWT|KEY)\b)                          # as environments name them: DB_PASS, MYSQL_PWD, SLURM_JWT, MUNGE_KEY
+          | (?:db|ssh|sql|pg|root|user|admin|bmc|ipmi|ldap|smtp|ftp|http|proxy)_?pass\b
+          | _auth\b | (?<=")auth(?=\\{{0,8}}") | (?<![\w-])psk\b)
+      # as in environments: DB_PASS, MYSQL_PWD, SLURM_JWT, MUNGE_KEY
+      | (?<=[A-Z0-9])_(?:PASS|PWD|JWT|KEY)\b)
     (?P<sign>(?:\[\w{{0,16}}\])?\\{{0,8}}["']?\]?\s*+(?:=>|:=|==|[=:])\s*)
     """,
     re.VERBOSE,
@@ -43,7 +45,7 @@ _TURN = re.compile(r"(?P<level>(?<!\\)\\*+)(?P<quote>[\"'])|(?P<bracket>[\[\]{}]
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORDS_OF_JSON = frozenset({"true", "false", "null"})
 _MARKS = "\"'\\"
-"""With what begins the rest of a name that was quoted."""
+"""Characters that begin the rest of a quoted name."""
 _ONLY = re.compile(rf"(?i){_WORDS}s?\Z")
 
 _AUTHORIZATION = re.compile(
@@ -70,7 +72,9 @@ _OF_PROGRAM = {
 """Programs whose options carry a password: elsewhere -p is a port or a number of processes (perftest's -p 18515)."""
 _OPTION = re.compile(
     r"""
-    (?P<before>(?<![\w-])--(?:[a-z0-9]{1,32}-){0,8}(?:password|passwd|passphrase|token|secret|(?:api|access|private)-key)\ +(?!-))
+    (?P<before>
+      (?<![\w-])--(?:[a-z0-9]{1,32}-){0,8}
+      (?:password|passwd|passphrase|token|secret|(?:api|access|private)-key)\ +(?!-))
     (?P<value>[^\s"']+|"[^"\n]*"?|'[^'\n]*'?)
     """,
     re.VERBOSE,
@@ -82,12 +86,12 @@ _URL = re.compile(
     """,
     re.VERBOSE,
 )
-"""What stands before the host: user and password (which may hold a slash), a password alone, and over HTTP a token alone as well."""
+"""The part before the host: user and password (which may hold a slash), a password, and over HTTP a token."""
 _BARE = re.compile(
     r"(?<![A-Za-z0-9_-])(?:hf_[A-Za-z0-9]{16,}+|gh[pousr]_[A-Za-z0-9]{20,}+|github_pat_\w{20,}+|glpat-[\w-]{16,}+|nvapi-[\w-]{16,}+|xox[abprs]-[\w-]{10,}+"
     r"|A(?:KIA|SIA)[A-Z0-9]{12,}+|eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*+)|\$(?:1|2[abxy]|5|6|7|y|gy)\$[^\s:\"']{8,}+"
 )
-"""Tokens that say of themselves what they are (Hugging Face, GitHub, GitLab, NGC, Slack, AWS, JWT), and passwords as /etc/shadow has them."""
+"""Tokens with a known prefix (Hugging Face, GitHub, GitLab, NGC, Slack, AWS, JWT), and passwords as in /etc/shadow."""
 _BARE_MARKS = ("hf_", "gh", "glpat-", "nvapi-", "xox", "AKIA", "ASIA", "eyJ", "$")
 
 _MAY_HOLD = (
@@ -124,11 +128,11 @@ _MAY_HOLD = (
     ),
     *("mysql", "redis-cli"),
 )
-"""Most outputs hold none of it, and are looked through once for all of it."""
+"""Words that a secret needs. Most outputs hold none of them, and one search shows that."""
 
 
 def scrub(text: str) -> str:
-    """Return the text without private keys, environment dumps, tokens, named secrets and passwords in URLs, options and elements."""
+    """Return the text without private keys, environments, tokens, named secrets, and passwords in URLs and options."""
     if "PRIVATE KEY" in text:
         text = _PEM.sub(HIDDEN, text)
     text = _ENVIRONMENT.sub(rf'\g<1>["{HIDDEN}"]', text)
@@ -150,7 +154,7 @@ def _address(found: re.Match[str]) -> str:
 
 
 def _named(text: str) -> Iterator[str]:
-    """Yield the text, the values of named secrets hidden. What was looked at for one name is not looked at for another."""
+    """Yield the text with the values of named secrets hidden. No part is searched for two names."""
     at = 0
     while found := _NAMED.search(text, at):
         yield text[at : found.end()]
@@ -166,20 +170,23 @@ def _named(text: str) -> Iterator[str]:
 
 
 def _several(inside: str, name: str, sign: str) -> str:
-    """Return what stands for a list or an object. Numbers in a JSON document are measurements, as one alone is."""
-    told = sign[0] not in _MARKS or '"' in inside or "'" in inside or _ONLY.match(name)
-    return _as_name(sign) if told else inside
+    """Return the replacement of a list or an object. Numbers in a JSON document are measurements."""
+    hide = sign[0] not in _MARKS or '"' in inside or "'" in inside or _ONLY.match(name)
+    return _as_name(sign) if hide else inside
 
 
 def _as_name(sign: str) -> str:
-    """Return what stands for a number, a list or an object, quoted as its name is: JSON stays JSON."""
+    """Return the replacement of a number, a list or an object, quoted like its name: JSON stays JSON."""
     mark = _TURN.match(sign)
     quote = mark[0] if mark and mark["quote"] else ""
     return f"{quote}{HIDDEN}{quote}"
 
 
 def _closing(text: str, start: int, *, within_line: bool) -> int:
-    """Return where the list or object that begins here ends; where it was cut off, the end of the text or the line. Brackets in texts are none."""
+    """Return the end of the list or object that begins here. Brackets in strings do not count.
+
+    If it is cut off, that is the end of the text or the line.
+    """
     line = text.find("\n", start) if within_line else -1
     stop = line if line >= 0 else len(text)
     depth, opened = 0, ("", "")
@@ -198,10 +205,10 @@ def _closing(text: str, start: int, *, within_line: bool) -> int:
 
 
 def _hidden(value: re.Match[str], name: str, sign: str) -> str:
-    """Return what stands for a value, in the quotes that it had.
+    """Return the replacement of a value, in its quotes.
 
     A number in a JSON document is a measurement (time_per_token), no secret, unless its name ends with password; true,
-    false and null never are one.
+    false and null never are secrets.
     """
     if value["block"]:
         return f"{HIDDEN}\n"
@@ -220,7 +227,10 @@ def _hidden(value: re.Match[str], name: str, sign: str) -> str:
 
 
 def _options(text: str) -> Iterator[str]:
-    """Yield the text, passwords in the options of programs hidden: each program is answerable for the rest of its line, until the next one is named."""
+    """Yield the text with passwords in the options of programs hidden.
+
+    A program's options extend to the end of its line, or to the next program.
+    """
     at = 0
     while found := _PROGRAM.search(text, at):
         yield text[at : found.end()]
@@ -230,6 +240,6 @@ def _options(text: str) -> Iterator[str]:
         at = line if line >= 0 else stop
         program = found["program"]
         pattern = next(pattern for name, pattern in _OF_PROGRAM.items() if program.startswith(name))
-        # What sshpass starts has options of its own.
+        # A program that sshpass starts has options of its own.
         yield pattern.sub(rf"\g<before>{HIDDEN}", text[found.end() : at], count=int(program == "sshpass"))
     yield text[at:]

@@ -1,4 +1,4 @@
-"""One node of a report in a few words: what stays in memory of each node of a site of any size."""
+"""The summary of one node of a report, which stays in memory for every node of a site."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rackready.model.outcome import CONTINUES
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A node. ``whole``: its document, where the page may show it; ``pending``: gates whose pass no bound could judge."""
+    """A node. ``whole``: its document if the page may show it; ``pending``: gates whose pass no bound could judge."""
 
     name: str
     state: str
@@ -24,7 +24,7 @@ class Seen:
 
 
 def seen(node: Document, *, small: bool) -> Seen:
-    """Return what the page needs of a node's document."""
+    """Return the summary of a node's document for the page."""
     gates = [(str(item["gate"]), str(item["outcome"])) for item in node["gates"]]
     pending = [str(item["gate"]) for item in node["gates"] if item["outcome"] in CONTINUES and item["fleet_pending"]]
     whole = node if small or node["outcome"] not in CONTINUES else None

@@ -1,4 +1,4 @@
-"""Which record of a gate speaks for a node: of what it is, and which fail stands against a newer record."""
+"""Decides which record of a gate counts for a node, and which fail stands against a newer record."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from rackready.model.outcome import Outcome
 
 
 def usable(record: EvidenceRecord | Damaged) -> EvidenceRecord:
-    """Return a record, or what stands in the place of a damaged one."""
+    """Return a record, or the stand-in of a damaged one."""
     return record.stand_in() if isinstance(record, Damaged) else record
 
 
 def failed_since(record: EvidenceRecord | Damaged, since: float) -> bool:
-    """Whether a fail was recorded from a time on (seconds since 1970)."""
+    """Return whether it is a fail recorded since a time (seconds since 1970)."""
     if isinstance(record, Damaged):
         return record.was_fail() and record.at.timestamp() >= since
     return record.verdict.outcome is Outcome.FAIL and record.started.timestamp() >= since
 
 
 def stands(fail: EvidenceRecord | Damaged, newer: EvidenceRecord, since: float) -> bool:
-    """Whether a fail is of what the newer record is of. One that proves no host never stood; a newer one that proves none covers nothing.
+    """Return whether a fail stands against the newer record: both are about the same hardware and software.
 
-    Of a damaged one nobody knows any more what it is of: it stands.
+    A fail without a fingerprint never stands; a newer record without one covers nothing. A damaged fail stands, because
+    its fingerprint is lost.
     """
     if isinstance(fail, Damaged):
         return failed_since(fail, since)
@@ -33,7 +34,7 @@ def stands(fail: EvidenceRecord | Damaged, newer: EvidenceRecord, since: float) 
 
 
 def standing(fail: EvidenceRecord, newer: EvidenceRecord) -> EvidenceRecord:
-    """Return a fail with a note of what came after it."""
+    """Return a fail with a note about the newer record."""
     note = (
         f"{newer.verdict.outcome.value} at {newer.started:%Y-%m-%d %H:%M} UTC ({newer.campaign}); "
         f"the fail stands until `rackready repair {fail.target}`"
@@ -43,10 +44,8 @@ def standing(fail: EvidenceRecord, newer: EvidenceRecord) -> EvidenceRecord:
 
 
 def counts(record: EvidenceRecord | Damaged, node: str, desired_digest: str, fingerprint: Fingerprint | None) -> bool:
-    """Whether a record is of this node as it is wanted to be and, where that is given, as it is."""
-    if isinstance(
-        record, Damaged
-    ):  # of what it was is not known any more: it stands in the way until the node was measured again
+    """Return whether a record is about this node in its desired state and, when given, with this fingerprint."""
+    if isinstance(record, Damaged):  # its fingerprint is lost: it counts until the node is measured again
         return True
     of_node = next((item for item in record.fingerprints if item.node == node), None)
     if of_node is None or of_node.desired_digest != desired_digest:

@@ -1,4 +1,4 @@
-"""The values of a metric over every unit of a site, packed: a hundred thousand GPUs with hundreds of metrics each stay a few bytes a value."""
+"""The values of metrics over every unit of a site, packed into a few bytes each, for a hundred thousand GPUs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ Key = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Pile:
-    """Values of one metric. A unit is a place in the list of nodes, and what follows the node's name: "", "/gpu2" or a drive's serial number."""
+    """Values of one metric.
+
+    A unit is a place in the list of nodes, and a suffix to the node's name: "", "/gpu2" or a drive's serial number.
+    """
 
     values: array[float] = field(default_factory=lambda: array("d"))
     nodes: array[int] = field(default_factory=lambda: array("I"))
     parts: array[int] = field(default_factory=lambda: array("I"))
     others: dict[str, float] = field(default_factory=dict)
-    """Units that are no part of one node (links between two, runs over several), by name."""
+    """Units outside one node (links between two, runs over several), by name."""
     bounds: dict[tuple[str, str], Bound] = field(default_factory=dict)
     """By label and operator."""
 
@@ -44,7 +47,7 @@ class Units:
     _places: dict[str, int] = field(default_factory=dict)
 
     def add(self, place: int, name: str, entries: Iterable[Mapping[str, Any]]) -> None:
-        """Add what a node's gates measured; of several values of a unit the last counts. ``place``: of the node in the site."""
+        """Add a node's metrics. Of several values of a unit the last counts. ``place``: of the node in the site."""
         for entry in entries:
             found = dict(_measured(entry))
             for (key, target), value in found.items():
@@ -61,7 +64,7 @@ class Units:
         pile.parts.append(self._place(target[len(name) :]))
 
     def run(self, entry: Mapping[str, Any]) -> None:
-        """Add what a run over several nodes measured, all of it by name."""
+        """Add the metrics of a run over several nodes, all by name."""
         keys = set()
         for (key, target), value in _measured(entry):
             keys.add(key)
@@ -73,7 +76,7 @@ class Units:
             self.piles[key].bind(Bound.of(item) for item in entry["criteria"] if item["metric"] == key[1])
 
     def take(self, more: Units) -> None:
-        """Add what was piled up elsewhere, of later nodes."""
+        """Add the piles of later nodes."""
         places = array("I", (self._place(part) for part in more.parts))
         for key, pile in more.piles.items():
             own = self.piles.setdefault(key, Pile())
@@ -98,7 +101,7 @@ class Units:
 
 
 def _measured(entry: Mapping[str, Any]) -> Iterator[tuple[tuple[Key, str], float]]:
-    """Yield the values of a record that have a distribution, by metric and unit: one that must equal its bound has none."""
+    """Yield a record's values with a distribution, by metric and unit. Values that must equal a bound have none."""
     given = {item["metric"] for item in entry["criteria"] if item["op"] == "eq"}
     for metric in entry["metrics"]:
         if counted(metric) and metric["name"] not in given:
@@ -122,7 +125,7 @@ class Figures(ValuesView[float]):
 
 @dataclass(slots=True, eq=False)
 class Named(Mapping[str, float]):
-    """A pile as names with values. Names are made when they are asked for."""
+    """A pile as names with values. Names are made on demand."""
 
     pile: Pile
     nodes: list[str]
@@ -138,11 +141,11 @@ class Named(Mapping[str, float]):
         yield from self._more()
 
     def __getitem__(self, name: str) -> float:
-        """Return the value of a unit; slow, for the few that are asked for by name."""
+        """Return the value of a unit. It is slow, and meant for few units."""
         return dict(zip(self, self.values(), strict=True))[name]
 
     def values(self) -> Figures:
-        """Return the values in the order of the names, without making those."""
+        """Return the values in the order of the names, without making names."""
         return Figures(self)
 
     def figures(self) -> Iterator[float]:
@@ -156,7 +159,7 @@ class Named(Mapping[str, float]):
         yield from (kind_of(name) for name in self._more())
 
     def _more(self) -> dict[str, float]:
-        """Return the units that only runs measured: what stands in the nodes' own records, too, is one unit."""
+        """Return the units that only runs measured. A unit in a node's own records, too, is one unit."""
         own = set(self._own()) if self.pile.others else frozenset()
         return {name: value for name, value in self.pile.others.items() if name not in own}
 

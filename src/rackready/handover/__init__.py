@@ -1,1 +1,1 @@
-"""Who may be handed to the scheduler, and why: policy, certificates, the handover itself."""
+"""Handover to the scheduler: the policy, certificates, the handover itself, and nodes in production."""

@@ -36,7 +36,7 @@ class Certificate:
 
     @property
     def predicate(self) -> dict[str, Any]:
-        """What is said of the node."""
+        """Return the statement about the node."""
         return dict(self.statement["predicate"])
 
 
@@ -50,7 +50,7 @@ def signing_key(paths: EnvPaths) -> Key:
 
 
 def folder(paths: EnvPaths) -> Path:
-    """Return where certificates lie: one file a node."""
+    """Return the folder of certificates: one file per node."""
     return private_dir(paths.state / "certificates")
 
 
@@ -69,7 +69,10 @@ def statement(
     about: Mapping[str, str],
     issued: datetime,
 ) -> dict[str, Any]:
-    """Return the in-toto statement; ``about`` names site, gateSet and campaign. Raises CertificateError when policy refuses the node."""
+    """Return the in-toto statement. Raises CertificateError when policy refuses the node.
+
+    ``about`` names site, gateSet and campaign.
+    """
     if not decision.allowed:
         raise CertificateError("; ".join(decision.refusals))
     gates = [
@@ -99,7 +102,10 @@ def statement(
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A certificate on file. ``new``: it was signed now. ``voided``: why the one that lay there did not count, empty when there was none or it does count."""
+    """A certificate on file.
+
+    ``new``: it was signed now. ``voided``: why the earlier one did not count; empty when it counts or there was none.
+    """
 
     path: Path
     new: bool
@@ -107,7 +113,7 @@ class Issued:
 
 
 def issue(paths: EnvPaths, content: dict[str, Any]) -> Issued:
-    """Sign a statement and keep it. One on file that says the same is left as it is; why another one did not count is told."""
+    """Sign a statement and store it. A certificate on file with the same statement stays as it is."""
     node = content["subject"][0]["name"]
     key, path = signing_key(paths), folder(paths) / f"{node}.json"
     voided = ""
@@ -152,7 +158,7 @@ def _parsed(node: str, payload: bytes) -> Certificate:
 
 
 def require(paths: EnvPaths, node: str, fingerprint: Fingerprint) -> Certificate:
-    """Return the certificate that counts for what a node is now. Raises CertificateError that names what differs."""
+    """Return the certificate that counts for a node as it is now. Raises CertificateError with the differences."""
     certificate = read(paths, node)
     if certificate.statement["subject"][0]["digest"]["sha256"] != fingerprint_digest(fingerprint):
         raise CertificateError(_drift(node, certificate.predicate["fingerprint"], fingerprint.identity()))
@@ -164,7 +170,7 @@ def _drift(node: str, then: dict[str, Any], now: dict[str, Any]) -> str:
     pairs = [f"{key} was {_short(then.get(key))}, is {_short(now[key])}" for key in changed]
     return (
         f"{node}: certificate - Expected: made for the node as it is now Actual: {'; '.join(pairs)}. "
-        f"It counts no longer. {_AGAIN}"
+        f"It does not count any more. {_AGAIN}"
     )
 
 
@@ -174,13 +180,13 @@ def _short(value: object) -> str:
 
 
 def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether two statements say the same of the same node: when and by which campaign it was said does not count, nor which look saw it last."""
+    """Return whether two statements are the same, except for time, campaign, and records of gates that only look."""
 
     def core(content: dict[str, Any]) -> dict[str, Any]:
-        said = {key: value for key, value in content["predicate"].items() if key not in {"issued", "campaign"}}
+        about = {key: value for key, value in content["predicate"].items() if key not in {"issued", "campaign"}}
         gates = [
-            {"id": item["id"], "outcome": item["outcome"]} if light(item["id"]) else item for item in said["gates"]
+            {"id": item["id"], "outcome": item["outcome"]} if light(item["id"]) else item for item in about["gates"]
         ]
-        return {**content, "predicate": {**said, "gates": gates}}
+        return {**content, "predicate": {**about, "gates": gates}}
 
     return core(old) == core(new)

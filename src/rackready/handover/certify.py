@@ -1,4 +1,4 @@
-"""Certifying nodes: evidence and fingerprint of this moment, policy, signature."""
+"""Certifies nodes: present fingerprint and evidence, policy, signature."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ from rackready.profiles import loader
 
 
 def fingerprints(site: Site, paths: EnvPaths, nodes: list[str]) -> dict[str, Fingerprint | Finding]:
-    """Return what every node is right now, or why that cannot be said."""
+    """Return every node's present fingerprint, or why it cannot be read."""
     with connect(site, paths, nodes) as (connection, _launcher):
         return dict(gather(connection, site, nodes))
 
 
 def run_certify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
-    """Give every node that policy lets through a signed certificate; a result per node, and no exception for one of them.
+    """Give every node that policy allows a signed certificate, and return a result per node.
 
-    A node that this campaign has not looked at is looked at first. Raises Interrupted when the operator stops.
+    An error of one node stops no other. A node that this campaign has not looked at is looked at first. Raises
+    Interrupted when the operator stops.
     """
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
@@ -62,7 +63,7 @@ def run_certify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Where certificates are made and verified."""
+    """Makes and verifies certificates, with everything that this takes."""
 
     ctx: PhaseContext
     site: Site
@@ -71,7 +72,7 @@ class Desk:
     store: EvidenceStore
 
     def unseen(self, found: Mapping[str, Fingerprint]) -> Kept:
-        """Return the nodes of which a look is due and no more, each with the verdicts that count."""
+        """Return the nodes that need a look and nothing more, each with the verdicts that count."""
         out = {}
         for node, item in found.items():
             decision, records = self.decided(node, item)
@@ -80,7 +81,10 @@ class Desk:
         return out
 
     def decided(self, node: str, found: Fingerprint) -> tuple[Decision, dict[str, EvidenceRecord]]:
-        """Return what policy says of a node now, and the evidence by which it says it. A dry run looks at nothing: there an earlier look will do."""
+        """Return the policy's decision about a node now, and the evidence for it.
+
+        A dry run looks at nothing: there an earlier look is enough.
+        """
         moment = Moment(
             time.time(), found.boot_id, self.ledger.last_change(node), "" if self.ctx.check else self.ctx.campaign
         )
@@ -88,26 +92,26 @@ class Desk:
         return decide(node, entries(self.site), records, self.site.gates.skipped(node, today()), moment), records
 
     def certify(self, node: str, found: Fingerprint) -> NodeResult:
-        """Give a node its certificate when policy lets it through."""
+        """Give a node its certificate when policy allows it."""
         decision, records = self.decided(node, found)
         if not decision.allowed:
             return NodeResult(Outcome.FAIL, "; ".join(decision.refusals))
         if self.ctx.check:
-            return NodeResult(Outcome.PASS, _said(decision, "would be certified"))
+            return NodeResult(Outcome.PASS, _words(decision, "would be certified"))
         about = {"site": self.site.name, "gateSet": self.site.gates.set, "campaign": self.ctx.campaign}
         made = issue(self.paths, statement(decision, found, records, about=about, issued=datetime.now(UTC)))
-        words = _said(decision, "certified" if made.new else "certificate still counts")
+        words = _words(decision, "certified" if made.new else "certificate still counts")
         if made.voided:
-            words = f"{words}; made anew, since the one on file did not count: {made.voided}"
+            words = f"{words}; made again, since the one on file did not count: {made.voided}"
         return NodeResult(Outcome.PASS, words, made.new, {"certificate": str(made.path)})
 
 
 def entries(site: Site) -> list[GateSetEntry]:
-    """Return the gates that decide: those of the site's set, and coverage."""
+    """Return the gates that decide: the site's set, and coverage."""
     return [*loader.gates_of(site.gates), GateSetEntry.model_validate({"id": COVERAGE})]
 
 
-def _said(decision: Decision, verb: str) -> str:
+def _words(decision: Decision, verb: str) -> str:
     skips = [f"declared skip of {gate}: {reason}" for gate, reason in sorted(decision.skips.items())]
     return "; ".join(
         [f"{verb}: {len(decision.passed)} gates passed", *skips, *(f"advisory: {text}" for text in decision.advisory)]

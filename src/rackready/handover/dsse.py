@@ -1,4 +1,4 @@
-"""DSSE envelopes with Ed25519: signs the bytes that it carries, so nothing has to be put in canonical form (secure-systems-lab/dsse v1)."""
+"""DSSE envelopes with Ed25519 (secure-systems-lab/dsse v1): they carry the signed bytes, without a canonical form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 
 class SignatureError(RackreadyError):
-    """An envelope is not what our key signed."""
+    """An envelope was not signed by our key, or is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class Key:
 
     @property
     def public(self) -> Ed25519PublicKey:
-        """The public half."""
+        """Return the public half."""
         return self.private.public_key()
 
     @property
     def id(self) -> str:
-        """Name of the key in envelopes."""
+        """Return the key's name in envelopes."""
         return key_id(self.public)
 
 
@@ -47,7 +47,7 @@ def key_id(public: Ed25519PublicKey) -> str:
 
 
 def load_key(path: Path) -> Key:
-    """Return the signing key, made at first use: readable by its owner alone. Raises SignatureError when it cannot be used."""
+    """Return the signing key; the first call makes it, with mode 0600. Raises SignatureError when it cannot be used."""
     if not path.exists():
         _make(path)
     if path.stat().st_mode & 0o077:
@@ -77,11 +77,11 @@ def _make(path: Path) -> None:
     pem = Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    files.create(path, pem)  # where another process was first, its key is the key
+    files.create(path, pem)  # if another process was first, its key is the key
 
 
 def public_pem(key: Key) -> bytes:
-    """Return the public key as people hand it on (PEM)."""
+    """Return the public key in PEM, for people to pass on."""
     return key.public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -101,7 +101,7 @@ def sign(payload: bytes, key: Key) -> dict[str, Any]:
 
 
 def verify(envelope: Any, public: Ed25519PublicKey, where: str) -> bytes:  # noqa: ANN401 - JSON of unknown shape
-    """Return the payload that the key signed. Raises SignatureError that says what is wrong with the envelope."""
+    """Return the payload that the key signed. Raises SignatureError with the fault of the envelope."""
     try:
         kind, payload = str(envelope["payloadType"]), base64.b64decode(envelope["payload"], validate=True)
         signatures = [

@@ -1,4 +1,4 @@
-"""Looks at nodes: every gate that only reads is run anew, on nodes in production, too. A certificate counts for what was seen again now."""
+"""Looks at nodes: runs every gate that only reads, on nodes in production, too."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from rackready.model.profile import GateSetEntry
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
 
-_SEEN = "seen again: {checks} checks passed; what was measured under load still counts"
+_SEEN = "looked at again: {checks} checks passed; evidence under load still counts"
 
 
 def fingerprints(
     ctx: PhaseContext, site: Site, nodes: Sequence[str]
 ) -> tuple[dict[str, Fingerprint | Finding], dict[str, Seen | Finding]]:
-    """Return what every node is right now, and its parts, read anew unless this campaign just did; or why that cannot be said.
+    """Return every node's fingerprint and its parts, or why they cannot be read.
 
-    A node that does not say who it is is not asked for its parts.
+    Both are read now, unless this campaign just read the parts. Parts of a node without a fingerprint are not read.
     """
     paths = EnvPaths(ctx.root, ctx.env)
     with Ledger.open(paths.database) as ledger:
@@ -39,12 +39,12 @@ def fingerprints(
 
 
 def unseen(decision: Decision) -> bool:
-    """Whether a look is due."""
+    """Return whether a look is due."""
     return any(light(gate) for gate in decision.objections)
 
 
 def to_load(entries: Sequence[GateSetEntry], decision: Decision) -> str:
-    """Return why a node must be measured under load, empty when a look is all that may be due."""
+    """Return why a node must be measured under load, "" when at most a look is due."""
     due = (
         decision.objections[entry.id]
         for entry in entries
@@ -54,12 +54,15 @@ def to_load(entries: Sequence[GateSetEntry], decision: Decision) -> str:
 
 
 def kept(records: Mapping[str, EvidenceRecord], decision: Decision) -> dict[str, Verdict]:
-    """Return gate -> the verdict that counts: it is not run again."""
+    """Return gate -> the verdict that counts: the gate is not run again."""
     return {name: record.verdict for name, record in records.items() if name in decision.counting}
 
 
 def look(ctx: PhaseContext, counts: Kept) -> dict[str, NodeResult]:
-    """Run the gates that are due on nodes of which only a look is due; ``counts``: what is not run, node by node. Told is only what does not pass."""
+    """Run the due gates on nodes that need only a look. Events report only gates that do not pass.
+
+    ``counts``: node -> the verdicts that count already; these gates are not run.
+    """
     if not counts:
         return {}
     out = {}

@@ -1,4 +1,4 @@
-"""Nodes that are out (quarantined, retired) and that the scheduler offers all the same, because somebody resumed them by hand: an alarm, and drained again."""
+"""Nodes that are quarantined or retired and on offer all the same, because somebody resumed them: alarm and drain."""
 
 from __future__ import annotations
 
@@ -24,15 +24,21 @@ OUT = frozenset({NodeState.QUARANTINED, NodeState.RETIRED})
 """States of nodes on which no job may start."""
 
 STATUS_S = 5.0
-"""Seconds for which `rackready status` waits for the scheduler in all. Judgement: a person waits for the table."""
+"""Seconds that `rackready status` waits for the scheduler in all. Judgement: a person waits for the table."""
 
 ASK_S = 15.0
-"""Seconds for which a command that may write waits for it before it begins. Judgement: a controller under load answers `scontrol` within some seconds."""
+"""Seconds that a command that may write waits for the scheduler first.
+
+Judgement: a controller under load answers `scontrol` within some seconds.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """What a scheduler says of nodes that are out. ``offered``: those on which jobs may start; ``unknown``: why it could not be asked, by node."""
+    """The scheduler's answers about nodes that are out.
+
+    ``offered``: nodes on which jobs may start. ``unknown``: node -> why the scheduler could not be asked about it.
+    """
 
     asked: frozenset[str] = frozenset()
     offered: Mapping[str, SchedulerNode] = field(default_factory=dict)
@@ -40,9 +46,10 @@ class Offers:
 
 
 def offers(site: Site, paths: EnvPaths, nodes: Sequence[str], *, limit_s: float, reads: bool) -> Offers:
-    """Return which of these nodes the scheduler offers. With ``reads`` nothing is written, not even a host key at first contact.
+    """Return which of these nodes the scheduler offers. It is not asked when there are none.
 
-    It is not asked when there is no node to ask about. One that it does not have gets no jobs from it.
+    With ``reads`` nothing is written, not even a host key at first contact. A node that the scheduler does not know
+    gets no jobs from it.
     """
     if not nodes:
         return Offers()
@@ -60,13 +67,13 @@ def offers(site: Site, paths: EnvPaths, nodes: Sequence[str], *, limit_s: float,
 
 
 def out_of_use(ledger: Ledger, site: Site) -> dict[str, NodeRow]:
-    """Return those nodes of the site that are out, with what is on record."""
+    """Return the nodes of the site that are out, with their record."""
     known = {node.name for node in site.nodes()}
     return {row.name: row for row in ledger.states() if row.state in OUT and row.name in known}
 
 
 def alarm(row: NodeRow, now: SchedulerNode) -> str:
-    """Return the words about a node that is out and on offer."""
+    """Return the alarm about a node that is out and on offer."""
     step = (
         f"`rackready deploy` drains it before anything else. If it was repaired: `rackready repair {row.name} "
         "--reason '...'`."
@@ -78,32 +85,32 @@ def alarm(row: NodeRow, now: SchedulerNode) -> str:
 
 
 def not_asked(unknown: Mapping[str, str]) -> dict[str, str]:
-    """Return the words about nodes of which the scheduler could not say it, one line for all that share a cause, with those nodes."""
+    """Return a line for each cause why the scheduler could not be asked -> the nodes that share it."""
     causes: dict[str, list[str]] = {}
     for node, why in unknown.items():
         causes.setdefault(why.removeprefix(f"{node}: "), []).append(node)
     lines = {}
     for why, nodes in causes.items():
-        whom = "it" if len(nodes) == 1 else "them"
-        lines[f"{listed(nodes)}: whether the scheduler gives {whom} jobs is not known: {why}"] = listed(nodes)
+        which = "it is" if len(nodes) == 1 else "they are"
+        lines[f"{listed(nodes)}: unknown whether {which} on offer in the scheduler: {why}"] = listed(nodes)
     return lines
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What ``keep_off`` did. ``drained``: nodes; ``lines``: what is to be said."""
+    """The result of ``keep_off``. ``drained``: nodes; ``lines``: messages for the operator."""
 
     drained: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
 
 
 def keep_off(ctx: PhaseContext, but: str = "") -> Kept:
-    """Drain every node of the site that is out and that the scheduler offers. Call it only while holding the controller lock; a dry run does nothing.
+    """Drain every node of the site that is out and on offer. A dry run does nothing.
 
-    ``but``: a node that the caller holds itself.
+    Call it only under the controller lock. ``but``: a node that the caller drains itself.
 
-    What somebody else drained is not on offer and stays as it is. A scheduler that does not answer is said, and stops
-    nobody: what needs its word asks for it again.
+    A node that somebody else drained is not on offer and stays as it is. A scheduler that does not answer is reported
+    and stops nothing: work that needs its answer asks again.
     """
     paths = EnvPaths(ctx.root, ctx.env)
     if ctx.check or not Ledger.exists(paths.database):
@@ -124,7 +131,7 @@ def keep_off(ctx: PhaseContext, but: str = "") -> Kept:
 def _drain(
     ctx: PhaseContext, rows: Mapping[str, NodeRow], offered: Mapping[str, SchedulerNode]
 ) -> tuple[list[str], dict[str, str]]:
-    """Drain the nodes, each with what is on record of it. Returns those for which that worked, and the words about every one with its node."""
+    """Drain the nodes, each with the reason on record. Return those for which that worked, and message -> node."""
     reasons = {node: f"{rows[node].state.value}: {rows[node].reason}" for node in offered}
     drained, lines = [], {}
     for node, result in drain_nodes(ctx, list(offered), reasons).items():

@@ -1,4 +1,4 @@
-"""Who may be handed over: a pure decision from evidence. Only a pass, or a skip that the site declares, opens the door."""
+"""Decides from evidence whether a node may be handed over. Only a pass, or a skip that the site declares, allows it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,20 @@ _AGAIN = "Run `rackready validate`."
 _HOUR_S = 3600.0
 
 LOOK_S = 1800.0
-"""How long a look counts within its campaign, s. Judgement: a look takes some 10 s, and what stands still in a deploy (jobs that are waited for, load on
-other nodes) takes longer than this; then nodes are looked at once more."""
+"""How long a look counts within its campaign, s.
+
+Judgement: a look takes some 10 s. Pauses of a deploy (waiting for jobs, load on other nodes) take longer than this;
+then nodes are looked at once more.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When evidence is judged. ``at``: now; ``boot_id``: of the node's present boot; ``changed``: when the node was last changed (both times: s since 1970).
+    """The moment at which evidence is judged.
 
-    ``campaign``: the campaign that asks. Gates that only look must have been seen by it, within ``LOOK_S``; empty: any
-    age that the gate set allows.
+    ``at``: now; ``boot_id``: of the node's present boot; ``changed``: when the node was last changed (both times: s
+    since 1970). ``campaign``: the campaign that asks. It must have run the gates that only look, within ``LOOK_S``;
+    empty: any age that the gate set allows.
     """
 
     at: float
@@ -37,7 +41,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What policy says of one node. ``refusals``: empty when it may be handed over; ``skips``: gate to the site's reason."""
+    """The decision about a node. ``refusals``: empty if it may be handed over; ``skips``: gate -> the site's reason."""
 
     node: str
     refusals: tuple[str, ...]
@@ -45,16 +49,16 @@ class Decision:
     skips: dict[str, str]
     advisory: tuple[str, ...] = ()
     objections: Mapping[str, str] = field(default_factory=dict)
-    """Gate to the reason why its evidence does not count, of required and advisory gates."""
+    """Gate -> why its evidence does not count, for required and advisory gates."""
 
     @property
     def allowed(self) -> bool:
-        """Whether the node may be handed over."""
+        """Return whether the node may be handed over."""
         return not self.refusals
 
     @property
     def counting(self) -> frozenset[str]:
-        """The gates whose evidence counts: the others are due."""
+        """Return the gates whose evidence counts. The others are due."""
         return frozenset(self.passed) | frozenset(self.skips)
 
 
@@ -65,11 +69,11 @@ def decide(
     skips: Mapping[str, str],
     moment: Moment,
 ) -> Decision:
-    """Return whether a node may be handed over.
+    """Return the decision whether a node may be handed over.
 
-    ``records``: gate to its newest conclusion that counts for the node's present identity and desired state. Evidence
-    from before the node's last change is about another node; from before its boot, or too old, where the gate set says
-    so. A gate set that requires nothing opens no door.
+    ``records``: gate -> its newest conclusion for the node's present identity and desired state. Evidence from before
+    the node's last change is about another node. Evidence from before its boot, or older than a limit, is void where
+    the gate set demands it. A gate set that requires nothing allows nothing.
     """
     refusals, passed, advisory, used, objections = [], [], [], {}, {}
     for entry in entries:
@@ -107,7 +111,7 @@ def _objection(
 
 
 def _not_passed(node: str, gate: str, record: EvidenceRecord, skips: Mapping[str, str]) -> str:
-    """Return why a record that is no pass does not serve; a skip that the site declares serves, however old."""
+    """Return why a record that is not a pass does not count. A skip that the site declares counts, however old."""
     outcome = record.verdict.outcome
     if outcome is Outcome.SKIP and gate in skips:
         return ""
@@ -121,13 +125,13 @@ def _not_passed(node: str, gate: str, record: EvidenceRecord, skips: Mapping[str
 
 
 def _voided(node: str, entry: GateSetEntry, record: EvidenceRecord, moment: Moment) -> str:
-    """Return why a pass does not count: nothing judged it, or the gate set voids it by boot or age.
+    """Return why a pass does not count: no bound judged it, or the gate set voids it by boot or age.
 
-    Which boot a record of an older rackready is from is not known: it is not taken for the present one.
+    A record of an older rackready does not name its boot: it is not taken for the present one.
     """
     if record.verdict.fleet_pending:
         return (
-            f"{node}: {entry.id} - Expected: a bound that judges Actual: {FLEET_PENDING}. "
+            f"{node}: {entry.id} - Expected: a pass judged by a bound Actual: {FLEET_PENDING}. "
             "Measure at least 16 identical nodes, or give the profile a reference."
         )
     boots = {item.boot_id for item in record.fingerprints if item.node == node}
@@ -141,30 +145,30 @@ def _voided(node: str, entry: GateSetEntry, record: EvidenceRecord, moment: Mome
             f"{node}: {entry.id} - Expected: measured within the last {entry.max_age_hours:g} h "
             f"Actual: {math.ceil(hours)} h ago. {_AGAIN}"
         )
-    return _not_seen_again(node, entry.id, record, moment)
+    return _not_looked_at(node, entry.id, record, moment)
 
 
 def looks(gate: str) -> bool:
-    """Whether a gate only looks: every campaign runs it anew, on nodes in production, too."""
+    """Return whether a gate only looks: every campaign runs it again, on nodes in production, too."""
     known = all_gates().get(gate)
     return known is not None and known.looks
 
 
 def light(gate: str) -> bool:
-    """Whether a gate loads nothing: one that only looks, and coverage, which is judged anew with every look."""
+    """Return whether a gate loads nothing: it only looks, or is coverage, which is judged again with every look."""
     return looks(gate) or gate == COVERAGE
 
 
-def _not_seen_again(node: str, gate: str, record: EvidenceRecord, moment: Moment) -> str:
-    """Return why a look does not count: another campaign's says nothing of now, nor does one that is old."""
+def _not_looked_at(node: str, gate: str, record: EvidenceRecord, moment: Moment) -> str:
+    """Return why a look does not count: it is another campaign's, or too old to be about now."""
     if not moment.campaign or not looks(gate):
         return ""
     if record.campaign != moment.campaign:
-        return f"{node}: {gate} - Expected: seen again by this run Actual: last seen by {record.campaign}. {_AGAIN}"
+        return f"{node}: {gate} - Expected: looked at by this run Actual: last looked at by {record.campaign}. {_AGAIN}"
     seconds = moment.at - record.started.timestamp()
     if seconds > LOOK_S:
         return (
-            f"{node}: {gate} - Expected: seen within the last {LOOK_S / 60:g} min "
+            f"{node}: {gate} - Expected: looked at within the last {LOOK_S / 60:g} min "
             f"Actual: {math.ceil(seconds / 60)} min ago. {_AGAIN}"
         )
     return ""

@@ -1,9 +1,9 @@
-"""Nodes in production: which they are, and taking them out of it before something is done to them. Jobs are waited for, never ended."""
+"""Nodes in production: finds them, and drains them before a change. It waits for jobs and never ends one."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rackready.design.pinned import site_of
@@ -19,30 +19,34 @@ from rackready.model.site import FileHandover
 from rackready.model.state import LIFE, NodeState, at_least
 from rackready.paths import EnvPaths
 
-PHASE = "hold"
-"""Under which the progress of taking a node out of production is told."""
+PHASE = "drain"
+"""Phase of the events about draining nodes. Older versions wrote ``hold``; no code tells the two apart."""
 
-HELD = "held"
-"""In a result's data: the node is drained already, with the reason that is to stay."""
+DRAINED = "drained"
+"""In a result's data: the node is drained already, with a reason that must stay."""
 
 UNTOUCHED = "untouched"
-"""In a result's data: nothing was done to the node, and what the scheduler offers of it stays as it is: it is not held for that."""
+"""In a result's data: nothing was done to the node, and it is not drained for this result."""
 
 _POLL_S, _POLL_MAX_S, _POLL_GROWTH = 2.0, 30.0, 1.5
 """How often jobs are asked for: soon at first, seldom in a long wait, which spares slurmctld. Our judgement."""
 _SHOWN = 3
+"""Jobs, or changes, that a message names; the others are counted."""
 
 
 def in_production(ctx: PhaseContext, nodes: Iterable[str]) -> tuple[list[str], dict[str, NodeResult]]:
-    """Return the nodes on which jobs run or may start, and an error for each of which the scheduler cannot say it.
+    """Return the nodes on which jobs run or may start, and an error for each that the scheduler gives no answer about.
 
-    The scheduler is asked, not our own record: a node that is drained but not empty yet carries somebody's job as well,
-    and one that was handed over, is down and not drained may come back by itself at any moment. Where the scheduler
-    cannot say it, a node is taken as not in production only as ``taken_as_free`` allows; that is said.
+    The scheduler is asked, not our own record: a node that is drained but not empty yet still carries a job, and a node
+    that was handed over, is down and not drained may come back by itself at any moment. Without the scheduler's answer,
+    a node is taken as not in production only where ``taken_as_free`` allows it; an event reports that.
     """
+    nodes = list(nodes)
+    if not nodes:
+        return [], {}
     busy, unknown = [], {}
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
-        for node, answer in _ask(ctx, list(nodes)).items():
+        for node, answer in _ask(ctx, nodes).items():
             if isinstance(answer, _Use):
                 busy += (
                     [node]
@@ -51,8 +55,8 @@ def in_production(ctx: PhaseContext, nodes: Iterable[str]) -> tuple[list[str], d
                 )
             elif not taken_as_free(ledger, node, answer):
                 text = (
-                    f"{node}: whether jobs run on it - Expected: the scheduler says it "
-                    f"Actual: {answer} Nothing was touched: run again once it answers."
+                    f"{node}: jobs on it - Expected: known from the scheduler "
+                    f"Actual: {answer} Nothing was touched. Run again once it answers."
                 )
                 unknown[node] = NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)
             else:
@@ -61,16 +65,16 @@ def in_production(ctx: PhaseContext, nodes: Iterable[str]) -> tuple[list[str], d
 
 
 def handed_over(ledger: Ledger, node: str) -> bool:
-    """Whether rackready ever handed a node over, or was about to."""
+    """Return whether rackready ever handed a node over, or was about to."""
     return any(entry.operation == RELEASE and entry.status != "failed" for entry in ledger.entries(node))
 
 
 def taken_as_free(ledger: Ledger, node: str, error: RackreadyError) -> bool:
-    """Whether a node of which the scheduler could not say it is taken as carrying no jobs.
+    """Return whether a node is taken as carrying no jobs though the scheduler gave no answer about it.
 
-    One that the scheduler does not have gets none from it. While the scheduler is silent, one that was never handed
-    over is free when it is not installed yet, or was off until rackready powered it on: a first deploy may come before
-    the scheduler is up. One that somebody else may have running is not.
+    A node that the scheduler does not know gets no jobs from it. While the scheduler does not answer, a node that was
+    never handed over is free when it is not installed yet, or was off until rackready powered it on: a first deploy may
+    come before the scheduler is up. A node that somebody else may be using is not free.
     """
     from rackready.stacks.machine import made_by_us  # noqa: PLC0415 - SSH and Redfish take a second to import
 
@@ -85,13 +89,13 @@ def _why_free(error: RackreadyError) -> str:
     return (
         str(error)
         if isinstance(error, UnknownNodeError)
-        else f"rackready never handed it over, and the scheduler says: {error}"
+        else f"rackready never handed it over, and the scheduler reports: {error}"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """What a scheduler says of the use of one node."""
+    """The use of one node, as the scheduler reports it."""
 
     offered: bool
     drained: bool
@@ -108,30 +112,33 @@ def _ask(ctx: PhaseContext, nodes: list[str]) -> dict[str, _Use | RackreadyError
 
 
 def _use(adapter: SchedulerAdapter, node: str) -> _Use | RackreadyError:
-    """Jobs need not be asked for where they may start: such a node is in production anyhow."""
     try:
         now = adapter.show(node)
+        # Where jobs may start, the node is in production without them.
         return _Use(now.usable, now.drained, not now.usable and bool(adapter.jobs(node)))
     except RackreadyError as error:
         return error
 
 
 def changes_words(phase: str, changes: list[str]) -> str:
-    """Return what stands in the scheduler while a phase is about to change something on a node."""
+    """Return the reason in the scheduler while a phase is about to change something on a node."""
     more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
     return f"{phase} is about to change: {'; '.join(changes[:_SHOWN])}{more}"
 
 
-def take_out(ctx: PhaseContext, reasons: Mapping[str, str]) -> dict[str, NodeResult]:
-    """Drain nodes with these reasons and wait until no job runs on them. Returns those on which that did not work: they are left alone.
+def take_out(ctx: PhaseContext, reasons: Mapping[str, str], *, partner_of: Sequence[str] = ()) -> dict[str, NodeResult]:
+    """Drain nodes with these reasons, wait until no job runs on them, and return those on which that did not work.
 
-    All of them together are waited for, at most the site's ``handover.drain_wait_s`` seconds. What somebody else
-    drained stays as it is. Raises Interrupted when the operator stops.
+    Those are left alone. The wait for all of them together takes at most the site's ``handover.drain_wait_s`` seconds.
+    A drain that somebody else set stays as it is. ``partner_of``: the nodes that these are lent to as partners. Raises
+    Interrupted when the operator stops.
     """
     if not reasons:
         return {}
-    held = drain_nodes(ctx, list(reasons), dict(reasons))
-    bad = {node: replace(result, touched=False) for node, result in held.items() if result.outcome is not Outcome.PASS}
+    results = drain_nodes(ctx, list(reasons), dict(reasons), partner_of=partner_of)
+    bad = {
+        node: replace(result, touched=False) for node, result in results.items() if result.outcome is not Outcome.PASS
+    }
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     limit_s = 0 if isinstance(site.handover, FileHandover) else site.handover.drain_wait_s
@@ -139,12 +146,11 @@ def take_out(ctx: PhaseContext, reasons: Mapping[str, str]) -> dict[str, NodeRes
     try:
         with Ledger.open(paths.database) as ledger:
             for node in drained:
-                ledger.event(ctx.campaign, node, PHASE, f"taken out of production: {reasons[node]}", "warn")
+                ledger.event(ctx.campaign, node, PHASE, f"drained: {reasons[node]}", "warn")
                 row = ledger.state(node)
                 if row is not None and row.state is NodeState.READY:
-                    ledger.set_state(
-                        node, NodeState.CERTIFIED, f"held: {reasons[node]}", phase=row.phase, campaign=ctx.campaign
-                    )
+                    reason = f"drained: {reasons[node]}"
+                    ledger.set_state(node, NodeState.CERTIFIED, reason, phase=row.phase, campaign=ctx.campaign)
             with adapter_for(site, paths) as adapter:
                 left = wait_for_jobs(
                     adapter,
@@ -156,16 +162,17 @@ def take_out(ctx: PhaseContext, reasons: Mapping[str, str]) -> dict[str, NodeRes
     except RackreadyError as error:
         left = dict.fromkeys(drained, str(error))
     return bad | {
-        node: NodeResult(Outcome.ERROR, text, data={HELD: True}, touched=False) for node, text in left.items()
+        node: NodeResult(Outcome.ERROR, text, data={DRAINED: True}, touched=False) for node, text in left.items()
     }
 
 
 def wait_for_jobs(
     adapter: SchedulerAdapter, nodes: list[str], limit_s: float, tell: Callable[[str, str], None], poll_s: float
 ) -> dict[str, str]:
-    """Wait until no job runs on any of the nodes. Returns the words about each node that is not empty (or not known to be) after ``limit_s``.
+    """Wait until no job runs on any of the nodes, and return a message for each that has jobs after ``limit_s``.
 
-    ``poll_s``: seconds until the second look; from then on it grows, up to half a minute.
+    A node whose jobs are not known by then gets one, too. ``poll_s``: seconds until the second look; from then on the
+    pause grows, up to half a minute.
     """
     deadline = time.monotonic() + limit_s
     told: dict[str, str] = {}
@@ -179,11 +186,11 @@ def wait_for_jobs(
         left_s = deadline - time.monotonic()
         if not busy or left_s <= 0:
             return {
-                node: held if isinstance(held, str) else _refusal(node, held, limit_s) for node, held in busy.items()
+                node: jobs if isinstance(jobs, str) else _refusal(node, jobs, limit_s) for node, jobs in busy.items()
             }
-        for node, held in busy.items():
+        for node, jobs in busy.items():
             words = (
-                held if isinstance(held, str) else ", ".join(f"{job.id} ({job.user}, {job.partition})" for job in held)
+                jobs if isinstance(jobs, str) else ", ".join(f"{job.id} ({job.user}, {job.partition})" for job in jobs)
             )
             if told.get(node) != words:
                 tell(node, f"drained; waits, at most {limit_s:.0f} s in all, for the end of {words}")
@@ -195,7 +202,7 @@ def wait_for_jobs(
 
 
 def jobs_run(node: str, jobs: list[Job], expected: str) -> str:
-    """Return the words of a refusal over jobs: the first of them named, the others counted."""
+    """Return the first sentence of a refusal because of jobs: the first few named, the others counted."""
     names = ", ".join(f"{job.id} ({job.user}, {job.name})" for job in jobs[:_SHOWN])
     more = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
     return f"{node}: jobs run on it - Expected: {expected} Actual: {names}{more}."

@@ -1,6 +1,6 @@
-"""Taking a node out for good: out of the scheduler, empty of jobs, powered off if we powered it on, and recorded as retired.
+"""Retires a node for good: drained, empty of jobs, powered off if we powered it on, and recorded as retired.
 
-Every step observes first, so a run that was killed is simply repeated: what was done is found done.
+Every step observes first, so a killed run is simply repeated: it finds finished steps done.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ PHASE = "retire"
 
 
 class RetireRefusedError(RackreadyError):
-    """The node may not be retired now; nothing but the scheduler's hold was touched."""
+    """The node may not be retired now. Nothing was touched, except that it may be drained."""
 
 
 @dataclass(frozen=True, slots=True)
 class BeforeRetirement:
-    """What a node is before it is retired. ``held``: its drain in the scheduler; ``trouble``: why the scheduler could not be asked.
+    """A node before it is retired.
 
-    ``free``: it is taken as carrying no jobs all the same.
+    ``drained``: the reason of its drain in the scheduler; ``trouble``: why the scheduler could not be asked; ``free``:
+    it is taken as carrying no jobs all the same.
     """
 
     node: str
@@ -38,14 +39,14 @@ class BeforeRetirement:
     reason: str
     made: bool
     usable: bool = False
-    held: str = ""
+    drained: str = ""
     jobs: list[Job] = field(default_factory=list)
     trouble: str = ""
     free: bool = False
 
 
 def look(ctx: PhaseContext, node: str) -> BeforeRetirement:
-    """Return how a node stands; reads only. Raises RetireRefusedError when the site has no such node."""
+    """Return the node as it is; only reads. Raises RetireRefusedError when the site has no such node."""
     site = site_of(ctx)
     known = [item.name for item in site.nodes()]
     if node not in known:
@@ -62,7 +63,7 @@ def look(ctx: PhaseContext, node: str) -> BeforeRetirement:
 
 
 def _recorded(paths: EnvPaths, node: str) -> tuple[NodeState, str, bool]:
-    """Return state, its reason, and whether we powered the node on."""
+    """Return the node's state, its reason, and whether we powered it on."""
     from rackready.stacks.machine import made_by_us  # noqa: PLC0415 - SSH and Redfish take a second to import
 
     if not Ledger.exists(paths.database):
@@ -80,16 +81,16 @@ def _free(paths: EnvPaths, node: str, error: RackreadyError) -> bool:
 
 
 def steps(standing: BeforeRetirement, reason: str) -> list[str]:
-    """Return what retiring would do, or why it would be refused, a line each. Pure."""
+    """Return the steps of retiring a node, or why it would be refused, one per line. Pure."""
     if standing.state is NodeState.RETIRED:
         return [f"{standing.node}: is retired already ({standing.reason})"]
-    to_hold = standing.usable or not (standing.held or standing.trouble)
-    refused = refusal(standing, "would be held" if to_hold else "is held")
+    to_drain = standing.usable or not (standing.drained or standing.trouble)
+    refused = refusal(standing, "would be drained" if to_drain else "is drained")
     lines = [f"{standing.node}: {standing.state.value}{f' ({standing.reason})' if standing.reason else ''}"]
-    if to_hold:
-        lines.append(f"would be held in the scheduler: rackready: retired: {reason}")
-    elif standing.held:
-        lines.append(f"is held in the scheduler already: {standing.held}")
+    if to_drain:
+        lines.append(f"would be drained in the scheduler: rackready: retired: {reason}")
+    elif standing.drained:
+        lines.append(f"is drained in the scheduler already: {standing.drained}")
     if refused:
         return [*lines, f"would be refused: {refused}"]
     off = "would be powered off, and its resources removed from the rack's stack"
@@ -97,47 +98,47 @@ def steps(standing: BeforeRetirement, reason: str) -> list[str]:
     return [*lines, f"would be retired: {reason}"]
 
 
-def refusal(standing: BeforeRetirement, held: str = "is held") -> str:
-    """Return why a node may not be retired now; empty when it may. ``held``: how it stands in the scheduler."""
+def refusal(standing: BeforeRetirement, drained: str = "is drained") -> str:
+    """Return why a node may not be retired now, "" when it may. ``drained``: the words about its drain."""
     if standing.jobs:
-        wait = "so that it empties: wait for their end, then run again; see docs/runbooks/retire.md."
-        return f"{jobs_run(standing.node, standing.jobs, 'none')} It {held}, {wait}"
+        wait = "so that it empties: wait for the jobs to end, then run again; see docs/runbooks/retire.md."
+        return f"{jobs_run(standing.node, standing.jobs, 'none')} It {drained}, {wait}"
     if standing.trouble and not standing.free:
-        asked = f"{standing.node}: whether jobs run on it - Expected: the scheduler says it Actual: {standing.trouble}"
-        return f"{asked} Nothing was touched: run again once it answers."
+        asked = f"{standing.node}: jobs on it - Expected: known from the scheduler Actual: {standing.trouble}"
+        return f"{asked} Nothing was touched. Run again once it answers."
     return ""
 
 
 def retire(ctx: PhaseContext, node: str, reason: str) -> NodeResult:
-    """Retire a node. Call it only while holding the controller lock.
+    """Retire a node. Call it only under the controller lock.
 
-    Raises RetireRefusedError while jobs run on it (it is held then), or when a node in production cannot be held or
-    asked for its jobs.
+    Raises RetireRefusedError while jobs run on it (it is drained then), or when a node in production cannot be drained
+    or its jobs cannot be read.
     """
     standing = look(ctx, node)
     if standing.state is NodeState.RETIRED:
         return NodeResult(Outcome.PASS, f"{node}: is retired already ({standing.reason})")
     if not standing.trouble:
-        _hold(ctx, node, f"retired: {reason}")
+        _drain(ctx, node, f"retired: {reason}")
         standing = look(ctx, node)
     if refused := refusal(standing):
         raise RetireRefusedError(refused)
     return _give_up(ctx, standing, reason)
 
 
-def _hold(ctx: PhaseContext, node: str, reason: str) -> None:
-    """Hold the node; from then on it is not in production any more, and the record says so."""
-    held = drain_nodes(ctx, [node], {node: reason})[node]
-    if held.outcome is not Outcome.PASS:
-        raise RetireRefusedError(held.message)
+def _drain(ctx: PhaseContext, node: str, reason: str) -> None:
+    """Drain the node and record it: from then on it is not in production any more."""
+    result = drain_nodes(ctx, [node], {node: reason})[node]
+    if result.outcome is not Outcome.PASS:
+        raise RetireRefusedError(result.message)
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         row = ledger.state(node)
         if row is not None and row.state is NodeState.READY:
-            ledger.set_state(node, NodeState.CERTIFIED, f"held: {reason}", phase=row.phase, campaign=row.campaign)
+            ledger.set_state(node, NodeState.CERTIFIED, f"drained: {reason}", phase=row.phase, campaign=row.campaign)
 
 
 def _give_up(ctx: PhaseContext, standing: BeforeRetirement, reason: str) -> NodeResult:
-    """Remove what we made of the node, then record that it is retired: a kill in between leaves the state as it was, and the run is repeated."""
+    """Remove the node's resources, then record that it is retired. After a kill in between, the run is repeated."""
     from rackready.stacks.provision import run_destroy  # noqa: PLC0415 - the Pulumi SDK takes a second to import
 
     node = standing.node
@@ -148,5 +149,5 @@ def _give_up(ctx: PhaseContext, standing: BeforeRetirement, reason: str) -> Node
         if result.outcome is not Outcome.PASS:
             return result
         ledger.set_state(node, NodeState.RETIRED, reason, phase=PHASE)
-    said = f"; {standing.trouble}" if standing.trouble else ""
-    return NodeResult(Outcome.PASS, f"{node}: retired: {result.message}{said}", changed=True)
+    trouble = f"; {standing.trouble}" if standing.trouble else ""
+    return NodeResult(Outcome.PASS, f"{node}: retired: {result.message}{trouble}", changed=True)

@@ -1,9 +1,9 @@
-"""Phase handover: certified nodes join the scheduler and are released; others are held, with our reason."""
+"""Phase handover: certified nodes join the scheduler and are released; others are drained, with our reason."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rackready.design.pinned import site_of
 from rackready.drivers.ansible import run_playbook
@@ -23,9 +23,12 @@ from rackready.paths import EnvPaths
 PLAYBOOK = "handover.yml"
 RELEASE, DRAIN = "scheduler-release", "scheduler-drain"
 
+PARTNER_OF = "partner_of"
+"""In the ledger entry of a drain, among what was observed: the nodes that the drained one is lent to as a partner."""
+
 
 def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
-    """Hand over every node whose certificate counts for what it is now; a result per node. A node without one is held."""
+    """Hand over every node with a certificate for what it is now, and drain the others. Returns a result per node."""
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     out: dict[str, NodeResult] = {}
@@ -46,7 +49,7 @@ def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
 
 
 def _join(ctx: PhaseContext, handover: Handover, nodes: list[str]) -> dict[str, NodeResult]:
-    """Let the nodes join the cluster. The munge key itself is read by the role, from where the site says."""
+    """Let the nodes join the cluster. The role reads the munge key itself, from the place that the site file names."""
     if not isinstance(handover, SlurmHandover):
         return {node: NodeResult(Outcome.PASS) for node in nodes}
     key = handover.munge_key
@@ -73,11 +76,17 @@ def _merged(joined: NodeResult, released: NodeResult) -> NodeResult:
     )
 
 
-def drain_nodes(ctx: PhaseContext, nodes: list[str], reasons: dict[str, str]) -> dict[str, NodeResult]:
-    """Keep jobs off nodes, with our prefix before each reason. What somebody else drained stays as it is. A result per node."""
+def drain_nodes(
+    ctx: PhaseContext, nodes: list[str], reasons: dict[str, str], *, partner_of: Sequence[str] = ()
+) -> dict[str, NodeResult]:
+    """Drain nodes, with our prefix before each reason, and return a result per node.
+
+    A drain that somebody else set stays as it is. ``partner_of``: the nodes that these are lent to as partners; the
+    ledger keeps it, so that the next run finds what a killed one lent.
+    """
 
     def drain(adapter: SchedulerAdapter, ledger: Ledger, node: str) -> NodeResult:
-        wanted = reason_text(reasons.get(node) or "held")
+        wanted = reason_text(reasons.get(node) or "drained")
 
         def observe(_stored: dict[str, object]) -> Observation:
             now = adapter.show(node)
@@ -89,13 +98,13 @@ def drain_nodes(ctx: PhaseContext, nodes: list[str], reasons: dict[str, str]) ->
 
         before = adapter.show(node)
         if ctx.check:
-            return NodeResult(Outcome.PASS, f"{node}: would be held: {wanted}")
+            return NodeResult(Outcome.PASS, f"{node}: would be drained: {wanted}")
         effect = run_effect(
             ledger,
             node,
             DRAIN,
             hashlib.sha256(wanted.encode()).hexdigest(),
-            before=lambda: {"state": before.state, "reason": before.reason},
+            before=lambda: {"state": before.state, "reason": before.reason, PARTNER_OF: list(partner_of)},
             observe=observe,
             act=lambda _token: {"changed": adapter.drain(node, wanted)},
         )
@@ -112,7 +121,9 @@ def _release(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: dict
     def release(adapter: SchedulerAdapter, ledger: Ledger, node: str) -> NodeResult:
         before = adapter.show(node)
         if ctx.check:
-            return NodeResult(Outcome.PASS, f"{node}: {'is offered already' if before.usable else 'would be released'}")
+            return NodeResult(
+                Outcome.PASS, f"{node}: {'is on offer already' if before.usable else 'would be released'}"
+            )
         effect = run_effect(
             ledger,
             node,
@@ -125,7 +136,7 @@ def _release(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: dict
         changed = effect.outcome == "done" and bool(effect.result.get("changed"))
         return NodeResult(
             Outcome.PASS,
-            f"{node}: {'released' if changed else 'offered already'} ({adapter.show(node).state})",
+            f"{node}: {'released' if changed else 'on offer already'} ({adapter.show(node).state})",
             changed,
         )
 

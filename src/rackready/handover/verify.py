@@ -1,4 +1,4 @@
-"""Verifies certificates: a node is looked at as it is now, and its certificate counts for what is seen again, and for nothing else."""
+"""Verifies certificates: looks at each node as it is now, and compares its certificate with what was seen."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _AGAIN = "Run `rackready deploy`: it measures again what is void, and certifies 
 
 
 def run_verify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
-    """Look at every node, in production or not, and say whether its certificate counts for what was seen. Nothing is loaded.
+    """Look at every node, in production or not, and return whether its certificate counts. Nothing is loaded.
 
-    What a look finds is a fail like any other; a certificate that is missing, damaged or of another state of the node
+    A finding of a look is a fail like any other. A certificate that is missing, damaged or of another state of the node
     is an error.
     """
     site = site_of(ctx)
@@ -37,7 +37,7 @@ def run_verify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
         counts = {}
         for node, found in able.items():
             decision, records = desk.decided(node, found)
-            # Gates that load are not run by a look, whether they count or not: that they do not is said below.
+            # A look does not run gates that load, whether they count or not. `_verified` reports those that do not.
             rest = {gate: record.verdict for gate, record in records.items() if not light(gate)}
             counts[node] = {**rest, **kept(records, decision)}
         looked = look(ctx, counts)
@@ -47,7 +47,10 @@ def run_verify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
 
 
 def _unread(found: Finding) -> NodeResult:
-    """Return what a node that did not say what it is comes to: one without a login stays as it is, in production or not; nothing is known of it."""
+    """Return the result of a node whose fingerprint or parts could not be read.
+
+    A node without a login stays as it is, in production or not: nothing is known about it.
+    """
     if isinstance(found, Unreached):
         return NodeResult(Outcome.ERROR, str(found), data={UNTOUCHED: True}, touched=False)
     return NodeResult(Outcome.ERROR, str(found))
@@ -56,7 +59,7 @@ def _unread(found: Finding) -> NodeResult:
 def _verified(
     desk: Desk, paths: EnvPaths, node: str, found: Fingerprint, seen: Seen | Finding, looked: NodeResult
 ) -> NodeResult:
-    """Return what a look and the certificate say together: a fail of the look counts first."""
+    """Return the result of a look and the certificate together. A fail of the look comes first."""
     if looked.outcome is Outcome.FAIL:
         return looked
     try:

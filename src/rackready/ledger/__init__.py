@@ -1,1 +1,1 @@
-"""The record of every effect on the world, written around it; node states; the controller's lock and its children."""
+"""The record of every effect on the world, written before and after it; node states; the controller's lock."""

@@ -1,4 +1,4 @@
-"""Makes the database itself refuse that a row is changed or removed, in SQLite and in PostgreSQL."""
+"""Makes the database refuse to change or remove rows, in SQLite and in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Iterable
 import sqlalchemy as sa
 
 _REFUSAL = "evidence is append-only"
+_HINT = "Measure again: what was recorded is never changed or removed."
 
 _FUNCTION = f"""
 CREATE OR REPLACE FUNCTION rackready_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION '{_REFUSAL}: % of % is refused', lower(TG_OP), TG_TABLE_NAME
-        USING ERRCODE = 'integrity_constraint_violation', HINT = 'Measure again: what was recorded is never changed or removed.';
+        USING ERRCODE = 'integrity_constraint_violation', HINT = '{_HINT}';
 END $$
 """.replace("%", "%%")
-"""``%%``: SQLAlchemy's DDL takes it for one ``%``."""
+"""``%%``: SQLAlchemy's DDL makes one ``%`` of it."""
 
 
 _VERBS = {"sqlite": ("UPDATE", "DELETE"), "postgresql": ("UPDATE", "DELETE", "TRUNCATE")}
@@ -27,7 +28,7 @@ _TRIGGERS = {
 
 
 def append_only(table: sa.Table) -> None:
-    """Guard a table from the moment in which it is made."""
+    """Guard a table from the moment it is made."""
     _after(table, "postgresql", _FUNCTION)
     for verb in _VERBS["sqlite"]:
         _after(
@@ -45,7 +46,7 @@ def append_only(table: sa.Table) -> None:
 
 
 def lifted(connection: sa.Connection, tables: Iterable[sa.Table]) -> list[str]:
-    """Return the names of guards that are not there any more, or switched off."""
+    """Return the names of guards that are missing or switched off."""
     dialect = connection.dialect.name
     there = set(connection.execute(sa.text(_TRIGGERS[dialect])).scalars())
     return [name for table in tables for verb in _VERBS[dialect] if (name := _name(table, verb)) not in there]

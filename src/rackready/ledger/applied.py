@@ -1,4 +1,4 @@
-"""What a deploy last applied, device by device: written only when it has been applied, and read by `rackready plan` to say what is different."""
+"""The facts that a deploy last applied, device by device. `rackready plan` shows what differs from them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class AppliedError(RackreadyError):
 
 @dataclass(frozen=True, slots=True)
 class AppliedFacts:
-    """``facts``: key of a device (``node gpu01``) to what was applied to it. ``at``: when last, UTC, None when never.
+    """``facts``: key of a device (``node gpu01``) -> the applied facts. ``at``: when last, UTC; None when never.
 
-    ``site``: name of the site that was applied; empty when never, and in a record of a release that did not note it.
+    ``site``: name of the applied site; empty when never, and in records of releases that did not note it.
     """
 
     at: str | None = None
@@ -37,7 +37,7 @@ class AppliedFacts:
 
 
 def read(state: Path) -> AppliedFacts:
-    """Return what was applied by deploys of an environment whose state folder that is. Raises AppliedError for a file that is damaged."""
+    """Return the applied facts in an environment's state folder. Raises AppliedError when the file is damaged."""
     path = state / FILE
     if not path.exists():
         return AppliedFacts()
@@ -46,11 +46,11 @@ def read(state: Path) -> AppliedFacts:
         return _applied(document)
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
         message = (
-            f"{path} - Expected: what an earlier deploy recorded ({SCHEMA}) "
+            f"{path} - Expected: the record of an earlier deploy ({SCHEMA}) "
             f"Actual: {error.__class__.__name__}: {error}."
         )
         raise AppliedError(
-            f"{message} Remove it: the next deploy records everything anew, until then all is shown as added."
+            f"{message} Remove it: the next deploy records everything again. Until then all is shown as added."
         ) from error
 
 
@@ -70,10 +70,10 @@ def _applied(document: Mapping[str, Any]) -> AppliedFacts:
 def record(
     state: Path, planned: Mapping[str, Facts], done: Collection[str], campaign: str, *, site: str = ""
 ) -> AppliedFacts:
-    """Record that the devices of these keys are now as planned, and return all that is applied. ``site``: name of the site that they belong to.
+    """Record that the devices of these keys are as planned now, and return all applied facts.
 
-    What the plan does not name any more is forgotten as soon as everything that it names has been applied: then nothing
-    of the earlier site is in use.
+    ``site``: name of their site. Devices that the plan does not name any more are dropped as soon as everything that it
+    names is applied: then nothing of the earlier site is in use.
     """
     before = read(state)
     facts = dict(before.facts) | {key: planned[key] for key in done}

@@ -1,4 +1,4 @@
-"""Doing something to the world so that a kill at any moment neither repeats it blindly nor forgets it (RUNTIME: promise 5)."""
+"""Runs an effect so that a kill at any moment neither repeats it blindly nor forgets it (RUNTIME: promise 5)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rackready.ledger.store import Ledger
 
 
 class Observation(StrEnum):
-    """What looking at the world says about an effect that was begun and whose end is not recorded."""
+    """What is observed about an effect that was begun and not recorded as ended."""
 
     HAPPENED = "happened"
     NOT_HAPPENED = "not_happened"
@@ -21,13 +21,13 @@ class Observation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EffectResult:
-    """``outcome``: done (by this call), already (earlier, still true) or unknown (nobody can say: quarantine)."""
+    """``outcome``: done (by this call), already (earlier, still true) or unknown (cannot be observed: quarantine)."""
 
     outcome: str
     result: dict[str, Any] = field(default_factory=dict)
 
 
-def run_effect(  # noqa: PLR0913 - what an effect is: its key, and three ways to look at the world
+def run_effect(  # noqa: PLR0913 - the key of an effect, and its three callbacks
     ledger: Ledger,
     node: str,
     operation: str,
@@ -39,13 +39,13 @@ def run_effect(  # noqa: PLR0913 - what an effect is: its key, and three ways to
     settle_s: float = 0.0,
     poll_s: float = 1.0,
 ) -> EffectResult:
-    """Do something once.
+    """Carry out an effect once, and return how.
 
-    ``before()`` returns what can be observed now (boot id, power state, revision) and is stored with the intent;
-    ``observe(stored)`` says, given what was stored, whether the effect has happened; ``act(token)`` does it.
+    ``before()`` returns the present observation (boot id, power state, revision), which is stored with the intent;
+    ``observe(stored)`` returns, given what was stored, whether the effect has happened; ``act(token)`` carries it out.
     A recorded intent without an end is observed, for at most ``settle_s`` seconds, before anything is done again; a
-    recorded done counts only while observation agrees. An exception of ``act`` leaves the intent open on purpose: what
-    it did is not known, and the next call observes it.
+    recorded done counts only while the observation agrees. An exception of ``act`` leaves the intent open on purpose:
+    its effect is not known, and the next call observes it.
     """
     last = ledger.latest(node, operation, desired)
     if last is not None and last.status in {"intent", "done"}:

@@ -1,4 +1,4 @@
-"""What can be wrong with the record; a module of its own, since both backends and the ledger raise it."""
+"""Errors of the ledger, in a module of their own because both backends and the ledger raise them."""
 
 from __future__ import annotations
 

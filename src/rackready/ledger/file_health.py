@@ -1,4 +1,4 @@
-"""Looks at a ledger's SQLite file without changing it: whether it is whole, of this version, and can be written."""
+"""Checks a ledger's SQLite file without changing it: is it whole, of this version, and writable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rackready.ledger.schema import metadata
 
 
 def not_writable(path: Path) -> str:
-    """Say why SQLite could not write there, "" when it can: it also makes a journal beside its file."""
+    """Return why SQLite could not write there, "" when it can. It needs the folder, too, for its journal."""
     for place in (path, path.parent):
         if not os.access(place, os.W_OK):
             return f"{place} - Expected: writable by user {os.geteuid()} Actual: read-only. {_unlock(place)}"
@@ -20,7 +20,7 @@ def not_writable(path: Path) -> str:
 
 
 def _unlock(place: Path) -> str:
-    """Say what makes a place writable again."""
+    """Return the step that makes a place writable again."""
     if os.statvfs(place).f_flag & os.ST_RDONLY:
         return (
             "Its file system is mounted read-only: mount it read-write, or find out why the kernel made it so (dmesg)"
@@ -29,7 +29,7 @@ def _unlock(place: Path) -> str:
 
 
 def damage(path: Path) -> str:
-    """Return what is wrong with a ledger, "" when nothing is. It is opened for reading alone."""
+    """Return the fault of a ledger file, "" when there is none. It is opened read-only."""
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=10)) as connection:
             checked = connection.execute("PRAGMA quick_check(1)").fetchone()[0]

@@ -1,7 +1,6 @@
-"""One controller at a time: an flock that the kernel gives back when its holder dies, and words about who holds it.
+"""One controller at a time: an flock that the kernel releases when its holder dies.
 
-Where the records lie on a server, its lock (``postgres_lock``) is taken after it: the flock guards what lies beside
-them on this machine.
+Where the records are on a server, its lock (``postgres_lock``) is taken next. The flock guards this machine's files.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from rackready.ledger.error import ControllerBusyError
 from rackready.paths import Database
 
 _LOOKS_S = 0.5
-"""How long the lock may be had by `status` or `doctor`, which look whether it is free: far longer than that takes."""
+"""How long `status` or `doctor` may have the lock to see whether it is free, s: far longer than that takes."""
 
 
 class ControllerLock:
-    """Held while this process may act on a site. Not inherited by children: their death is not needed for it to be free."""
+    """Held while this process may act on a site. Children do not inherit it: it is free before they have ended."""
 
     def __init__(self, path: Path, what: str, database: Database | Path) -> None:
         self._path = path
@@ -33,9 +32,9 @@ class ControllerLock:
         self._held = ExitStack()
 
     def __enter__(self) -> Self:
-        """Take the lock. Raises ControllerBusyError that says who holds it and what to do, LedgerError when a server does not answer."""
+        """Take the lock. Raises ControllerBusyError with its holder, LedgerError when a server does not answer."""
         with ExitStack() as taken:
-            taken.callback(_give, self._flock())
+            taken.callback(_release, self._flock())
             taken.enter_context(backend_of(self._database).controller(self._what))
             self._held = taken.pop_all()
         return self
@@ -43,7 +42,7 @@ class ControllerLock:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._held.close()
 
     def _flock(self) -> int:
@@ -64,7 +63,10 @@ class ControllerLock:
 
 
 def is_held(path: Path, database: Database | Path) -> bool:
-    """Whether a controller that lives holds the lock, here or on another machine; reads only. Raises LedgerError when a server does not answer."""
+    """Return whether a live controller holds the lock, here or on another machine. It only reads.
+
+    Raises LedgerError when a server does not answer.
+    """
     return _is_locked(path) or bool(backend_of(database).holder())
 
 
@@ -79,13 +81,16 @@ def _is_locked(path: Path) -> bool:
     return False
 
 
-def _give(fd: int) -> None:
+def _release(fd: int) -> None:
     os.ftruncate(fd, 0)
     os.close(fd)
 
 
 def _take(fd: int) -> None:
-    """Take the lock. Raises BlockingIOError while another controller has it: who only looks has it for a moment, and is waited for."""
+    """Take the lock. Raises BlockingIOError while another controller has it.
+
+    A command that only looks has it for a moment and is waited for.
+    """
     deadline = time.monotonic() + _LOOKS_S
     while True:
         try:
@@ -104,6 +109,6 @@ def _holder(fd: int) -> str:
     except ValueError:
         data = {}
     if not data:
-        return "a process that has not said who it is"
+        return "an unknown process"
     minutes = (time.time() - data.get("since", time.time())) / 60
     return f"pid {data.get('pid')} (`{data.get('what')}`, for {minutes:.0f} min)"

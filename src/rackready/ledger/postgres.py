@@ -1,4 +1,4 @@
-"""The ledger on a PostgreSQL server: for controllers on several machines, of which one works at a time (``postgres_lock``)."""
+"""The ledger on a PostgreSQL server, for controllers on several machines; one works at a time (``postgres_lock``)."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _CONNECT: dict[str, Any] = {
     "tcp_user_timeout": 15_000,  # ms
     "application_name": "rackready",
 }
-"""How long we wait for the server, s: a cut is known of within 20 s. Judgement."""
+"""How long we wait for the server, s: a broken connection is known within 20 s. Judgement."""
 
 _OPTIONS = (
     "-c lock_timeout=30s -c synchronous_commit=on -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c "
     "tcp_keepalives_count=3"
 )
-"""What our sessions ask of the server: a commit counts once it is on disk, and the lock of a machine that is gone is free after 25 s. Judgement."""
+"""Options of our sessions: a commit is on disk, and the lock of a lost machine is free after 25 s. Judgement."""
 
 _READING = f"{_OPTIONS} -c default_transaction_read_only=on"
 
@@ -56,23 +56,21 @@ _STEPS = {
         "no password supplied",
         "certificate authentication failed",
         "peer authentication failed",
-    ): ("Correct user, or what stands in {secret}, then run again."),
+    ): ("Correct user, or the password in {secret}, then run again."),
     ("root certificate", "server certificate", "certificate verify", "SSL"): (
         "Correct tls, ca, certificate and private_key in {settings}, or the server's own certificate."
     ),
-    ("does not exist",): "Make it as docs/howto/postgresql.md says, or correct name and user in {settings}.",
+    ("does not exist",): "Make it as in docs/howto/postgresql.md, or correct name and user in {settings}.",
     (
         "no pg_hba.conf entry",
-    ): "Allow this machine, user and database in the server's pg_hba.conf, as docs/howto/postgresql.md says.",
+    ): "Allow this machine, user and database in the server's pg_hba.conf, as in docs/howto/postgresql.md.",
     ("permission denied", "must be owner"): "Grant the role what docs/howto/postgresql.md lists, then run again.",
     ("read-only transaction", "in recovery"): "Name the primary, not a standby, as host in {settings}.",
-    (
-        "lock timeout",
-    ): "Look for what else writes there and does not come to its end (pg_stat_activity), then run again.",
+    ("lock timeout",): "Find the other writer that does not end (pg_stat_activity), then run again.",
     (
         "too many clients",
         "remaining connection slots",
-    ): "Raise max_connections of the server, or end what else uses it, then run again.",
+    ): "Raise max_connections of the server, or end other sessions, then run again.",
     ("disk full", "No space left"): "Free disk space on the database's server, then run again.",
     (
         "refused",
@@ -97,7 +95,7 @@ _STEPS = {
         "recorded."
     ),
 }
-"""Words of the server or of libpq, and what to do then."""
+"""Words in an error of the server or of libpq -> the next step."""
 
 
 _engines: dict[tuple[int, Server, str], sa.Engine] = {}
@@ -118,13 +116,13 @@ class Postgres:
 
     @property
     def home(self) -> Path:
-        """Where the SQLite file would lie."""
+        """Return the path that the SQLite file would have."""
         return self.database.file
 
     def engine(self) -> sa.Engine:
-        """Connect, make the tables when they are absent, and see that they are ours. Raises LedgerError."""
+        """Connect, make the tables when they are absent, and check that they are ours. Raises LedgerError."""
         engine = self._pooled(_OPTIONS)
-        with self._spoken("cannot be opened"), engine.begin() as connection:
+        with self._reported("cannot be opened"), engine.begin() as connection:
             if not _made(connection):
                 lock.alone(connection)
                 self._make_all(connection)
@@ -132,9 +130,9 @@ class Postgres:
         return engine
 
     def reader(self) -> sa.Engine:
-        """Connect for reading alone. Raises LedgerError when nothing was recorded yet."""
+        """Connect read-only. Raises LedgerError when nothing was recorded yet."""
         engine = self._pooled(_READING)
-        with self._spoken("cannot be read"), engine.connect() as connection:
+        with self._reported("cannot be read"), engine.connect() as connection:
             if not _made(connection):
                 message = (
                     f"{self.server}: no ledger - Expected: one made by a run Actual: none. "
@@ -145,15 +143,15 @@ class Postgres:
         return engine
 
     def close(self, engine: sa.Engine) -> None:
-        """Leave it to the others of this process."""
+        """Do nothing: the process shares the engine."""
 
     def exists(self) -> bool:
-        """Whether the ledger's tables are there."""
+        """Return whether the ledger's tables exist."""
         with self._looking() as connection:
             return _made(connection)
 
     def make(self, engine: sa.Engine, metadata: sa.MetaData) -> None:
-        """Make tables that are absent, all or none; of two processes that both would, the second finds them made."""
+        """Make tables that are absent, all or none. Of two processes at once, the second finds them made."""
         with engine.begin() as connection:
             there = sa.inspect(connection)
             if not all(there.has_table(name) for name in metadata.tables):
@@ -161,17 +159,17 @@ class Postgres:
                 metadata.create_all(connection)
 
     def guard(self, connection: sa.Connection) -> None:
-        """See that no other controller works on these records, and keep other writers out until the end of the transaction."""
+        """Check that no other controller works on these records, and keep other writers out in this transaction."""
         lock.guard(connection, str(self.server))
 
     def identity(self, engine: sa.Engine) -> str:
-        """Name the ledger by what was drawn when it was made: the same on every machine."""
-        with self._spoken("cannot be read"), engine.connect() as connection:
+        """Return the random name that the ledger got when it was made: the same on every machine."""
+        with self._reported("cannot be read"), engine.connect() as connection:
             return str(connection.execute(sa.select(_about.c.id)).scalar_one())
 
     def machine_of(self, engine: sa.Engine, boot_id: str) -> str:
         """Return the other machine that ran in that boot."""
-        with self._spoken("cannot be read"), engine.connect() as connection:
+        with self._reported("cannot be read"), engine.connect() as connection:
             return lock.machine_of(connection, boot_id)
 
     def step(self, cause: str, *, reading: bool = False) -> str:  # noqa: ARG002 - it is the same for both
@@ -185,14 +183,14 @@ class Postgres:
 
     @contextmanager
     def controller(self, what: str) -> Iterator[None]:
-        """Be the one controller, as long as the connection lives. When that ends early, this process is interrupted as by Ctrl-C."""
+        """Be the only controller while the connection lives. Its early end interrupts this process as Ctrl-C does."""
         self.engine()  # makes what is absent
         engine = self._connect(_OPTIONS)
         try:
-            with self._spoken("cannot be locked"):
+            with self._reported("cannot be locked"):
                 connection = engine.connect()
             with closing(connection):
-                with self._spoken("cannot be locked"):
+                with self._reported("cannot be locked"):
                     number = lock.take(connection, str(self.server), what)
                 with lock.Hold(connection, str(self.server), number):
                     yield
@@ -200,7 +198,7 @@ class Postgres:
             engine.dispose()
 
     def holder(self) -> str:
-        """Return the controller that works now, "" when none does."""
+        """Return the present controller, "" when there is none."""
         with self._looking() as connection:
             return lock.holder(connection) if _made(connection) else ""
 
@@ -227,14 +225,14 @@ class Postgres:
                 f"{'an older' if older else 'a newer'} rackready"
             )
             way = (
-                "Name an empty database, or go on with that rackready"
+                "Name an empty database, or keep using that rackready"
                 if older
                 else "Use that rackready on this machine, too"
             )
             raise LedgerError(f"{self.server}: {text}. {way}.")
 
     def _pooled(self, options: str) -> sa.Engine:
-        """Return the engine that everything in this process shares: a hundred nodes that wait for their boot need no connection each."""
+        """Return the engine that this process shares: a hundred nodes that wait for their boot need few connections."""
         key = (os.getpid(), self.server, options)
         with _engines_lock:
             engine = _engines.pop(key, None) or self._connect(options)
@@ -244,7 +242,7 @@ class Postgres:
         return engine
 
     def _connect(self, options: str) -> sa.Engine:
-        """Return an engine, which connects when it is used. The password goes to the client library alone and is part of no address."""
+        """Return an engine that connects on use. The password goes to the client library only and is in no URL."""
         server = self.server
         query = {"host": server.host, "port": str(server.port)}
         url = sa.URL.create("postgresql+psycopg", username=server.user, database=server.name, query=query)
@@ -260,11 +258,11 @@ class Postgres:
 
     @contextmanager
     def _looking(self) -> Iterator[sa.Connection]:
-        with self._spoken("cannot be read"), self._pooled(_READING).connect() as connection:
+        with self._reported("cannot be read"), self._pooled(_READING).connect() as connection:
             yield connection
 
     @contextmanager
-    def _spoken(self, what: str) -> Iterator[None]:
+    def _reported(self, what: str) -> Iterator[None]:
         try:
             yield
         except sa.exc.SQLAlchemyError as error:
@@ -279,7 +277,7 @@ def _made(connection: sa.Connection) -> bool:
 
 
 def _tls(server: Server) -> dict[str, str]:
-    """Return libpq's words for how the connection is protected; a Unix socket needs nothing."""
+    """Return libpq's options for TLS. A Unix socket needs none."""
     if server.host.startswith("/") or server.tls == "disable":
         return {"sslmode": "disable"}
     own = (

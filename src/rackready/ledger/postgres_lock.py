@@ -1,8 +1,8 @@
-"""Who may write to a ledger that controllers of several machines share.
+"""Decides who may write to a ledger that controllers of several machines share.
 
 The controller holds a session's advisory lock on a connection of its own, and has the highest number in
 ``controllers``. Every transaction that writes takes a second lock, so that there is one writer at a time as in a SQLite
-file, and then asks for both: whoever lost them records nothing more, so begins nothing more either.
+file, and then checks both: a controller that lost them records nothing more, and so begins nothing more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from rackready.ledger.error import ControllerBusyError, LedgerError
 
 LEASE = "RACKREADY_LEASE"
-"""Number under which this process, or the controller that started it, took the lock."""
+"""Environment variable: the number under which this process, or the controller that started it, took the lock."""
 
 metadata = sa.MetaData()
 
@@ -41,7 +41,7 @@ _controllers = sa.Table(
 )
 
 _KEYS = {"key": 0x7261636B, "controller": 1, "writer": 2}
-"""Our advisory locks, of two numbers: "rack" in ASCII, and which. They are the database's own: other databases of the server have theirs."""
+"""The two numbers of our advisory locks: "rack" in ASCII, and which. Each database of a server has its own locks."""
 _TAKE = sa.text("SELECT pg_try_advisory_lock(:key, :controller)")
 _GIVE = sa.text("SELECT pg_advisory_unlock(:key, :controller)")
 _ALONE = sa.text("SELECT pg_advisory_xact_lock(:key, :writer)")
@@ -52,18 +52,24 @@ _HOLDS = sa.text(
 )
 
 _TRIED_S = 1.0
-"""How long the lock is tried for: the server needs a moment to see that a killed holder is gone."""
+"""How long we try to take the lock: the server needs a moment to see that a killed holder is gone."""
 _LOOK_EVERY_S = 5.0
-"""How often the holder looks whether its connection lives. Judgement: a cut is acted upon before the server gives the lock to another machine."""
+"""How often the holder checks its connection.
+
+Judgement: it reacts to a broken one before the server gives the lock to another machine.
+"""
 
 
 def alone(connection: sa.Connection) -> None:
-    """Wait until nobody else writes, and keep others from it until this transaction ends."""
+    """Wait for other writers to end, and keep them out until this transaction ends."""
     connection.execute(_ALONE, _KEYS)
 
 
 def guard(connection: sa.Connection, where: str) -> None:
-    """Be the one writer until this transaction ends. Raises LedgerError when another controller works on these records, or we lost the lock."""
+    """Be the only writer until this transaction ends.
+
+    Raises LedgerError when another controller works on these records, or we lost the lock.
+    """
     alone(connection)
     holds = connection.execute(_HOLDS, _KEYS).scalar()
     lease = os.environ.get(LEASE)
@@ -87,12 +93,12 @@ def guard(connection: sa.Connection, where: str) -> None:
 
 
 def holder(connection: sa.Connection) -> str:
-    """Return who is the controller now, "" when nobody is."""
+    """Return the present controller, "" when there is none."""
     return _who(_last(connection)) if connection.execute(_HOLDS, _KEYS).scalar() is not None else ""
 
 
 def machine_of(connection: sa.Connection, boot_id: str) -> str:
-    """Return the name of another machine whose controller ran in that boot, "" when it was this one or nobody knows."""
+    """Return another machine whose controller ran in that boot, "" when it was this one or is not known."""
     query = sa.select(_controllers.c.host).where(
         _controllers.c.boot_id == boot_id, _controllers.c.host != socket.gethostname()
     )
@@ -100,16 +106,17 @@ def machine_of(connection: sa.Connection, boot_id: str) -> str:
 
 
 def take(connection: sa.Connection, where: str, what: str) -> int:
-    """Be the controller as long as this connection lives. Returns our number: what was under way under an earlier one is committed, or will be refused.
+    """Become the controller while this connection lives, and return our number.
 
-    Raises ControllerBusyError that says who it is.
+    Transactions under an earlier number are committed by then, or will be refused. Raises ControllerBusyError with the
+    present controller.
     """
     deadline = time.monotonic() + _TRIED_S
     while not connection.execute(_TAKE, _KEYS).scalar_one():
         if time.monotonic() > deadline:
             text = (
                 "another controller works on this site - Expected: none "
-                f"Actual: {holder(connection) or 'one that begins just now'}"
+                f"Actual: {holder(connection) or 'one that just begins'}"
             )
             raise ControllerBusyError(
                 f"{where}: {text}. Wait for it (`rackready status`), or stop it with Ctrl-C where it runs."
@@ -132,14 +139,17 @@ def take(connection: sa.Connection, where: str, what: str) -> int:
 
 
 def interrupt(reason: str) -> None:
-    """Stop this process as Ctrl-C does: children are ended, nothing new is begun. One that ignores it (a shell's background job) is ended as by `kill`."""
+    """Stop this process as Ctrl-C does: children are ended, nothing new is begun.
+
+    A process that ignores SIGINT (a shell's background job) gets SIGTERM.
+    """
     with suppress(OSError):
         sys.stderr.write(f"{reason}\n")
     os.kill(os.getpid(), signal.SIGTERM if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else signal.SIGINT)
 
 
 class Hold:
-    """The lock while it is held: watches the connection, and says to children of this process under which number it was taken."""
+    """The lock while it is held: watches the connection, and passes its number to children of this process."""
 
     def __init__(
         self, connection: sa.Connection, where: str, number: int, lost: Callable[[str], None] = interrupt
@@ -156,7 +166,7 @@ class Hold:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the lock back. One that was lost is another's by now, or nobody's."""
+        """Release the lock. One that was lost belongs to another controller by now, or to none."""
         self._over.set()
         self._watch.join()
         os.environ.pop(LEASE, None)
@@ -178,7 +188,7 @@ class Hold:
 
 
 def said(error: BaseException) -> str:
-    """Return what a database said, on one line."""
+    """Return the message of a database error, on one line."""
     cause = error.orig if isinstance(error, sa.exc.DBAPIError) and error.orig is not None else error
     return " ".join(str(cause).split()).removesuffix(".")
 
@@ -189,7 +199,7 @@ def _last(connection: sa.Connection) -> Any:  # noqa: ANN401 - a row of controll
 
 def _who(row: Any) -> str:  # noqa: ANN401 - the same
     if row is None:
-        return "a process that has not said who it is"
+        return "an unknown process"
     minutes = max(0.0, time.time() - row.begun) / 60
     return f"pid {row.pid} on {row.host} (`{row.what}`, for {minutes:.0f} min)"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 VERSION = 1
-"""Version of these tables and of the evidence store's; raised with every change of them. A server's database says which it has."""
+"""Version of these tables and of the evidence store's, raised with every change. A server's database records it."""
 
 KEY = sa.String().with_variant(sa.String(collation="C"), "postgresql")
-"""What rows are sorted by: byte by byte, as SQLite does, and not by the language of the server."""
+"""Type of sort keys: compared byte by byte, as in SQLite, and not by the server's language."""
 
 metadata = sa.MetaData()
 

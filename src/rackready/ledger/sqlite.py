@@ -1,4 +1,4 @@
-"""The ledger in a SQLite file: one machine, one controller, which an flock beside the file keeps alone."""
+"""The ledger in a SQLite file: one machine, one controller, with an flock beside the file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SqliteFile:
     readable: str = "a ledger of this version"
 
     def engine(self) -> sa.Engine:
-        """Open the file, and make it when it is absent. Raises LedgerError, e.g. because the disk is full, or the file was emptied."""
+        """Open the file, and make it when it is absent. Raises LedgerError: a full disk, an emptied file."""
         try:
             if not self.home.exists():
                 _make(self.home)
@@ -51,7 +51,7 @@ class SqliteFile:
         return engine
 
     def reader(self) -> sa.Engine:
-        """Open the file for reading alone."""
+        """Open the file read-only."""
         if not self.exists():
             message = (
                 f"{self.home}: no ledger - Expected: one made by a run Actual: none. "
@@ -63,11 +63,14 @@ class SqliteFile:
         return sa.create_engine(url, connect_args=_ARGS)
 
     def _not_emptied(self, tables: Collection[str] | None = None) -> None:
-        """Refuse a file that lost what was in it: to begin anew there would hide every fail on record. A ledger is made whole, with tables, or not at all."""
+        """Raise LedgerError for a file that lost its content: an empty ledger would hide every fail on record.
+
+        A ledger is made with all its tables, or not at all.
+        """
         if self.home.stat().st_size and (tables is None or set(tables) & set(schema.metadata.tables)):
             return
         step = (
-            "Restore it from a backup; without one, move it away: every node is then taken up from the beginning, "
+            "Restore it from a backup; without one, move it away: every node then begins from the start, "
             "and quarantines and evidence are lost."
         )
         raise LedgerError(f"{self.home}: no ledger in it - Expected: the tables of one Actual: none. {step}")
@@ -77,11 +80,11 @@ class SqliteFile:
         engine.dispose()
 
     def exists(self) -> bool:
-        """Whether there is a file."""
+        """Return whether there is a file."""
         return self.home.exists()
 
     def make(self, engine: sa.Engine, metadata: sa.MetaData) -> None:
-        """Make tables that are absent; of two processes that both would, the second finds them made."""
+        """Make tables that are absent. Of two processes at once, the second finds them made."""
         with engine.begin() as connection:
             there = sa.inspect(connection)
             if not all(there.has_table(name) for name in metadata.tables):
@@ -89,42 +92,42 @@ class SqliteFile:
                 metadata.create_all(connection)
 
     def guard(self, connection: sa.Connection) -> None:
-        """Keep other writers out from here on: what the transaction reads first is still so when it writes.
+        """Keep other writers out from here on: what the transaction reads first still holds when it writes.
 
-        Another controller there is none: the flock beside the file keeps it away.
+        There is no other controller: the flock beside the file keeps it away.
         """
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     def identity(self, _engine: sa.Engine) -> str:
-        """Name the ledger by machine and file."""
+        """Return a name made of machine and file."""
         return hashlib.sha256(f"{socket.gethostname()} {self.home} {self.home.stat().st_ino}".encode()).hexdigest()[:16]
 
     def machine_of(self, _engine: sa.Engine, _boot_id: str) -> str:
-        """No other machine writes here."""
+        """Return "": no other machine writes here."""
         return ""
 
     def step(self, cause: str, *, reading: bool = False) -> str:
-        """Return the next step: room does not mend a file that is damaged."""
+        """Return the next step: free space does not help a damaged file."""
         if reading:
             return "Run `rackready doctor`."
         damaged = any(words in cause for words in ("not a database", "malformed"))
         return (
-            "Run `rackready doctor`, which says what to do."
+            "Run `rackready doctor`: it shows the next step."
             if damaged
             else "Free disk space or correct its owner, then run again."
         )
 
     def controller(self, _what: str) -> AbstractContextManager[object]:
-        """Nothing beside the flock."""
+        """Return an empty context: the flock is enough."""
         return nullcontext()
 
     def holder(self) -> str:
-        """Nobody beside who has the flock."""
+        """Return "": only the flock has a holder."""
         return ""
 
 
 def _make(path: Path) -> None:
-    """Make the file whole or not at all: `rackready status` may look at any moment, and a kill must leave no half-made ledger."""
+    """Make the whole file or none: `rackready status` may read at any moment, and a kill must leave no half ledger."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         fresh.touch(mode=0o600)
@@ -138,7 +141,7 @@ def _make(path: Path) -> None:
 
 
 def _url(path: Path) -> sa.URL:
-    """Return the address of a file of any name: a `?` in it begins no options."""
+    """Return the URL of a file of any name: a `?` in it begins no options."""
     return sa.URL.create("sqlite", database=str(path))
 
 

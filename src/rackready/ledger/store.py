@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,65 +13,33 @@ import sqlalchemy as sa
 from rackready.ledger import schema
 from rackready.ledger.backend import Backend, backend_of
 from rackready.ledger.error import LedgerError
+from rackready.ledger.rows import DETAIL, Entry, EventRow, NodeRow
 from rackready.model.state import NodeState
 from rackready.paths import Database
 
+__all__ = [
+    "CHANGE",
+    "DETAIL",
+    "IMPORT",
+    "UNFINISHED",
+    "Entry",
+    "EventRow",
+    "Ledger",
+    "LedgerError",
+    "NodeRow",
+    "put_campaign",
+]
+
 CHANGE = "changed"
-"""Operation under which every touch of a node is recorded: evidence from before it counts no longer."""
+"""Operation that records every change of a node: evidence from before it does not count any more."""
 
 _LINES = 4096
-"""Lines of progress that are read at once."""
+"""Lines of progress in one query."""
 
 IMPORT = "import"
-"""Kind of a campaign that brings evidence and touches no node."""
+"""Kind of a campaign that imports evidence and touches no node."""
 UNFINISHED = frozenset({"running", "interrupted"})
-"""States of a campaign that a later run may go on with."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One effect: ``status`` is intent (begun, its end unknown), done or failed."""
-
-    token: int
-    node: str
-    operation: str
-    desired: str
-    epoch: int
-    status: str
-    observed: dict[str, Any]
-    result: dict[str, Any]
-    begun: float
-    ended: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class NodeRow:
-    """The state of one node."""
-
-    name: str
-    state: NodeState
-    reason: str
-    phase: str
-    campaign: str
-    epoch: int
-    since: float
-
-
-DETAIL = "detail"
-"""Level of a step that goes well: a role, a change, a gate that begins or passes. Commands print it where they are asked to; reports have it."""
-
-
-@dataclass(frozen=True, slots=True)
-class EventRow:
-    """One line of progress."""
-
-    id: int
-    campaign: str
-    node: str
-    phase: str
-    level: str
-    text: str
-    at: float
+"""States of a campaign that a later run may resume."""
 
 
 class Ledger:
@@ -84,7 +51,7 @@ class Ledger:
 
     @classmethod
     def open(cls, database: Database | Path) -> Ledger:
-        """Open (and make when absent) the ledger of an environment; a path is a SQLite file.
+        """Open the ledger of an environment, and make it when it is absent. A path is a SQLite file.
 
         Raises LedgerError when it cannot be made or written, e.g. because the disk is full or the server does not
         answer.
@@ -94,42 +61,42 @@ class Ledger:
 
     @classmethod
     def read_only(cls, database: Database | Path) -> Ledger:
-        """Open an existing ledger for reading. Raises LedgerError when there is none: nothing was ever deployed."""
+        """Open an existing ledger for reading. Raises LedgerError when there is none, because nothing was deployed."""
         backend = backend_of(database)
         return cls(backend, backend.reader())
 
     @staticmethod
     def exists(database: Database | Path) -> bool:
-        """Whether there is a ledger: something was deployed. Raises LedgerError when its server does not answer."""
+        """Return whether there is a ledger. Raises LedgerError when its server does not answer."""
         return backend_of(database).exists()
 
     @property
     def engine(self) -> sa.Engine:
-        """The database."""
+        """Return the database engine."""
         return self._engine
 
     @property
     def alone(self) -> bool:
-        """Whether this machine alone writes here: then files that belong to its records lie on it, too."""
+        """Return whether only this machine writes here. Then the files that its records name are here, too."""
         return self._backend.alone
 
     @property
     def home(self) -> Path:
-        """The ledger's file, or where it would lie: names this checkout's state on this machine."""
+        """Return the path of the ledger's file, existing or not: the name of this checkout's state on this machine."""
         return self._backend.home
 
     def identity(self) -> str:
-        """Return a name for this ledger: fencing tokens of another one are not comparable with its own."""
+        """Return a name for this ledger. Fencing tokens of different ledgers cannot be compared."""
         return self._backend.identity(self._engine)
 
     def machine_of(self, boot_id: str) -> str:
-        """Return the name of another machine whose controller ran in that boot, "" when it was this one or nobody knows."""
+        """Return another machine whose controller ran in that boot, "" when it was this one or is not known."""
         return self._backend.machine_of(self._engine, boot_id)
 
     # effects -----------------------------------------------------------------------------------------------------
 
     def begin(self, node: str, operation: str, desired: str, observed: dict[str, Any]) -> Entry:
-        """Commit the intent to do something, with what was observed before. Returns the entry with its fencing token."""
+        """Commit the intent of an effect, with what was observed before. Return the entry with its fencing token."""
         epoch = self.epoch(node)
         values: dict[str, Any] = {
             "node": node,
@@ -150,7 +117,7 @@ class Ledger:
         self._end(token, "done", result or {})
 
     def failed(self, token: int, error: str) -> None:
-        """Commit that the effect of that token surely did not happen or was undone."""
+        """Commit that the effect of that token surely did not happen, or was undone."""
         self._end(token, "failed", {"error": error})
 
     def _end(self, token: int, status: str, result: dict[str, Any]) -> None:
@@ -169,7 +136,7 @@ class Ledger:
             raise LedgerError(message)
 
     def latest(self, node: str, operation: str, desired: str | None = None) -> Entry | None:
-        """Return the newest entry of the node's present epoch for that operation (and desired digest, when given)."""
+        """Return the newest entry of an operation in the node's present epoch (of one desired digest, when given)."""
         table = schema.operations
         query = sa.select(table).where(
             table.c.node == node, table.c.operation == operation, table.c.epoch == self.epoch(node)
@@ -180,7 +147,7 @@ class Ledger:
         return Entry(**rows[0]) if rows else None
 
     def interrupted(self, operation: str) -> frozenset[str]:
-        """Return the nodes of which such an effect was begun, in any epoch, and its end is not recorded."""
+        """Return the nodes on which such an effect was begun, in any epoch, and not recorded as ended."""
         table = schema.operations
         return frozenset(
             row["node"]
@@ -198,7 +165,7 @@ class Ledger:
     def last_change(self, node: str) -> float:
         """Return when the node was last changed, or may have been (seconds since 1970; 0.0: never in this epoch).
 
-        A change that was begun and whose end is not known counts: what was measured before it is about another node.
+        A change that was begun and whose end is not known counts: evidence from before it is about another node.
         """
         changes = [
             entry
@@ -208,7 +175,10 @@ class Ledger:
         return max((entry.ended or entry.begun for entry in changes), default=0.0)
 
     def change_begins(self, node: str, what: str) -> int:
-        """Record that something is about to touch a node. One that was left open by a killed run is taken as having changed it."""
+        """Record that something is about to change a node, and return its token.
+
+        A change that a killed run left open is taken as done.
+        """
         before = self.latest(node, CHANGE)
         if before is not None and before.status == "intent":
             self.done(before.token, {"interrupted": True})
@@ -217,7 +187,7 @@ class Ledger:
     # node states -------------------------------------------------------------------------------------------------
 
     def set_state(self, node: str, state: NodeState, reason: str = "", *, phase: str = "", campaign: str = "") -> None:
-        """Record that a node is now in a state. Every change is also kept as a transition."""
+        """Record the state of a node. Every change is kept as a transition, too."""
         now, reason = time.time(), _words(reason)
         table = schema.nodes
         with self._write() as connection:
@@ -237,7 +207,7 @@ class Ledger:
                 )
 
     def states(self) -> list[NodeRow]:
-        """Return the state of every node that was ever recorded, by name."""
+        """Return the state of every node on record, by name."""
         rows = self._rows(sa.select(schema.nodes).order_by(schema.nodes.c.name))
         return [
             NodeRow(
@@ -249,16 +219,16 @@ class Ledger:
         ]
 
     def state(self, node: str) -> NodeRow | None:
-        """Return the state of one node, None when it was never recorded."""
+        """Return the state of one node, None when it is not on record."""
         return next((row for row in self.states() if row.name == node), None)
 
     def epoch(self, node: str) -> int:
-        """Return the node's epoch (1 when nothing was recorded yet)."""
+        """Return the node's epoch (1 when it is not on record)."""
         rows = self._rows(sa.select(schema.nodes.c.epoch).where(schema.nodes.c.name == node))
         return int(rows[0]["epoch"]) if rows else 1
 
     def raise_epoch(self, node: str, reason: str) -> int:
-        """Begin a new epoch of a node (repair, drift, declared repeat): earlier entries count no longer. Returns it."""
+        """Begin a new epoch of a node (repair, drift, declared repeat) and return it. Earlier entries count no more."""
         self.set_state(node, (row.state if (row := self.state(node)) else NodeState.DECLARED), reason)
         with self._write() as connection:
             connection.execute(
@@ -282,7 +252,7 @@ class Ledger:
             connection.execute(sa.insert(schema.events).values(**values))
 
     def events(self, campaign: str, after: int = 0) -> list[EventRow]:
-        """Return the progress of a campaign that came after the event of that id."""
+        """Return the progress of a campaign after the event of that id."""
         table = schema.events
         return [
             EventRow(**row)
@@ -316,7 +286,7 @@ class Ledger:
     # campaigns and children --------------------------------------------------------------------------------------
 
     def put_campaign(self, campaign: str, **values: Any) -> None:
-        """Insert a campaign, or update the columns given."""
+        """Insert a campaign, or update the given columns."""
         with self._write() as connection:
             put_campaign(connection, campaign, **values)
 
@@ -325,7 +295,7 @@ class Ledger:
         return self._rows(sa.select(schema.campaigns).order_by(schema.campaigns.c.begun.desc()))
 
     def supersede(self, node: str) -> list[str]:
-        """Record that no campaign that was cut off with this node in it is gone on with. Returns them."""
+        """Record that interrupted campaigns with this node are not resumed, and return them."""
         cut_off = [row["id"] for row in self.campaigns() if row["status"] in UNFINISHED and node in row["nodes"]]
         for campaign in cut_off:
             self.put_campaign(campaign, status="superseded", ended=time.time())
@@ -343,7 +313,7 @@ class Ledger:
             connection.execute(sa.update(schema.children).where(schema.children.c.id == row).values(ended=time.time()))
 
     def open_children(self) -> list[dict[str, Any]]:
-        """Return the children whose end was never recorded."""
+        """Return the children without a recorded end."""
         return self._rows(sa.select(schema.children).where(schema.children.c.ended.is_(None)))
 
     def __enter__(self) -> Self:
@@ -355,12 +325,12 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """Give back the connections."""
+        """Release the connections."""
         with suppress(sa.exc.SQLAlchemyError):
             self._backend.close(self._engine)
 
     def make(self, metadata: sa.MetaData) -> None:
-        """Make further tables beside the ledger's, when they are absent. Raises LedgerError."""
+        """Make more tables beside the ledger's, if they are absent. Raises LedgerError."""
         try:
             self._backend.make(self._engine, metadata)
         except sa.exc.SQLAlchemyError as error:
@@ -368,13 +338,16 @@ class Ledger:
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """Give a transaction that commits at its end, whole or not at all. Raises LedgerError when another controller works on these records."""
+        """Yield a transaction that commits as a whole at its end, or not at all.
+
+        Raises LedgerError when another controller works on these records.
+        """
         with self._engine.begin() as connection:
             self._backend.guard(connection)
             yield connection
 
     def in_words(self, what: str, error: sa.exc.SQLAlchemyError, *, reading: bool = False) -> str:
-        """Return in words that something failed for that error of the database, and the next step."""
+        """Return the message about an error of the database, with the next step."""
         cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
         said = " ".join(str(cause).split()).removesuffix(".")
         expected = self._backend.readable if reading else self._backend.writable
@@ -390,7 +363,7 @@ class Ledger:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """Give a connection for reading. Raises LedgerError."""
+        """Yield a connection for reading. Raises LedgerError."""
         try:
             with self._engine.connect() as connection:
                 yield connection
@@ -403,7 +376,7 @@ class Ledger:
 
 
 def put_campaign(connection: sa.Connection, campaign: str, **values: Any) -> None:
-    """Insert a campaign, or update the columns given, within a transaction."""
+    """Insert a campaign, or update the given columns, within a transaction."""
     table = schema.campaigns
     if connection.execute(sa.select(table.c.id).where(table.c.id == campaign)).first():
         connection.execute(sa.update(table).where(table.c.id == campaign).values(**values))
@@ -412,7 +385,7 @@ def put_campaign(connection: sa.Connection, campaign: str, **values: Any) -> Non
 
 
 def _words(text: str) -> str:
-    """Return what others said without its NUL characters: PostgreSQL keeps none."""
+    """Return a text without NUL characters, which PostgreSQL does not store."""
     return text.replace("\0", "\ufffd")
 
 

@@ -23,6 +23,10 @@ class PhaseContext:
     """The stored site that the campaign works on (design.pinned); empty: the site file as it is now."""
 
 
+PLAN = "plan"
+"""In a result's data: what a dry run would do with the node, as JSON types."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeResult:
     """What became of one node (or switch) in one phase."""

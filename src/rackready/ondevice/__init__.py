@@ -1,1 +1,1 @@
-"""Code that is run on nodes: standard library (and what rackready puts beside it) only, so that it works with a node's own Python."""
+"""Code that runs on nodes, with a node's own Python: standard library (and what rackready puts beside it) only."""

@@ -1,4 +1,4 @@
-"""Exact package versions with apt and dpkg: observed first, installed under the node's fence, held, and observed again."""
+"""Exact package versions with apt and dpkg: observed, installed under the node's fence, held, and observed again."""
 
 from __future__ import annotations
 
@@ -16,43 +16,44 @@ from .fence import FOLDER, fence
 SOURCE = "sources.list.d/rackready.sources"
 _HOLDS = "holds"
 _LOCKS = ("var/lib/dpkg/lock-frontend", "var/lib/dpkg/lock", "var/lib/apt/lists/lock", "var/cache/apt/archives/lock")
-"""What apt and dpkg lock, below the root: the first two while packages change, the others while lists or packages are fetched."""
+"""Locks of apt and dpkg, below the root: the first two while packages change, the others while lists or packages are
+fetched."""
 
 _DPKG_OPTIONS = ("-o", "Dpkg::Options::=--force-confold", "-o", "Dpkg::Options::=--force-confdef")
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package as dpkg knows it. ``state`` is dpkg's abbreviation, e.g. ``ii`` (installed) or ``iF`` (half configured)."""
+    """A package as dpkg knows it. ``state``: dpkg's abbreviation, as ``ii`` (installed) or ``iF`` (half configured)."""
 
     version: str
     state: str
 
     @property
     def whole(self) -> bool:
-        """Whether it is unpacked and configured."""
+        """Return whether it is unpacked and configured."""
         return self.state[1:2] == "i"
 
     @property
     def held(self) -> bool:
-        """Whether it is on hold."""
+        """Return whether it is on hold."""
         return self.state[:1] == "h"
 
 
 @dataclass
 class Wish:
-    """What is wanted: package name to exact version (empty: any version), names to be held, names that must be absent."""
+    """The wanted packages: name to exact version (empty: any version), names to hold, names that must be absent."""
 
     packages: dict[str, str]
     hold: bool = False
     absent: list[str] = field(default_factory=list)
     refresh: bool = False
-    """Fetch the package lists first, whether or not they have the versions."""
+    """Fetch the package lists first, even if they have the versions."""
 
 
 @dataclass
 class Change:
-    """What was done, or with check mode would be: package to (before, after)."""
+    """Changes that were made, or in check mode would be: package to (before, after)."""
 
     changed: dict[str, tuple[str, str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -68,7 +69,7 @@ class Apt:
     lock_wait_s: float = 600.0
 
     def ensure(self, wish: Wish, operation: str, token: int, ledger: str, *, check: bool = False) -> Change:
-        """Bring the packages to what is wanted. Raises NodeProblem that says what stands in the way."""
+        """Bring the packages to the wanted state. Raises NodeProblem with the obstacle."""
         found = self.differences(wish)
         if check or not (found or wish.refresh or self.interrupted()):
             return Change(found)
@@ -88,7 +89,7 @@ class Apt:
         return Change(found, notes)
 
     def differences(self, wish: Wish) -> dict[str, tuple[str, str]]:
-        """Return package to (what is, what is wanted) for everything that is not as wanted."""
+        """Return package to (actual, wanted) for everything that is not as wanted."""
         seen = self.installed([*wish.packages, *wish.absent])
         out = {}
         for name, version in wish.packages.items():
@@ -108,13 +109,13 @@ class Apt:
         return {name: Package(version, state) for name, version, state in rows if state[1:2] not in {"n", "c"}}
 
     def interrupted(self) -> bool:
-        """Whether dpkg was killed in the middle and must be told to go on."""
+        """Return whether dpkg was interrupted and must be told to continue."""
         updates = self.root / "var/lib/dpkg/updates"
         journal = updates.is_dir() and any(entry.name.isdigit() for entry in updates.iterdir())
         return journal or bool(self.run(["dpkg", "--audit"]).out.strip())
 
     def settle(self, notes: list[str]) -> None:
-        """Wait for whoever holds dpkg's lock, then complete what an interrupted dpkg left. Says both in ``notes``."""
+        """Wait until dpkg's lock is free, then complete what an interrupted dpkg left; report both in ``notes``."""
         self._wait_for_lock(notes)
         if not self.interrupted():
             return
@@ -126,8 +127,8 @@ class Apt:
             done = self.run(argv)
             if done.returncode == 0 and not self.interrupted():
                 return
-        step = "Run `dpkg --configure -a` on the node and look at what it says."
-        raise NodeProblem("dpkg completes what was interrupted", apt_words.last_error(done.out), step)
+        step = "Run `dpkg --configure -a` on the node and read its output."
+        raise NodeProblem("dpkg completes the interrupted configuration", apt_words.last_error(done.out), step)
 
     def _wait_for_lock(self, notes: list[str]) -> None:
         deadline = time.monotonic() + self.lock_wait_s
@@ -143,7 +144,7 @@ class Apt:
             time.sleep(0.5)
 
     def _held(self) -> tuple[str, int] | None:
-        """Return a lock that somebody holds, and who."""
+        """Return a lock that is held, and the process that holds it."""
         return next(((lock, holder) for lock in _LOCKS if (holder := lock_holder(self.root / lock))), None)
 
     def _change(self, wish: Wish, found: dict[str, tuple[str, str]]) -> None:
@@ -167,8 +168,8 @@ class Apt:
     def _respect_holds(self, names: list[str], seen: dict[str, Package]) -> None:
         foreign = sorted(name for name in names if name in seen and seen[name].held and name not in self._own_holds())
         if foreign:
-            step = f"Ask who holds it; then `apt-mark unhold {' '.join(foreign)}` on the node and run again."
-            raise NodeProblem("no hold of somebody else", f"{', '.join(foreign)} held, not by rackready", step)
+            step = f"Ask who set the hold; then `apt-mark unhold {' '.join(foreign)}` on the node and run again."
+            raise NodeProblem("no hold that others set", f"{', '.join(foreign)} held, not by rackready", step)
 
     def _own_holds(self) -> set[str]:
         try:
@@ -182,7 +183,7 @@ class Apt:
         temporary.replace(self.folder / _HOLDS)
 
     def _known(self, names: list[str], versions: dict[str, str]) -> bool:
-        """Whether the package lists on the node have every version asked for."""
+        """Return whether the package lists on the node have every wanted version."""
         offered: dict[str, set[str]] = {}
         for line in self.run(["apt-cache", "madison", *names]).out.splitlines():
             name, _, rest = line.partition("|")
@@ -192,7 +193,7 @@ class Apt:
         return all(name in offered and (not versions[name] or versions[name] in offered[name]) for name in names)
 
     def update(self) -> None:
-        """Fetch the package lists of rackready's own source, and of no other. Raises NodeProblem, also for a bad signature."""
+        """Fetch the package lists of rackready's own source only. Raises NodeProblem, also for a bad signature."""
         settings = (
             f"Dir::Etc::sourcelist={SOURCE}",
             "Dir::Etc::sourceparts=-",
@@ -220,7 +221,7 @@ class Apt:
 
 
 def lock_holder(path: Path) -> int:
-    """Return the process that holds a POSIX record lock on a file; 0 when nobody does."""
+    """Return the process that holds a POSIX record lock on a file; 0 when none does."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -235,7 +236,10 @@ def lock_holder(path: Path) -> int:
 
 
 def process_name(pid: int) -> str:
-    """Return a process's program, with the script that it runs; nothing else of its command line, which may hold a secret."""
+    """Return a process's program, with the script that it runs.
+
+    The rest of its command line is left out: it may hold a secret.
+    """
     folder = Path(f"/proc/{pid}")
     try:
         name = (folder / "comm").read_text(encoding="utf-8", errors="replace").strip()

@@ -1,4 +1,4 @@
-"""What apt's words mean: one clear problem out of many lines."""
+"""Meaning of apt's output: one clear problem from many lines."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ _UNREACHABLE = re.compile(
 )
 _FULL = re.compile(r"No space left on device|You don't have enough free space in (?P<folder>/\S+?)(?=\.?(?:\s|$))")
 _FILE = re.compile(r"(?<=[\s'\"])/[^\s'\":]+")
-"""The last file that the line names lies on the file system that is full; apt's own write errors name none.
-Searched by itself, in what stands before the words: one pattern for both would try every pair of places of a long line.
-"""
+"""The last file that the line names is on the file system that is full; apt's own write errors name none.
+Searched separately, in the text before the words: one pattern for both would try every pair of places in a line."""
 _LOCKED = re.compile(r"Could not get lock [^\n]*")
 _UNMET = re.compile(r"The following packages have unmet dependencies:\n(?P<rows>(?: [^\n]*\n)+)")
 
@@ -35,7 +34,10 @@ _WORDS = {
 
 
 def explain(out: str, root: Path = Path("/")) -> NodeProblem:
-    """Return the problem behind the output of a failed apt command. Its most telling line wins over the ones that follow from it."""
+    """Return the problem behind the output of a failed apt command.
+
+    The line with the cause wins over the lines that follow from it.
+    """
     for judge in (_signature, _full, _locked, _absent, _unreachable, _unmet):
         problem = judge(out, root)
         if problem is not None:
@@ -44,7 +46,7 @@ def explain(out: str, root: Path = Path("/")) -> NodeProblem:
 
 
 def last_error(out: str) -> str:
-    """Return the last line that apt or dpkg marked as an error, else the last line."""
+    """Return the last line that apt or dpkg marked as an error, or else the last line."""
     lines = [line.strip() for line in out.splitlines() if line.strip()]
     marked = [line for line in lines if line.startswith(("E: ", "dpkg: error"))]
     return (marked or lines or ["no output"])[-1]
@@ -56,8 +58,8 @@ def _signature(out: str, root: Path) -> NodeProblem | None:
     if match is None:
         return None
     step = (
-        f"{_WORDS[match[1]]}: renew it on the mirror, put its public key where software.mirror.key of the site file "
-        "says, and run again."
+        f"{_WORDS[match[1]]}: renew it on the mirror, put its public key at the path in the site file's "
+        "software.mirror.key, and run again."
     )
     return NodeProblem("package lists signed by the mirror's key", match[0], step)
 

@@ -1,6 +1,6 @@
-"""Runs the commands of gates on a host that rackready does not reach, and packs what they left with a manifest. Needs python3 alone.
+"""Run the commands of gates on a host that rackready does not reach, and pack the outputs. Needs python3 alone.
 
-Lies in a folder with plan.json (what to run) and pynvml.py. `python3 collect.py --by NAME` writes
+It is in a folder with plan.json (the commands) and pynvml.py. `python3 collect.py --by NAME` writes
 rackready-captured-<node>-<time>.tar.gz there, which `rackready evidence import` reads. It judges nothing, and changes
 nothing but what the commands themselves do.
 """
@@ -22,11 +22,11 @@ from typing import Any
 FORMAT = "rackready/captured/v1"
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
 NOT_FOUND = 127
-"""What a shell exits with when there is no such program."""
+"""A shell's exit code when there is no such program."""
 
 
 def main(arguments: list[str]) -> int:
-    """Collect; exit 0 when everything was run, whatever it said."""
+    """Collect; exit 0 when everything was run, whatever the results."""
     parser = argparse.ArgumentParser(description="Collects outputs of gates for rackready.")
     parser.add_argument("--by", required=True, help="who captures it: a person or a team")
     parser.add_argument("--out", default=HERE, help="folder of the archive")
@@ -44,7 +44,10 @@ def main(arguments: list[str]) -> int:
 
 
 def pack(folder: str, path: str) -> None:
-    """Pack the folder, for its owner alone: outputs name serials and addresses. It has its name only once it is whole."""
+    """Pack the folder, readable for its owner alone, since outputs name serials and addresses.
+
+    The archive gets its name only once it is complete.
+    """
     part = path + ".part"
     with (
         os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
@@ -55,7 +58,7 @@ def pack(folder: str, path: str) -> None:
 
 
 def collect(plan: dict[str, Any], folder: str, by: str) -> dict[str, Any]:
-    """Run everything between two fingerprints, and return the manifest. Commands go one after the other, in the order of their stages."""
+    """Run everything between two fingerprints, one command after the other by stage, and return the manifest."""
     files = {}
     files["fingerprint-before.json"] = write(folder, "fingerprint-before.json", run(plan["fingerprint"])["stdout"])
     outputs = []
@@ -70,7 +73,7 @@ def collect(plan: dict[str, Any], folder: str, by: str) -> dict[str, Any]:
 
 
 def line(node: str, item: dict[str, Any], answer: dict[str, Any], stem: str) -> dict[str, Any]:
-    """Return the manifest's line of what a command said, which lies in files of that stem."""
+    """Return the manifest's entry of a command, whose output is in files of that stem."""
     return {
         "node": node,
         "gate": item["gate"],
@@ -87,7 +90,10 @@ def line(node: str, item: dict[str, Any], answer: dict[str, Any], stem: str) -> 
 
 
 def run(item: dict[str, Any]) -> dict[str, Any]:
-    """Run one command in a session of its own; at its time limit it is ended with everything that it started, and has no exit code."""
+    """Run one command in a session of its own.
+
+    At its time limit it is ended with everything that it started, and has no exit code.
+    """
     begun, stamp = time.monotonic(), datetime.now(timezone.utc).isoformat()  # noqa: UP017 - nodes may have an older Python
     environment = dict(os.environ, PYTHONPATH=HERE, **item["env"])
     code: int | None = None

@@ -1,4 +1,4 @@
-"""Running a program on a node, with the environment that makes its words comparable."""
+"""Running a program on a node, in an environment that makes its output comparable."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class NodeProblem(Exception):  # noqa: N818 - it is a finding about the node, no
 
 @dataclass(frozen=True)
 class Done:
-    """How a program ended; ``out`` holds its standard output and standard error in the order of writing."""
+    """The end of a program; ``out`` holds its standard output and standard error in the order of writing."""
 
     returncode: int
     out: str
 
 
 Run = Callable[[Sequence[str]], Done]
-"""Runs a program to its end. Tests hand in their own."""
+"""Runs a program to its end. Tests pass their own."""
 
 
 def run(argv: Sequence[str], timeout_s: float = 3600.0) -> Done:
     """Run a program without a terminal, without questions and in the C locale.
 
-    A program that cannot be started ends with 127, one that outlasts ``timeout_s`` with 124, as in a shell.
+    A program that cannot be started ends with 127, one that exceeds ``timeout_s`` with 124, as in a shell.
     """
     env = dict(
         os.environ, LC_ALL="C", DEBIAN_FRONTEND="noninteractive", NEEDRESTART_MODE="a", APT_LISTCHANGES_FRONTEND="none"

@@ -1,6 +1,7 @@
-"""Prints what the Container Toolkit would give to a container, as one JSON document: CDI devices, and whether what they name is there.
+"""Print what the Container Toolkit would give to a container, as one JSON document.
 
-Sent to the node's python3 on standard input. It starts no container.
+It lists CDI devices, and whether the paths that they name exist. Sent to the node's python3 on standard input. It
+starts no container.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 FORMAT = "rackready/containers/v1"
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
-"""Where CDI specifications lie (CDI specification; nvidia-cdi-refresh writes /var/run/cdi/nvidia.yaml)."""
+"""Folders of CDI specifications (CDI specification; nvidia-cdi-refresh writes /var/run/cdi/nvidia.yaml)."""
 GPUS = ("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader")
 """Asks for every GPU's index and UUID, on the host as in a container."""
 _RUNTIMES = {
@@ -56,7 +57,7 @@ def run(argv: list[str]) -> dict[str, Any]:
 
 
 def spec_files(folder: Path) -> list[dict[str, Any]]:
-    """Return the CDI specifications for NVIDIA GPUs in a folder, and the host paths they name that do not exist."""
+    """Return the CDI specifications for NVIDIA GPUs in a folder, and the host paths in them that do not exist."""
     found = []
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.json")]):
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -68,7 +69,10 @@ def spec_files(folder: Path) -> list[dict[str, Any]]:
 
 
 def host_paths(text: str) -> list[str]:
-    """Return every path of the host that a specification mounts or passes: hostPath of mounts, path of device nodes (where it has no hostPath)."""
+    """Return every host path that a specification mounts or passes.
+
+    hostPath of mounts; of device nodes hostPath, or path where there is none.
+    """
     lines = ((_HOST_PATH.match(line), line) for line in text.splitlines())
     found = [
         match["path"]
@@ -79,7 +83,7 @@ def host_paths(text: str) -> list[str]:
 
 
 def configured(paths: tuple[str, ...]) -> bool | None:
-    """Say whether a runtime's configuration names the NVIDIA runtime; None where the runtime has no configuration here."""
+    """Return whether a runtime's configuration names the NVIDIA runtime; None where the runtime has none here."""
     texts = [Path(path).read_text(encoding="utf-8", errors="replace") for path in paths if Path(path).is_file()]
     return any("nvidia-container-runtime" in text for text in texts) if texts else None
 

@@ -1,7 +1,7 @@
-"""A short data-parallel training run, told as one JSON document by rank 0: losses, agreement of all ranks, tokens per second.
+"""Run a short data-parallel training; rank 0 prints losses, agreement of ranks and tokens per second as JSON.
 
 Started once for each GPU (torchrun). A small transformer learns one fixed batch of random tokens, so its loss must
-begin near ln(vocabulary) and fall; every rank must end with the same parameters, bit for bit, because all of them apply
+start near ln(vocabulary) and fall. Every rank must end with the same parameters, bit for bit, because all of them apply
 the same reduced gradients.
 """
 
@@ -23,19 +23,19 @@ FORMAT = "rackready/ddp-step/v1"
 
 
 class Backend(Protocol):
-    """What trains: PyTorch on nodes, a stub in tests."""
+    """The trainer: PyTorch on nodes, a stub in tests."""
 
     rank: int
     world: int
     tokens: int
-    """Tokens of all ranks in one step."""
+    """Return the tokens of all ranks in one step."""
     versions: dict[str, str]
 
     def step(self) -> float:
         """Do one step; return the loss, averaged over all ranks."""
 
     def wait(self) -> None:
-        """Wait until the device has done everything."""
+        """Wait until the device has finished its work."""
 
     def gather(self, value: Any) -> list[Any]:  # noqa: ANN401 - what every rank says
         """Return every rank's value, in order of rank."""
@@ -45,7 +45,7 @@ class Backend(Protocol):
 
 
 def train(backend: Backend, warmup: int, steps: int) -> dict[str, Any]:
-    """Train and return the report; the same on every rank."""
+    """Train and return the report, which is the same on every rank."""
     losses = [backend.step() for _ in range(warmup)]
     backend.wait()
     begun = time.monotonic()
@@ -126,7 +126,7 @@ class Torch:
         return mean
 
     def wait(self) -> None:
-        """Wait until the device has done everything."""
+        """Wait until the device has finished its work."""
         if self.device.type == "cuda":
             self.torch.cuda.synchronize()
 
@@ -145,8 +145,9 @@ class Torch:
 
 
 KEPT: list[Backend] = []
-"""What lives until the process ends: PyTorch 1.13 may wait for ever while it destroys a process group of gloo. The thread that destroys it holds Python's
-lock and waits for gloo's thread, which waits for that lock to destroy a tensor."""
+"""Objects that must live until the process ends: PyTorch 1.13 may wait for ever while it destroys a process group of
+gloo. The thread that destroys it holds Python's lock and waits for gloo's thread, which waits for that lock to
+destroy a tensor."""
 
 
 def options(argv: list[str]) -> argparse.Namespace:
@@ -187,7 +188,7 @@ def main(argv: list[str]) -> int:
 
 
 def end(argv: list[str]) -> NoReturn:
-    """Train, and end without taking Python down piece by piece, which destroys what KEPT must keep."""
+    """Train, then exit without Python's cleanup, which would destroy the objects in KEPT."""
     code = 1
     try:
         code = main(argv)

@@ -1,4 +1,4 @@
-"""The NVIDIA kernel module: which version is loaded, who uses it, and changing it without a reboot where nothing holds it.
+"""The NVIDIA kernel module: its version, its users, and changing it without a reboot where nothing holds it.
 
 Order of stopping and unloading: NVIDIA/gpu-driver-container, script ubuntu24.04/nvidia-driver (function
 _unload_driver).
@@ -28,16 +28,20 @@ MODULES = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia_peermem", "gdrd
 """Kernel modules in the order of unloading."""
 
 OPERATION = "install"
-"""The lock is that of package installation: a driver's package builds and replaces the module that is loaded here."""
+"""The lock of package installation: a driver's package builds and replaces the module that is loaded here."""
 _STOPPED = "driver-stopped.json"
-"""Services that were stopped and not started again yet, below the fence's folder: a run that is killed in between leaves it."""
+"""Services that were stopped and not started again yet, below the fence's folder: a run that is killed in between
+leaves it."""
 _LOADED_BY_US = ("nvidia", "nvidia_uvm")
 _VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 
 
 @dataclass
 class Driver:
-    """The driver of one node. ``root`` is where its file system begins (tests); ``notes``: what was found of other runs, in words."""
+    """The driver of one node.
+
+    ``root`` is the start of its file system (tests). ``notes``: findings about other runs, in words.
+    """
 
     run: Run = run
     root: Path = Path("/")
@@ -79,7 +83,7 @@ class Driver:
         ]
 
     def refuse_if_used(self, wanted: str) -> None:
-        """Raise NodeProblem when another version is loaded and something computes with it: nobody's job is killed."""
+        """Raise NodeProblem when another version is loaded and something computes with it: no job is killed."""
         loaded = self.loaded()
         if not loaded or loaded == wanted:
             return
@@ -90,11 +94,11 @@ class Driver:
     def ensure_loaded(
         self, wanted: str, token: int = 0, ledger: str = "", *, operation: str = OPERATION, check: bool = False
     ) -> bool:
-        """Have the wanted version loaded, under the node's fence; returns whether something was (in check mode: would be) loaded.
+        """Load the wanted version under the node's fence; return whether one was (in check mode: would be) loaded.
 
-        A run that is still at work, left by a killed controller, is waited for and its effect observed. Raises
-        NodeProblem when another version is loaded and in use, when loading fails, when a newer controller of the same
-        ledger was here, or the lock is not free in time.
+        A run that a killed controller left at work is waited for, and its effect observed. Raises NodeProblem when
+        another version is loaded and in use, when loading fails, when a newer controller of the same ledger was here,
+        or when the lock is not free in time.
         """
         if check or (
             self._as_wanted(wanted) and not at_work(operation, folder=self.folder) and not self._left_stopped()
@@ -111,7 +115,7 @@ class Driver:
         return self.loaded() == wanted and all(name in modules for name in _LOADED_BY_US)
 
     def _bring(self, wanted: str, notes: list[str]) -> bool:
-        """Observe again, now that nobody else acts, and load what is missing."""
+        """Observe again, now that no other run acts, and load what is missing."""
         left = self._left_stopped()
         if left:
             notes.append(f"an interrupted run left stopped: {', '.join(left)}")
@@ -128,7 +132,7 @@ class Driver:
     def _left_stopped(self) -> list[str]:
         try:
             found = json.loads((self.folder / _STOPPED).read_text(encoding="utf-8"))
-        except (OSError, ValueError):  # none, or torn by a power cut: services that are enabled start at boot
+        except (OSError, ValueError):  # none, or torn by a power cut: enabled services start at boot
             return []
         return [unit for unit in SERVICES if unit in found]
 
@@ -157,7 +161,7 @@ class Driver:
                 raise NodeProblem(
                     f"kernel module {name} {wanted} loads",
                     actual,
-                    "Look at `dmesg` on the node; a reboot may be needed.",
+                    "Check `dmesg` on the node; a reboot may be needed.",
                 )
         loaded = self.loaded()
         if loaded != wanted:
@@ -168,7 +172,7 @@ class Driver:
             )
 
     def _start(self) -> None:
-        """Start what was stopped for the module, by this run or by one that was cut off."""
+        """Start what was stopped for the module, by this run or by one that was interrupted."""
         for unit in reversed(self._left_stopped()):
             self.run(["systemctl", "start", unit])
         (self.folder / _STOPPED).unlink(missing_ok=True)

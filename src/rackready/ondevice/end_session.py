@@ -1,7 +1,7 @@
-"""Ends every process of the session whose leader's pid stands in a file: TERM, then KILL. Sent to python3 on standard input.
+"""End every process of the session whose leader's pid is in a file: TERM, then KILL.
 
-Arguments: the pid file, or ``--others RUN`` for every pid file of runs but that one. Removes the files. A session that
-is gone already is no error.
+Sent to python3 on standard input. Arguments: the pid file, or ``--others RUN`` for every pid file of other runs.
+Removes the files. A session that is gone already is no error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One controller's command at a time on a node: an flock, and a marker with the fencing token of who acts.
+"""One controller's command at a time on a node: an flock, and a marker with the fencing token of the controller.
 
-The lock is given back by the kernel when its holder dies. A command that outlives its killed controller still holds it,
-so the resumed run waits for it here and then looks at what it has done, instead of doing the same beside it.
+The kernel releases the lock when its holder dies. A command that outlives its killed controller still holds it, so the
+resumed run waits for it here and then observes its effect, instead of doing the same beside it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FOLDER = Path("/var/lib/rackready")
 def fence(
     operation: str, token: int, ledger: str, *, folder: Path = FOLDER, wait_s: float = 600.0
 ) -> Iterator[list[str]]:
-    """Hold the node's lock for an operation; yields the list of notes about what was found, to which the holder may add.
+    """Hold the node's lock for an operation; yield the list of notes about other runs, to which the holder may add.
 
     ``token`` 0 means that a person runs the playbook by hand: the lock is taken, nothing is compared. Raises
     NodeProblem when a newer controller of the same ledger was here already, when the lock is not free in time, or when
@@ -57,7 +57,7 @@ def fence(
 
 
 def at_work(operation: str, *, folder: Path = FOLDER) -> bool:
-    """Whether an operation was begun here and did not come to its end: it is still at work, or it was cut off."""
+    """Return whether an operation was started here and did not end: it is still at work, or it was interrupted."""
     return _read(folder / f"{operation}.json").get("state") == "begun"
 
 
@@ -99,7 +99,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (
         OSError,
         ValueError,
-    ):  # no marker, or a torn one from a power cut: nothing is known, which observation settles
+    ):  # no marker, or a torn one from a power cut: nothing is known, so observation decides
         return {}
     return marker if isinstance(marker, dict) else {}
 

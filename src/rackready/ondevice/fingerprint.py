@@ -1,6 +1,7 @@
-"""Prints what a node is (serials, firmware, kernel, boot, driver) as one JSON document. Sent to the node's python3 on standard input.
+"""Print a node's identity (serials, firmware, kernel, boot, driver) as one JSON document.
 
-Everything comes from sysfs, uname and NVML; what cannot be read is null, and then the fingerprint is not complete.
+Sent to the node's python3 on standard input. Everything comes from sysfs, uname and NVML. A value that cannot be read
+is null, and makes the fingerprint incomplete.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ LIBRARY = "/opt/rackready/lib"
 
 
 def main() -> int:
-    """Print the document; always exit 0: what is missing stands in it."""
+    """Print the document; always exit 0: missing values are in it."""
     document: dict[str, Any] = {
         "format": FORMAT,
         "chassis_serial": read("/sys/class/dmi/id/product_serial"),
@@ -49,7 +50,7 @@ def nics() -> list[dict[str, Any]]:
 
 
 def gpus() -> dict[str, Any]:
-    """Return the driver's version and every GPU's identity; "gpu_error" says why there is none."""
+    """Return the driver's version and every GPU's identity; "gpu_error" gives the reason why there is none."""
     sys.path.insert(0, LIBRARY)
     try:
         import pynvml  # noqa: PLC0415

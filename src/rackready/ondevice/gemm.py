@@ -1,4 +1,4 @@
-"""Multiplies matrices of random numbers on every GPU at once with PyTorch, and prints what each reached, second by second, as one JSON document.
+"""Multiply random matrices on every GPU at once with PyTorch, and print each one's rate by second as JSON.
 
 Sent on standard input to a python3 that has PyTorch, on the node or in a container. Arguments: seconds per precision,
 matrix dimension, precisions. Every product is compared bit by bit with the first one of the same GPU: the same inputs
@@ -21,10 +21,9 @@ _SEED = 20261122
 
 
 def main(seconds: str, dimension: str, *precisions: str) -> int:
-    """Print the document; exit 1 when PyTorch or CUDA is not there (the document then carries "error")."""
-    os.environ["CUDA_DEVICE_ORDER"] = (
-        "PCI_BUS_ID"  # CUDA's own order begins with the GPU that it takes for the fastest; it is read once, with the import
-    )
+    """Print the document; exit 1 without PyTorch or CUDA (the document then carries "error")."""
+    # CUDA's own order starts with the GPU that it takes for the fastest; it is read once, with the import
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     try:
         torch = importlib.import_module("torch")
     except ImportError as error:
@@ -80,7 +79,7 @@ def load(torch: Any, names: list[str], kind: str, seconds: float, dimension: int
 
 
 def product(torch: Any, name: str, kind: str, dimension: int) -> Any:  # noqa: ANN401 - tensors
-    """Return a function that multiplies two matrices of random numbers, the same on every GPU, in the precision asked for."""
+    """Return a function that multiplies two random matrices, the same on every GPU, in the given precision."""
     generator = torch.Generator().manual_seed(_SEED)
     one, two = (torch.randn(dimension, dimension, generator=generator) for _ in range(2))
     if kind == "fp8":
@@ -121,7 +120,7 @@ def batch(torch: Any, names: list[str], products: list[Any]) -> int:  # noqa: AN
 
 
 def round_of(torch: Any, names: list[str], products: list[Any], count: int) -> list[float]:  # noqa: ANN401 - a module
-    """Start ``count`` products on every GPU at once and return the seconds that each took, by its own events."""
+    """Start ``count`` products on every GPU at once; return the seconds that each took, by its own events."""
     marks = []
     for name, one in zip(names, products, strict=True):
         with torch.cuda.device(name):

@@ -1,11 +1,11 @@
-"""Runs a node's own tools and reads small files, and prints all of it as one JSON document. Sent to python3 on standard input.
+"""Run a node's own tools and read small files, and print all of it as one JSON document.
 
-The only argument is a JSON document: {"commands": [{"key", "argv", "timeout_s", "keep", "each"}], "files": [glob,
-...]}. ``keep`` is a regular expression: only the lines of standard output in which it is found are sent, with the
-number of all lines. ``each`` is {"of": key of another command, "list": name, "field": name}: the command is run once
-for every entry of that list in the other command's JSON output, with the entry's field in place of "{}" in its
-arguments; its key gets a space and that value. The document carries a digest of what it holds: a reading of which a
-part was lost on its way is not taken for one that found nothing.
+Sent to python3 on standard input. The only argument is a JSON document: {"commands": [{"key", "argv", "timeout_s",
+"keep", "each"}], "files": [glob, ...]}. ``keep`` is a regular expression: only matching lines of standard output are
+sent, with the number of all lines. ``each`` is {"of": key of another command, "list": name, "field": name}: the command
+runs once for every entry of that list in the other command's JSON output, with the entry's field in place of "{}" in
+its arguments; its key gets a space and that value. The document carries a digest of its contents, so that a truncated
+reading does not pass for an empty one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def main() -> int:
-    """Print the document; what could not be run or read stands in it, and whoever judges decides what that means."""
+    """Print the document; commands and files that failed are in it, and the reader decides what that means."""
     wanted = json.loads(sys.argv[1])
     document: dict[str, Any] = {
         "format": FORMAT,
@@ -45,7 +45,7 @@ def digest(done: Any, found: Any) -> str:  # noqa: ANN401 - whatever a damaged d
 
 
 def commands(specs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Run commands side by side, then those that work on what others listed, one after the other (they may measure)."""
+    """Run commands side by side, then those that use other commands' lists, one after the other (they may measure)."""
     first = [spec for spec in specs if "each" not in spec]
     with ThreadPoolExecutor(max_workers=8) as pool:
         done = dict(zip([spec["key"] for spec in first], pool.map(run, first)))  # noqa: B905 - old interpreters know no strict
@@ -59,7 +59,7 @@ def commands(specs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def listed(answer: dict[str, Any] | None, each: dict[str, str]) -> list[str]:
-    """Return the values over which a command is repeated; none when the list cannot be read: its own entry then shows why."""
+    """Return the values over which a command repeats; none when the list cannot be read: its own entry shows why."""
     try:
         return [str(item[each["field"]]) for item in json.loads((answer or {}).get("stdout", ""))[each["list"]]]
     except (ValueError, KeyError, TypeError):
@@ -67,7 +67,7 @@ def listed(answer: dict[str, Any] | None, each: dict[str, str]) -> list[str]:
 
 
 def run(spec: dict[str, Any]) -> dict[str, Any]:
-    """Run one command in the C locale and return exit code, output and why there is none."""
+    """Run one command in the C locale and return exit code, output, or the reason for their absence."""
     answer = {"argv": spec["argv"], "exit_code": None, "stdout": "", "stderr": "", "missing": False, "timed_out": False}
     env = dict(os.environ, LC_ALL="C", PATH=PLACES)
     try:
@@ -85,7 +85,7 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def kept(spec: dict[str, Any], out: str) -> dict[str, Any]:
-    """Return what is sent of a program's standard output: all of it, or the lines that are asked for, with the number of all."""
+    """Return what to send of a program's standard output: all of it, or matching lines with the number of all."""
     if not spec.get("keep"):
         return {"stdout": out}
     lines = out.splitlines()
@@ -93,7 +93,7 @@ def kept(spec: dict[str, Any], out: str) -> dict[str, Any]:
 
 
 def files(pattern: str) -> dict[str, str | None]:
-    """Return path -> text of every file that a pattern names; null where it cannot be read."""
+    """Return path -> text of every file that a pattern matches; null where it cannot be read."""
     return {path: read(path) for path in sorted(glob.glob(pattern))}  # noqa: PTH207 - a pattern of kernel paths
 
 

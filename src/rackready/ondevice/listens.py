@@ -1,7 +1,7 @@
-"""Exits 0 as soon as something listens on a TCP port of this node, 1 when nothing did in time. Arguments: port, seconds to wait.
+"""Exit 0 as soon as something listens on a TCP port of this node, 1 when nothing did in time.
 
-Sent to python3 on standard input. It reads the kernel's table: connecting would use up the one client that a perftest
-server waits for.
+Sent to python3 on standard input; arguments: port, seconds to wait. It reads the kernel's table: connecting would use
+up the one client that a perftest server waits for.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ LISTEN = "0A"
 
 
 def listens(port: int) -> bool:
-    """Whether a socket of this network namespace listens on the port."""
+    """Return whether a socket of this network namespace listens on the port."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             with open(table) as file:  # noqa: PTH123
@@ -26,7 +26,7 @@ def listens(port: int) -> bool:
 
 
 def main(port: int, wait_s: float) -> int:
-    """Look every tenth of a second, at least once."""
+    """Check every tenth of a second, at least once."""
     deadline = time.monotonic() + wait_s
     while not listens(port):
         if time.monotonic() >= deadline:

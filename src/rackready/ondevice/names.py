@@ -1,8 +1,8 @@
-"""Prints how a node resolves names, as one JSON document. Sent to its python3 on standard input.
+"""Print how a node resolves names, as one JSON document.
 
-The only argument is a JSON document: {"resolve": [name, ...]}. "hosts" are the entries of /etc/hosts, "resolved" is
-name -> IPv4 and IPv6 addresses by the system's own way (nsswitch.conf), "servers" what each name server of
-/etc/resolv.conf answers (a DNS response code; null: nothing).
+Sent to its python3 on standard input. The only argument is a JSON document: {"resolve": [name, ...]}. "hosts" are the
+entries of /etc/hosts; "resolved" is name -> IPv4 and IPv6 addresses by the system's own way (nsswitch.conf); "servers"
+is the answer of each name server of /etc/resolv.conf (a DNS response code; null: no answer).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 FORMAT = "rackready/names/v1"
 TIMEOUT_S = 2.0
 TRIES = 2
-"""A datagram may be lost."""
+"""Number of attempts: a datagram may be lost."""
 PORT = 53
 CODES = {0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP", 5: "REFUSED"}
 """RCODE (RFC 1035, 4.1.1)."""
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def digest(document: dict[str, Any]) -> str:
-    """Return the SHA-256 of what was read: a document that lost a part on its way is not taken for one that found nothing."""
+    """Return the SHA-256 of the contents, so that a truncated document does not pass for an empty one."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
@@ -66,7 +66,10 @@ def hosts() -> list[tuple[str, str]]:
 
 
 def configured() -> tuple[list[str], list[str]]:
-    """Return the name servers and the search list of /etc/resolv.conf; of each kind of list the last line counts (resolv.conf(5))."""
+    """Return the name servers and the search list of /etc/resolv.conf.
+
+    Of each kind of list the last line counts (resolv.conf(5)).
+    """
     rows = lines("/etc/resolv.conf")
     search = [words[1:] for words in rows if words[0] in ("search", "domain")]
     return [words[1] for words in rows if words[0] == "nameserver" and len(words) > 1][:3], search[-1] if search else []
@@ -93,7 +96,7 @@ def resolved(name: str) -> list[str]:
 
 
 def answer(server: str, name: str) -> str | None:
-    """Return what a name server answers to the question for a name's address, None when nothing comes."""
+    """Return a name server's answer to the question for a name's address, None without an answer."""
     labels = b"".join(bytes([len(label)]) + label for label in name.encode("idna").split(b".") if label)
     number = os.urandom(2)
     question = number + struct.pack("!5H", 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack("!2H", 1, 1)

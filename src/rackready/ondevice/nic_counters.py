@@ -1,7 +1,8 @@
-"""Prints the counters of RDMA ports and their network interfaces as one JSON document. Sent to python3 on standard input; arguments: DEVICE:NETDEV.
+"""Print the counters of RDMA ports and their network interfaces as one JSON document.
 
-`hardware`: /sys/class/infiniband/DEVICE/ports/1/hw_counters; `port`: its counters; `interface`: `ethtool -S NETDEV`
-(the mlx5 driver's names).
+Sent to python3 on standard input; arguments: DEVICE:NETDEV. `hardware`:
+/sys/class/infiniband/DEVICE/ports/1/hw_counters; `port`: its counters; `interface`: `ethtool -S NETDEV` (the mlx5
+driver's names).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ FORMAT = "rackready/nic-counters/v1"
 
 
 def folder(path: str) -> dict[str, int]:
-    """Return the counters of a folder; files that hold no number are left out."""
+    """Return the counters in a folder; files without a number are left out."""
     found = {}
     for name in sorted(os.listdir(path)) if os.path.isdir(path) else []:  # noqa: PTH112, PTH208 - as little as possible is imported on nodes
         try:

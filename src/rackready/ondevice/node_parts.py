@@ -1,8 +1,8 @@
-"""Prints which exchangeable parts a node has, and which programs measure on it, as one JSON document. Sent to its python3 on standard input.
+"""Print a node's exchangeable parts, and the programs that measure on it, as one JSON document.
 
-The only argument is a JSON document: {"modules": [RDMA device, ...], "programs": [name, ...], "libraries": [soname,
-...]}. "parts" is kind -> name -> what it is (serials, versions, the SHA-256 of a file, shortened); "unread" is kind ->
-why it could not be read.
+Sent to its python3 on standard input. The only argument is a JSON document: {"modules": [RDMA device, ...], "programs":
+[name, ...], "libraries": [soname, ...]}. "parts" is kind -> name -> identity (serials, versions, the SHA-256 of a file,
+shortened); "unread" is kind -> why it could not be read.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from functools import partial
 FORMAT = "rackready/node-parts/v1"
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SHORT = 16
-"""Hexadecimal digits of a digest: 64 bits tell files apart that were replaced by mistake; nobody is kept out by it."""
+"""Hexadecimal digits of a digest: 64 bits distinguish files that were replaced by mistake; they are not meant to
+resist an attack."""
 TRIES = 3
 TIMEOUT_S = 20
 LOCAL = ("nvme", "sata", "sas", "ata")
-"""Transports of drives that are parts of the node: media of its BMC (usb) and volumes of a network come and go."""
+"""Transports of drives that are parts of the node. Media of its BMC (usb) and network volumes come and go."""
 
 
 class UnreadError(Exception):
-    """A kind of parts could not be read; the argument says why."""
+    """A kind of parts could not be read; the argument gives the reason."""
 
 
 def main() -> int:
-    """Print the document; always exit 0: what is missing stands in it."""
+    """Print the document; always exit 0: missing parts are in it."""
     wanted = json.loads(sys.argv[1])
     kinds: dict[str, Callable[[], dict[str, str]]] = {
         "BIOS": bios,
@@ -65,7 +66,7 @@ def main() -> int:
 
 
 def tried(look: Callable[[], dict[str, str]]) -> tuple[dict[str, str], str]:
-    """Return (parts, why not) of one kind; what fails once may be the moment's."""
+    """Return (parts, reason for none) of one kind; tried twice, since one failure may be accidental."""
     why = ""
     for _ in range(TRIES):
         try:
@@ -116,11 +117,11 @@ def bios() -> dict[str, str]:
     for fields in structures(run("dmidecode", "--type", "bios")):
         if "Version" in fields:
             return {"BIOS": " ".join(fields.get(name, "?") for name in ("Vendor", "Version", "Release Date"))}
-    raise UnreadError("dmidecode tells no BIOS version")
+    raise UnreadError("dmidecode reports no BIOS version")
 
 
 def bmc() -> dict[str, str]:
-    """Return the firmware of the BMC as the kernel's IPMI driver has it; nothing where that driver is not loaded."""
+    """Return the firmware of the BMC from the kernel's IPMI driver; nothing where that driver is not loaded."""
     found = sorted(glob.glob("/sys/bus/platform/devices/ipmi_bmc.*/firmware_revision"))  # noqa: PTH207 - a pattern of kernel paths
     return {"BMC firmware": ", ".join(read(path) or "?" for path in found)} if found else {}
 
@@ -131,11 +132,11 @@ def memory() -> dict[str, str]:
     for fields in structures(run("dmidecode", "--type", "memory")):
         if "Locator" in fields and not fields.get("Size", "No").startswith("No"):
             name = "memory module " + fields["Locator"]
-            if name in found:  # firmware that calls several slots alike tells them apart by their bank
+            if name in found:  # firmware that gives several slots the same name distinguishes them by their bank
                 name += " " + fields.get("Bank Locator", str(len(found)))
             found[name] = " ".join(fields.get(key, "?") for key in ("Size", "Part Number", "Serial Number"))
     if not found:
-        raise UnreadError("dmidecode tells no memory module")
+        raise UnreadError("dmidecode reports no memory module")
     return found
 
 
@@ -164,13 +165,16 @@ def module(device: str) -> dict[str, str]:
 
 
 def programs(names: list[str]) -> dict[str, str]:
-    """Return the digest of every program that is there, by the path that is started."""
+    """Return the digest of every program that exists, by the path that would be started."""
     found = ((name, shutil.which(name, path=PLACES)) for name in names)
     return {"program " + name: path + " " + digest(path) for name, path in found if path}
 
 
 def libraries(names: list[str]) -> dict[str, str]:
-    """Return the digest of every library that the loader finds, by its name: the first of this machine's architecture is what it takes."""
+    """Return the digest of every library that the loader finds, by its name.
+
+    The loader takes the first one of this machine's architecture.
+    """
     paths: dict[str, str] = {}
     for line in run("ldconfig", "-p").splitlines():
         match = re.match(r"\s*(\S+) \(([^)]*)\) => (\S+)$", line)

@@ -1,6 +1,7 @@
-"""Prints what NVML says of a node's GPUs, as one JSON document. Sent to the node's python3 on standard input.
+"""Print NVML's inventory of a node's GPUs as one JSON document.
 
-A value that the driver does not give is null with its reason under "unread": whoever judges decides what null means.
+Sent to the node's python3 on standard input. A value that the driver does not give is null with its reason under
+"unread": the reader decides what null means.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def one(nvml: Any, index: int) -> dict[str, Any]:  # noqa: ANN401
         "board_part": ask("board_part", lambda: text(nvml.nvmlDeviceGetBoardPartNumber(handle))),
         "device_id": ask(
             "device_id", lambda: f"{nvml.nvmlDeviceGetPciInfo(handle).pciDeviceId >> 16:04x}"
-        ),  # the vendor's is the lower half
+        ),  # the vendor's id is the lower half
         "memory_mib": ask("memory_mib", lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total) // (1 << 20)),
         "pci": ask("pci", lambda: text(nvml.nvmlDeviceGetPciInfo(handle).busId)),
         "pcie_width": ask("pcie_width", lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),
@@ -98,7 +99,10 @@ def one(nvml: Any, index: int) -> dict[str, Any]:  # noqa: ANN401
 
 
 def links(nvml: Any, handle: Any, unread: dict[str, str]) -> dict[str, bool]:  # noqa: ANN401
-    """Return the state of every NVLink: link number (text) -> active or not. NVML says "invalid" behind the last one."""
+    """Return the state of every NVLink: link number (text) -> active or not.
+
+    After the last one NVML reports "invalid".
+    """
     states = {}
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:

@@ -1,6 +1,7 @@
-"""Prints which parts a node's kernel sees (PCI functions with their links, disks, memory) as one JSON document. Sent to its python3 on standard input.
+"""Print the parts that a node's kernel sees (PCI functions with links, disks, memory) as one JSON document.
 
-Everything comes from sysfs. What is not there is left out; whoever compares two documents decides what that means.
+Sent to its python3 on standard input. Everything comes from sysfs. Missing parts are left out; the reader who compares
+two documents decides what that means.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def read(path: str) -> str | None:
 
 
 def entries(folder: str) -> list[str]:
-    """Return the names in a folder, sorted; none when it is not there."""
+    """Return the names in a folder, sorted; none when it does not exist."""
     try:
         return sorted(os.listdir(folder))  # noqa: PTH208
     except OSError:
@@ -63,7 +64,10 @@ def pci() -> dict[str, Any]:
 
 
 def disks() -> dict[str, Any]:
-    """Return every disk that has an identity of its own, by serial number or world-wide name: its kernel name and size in 512-byte sectors."""
+    """Return every disk that has a serial number or a world-wide name, by that identity.
+
+    Each with its kernel name and size in 512-byte sectors.
+    """
     found = {}
     for name in entries(BLOCK):
         identity = (
@@ -75,7 +79,10 @@ def disks() -> dict[str, Any]:
 
 
 def memory() -> int | None:
-    """Return the memory that is there, in bytes: blocks that are online. Unlike MemTotal it does not change with what firmware and kernel reserve."""
+    """Return the memory in bytes: blocks that are online.
+
+    Unlike MemTotal it does not change with what firmware and kernel reserve.
+    """
     size = read(f"{MEMORY}/block_size_bytes")
     blocks = [name for name in entries(MEMORY) if name.startswith("memory") and name[6:].isdigit()]
     return int(size, 16) * len(blocks) if size and blocks else None

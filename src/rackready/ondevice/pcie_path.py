@@ -1,7 +1,7 @@
-"""Prints the PCIe links of every NVIDIA GPU and of each bridge above it, up to the root port, as one JSON document, from sysfs alone.
+"""Print the PCIe links of every NVIDIA GPU and of each bridge up to the root port, as one JSON document.
 
-Sent to the node's python3 on standard input. A value that sysfs does not give is null: whoever judges decides what null
-means.
+Everything comes from sysfs. Sent to the node's python3 on standard input. A value that sysfs does not give is null: the
+reader decides what null means.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(root: str = DEVICES) -> int:
 
 
 def is_gpu(path: Path) -> bool:
-    """Say whether a PCI device is an NVIDIA GPU."""
+    """Return whether a PCI device is an NVIDIA GPU."""
     return text(path / "vendor") == _NVIDIA and text(path / "class") in _CONTROLLERS
 
 
@@ -51,7 +51,7 @@ def one(path: Path) -> dict[str, Any]:
 
 
 def link(path: Path) -> dict[str, Any]:
-    """Return one end of a link as sysfs has it: speeds in GT/s, widths in lanes."""
+    """Return one end of a link from sysfs: speeds in GT/s, widths in lanes."""
     values = {name: text(path / name) for name in _LEAVES}
     numbers = {name: number(value) for name, value in values.items()}
     return {
@@ -63,7 +63,7 @@ def link(path: Path) -> dict[str, Any]:
 
 
 def number(value: str | None) -> float | None:
-    """Return the number of a speed or a width; None for one that is unknown to the kernel."""
+    """Return the number of a speed or a width; None for one that the kernel does not know."""
     if value is None:
         return None
     found = _SPEED.match(value)

@@ -1,7 +1,7 @@
-"""Pings peers within each rail with full-size frames that may not be split: proves cable, VLAN, address and MTU at once.
+"""Ping peers within each rail with full-size frames that may not be split: proves cable, VLAN, address and MTU at once.
 
-Reads a request (JSON) from standard input and prints one JSON document. A rail without a peer is not measured, and said
-to be so.
+Reads a request (JSON) from standard input and prints one JSON document. A rail without a peer is listed as not
+measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HEADERS = 28
 
 
 def ping(netdev: str, address: str, mtu: int) -> str:
-    """Return an empty text when the peer answered, else what ping said last."""
+    """Return an empty text when the peer answered, or else ping's last line."""
     argv = [
         "ping",
         "-q",
@@ -55,7 +55,10 @@ def ping(netdev: str, address: str, mtu: int) -> str:
 
 
 def judged(request: dict[str, Any]) -> list[dict[str, str]]:
-    """Return a problem for each rail on which no peer answered; a peer that alone is silent is its own problem."""
+    """Return a problem for each rail on which no peer answered.
+
+    If only one of several peers is silent, the problem is that peer's own.
+    """
     tests = [(rail, peer) for rail in request["rails"] for peer in rail["peers"]]
     with ThreadPoolExecutor(max_workers=16) as pool:
         answers = list(pool.map(lambda test: ping(test[0]["netdev"], test[1]["address"], int(request["mtu"])), tests))
@@ -65,7 +68,7 @@ def judged(request: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def problems(request: dict[str, Any], answers: dict[tuple[int, str], str]) -> list[dict[str, str]]:
-    """Judge the answers: pure."""
+    """Judge the answers, without any input or output."""
     out = []
     for rail in request["rails"]:
         said = {peer["node"]: answers[rail["rail"], peer["node"]] for peer in rail["peers"]}
@@ -77,14 +80,14 @@ def problems(request: dict[str, Any], answers: dict[tuple[int, str], str]) -> li
 
 
 def unmeasured(request: dict[str, Any]) -> list[str]:
-    """Return, in words, each rail on which nobody could be asked: that nothing was found on it proves nothing."""
+    """Return, in words, each rail without a peer to ask: no problem there proves nothing."""
     return [
         f"rail {rail['rail']}: no other node in this run to reach" for rail in request["rails"] if not rail["peers"]
     ]
 
 
 def document(request: dict[str, Any], found: list[dict[str, str]]) -> dict[str, Any]:
-    """Return what is printed: problems, and which rails were measured and which were not."""
+    """Return the document: problems, and the rails that were measured and those that were not."""
     measured = [rail["rail"] for rail in request["rails"] if rail["peers"]]
     return {
         "format": FORMAT,
@@ -96,7 +99,7 @@ def document(request: dict[str, Any], found: list[dict[str, str]]) -> dict[str, 
 
 
 def main() -> int:
-    """Ping; the exit code is 0 when every rail that has a peer reaches somebody. Rails without one are listed as not measured."""
+    """Ping; exit 0 when every rail with a peer reaches somebody. Rails without one are listed as not measured."""
     request = json.load(sys.stdin)
     found = judged(request)
     sys.stdout.write(json.dumps(document(request, found)) + "\n")

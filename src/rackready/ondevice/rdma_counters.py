@@ -1,9 +1,9 @@
-"""Prints link state, byte counters and counters of errors of RDMA devices as one JSON document. Sent to python3 on standard input; arguments: devices.
+"""Print link state, byte counters and error counters of RDMA devices as one JSON document.
 
-port_xmit_data and port_rcv_data count words of 4 bytes (InfiniBand specification, PortCounters); here they are bytes.
-An EFA device has no such counters, but tx_bytes and rx_bytes among its hardware counters (kernel
-drivers/infiniband/hw/efa/efa_verbs.c), which count bytes. It has no counters of errors at all, which is an empty table
-here.
+Sent to python3 on standard input; arguments: devices. port_xmit_data and port_rcv_data count words of 4 bytes
+(InfiniBand specification, PortCounters); here they are bytes. An EFA device has no such counters, but tx_bytes and
+rx_bytes among its hardware counters (kernel drivers/infiniband/hw/efa/efa_verbs.c), which count bytes. It has no error
+counters at all, which is an empty table here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def read(path: str) -> str | None:
 
 
 def count(base: str, words: str, plain: str, ask: Callable[[str], str | None] = read) -> int | None:
-    """Return a counter in bytes: words of 4 bytes where the port has them, else plain bytes; None when neither can be read."""
+    """Return a counter in bytes, None when it cannot be read.
+
+    From words of 4 bytes where the port has them, or else from plain bytes.
+    """
     for path, unit in ((base + "/counters/" + words, WORD), (base + "/hw_counters/" + plain, 1)):
         value = ask(path)
         if value is not None and value.isdigit():
@@ -44,7 +47,7 @@ def count(base: str, words: str, plain: str, ask: Callable[[str], str | None] = 
 
 
 def errors(base: str, ask: Callable[[str], str | None] = read) -> dict[str, int | None]:
-    """Return the counters of errors, None for one that cannot be read; empty for a device that has none."""
+    """Return the error counters, None for one that cannot be read; empty for a device that has none."""
     if ask(base + "/counters/port_xmit_data") is None and ask(base + "/hw_counters/tx_bytes") is not None:
         return {}
     values = {name: ask(base + "/counters/" + name) or "" for name in ERRORS}

@@ -1,4 +1,4 @@
-"""Makes one network interface of the compute fabric lossless for RoCE, and reads back what it is: `roce.py apply|verify FILE [INTERFACE...]`.
+"""Make a network interface of the compute fabric lossless for RoCE: `roce.py apply|verify FILE [INTERFACE...]`.
 
 The unit rackready-roce@INTERFACE.service runs `apply` at every boot and whenever the interface comes back after a
 reset: none of these settings survives either. `verify` changes nothing and prints one JSON document with everything
@@ -22,11 +22,11 @@ FORMAT = "rackready/roce/v1"
 Run = Callable[..., "tuple[int, str]"]
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""The NIC's tools lie in sbin, which not every login has on its path."""
+"""The NIC's tools are in sbin, which not every login has on its path."""
 
 
 def run_command(*argv: str) -> tuple[int, str]:
-    """Run a program; return its exit code and what it printed. A missing program is code 127."""
+    """Run a program; return its exit code and its output. A missing program is code 127."""
     try:
         done = subprocess.run(
             argv,
@@ -44,7 +44,7 @@ def run_command(*argv: str) -> tuple[int, str]:
 
 
 class Roce:
-    """One interface. ``config``: what role host_roce wrote; ``root``: "/" but in tests."""
+    """One interface. ``config``: written by role host_roce; ``root``: "/" except in tests."""
 
     def __init__(self, config: dict[str, Any], run: Run = run_command, root: Path = Path("/")) -> None:
         self.config = config
@@ -54,7 +54,7 @@ class Roce:
         self._root = root
 
     def apply(self) -> list[str]:
-        """Set everything; return what was refused, empty when nothing was."""
+        """Set everything; return the refused settings."""
         return self._address() + self._flow_control() + self._congestion() + self._rdma_cm()
 
     def _address(self) -> list[str]:
@@ -71,7 +71,7 @@ class Roce:
             now = self._qos()
         out += self._dscp(now["dscp_priority"])
         pause = self._pause()
-        if "on" in pause.values():  # ethtool fails when nothing is to be changed
+        if "on" in pause.values():  # ethtool fails when nothing changes
             out += self._do("ethtool", "-A", self.netdev, *[word for side in sorted(pause) for word in (side, "off")])
         return out
 
@@ -97,11 +97,14 @@ class Roce:
         return (
             out
             if self._congestion_wanted()
-            else [f"congestion control - Expected: {self._ofed()} or {self._inbox()} Actual: neither is there"]
+            else [f"congestion control - Expected: {self._ofed()} or {self._inbox()} Actual: neither exists"]
         )
 
     def _congestion_wanted(self) -> dict[Path, str]:
-        """Return file to value: MLNX_OFED and DOCA have them in sysfs, the kernel's own driver in debugfs, where ECN itself is always on."""
+        """Return file to value.
+
+        MLNX_OFED and DOCA have them in sysfs, the kernel's own driver in debugfs, where ECN itself is always on.
+        """
         priority, dscp, cnp = (
             str(self.config["priority"]),
             str(self.config["cnp_dscp"]),
@@ -116,7 +119,10 @@ class Roce:
         return {}
 
     def problems(self, state: dict[str, Any] | None = None) -> list[dict[str, str]]:
-        """Return everything that is not as wanted: what, expected, actual. ``state``: what ``state()`` read just now, when somebody did."""
+        """Return everything that is not as wanted: what, expected, actual.
+
+        ``state``: a fresh result of ``state()``, if there is one.
+        """
         state = self.state() if state is None else state
         wanted = {
             "MTU": (str(self.config["mtu"]), str(state["mtu"])),
@@ -142,7 +148,7 @@ class Roce:
         return [{"what": what, "expected": expected, "actual": actual} for what, (expected, actual) in bad]
 
     def state(self) -> dict[str, Any]:
-        """Return what the interface is, for people and for the comparison with its switch port."""
+        """Return the interface's state, for people and for the comparison with its switch port."""
         qos = self._qos()
         _, mode = self._run("cma_roce_mode", "-d", self.device, "-p", "1")
         _, tos = self._run("cma_roce_tos", "-d", self.device)
@@ -165,7 +171,7 @@ class Roce:
         return parse_qos(text) if code == 0 else {"trust": "unknown", "pfc": [], "dscp_priority": {}}
 
     def _pause(self) -> dict[str, str]:
-        """Return rx and tx to on or off; empty when the driver has no such thing."""
+        """Return rx and tx to on or off; empty when the driver does not report them."""
         _, text = self._run("ethtool", "-a", self.netdev)
         return {side.lower(): value for side, value in re.findall(r"^(RX|TX):\s+(on|off)", text, re.MULTILINE)}
 
@@ -216,7 +222,7 @@ class Roce:
         return []
 
     def wait(self, seconds: float, pause: Callable[[float], None] = time.sleep) -> list[str]:
-        """Wait until interface and RDMA device are there; return what still is not after so many seconds."""
+        """Wait until interface and RDMA device exist; return what is still missing after so many seconds."""
         deadline = time.monotonic() + seconds
         wanted = [self._net("mtu"), self._class_path().parents[2]]
         while True:
@@ -227,7 +233,7 @@ class Roce:
 
 
 def parse_qos(text: str) -> dict[str, Any]:
-    """Return trust, lossless priorities and DSCP to priority of what `mlnx_qos -i INTERFACE` prints."""
+    """Return trust, lossless priorities and DSCP to priority from the output of `mlnx_qos -i INTERFACE`."""
     trust = re.search(r"^Priority trust state:\s*(\S+)", text, re.MULTILINE)
     enabled = re.search(r"^\s+enabled\s+((?:[01]\s+){7}[01])", text, re.MULTILINE)
     flags = enabled.group(1).split() if enabled else []
@@ -251,7 +257,7 @@ def _number(text: str) -> int:
 
 
 def verified(config: dict[str, Any], run: Run = run_command, root: Path = Path("/")) -> dict[str, Any]:
-    """Return what one interface is and everything about it that is not as wanted."""
+    """Return the state of one interface and everything about it that is not as wanted."""
     roce = Roce(config, run, root)
     absent = roce.wait(0)
     if absent:
@@ -262,13 +268,13 @@ def verified(config: dict[str, Any], run: Run = run_command, root: Path = Path("
 
 
 def applied(config: dict[str, Any]) -> list[str]:
-    """Apply the configuration of one interface; return what was refused."""
+    """Apply the configuration of one interface; return the refused settings."""
     roce = Roce(config)
     return [f"{roce.netdev}: {line}" for line in roce.wait(float(config.get("wait_s", 60))) or roce.apply()]
 
 
 def main(argv: list[str]) -> int:
-    """Apply or verify the interfaces of a file (those named, or all); the exit code is 0 when everything is as wanted."""
+    """Apply or verify a file's interfaces (those named, or all); the exit code is 0 when everything is as wanted."""
     configs = json.loads(Path(argv[2]).read_text(encoding="utf-8"))
     chosen = [configs[name] for name in argv[3:] or sorted(configs)]
     if argv[1] == "apply":

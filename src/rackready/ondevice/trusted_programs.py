@@ -1,9 +1,9 @@
-"""Compares programs and libraries with the checksums of their packages, and prints one JSON document. Sent to a node's python3 on standard input.
+"""Compare programs and libraries with the checksums of their packages, and print one JSON document.
 
-The only argument is a JSON document: {"programs": [name, ...], "libraries": [soname, ...]}. What is not installed is
-left out: who needs it misses it. "files" is name -> path as it is found, the real file behind it, its package and
-version, its MD5 (that dpkg keeps) and SHA-256, and the MD5 of the package; null where there is none. "error" says why
-nothing could be compared.
+Sent to a node's python3 on standard input. The only argument is a JSON document: {"programs": [name, ...], "libraries":
+[soname, ...]}. What is not installed is left out: its users report it. "files" is name -> path where it is found, the
+real file behind it, its package and version, its MD5 (the checksum that dpkg keeps) and SHA-256, and the MD5 in the
+package; null where there is none. "error" gives the reason why nothing could be compared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MERGED = re.compile(r"^(?:/usr)?(/(?:bin|sbin|lib|lib32|lib64|libx32)/)")
 
 
 def main() -> int:
-    """Print the document; always exit 0: what is missing stands in it."""
+    """Print the document; always exit 0: missing values are in it."""
     wanted = json.loads(sys.argv[1])
     try:
         document: dict[str, Any] = {"files": compared(paths(wanted["programs"], wanted["libraries"]))}
@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def digest(document: dict[str, Any]) -> str:
-    """Return the SHA-256 of what was read: a document that lost a part on its way is not taken for one that found nothing."""
+    """Return the SHA-256 of the contents, so that a truncated document does not pass for an empty one."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
@@ -53,7 +53,7 @@ def paths(programs: list[str], libraries: list[str]) -> dict[str, str]:
 
 
 def compared(found: dict[str, str]) -> dict[str, dict[str, str | None]]:
-    """Return of every file what it is and what its package says that it is."""
+    """Return each file's facts, and its package's facts about it."""
     real = {name: os.path.realpath(path) for name, path in found.items()}
     owners = owned(sorted({twin for path in real.values() for twin in twins(path)}))
     versions = installed(sorted(set(owners.values())))
@@ -85,7 +85,7 @@ def twins(path: str) -> tuple[str, ...]:
 
 
 def owned(candidates: list[str]) -> dict[str, str]:
-    """Return path -> package of those that packages list. One that an administrator diverted is no package's any more."""
+    """Return path -> package of those that packages list; a path that an administrator diverted belongs to none."""
     if not candidates:
         return {}
     found: dict[str, str] = {}
@@ -111,7 +111,7 @@ def installed(packages: list[str]) -> dict[str, str]:
 
 
 def checksums(package: str) -> dict[str, str]:
-    """Return path -> MD5 of a package's files: dpkg keeps those that it shipped, and makes them where it ships none."""
+    """Return path -> MD5 of a package's files: dpkg keeps the shipped ones, and computes them where there are none."""
     name = package.split(":", maxsplit=1)[0]
     for place in (
         f"{INFO}/{package}.md5sums",
@@ -135,7 +135,7 @@ def digests(path: str) -> tuple[str, str]:
 
 
 def run(*argv: str, good: tuple[int, ...] = (0,)) -> str:
-    """Return what a program prints. Raises OSError when it is not there or fails."""
+    """Return a program's output. Raises OSError when the program does not exist or fails."""
     env = dict(os.environ, LC_ALL="C", PATH=PLACES)
     done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
     if done.returncode not in good:

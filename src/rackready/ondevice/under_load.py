@@ -1,9 +1,9 @@
-"""Watches the GPUs while something else loads them, and prints what nvidia-smi said when they were warm, as one JSON document.
+"""Watch the GPUs while another program loads them, and print nvidia-smi's report of the warm GPUs as JSON.
 
 Sent to the node's python3 on standard input, with the longest time to watch in seconds and the name of the program that
-loads. The last report in which every GPU was busy counts: it is the one nearest to the steady state. Of the power it is
-the most that each GPU drew in any such report, as one of several loads may ask for less than another. It ends with that
-program, or when it does not begin.
+loads. The last report in which every GPU was busy counts: it is the closest to the steady state. Power is each GPU's
+maximum over all such reports, as one of several loads may draw less than another. It ends with that program, or when it
+does not start.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _PERIOD_S = 1.0
 _USE = re.compile(r"<gpu_util>(\d+) %</gpu_util>")
 _GPU = re.compile(r'^"([^"]+)">.*?<(?:gpu_)?power_readings>(.*?)</(?:gpu_)?power_readings>', re.DOTALL)
 _DRAW = re.compile(r"<(?:average_|instant_)?power_draw>(\d+(?:\.\d+)?) W<")
-"""Drivers that tell the average of a second from the draw of the moment call it average_power_draw, and print it first; on Ampere and later the old name is
-that average, too. A100 (GA100) has the draw of the moment alone (NVML, nvmlDeviceGetPowerUsage), and its average reads
-N/A.
-"""
+"""Drivers that distinguish the average of a second from the instantaneous draw call it average_power_draw, and print
+it first; on Ampere and later the old name is that average, too. A100 (GA100) has the instantaneous draw alone (NVML,
+nvmlDeviceGetPowerUsage), and its average reads N/A."""
 _TIMEOUT_S = 60
 _BEGIN_S = 60
-"""The program is started in the same moment on another connection: one that is not seen in this time ended before the first look."""
+"""The program is started at the same moment on another connection: one that is not seen in this time ended before
+the first check."""
 _COMM = 15
 """Longest name of a process in /proc (TASK_COMM_LEN of the kernel, less its end)."""
 
@@ -53,7 +53,7 @@ def main(longest_s: str, program: str) -> int:
 
 
 def lives(program: str) -> bool:
-    """Say whether a process of that name runs."""
+    """Return whether a process of that name runs."""
     for path in glob.glob("/proc/[0-9]*/comm"):  # noqa: PTH207 - as its neighbours on a node: no more modules than needed
         try:
             with open(path) as file:  # noqa: PTH123
@@ -75,13 +75,13 @@ def ask() -> str:
 
 
 def busy(report: str) -> bool:
-    """Say whether every GPU of a report is busy."""
+    """Return whether every GPU of a report is busy."""
     uses = [int(use) for use in _USE.findall(report)]
     return bool(uses) and min(uses) >= _BUSY
 
 
 def draws(report: str) -> dict[str, float]:
-    """Return what each GPU of a report draws, W, by its PCI address as the report has it; without those that do not say."""
+    """Return each GPU's draw in a report, W, by its PCI address as printed; GPUs without one are left out."""
     out = {}
     for text in report.split("<gpu id=")[1:]:
         found = _GPU.search(text)

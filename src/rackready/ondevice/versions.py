@@ -1,7 +1,7 @@
-"""Prints which versions run and are installed, as one JSON document. Sent to python3 on standard input; arguments: packages.
+"""Print which versions run and are installed, as one JSON document.
 
-driver_module is the kernel module that is loaded, driver_nvml what NVML answers, packages what dpkg has installed,
-services what systemd says of the units that must run.
+Sent to python3 on standard input; arguments: packages. driver_module is the loaded kernel module, driver_nvml NVML's
+answer, packages what dpkg has installed, services systemd's state of the units that must run.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def packages(names: list[str]) -> dict[str, str | None]:
 
 
 def services() -> dict[str, str]:
-    """Return what systemd says of each unit: active, failed, inactive."""
+    """Return systemd's state of each unit: active, failed, inactive."""
     return {name: (run(["systemctl", "is-active", name])[1] or "unknown").strip() for name in SERVICES}
 
 

@@ -1,4 +1,4 @@
-"""One simulated node below a temporary root, and its programs' answers to what a gate declares, without a rack: in this process."""
+"""A simulated node below a temporary root whose programs answer gates in this process, without a rack."""
 
 from __future__ import annotations
 

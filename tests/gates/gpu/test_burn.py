@@ -87,7 +87,10 @@ def test_a_healthy_burn_passes() -> None:
 SOURCE = (
     "NVIDIA's DCGM documentation, targeted_power: passes from 0.75 x the target on; the target is the GPU's power limit"
 )
-LOOK = "Look for held-down clocks, temperatures and the power supplies (gate node/gpu/sanity/clocks), and for other work on the node: docs/runbooks/gpu.md."
+LOOK = (
+    "Check for reduced clocks, high temperatures and faulty power supplies (gate node/gpu/sanity/clocks), and for "
+    "other work on the node: docs/runbooks/gpu.md."
+)
 
 
 def drawing(watts: str, **changed: tuple[str, str]) -> str:
@@ -166,7 +169,7 @@ def test_slowdown_counters_that_are_absent_are_an_error(silent: str) -> None:
         else re.sub(r"(<clocks_event_reasons_counters_\w+>)[^<]*<", r"\1N/A<", SMI)
     )
     verdict = burn(before=report, after=report)
-    step = "Update the driver (580 counts them); without the counters a slowdown between two looks is not seen."
+    step = "Update the driver (580 counts them)."
     names = "nothing of hw_power_brake, hw_therm_slowdown, sw_therm_slowdown"
     assert (
         says(verdict)[0]
@@ -190,7 +193,7 @@ def test_a_watch_that_saw_seven_gpus_is_no_pass() -> None:
     seven = "\t<gpu id=".join([*pieces[:3], *pieces[4:]]).replace("<attached_gpus>8<", "<attached_gpus>7<")
     verdict = burn(watched(seven))
     assert says(verdict) == [
-        "node01: GPUs in nvidia-smi - Expected: 8 Actual: 7. See the gate node/gpu/sanity/inventory: a GPU is missing."
+        "node01: GPUs in nvidia-smi - Expected: 8 Actual: 7. See gate node/gpu/sanity/inventory: a GPU is missing."
     ]
     assert (verdict.outcome, verdict.measured) == (Outcome.FAIL, [])
 
@@ -215,12 +218,16 @@ def test_a_clock_without_a_bound_is_not_said_to_be_judged() -> None:
     ("verdict", "where", "what", "outcome"),
     [
         (lambda: burn(watched(busy(SMI, clock=("<sm_clock>1755 MHz<", "<sm_clock>1200 MHz<")))), "node01 gpu2", "SM clock under load", Outcome.FAIL),
-        (lambda: burn(watched(busy(SMI, hot=("<clocks_event_reason_sw_thermal_slowdown>Not Active<", "<clocks_event_reason_sw_thermal_slowdown>Active<")))), "node01 gpu2", "clocks held down: software thermal slowdown", Outcome.FAIL),
+        (lambda: burn(watched(busy(SMI, hot=("<clocks_event_reason_sw_thermal_slowdown>Not Active<", "<clocks_event_reason_sw_thermal_slowdown>Active<")))), "node01 gpu2", (
+            "clocks reduced: software thermal slowdown"
+        ), Outcome.FAIL),
         (lambda: burn(after=third("<dram_correctable>0<", "<dram_correctable>21<")), "node01 gpu2", "corrected ECC errors under load", Outcome.FAIL),
         (lambda: burn(after=third("<dram_uncorrectable>0<", "<dram_uncorrectable>1<")), "node01 gpu2", "uncorrected ECC errors under load", Outcome.FAIL),
-        (lambda: burn(after=third("hw_power_brake>0 us<", "hw_power_brake>2500000 us<")), "node01 gpu2", "clocks held down under load: power brake", Outcome.FAIL),
+        (lambda: burn(after=third("hw_power_brake>0 us<", "hw_power_brake>2500000 us<")), "node01 gpu2", (
+            "clocks reduced under load: power brake"
+        ), Outcome.FAIL),
         (lambda: burn(before=third("<dram_uncorrectable>0<", "<dram_uncorrectable>5<"), after=third("<sram_correctable>0<", "<sram_correctable>2<")), "node01 gpu2", "counters went back under load", Outcome.ERROR),
-        (lambda: burn(watched("", loaded=0)), "node01", "GPUs were not seen under load", Outcome.ERROR),
+        (lambda: burn(watched("", loaded=0)), "node01", "GPUs not seen under load", Outcome.ERROR),
         (lambda: burn("{}"), "node01", "watch under load unreadable", Outcome.ERROR),
         (lambda: burn(dcgmi=text("dcgm/dcgm4_hostengine_down.json")), "node01 burn", "DCGM diagnostic did not run", Outcome.ERROR),
     ],
@@ -240,7 +247,10 @@ def test_twenty_corrected_errors_in_two_minutes_are_the_limit() -> None:
 
 LENGTH = "(the gate's inputs; DCGM runs each of its tests for that time, one after the other)"
 EARLY = "Read DCGM's log on the node (nvvs.log), then run the gate again."
-TIME = "Judge the output with the time that its command took (`gate evaluate --seconds dcgmi=S`; `seconds` of a manifest), or run the gate again."
+TIME = (
+    "Give the time that the command took (`gate evaluate --seconds dcgmi=S`, or `seconds` in a manifest), or run "
+    "the gate again."
+)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +261,7 @@ TIME = "Judge the output with the time that its command took (`gate evaluate --s
         (
             0.0,
             60,
-            f"node01: how long the load ran is not told - Expected: at least 120 s {LENGTH} Actual: nothing. {TIME}",
+            f"node01: length of the load not reported - Expected: at least 120 s {LENGTH} Actual: nothing. {TIME}",
         ),
     ],
 )

@@ -31,10 +31,13 @@ INPUTS = {"image": IMAGE}
 UUIDS = [f"GPU-5f9c1c6e-52a5-4a4e-9d0c-6f2f1a5a7b1{gpu}" for gpu in range(8)]
 GPUS = "".join(f"{gpu}, {uuid}\n" for gpu, uuid in enumerate(UUIDS))
 PODMAN, DOCKER = Said("podman version 4.3.1\n"), Said("Docker version 27.5.1, build 9f9e405\n")
-REFRESH = "Write it anew (`systemctl restart nvidia-cdi-refresh.service`); it is not done by itself after a driver was removed or MIG was changed."
+REFRESH = (
+    "Recreate the CDI specification (`systemctl restart nvidia-cdi-refresh.service`); this does not happen by "
+    "itself after a driver was removed or MIG was changed."
+)
 HAND = f"Run its command line by hand on the node (`rackready gate show {GATE}`)."
-FETCH = f"Check that the node reaches the registry of image {IMAGE}, or holds the image. {HAND}"
-NOT_STARTED = "node01: the container was not started, or did not end well - Expected: exit code 0 Actual: exit code"
+FETCH = f"Check that the node reaches the registry of image {IMAGE}, or has the image. {HAND}"
+NOT_STARTED = "node01: the container did not start, or ended with an error - Expected: exit code 0 Actual: exit code"
 NO_HOST = f'initializing source docker://{IMAGE}: pinging container registry registry.example: Get "https://registry.example/v2/": dial tcp: lookup registry.example: no such host'
 CDI = "setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all"
 HOOK = 'could not select device driver "" with capabilities: [[gpu]]'
@@ -42,9 +45,10 @@ RUNC = 'failed to create task for container: failed to create shim task: OCI run
 CRUN = "crun: executable file `nvidia-smi` not found in $PATH: No such file or directory: OCI runtime attempted to invoke a command that was not found"
 SMI = "nvidia-smi, put there by the Container Toolkit"
 GLIBC = (
-    "The toolkit puts it there: name an image with glibc, and see gate node/gpu/sanity/containers for what CDI names."
+    "The toolkit adds nvidia-smi to images with glibc: name such an image, and see gate node/gpu/sanity/containers "
+    "for the contents of the CDI specification."
 )
-INVENTORY = "Run gate node/gpu/sanity/inventory; it says what is wrong with the driver or a GPU."
+INVENTORY = "Run gate node/gpu/sanity/inventory: it reports what is wrong with the driver or a GPU."
 DRIVER = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95\n"
 
 
@@ -78,7 +82,7 @@ CASES = [
         "a GPU gone from host and container",
         said(Said(without(5)), host=Said(without(5))),
         Outcome.FAIL,
-        ("node01: GPUs of the driver - Expected: 8 Actual: 7. See the gate node/gpu/sanity/inventory: a GPU is missing.",),
+        ("node01: GPUs of the driver - Expected: 8 Actual: 7. See gate node/gpu/sanity/inventory: a GPU is missing.",),
         INPUTS,
     ),
     Case("no GPU inside", said(Said("No devices were found\n", exit_code=6)), Outcome.FAIL, (f"node01: no GPUs in the container - Expected: those of the host Actual: exit code 6: No devices were found. {REFRESH}",), INPUTS),
@@ -115,7 +119,11 @@ CASES = [
         "no runtime",
         {"host": Said(GPUS), "runtime": Said("", "bash: line 1: podman: command not found\n", 127)},
         Outcome.ERROR,
-        ("node01: no podman on the node - Expected: `podman --version` answers Actual: exit code 127: bash: line 1: podman: command not found. Install podman, or name the runtime that the nodes have (input runtime); where they have none, declare the gate's skip (site.yml gates.skip).",),
+        ((
+            "node01: no podman on the node - Expected: `podman --version` answers Actual: exit code 127: bash: "
+            "line 1: podman: command not found. Install podman, or name the runtime that the nodes have (input "
+            "`runtime`). If they have none, skip the gate (site.yml gates.skip)."
+        ),),
         INPUTS,
     ),
     Case(
@@ -125,7 +133,7 @@ CASES = [
         (f"node01: nvidia-smi on the host unreadable - Expected: index and UUID of every GPU Actual: no GPU's index and UUID: \"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\" (exit code 9: NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.). {INVENTORY}",),
         INPUTS,
     ),
-    Case("the host contradicts itself", {"host": Said(GPUS, "killed", 137)}, Outcome.ERROR, ("node01: nvidia-smi on the host contradicts itself - Expected: exit code 0 with a list Actual: exit code 137: killed. Run it by hand on the node.",), INPUTS),
+    Case("the host contradicts itself", {"host": Said(GPUS, "killed", 137)}, Outcome.ERROR, ("node01: nvidia-smi on the host contradicts itself - Expected: exit code 0 with a list Actual: exit code 137: killed. Run nvidia-smi by hand on the node.",), INPUTS),
 ]  # fmt: skip
 
 
@@ -195,7 +203,7 @@ def stage(
     tmp_path: Path, inputs: Mapping[str, object], answers: Mapping[str, Answer] | None = None, **gates: Any
 ) -> Stage:
     """A stage over node01, whose commands answer as they are told."""
-    replies: dict[str, Reply] = {"Prints what a node is": fingerprint_of, **(answers or {})}
+    replies: dict[str, Reply] = {"Print a node's identity": fingerprint_of, **(answers or {})}
     made = stage_of(tmp_path, replies, ["node01"], site_with(**gates))
     made.run(["node01"], [], [GateSetEntry(id=GATE, inputs=dict(inputs))], whole=False)
     return made

@@ -84,7 +84,10 @@ MEDIAN = "(0.85 of the median of all pairs: behind NVSwitches all are alike)"
     ("cell", "outcome", "finding"),
     [
         ("12.00", Outcome.FAIL, f"device_to_device_memcpy_read_ce is slow between two GPUs - Expected: at least {{least}} GB/s {MEDIAN} Actual: 12.0 GB/s. {{look}}"),
-        ("N/A", Outcome.ERROR, "device_to_device_memcpy_read_ce has no number - Expected: one for each pair of GPUs Actual: none. Look at `nvidia-smi topo -p2p r`, then run the gate again."),
+        ("N/A", Outcome.ERROR, (
+            "device_to_device_memcpy_read_ce has no number - Expected: one for each pair of GPUs Actual: none. Run "
+            "`nvidia-smi topo -p2p r`, then run the gate again."
+        )),
         ("446.00", Outcome.ERROR, "device_to_device_memcpy_read_ce is implausible between two GPUs - Expected: at most {most} GB/s (the median of all pairs / 0.85) Actual: 446.0 GB/s. Run the gate again."),
     ],
     ids=["slow", "without a number", "implausible"],
@@ -114,8 +117,8 @@ def scaled(test: str, factor: float) -> Callable[[dict[str, dict[str, Any]]], ob
 
 
 LOOK = (
-    "Look at NVLinks and Fabric Manager (gates node/gpu/sanity/nvlink and fabric), at the memory clock and at other work on the node; a GPU that stays slow "
-    "after a power cycle is replaced: docs/runbooks/gpu.md."
+    "Check NVLinks and fabric manager (gates node/gpu/sanity/nvlink and fabric), the memory clock, and that no other "
+    "work runs on the node. Replace a GPU that is still slow after a power cycle: docs/runbooks/gpu.md."
 )
 AZURE = "Azure azurehpc-health-checks, ND H100 v5: least of nvbandwidth device_to_device_memcpy_read_ce"
 ASKED = "NVIDIA/DCGM nvvs/diag-skus.yaml.in asks 0.51 (B200) to 0.70 of the data sheet's bandwidth, 0.57 of H100's"
@@ -172,12 +175,12 @@ def test_replays_are_held_against_the_rate_of_the_link(replays: str, outcome: Ou
 
 @pytest.mark.parametrize(
     ("replays", "seconds", "actual"),
-    [("-1", 60.0, "2 before, 1 after"), ("3", 0.0, "2 before, 5 after, in a time that is not known")],
+    [("-1", 60.0, "2 before, 1 after"), ("3", 0.0, "2 before, 5 after, in an unknown time")],
     ids=["went back", "no time"],
 )
 def test_replays_that_cannot_be_counted_are_an_error(replays: str, seconds: float, actual: str) -> None:
     verdict = copies(replays=replays, seconds=seconds)
-    step = "The driver was loaded anew in between, or the outputs were captured without their time: run the gate again."
+    step = "The driver was reloaded in between, or the outputs were captured without their time: run the gate again."
     wanted = f"node01 gpu2: PCIe replays unreadable - Expected: a counter that grows, and the time of the copies Actual: {actual}. {step}"
     assert says(verdict) == [wanted]
     assert verdict.outcome is Outcome.ERROR
@@ -189,7 +192,7 @@ def test_a_gpu_that_is_gone_after_the_copies_is_seen() -> None:
     after = "\t<gpu id=".join(pieces[:8]).replace("<attached_gpus>8<", "<attached_gpus>7<") + last
     verdict = judge(COPY, {"before": SMI, "copy-0": JSON, "after": later(after)}, {"launches": 1})
     assert says(verdict) == [
-        "node01: GPUs in nvidia-smi - Expected: 8 Actual: 7. See the gate node/gpu/sanity/inventory: a GPU is missing."
+        "node01: GPUs in nvidia-smi - Expected: 8 Actual: 7. See gate node/gpu/sanity/inventory: a GPU is missing."
     ]
     assert verdict.outcome is Outcome.FAIL
 
@@ -206,7 +209,10 @@ def test_the_copies_number_gpus_by_pci_address() -> None:
 
 
 PCI = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
-OTHERS = "Run the gate again. For outputs that were captured elsewhere: give the report before the load and the one after it, of this node."
+OTHERS = (
+    "Run the gate again. For captured outputs: give the report before the load and the one after it, both from "
+    "this node."
+)
 
 
 def listed(change: Callable[[list[str]], object] = lambda _lines: None) -> str:
@@ -237,23 +243,23 @@ MODEL = "Correct the node's platform in site.yml or the profile that is named he
         (
             lambda lines: lines.pop(),
             (
-                "GPUs of nvbandwidth - Expected: 8 Actual: 7. "
-                "Unset CUDA_VISIBLE_DEVICES, and see the gate node/gpu/sanity/inventory: it says how many GPUs the node has."
+                "GPUs of nvbandwidth - Expected: 8 Actual: 7. Unset CUDA_VISIBLE_DEVICES, and run gate "
+                "node/gpu/sanity/inventory: it reports how many GPUs the node has."
             ),
         ),
         (
             lambda lines: lines.__setitem__(slice(2), [lines[0].replace("1b", "43"), lines[1].replace("43", "1b")]),
             (
-                "nvbandwidth numbers the GPUs otherwise - Expected: by PCI address Actual: "
+                "nvbandwidth numbers the GPUs in another order - Expected: by PCI address Actual: "
                 f"0000:43:00, 0000:1b:00, {', '.join(f'0000:{bus}:00' for bus in PCI[2:])}. "
-                "Run it with CUDA_DEVICE_ORDER=PCI_BUS_ID: else gpu3 is another GPU than nvidia-smi's."
+                "Run nvbandwidth with CUDA_DEVICE_ORDER=PCI_BUS_ID."
             ),
         ),
         (
             lambda lines: lines.__setitem__(7, lines[7].replace("df", "e1")),
             (
                 f"nvbandwidth ran on other GPUs than nvidia-smi reports - Expected: {', '.join(f'0000:{bus}:00' for bus in PCI)} "
-                f"Actual: {', '.join(f'0000:{bus}:00' for bus in (*PCI[:7], 'e1'))}. Give outputs of one node. On a node: run the gate again."
+                f"Actual: {', '.join(f'0000:{bus}:00' for bus in (*PCI[:7], 'e1'))}. Give outputs from one node. On a node: run the gate again."
             ),
         ),
     ],
@@ -291,7 +297,7 @@ def test_one_output_for_two_launches_is_one_launch() -> None:
     outputs = {"before": SMI, "copy-0": JSON, "copy-1": JSON, "after": later(SMI)}
     verdict = judge(COPY, outputs, {"launches": 2})
     wanted = (
-        "node01: launches 1 and 2 of nvbandwidth are one - Expected: figures that differ "
+        "node01: launches 1 and 2 of nvbandwidth have the same figures - Expected: figures that differ "
         "Actual: the same of host_to_device_memcpy_ce, device_to_host_memcpy_ce. Give the output of each launch. On a node: run the gate again."
     )
     assert (says(verdict), verdict.outcome, verdict.measured) == ([wanted], Outcome.ERROR, [])
@@ -302,7 +308,10 @@ def test_one_output_for_two_launches_is_one_launch() -> None:
     [
         (SMI, SMI, "nvidia-smi's report after the load is not later - Expected: later than 2026-11-22 06:00:00, the time of the report before it Actual: 2026-11-22 06:00:00."),
         (later(SMI), SMI, "nvidia-smi's report after the load is not later - Expected: later than 2026-11-22 06:05:00, the time of the report before it Actual: 2026-11-22 06:00:00."),
-        (SMI, later(SMI, "yesterday"), "time of nvidia-smi's report not told - Expected: a timestamp before and after the load Actual: before 2026-11-22 06:00:00, after nothing."),
+        (SMI, later(SMI, "yesterday"), (
+            "time of nvidia-smi's report missing - Expected: a timestamp before and after the load Actual: before "
+            "2026-11-22 06:00:00, after nothing."
+        )),
         (SMI, later(SMI).replace("<uuid>GPU-", "<uuid>GPU-9"), None),
     ],
     ids=["the same file", "the other way round", "no time", "another node"],
@@ -314,5 +323,5 @@ def test_counters_before_and_after_are_of_one_node_in_this_order(before: str, af
         assert says(verdict) == [f"node01: {said} {OTHERS}"]
     else:
         first = verdict.findings[0]
-        assert (first.what, first.expected) == ("nvidia-smi reports other GPUs after the load", "the UUIDs of before")
+        assert (first.what, first.expected) == ("nvidia-smi reports other GPUs after the load", "the UUIDs from before")
         assert first.actual.endswith("and 6 more")

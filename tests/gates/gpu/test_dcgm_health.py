@@ -22,7 +22,10 @@ HEALTH = {"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health M
 SET = "Health monitor systems set successfully.\n"
 
 
-NSCQ = "Check libnvidia-nscq (of the driver's version) and `systemctl status nvidia-fabricmanager`, restart nvidia-dcgm: docs/runbooks/nvlink-down.md."
+NSCQ = (
+    "Check libnvidia-nscq (it must be the driver's version) and `systemctl status nvidia-fabricmanager`, then "
+    "restart nvidia-dcgm: docs/runbooks/nvlink-down.md."
+)
 
 
 def judge(set_: str, seen: str, check: dict[str, Any], platform: str = "dgx_h100", **changed: str) -> Verdict:
@@ -87,7 +90,7 @@ ECC = f"node01 gpu3: DCGM health: Memory system - Expected: Healthy Actual: Fail
 
 
 def overall(actual: str) -> str:
-    expected = "an overall word as bad as the worst of its entities: Failure"
+    expected = "an overall health as bad as that of the worst entity: Failure"
     return f"node01: DCGM contradicts itself - Expected: {expected} Actual: {actual}. {WATCHES}"
 
 
@@ -97,10 +100,10 @@ def overall(actual: str) -> str:
         ("Healthy", "Failure", None, [UNNAMED, overall("Healthy")]),
         ("Healthy", "Failure", "Healthy", [UNNAMED, overall("Healthy")]),
         ("Failure", "Failure", None, [UNNAMED]),
-        ("Failure", "Healthy", "Failure", [ECC, f"node01 gpu3: DCGM contradicts itself - Expected: a word as bad as its worst incident: Failure Actual: Healthy. {WATCHES}"]),
+        ("Failure", "Healthy", "Failure", [ECC, f"node01 gpu3: DCGM contradicts itself - Expected: a health as bad as its worst incident: Failure Actual: Healthy. {WATCHES}"]),
         ("Warning", "Failure", "Failure", [ECC, overall("Warning")]),
         ("Failure", "Failure", "Failure", [ECC]),
-        ("Warning", "Warning", "Failure", [ECC, f"node01 gpu3: DCGM contradicts itself - Expected: a word as bad as its worst incident: Failure Actual: Warning. {WATCHES}", overall("Warning")]),
+        ("Warning", "Warning", "Failure", [ECC, f"node01 gpu3: DCGM contradicts itself - Expected: a health as bad as its worst incident: Failure Actual: Warning. {WATCHES}", overall("Warning")]),
     ],
 )  # fmt: skip
 def test_an_entitys_own_word_counts(overall_: str, word: str, system: str | None, messages: list[str]) -> None:
@@ -116,14 +119,17 @@ def test_an_entitys_own_word_counts(overall_: str, word: str, system: str | None
 def test_dcgm_lists_no_entity_that_is_healthy(errors: dict[str, Any]) -> None:
     gpu = {"children": {"3": {"value": "Healthy", "children": {"Errors": {"children": errors}}}}}
     verdict = judge(SET, seen_by_dcgm(8), {"body": {"Overall Health": {"value": "Healthy"}, "GPU": gpu}, "header": []})
-    message = f"node01 gpu3: DCGM contradicts itself - Expected: entities with incidents alone Actual: an entity that is Healthy. {WATCHES}"
+    message = f"node01 gpu3: DCGM contradicts itself - Expected: only entities with incidents Actual: an entity that is Healthy. {WATCHES}"
     assert (says(verdict), verdict.outcome) == ([message], Outcome.ERROR)
 
 
 @pytest.mark.parametrize(
     ("seen", "message", "outcome"),
     [
-        (seen_by_dcgm(7), "node01: GPUs that DCGM watches - Expected: 8 Actual: 7. See the gate node/gpu/sanity/inventory; the host engine sees what the driver had when it started: restart nvidia-dcgm after a repair.", Outcome.FAIL),
+        (seen_by_dcgm(7), (
+            "node01: GPUs that DCGM watches - Expected: 8 Actual: 7. See gate node/gpu/sanity/inventory. The host "
+            "engine sees the GPUs that the driver had when it started: restart nvidia-dcgm after a repair."
+        ), Outcome.FAIL),
         (seen_by_dcgm(8, 0), f"node01: NVSwitches that DCGM watches - Expected: 4 Actual: 0. {NSCQ}", Outcome.FAIL),
         (seen_by_dcgm(8, 3), f"node01: NVSwitches that DCGM watches - Expected: 4 Actual: 3. {NSCQ}", Outcome.FAIL),
         ("", "node01: DCGM discovery unreadable - Expected: the GPUs and NVSwitches that were found Actual: nothing (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again.", Outcome.ERROR),
@@ -149,7 +155,10 @@ def test_watches_of_another_model_are_none_of_this_platforms_gpus(gpus: int) -> 
 
 def test_more_gpus_than_the_platform_has_are_not_called_missing() -> None:
     verdict = judge(SET, seen_by_dcgm(9), HEALTH)
-    step = "Correct the node's platform in site.yml: it has fewer GPUs than the node. For an output that was captured elsewhere, correct --profile or --gpus."
+    step = (
+        "Correct the node's platform in site.yml: it has fewer GPUs than the node. For a captured output: correct "
+        "--profile or --gpus."
+    )
     assert (says(verdict), verdict.outcome) == (
         [f"node01: GPUs that DCGM watches - Expected: 8 Actual: 9. {step}"],
         Outcome.FAIL,

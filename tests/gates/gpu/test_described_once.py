@@ -13,7 +13,7 @@ from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import text
 
 SMI = text("smi/dgx_h100_healthy.xml")
-STEP = "Run `nvidia-smi -q -x` by hand; if it says so again, reseat the GPUs: the board's InfoROM may be damaged."
+STEP = "Run `nvidia-smi -q -x` by hand. If it shows the same, reseat the GPUs: a board's InfoROM may be damaged."
 SMI_ONLY = sorted(
     name
     for name in all_gates()
@@ -44,7 +44,7 @@ def test_a_gpu_that_is_described_twice_is_an_error(name: str, field: str) -> Non
     verdict = judged(name, copied(field))
     actual = f"{field} {value} at {addresses[0]}, {addresses[-1]}"
     message = (
-        f"node01: nvidia-smi describes one GPU twice - Expected: a {field} of its own for every GPU "
+        f"node01: nvidia-smi lists one GPU twice - Expected: a {field} of its own for every GPU "
         f"Actual: {actual}. {STEP}"
     )
     assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == (
@@ -75,14 +75,14 @@ def test_two_gpus_of_a_module_share_a_serial_and_three_do_not() -> None:
             ).findings
         ]
 
-    assert (said(2), said(3)) == ([], ["nvidia-smi describes one GPU twice"])
+    assert (said(2), said(3)) == ([], ["nvidia-smi lists one GPU twice"])
 
 
 def test_two_reports_ask_for_one() -> None:
     verdict = judged(SMI_ONLY[0], SMI + SMI)
     message = (
-        "node01: nvidia-smi unreadable - Expected: a whole report of nvidia-smi -q -x "
-        "Actual: 2 reports of nvidia-smi -q -x: the output of one command is wanted (exit code 0). "
-        "Give one report of nvidia-smi -q -x, of this node."
+        "node01: nvidia-smi unreadable - Expected: a complete report of nvidia-smi -q -x Actual: 2 reports of "
+        "nvidia-smi -q -x: the output of one command is wanted (exit code 0). Give one report of `nvidia-smi -q -x`, "
+        "from this node."
     )
     assert ([str(finding) for finding in verdict.findings], verdict.outcome) == ([message], Outcome.ERROR)

@@ -1,4 +1,4 @@
-"""Whatever is missing, cut off, damaged or contradicts itself is never a pass: every GPU gate, every output of it, from a healthy node's own answers."""
+"""No GPU gate passes on a missing, truncated, damaged or contradictory output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every fault of the GPU layer is caught by the gate that it names, down to the part, and a healthy node passes every gate: on the simulated programs."""
+"""Each GPU fault is caught by its gate, down to the part, and a healthy node passes, on the simulated programs."""
 
 from __future__ import annotations
 

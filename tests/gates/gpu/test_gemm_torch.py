@@ -70,17 +70,19 @@ def test_a_healthy_node_passes_in_every_precision_that_the_gpu_has() -> None:
 
 
 NAME = (
-    "Name an image with PyTorch for CUDA (gates.also, input `image`), or a python3 of the node that has it (`python`); or declare the gate's skip with its "
-    "reason (site.yml gates.skip)."
+    "Name an image with PyTorch for CUDA (gates.also, input `image`) or a Python of the node that has it (input "
+    "`python`), or skip the gate with a reason (site.yml gates.skip)."
 )
-WRONG = "Take the GPU out of service at once, run the field diagnostic, then replace it: docs/runbooks/silent-data-corruption.md."
+WRONG = (
+    "Drain the node at once, run the field diagnostic, then replace the GPU: docs/runbooks/silent-data-corruption.md."
+)
 
 
 @pytest.mark.parametrize(
     ("change", "says", "outcome"),
     [
         (row("bf16", 2, differ=3), f"node01 gpu2: bf16 products differ from run to run - Expected: the same result each time Actual: 3 of its comparisons differ. {WRONG}", Outcome.FAIL),
-        (row("tf32", 2, digest=78), f"node01 gpu2: tf32 product differs from its siblings' - Expected: digest 77 as most have Actual: another. {WRONG}", Outcome.FAIL),
+        (row("tf32", 2, digest=78), f"node01 gpu2: tf32 product differs from its siblings' - Expected: digest 77, as most have Actual: another. {WRONG}", Outcome.FAIL),
         (row("fp8", 2, readings=[1.31e6 * 0.95] * 30), "node01 gpu2: gemm_fp8 behind its siblings", Outcome.FAIL),
         (row("bf16", 2, readings=[2e6] * 30), "node01 gpu2: gemm_bf16 is implausible - Expected: at most 9.894e+05 GFLOPS", Outcome.ERROR),
         (row("bf16", 2, readings=[]), "node01: GEMM by PyTorch unreadable - Expected: readings of every GPU and precision Actual: gpu2 has no steady load (exit code 0)", Outcome.ERROR),
@@ -100,8 +102,8 @@ def each_with(*digests: int) -> Callable[[Document], object]:
 
 
 WHICH = (
-    "Take the node out of service at once: no result has a majority. Run the field diagnostic on every GPU, then replace those that fail: "
-    "docs/runbooks/silent-data-corruption.md."
+    "Drain the node at once: no result has a majority. Run the field diagnostic on every GPU, then replace those "
+    "that fail: docs/runbooks/silent-data-corruption.md."
 )
 
 
@@ -138,7 +140,10 @@ def test_eight_gpus_that_are_equally_slow_are_found() -> None:
     verdict = judge(slow)
     said = [str(finding) for finding in verdict.findings]
     source = "stas00/ml-engineering compute/accelerator, Maximum Achievable Matmul FLOPS: H100 SXM"
-    step = "Look at clocks, power and temperature under load (gate node/gpu/stress/burn); a GPU that stays behind is replaced: docs/runbooks/gpu.md."
+    step = (
+        "Check clocks, power and temperature under load (gate node/gpu/stress/burn). Replace a GPU that stays "
+        "slow: docs/runbooks/gpu.md."
+    )
     wanted = f"at least 4.767e+05 GFLOPS (derived: 0.6 x 794.5 TFLOPS; {source})"
     assert said[0] == f"node01 gpu0: gemm_bf16 is slow - Expected: {wanted} Actual: 3.55e+05 GFLOPS. {step}"
     assert (verdict.outcome, verdict.measured, len(said)) == (Outcome.FAIL, [], 24)
@@ -171,7 +176,7 @@ def test_one_output_for_all_launches_is_one_launch() -> None:
     verdict = made.evaluate(known, run, outputs)
     step = "Give the output of each launch. On a node: run the gate again."
     assert [str(finding) for finding in verdict.findings] == [
-        f"node01: launches 1 and 2 of the GEMM are one - Expected: figures that differ Actual: the same of bf16 on gpu0, bf16 on gpu1. {step}"
+        f"node01: launches 1 and 2 of the GEMM have the same figures - Expected: figures that differ Actual: the same of bf16 on gpu0, bf16 on gpu1. {step}"
     ]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
 

@@ -23,7 +23,8 @@ from tests.gates.support import text
 
 S = "node/gpu/sanity/"
 NVLINK_STEP = (
-    "Power the node off and on once; if it stays so, reseat the GPU, then replace it: docs/runbooks/nvlink-down.md."
+    "Power the node off and on once; if that does not help, reseat the GPU, then replace it: "
+    "docs/runbooks/nvlink-down.md."
 )
 BLACKWELL = {
     "Tx packets": "1733", "Rx packets": "1731", "Malformed packet Errors": "0", "Buffer overrun Errors": "0", "Rx Errors": "0", "Rx remote Errors": "0",
@@ -211,13 +212,16 @@ def test_a_gpu_that_does_not_answer_fails_by_name(printed: str) -> None:
     verdict = judge(f"{S}nvlink", {"status": said, "errors": said}, exit_code=15)
     words = said.split(": ", 2 if printed.startswith("5") else 1)[-1].strip().rstrip(".").replace("  ", " ")
     actual = f"0000:C3:00.0: {words}" if printed.startswith("5") else words
-    step = "Power the node off and on; if it comes back, replace the GPU: docs/runbooks/gpu.md."
+    step = "Power the node off and on; if the GPU is lost again, replace it: docs/runbooks/gpu.md."
     assert str(verdict.findings[0]) == f"node01 gpu5: GPU lost - Expected: a GPU that answers Actual: {actual}. {step}"
     assert (verdict.outcome, verdict.measured) == (Outcome.FAIL, [])
 
 
-MISSING = "See the gate node/gpu/sanity/inventory: a GPU is missing."
-MORE = "Correct the node's platform in site.yml: it has fewer GPUs than the node. For an output that was captured elsewhere, correct --profile or --gpus."
+MISSING = "See gate node/gpu/sanity/inventory: a GPU is missing."
+MORE = (
+    "Correct the node's platform in site.yml: it has fewer GPUs than the node. For a captured output: correct "
+    "--profile or --gpus."
+)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +255,10 @@ def test_one_gpu_of_another_number_is_named() -> None:
         {key: text_.replace("GPU 0:", "GPU 7:") for key, text_ in texts.items()},
         0,
     )
-    wanted = "node01: GPUs in nvidia-smi nvlink - Expected: 1 (GPU 0) Actual: 1 (GPU 7). Give the links of every GPU: `nvidia-smi nvlink -s` without -i."
+    wanted = (
+        "node01: GPUs in nvidia-smi nvlink - Expected: 1 (GPU 0) Actual: 1 (GPU 7). Give the links of every GPU: "
+        "run `nvidia-smi nvlink -s` without -i."
+    )
     assert (str(verdict.findings[0]), verdict.outcome) == (wanted, Outcome.FAIL)
 
 
@@ -271,7 +278,7 @@ def test_old_drivers_print_whole_gigabytes() -> None:
 def test_counters_of_another_machine_prove_nothing_of_these_links() -> None:
     status, own = links(8, lambda _gpu, _link: "26.562 GB/s"), counters(8, HOPPER, {})
     step = "Run `nvidia-smi nvlink -s` and `nvidia-smi nvlink -e` on the same host, one after the other."
-    wanted = "node01: NVLink error counters of other GPUs - Expected: the UUIDs of nvidia-smi nvlink -s Actual: "
+    wanted = "node01: NVLink error counters from other GPUs - Expected: the UUIDs of nvidia-smi nvlink -s Actual: "
     all_others = "gpu0 GPU-90000000 for GPU-00000000, gpu1 GPU-90000001 for GPU-00000001 and 6 more. "
     for errors, said in (
         (own.replace("GPU-0", "GPU-9"), all_others),
@@ -319,7 +326,7 @@ def test_a_link_that_counts_no_faults_is_an_error(of: dict[str, str], said: str)
 
 def test_a_gpu_without_nvlink_has_nothing_to_judge() -> None:
     verdict = judge(f"{S}nvlink", {}, "sys_521ge_l40s")
-    assert (verdict.outcome, verdict.note) == (Outcome.PASS, "GPU l40s has no NVLink: there is nothing to judge")
+    assert (verdict.outcome, verdict.note) == (Outcome.PASS, "GPU l40s has no NVLink: nothing to judge")
     assert verdict.measured == [], "nothing was asked, and nothing was measured"
 
 
@@ -349,8 +356,9 @@ def test_affinity_of_a_platform_that_declares_nothing_is_an_error(
     found = gate(f"{S}affinity")
     verdict = evaluate(found, known, found.plan(known, ["node01"])[0], {"topo": TOPO}, 0)
     step = (
-        "Add them to the platform's profile (dgx_h100.yml) with their source: `nvidia-smi topo -m` of such a server shows them. "
-        "Where the server has no compute NICs, declare the gate's skip with that reason (site.yml gates.skip)."
+        "Add them to the platform profile (dgx_h100.yml) with their source: `nvidia-smi topo -m` of such a server "
+        "shows them. Where the server has no compute NICs, declare the gate's skip with that reason (site.yml "
+        "gates.skip)."
     )
     wanted = f"node01: nothing to compare the topology with - Expected: {names} in the profile dgx_h100 Actual: not declared. {step}"
     assert ([str(finding) for finding in verdict.findings], verdict.outcome, len(verdict.measured)) == (
@@ -369,7 +377,10 @@ def test_affinity_of_a_healthy_node() -> None:
 def test_a_nic_in_another_slot_is_named_with_what_sits_there() -> None:
     swapped = TOPO.replace("NIC2: mlx5_4", "NIC2: mlx5_5").replace("NIC3: mlx5_5", "NIC3: mlx5_4")
     verdict = judge(f"{S}affinity", {"topo": swapped})
-    step = "Compare the NIC's PCI address with the platform profile (`ls -l /sys/class/infiniband`); a card in another slot is put back: docs/runbooks/nic.md."
+    step = (
+        "Compare the NIC's PCI address with the platform profile (`ls -l /sys/class/infiniband`); move a card that "
+        "is in the wrong slot: docs/runbooks/nic.md."
+    )
     assert [str(finding) for finding in verdict.findings] == [
         f"node01 gpu2: NIC of rail 3 - Expected: mlx5_4 at PIX or PXB Actual: mlx5_4 at NODE; beside it: mlx5_5. {step}",
         f"node01 gpu3: NIC of rail 4 - Expected: mlx5_5 at PIX or PXB Actual: mlx5_5 at NODE; beside it: mlx5_4. {step}",
@@ -409,7 +420,10 @@ def offered(**changed: Any) -> dict[str, Any]:
     return copy.deepcopy(healthy) | changed
 
 
-REFRESH = "Write it anew (`systemctl restart nvidia-cdi-refresh.service`); it is not done by itself after a driver was removed or MIG was changed."
+REFRESH = (
+    "Recreate the CDI specification (`systemctl restart nvidia-cdi-refresh.service`); this does not happen by "
+    "itself after a driver was removed or MIG was changed."
+)
 
 
 @pytest.mark.parametrize(
@@ -418,10 +432,13 @@ REFRESH = "Write it anew (`systemctl restart nvidia-cdi-refresh.service`); it is
         ({}, None, Outcome.PASS),
         ({"list": {"rc": 0, "out": "".join(f"nvidia.com/gpu={gpu}\n" for gpu in range(7)), "err": ""}}, f"node01 gpu7: not offered to containers - Expected: nvidia.com/gpu=7 or nvidia.com/gpu=GPU-7 Actual: 7 CDI devices without it. {REFRESH}", Outcome.FAIL),
         ({"list": {"rc": 0, "out": "".join(f"nvidia.com/gpu={gpu}\n" for gpu in [*range(8), "GPU-gone"]), "err": ""}}, f"node01: CDI specification is stale - Expected: devices that the driver has Actual: also GPU-gone. {REFRESH}", Outcome.FAIL),
-        ({"specs": [{"path": "/var/run/cdi/nvidia.yaml", "paths": 12, "there": 11, "absent": ["/usr/lib/libcuda.so.570.86.10"]}]}, f"node01: CDI specification names what is not there - Expected: every path of /var/run/cdi/nvidia.yaml exists Actual: absent: /usr/lib/libcuda.so.570.86.10. {REFRESH}", Outcome.FAIL),
+        ({"specs": [{"path": "/var/run/cdi/nvidia.yaml", "paths": 12, "there": 11, "absent": ["/usr/lib/libcuda.so.570.86.10"]}]}, f"node01: CDI specification names missing files - Expected: every path of /var/run/cdi/nvidia.yaml exists Actual: absent: /usr/lib/libcuda.so.570.86.10. {REFRESH}", Outcome.FAIL),
         ({"specs": []}, f"node01: no CDI specification for nvidia.com/gpu - Expected: one below /etc/cdi or /var/run/cdi Actual: none. {REFRESH}", Outcome.FAIL),
         ({"toolkit": {"rc": 127, "out": "", "err": "cannot open shared object file"}}, "node01: nvidia-ctk fails - Expected: exit code 0 Actual: exit code 127: cannot open shared object file. Run it by hand on the node; then run install again.", Outcome.FAIL),
-        ({"toolkit": {"missing": "not installed"}}, "node01: nvidia-ctk not installed - Expected: an answer Actual: none. Install package nvidia-container-toolkit-base (run install again).", Outcome.ERROR),
+        ({"toolkit": {"missing": "not installed"}}, (
+            "node01: nvidia-ctk not installed - Expected: an answer Actual: none. Install package "
+            "nvidia-container-toolkit-base: run install again."
+        ), Outcome.ERROR),
     ],
 )  # fmt: skip
 def test_what_containers_are_offered(changed: dict[str, Any], says: str | None, outcome: Outcome) -> None:

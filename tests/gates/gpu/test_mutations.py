@@ -51,7 +51,8 @@ BAD = [
     Row(f"{S}fabric", "smi", changed(1, ("<state>Completed<", "<state>In Progress<"))),
     Row(f"{S}affinity", "topo", TOPO.replace("NIC2: mlx5_4", "NIC2: mlx5_5").replace("NIC3: mlx5_5", "NIC3: mlx5_4")),
     Row("node/gpu/performance/gemm", "fp16-0", slowed(6, 10), inputs=ONE),
-    Row("node/gpu/performance/nvbandwidth", "copy-0", JSON.replace('"device_local_copy"', '"another"'), COPIES, {"launches": 1}),
+    Row("node/gpu/performance/nvbandwidth", "copy-0", JSON.replace('"device_local_copy"', '"another"'), COPIES,
+        {"launches": 1}),
 ]  # fmt: skip
 GOOD = [
     *(

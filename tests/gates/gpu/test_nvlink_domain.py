@@ -65,8 +65,14 @@ def domain(texts: dict[str, str]) -> Verdict:
     return found.evaluate(known, run, outputs)
 
 
-IMEX_STEP = "Compare /etc/nvidia-imex/nodes_config.cfg on all nodes of the rack, then restart nvidia-imex on all of them (it reads the list at start only)."
-DOMAIN_STEP = "Power the NVLink switch trays before the compute trays, check that NMX-C is configured, then restart the tray's driver: docs/runbooks/nvlink-down.md."
+IMEX_STEP = (
+    "Compare /etc/nvidia-imex/nodes_config.cfg on all nodes of the rack, then restart nvidia-imex on all of them "
+    "(it reads the list only when it starts)."
+)
+DOMAIN_STEP = (
+    "Power on the NVLink switch trays before the compute trays, check that NMX-C is configured, then restart the "
+    "tray's driver: docs/runbooks/nvlink-down.md."
+)
 
 
 def test_a_healthy_domain_passes() -> None:
@@ -85,7 +91,10 @@ def test_a_healthy_domain_passes() -> None:
         ({"imex-node01": imex().replace('"READY"', '"UNAVAILABLE"', 1)}, f"node01: IMEX member 198.19.0.1 - Expected: READY Actual: UNAVAILABLE. {IMEX_STEP}"),
         ({"imex-node01": imex().replace('"CONNECTED"', '"DISCONNECTED"', 1)}, f"node01: IMEX connections of 198.19.0.1 - Expected: CONNECTED to every member Actual: 198.19.0.1: DISCONNECTED. {IMEX_STEP}"),
         ({"imex-node01": lonely("0", "1")}, f"node01: IMEX connections of 198.19.0.1 - Expected: CONNECTED to every member Actual: 198.19.0.2: none. {IMEX_STEP}"),
-        ({"imex-node01": imex().replace("580.173.02", "580.95.05", 1)}, "node01: IMEX version of 198.19.0.1 - Expected: 580.173.02 Actual: 580.95.05. IMEX must be exactly the driver's version; run install again."),
+        ({"imex-node01": imex().replace("580.173.02", "580.95.05", 1)}, (
+            "node01: IMEX version of 198.19.0.1 - Expected: 580.173.02 Actual: 580.95.05. Run install again: IMEX "
+            "must be exactly the driver's version."
+        )),
     ],
 )  # fmt: skip
 def test_a_domain_that_is_not_one(texts: dict[str, str], says: str) -> None:
@@ -142,7 +151,7 @@ def test_addresses_and_versions_that_are_not_told_are_errors() -> None:
     verdict = domain({"address-node02": "hostname: invalid option -- 'I'"})
     said = "hostname: invalid option -- 'I' (exit code 0)"
     assert [str(finding) for finding in verdict.findings] == [
-        f"node02: the node's addresses unreadable - Expected: addresses Actual: {said}. Run `hostname -I` on the node."
+        f"node02: node addresses unreadable - Expected: addresses Actual: {said}. Run `hostname -I` on the node."
     ]
     assert verdict.outcome is Outcome.ERROR
     verdict = domain({"imex-node01": imex().replace("580.173.02", "", 1)})
@@ -197,7 +206,7 @@ def test_two_halves_of_a_rack_blame_neither() -> None:
     verdict = domain({"smi-node02": OTHER.replace("<cliqueId>2<", "<cliqueId>3<")})
     halves = "; ".join(f"4 in ClusterUUID 00000001-0000-0000-0000-000000000001, clique {clique}" for clique in (2, 3))
     assert [str(finding) for finding in verdict.findings] == [
-        f"rack: no NVLink domain has most of its GPUs - Expected: 8 GPUs in one Actual: {halves}. {DOMAIN_STEP}"
+        f"rack: no NVLink domain has most of the GPUs - Expected: 8 GPUs in one Actual: {halves}. {DOMAIN_STEP}"
     ]
     assert (verdict.outcome, verdict.blamed) == (Outcome.FAIL, [])
 
@@ -213,7 +222,7 @@ def test_a_gpu_without_a_health_mask_is_an_error() -> None:
     """Fabric state and status say nothing of links that run degraded."""
     mask = TRAY.split("<health>", 1)[1].split("</health>", 1)[0]
     verdict = domain({"smi-node02": OTHER.replace(mask, "", 1)})
-    step = "Update the driver; without its health mask a degraded link or route of the domain is not seen."
+    step = "Update the driver."
     wanted = f"node02 gpu0: fabric health not reported - Expected: the health mask of its NVLink domain Actual: nothing. {step}"
     assert [str(finding) for finding in verdict.findings] == [wanted]
     assert verdict.outcome is Outcome.ERROR
@@ -234,7 +243,7 @@ def test_a_domain_of_the_wrong_size_is_an_error() -> None:
     }
     verdict = evaluate(found, known, run, texts, 0)
     assert verdict.outcome is not Outcome.PASS
-    assert "not all nodes of the NVLink domain take part" in {finding.what for finding in verdict.findings}
+    assert "NVLink domain incomplete" in {finding.what for finding in verdict.findings}
 
 
 def test_servers_whose_domain_is_their_own_are_left_out() -> None:
@@ -244,9 +253,9 @@ def test_servers_whose_domain_is_their_own_are_left_out() -> None:
 
 def test_one_trays_report_for_two_nodes_is_an_error() -> None:
     verdict = domain({"smi-node02": TRAY})
-    step = "Run the gate again. For outputs that were captured elsewhere: give each node its own report."
+    step = "Run the gate again. For captured outputs: give each node its own report."
     wanted = (
-        "node01, node02: one GPU on several nodes - Expected: GPUs of its own on every node "
+        "node01, node02: one GPU on several nodes - Expected: different GPUs on every node "
         f"Actual: GPU-00000000-0000-0000-0000-000000000000 and 3 more on each of them. {step}"
     )
     assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == (

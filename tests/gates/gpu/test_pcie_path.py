@@ -43,8 +43,8 @@ def paths_of(platform: str = "dgx_h100", **changed: float | None) -> dict[str, A
 
 
 PCIE_STEP = (
-    "Power the node off and on; if it stays so, reseat the board or riser of that link, then look at the BIOS's "
-    "link speed: docs/runbooks/gpu.md."
+    "Power the node off and on; if that does not help, reseat the board or riser of that link, then check the link "
+    "speed in the BIOS: docs/runbooks/gpu.md."
 )
 
 
@@ -68,7 +68,7 @@ PCIE_STEP = (
         (
             {"n3_max_link_speed": 16.0, "n2_current_link_speed": 16.0},
             (
-                "PCIe generation that 0000:40:01.0 above the GPU can do - Expected: 5 (platform profile dgx_h100) "
+                "PCIe generation that 0000:40:01.0 above the GPU supports - Expected: 5 (platform profile dgx_h100) "
                 f"Actual: 4. {PCIE_STEP}"
             ),
             Outcome.FAIL,
@@ -76,7 +76,7 @@ PCIE_STEP = (
         (
             {"n1_max_link_speed": 16.0, "n0_current_link_speed": 16.0, "n1_current_link_speed": 16.0},
             (
-                "PCIe generation that 0000:42:00.0 above the GPU can do - Expected: 5 (platform profile dgx_h100) "
+                "PCIe generation that 0000:42:00.0 above the GPU supports - Expected: 5 (platform profile dgx_h100) "
                 f"Actual: 4. {PCIE_STEP}"
             ),
             Outcome.FAIL,
@@ -84,27 +84,26 @@ PCIE_STEP = (
         (
             {"n1_max_link_width": 8.0, "n0_current_link_width": 8.0, "n1_current_link_width": 8.0},
             (
-                "PCIe lanes that 0000:42:00.0 above the GPU can do - Expected: 16 (platform profile dgx_h100) "
+                "PCIe lanes that 0000:42:00.0 above the GPU supports - Expected: 16 (platform profile dgx_h100) "
                 f"Actual: 8. {PCIE_STEP}"
             ),
             Outcome.FAIL,
         ),
         (
             {"n0_max_link_speed": 16.0},
-            f"PCIe generation that the GPU can do - Expected: 5 (GPU profile) Actual: 4. {PCIE_STEP}",
+            f"PCIe generation that the GPU supports - Expected: 5 (GPU profile) Actual: 4. {PCIE_STEP}",
             Outcome.FAIL,
         ),
         (
             {"n0_max_link_width": 8.0},
-            f"PCIe lanes that the GPU can do - Expected: 16 (GPU profile) Actual: 8. {PCIE_STEP}",
+            f"PCIe lanes that the GPU supports - Expected: 16 (GPU profile) Actual: 8. {PCIE_STEP}",
             Outcome.FAIL,
         ),
         (
             {"n2_current_link_speed": None},
             (
                 "PCIe link 0000:41:00.0 to 0000:40:01.0 not reported - Expected: speed and width of both ends "
-                "Actual: nothing. "
-                "Read `lspci -vv` as root by hand; a device in D3 or off the bus reports none."
+                "Actual: nothing. Run `lspci -vv` as root by hand; a device in D3 or off the bus reports none."
             ),
             Outcome.ERROR,
         ),
@@ -112,8 +111,8 @@ PCIE_STEP = (
             {"n2_current_link_speed": 16.0, "n2_max_link_speed": -1.0, "n3_current_link_speed": 16.0},
             (
                 "PCIe link 0000:41:00.0 to 0000:40:01.0 not reported - Expected: speed and width of both ends "
-                "Actual: 16, -1, 16, 16, 32, 16. "
-                "Read `lspci -vv` as root by hand; a device in D3 or off the bus reports none."
+                "Actual: 16, -1, 16, 16, 32, 16. Run `lspci -vv` as root by hand; a device in D3 or off the bus "
+                "reports none."
             ),
             Outcome.ERROR,
         ),
@@ -136,13 +135,15 @@ def test_a_server_whose_path_nobody_publishes_is_held_to_the_gpu_at_its_own_link
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)}, "sys_521ge_h100_pcie")
     assert [str(finding) for finding in verdict.findings] == []
     assert (
-        verdict.note
-        == "platform profile sys_521ge_h100_pcie does not say what the PCIe path above it can do: held end against end"
+        verdict.note == "platform profile sys_521ge_h100_pcie has no capabilities of the PCIe path above it: "
+        "the two ends were compared with each other"
     )
     near = {"n1_max_link_speed": 16.0, "n0_current_link_speed": 16.0, "n1_current_link_speed": 16.0}
     found["gpus"] = [path(f"0000:{bus:02x}:00.0", bus, **(near if bus == 26 else {})) for bus in range(16, 96, 10)]
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)}, "sys_521ge_h100_pcie")
-    says = f"PCIe generation that 0000:19:00.0 above the GPU can do - Expected: 5 (GPU profile) Actual: 4. {PCIE_STEP}"
+    says = (
+        f"PCIe generation that 0000:19:00.0 above the GPU supports - Expected: 5 (GPU profile) Actual: 4. {PCIE_STEP}"
+    )
     assert [str(finding) for finding in verdict.findings] == [f"node01 gpu1: {says}"]
 
 
@@ -156,10 +157,12 @@ def test_a_gpu_whose_own_link_nobody_publishes_is_held_end_against_end() -> None
         gpu["links"][0]["current_link_speed"] = 16.0
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)}, "dgx_b200")
     assert [str(finding) for finding in verdict.findings] == []
-    own = "GPU profile b200_sxm does not say what a GPU's own PCIe link can do: held end against end"
+    own = (
+        "GPU profile b200_sxm has no capabilities of a GPU's own PCIe link: the two ends were compared with each other"
+    )
     assert (
-        verdict.note
-        == f"{own}; platform profile dgx_b200 does not say what the PCIe path above it can do: held end against end"
+        verdict.note == f"{own}; platform profile dgx_b200 has no capabilities of the PCIe path above it: "
+        "the two ends were compared with each other"
     )
 
 
@@ -174,7 +177,7 @@ def test_a_virtual_port_says_nothing_of_the_hardware(vendor: str, outcome: Outco
         gpu["links"][1].update(vendor=vendor, max_link_speed=16.0)
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)})
     assert verdict.outcome is outcome
-    words = "node01 gpu1: 0000:42:00.0 is a virtual port: what it can do is about no hardware, and not judged"
+    words = "node01 gpu1: 0000:42:00.0 is a virtual port: its capabilities describe no hardware and are not judged"
     assert (words in (verdict.note or "")) is (outcome is Outcome.PASS)
 
 
@@ -184,15 +187,12 @@ def test_a_virtual_port_says_nothing_of_the_hardware(vendor: str, outcome: Outco
         ({}, None),
         (
             {"current_link_width": 4.0},
-            (
-                "node01 gpu1: PCIe width of 0000:43:00.0 to the end that is not seen - Expected: x16 Actual: x4. "
-                f"{PCIE_STEP}"
-            ),
+            (f"node01 gpu1: PCIe width of 0000:43:00.0 to the unseen end - Expected: x16 Actual: x4. {PCIE_STEP}"),
         ),
         (
             {"current_link_speed": 2.5},
             (
-                "node01 gpu1: PCIe generation of 0000:43:00.0 to the end that is not seen - "
+                "node01 gpu1: PCIe generation of 0000:43:00.0 to the unseen end - "
                 f"Expected: generation 5 (32 GT/s) Actual: generation 1 (2.5 GT/s). {PCIE_STEP}"
             ),
         ),
@@ -210,7 +210,7 @@ def test_a_gpu_whose_other_end_is_not_seen_is_held_to_what_it_can_do(
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)})
     assert [str(finding) for finding in verdict.findings] == ([says] if says else [])
     assert verdict.outcome is (Outcome.FAIL if says else Outcome.PASS)
-    assert "judged by the GPU's end alone" in (verdict.note or "")
+    assert "only the GPU's end is judged" in (verdict.note or "")
 
 
 def test_a_card_in_a_slot_may_be_slow_while_idle_and_it_is_said() -> None:
@@ -225,7 +225,7 @@ def test_a_card_in_a_slot_may_be_slow_while_idle_and_it_is_said() -> None:
         gpu["links"][0]["current_link_speed"] = min(gpu["links"][0]["current_link_speed"], 16.0)
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)}, "sys_521ge_l40s")
     assert verdict.outcome is Outcome.PASS
-    assert "runs at generation 1 (2.5 GT/s) of generation 4 (16 GT/s) while idle, which such a card may" in (
+    assert "runs at generation 1 (2.5 GT/s) of generation 4 (16 GT/s) while idle, as such a card may" in (
         verdict.note or ""
     )
 
@@ -288,7 +288,7 @@ def test_a_revision_that_is_none_may_be_that_of_a_gpu_off_the_bus(revision: str)
     verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)})
     wanted = (
         f"node01 gpu3: PCI revision unreadable - Expected: 0x and two hexadecimal digits Actual: {revision!a}. "
-        "Read `lspci -s ADDRESS -n` by hand."
+        "Run `lspci -s ADDRESS -n` by hand."
     )
     assert ([str(finding) for finding in verdict.findings], verdict.outcome) == ([wanted], Outcome.ERROR)
     assert "node01/gpu3" not in verdict.measured

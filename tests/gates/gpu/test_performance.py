@@ -70,7 +70,7 @@ def test_gemm_of_a_healthy_node_passes_and_gives_the_fleet_its_metrics() -> None
         ("gemm_fp16", "node01/gpu1", "GFLOPS"),
     ]
     assert {metric.name for metric in gate(GEMM).fleet} == {"gemm_fp16", "gemm_fp32"}
-    assert verdict.note == "measured by dcgmproftester; it has no BF16 and FP8"
+    assert verdict.note == "measured by dcgmproftester, which has no BF16 and FP8"
 
 
 @pytest.mark.parametrize("percent", [5, 10, 40])
@@ -109,7 +109,7 @@ def test_two_gpus_are_no_siblings() -> None:
         (slowed(0, -80), 0, "node01 gpu0: gemm_fp16 is implausible - Expected: at most 9.894e+05 GFLOPS", Outcome.ERROR),
         (FP16.replace("GPU 3, TestField 1004 test PASSED.", "GPU 3, TestField 1004 test FAILED."), 255, "node01 gpu3: fp16 load failed - Expected: PASSED Actual: FAILED.", Outcome.FAIL),
         ("\n".join(line for line in FP16.splitlines() if not line.startswith("Worker 4:")), 0, "node01 gpu4: no steady load - Expected: at least 5 readings above 0 after 2 s Actual: 0 readings.", Outcome.ERROR),
-        ("Error: Unable to initialize DCGM. Return: -6.\n", 255, "node01: dcgmproftester unreadable - Expected: a reading per GPU and second Actual: no readings of dcgmproftester, but 'Error: Unable to initialize DCGM. Return: -6.' (exit code 255). Install package datacenter-gpu-manager-4-cuda13;", Outcome.ERROR),
+        ("Error: Unable to initialize DCGM. Return: -6.\n", 255, "node01: dcgmproftester unreadable - Expected: a reading per GPU and second Actual: no readings of dcgmproftester, but 'Error: Unable to initialize DCGM. Return: -6.' (exit code 255). Install package datacenter-gpu-manager-4-cuda13 if it is missing, and check that no other work holds the GPUs; then run the gate again.", Outcome.ERROR),
         (FP16, 255, "node01: dcgmproftester contradicts itself - Expected: exit code 0 with readings Actual: exit code 255.", Outcome.ERROR),
     ],
 )  # fmt: skip
@@ -122,8 +122,8 @@ def test_gemm_that_is_no_measurement(out: str, code: int, words: str, outcome: O
 MATMUL = "Maximum Achievable Matmul FLOPS"
 SMSTRESS = "NVIDIA/DCGM nvvs/diag-skus.yaml.in, sm_stress of id {}: 0.75 x what dcgmproftester measured"
 BETTER = (
-    "Compare clocks and temperatures under load (gate node/gpu/stress/burn), look for a power cap; a GPU that stays behind after a power cycle is replaced: "
-    "docs/runbooks/gpu.md."
+    "Compare clocks and temperatures under load (gate node/gpu/stress/burn), and look for a power cap. Replace a GPU "
+    "that is still slow after a power cycle: docs/runbooks/gpu.md."
 )
 
 
@@ -187,7 +187,7 @@ def test_what_a_gpu_must_multiply_follows_from_what_is_published(
 def test_no_model_of_a_whole_baseboard_waits_for_a_fleet(platform: str) -> None:
     node = facts(platform, 1).nodes["node01"]
     kinds: tuple[Precision, ...] = ("fp16", "fp32", "bf16", "fp8", "tf32")
-    assert not matmul.told_by_fleet(node.gpu, kinds, node.platform.gpus)
+    assert not matmul.needs_fleet(node.gpu, kinds, node.platform.gpus)
 
 
 def test_gemm_of_a_model_without_a_published_rate_waits_for_its_fleet() -> None:
@@ -200,7 +200,7 @@ def test_gemm_of_a_model_without_a_published_rate_waits_for_its_fleet() -> None:
     )
     assert (verdict.outcome, verdict.remarks) == (
         Outcome.PASS,
-        "fleet pending; measured by dcgmproftester; it has no BF16 and FP8",
+        "fleet pending; measured by dcgmproftester, which has no BF16 and FP8",
     )
 
 
@@ -302,5 +302,5 @@ def test_a_note_of_one_gpu_alone_is_fleet_pending() -> None:
     )
     assert (verdict.outcome, verdict.remarks) == (
         Outcome.PASS,
-        "fleet pending; measured by dcgmproftester; it has no BF16 and FP8",
+        "fleet pending; measured by dcgmproftester, which has no BF16 and FP8",
     )

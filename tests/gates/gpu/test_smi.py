@@ -21,15 +21,21 @@ GB200 = text("smi/gb200_tray_healthy.xml")
 S = "node/gpu/sanity/"
 GATES = [f"{S}{name}" for name in ("ecc", "row-remap", "inforom", "recovery-action", "clocks", "settings", "fabric")]
 RUNBOOK = "docs/runbooks/gpu.md."
-RESET = f"Reset the GPU (`nvidia-smi -r -i N` on a drained node) or reboot; run the gate again after that: {RUNBOOK}"
+RESET = f"Drain the node and reset the GPU (`nvidia-smi -r -i N`) or reboot, then run the gate again: {RUNBOOK}"
 REPLACE = f"Run the field diagnostic, then replace the GPU: {RUNBOOK}"
 XID_48 = "Vendor's action WORKFLOW_XID_48"
-LOCAL = "Check `systemctl status nvidia-fabricmanager` and /var/log/fabricmanager.log; it must be the driver's version: docs/runbooks/nvlink-down.md."
+LOCAL = (
+    "Check `systemctl status nvidia-fabricmanager` and /var/log/fabricmanager.log; the fabric manager must be the "
+    "driver's version: docs/runbooks/nvlink-down.md."
+)
 REMOTE = "Check the NVLink switch trays (NMX-C configured, all trays up) before the compute trays: docs/runbooks/nvlink-down.md."
-DECLARE = "Set it (`nvidia-smi -pl 700`); a limit that the site lowered on purpose is declared under the gate's input `power_limit_w`."
+DECLARE = (
+    "Set it (`nvidia-smi -pl 700`). If the site lowered the limit on purpose, declare it under the gate's input "
+    "`power_limit_w`."
+)
 LIMIT_512 = "NVIDIA/DCGM common/DcgmGPUHardwareLimits.h: DCGM_LIMIT_MAX_ROW_REMAP_UNCORRECTABLE"
 COOLING = f"Check fans or coolant flow, inlet temperature and the heat sink: {RUNBOOK}"
-UPDATE = "Update the driver; without the value nothing is known."
+UPDATE = "Update the driver."
 
 
 def changed(gpu: int, *changes: tuple[str, str], of: str = HEALTHY) -> str:
@@ -93,17 +99,17 @@ ROWS = [
     Row(
         "ecc",
         ("<dram_uncorrectable>0<", "<dram_uncorrectable>2<"),
-        f"uncorrected DRAM errors since the driver was loaded - Expected: 0 Actual: 2. {XID_48}: r{RESET[1:]}",
+        f"uncorrected DRAM errors since the driver was loaded - Expected: 0 Actual: 2. {XID_48}: d{RESET[1:]}",
     ),
     Row(
         "ecc",
         ("<sram_uncorrectable_parity>0<", "<sram_uncorrectable_parity>1<"),
-        f"uncorrected SRAM parity errors since the driver was loaded - Expected: 0 Actual: 1. {XID_48}: r{RESET[1:]}",
+        f"uncorrected SRAM parity errors since the driver was loaded - Expected: 0 Actual: 1. {XID_48}: d{RESET[1:]}",
     ),
     Row(
         "ecc",
         ("<sram_threshold_exceeded>No<", "<sram_threshold_exceeded>Yes<"),
-        f"SRAM errors above the vendor's threshold over its life - Expected: No Actual: Yes. The vendor replaces it (RMA). {REPLACE}",
+        f"lifetime SRAM errors above the vendor's threshold - Expected: No Actual: Yes. The vendor replaces it (RMA). {REPLACE}",
     ),
     Row(
         "ecc",
@@ -152,7 +158,7 @@ ROWS = [
     Row(
         "inforom",
         ("<img_version>G520.0200.00.05<", "<img_version>N/A<"),
-        f"InfoROM version not reported - Expected: a value Actual: nothing. Read `nvidia-smi -q`; an InfoROM without it is to be looked at by the vendor: {RUNBOOK}",
+        f"InfoROM version not reported - Expected: a value Actual: nothing. Run `nvidia-smi -q`; if the value is missing there too, contact the vendor: {RUNBOOK}",
         Outcome.ERROR,
     ),
     Row(
@@ -168,18 +174,19 @@ ROWS = [
     Row(
         "recovery-action",
         ("<gpu_recovery_action>None<", "<gpu_recovery_action>Exorcise<"),
-        "GPU recovery action: word not known - Expected: None Actual: Exorcise. Read the vendor's manual of nvidia-smi, and update rackready.",
+        "GPU recovery action unknown - Expected: None Actual: Exorcise. Read the vendor's manual of nvidia-smi, and "
+        "update rackready.",
         Outcome.ERROR,
     ),
     Row(
         "clocks",
         event("hw_thermal_slowdown"),
-        f"clocks held down: hardware thermal slowdown - Expected: Not Active Actual: Active. {COOLING}",
+        f"clocks reduced: hardware thermal slowdown - Expected: Not Active Actual: Active. {COOLING}",
     ),
     Row(
         "clocks",
         event("hw_power_brake_slowdown"),
-        f"clocks held down: power brake - Expected: Not Active Actual: Active. Check the power supplies and the rack's power cap (BMC event log); the board asserts the brake: {RUNBOOK}",
+        f"clocks reduced: power brake - Expected: Not Active Actual: Active. Check the power supplies and the rack's power cap (BMC event log); the board asserts the brake: {RUNBOOK}",
     ),
     Row(
         "clocks",
@@ -196,7 +203,8 @@ ROWS = [
     Row(
         "settings",
         ("<persistence_mode>Enabled<", "<persistence_mode>Disabled<"),
-        "persistence mode - Expected: Enabled Actual: Disabled. Start nvidia-persistenced. Run install again; it sets this.",
+        "persistence mode - Expected: Enabled Actual: Disabled. Start nvidia-persistenced. Run install again: it "
+        "sets this.",
     ),
     Row(
         "settings",
@@ -250,8 +258,9 @@ ROWS = [
     Row(
         "fabric",
         ("<access_timeout_recovery>False</access_timeout_recovery>", ""),
-        "fabric health: access timeout recovery not reported - Expected: reported as for the other GPUs Actual: nothing. "
-        "One driver reports the same of every GPU: take the report as nvidia-smi printed it, or run the gate again.",
+        "fabric health: access timeout recovery not reported - Expected: reported as for the other GPUs Actual: "
+        "nothing. A driver reports the same fields for every GPU: use the report as nvidia-smi printed it, or run "
+        "the gate again.",
         Outcome.ERROR,
         of=GB200,
     ),
@@ -276,9 +285,9 @@ def test_normal_reasons_are_no_fault() -> None:
 
 def test_the_general_slowdown_is_not_repeated_beside_a_particular_one() -> None:
     report = changed(1, event("hw_slowdown"), event("hw_power_brake_slowdown"))
-    assert [finding.what for finding in judge(f"{S}clocks", report).findings] == ["clocks held down: power brake"]
+    assert [finding.what for finding in judge(f"{S}clocks", report).findings] == ["clocks reduced: power brake"]
     assert [finding.what for finding in judge(f"{S}clocks", changed(1, event("hw_slowdown"))).findings] == [
-        "clocks held down: hardware slowdown"
+        "clocks reduced: hardware slowdown"
     ]
 
 
@@ -322,7 +331,7 @@ def test_a_corrupt_inforom_is_named_by_its_warning_and_exit_code() -> None:
     assert [str(finding) for finding in verdict.findings] == [
         (
             "node01 gpu3: InfoROM corrupt - Expected: a valid InfoROM Actual: nvidia-smi: infoROM is corrupted at 00000000:61:00.0. "
-            f"Power the node off and on; if it stays so, the vendor replaces the board or reflashes its InfoROM: {RUNBOOK}"
+            f"Power the node off and on; if that does not help, have the vendor replace the board or reflash its InfoROM: {RUNBOOK}"
         )
     ]
     assert "node01/gpu3" not in verdict.measured
@@ -418,7 +427,7 @@ def test_a_driver_that_does_not_answer_is_an_error() -> None:
     said = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n"
     verdict = judge(f"{S}ecc", said, exit_code=9)
     assert verdict.outcome is Outcome.ERROR
-    assert verdict.findings[0].what == "nvidia-smi cannot ask the driver"
+    assert verdict.findings[0].what == "nvidia-smi cannot reach the driver"
 
 
 def test_a_platform_without_switches_has_no_fabric_to_judge() -> None:
@@ -443,7 +452,10 @@ def test_gpus_before_hopper_tell_nothing_of_the_fabric() -> None:
         "<status>Success</status>", "<status>N/A</status>"
     )
     verdict = judge(f"{S}fabric", mute, platform="dgx_a100")
-    note = "GPU a100_80_sxm tells nothing of the fabric: its links are judged by node/gpu/sanity/nvlink, its fabric manager by versions"
+    note = (
+        "GPU a100_80_sxm reports no fabric state: node/gpu/sanity/nvlink judges its links, "
+        "node/gpu/sanity/versions its fabric manager"
+    )
     assert (verdict.outcome, verdict.measured, verdict.note) == (Outcome.PASS, [], note)
     one = judge(
         f"{S}fabric", changed(2, ("<state>Completed</state>", "<state>N/A</state>"), of=a100), platform="dgx_a100"
@@ -461,5 +473,5 @@ def test_banks_without_spare_rows_are_noted() -> None:
     )
     assert (verdict.outcome, verdict.note) == (
         Outcome.PASS,
-        "node01 gpu1: 2 banks have no spare row left; plan its replacement",
+        "node01 gpu1: 2 banks have no spare row left; plan to replace the GPU",
     )

@@ -1,4 +1,4 @@
-"""Memory temperature and application clocks of `nvidia-smi -q -x`: what is held against what, and what is not judged."""
+"""Memory temperature and application clocks of `nvidia-smi -q -x`: bounds, and values that are not judged."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ CLOCK = """<{group}>
 \t\t\t<graphics_clock>{graphics}</graphics_clock>
 \t\t\t<mem_clock>{memory}</mem_clock>"""
 RESET_CLOCKS = (
-    "Reset them (`nvidia-smi -rac`): they are deprecated; a site that wants lower clocks locks them (`nvidia-smi "
-    "-lgc`)."
+    "Reset the application clocks (`nvidia-smi -rac`). They are deprecated: lock the clocks instead if the site "
+    "wants lower ones (`nvidia-smi -lgc`)."
 )
 
 

@@ -1,4 +1,4 @@
-"""Trays of GB200 and GB300: the two GPUs of a module say one serial number, that of the module (as captured, driver 580)."""
+"""Trays of GB200 and GB300: both GPUs of a module report one serial number (as captured, driver 580)."""
 
 from __future__ import annotations
 
@@ -51,17 +51,20 @@ def test_the_two_gpus_of_a_module_have_one_serial(told: Verdict) -> None:
 
 
 def test_three_gpus_of_one_serial_are_no_module() -> None:
-    reseat = "Reseat the GPUs and read again; the board's InfoROM may be damaged."
+    reseat = "Reseat the GPUs and run the gate again; a board's InfoROM may be damaged."
     words = (
-        "node01: serial not unique - Expected: at most 2 GPUs of one, those of a module "
+        "node01: serial not unique - Expected: one for at most 2 GPUs, those of a module "
         f"Actual: {THREE[0]} on 3 GPUs. {reseat}"
     )
     told = inventory(THREE)
     assert (told.outcome, [*map(str, told.findings)]) == (Outcome.FAIL, [words])
-    check = "Check that the output is this node's, and its platform in the site file; `nvidia-smi -L` names the GPUs."
+    check = (
+        "Check that the output is this node's, and that the site file names the right platform; `nvidia-smi -L` "
+        "names the GPUs."
+    )
     expected = f"a serial number of its own on every module of 2 GPUs Actual: {THREE[0]} more than 2 times"
     told = diagnostic(THREE)
     assert (told.outcome, [*map(str, told.findings)]) == (
         Outcome.ERROR,
-        [f"node01: DCGM's GPUs are not told apart - Expected: {expected}. {check}"],
+        [f"node01: DCGM's GPUs cannot be told apart - Expected: {expected}. {check}"],
     )

@@ -40,9 +40,9 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                "node01 gpu4: Xid 79 (GPU has fallen off the bus) - Expected: none since boot Actual: 1 time at Sat Nov 21 09:12:44 2026: pid='<unknown>', "
-                "name=<unknown>, GPU has fallen off the bus. Vendor's action RESTART_BM: power the node off and on; if it comes back: CONTACT_SUPPORT: "
-                "docs/runbooks/gpu.md."
+                "node01 gpu4: Xid 79 (GPU has fallen off the bus) - Expected: none since boot Actual: 1 time at Sat "
+                "Nov 21 09:12:44 2026: pid='<unknown>', name=<unknown>, GPU has fallen off the bus. Vendor's action "
+                "RESTART_BM: power the node off and on; if it happens again: CONTACT_SUPPORT: docs/runbooks/gpu.md."
             ),
             (
                 "node01 gpu4: Xid 154 (GPU recovery action changed) - Expected: None Actual: Node Reboot Required, 1 time at Sat Nov 21 09:12:44 2026. "
@@ -56,9 +56,10 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                "node01 gpu1: Xid 48 (Double Bit ECC Error) - Expected: none since boot Actual: 1 time at 2026-11-21T07:00:00+0000: pid='<unknown>', "
-                "name=<unknown>, DBE (double bit error) ECC Error. Vendor's action WORKFLOW_XID_48: reset the GPU; run the field diagnostic when the SRAM "
-                "threshold flag is set (gate ecc says); if it comes back: WORKFLOW_XID_48: docs/runbooks/gpu.md."
+                "node01 gpu1: Xid 48 (Double Bit ECC Error) - Expected: none since boot Actual: 1 time at "
+                "2026-11-21T07:00:00+0000: pid='<unknown>', name=<unknown>, DBE (double bit error) ECC Error. "
+                "Vendor's action WORKFLOW_XID_48: reset the GPU; run the field diagnostic if the SRAM threshold "
+                "flag is set (gate node/gpu/sanity/ecc); if it happens again: WORKFLOW_XID_48: docs/runbooks/gpu.md."
             ),
         ),
     ),
@@ -101,8 +102,9 @@ CASES = [
         Outcome.FAIL,
         (
             (
-                "node01 nvswitch1: SXid 20034 (LTSSM Fault Up) - Expected: none since boot Actual: 1 time at 2026-11-21T07:00:00+0000: Fatal, Link 62 LTSSM Fault Up. "
-                "Power the node off and on: the fabric and all its GPUs are reset; where it comes back, the NVSwitch board is to be replaced: "
+                "node01 nvswitch1: SXid 20034 (LTSSM Fault Up) - Expected: none since boot Actual: 1 time at "
+                "2026-11-21T07:00:00+0000: Fatal, Link 62 LTSSM Fault Up. Power the node off and on: this resets the "
+                "fabric and all its GPUs. If it happens again, replace the NVSwitch board: "
                 "docs/runbooks/nvlink-down.md."
             ),
         ),
@@ -113,8 +115,9 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                "node01 nvswitch1: SXid 20999 (not in the vendor's guide) - Expected: none since boot Actual: 1 time at 2026-11-21T07:00:00+0000: Non-fatal, Link 2 "
-                "something. Look the number up in the Fabric Manager guide, appendix D."
+                "node01 nvswitch1: SXid 20999 (not in the vendor's guide) - Expected: none since boot Actual: 1 time "
+                "at 2026-11-21T07:00:00+0000: Non-fatal, Link 2 something. Look the SXid up in the Fabric Manager "
+                "guide, appendix D."
             ),
         ),
     ),
@@ -124,8 +127,9 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                "node01: kernel log has an Xid in a form that is not known - Expected: a known form Actual: 2026-11-21T07:00:00+0000 node01 kernel: NVRM: Xid "
-                "(invalid): some error. Read the line and the vendor's catalogue."
+                "node01: kernel log has an Xid in an unknown form - Expected: a known form Actual: "
+                "2026-11-21T07:00:00+0000 node01 kernel: NVRM: Xid (invalid): some error. Look the Xid up in the "
+                "vendor's catalogue."
             ),
         ),
     ),
@@ -171,9 +175,9 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                "node01: events count from a time that is still to come - Expected: at most 2026-11-21T09:30:00+00:00, the node's clock Actual: "
-                "2026-11-21T09:30:01+00:00. Correct the input `since` in the gate set, or the node's clock (gate node/host/sanity/clock): from a time to come on "
-                "no event would count."
+                "node01: events count from a time in the future - Expected: at most 2026-11-21T09:30:00+00:00, the "
+                "node's clock Actual: 2026-11-21T09:30:01+00:00. Correct the input `since` in the gate set, or the "
+                "node's clock (gate node/host/sanity/clock)."
             ),
         ),
         {"since": "2026-11-21T09:30:01+00:00"},
@@ -196,8 +200,8 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                "node01: the node's clock unreadable - Expected: seconds since 1970 Actual: 'bash: date: command not found' (exit code 127). "
-                "Run `date +%s` on the node."
+                "node01: node clock unreadable - Expected: seconds since 1970 Actual: 'bash: date: command not "
+                "found' (exit code 127). Run `date +%s` on the node."
             ),
         ),
         {"since": "2026-11-21T08:00:00+00:00"},
@@ -207,7 +211,10 @@ CASES = [
         {"log": xid(79, "GPU has fallen off the bus."), "clock": Said("9" * 18)},
         Outcome.ERROR,
         (
-            "node01: the node's clock unreadable - Expected: seconds since 1970 Actual: '999999999999999999' (exit code 0). Run `date +%s` on the node.",
+            (
+                "node01: node clock unreadable - Expected: seconds since 1970 Actual: '999999999999999999' (exit code "
+                "0). Run `date +%s` on the node."
+            ),
         ),
         {"since": "2026-11-21T08:00:00+00:00"},
     ),
@@ -286,13 +293,15 @@ def test_xid_154_and_nvidia_smi_ask_for_the_same(code: int, word: str, step: str
 
 def test_a_recovery_action_of_another_word_is_an_error() -> None:
     said = xid(154, "GPU recovery action changed from 0x0 (None) to 0x9 (Exorcise)")
-    step = "Read the vendor's catalogue and `nvidia-smi -q | grep 'Recovery Action'`, and update rackready."
-    finding = f"node01 gpu1: Xid 154: recovery action not known - Expected: None Actual: Exorcise, 1 time at 2026-11-21T07:00:00+0000. {step}"
+    step = "Read the vendor's catalogue, run `nvidia-smi -q | grep 'Recovery Action'`, and update rackready."
+    finding = f"node01 gpu1: Xid 154: unknown recovery action - Expected: None Actual: Exorcise, 1 time at 2026-11-21T07:00:00+0000. {step}"
     check(GATE, Case("another word", {"log": said}, Outcome.ERROR, (finding,)))
 
 
 FALLEN = text("kernel/dgx_h100_gpu4_fallen.txt")
-GONE = "Vendor's action RESTART_BM: power the node off and on; if it comes back: CONTACT_SUPPORT: docs/runbooks/gpu.md."
+GONE = (
+    "Vendor's action RESTART_BM: power the node off and on; if it happens again: CONTACT_SUPPORT: docs/runbooks/gpu.md."
+)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +346,7 @@ def test_a_gpu_that_fell_off_the_bus_without_an_xid_fails(lines: list[str], wher
 def test_an_excerpt_of_a_log_is_an_error(log: str, actual: str) -> None:
     finding = (
         "node01: kernel log is an excerpt - Expected: the driver's first line ('NVRM: loading NVIDIA UNIX') and what came after it "
-        f"Actual: {actual}. Give the whole log, not lines of it. On a node: check that the driver is loaded (`lsmod`), then run the gate again."
+        f"Actual: {actual}. Give the whole log, not parts of it. On a node: check that the driver is loaded (`lsmod`), then run the gate again."
     )
     check(GATE, Case("excerpt", {"log": Said(log)}, Outcome.ERROR, (finding,)))
 
@@ -376,7 +385,7 @@ def test_an_xid_in_another_form_is_no_pass(form: str) -> None:
     line = next(line for line in FALLEN.split("\n") if "): 79," in line).replace("NVRM: Xid", form)
     verdict = judge(GATE, Case("another form", {"log": Said(f"{NOISE}{line}\n")}, Outcome.ERROR))
     assert [(finding.what, finding.actual) for finding in verdict.findings] == [
-        ("kernel log has an Xid in a form that is not known", line)
+        ("kernel log has an Xid in an unknown form", line)
     ]
 
 

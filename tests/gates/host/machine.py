@@ -1,4 +1,4 @@
-"""A node of the simulated rack below a temporary root: its programs answer what a host gate asks for, without SSH or a container."""
+"""A node of the simulated rack below a temporary root: its programs answer host gates without SSH or a container."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processors whose SMT is switched off by the kernel, which leaves the second thread of each core offline, or whose frequency the BIOS keeps."""
+"""Processors with SMT turned off by the kernel (second threads offline), or with the frequency under BIOS control."""
 
 from __future__ import annotations
 
@@ -79,27 +79,25 @@ def test_cores_that_are_offline_fail(node: Node, change: Change, smt: bool, coun
 
 
 def no_policies(found: dict[str, Any]) -> None:
-    """Say what Linux does where the BIOS keeps frequency control."""
+    """Say what Linux does where the BIOS controls the frequency."""
     found["files"][GOVERNORS] = {}
 
 
 def test_frequency_that_the_bios_keeps_is_declared(node: Node) -> None:
     verdict = judge(node, CPU, no_policies, inputs={"governor": None})
     assert (verdict.outcome, said(verdict)) == (Outcome.PASS, [])
-    assert "the BIOS keeps frequency control, as the site says" in (verdict.note or "")
+    assert "the BIOS controls the frequency, as the site declares" in (verdict.note or "")
     verdict = judge(node, CPU, no_policies)
     assert (verdict.outcome, said(verdict)) == (
         Outcome.ERROR,
         [("node01", "frequency governor not reported", "performance", "no cpufreq policy")],
     )
-    assert verdict.findings[0].next_step.endswith(
-        "where the BIOS is to keep it, the site declares input governor: null."
-    )
+    assert verdict.findings[0].next_step.endswith("If the BIOS must keep control, declare the input `governor: null`.")
 
 
 def test_a_governor_where_the_bios_is_to_keep_frequency_control_fails(node: Node) -> None:
     verdict = judge(node, CPU, inputs={"governor": None})
-    expected = "no cpufreq policy: the BIOS keeps frequency control"
+    expected = "no cpufreq policy: the BIOS controls the frequency"
     assert (verdict.outcome, said(verdict)) == (
         Outcome.FAIL,
         [("node01", "frequency governor", expected, "performance on 224 of 224 policies")],

@@ -1,4 +1,4 @@
-"""Damage that hosts tell of in many words (kernel log, smartctl, counters): each is found, and what healthy hardware says raises no alarm."""
+"""Hardware damage that kernel log, smartctl and counters report is found, and healthy hardware raises no alarm."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def test_corrected_errors_in_the_log_are_the_counters_business(node: Node, lines
 def test_an_uncorrected_error_of_pcie_is_noted_not_blamed_on_memory(node: Node) -> None:
     verdict = judge(node, "node/host/sanity/memory-errors", logged(*event("recoverable", "section_type: PCIe error")))
     note = (
-        "uncorrected PCIe errors that the firmware reported: 1; not of memory, node/host/stress/counter-deltas "
-        "counts them under load"
+        "uncorrected PCIe errors that the firmware reported: 1; they are not memory errors; "
+        "node/host/stress/counter-deltas counts them under load"
     )
     assert (verdict.outcome, verdict.note) == (Outcome.PASS, note)
     fatal = judge(node, "node/host/sanity/memory-errors", logged(*event("fatal", "section_type: PCIe error")))
@@ -104,7 +104,7 @@ def links(*lines: tuple[float, str]) -> Change:
     return change
 
 
-AWAY = "at most 30 s at a time, 1800 s after boot apart"
+AWAY = "at most 30 s at a time, except 1800 s after boot"
 
 
 @pytest.mark.parametrize(
@@ -113,24 +113,24 @@ AWAY = "at most 30 s at a time, 1800 s after boot apart"
         (
             ((20000, "down"), (20031, "up")),
             Outcome.FAIL,
-            (WHERE, "link was away", AWAY, "31 s, from 20000 s after boot on"),
+            (WHERE, "link was down", AWAY, "31 s, from 20000 s after boot"),
         ),
         (
             ((300, "down"), (2000, "up")),
             Outcome.FAIL,
-            (WHERE, "link was away", AWAY, "1700 s, from 300 s after boot on"),
+            (WHERE, "link was down", AWAY, "1700 s, from 300 s after boot"),
         ),
         (
             ((5000, "down"), (8600, "up"), (20000, "down"), (20002, "up")),
             Outcome.FAIL,
-            (WHERE, "link was away", AWAY, "3600 s, from 5000 s after boot on"),
+            (WHERE, "link was down", AWAY, "3600 s, from 5000 s after boot"),
         ),
         (
             ((20000, "down"),),
             Outcome.ERROR,
             (
                 WHERE,
-                "link's return not in the kernel log",
+                "end of the outage not in the kernel log",
                 "Link up after each Link down",
                 "Link down 20000 s after boot",
             ),
@@ -282,7 +282,7 @@ def test_an_ata_drive_that_reports_no_damage_attribute_is_an_error(node: Node) -
         (drive(lambda _said: None, 64), "/dev/nvme4: its error log has entries"),
         (
             drive(lambda said_: said_["nvme_smart_health_information_log"].update(critical_comp_time=500)),
-            "/dev/nvme4: 500 minutes of its life above its critical temperature",
+            "/dev/nvme4: 500 minutes above its critical temperature so far",
         ),
         (drive(lambda said_: said_["nvme_smart_health_information_log"].pop("critical_comp_time")), None),
     ],
@@ -298,7 +298,7 @@ LIMITS = "(the module's own alarm thresholds, as mlxlink prints them)"
 
 
 def port(section: str, *, every: bool = False, **values: object) -> Change:
-    """What mlxlink says of the port of mlx5_0, or of every port; words of a name are joined by _ and its unit is left out."""
+    """Return mlxlink's output for mlx5_0, or for every port; names have _ between words, and no unit."""
 
     def change(found: Document) -> None:
         for key, tool in found["commands"].items():
@@ -327,7 +327,7 @@ BAD_SIGNAL = port("Troubleshooting Info", Recommendation="Bad signal integrity")
             Outcome.FAIL,
             (
                 WHERE,
-                "the NIC's firmware finds fault with the link",
+                "the NIC's firmware reports a fault of the link",
                 "No issue was observed",
                 "Bad signal integrity (raw bit error rate 1e-06)",
             ),
@@ -337,7 +337,7 @@ BAD_SIGNAL = port("Troubleshooting Info", Recommendation="Bad signal integrity")
             Outcome.FAIL,
             (
                 WHERE,
-                "the NIC's firmware finds fault with the link",
+                "the NIC's firmware reports a fault of the link",
                 "No issue was observed",
                 "Cable is unsupported (raw bit error rate 5e-09)",
             ),
@@ -346,7 +346,7 @@ BAD_SIGNAL = port("Troubleshooting Info", Recommendation="Bad signal integrity")
             (
                 port("Troubleshooting Info", Recommendation=words),
                 Outcome.ERROR,
-                (WHERE, "the NIC's firmware gives no verdict on the link", "No issue was observed", words),
+                (WHERE, "the NIC's firmware reports no verdict on the link", "No issue was observed", words),
             )
             for words in ("Info not available", "Troubleshooting in process")
         ),
@@ -385,7 +385,7 @@ def test_dark_modules_that_give_no_limits_do_not_pass(node: Node) -> None:
     lit = judge(node, OPTICS, port("Module Info", every=True, Rx_Power_Current="1,1,1,1 [0..0]"))
     assert (lit.outcome, lit.note) == (
         Outcome.PASS,
-        "a module gives no limits: what it watches is held only where it does",
+        "a module has no limits for some readings: those are not judged",
     )
 
 

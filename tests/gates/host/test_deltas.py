@@ -20,7 +20,7 @@ Document = dict[str, Any]
 Change = Callable[[Document], object]
 Outputs = Mapping[str, Output]
 GATE = "node/host/stress/counter-deltas"
-BY_HAND = "Run the gates of what it tests first; by hand: `dcgmi diag -r 2 -j`."
+BY_HAND = "First run the gates of the parts that it loads, then `dcgmi diag -r 2 -j` by hand."
 HARDWARE = "a test of the hardware that passed on every GPU, and none that failed"
 
 
@@ -109,7 +109,7 @@ def test_an_uncorrected_memory_error_under_load_fails(healthy: Outputs) -> None:
     verdict = judged(healthy, after=grow)
     assert (verdict.outcome, said(verdict)) == (
         Outcome.FAIL,
-        [("node01", "ue_count grew under load", "by at most 0", "5")],
+        [("node01", "ue_count rose under load", "by at most 0", "5")],
     )
 
 
@@ -120,7 +120,7 @@ def test_a_memory_counter_that_is_no_number_is_not_left_out_of_the_sum(healthy: 
 
     verdict = judged(healthy, after=spoil)
     assert said(verdict) == [
-        ("node01", "ue_count not readable", "a count that does not go back", "0 before, nothing after")
+        ("node01", "ue_count unreadable", "a count that does not go back", "0 before, nothing after")
     ]
     assert verdict.outcome is Outcome.ERROR
 
@@ -133,7 +133,7 @@ def test_crc_errors_of_an_nvlink_fail_by_their_rate(healthy: Outputs) -> None:
     back = judged(healthy, before=links(("CRC Errors: 0", "CRC Errors: 7")))
     words = (
         "node01 gpu0 nvlink0",
-        "NVLink counter CRC Errors not readable",
+        "NVLink counter CRC Errors unreadable",
         "a count that does not go back",
         "7 before, 0 after",
     )
@@ -171,7 +171,7 @@ def test_faults_of_nvlinks_of_the_fifth_generation_fail_under_whatever_name(heal
         links(("CRC Errors: 0", f"CRC Errors: 0\n\t Link 0: Tx packets: {sent}\n\t Link 0: {name}: {count}"))
         for sent, count in ((10, 0), (9000, 4))
     )
-    words = f"nvlink_{name.removesuffix(' Errors').lower().replace(' ', '_')} grew under load"
+    words = f"nvlink_{name.removesuffix(' Errors').lower().replace(' ', '_')} rose under load"
     verdict = judged(healthy, before=before, after=after)
     assert (verdict.outcome, said(verdict)) == (Outcome.FAIL, [("node01 gpu0", words, "by at most 0", "4")])
 
@@ -184,8 +184,7 @@ def test_links_that_recovered_under_load_are_noted(healthy: Outputs) -> None:
 
 
 AGAIN = (
-    "Run the gate again. For readings that were captured elsewhere: give the one before the load and the one after "
-    "it, of this node."
+    "Run the gate again. For captured readings: give the one before the load and the one after it, both from this node."
 )
 BOOT, UPTIME = "/proc/sys/kernel/random/boot_id", "/proc/uptime"
 
@@ -199,29 +198,29 @@ def kernel(path: str, text: str | None) -> Change:
     [
         (
             {"after": kernel(BOOT, "another")},
-            "the readings are of two boots or two nodes",
+            "readings of two boots or two nodes",
             f"one boot ({BOOT})",
             "5f0c7d1e-0000-4000-8000-000000000001 before, another after",
         ),
         (
             {"before": kernel(BOOT, None)},
-            "the readings are of two boots or two nodes",
+            "readings of two boots or two nodes",
             f"one boot ({BOOT})",
             "nothing before, 5f0c7d1e-0000-4000-8000-000000000001 after",
         ),
         (
             {"after": kernel(UPTIME, "4000.12 9000.00")},
-            "the readings are not of before and after the load",
+            "readings not from before and after the load",
             "at least 60 s, the length of the load, from the first reading to the second",
             "0.0 s",
         ),
         (
             {"before": kernel(UPTIME, "5000.12 9000.00")},
-            "the readings are not of before and after the load",
+            "readings not from before and after the load",
             "at least 60 s, the length of the load, from the first reading to the second",
             "-940.0 s",
         ),
-        ({"after": kernel(UPTIME, None)}, "time of a reading not told", f"seconds since boot ({UPTIME})", "nothing"),
+        ({"after": kernel(UPTIME, None)}, "time of a reading missing", f"seconds since boot ({UPTIME})", "nothing"),
     ],
     ids=["another node", "no boot", "at once", "the other way round", "no time"],
 )
@@ -246,10 +245,7 @@ def test_one_reading_for_before_and_after_is_no_pair(healthy: Outputs) -> None:
 def test_readings_that_tell_no_boot_are_known_by_their_gpus(healthy: Outputs) -> None:
     old = {key: kernel(BOOT, None) for key in ("before", "after")}
     verdict = judged(healthy, **old)
-    words = (
-        "the readings tell no boot (they were made by an earlier version): that they are of one node is known by "
-        "its GPUs alone"
-    )
+    words = "the readings have no boot id (an earlier version made them): only the GPUs show that they are of one node"
     assert verdict.outcome is Outcome.PASS
     assert words in (verdict.note or "")
 
@@ -261,6 +257,6 @@ def test_readings_that_tell_no_boot_are_known_by_their_gpus(healthy: Outputs) ->
 
     verdict = judged(healthy, **{**old, "after": other})
     assert [(item.what, item.expected) for item in verdict.findings] == [
-        ("the readings are of other GPUs", "the UUIDs of the first reading")
+        ("readings of different GPUs", "the UUIDs of the first reading")
     ]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])

@@ -55,7 +55,7 @@ def test_a_drive_under_two_names_is_one_drive(node: Node) -> None:
     verdict = judge(node, DISKS, twice)
     assert [item[:3] for item in said(verdict)] == [
         ("node01", "drives", "10 drives"),
-        ("node01", "drives with one serial number", "a serial number of its own on every drive"),
+        ("node01", "drives with one serial number", "a different serial number on every drive"),
     ]
     assert verdict.findings[0].actual.startswith("9 (/dev/nvme0 ")
     assert verdict.findings[1].actual == f"{serial} on /dev/nvme3, /dev/nvme4"
@@ -63,7 +63,7 @@ def test_a_drive_under_two_names_is_one_drive(node: Node) -> None:
 
 
 def controllers(total: int, free: int, *names: str) -> Change:
-    """What smartctl says of NVMe controllers that can have several namespaces: the capacity of none of them (smartmontools, nvmeprint.cpp)."""
+    """Drop the capacity, which smartctl does not print with several namespaces (smartmontools, nvmeprint.cpp)."""
 
     def change(found: Document) -> None:
         for name in names:
@@ -103,8 +103,8 @@ def test_a_drive_that_is_too_small_is_none_of_those_that_the_profile_has(node: N
         ("node01", "capacity of drives", "at least 8 of 3840 GB, 2 of 1920 GB", f"7 of 3841 GB ({DATA}), {boot}")
     ]
     assert verdict.findings[0].next_step == (
-        "Put in drives of the capacity that the server was delivered with; "
-        "a namespace that does not fill its drive is made anew (`nvme list`)."
+        "Install drives of the capacity that the server was delivered with. If a namespace does not fill its drive, "
+        "recreate it (`nvme list`)."
     )
     assert (verdict.outcome, verdict.measured) == (Outcome.FAIL, [])
     assert judge(node, DISKS, small(7681501126656)).outcome is Outcome.PASS, "a larger one serves as well"
@@ -112,11 +112,11 @@ def test_a_drive_that_is_too_small_is_none_of_those_that_the_profile_has(node: N
 
 def test_capacities_that_nobody_publishes_are_held_against_drives_of_the_same_model(node: Node) -> None:
     known, inputs = platform_facts("dgx_b200"), {"drives": 10}
-    note = "no capacities are published for its drives: held against others of the same model only"
+    note = "no capacities are published for the drives: compared only with others of the same model"
     good = judge(node, DISKS, known=known, inputs=inputs)
     assert (good.outcome, good.note) == (Outcome.PASS, note)
     alone = judge(node, DISKS, drive(lambda said_: said_.update(model_name="USB STICK")), known=known, inputs=inputs)
-    assert (alone.outcome, alone.note) == (Outcome.PASS, f"{note}, /dev/nvme4 against nothing")
+    assert (alone.outcome, alone.note) == (Outcome.PASS, f"{note} (none for /dev/nvme4)")
     odd = judge(node, DISKS, small(51200), known=known, inputs=inputs)
     actual = f"7 of 3841 GB ({DATA}), 1 of 51200 bytes (/dev/nvme4)"
     assert said(odd) == [("node01", f"capacity of drives {SAMSUNG}", "one capacity on all drives of a model", actual)]
@@ -128,7 +128,7 @@ def test_capacities_that_nobody_publishes_are_held_against_drives_of_the_same_mo
     ids=["usb", "removable", "older"],
 )
 def test_a_drive_on_usb_or_that_can_be_taken_out_stands_in_for_none(node: Node, block: Document) -> None:
-    note = "/dev/sda: on USB or removable, no drive of the host: not judged"
+    note = "/dev/sda: on USB or removable, so not the host's: not judged"
     beside = judge(node, DISKS, lambda found: another(found, "/dev/sda", **block))
     assert (beside.outcome, beside.note) == (Outcome.PASS, note)
 
@@ -193,7 +193,7 @@ def test_a_drive_of_which_nobody_says_how_it_is_attached_is_an_error(node: Node)
     assert judge(node, DISKS, change).outcome is Outcome.PASS
     verdict = judge(node, DISKS, unlisted)
     assert said(verdict) == [
-        ("node01 /dev/sda", "how the drive is attached is not known", "the drive on lsblk's list", "not there")
+        ("node01 /dev/sda", "attachment of the drive unknown", "the drive on lsblk's list", "not there")
     ]
     assert verdict.outcome is Outcome.ERROR
 

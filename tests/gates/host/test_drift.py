@@ -73,7 +73,7 @@ def test_a_program_of_no_package_is_named_and_refused_unless_the_site_declares_i
         "Expected: a program of a package, or one that the site declares "
         "Actual: /usr/local/bin/ib_write_bw. Install it from a package, or declare the file in the gate set (inputs "
         "of node/host/sanity/programs: "
-        f"`sha256: {{/usr/local/bin/ib_write_bw: {SHA}}}`, or `unchecked: [/usr/local/bin/ib_write_bw]`)."
+        f"`sha256: {{/usr/local/bin/ib_write_bw: {SHA}}}` or `unchecked: [/usr/local/bin/ib_write_bw]`)."
     )
     assert (
         judge(node, PROGRAMS, own_build, inputs={"sha256": {"/usr/local/bin/ib_write_bw": SHA}}).outcome is Outcome.PASS
@@ -81,7 +81,7 @@ def test_a_program_of_no_package_is_named_and_refused_unless_the_site_declares_i
     taken = judge(node, PROGRAMS, own_build, inputs={"unchecked": ["/usr/local/bin/ib_write_bw"]})
     assert (taken.outcome, taken.note) == (
         Outcome.PASS,
-        "/usr/local/bin/ib_write_bw belongs to no package and is taken as it is (declared)",
+        "/usr/local/bin/ib_write_bw belongs to no package and is accepted unchecked (declared)",
     )
 
 
@@ -176,10 +176,9 @@ def test_a_file_that_sets_a_variable_is_named_with_line_and_value(
 def test_the_words_of_a_refusal(node: Node) -> None:
     node.put("/etc/nccl.conf", "NCCL_NET=Socket")
     assert str(judge(node, ENVIRONMENT).findings[0]) == (
-        "node01 /etc/nccl.conf line 1: NCCL_NET is set - Expected: not set: it changes what is measured "
-        "Actual: NCCL_NET=Socket. Take it out, or declare it "
-        "with its value in the gate set (inputs of node/host/sanity/environment: `allow: {NCCL_NET: 'Socket'}`), "
-        "then repair the node."
+        "node01 /etc/nccl.conf line 1: NCCL_NET is set - Expected: not set: it changes measurements Actual: "
+        "NCCL_NET=Socket. Remove it, or declare it with its value in the gate set (inputs of "
+        "node/host/sanity/environment: `allow: {NCCL_NET: 'Socket'}`), then run `rackready repair`."
     )
 
 
@@ -199,7 +198,7 @@ def test_a_variable_of_a_login_that_no_file_shows_is_named(node: Node) -> None:
     assert said(found)[0] == (
         "node01 environment of a login",
         "NCCL_P2P_DISABLE is set",
-        "not set: it changes what is measured",
+        "not set: it changes measurements",
         "NCCL_P2P_DISABLE=1",
     )
 
@@ -207,7 +206,7 @@ def test_a_variable_of_a_login_that_no_file_shows_is_named(node: Node) -> None:
 def test_a_library_in_every_program_is_refused(node: Node) -> None:
     node.put("/etc/ld.so.preload", "# none\n/opt/trace.so")
     assert said(judge(node, ENVIRONMENT)) == [
-        ("node01 /etc/ld.so.preload", "library is loaded into every program", "none", "/opt/trace.so")
+        ("node01 /etc/ld.so.preload", "library loaded into every program", "none", "/opt/trace.so")
     ]
 
 
@@ -250,17 +249,26 @@ def test_a_tool_that_fails_is_an_error(node: Node) -> None:
     [
         (
             lambda found: found["resolved"].update(node01=[]),
-            ("node01", "its own name node01 does not resolve", "192.0.2.11", "no address"),
+            ("node01", "own name node01 does not resolve", "192.0.2.11", "no address"),
         ),
         (
             lambda found: found["resolved"].update(node01=["198.51.100.7"]),
-            ("node01", "its own name node01 leads to another machine", "192.0.2.11", "198.51.100.7"),
+            ("node01", "own name node01 resolves to another machine", "192.0.2.11", "198.51.100.7"),
         ),
-        (lambda found: found["hosts"].append(["node04", "198.51.100.7"]), ("node01 /etc/hosts", "name node04", "192.0.2.14", "198.51.100.7")),
-        (lambda found: found["hosts"].append(["node04", "127.0.0.1"]), ("node01 /etc/hosts", "name node04", "192.0.2.14", "127.0.0.1")),
         (
-            lambda found: found.update(servers=[{"address": "192.0.2.2", "answer": "REFUSED"}, {"address": "192.0.2.3", "answer": None}]),
-            ("node01", "no name server answers", "an answer of one of them", "192.0.2.2: REFUSED; 192.0.2.3: no answer"),
+            lambda found: found["hosts"].append(["node04", "198.51.100.7"]),
+            ("node01 /etc/hosts", "name node04", "192.0.2.14", "198.51.100.7"),
+        ),
+        (
+            lambda found: found["hosts"].append(["node04", "127.0.0.1"]),
+            ("node01 /etc/hosts", "name node04", "192.0.2.14", "127.0.0.1"),
+        ),
+        (
+            lambda found: found.update(
+                servers=[{"address": "192.0.2.2", "answer": "REFUSED"}, {"address": "192.0.2.3", "answer": None}]
+            ),
+            ("node01", "no name server answers", "an answer of one of them",
+             "192.0.2.2: REFUSED; 192.0.2.3: no answer"),
         ),
     ],
 )  # fmt: skip
@@ -292,7 +300,9 @@ def test_names_that_the_site_needs_must_resolve(node: Node) -> None:
 @pytest.mark.parametrize(
     ("change", "note"),
     [
-        (lambda found: found.update(servers=[]), "no name server in /etc/resolv.conf: names are resolved by files alone"),
+        (lambda found: found.update(servers=[]), (
+            "no name server in /etc/resolv.conf: names are resolved only by files"
+        )),
         (
             lambda found: found["servers"].append({"address": "192.0.2.3", "answer": None}),
             "silent name servers: 192.0.2.3: no answer",

@@ -1,4 +1,4 @@
-"""Every fault of the host layer is caught by the gate that is meant to, and named down to the part; healthy nodes raise no alarm."""
+"""Each host fault is caught by its gate, down to the part, and healthy nodes raise no alarm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the gate of firmware makes of a part that does not tell what it is, or is not told at all: it is compared with nothing, and never left out."""
+"""The firmware gate on parts that do not report what they are, or are missing in the output: never left out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from rackready.model.outcome import Outcome
 from tests.gates.host.machine import Node
-from tests.gates.host.test_judgement import FIRMWARE, Change, Document, judge, psids, said
+from tests.gates.host.test_firmware_baseline import FIRMWARE, psids
+from tests.gates.host.test_judgement import Change, Document, judge, said
 
 
 @pytest.fixture
@@ -35,9 +36,9 @@ def test_a_nic_that_no_other_is_like_is_not_left_out(node: Node) -> None:
     verdict = judge(node, FIRMWARE, psids("HPE0000000"))
     assert [str(finding) for finding in verdict.findings] == [
         (
-            "node01 mlx5_0: NIC that no other NIC is like - Expected: NIC MT_0000000838 "
-            "Actual: mlx5_0 is NIC HPE0000000. Put in a NIC of the same kind, "
-            "or declare both kinds in the gate set (baseline). `mstflint -d DEVICE query` shows its PSID."
+            "node01 mlx5_0: NIC unlike all other NICs - Expected: NIC MT_0000000838 Actual: mlx5_0 is NIC "
+            "HPE0000000. Install a NIC of the same kind, or declare both kinds in the gate set (input `baseline`). "
+            "`mstflint -d DEVICE query` shows its PSID."
         )
     ]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
@@ -70,10 +71,10 @@ def test_vbios_is_told_of_every_gpu_of_one_model(node: Node, change: Callable[[l
     finding = judge(node, FIRMWARE, vbios(change)).findings[0]
     assert (finding.where, finding.what, finding.expected) == (
         "node01",
-        "VBIOS not told of every GPU",
+        "VBIOS not reported for every GPU",
         "one line for each of 8 GPUs of one model",
     )
-    assert finding.next_step == "Run node/gpu/sanity/inventory: it names the GPU that is missing or another."
+    assert finding.next_step == "Run gate node/gpu/sanity/inventory: it names the missing or different GPU."
 
 
 @pytest.mark.parametrize(
@@ -114,5 +115,5 @@ def test_an_answer_of_a_drive_that_the_scan_does_not_list_is_a_contradiction(nod
         texts = [str(finding) for finding in judge(node, gate_id, change).findings]
         assert (
             "node01 /dev/nvme4: smartctl's list contradicts its answers - Expected: a drive of its list "
-            f"Actual: an answer, and no place on the list. {AGAIN}"
+            f"Actual: an answer, but no place on the list. {AGAIN}"
         ) in texts

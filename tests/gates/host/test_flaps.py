@@ -1,4 +1,4 @@
-"""Flaps that the kernel logs: whose they are says the NIC's PCI address, not the name that its interface has at that moment."""
+"""Flaps in the kernel log belong to the NIC with the PCI address, whatever its interface is called at that moment."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def named(netdev: str, pci: str | None = "0000:18:00.0") -> Change:
 def test_a_flap_is_the_nics_by_its_pci_address(node: Node, change: Change) -> None:
     verdict = judge(node, "node/host/sanity/links", change)
     assert (said(verdict), verdict.outcome) == (
-        [(WHERE, "link went down", "not in the last 6 h, 1800 s after boot apart", "1, the last 80000 s after boot")],
+        [(WHERE, "link went down", "not in the last 6 h, except 1800 s after boot", "1, the last 80000 s after boot")],
         Outcome.FAIL,
     )
     assert "node01/mlx5_0" not in verdict.measured

@@ -128,7 +128,7 @@ def test_lanes_come_in_two_shapes() -> None:
 
 
 def test_bridges_behind_a_volume_management_device_have_a_domain_of_their_own() -> None:
-    """Linux makes up a domain of five digits for the drives behind it (VROC); lspci lists its root ports with the others."""
+    """Linux invents a five-digit domain for drives behind it (VROC); lspci lists its root ports with the others."""
     block = (
         "{} PCI bridge: Intel Corporation Device 352a (rev 11) (prog-if 00 [Normal decode])\n\tBus: primary=00, "
         "secondary=01, subordinate=ff, sec-latency=0\n"

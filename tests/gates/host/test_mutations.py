@@ -1,4 +1,4 @@
-"""A damaged reading of a bad host never becomes a pass, and one of a good host never crashes a gate. Fixed seed: the same damage every time."""
+"""A damaged reading of a bad host never passes, and one of a good host never crashes a gate (fixed seed)."""
 
 from __future__ import annotations
 

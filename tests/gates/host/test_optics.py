@@ -1,4 +1,4 @@
-"""What the optics gate makes of ports that tell nothing, tell half of it, or are of two kinds with no majority: none of them passes."""
+"""The optics gate never passes ports with missing or partial readings, or of two kinds without a majority."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ def test_optical_modules_of_which_none_reports_anything_are_errors(node: Node) -
     verdict = judge(node, OPTICS, ports("Module Info", 8, SILENT))
     assert (verdict.outcome, len(verdict.findings), verdict.measured) == (Outcome.ERROR, 8 * len(WATCHED), [])
     assert str(verdict.findings[0]) == (
-        f"{WHERE}: module temperature not reported - Expected: a reading: no copper is plugged in, and what has "
-        "optics watches itself Actual: nothing. "
-        "Reseat the module and read again (`mlxlink -m`); if it stays so, replace the module."
+        f"{WHERE}: module temperature not reported - Expected: a reading: the module is optical, not copper, so it "
+        "has sensors Actual: nothing. "
+        "Reseat the module and read it again (`mlxlink -m`); if that does not help, replace the module."
     )
 
 
@@ -99,10 +99,7 @@ def test_copper_has_nothing_to_report_and_an_optical_cable_without_sensors_is_no
     copper = judge(node, OPTICS, ports("Module Info", 8, {**DAC, **SILENT}))
     assert (copper.outcome, copper.note, len(copper.measured)) == (Outcome.PASS, None, 9)
     cable = judge(node, OPTICS, ports("Module Info", 8, {**AOC, **SILENT}))
-    note = (
-        "an optical cable has no sensors (digital diagnostic monitoring): neither its light nor its temperature is "
-        "judged"
-    )
+    note = "an optical cable has no sensors (digital diagnostic monitoring): its light and temperature are not judged"
     assert (cable.outcome, cable.note) == (Outcome.PASS, note)
 
 
@@ -110,4 +107,4 @@ def test_copper_has_nothing_to_report_and_an_optical_cable_without_sensors_is_no
 def test_light_that_is_told_of_some_lanes_only_is_an_error(node: Node, count: int) -> None:
     verdict = judge(node, OPTICS, ports("Module Info", count, {"Rx Power Current [dBm]": "1.2,1.1 [-8.5..5]"}))
     assert (verdict.outcome, len(verdict.findings)) == (Outcome.ERROR, count)
-    assert said(verdict)[0] == (WHERE, "received light not reported of every lane", "4 lanes", "2")
+    assert said(verdict)[0] == (WHERE, "received light not reported for every lane", "4 lanes", "2")

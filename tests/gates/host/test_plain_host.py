@@ -1,4 +1,4 @@
-"""Readings of a host, made of what its tools print and its files hold: the same document as the gate's own command gives."""
+"""Readings of a host made of plain tool outputs and files equal the document of the gate's own command."""
 
 from __future__ import annotations
 
@@ -206,5 +206,5 @@ def test_where_a_profile_publishes_no_nics_the_gate_says_so() -> None:
     verdict = evaluate(gate(LINKS), known, run, documents)
     assert (verdict.outcome, [finding.what for finding in verdict.findings]) == (
         Outcome.ERROR,
-        ["parts cannot be found"],
+        ["location of parts unknown"],
     )

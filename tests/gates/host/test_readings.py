@@ -1,4 +1,4 @@
-"""What a host gate says of a reading that it cannot trust: every tool missing, killed, failing, silent, cut off or speaking nonsense. Never a pass."""
+"""A host gate never passes if a tool is missing, killed, failing, silent, cut off or prints nonsense."""
 
 from __future__ import annotations
 
@@ -190,8 +190,8 @@ TEXTS = [
         "chronyc",
         {"exit_code": 1, "stdout": "506 Cannot talk to daemon\n"},
         (
-            "node01: clock daemon - Expected: chronyd that answers Actual: 506 Cannot talk to daemon. "
-            "`systemctl status chrony` on the node says why it does not run."
+            "node01: clock daemon - Expected: an answer of chronyd Actual: 506 Cannot talk to daemon. Run `systemctl "
+            "status chrony` on the node: it shows why chrony does not run."
         ),
     ),
     (
@@ -209,10 +209,9 @@ TEXTS = [
         "chronyc",
         {"stdout": "C0000202,192.0.2.2,3,1700000000.0,-0.002,0.0,0.0,0.0,0.0,0.0,4.0,1.5,64.0,Normal\n"},
         (
-            "node01: clock's largest error - Expected: at most 3 s Actual: 3.502000 s (offset 0.002000 s, root "
-            "dispersion 1.500000 s, root delay 4.000000 s). "
-            "Check that the node reaches its time servers now (`chronyc -n sources -v`) and which path they take: "
-            "the bound grows while none answers."
+            "node01: largest clock error - Expected: at most 3 s Actual: 3.502000 s (offset 0.002000 s, root "
+            "dispersion 1.500000 s, root delay 4.000000 s). Check that the node reaches its time servers now "
+            "(`chronyc -n sources -v`), and over which path: the possible error grows while none answers."
         ),
     ),
     *(
@@ -221,7 +220,7 @@ TEXTS = [
             "chronyc",
             {"stdout": f"{reference},{name},{stratum},1700000000.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,Normal\n"},
             (
-                "node01: clock is not synchronised - Expected: a time source that is followed "
+                "node01: clock is not synchronised - Expected: a time source that it follows "
                 f"Actual: leap status Normal, stratum {stratum}{own}. "
                 "Check that the node reaches its time servers (`chronyc -n sources`), and that UDP port 123 is open."
             ),
@@ -249,7 +248,7 @@ TEXTS = [
         {"exit_code": 8},
         (
             "node01 /dev/nvme4: smartctl contradicts itself - Expected: exit code and verdict agree "
-            "Actual: exit 8, passed True. Run `smartctl -a /dev/nvme4`."
+            "Actual: exit 8, passed True. Run `smartctl -a /dev/nvme4` on the node."
         ),
     ),
     *(
@@ -258,8 +257,8 @@ TEXTS = [
             "dmesg",
             {"stdout": "", "lines": 0},
             (
-                "node01: kernel log is empty - Expected: the kernel's messages since boot Actual: none. "
-                "Somebody cleared it (`dmesg --clear`): reboot the node."
+                "node01: kernel log is empty - Expected: the kernel's messages since boot Actual: none. Reboot the "
+                "node: the log was cleared (`dmesg --clear`)."
             ),
         )
         for gate_id in ("node/host/sanity/memory-errors", "node/host/sanity/links")
@@ -279,8 +278,8 @@ TEXTS = [
             "is-active",
             {"exit_code": code, "stdout": "inactive\n"},
             (
-                "node01: chrony.service - Expected: active Actual: inactive. "
-                "`systemctl status chrony.service` and `journalctl -u chrony.service` on the node say why."
+                "node01: chrony.service - Expected: active Actual: inactive. Run `systemctl status chrony.service` and "
+                "`journalctl -u chrony.service` on the node: they show why."
             ),
         )
         for code in (3, 4)
@@ -296,9 +295,9 @@ TEXTS = [
         "prlimit",
         {"stdout": "8388608 unlimited\n"},
         (
-            "node01: locked memory (memlock) - Expected: unlimited Actual: soft 8388608, hard unlimited (bytes). "
-            "RDMA registers its buffers as locked memory: run install again (it writes /etc/security/limits.d), and "
-            "log in anew."
+            "node01: locked memory (memlock) - Expected: unlimited Actual: soft 8388608, hard unlimited (bytes). Run "
+            "install again (it writes /etc/security/limits.d), then log in again: RDMA needs locked memory for its "
+            "buffers."
         ),
     ),
     (
@@ -342,8 +341,7 @@ def test_a_virtual_machine_has_nothing_to_judge(healthy: dict[str, Healthy], gat
     virtual = replace(one.known, nodes={"node01": replace(node, node=node.node.model_copy(update={"kind": "virtual"}))})
     verdict = one.gate.evaluate(virtual, one.run, one.outputs)
     words = (
-        "a virtual machine: its host needs access control services, and the NIC address translation (ATS) instead; "
-        "not judged here"
+        "virtual machine: its host needs access control services and the NIC address translation (ATS); not judged here"
     )
     assert (verdict.outcome, verdict.note, verdict.measured) == (Outcome.PASS, words, [])
 
@@ -366,7 +364,7 @@ def test_a_module_that_is_silent_where_its_siblings_are_not_is_an_error(
         tool["stdout"] = json.dumps(said)
 
     verdict = healthy["node/host/validation/optics"].judge(silence, "read")
-    step = "Reseat the module and read again (`mlxlink -m`); if it stays so, replace the module."
+    step = "Reseat the module and read it again (`mlxlink -m`); if that does not help, replace the module."
     assert [str(finding) for finding in verdict.findings] == [
         (
             f"node01 mlx5_4 (rail 3): {what} not reported - Expected: a reading with its limits, as 7 modules of the "
@@ -384,20 +382,20 @@ def test_a_load_that_fails_or_a_counter_that_goes_back_is_an_error(healthy: dict
     failed = one.with_output("load", replace(load, exit_code=226, stdout="Error: GPU 3 failed", stderr=""))
     assert [str(finding) for finding in failed.findings] == [
         (
-            "node01: load failed - Expected: exit 0 Actual: exit 226: Error: GPU 3 failed. "
-            "Run the gates of what it tests first; by hand: `dcgmi diag -r 2 -j`."
+            "node01: load failed - Expected: exit 0 Actual: exit 226: Error: GPU 3 failed. First run the gates of "
+            "the parts that it loads, then `dcgmi diag -r 2 -j` by hand."
         )
     ]
     path = "/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed"
     back = one.judge(lambda found: found["files"][path].update({path: "7"}), "before")
     assert [(finding.where, finding.what, finding.actual) for finding in back.findings] == [
-        ("node01 mlx5_0 (rail 1)", "link_downed not readable", "7 before, 0 after")
+        ("node01 mlx5_0 (rail 1)", "link_downed unreadable", "7 before, 0 after")
     ]
     assert back.outcome is Outcome.ERROR
 
 
 def nvlink_says(one: Healthy, key: str, *changes: tuple[str, str], first: tuple[str, str] = ("", "")) -> str:
-    """What the healthy node says of its links before or after the load, with other words; ``first``: in the first place only."""
+    """Return the healthy node's link output with replaced words; ``first``: only the first occurrence."""
     text: str = json.loads(one.outputs[key].stdout)["commands"]["nvlink"]["stdout"]
     for old, new in changes:
         text = text.replace(old, new)
@@ -426,7 +424,7 @@ def test_nvlink_counters_of_another_name_after_the_load_are_an_error(healthy: di
     verdict = with_links(one, nvlink_says(one, "before"), nvlink_says(one, "after", ("Replay Errors", "Link Recovery")))
     said = [(finding.where, finding.what) for finding in verdict.findings]
     assert said == [
-        (f"node01 gpu{gpu}", f"nvlink_{name} not readable") for gpu in range(8) for name in ("link_recovery", "replay")
+        (f"node01 gpu{gpu}", f"nvlink_{name} unreadable") for gpu in range(8) for name in ("link_recovery", "replay")
     ]
     assert verdict.outcome is Outcome.ERROR
 
@@ -440,7 +438,7 @@ def test_nvlink_counters_of_blackwell_are_held(healthy: dict[str, Healthy]) -> N
     grown = nvlink_says(one, "after", *BLACKWELL, first=("Effective Errors: 0", "Effective Errors: 3"))
     verdict = with_links(one, nvlink_says(one, "before", *BLACKWELL), grown)
     assert [(finding.where, finding.what, finding.actual) for finding in verdict.findings] == [
-        ("node01 gpu0", "nvlink_effective grew under load", "3")
+        ("node01 gpu0", "nvlink_effective rose under load", "3")
     ]
     healed = nvlink_says(one, "after", *BLACKWELL, first=("Symbol Errors: 0", "Symbol Errors: 3"))
     assert with_links(one, nvlink_says(one, "before", *BLACKWELL), healed).outcome is Outcome.PASS, (
@@ -462,7 +460,7 @@ def test_nvlinks_that_count_no_faults_or_go_away_under_load_are_said(healthy: di
     gone = "".join(line for line in lines if "Link 4:" not in line)
     verdict = with_links(one, nvlink_says(one, "before"), gone)
     assert [(finding.where, finding.what, finding.actual) for finding in verdict.findings] == [
-        (f"node01 gpu{gpu}", "nvlink_inactive grew under load", "1") for gpu in range(8)
+        (f"node01 gpu{gpu}", "nvlink_inactive rose under load", "1") for gpu in range(8)
     ]
 
 

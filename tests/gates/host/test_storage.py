@@ -1,4 +1,4 @@
-"""What drives and the parallel file system move: a rate that is declared is held, one that is no measurement is an error."""
+"""Rates of drives and the parallel file system: declared rates are judged, and implausible ones are errors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fiftieth(read: Document) -> None:
 
 
 def test_a_drive_of_which_no_rate_is_declared_is_said_to_be_held_against_its_siblings_only(node: Node) -> None:
-    alike = f"{DATA}: no rate of this model is declared: held against each other only (0.14 to 0.14 GB/s) {HOW}"
+    alike = f"{DATA}: no rate of this model is declared: compared with each other only (0.14 to 0.14 GB/s) {HOW}"
     slow = judge(node, DISK, disk(fiftieth))
     assert (slow.outcome, slow.note) == (Outcome.PASS, f"{FEW}; {alike}")
     verdict = judge(node, DISK, disk(fiftieth), inputs={"models": {DATA: 6.0}})
@@ -80,7 +80,7 @@ def test_a_drive_that_was_read_and_is_not_listed_is_an_error(node: Node) -> None
 
     verdict = judge(node, DISK, change)
     assert said(verdict) == [
-        ("node01", "a drive was read that lsblk does not list", "every drive on its list", "/dev/nvme8n1")
+        ("node01", "lsblk does not list a drive that was read", "every drive on its list", "/dev/nvme8n1")
     ]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
 
@@ -93,9 +93,9 @@ def test_drives_that_can_be_held_against_nothing_ask_for_a_rate(node: Node) -> N
     verdict = judge(node, DISK, listed(few))
     assert [str(finding) for finding in verdict.findings] == [
         (
-            "node01: rate of the drives cannot be judged - Expected: a declared rate, or 3 drives of one model "
+            "node01: read rate of the drives cannot be judged - Expected: a declared rate, or 3 drives of one model "
             f"Actual: 2 of SAMSUNG MZ1L21T9HCLS-00A07, 1 of {DATA}, 1 of KIOXIA KCD81RUG3T84. "
-            "Declare what each model reads, from its data sheet (input `models`; `read_gb_s` for all)."
+            "Declare each model's read rate, from its data sheet (input `models`, or `read_gb_s` for all)."
         )
     ]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
@@ -108,9 +108,9 @@ def test_a_node_without_drives_has_none_to_read(node: Node) -> None:
     verdict = judge(node, DISK, listed(lambda drives: drives.clear()))
     assert [str(finding) for finding in verdict.findings] == [
         (
-            "node01: no drive to read - Expected: at least one block device with a size Actual: none. "
-            "Look at what the kernel sees (`lsblk` on the node); node/host/sanity/disks says how many drives it "
-            "must be."
+            "node01: no drive to read - Expected: at least one block device with a size Actual: none. Check which "
+            "drives the kernel sees (`lsblk` on the node); gate node/host/sanity/disks reports how many there must "
+            "be."
         )
     ]
     assert verdict.outcome is Outcome.ERROR
@@ -167,12 +167,12 @@ def test_a_parallel_file_system_gives_what_is_declared() -> None:
 def test_files_that_were_moved_in_part_or_faster_than_the_network_are_no_measurement() -> None:
     part = filesystem(moved("lustre", 5.1, 2.1, total=10**6), RATES)
     assert said(part) == [
-        ("node01", f"files were not moved in whole ({way})", "68719476736 bytes (16 of 4G)", "1000000 bytes")
+        ("node01", f"files not transferred completely ({way})", "68719476736 bytes (16 of 4G)", "1000000 bytes")
         for way in ("write", "read")
     ]
     fast = filesystem(moved("lustre", 100_000, 2.1), RATES)
     assert [item[:2] + item[3:] for item in said(fast)] == [
-        ("node01", "read rate is none of this server's network", "100000.00 GB/s")
+        ("node01", "read rate above the server's network rate", "100000.00 GB/s")
     ]
     assert (part.outcome, fast.outcome, part.measured, fast.measured) == (Outcome.ERROR, Outcome.ERROR, [], [])
 

@@ -1,4 +1,7 @@
-"""A node on the outlets of two PDUs, its ledger, and no long waits. A file's ``NET`` keeps its addresses apart from those of others beside it."""
+"""A node on the outlets of two PDUs, its ledger, and short waits.
+
+A file's ``NET`` keeps its addresses apart from those of others that run at the same time.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def room(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Room]:
 
 @pytest.fixture
 def supplies(room: Room) -> Supplies:
-    """The two supplies of its node, which its BMC tells of."""
+    """The two supplies of its node, as its BMC reports them."""
     return of_room(room)
 
 

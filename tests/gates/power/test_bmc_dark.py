@@ -1,4 +1,7 @@
-"""What must not leave a node dark, or take its power at the wrong moment: answers that are none, an outlet that switches late, a job that begins meanwhile."""
+"""No node is left dark or loses its power at the wrong moment.
+
+Answers that are not documents, an outlet that switches late, a job that starts meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ def said(ledger: Ledger) -> str:
 
 
 def busy(monkeypatch: pytest.MonkeyPatch, room: Room, times: int) -> None:
-    """Have pdu2, which is the first to switch on again, answer with a page instead of a document, so many times, once the node is without mains."""
+    """Make pdu2 answer with a page instead of a document, so many times, once the node is without mains.
+
+    pdu2 is the first to switch on again.
+    """
     original, left = _Pdu.do_GET, [times]
 
     def answer(self: Any) -> None:  # noqa: ANN401 - a request of the fake PDU
@@ -71,16 +77,16 @@ def test_a_pdu_that_answers_with_pages_only_keeps_no_other_outlet_off(
     answer = cycled(room, ledger)
     assert off(room)["pdu1"] == []
     assert "Redfish - Expected: a JSON document Actual: " in answer.failure
-    assert "Bring outlets and node to On by hand, or run the gate again, which tries it." in answer.failure
+    assert "Bring outlets and node to On by hand, or run the gate again: it tries to undo it." in answer.failure
     assert states(ledger)[-1] == "intent"
 
 
 def test_an_outlet_that_goes_off_after_everything_was_switched_on_again_is_switched_on_once_more(
     room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The PDU takes the order and obeys it late: after the node was powered on again."""
+    """The PDU accepts the order and obeys it late: after the node was powered on again."""
     room.pdus["pdu2"].plugged = {}
-    original, real, late = FakePdu.switch, module._on_again, [True]
+    original, real, late = FakePdu.switch, module._power_on_again, [True]
 
     def takes(pdu: FakePdu, outlet: str, state: str) -> None:
         if state == "Off":
@@ -96,7 +102,7 @@ def test_an_outlet_that_goes_off_after_everything_was_switched_on_again_is_switc
         return found
 
     monkeypatch.setattr(FakePdu, "switch", takes)
-    monkeypatch.setattr(module, "_on_again", on_again)
+    monkeypatch.setattr(module, "_power_on_again", on_again)
     answer = cycled(room, ledger, outlets=[Outlet(pdu="pdu1", outlet="A1")])
     assert "Undone: its outlets and the node are on again." in answer.failure
     assert (off(room)["pdu1"], room.rack.nodes[0].power) == ([], "On")
@@ -164,9 +170,10 @@ def test_what_was_left_off_before_a_repair_is_told_and_not_switched(
     give_back(cycler(room, ledger), Hosts(), {"node01": bmc_site(room)}, ["node01"])
     assert room.asked == asked
     assert said(ledger).endswith(
-        "a power cycle was cut off before `rackready repair node01`: nothing is switched any more, and "
-        f"{', '.join(outlet.called for outlet in cycler(room, ledger).feeds.outlets['node01'])} may still be off. "
-        "Switch it on by hand."
+        "a power cycle was interrupted before `rackready repair node01`: rackready switches nothing for "
+        "it any more, and "
+        f"{', '.join(outlet.called for outlet in cycler(room, ledger).feeds.outlets['node01'])} may still "
+        "be off. Switch it on by hand."
     )
 
 
@@ -181,6 +188,7 @@ def test_an_outlet_that_the_site_gives_to_another_node_by_now_is_not_switched(
     give_back(other, Hosts(), {"node01": bmc_site(room)}, ["node01"])
     assert room.asked == asked
     told = (
-        "the site file gives it to node02 now. Nothing was switched: look what hangs on it, and switch it on by hand."
+        "the site file now gives it to node02. Nothing was switched: "
+        "check what is plugged in there, and switch it on by hand."
     )
     assert f"{outlets[0].called} - Expected: its own, as when its power was taken away Actual: {told}" in said(ledger)

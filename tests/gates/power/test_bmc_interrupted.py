@@ -1,4 +1,4 @@
-"""Power that a killed run took: given back by the outlets that it switched, before anything else, and only by a run that may cycle power."""
+"""Power that a killed run took is restored first, by its own outlets, and only by a run that may cycle power."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_after_a_kill_without_mains_the_next_cycle_switches_outlets_and_node_on_
 
 
 class Booting:
-    """A host that answers from the third asking on."""
+    """A host that answers from the third request on."""
 
     def __init__(self, after: int = 2) -> None:
         self.left = after
@@ -67,7 +67,7 @@ def test_after_a_kill_a_run_gives_the_power_back_before_it_asks_the_node_for_any
     assert room.asked == [*OFF, *ON]
     assert host.asked == ["node01 sh"] * 3
     assert states(ledger) == ["done"]
-    assert [event.text for event in ledger.events("c1")][-1] == "a power cycle was cut off: its power was given back"
+    assert [event.text for event in ledger.events("c1")][-1] == "a power cycle was interrupted: its power was restored"
     interrupted.give_back(cycler(room, ledger), host, {"node01": bmc_site(room)}, ["node01"])
     assert len(host.asked) == 3, "there is nothing more to give back"
 
@@ -77,7 +77,7 @@ def test_a_node_that_does_not_boot_again_is_said_and_not_waited_for_without_end(
 ) -> None:
     killed_without_mains(room, ledger, monkeypatch)
     interrupted.give_back(cycler(room, ledger), Booting(10**9), {"node01": bmc_site(room)}, ["node01"], boot_s=0.05)
-    assert [event.text for event in ledger.events("c1")][-1] == "it has not booted 0 s after its power was given back"
+    assert [event.text for event in ledger.events("c1")][-1] == "it has not booted 0 s after its power was restored"
 
 
 def test_outlets_whose_pdu_the_site_names_no_more_stay_open_in_the_ledger_and_are_said(
@@ -85,8 +85,8 @@ def test_outlets_whose_pdu_the_site_names_no_more_stay_open_in_the_ledger_and_ar
 ) -> None:
     killed_without_mains(room, ledger, monkeypatch)
     message = (
-        "node01: pdu1 outlet A1 - Expected: device pdu1 with a bmc in the site file Actual: none. "
-        "Give it, or switch the outlet on by hand: a run that was killed may have left it off."
+        "node01: pdu1 outlet A1 - Expected: device pdu1 with a bmc in the site file Actual: none. Add "
+        "it, or switch the outlet on by hand: a killed run may have left it off."
     )
     blind = Cycler(ledger, "c1", lambda _node: "", lambda _node: "FAKE-0001", rest_s=0.0)
     with pytest.raises(RackreadyError) as caught:
@@ -95,7 +95,7 @@ def test_outlets_whose_pdu_the_site_names_no_more_stay_open_in_the_ledger_and_ar
     interrupted.give_back(blind, Booting(), {"node01": bmc_site(room)}, ["node01"])
     assert [event.text for event in ledger.events("c1")][
         -1
-    ] == f"a power cycle was cut off, and its power could not be given back: {message}"
+    ] == f"a power cycle was interrupted, and its power could not be restored: {message}"
     assert states(ledger) == ["intent"]
     assert room.asked == OFF
 
@@ -164,9 +164,9 @@ def test_a_bmc_that_boots_is_asked_again_but_a_refused_login_only_once_more(
 
     bmc: Any = SimpleNamespace(forget=lambda: None)
     if asked == len(said):
-        assert module._insist(bmc, ask) == "On"
+        assert module._ask_until_answered(bmc, ask) == "On"
     else:
         with pytest.raises(redfish.BmcLoginError):
-            module._insist(bmc, ask)
+            module._ask_until_answered(bmc, ask)
     assert len(count) == asked
     assert (module._LOGIN_S in rests) is any(isinstance(item, redfish.BmcLoginError) for item in said)

@@ -32,9 +32,9 @@ def test_a_node_whose_outlets_are_named_is_cycled_by_them_and_passes(room: Room,
     found, attempts = measured(Host(node.boots), way(room, ledger))
     assert (found.outcome, texts(found)) == (Outcome.PASS, [])
     assert found.note == (
-        "2 of 2 power cycles (ac by pdu), 12 parts compared after each; "
-        "only the silence of its BMC showed that the outlets are the node's own: "
-        "its BMC does not tell whether its power supplies have input"
+        "2 of 2 power cycles (ac by pdu), 12 parts compared after each; only the silence of its BMC "
+        "showed that the outlets are the node's own: its BMC does not report whether its power supplies "
+        "have input"
     )
     assert room.asked == [*OFF, *ON] * 2
     told = json.loads(attempts[0].outputs["cycle-1"].stdout)
@@ -71,10 +71,10 @@ def test_outlets_of_another_machine_are_switched_on_again_and_named(room: Room, 
     answer = cycled(room, ledger)
     where = f"node01 BMC {room.rack.nodes[0].bmc}:{room.rack.bmc_port}"
     assert answer.failure == (
-        f"{where}: power cycle by pdu1 outlet A1, pdu2 outlet A1 - Expected: a BMC without power, since these are off "
-        "Actual: after 0 s it still answers (power Off). They are not all that feeds node01, or feed another machine: "
-        "look what is plugged in there, and correct outlets of node01 in the site file. "
-        "Undone: its outlets and the node are on again."
+        f"{where}: power cycle by pdu1 outlet A1, pdu2 outlet A1 - Expected: a BMC without power, since "
+        "these are off Actual: after 0 s it still answers (power Off). They do not all feed node01, or "
+        "another outlet feeds it, too. Check what is plugged in there, and correct the outlets of node01 "
+        "in the site file. Undone: its outlets and the node are on again."
     )
     assert room.asked == [*OFF, *ON]
     assert not room.pdus["pdu1"].off | room.pdus["pdu2"].off
@@ -160,7 +160,7 @@ def test_what_cannot_be_switched_on_again_is_named_and_stays_open_in_the_ledger(
     )
     assert answer.failure.startswith(where)
     assert "It could not be undone: pdu2 outlet A1: not seen on again - Expected: On Actual: " + where in answer.failure
-    assert answer.failure.endswith("Bring outlets and node to On by hand, or run the gate again, which tries it.")
+    assert answer.failure.endswith("Bring outlets and node to On by hand, or run the gate again: it tries to undo it.")
     assert (room.pdus["pdu1"].off, room.pdus["pdu2"].off) == (set(), {"A1"})
     assert states(ledger) == ["intent"]
     monkeypatch.undo()
@@ -231,7 +231,8 @@ def _then_dark(original: Callable[[FakePdu, str, str], None]) -> Callable[[FakeP
                 }
             },
             (
-                "pdu2 outlet A1: switching - Expected: action Outlet.PowerControl with On and Off Actual: it allows On. "
+                "pdu2 outlet A1: switching - Expected: action Outlet.PowerControl with On and Off "
+                "Actual: it allows On. "
                 "Allow it in the PDU."
             ),
         ),
@@ -329,8 +330,9 @@ def test_a_document_of_a_cycle_that_is_not_as_it_must_be_is_unreadable(
         Outcome.ERROR,
         [
             (
-                "node01 BMC: power cycle 1 unreadable - Expected: a document of format rackready/power-cycle/v1 "
-                f"Actual: {actual}. Run the gate again; report a bug."
+                "node01 BMC: power cycle 1 unreadable - Expected: a document of format "
+                f"rackready/power-cycle/v1 Actual: {actual}. Run the gate again; if it happens again, "
+                "report a bug."
             )
         ],
     )

@@ -1,4 +1,7 @@
-"""Outlets that go off one at a time: the next one only after a supply of the node was seen to lose its input, and wrong ones are on again at once."""
+"""Outlets that go off one at a time: each only after a supply lost its input to the previous one.
+
+Wrong outlets are on again at once.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from tests.stacks.fake_rack import FakeNode, FakeRack
 
 NET = 89
 SHOWN = "Undone: its outlets and the node are on again."
-CORRECT = "and correct outlets of node01 in the site file."
+CORRECT = "and correct the outlets of node01 in the site file."
 
 
 def where(room: Room) -> str:
@@ -28,7 +31,7 @@ def where(room: Room) -> str:
 
 
 def moments(supplies: Supplies, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
-    """Every outlet that is asked to switch, and which supplies had input right before."""
+    """Record every outlet that is told to switch, and which supplies had input right before."""
     seen: list[tuple[str, list[str]]] = []
     original = FakePdu.switch
 
@@ -67,13 +70,13 @@ def test_each_outlet_goes_only_after_a_supply_lost_its_input_to_the_one_before(
 def test_an_outlet_that_feeds_no_supply_is_on_again_at_once_and_no_other_goes(
     room: Room, ledger: Ledger, supplies: Supplies
 ) -> None:
-    """Somebody else hangs on the first of two."""
+    """Another machine is plugged into the first of two."""
     room.pdus["pdu1"].plugged = {"A2": room.rack.nodes[0]}
     supplies.cords = {"PSU0": ("pdu1", "A2"), "PSU1": ("pdu2", "A1")}
     assert cycled(room, ledger).failure == (
         f"{where(room)}: pdu1 outlet A1 - Expected: a power supply of node01 that loses its input within 0 s, since "
-        "the site says that this outlet feeds it "
-        "Actual: PSU0 input, PSU1 input. Look what is plugged in there (it was without that feed meanwhile), "
+        "the site file says that this outlet feeds it "
+        "Actual: PSU0 input, PSU1 input. Check what is plugged in there (it had no power from this outlet meanwhile), "
         f"{CORRECT} {SHOWN}"
     )
     assert room.asked == ["GracefulShutdown", "pdu1 A1 Off", "pdu1 A1 On", "On"]
@@ -88,8 +91,8 @@ def test_of_three_outlets_the_second_is_wrong_and_comes_on_first(
     supplies.cords = {"PSU0": ("pdu1", "A1"), "PSU1": ("pdu2", "A2"), "PSU2": ("pdu2", "A1")}
     assert cycled(room, ledger, outlets=three).failure == (
         f"{where(room)}: pdu1 outlet A2 - Expected: a power supply of node01 that loses its input within 0 s, since "
-        "the site says that this outlet feeds it "
-        "Actual: PSU1 input, PSU2 input. Look what is plugged in there (it was without that feed meanwhile), "
+        "the site file says that this outlet feeds it "
+        "Actual: PSU1 input, PSU2 input. Check what is plugged in there (it had no power from this outlet meanwhile), "
         f"{CORRECT} {SHOWN}"
     )
     assert room.asked == ["GracefulShutdown", "pdu1 A1 Off", "pdu1 A2 Off", "pdu1 A2 On", "pdu1 A1 On", "On"]
@@ -102,10 +105,9 @@ def test_of_two_outlets_the_last_is_wrong_and_named_by_the_bmc_that_still_answer
     room.pdus["pdu2"].plugged = {"A2": room.rack.nodes[0]}
     supplies.cords["PSU1"] = ("pdu2", "A2")
     assert cycled(room, ledger).failure == (
-        f"{where(room)}: power cycle by pdu1 outlet A1, pdu2 outlet A1 - "
-        "Expected: a BMC without power, since these are off "
-        "Actual: after 0 s it still answers (power Off). The others were seen to feed node01, pdu2 outlet A1 was not: "
-        f"look what is plugged in there, {CORRECT} {SHOWN}"
+        f"{where(room)}: power cycle by pdu1 outlet A1, pdu2 outlet A1 - Expected: a BMC without power, "
+        "since these are off Actual: after 0 s it still answers (power Off). The others were seen to "
+        f"feed node01; pdu2 outlet A1 was not. Check what is plugged in there, {CORRECT} {SHOWN}"
     )
     assert room.asked == [*OFF, *ON]
 
@@ -119,7 +121,7 @@ def test_an_outlet_that_takes_two_supplies_leaves_one_that_feeds_none(
     assert cycled(room, ledger, outlets=three).failure == (
         f"{where(room)}: pdu1 outlet A1 - Expected: one power supply of node01 without input, since this outlet is "
         "off Actual: PSU0, PSU1. "
-        f"Then another of its outlets feeds none: look what is plugged in where, {CORRECT} {SHOWN}"
+        f"So another of its outlets feeds none. Check what is plugged in where, {CORRECT} {SHOWN}"
     )
     assert room.asked == ["GracefulShutdown", "pdu1 A1 Off", "pdu1 A1 On", "On"]
 
@@ -133,7 +135,8 @@ def test_a_bmc_that_dies_with_the_first_of_its_outlets_ends_it(room: Room, ledge
         f"Actual: {where(room)}: unreachable - "
     )
     assert found.endswith(
-        f" Look which supplies of node01 hang on this outlet, and correct its outlets in the site file. {SHOWN}"
+        f" Check which supplies of node01 are plugged into this outlet, "
+        f"and correct its outlets in the site file. {SHOWN}"
     )
     assert room.asked == ["GracefulShutdown", "pdu1 A1 Off", "pdu1 A1 On", "On"]
 
@@ -144,7 +147,7 @@ def test_a_supply_that_merely_falls_quiet_was_not_seen_to_lose_anything(
     supplies.way = "quiet"
     supplies.told = {"PSU0": {"Status": {"State": "Enabled", "Health": "OK"}}}
     assert (
-        "within 0 s, since the site says that this outlet feeds it Actual: PSU0 not told, PSU1 input. "
+        "within 0 s, since the site file says that this outlet feeds it Actual: PSU0 not reported, PSU1 input. "
         in cycled(room, ledger).failure
     )
     assert room.asked == ["GracefulShutdown", "pdu1 A1 Off", "pdu1 A1 On", "On"]
@@ -158,7 +161,7 @@ def _mute(supplies: Supplies) -> None:
     supplies.told = {"PSU1": {"LineInputStatus": None}}
 
 
-@pytest.mark.parametrize(("change", "actual"), [(_dead, "no input"), (_mute, "not told")], ids=["dead", "mute"])
+@pytest.mark.parametrize(("change", "actual"), [(_dead, "no input"), (_mute, "not reported")], ids=["dead", "mute"])
 def test_a_supply_without_input_is_refused_before_anything(
     room: Room, ledger: Ledger, supplies: Supplies, change: Callable[[Supplies], None], actual: str
 ) -> None:
@@ -187,7 +190,7 @@ def test_another_number_of_supplies_than_outlets_is_refused_before_anything(
     assert cycled(room, ledger).failure == (
         f"{where(room)}: power supplies - Expected: 2, one for each outlet of node01 (pdu1 outlet A1, pdu2 outlet "
         f"A1) Actual: {shown}. "
-        f"Look what is plugged in where, {CORRECT[:-1]}; a supply that is missing is put in first."
+        f"Check what is plugged in where, {CORRECT[:-1]}; if a supply is missing, fit it first."
     )
     assert (room.asked, ledger.entries("node01")) == ([], [])
 
@@ -249,8 +252,8 @@ def _never(_room: Room, supplies: Supplies) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (_never, "its BMC does not tell whether its power supplies have input"),
-        (_only_while_on, "its BMC tells only while the node is on whether its power supplies have input"),
+        (_never, "its BMC does not report whether its power supplies have input"),
+        (_only_while_on, "its BMC reports only while the node is on whether its power supplies have input"),
     ],
     ids=["never", "only-while-on"],
 )
@@ -280,7 +283,7 @@ def test_one_outlet_is_shown_by_silence_alone(room: Room, ledger: Ledger, suppli
 
 
 def _slow(_room: Room, supplies: Supplies) -> None:
-    """A look is longer than a supply may take to be seen: one more is begun after that time."""
+    """Asking takes longer than a supply may take to be seen: one more request starts after that time."""
     supplies.slow_s = 0.2
     supplies.lag_s = 0.35
 
@@ -315,7 +318,7 @@ def test_a_bmc_that_shows_it_too_late_is_taken_for_a_wrong_outlet(
 
 @pytest.mark.parametrize(
     ("told", "actual"),
-    [({"LineInputStatus": "LossOfInput"}, "no input"), ({"LineInputStatus": None}, "not told")],
+    [({"LineInputStatus": "LossOfInput"}, "no input"), ({"LineInputStatus": None}, "not reported")],
     ids=["no-input", "not-told"],
 )
 def test_a_supply_that_stays_without_input_fails_the_node_and_ends_the_row(
@@ -353,7 +356,7 @@ def test_a_login_that_the_bmc_refuses_after_its_mains_came_back_is_not_tried_unt
     room: Room, ledger: Ledger, supplies: Supplies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = room.rack.nodes[0]
-    real = module._on_again
+    real = module._power_on_again
 
     def on_again(bmc: Any) -> str:  # noqa: ANN401 - a Bmc
         found = real(bmc)
@@ -362,7 +365,7 @@ def test_a_login_that_the_bmc_refuses_after_its_mains_came_back_is_not_tried_unt
         node.logins = 0
         return found
 
-    monkeypatch.setattr(module, "_on_again", on_again)
+    monkeypatch.setattr(module, "_power_on_again", on_again)
     assert json.loads(cycled(room, ledger).stdout)["proof"]["back"] == {"PSU0": None, "PSU1": None}
     assert node.logins <= 1
     assert supplies.has_input("PSU0")

@@ -41,7 +41,7 @@ def _killed(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, outlets
 def test_after_a_kill_while_a_supply_is_waited_for_every_outlet_is_on_again(
     room: Room, ledger: Ledger, supplies: Supplies, monkeypatch: pytest.MonkeyPatch, position: str
 ) -> None:
-    """At the first the node still lives; at the second one more is off that is not its own."""
+    """At the first the node is still alive; at the second, another outlet is off that is not its own."""
     three = [BOTH[0], Outlet(pdu="pdu1", outlet="A2"), BOTH[1]] if position == "second" else BOTH
     if position == "second":
         room.pdus["pdu2"].plugged["A2"] = room.rack.nodes[0]

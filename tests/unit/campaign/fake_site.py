@@ -2,7 +2,7 @@
 """A controller with phases of its own that write down what they did: run as a program by the kill tests.
 
 Usage: fake_site.py ROOT MODE. MODE names what happens: ``run``; ``die:PHASE`` (SIGKILL inside that phase);
-``hang:PHASE``; ``fail:PHASE:NODE``; ``error:PHASE:NODE``; ``untouched:PHASE:NODE`` (held, and kept by its jobs);
+``hang:PHASE``; ``fail:PHASE:NODE``; ``error:PHASE:NODE``; ``untouched:PHASE:NODE`` (drained, and kept by its jobs);
 ``defect:PHASE``; ``silent:PHASE:NODE`` (no result for the node); ``deaf:PHASE`` (nobody takes our output any more once
 that phase hangs); ``torn:PHASE`` (one batch of it cannot write the ledger while another hangs).
 """
@@ -26,7 +26,7 @@ from rackready.campaign.summary import exit_code, summarise
 from rackready.cli.main import _leave
 from rackready.design.names import listed
 from rackready.drivers.process import check_stop
-from rackready.handover.production import HELD
+from rackready.handover.production import DRAINED
 from rackready.ledger.store import EventRow, Ledger, LedgerError
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -55,7 +55,9 @@ def fake(root: Path, phase: str, mode: str) -> Runner:
             if kind == "silent":
                 del out[victim]
             elif kind == "untouched":
-                out[victim] = NodeResult(Outcome.ERROR, f"{victim}: jobs run on it", data={HELD: True}, touched=False)
+                out[victim] = NodeResult(
+                    Outcome.ERROR, f"{victim}: jobs run on it", data={DRAINED: True}, touched=False
+                )
             elif kind in {"fail", "error"}:
                 out[victim] = NodeResult(Outcome(kind), f"{victim} gpu2: broken - Expected: 18 Actual: 17. Replace it.")
         return out

@@ -16,7 +16,7 @@ import pytest
 from rackready.campaign import controller, workflow
 from rackready.campaign.abi import CAMPAIGN_ABI
 from rackready.campaign.request import DEPLOY, CampaignRequest, new_request
-from rackready.campaign.summary import exit_code, summarise
+from rackready.campaign.summary import document, exit_code, summarise
 from rackready.design.site import load_site
 from rackready.ledger.store import CHANGE, Ledger
 from rackready.model.state import NodeState
@@ -220,13 +220,21 @@ def test_summary_of_nothing_is_no_success(tmp_path: Path) -> None:
     assert exit_code(rows) == 1
 
 
+def test_the_plan_of_a_dry_run_is_in_the_document_and_only_there(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "s.sqlite")
+    result = {"outcome": "pass", "message": "m", "changed": False, "phase": "validate"}
+    rows = summarise(ledger, ["node01", "node02"], {"node01": result | {"plan": {"step": "look"}}, "node02": result})
+    shown = document("c1", rows, seconds=1.0, resumed=False)["nodes"]
+    assert (shown[0]["plan"], "plan" in shown[1]) == ({"step": "look"}, False)
+
+
 def test_a_node_drained_by_an_earlier_wave_that_the_campaign_never_came_to_is_said(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "s.sqlite")
-    ledger.set_state("node02", NodeState.CERTIFIED, "held: fabric is about to change: its ports on leaf01")
+    ledger.set_state("node02", NodeState.CERTIFIED, "drained: fabric is about to change: its ports on leaf01")
     rows = summarise(ledger, ["node01", "node02"], {})
     assert [row.reason for row in rows] == [
-        "the campaign did not come to this node",
-        "the campaign did not come to this node; held: fabric is about to change: its ports on leaf01",
+        "the campaign did not reach this node",
+        "the campaign did not reach this node; drained: fabric is about to change: its ports on leaf01",
     ]
 
 
@@ -315,7 +323,7 @@ def test_ready_node_that_its_jobs_keep_is_not_on_offer_and_its_evidence_stands(t
     code, text = run(tmp_path, "untouched:provision:node03")
     assert code == 1
     assert "ROW node03 certified provision error node03: jobs run on it" in text
-    assert "could not be held in the scheduler" not in text, "it is held already: its reason stays"
+    assert "could not be drained in the scheduler" not in text, "it is drained already: its reason stays"
     ledger = Ledger.open(tmp_path / ".rackready/x/state.sqlite")
     last = [entry for entry in ledger.entries("node03") if entry.operation == "changed"][-1]
     assert (last.desired, last.status) == ("provision", "failed"), "nothing was done to it"

@@ -70,7 +70,7 @@ def test_a_dry_run_names_it_and_sets_nothing_aside(rack: Rack) -> None:
     out = rack.run(check=True)
     assert (out["node02"].outcome, out["node01"].outcome) == (Outcome.PASS, Outcome.NOT_RUN)
     assert out["node01"].message.startswith(
-        f"would be measured: node01: {R3} - Expected: pass Actual: error. {words(key)}"
+        f"would be measured under load: node01: {R3} - Expected: pass Actual: error. {words(key)}"
     )
     assert set_aside(rack.ledger) == []
 

@@ -1,4 +1,4 @@
-"""What is seen and measured again, and what not: looks, missing, voided, aged and pre-boot evidence, and a fail that no wish launders."""
+"""The validate phase carried out: looks, missing, void, old and pre-boot evidence, partners, and fails on record."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from rackready.campaign import evidence_check
+from rackready.campaign import evidence_check, evidence_reader
 from rackready.campaign.evidence_check import run_where_needed
+from rackready.campaign.evidence_plan import LOOKED_BEFORE as SEEN
 from rackready.design.facts import desired_digest
 from rackready.design.site import load_site
 from rackready.drivers.process import Interrupted
@@ -21,11 +22,11 @@ from rackready.gates.records.node_parts import Seen
 from rackready.handover import look as looking
 from rackready.handover.certify import entries
 from rackready.handover.policy import looks
-from rackready.handover.run import DRAIN
+from rackready.handover.run import DRAIN, PARTNER_OF, RELEASE
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome, Verdict
-from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.phase import PLAN, NodeResult, PhaseContext
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 
@@ -36,7 +37,6 @@ R3, PAIR, RING = (
     "pair/fabric/performance/ib-write-bw",
     "cluster/fabric/performance/nccl-all-reduce-ring",
 )
-SEEN = "seen again by this run already: evidence of this very node still counts"
 KEPT = NodeResult(Outcome.ERROR, "jobs run on it", touched=False)
 
 
@@ -58,6 +58,8 @@ class Rack:
     sees: dict[str, NodeResult] = field(default_factory=dict)
     """What a look finds on a node; a pass where nothing is said."""
     taken: dict[str, str] = field(default_factory=dict)
+    partner_of: dict[str, list[str]] = field(default_factory=dict)
+    """Partner that was lent -> the nodes that were measured with it."""
     returned: list[str] = field(default_factory=list)
     back: NodeResult = field(default_factory=lambda: NodeResult(Outcome.PASS))
 
@@ -149,8 +151,12 @@ class Rack:
     def in_production(self, _ctx: object, nodes: list[str]) -> tuple[list[str], dict[str, NodeResult]]:
         return [node for node in nodes if node in self.busy], {}
 
-    def take_out(self, _ctx: object, reasons: dict[str, str]) -> dict[str, NodeResult]:
+    def take_out(
+        self, _ctx: object, reasons: dict[str, str], *, partner_of: Sequence[str] = ()
+    ) -> dict[str, NodeResult]:
         self.taken |= reasons
+        if partner_of:
+            self.partner_of |= {node: list(partner_of) for node in reasons}
         return {node: KEPT for node in reasons if node in self.keep}
 
     def handover(self, _ctx: object, nodes: list[str]) -> dict[str, NodeResult]:
@@ -163,24 +169,21 @@ def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rack:
     (tmp_path / "inventories/sim").mkdir(parents=True)
     (tmp_path / "inventories/sim/site.yml").write_bytes((ROOT / "inventories/sim/site.yml").read_bytes())
     made = Rack(PhaseContext("sim", tmp_path, "c1"))
-    stands = {
-        "fingerprints": made.fingerprints,
-        "seen_now": made.seen_now,
-        "run_gates": made.gates,
-        "in_production": made.in_production,
-        "take_out": made.take_out,
-    }
-    for name, stand_in in {**stands, "run_handover": made.handover}.items():
-        monkeypatch.setattr(evidence_check, name, stand_in)
+    monkeypatch.setattr(evidence_reader, "fingerprints", made.fingerprints)
+    monkeypatch.setattr(evidence_reader, "seen_now", made.seen_now)
+    monkeypatch.setattr(evidence_reader, "in_production", made.in_production)
+    monkeypatch.setattr(evidence_check, "run_gates", made.gates)
+    monkeypatch.setattr(evidence_check, "take_out", made.take_out)
+    monkeypatch.setattr(evidence_check, "run_handover", made.handover)
     monkeypatch.setattr(looking, "run_gates", made.look)
     return made
 
 
-def test_every_run_looks_anew_at_nodes_in_production_and_drains_nobody(rack: Rack) -> None:
+def test_every_run_looks_again_at_nodes_in_production_and_drains_nobody(rack: Rack) -> None:
     for node in NODES:
         rack.measured(node, by="c0")
     rack.busy = set(NODES)
-    words = f"seen again: {len(rack.lights())} checks passed; what was measured under load still counts"
+    words = f"looked at again: {len(rack.lights())} checks passed; evidence under load still counts"
     assert {node: (result.outcome, result.message) for node, result in rack.run().items()} == dict.fromkeys(
         NODES, (Outcome.PASS, words)
     )
@@ -220,7 +223,7 @@ def test_a_dry_run_looks_at_nothing(rack: Rack) -> None:
     found = rack.run("node01", check=True)["node01"]
     assert (found.outcome, found.message) == (
         Outcome.PASS,
-        "would be looked at anew; what was measured under load still counts",
+        "would be looked at again; its evidence under load still counts",
     )
     assert rack.looked == []
 
@@ -265,7 +268,9 @@ def test_again_measures_everything_anew(rack: Rack) -> None:
         rack.measured(node)
     rack.run("node01", again=True)
     assert rack.due() == {"node01": {entry.id for entry in entries(rack.site)}}
-    assert [event.text for event in rack.ledger.events("c1")] == ["to be measured: node01: measured anew as asked for"]
+    assert [event.text for event in rack.ledger.events("c1")] == [
+        "to be measured: node01: --again measures everything again"
+    ]
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -281,12 +286,12 @@ def test_a_fail_on_record_is_not_measured_away(rack: Rack, *, again: bool) -> No
     assert result.outcome is Outcome.FAIL
     assert result.message == (
         "node02 gpu2: NVLink down - Expected: 18 links Actual: 17. Reseat the board. "
-        "(measured before and not again: when it is repaired, `rackready repair node02 --reason '...'`)"
+        "(a fail on record is not measured again: once it is repaired, run `rackready repair node02 --reason '...'`)"
     )
     assert all("node02" not in [*nodes, *partners] for nodes, partners, _ in rack.runs)
 
 
-def test_a_pass_after_a_fail_does_not_launder_it(rack: Rack) -> None:
+def test_a_pass_after_a_fail_does_not_hide_it(rack: Rack) -> None:
     """`rackready gate run`, run until it passes, is no repair."""
     bad = Finding(
         where="node02 gpu2", what="NVLink down", expected="18 links", actual="17", next_step="Reseat the board."
@@ -298,7 +303,7 @@ def test_a_pass_after_a_fail_does_not_launder_it(rack: Rack) -> None:
     assert (found.outcome, found.message[:24]) == (Outcome.FAIL, "node02 gpu2: NVLink down")
     rack.ledger.done(rack.ledger.change_begins("node02", "repair"))
     assert rack.run("node02")["node02"].outcome is Outcome.PASS, (
-        "measured anew: what was before the repair counts no longer"
+        "measured again: evidence from before the repair does not count"
     )
     assert rack.due()["node02"] >= {R3}
 
@@ -306,7 +311,7 @@ def test_a_pass_after_a_fail_does_not_launder_it(rack: Rack) -> None:
 def test_a_node_in_production_is_taken_out_before_it_is_measured(rack: Rack) -> None:
     rack.busy = {"node01"}
     rack.run()
-    assert rack.taken == {"node01": "is measured again"}
+    assert rack.taken == {"node01": "is being measured under load"}
     assert rack.runs[0][0] == NODES
 
 
@@ -316,7 +321,7 @@ def test_a_node_that_keeps_its_jobs_is_left_alone(rack: Rack) -> None:
     assert rack.runs[0][0] == ["node02"]
 
 
-def test_no_gate_is_called_when_no_node_could_be_held(rack: Rack) -> None:
+def test_no_gate_is_called_when_no_node_could_be_drained(rack: Rack) -> None:
     rack.busy, rack.keep = set(NODES), set(NODES)
     assert rack.run() == dict.fromkeys(NODES, KEPT)
     assert rack.runs == []
@@ -327,6 +332,7 @@ def test_a_partner_in_production_is_lent_and_given_back(rack: Rack) -> None:
     rack.busy = {"node02"}
     rack.run()
     assert rack.taken == {"node02": "partner in the measurement of node01"}
+    assert rack.partner_of == {"node02": ["node01"]}
     assert (rack.runs[0][1], rack.returned) == (["node02"], ["node02"])
     row = rack.ledger.state("node02")
     assert row is not None
@@ -339,7 +345,7 @@ def test_a_partner_that_cannot_be_given_back_is_said(rack: Rack) -> None:
     rack.run("node02", "node01")
     assert (
         rack.ledger.events("c1")[-1].text
-        == "it helped to measure and could not be handed over again: node02: no answer."
+        == "served as a partner and could not be handed over again: node02: no answer."
     )
     assert rack.ledger.state("node02") is None, "it is not said to be ready"
 
@@ -349,7 +355,7 @@ def test_a_partner_that_keeps_its_jobs_does_not_serve(rack: Rack) -> None:
     rack.busy, rack.keep = {"node02"}, {"node02"}
     rack.run()
     assert (rack.runs[0][1], rack.returned) == ([], ["node02"]), "it was drained for nothing: it is on offer again"
-    assert "it does not serve as a partner: jobs run on it" in [
+    assert "does not serve as a partner: jobs run on it" in [
         event.text for event in rack.ledger.events("c1") if event.node == "node02"
     ]
 
@@ -369,34 +375,78 @@ def test_a_partner_is_given_back_when_the_gates_raise(
     assert rack.returned == ["node02"]
 
 
+OLD = "rackready: partner in the measurement of node03"
+NEW = "rackready: whatever people read"
+
+
 @pytest.mark.parametrize(
-    ("reason", "returned"),
+    ("observed", "reason", "returned"),
     [
-        ("rackready: partner in the measurement of node03", ["node02"]),
-        ("rackready: quarantined: broken", []),
-        ("bad PSU, maria", []),
+        ({PARTNER_OF: ["node03"]}, NEW, ["node02"]),
+        ({PARTNER_OF: []}, OLD, []),
+        ({PARTNER_OF: ["node03"]}, "bad PSU, maria", []),
+        ({}, OLD, ["node02"]),
+        ({}, "rackready: quarantined: broken", []),
+        ({}, "bad PSU, maria", []),
     ],
+    ids=["lent", "drained for itself", "taken over by somebody", "lent by an older version", "older drain", "foreign"],
 )
+@pytest.mark.parametrize("ended", [True, False])
 def test_a_partner_that_a_killed_run_left_drained_is_given_back(
-    rack: Rack, monkeypatch: pytest.MonkeyPatch, reason: str, returned: list[str]
+    rack: Rack,
+    monkeypatch: pytest.MonkeyPatch,
+    observed: dict[str, list[str]],
+    reason: str,
+    returned: list[str],
+    *,
+    ended: bool,
 ) -> None:
     class Shown:
         def show(self, node: str) -> SchedulerNode:
             return SchedulerNode(node, "IDLE+DRAIN", usable=False, drained=True, down=False, reason=reason)
 
-    monkeypatch.setattr(evidence_check, "adapter_for", lambda _site, _paths: nullcontext(Shown()))
+    monkeypatch.setattr(evidence_reader, "adapter_for", lambda _site, _paths: nullcontext(Shown()))
     for node in NODES:
         rack.measured(node)
-    rack.ledger.done(rack.ledger.begin("node02", DRAIN, "d", {}).token)
+    drain = rack.ledger.begin("node02", DRAIN, "d", observed)
+    if ended:
+        rack.ledger.done(drain.token)
     assert rack.run()["node02"].message == SEEN
     assert rack.returned == returned
+
+
+def test_a_partner_that_was_handed_over_since_is_not_asked_about(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        evidence_reader, "adapter_for", lambda _site, _paths: pytest.fail("nobody is to be asked about")
+    )
+    for node in NODES:
+        rack.measured(node)
+    rack.ledger.done(rack.ledger.begin("node02", DRAIN, "d", {PARTNER_OF: ["node01"]}).token)
+    rack.ledger.done(rack.ledger.begin("node02", RELEASE, "c", {}).token)
+    rack.run()
+    assert rack.returned == []
+
+
+def test_a_dry_run_shows_the_plan_and_carries_out_none_of_it(rack: Rack) -> None:
+    rack.measured("node02", by="c0")
+    rack.busy = set(NODES)
+    out = rack.run(check=True)
+    assert [out[node].data[PLAN]["step"] for node in NODES] == ["measure", "look"]
+    assert out["node01"].message.endswith(
+        "; would be drained first: is being measured under load; partners: node02; partners missing: 1"
+    )
+    assert out["node02"].message == (
+        "would be looked at again; its evidence under load still counts; would be drained as a partner in the "
+        "measurement of node01; would be handed over again at the end"
+    )
+    assert (rack.runs, rack.looked, rack.taken, rack.returned) == ([], [], {}, [])
 
 
 def test_a_node_that_cannot_be_read_is_said(rack: Rack) -> None:
     rack.unread = {"node01"}
     rack.run("node01")
     assert [event.text for event in rack.ledger.events("c1")] == [
-        "to be measured: what it is could not be read (x: SSH - Expected: an answer Actual: none. Look.)"
+        "to be measured: its fingerprint could not be read (x: SSH - Expected: an answer Actual: none. Look.)"
     ]
 
 
@@ -411,12 +461,13 @@ def test_a_node_whose_parts_cannot_be_seen_any_more_is_no_pass_and_not_loaded(ra
     assert (rack.runs, rack.looked, rack.taken) == ([], [], {})
 
 
-def test_a_dry_run_says_what_would_be_measured_and_holds_nobody(rack: Rack) -> None:
+def test_a_dry_run_shows_what_would_be_measured_and_drains_nobody(rack: Rack) -> None:
     rack.busy = set(NODES)
     found = rack.run("node01", check=True)["node01"]
     assert found.outcome is Outcome.NOT_RUN
     assert found.message.startswith(
-        "would be measured: node01: node/gpu/validation/dcgm-r1 - Expected: pass, measured on the node as it is now"
+        "would be measured under load: node01: node/gpu/validation/dcgm-r1 - "
+        "Expected: pass, measured on the node as it is now"
     )
     assert (rack.runs, rack.taken) == ([], {})
 

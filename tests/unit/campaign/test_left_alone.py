@@ -1,4 +1,4 @@
-"""Nodes that nothing is done to for their neighbours' sake stay on offer as they are; one that cannot be reached is held as ever."""
+"""Nodes left alone for their neighbours' sake stay on offer; one that cannot be reached is drained as always."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import pytest
 from rackready.campaign import fabric, step
 from rackready.campaign.drained_phase import Results
 from rackready.campaign.request import CampaignRequest
-from rackready.handover.production import HELD, UNTOUCHED
+from rackready.handover.production import DRAINED, UNTOUCHED
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
-from tests.unit.campaign.test_hold import ALL, Fabric
+from tests.unit.campaign.test_drained_phase import ALL, Fabric
 
 ROOT = Path(__file__).resolve().parents[3]
-JOBS = NodeResult(Outcome.ERROR, "node01: jobs run on it", data={HELD: True}, touched=False)
+JOBS = NodeResult(Outcome.ERROR, "node01: jobs run on it", data={DRAINED: True}, touched=False)
 SILENT = NodeResult(Outcome.ERROR, "node02: nobody can say it", data={UNTOUCHED: True}, touched=False)
 WAITS = (
     "leaf01: its ports would change - Expected: all nodes in production behind it drained Actual: not drained: node01. "
-    "Nothing was touched: run again when their jobs have ended."
+    "Nothing was touched. Run again when their jobs have ended."
 )
 
 
@@ -33,7 +33,7 @@ class Ready(Fabric):
         return [node for node in nodes if node in self.busy], {node: SILENT for node in nodes if node in self.unknown}
 
     def take_out(self, _ctx: PhaseContext, reasons: dict[str, str]) -> Results:
-        self.held |= reasons
+        self.drained |= reasons
         return {node: JOBS for node in reasons if node in self.keep}
 
 
@@ -48,7 +48,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, root: Path, world: Ready) -> list[str]:
-    """Run the fabric phase as a campaign does. Returns the nodes that it held afterwards."""
+    """Run the fabric phase as a campaign does. Returns the nodes that it drained afterwards."""
     drained: list[str] = []
 
     def drain_nodes(_ctx: PhaseContext, nodes: list[str], _reasons: dict[str, str]) -> Results:
@@ -83,7 +83,7 @@ def test_neighbours_of_a_node_that_keeps_its_jobs_stay_ready_and_on_offer(
     world = Ready(busy=ALL, keep=("node01",))
     world.diffs = {"leaf01": "+ nv set interface swp1-4 link mtu 9216"}
     assert run(monkeypatch, tmp_path, world) == []
-    assert world.held == {"node01": "fabric is about to change: its ports on leaf01"}
+    assert world.drained == {"node01": "fabric is about to change: its ports on leaf01"}
     found = states(ledger)
     assert found.pop("node01") == (NodeState.CERTIFIED, "node01: jobs run on it")
     assert found == dict.fromkeys(ALL[1:], (NodeState.READY, WAITS))
@@ -99,7 +99,9 @@ def test_a_node_of_which_the_scheduler_says_nothing_stays_as_it_is(
     assert states(ledger)["node02"] == (NodeState.READY, "node02: nobody can say it")
 
 
-def test_a_node_that_cannot_be_reached_is_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ledger: Ledger) -> None:
+def test_a_node_that_cannot_be_reached_is_drained(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ledger: Ledger
+) -> None:
     world = Ready(busy=("node03",), would={"node03": NodeResult(Outcome.ERROR, "cannot log in")})
     world.diffs = {}
     assert run(monkeypatch, tmp_path, world) == ["node03"]
@@ -129,7 +131,7 @@ def test_a_switch_whose_preview_fails_is_not_changed_while_a_node_behind_it_is_i
     world = Blind(busy=("node01",))
     world.diffs = {"leaf01": "+ nv set qos roce mode lossless"}
     assert run(monkeypatch, tmp_path, world) == []
-    assert (world.done, world.held) == ([], {})
+    assert (world.done, world.drained) == ([], {})
     assert states(ledger) == dict.fromkeys(ALL, (NodeState.READY, "leaf02: no preview."))
 
 
@@ -190,7 +192,7 @@ def test_a_node_left_alone_at_one_switch_and_changed_at_another_is_not_as_it_was
     world = Blind(busy=("node01",))
     world.diffs = {"leaf01": "+ nv set interface swp1-4 link mtu 9216"}
     assert run(monkeypatch, tmp_path, world) == ["node01"]
-    assert world.held == {"node01": "fabric is about to change: its ports on leaf01"}
+    assert world.drained == {"node01": "fabric is about to change: its ports on leaf01"}
     assert world.done == ["leaf01", "node02", "node03", "node04"]
     assert states(ledger)["node01"] == (NodeState.INSTALLED, "leaf02: no preview.")
     assert ledger.last_change("node01") > 0

@@ -86,7 +86,7 @@ def test_check_records_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -
 def damage(path: Path) -> str:
     path.write_bytes(b"no gzip")
     return (
-        f"{path} - Expected: what an earlier deploy recorded (rackready/applied/v1) "
+        f"{path} - Expected: the record of an earlier deploy (rackready/applied/v1) "
         f"Actual: BadGzipFile: Not a gzipped file (b'no'). {REMOVE}"
     )
 
@@ -94,12 +94,12 @@ def damage(path: Path) -> str:
 def forbid(path: Path) -> str:
     path.mkdir()
     return (
-        f"{path} - Expected: what an earlier deploy recorded (rackready/applied/v1) "
+        f"{path} - Expected: the record of an earlier deploy (rackready/applied/v1) "
         f"Actual: IsADirectoryError: [Errno 21] Is a directory: '{path}'. {REMOVE}"
     )
 
 
-REMOVE = "Remove it: the next deploy records everything anew, until then all is shown as added."
+REMOVE = "Remove it: the next deploy records everything again. Until then all is shown as added."
 
 
 @pytest.mark.parametrize("spoil", [damage, forbid])

@@ -220,7 +220,7 @@ def test_a_damaged_ledger_is_no_full_disk(project: Path) -> None:
     EnvPaths(project, "lab").database.file.write_bytes(b"not a database, and long enough to be looked at as one")
     done = rackready(project, "deploy", "--env", "lab")
     assert done.returncode == 2
-    assert "Actual: file is not a database. Run `rackready doctor`, which says what to do." in done.stderr
+    assert "Actual: file is not a database. Run `rackready doctor`: it shows the next step." in done.stderr
 
 
 def test_states_and_campaigns_of_another_machine_are_shown(
@@ -299,7 +299,7 @@ def test_quarantined_node_is_left_alone_by_a_mere_repeat(project: Path) -> None:
 def test_unknown_environment(project: Path) -> None:
     done = rackready(project, "status", "--env", "prod")
     assert done.returncode == 2
-    assert "no such file. Begin one from inventories/example/site.yml." in done.stderr
+    assert "no such file. Start one from inventories/example/site.yml." in done.stderr
 
 
 def test_schema_is_one_json_document(project: Path) -> None:
@@ -340,7 +340,7 @@ def test_retire_without_yes_shows_and_touches_nothing(project: Path) -> None:
         "done": False,
         "steps": [
             "node03: declared",
-            "would be held in the scheduler: rackready: retired: sold to nobody",
+            "would be drained in the scheduler: rackready: retired: sold to nobody",
             "was not powered on by rackready: its power stays as it is",
             "would be retired: sold to nobody",
         ],

@@ -67,9 +67,9 @@ def test_what_is_rated_by_time_takes_how_long_it_ran(evaluate: Any, tmp_path: Pa
     }
     given = [word for key, path in files.items() for word in ("--input", f"{key}={path}")]
     code, out, _ = evaluate(COPIES, "--profile", "dgx_h100", *given)
-    assert (code, "0 before, 1 after, in a time that is not known" in out) == (2, True)
+    assert (code, "0 before, 1 after, in an unknown time" in out) == (2, True)
     code, out, _ = evaluate(COPIES, "--profile", "dgx_h100", "--seconds", "copy-0=60", *given)
-    assert "in a time that is not known" not in out
+    assert "in an unknown time" not in out
     assert "pcie_replays_per_minute on node01/gpu" in out
     code, _, err = evaluate(COPIES, "--profile", "dgx_h100", "--seconds", "soon", *given)
     assert (

@@ -42,7 +42,9 @@ def test_addresses_of_the_capture_are_given(evaluate: Any, tmp_path: Path) -> No
         "ib_write_bw used other GIDs - Expected: 192.168.1.11 to 192.168.1.12 Actual: 10.4.1.23 to 10.4.1.57. "
         "Run the gate again; for an output that was "
     )
-    step = "captured elsewhere, check that it is this rail's, and give its addresses (--address NODE:HCA=ADDRESS)."
+    step = (
+        "captured elsewhere, check that it belongs to this rail, and give its addresses (--address NODE:HCA=ADDRESS)."
+    )
     assert (code, f"{said}{step}" in out) == (2, True)
     code, out, _ = evaluate(*given, "--address", f"node01:mlx5_0={FIRST}", "--address", f"node02:mlx5_0={SECOND}")
     assert (code, out.splitlines()[0]) == (0, f"{PAIR}: pass")

@@ -120,7 +120,7 @@ def test_plain_outputs_are_taken_in_any_order_or_by_their_keys(evaluate: Any, tm
         == 0
     )
     code, out, _ = evaluate(INVENTORY, "--input", str(tmp_path / "report"))
-    assert (code, "Give what `nvidia-smi nvlink -s` prints, too: --input nvlink=FILE." in out) == (2, True)
+    assert (code, "Also give the output of `nvidia-smi nvlink -s`: --input nvlink=FILE." in out) == (2, True)
     assert evaluate(PATH, *files(tmp_path, lspci=printed.lspci(paths_of()["gpus"])))[0] == 0
     every = files(
         tmp_path,

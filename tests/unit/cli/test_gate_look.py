@@ -101,7 +101,7 @@ def test_show_as_json_holds_whole_scripts(call: Any) -> None:  # noqa: ANN401
     document = json.loads(out)
     (command,) = document["commands"]
     assert code == 0
-    assert command["stdin"].startswith('"""Prints what NVML says')
+    assert command["stdin"].startswith('"""Print NVML's inventory')
     assert document["inputs"]["pcie_width"] == {
         "value": 16,
         "description": "PCIe lanes that every GPU must have trained",
@@ -115,9 +115,9 @@ def test_explain_says_findings_with_next_steps_outcomes_and_sets(call: Any) -> N
         "  gpu-nvlink-down: NVLink down\n    Some NVLinks of this GPU are inactive",
         (
             "    next: Power the node off and on once; if the link stays down, reseat the GPU, then replace it: "
-            "docs/runbooks/nvlink-down.md"
+            "docs/runbooks/nvlink-down.md."
         ),
-        "  nvml-cannot-be-asked: NVML cannot be asked\n",
+        "  nvml-cannot-be-asked: NVML does not answer\n",
         "    next: Check that the driver is loaded (`nvidia-smi` on the node), then run install again.",
         "as every gate can: command-not-run, ",
         "  fail: it was measured, and is not as it should be; never measured again until the node is repaired",
@@ -401,7 +401,7 @@ def test_an_environment_that_was_named_and_is_none_is_refused(
 ) -> None:
     none = (
         f"{tmp_path}/inventories/nope/site.yml: 1 problem; nothing was touched.\n  : no such file. "
-        "Begin one from inventories/example/site.yml.\n"
+        "Start one from inventories/example/site.yml.\n"
     )
     outside = (
         "--env ../x - Expected: a plain name such as prod (letters, digits, - _ .) Actual: '../x'. "

@@ -81,7 +81,7 @@ def test_mac_of_two_machines_is_refused_wherever_it_stands(project: Path) -> Non
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
     found = refused(project, GOOD)
     expected = (
-        "templates.nodes.h100.bmc.mac: BMC MAC address 02:00:00:00:00:01 is also that of node node01. "
+        "templates.nodes.h100.bmc.mac: BMC MAC address 02:00:00:00:00:01 is already used by node node01. "
         "Give node node02 its own."
     )
     assert found[0] == expected
@@ -100,20 +100,20 @@ def test_serial_written_in_the_site_file_is_not_replaced(project: Path) -> None:
     document["templates"]["nodes"]["h100"]["serial"] = "OLD-{n}"
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
     assert refused(project, GOOD)[0] == (
-        "line 2: node01 stands at unit 1 of rack01 - Expected: serial OLD-1 as in the site Actual: S1. "
-        "Correct the place in the manifest, or the serial in the site file."
+        "line 2: node01 is at unit 1 of rack01 - Expected: serial OLD-1 as in the site file Actual: S1. "
+        "Correct the position in the manifest, or the serial in the site file."
     )
 
 
 REFUSED = [
-    ("", ["line 1: Expected: a head line Actual: nothing. Begin with serial,bmc_mac,password,rack,unit."]),
+    ("", ["line 1: Expected: a header line Actual: nothing. Start with serial,bmc_mac,password,rack,unit."]),
     (HEAD, ["line 2: Expected: a machine Actual: the file ends. Add the machines."]),
     (
         "serial,mac,rack,unit\n",
         [
             (
                 "line 1: column password is missing - Expected: serial, bmc_mac, password, rack, unit "
-                "Actual: serial, mac, rack, unit. Name the columns so."
+                "Actual: serial, mac, rack, unit. Rename the columns."
             )
         ],
     ),
@@ -121,9 +121,9 @@ REFUSED = [
         HEAD
         + "S1,02:00:00:00:00:01,p,rack09,1\nS2,02:00:00:00:00,p,rack01,9\nS3,020000000003,p,rack01,2\nS4,020000000004,p,rack01,top\n",
         [
-            "line 2: the site has no rack rack09. Correct the name.",
+            "line 2: no rack is called rack09. Correct the name.",
             "line 3: bmc_mac - Expected: six pairs of hexadecimal digits Actual: '02:00:00:00:00'. Correct it.",
-            "line 4: no node stands at unit 2 of rack01 - Expected: one of 1, 9, 17, 25. Correct the unit.",
+            "line 4: no node is at unit 2 of rack01 - Expected: one of 1, 9, 17, 25. Correct the unit.",
             "line 5: unit - Expected: a rack unit such as 17 Actual: 'top'. Correct it.",
         ],
     ),
@@ -131,9 +131,9 @@ REFUSED = [
     (
         HEAD + "S1,020000000001,p,rack01,1\nS1,020000000001,p,rack01,1\n",
         [
-            "line 3: mac 02:00:00:00:00:01 is also that of line 2. Correct one of the two.",
-            "line 3: serial S1 is also that of line 2. Correct one of the two.",
-            "line 3: the place of node01 is also that of line 2. Correct one of the two.",
+            "line 3: mac 02:00:00:00:00:01 is already on line 2. Correct one of the two lines.",
+            "line 3: serial S1 is already on line 2. Correct one of the two lines.",
+            "line 3: the position of node01 is already on line 2. Correct one of the two lines.",
         ],
     ),
     (
@@ -146,17 +146,14 @@ REFUSED = [
                 "Correct it."
             ),
             "line 3: bmc_mac - Expected: six pairs of hexadecimal digits Actual: '0200:00-000002'. Correct it.",
+            ("line 4: bmc_mac - Expected: an individual address Actual: '00:00:00:00:00:00', no address. Correct it."),
             (
-                "line 4: bmc_mac - Expected: the address of one interface Actual: '00:00:00:00:00:00', no address. "
+                "line 5: bmc_mac - Expected: an individual address Actual: 'ff:ff:ff:ff:ff:ff', a group address. "
                 "Correct it."
             ),
             (
-                "line 5: bmc_mac - Expected: the address of one interface "
-                "Actual: 'ff:ff:ff:ff:ff:ff', the address of a group. Correct it."
-            ),
-            (
-                "line 6: bmc_mac - Expected: the address of one interface "
-                "Actual: '01:00:5e:00:00:01', the address of a group. Correct it."
+                "line 6: bmc_mac - Expected: an individual address Actual: '01:00:5e:00:00:01', a group address. "
+                "Correct it."
             ),
         ],
     ),

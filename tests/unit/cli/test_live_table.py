@@ -73,7 +73,7 @@ def test_gates_of_a_later_validation_do_not_take_a_node_back() -> None:
         NODES,
         (event("revalidate"), ["node01"]),
         (event("validate", "gemm pass", DETAIL), ["node01"]),
-        (event("hold", "drained"), ["node01"]),
+        (event("drain", "drained"), ["node01"]),
     )
     assert marks(text, "node01") == "✓✓✓▸"
     assert re.search(r"^node01 .*drained$", text, re.MULTILINE)

@@ -115,7 +115,7 @@ def test_status_works_without_the_scheduler(call: Call, listed: Path) -> None:
     listed.unlink()
     listed.mkdir()
     code, out, _ = call("status")
-    words = f"node03: whether the scheduler gives it jobs is not known: {listed}: the list of ready nodes - Expected:"
+    words = f"node03: unknown whether it is on offer in the scheduler: {listed}: the list of ready nodes - Expected:"
     assert (code, out.splitlines()[-1].startswith(words)) == (0, True), out
     document = json.loads(call("status", "--output", "json")[1])
     assert (document["alarms"], len(document["not_asked"]), document["nodes"][2]["offered"]) == ([], 1, None)
@@ -156,4 +156,4 @@ def test_repair_goes_on_without_a_scheduler_where_the_node_is_not_ready(call: Ca
     listed.mkdir()
     code, out, err = call("repair", "node03", "--reason", "x")
     assert (code, out) == (0, "node03: reachable, epoch 2. `make deploy ENV=sim` takes it up again.\n")
-    assert err.startswith("node03: whether the scheduler gives it jobs is not known: ")
+    assert err.startswith("node03: unknown whether it is on offer in the scheduler: ")

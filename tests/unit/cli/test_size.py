@@ -488,7 +488,7 @@ def test_weights_that_the_user_names_replace_those_of_the_file(size: Size, tmp_p
                 "Expected: one of 1, 2, 4, 8, 16, 32 Actual: 3. Choose one of them."
             ),
         ),
-        (("train", "--config", L8, "--ep", "8"), "--ep 8: llama has no experts - Expected: 1 Actual: 8. Leave it out."),
+        (("train", "--config", L8, "--ep", "8"), "--ep 8: llama has no experts - Expected: 1 Actual: 8. Remove it."),
         (
             ("serve", "--config", L8, "--virtual-overhead", "3"),
             "--virtual-overhead 3: Expected: at least 0 and below 1 Actual: 3. Give a share, e.g. 0.03 for 3 %.",
@@ -582,7 +582,7 @@ def test_weights_that_the_user_names_replace_those_of_the_file(size: Size, tmp_p
         ),
         (
             ("train", "--config", L8, "--tp", "8", "--pp", "2", "--gpus", "100", "--on", "dgx_h100"),
-            "--gpus 100: Expected: a multiple of tp x pp = 8 x 2 = 16 Actual: 100. Take 96, or other degrees.",
+            "--gpus 100: Expected: a multiple of tp x pp = 8 x 2 = 16 Actual: 100. Use 96, or other degrees.",
         ),
         (
             ("serve", "--params", "0.1", *SHAPE[2:]),

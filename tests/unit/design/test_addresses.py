@@ -1,4 +1,4 @@
-"""Addresses: each follows from the thing's own numbers, so what is added anywhere renumbers nothing; none is given twice; pools that end are refused."""
+"""Addresses: stable when anything is added, unique, and refused if a pool is exhausted."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ def test_loopback_pool_that_is_too_small() -> None:
     document["networks"]["loopbacks"] = "10.30.0.0/27"
     _, plan = planned(parse(document))
     assert plan.problems[0] == (
-        "networks.loopbacks: leaf-su002-r8 is leaf 16 of plane 1 - Expected: at most 15 of a tier in 10.30.0.0/27. "
-        "Give it a larger pool."
+        "networks.loopbacks: leaf-su002-r8 is leaf 16 of plane 1 - Expected: at most 15 per tier in 10.30.0.0/27. "
+        "Enlarge the pool."
     )
 
 
@@ -163,7 +163,7 @@ def test_place_in_the_unit_is_that_of_rack_and_slot() -> None:
 
 @settings(max_examples=8, deadline=None)
 @given(st.permutations(list(range(1, 7))))
-def test_order_of_the_file_says_nothing(order: list[int]) -> None:
+def test_order_of_the_file_does_not_matter(order: list[int]) -> None:
     straight = by_name(addresses(parse(small([rack(number) for number in range(1, 7)]))))
     assert by_name(addresses(parse(small([rack(number) for number in order])))) == straight
 
@@ -186,7 +186,7 @@ def test_address_given_by_hand_is_kept_and_its_double_refused() -> None:
     overlay = {"racks": [{"name": "rack01", "nodes": [{"name": "node04", "address": "10.0.0.12"}]}]}
     assert str(parse(copy.deepcopy(document)).node("node02").address) == "10.0.0.12"
     assert refusals(document, overlay) == [
-        "racks[0].nodes[0].address: address 10.0.0.12 is also that of node node02. Give node node04 its own."
+        "racks[0].nodes[0].address: address 10.0.0.12 is already used by node node02. Give node node04 its own."
     ]
 
 
@@ -194,20 +194,20 @@ REFUSED = [
     (
         {"racks": [rack(300)]},
         (
-            "racks[0]: rack r300 is number 300, and networks.oob.pool 10.20.0.0/16 has room for 256 racks of /24. "
-            "Give the network a larger pool or smaller blocks, or the rack a lower index."
+            "racks[0]: rack r300 is number 300, but networks.oob.pool 10.20.0.0/16 has room for 256 racks of /24. "
+            "Use a larger pool or smaller blocks, or give the rack a lower index."
         ),
     ),
     (
         {"racks": [rack(1, "[1-5]")]},
         (
             "racks[0].nodes[0]: node r001-n5 has number 5 - Expected: 1 to 4 within its rack (networks.rack_slots). "
-            "Give it a slot, or another name."
+            "Add a slot, or change the name."
         ),
     ),
     (
         {"racks": [rack(1), {**rack(1), "name": "s001"}]},
-        "racks[1]: number 1 is also that of rack r001. Give rack s001 its own.",
+        "racks[1]: number 1 is already used by rack r001. Give rack s001 its own.",
     ),
     (
         {
@@ -219,21 +219,21 @@ REFUSED = [
                 }
             ]
         },
-        "racks[0]: rack middle has no number in its name, from which addresses could derive. Give it an index.",
+        "racks[0]: rack middle has no index, and no number in its name to derive addresses from. Add an index.",
     ),
     (
         {"racks": [{**rack(1), "su": 1}, {**rack(62), "su": 1}]},
         (
-            "racks[1]: racks r001 and r062 are both in unit 1, whose subnets (/24) have room for 61 racks in a row. "
-            "Give racks of one unit numbers that follow each other, or networks.compute larger subnets."
+            "racks[1]: racks r001 and r062 are both in unit 1, whose subnets (/24) have room for 61 consecutive racks. "
+            "Number the racks of a unit consecutively, or use larger subnets in networks.compute."
         ),
     ),
     (
         {"racks": [{**rack(1), "su": 513}]},
         (
-            "racks[0]: rack r001 is in unit 513, and networks.compute.pool 10.128.0.0/12 has subnets (/24) for 512 "
+            "racks[0]: rack r001 is in unit 513, but networks.compute.pool 10.128.0.0/12 has subnets (/24) for 512 "
             "units. "
-            "Give networks.compute a larger pool or smaller subnets."
+            "Use a larger pool or smaller subnets in networks.compute."
         ),
     ),
 ]

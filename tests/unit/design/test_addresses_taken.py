@@ -1,4 +1,4 @@
-"""Addresses that gateways, DHCP servers and numbered links have are nobody else's; a subnet's own addresses are refused; small sites stay as they are."""
+"""Addresses of gateways, DHCP servers and numbered links are unique; a subnet's own addresses are refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rackready.design.endpoints import endpoints
 from rackready.design.topology.build import build
 from tests.unit.design.written import example, parse, refusals
 
-REMEDY = "Give one of them another address, or networks other pools."
+REMEDY = "Give one of them another address, or change the pools in networks."
 
 
 def collisions(document: dict[str, Any]) -> tuple[str, ...]:
@@ -22,7 +22,7 @@ def collisions(document: dict[str, Any]) -> tuple[str, ...]:
 def test_address_of_a_dhcp_server() -> None:
     document = example("b200-4su-roce")
     document["networks"]["oob"]["dhcp_servers"] = ["10.21.2.12"]
-    assert collisions(document) == (f"addresses: 10.21.2.12 is that of a09-n2 and of a DHCP server. {REMEDY}",)
+    assert collisions(document) == (f"addresses: 10.21.2.12 is used by a09-n2 and by a DHCP server. {REMEDY}",)
 
 
 def test_management_server_may_serve_dhcp() -> None:
@@ -51,7 +51,8 @@ def test_address_of_a_rails_nic_is_refused_when_the_site_is_loaded() -> None:
     ]
     assert refusals(document) == [
         (
-            "devices[0].address: address 192.168.3.12 of device login-1 is that of train-2 on rail 3 (192.168.3.0/24). "
+            "devices[0].address: address 192.168.3.12 of device login-1 is already used by train-2 on rail 3 "
+            "(192.168.3.0/24). "
             "Give device login-1 another address."
         )
     ]
@@ -65,7 +66,8 @@ def test_rails_of_a_site_without_networks_are_judged_too() -> None:
             "Give node node04 another address."
         ),
         (
-            "racks[0].nodes[0].bmc.address: address 192.168.1.14 of the BMC of node04 is that of node04 on rail 1 "
+            "racks[0].nodes[0].bmc.address: address 192.168.1.14 of the BMC of node04 is already used by node04 on "
+            "rail 1 "
             "(192.168.1.0/24). "
             "Give the BMC of node04 another address."
         ),
@@ -76,7 +78,7 @@ def test_address_of_a_numbered_link() -> None:
     document = example("b200-4su-roce")
     document["networks"]["underlay"] = {"links": "numbered", "pool": "10.31.0.0/16"}
     document["devices"] = [{"name": "login-9", "kind": "login", "address": "10.31.0.65"}]
-    assert collisions(document) == (f"addresses: 10.31.0.65 is that of login-9 and of spine-001 (port 1). {REMEDY}",)
+    assert collisions(document) == (f"addresses: 10.31.0.65 is used by login-9 and by spine-001 (port 1). {REMEDY}",)
 
 
 def test_no_gateway_is_given_in_any_example() -> None:
@@ -170,14 +172,14 @@ def test_nodes_whose_addresses_hang_on_their_places_are_named() -> None:
     del document["racks"][0]["nodes"][0]["index"]
     assert number_notes(parse(document)) == [
         (
-            "addresses: node01, node02, node03, node04: their compute addresses follow from their places in the "
-            "file, so that a node that is added before them "
-            "renumbers them. Give each node an index, or add nodes behind the last one only."
+            "addresses: node01, node02, node03, node04: their compute addresses depend on their positions in the site "
+            "file, so a node added before them "
+            "renumbers them. Give each node an index, or add nodes only after the last one."
         )
     ]
     assert number_notes(parse(example("b200-4su-roce"))) == []
     newcomer(document)
     document["racks"][0]["nodes"][0]["index"] = 3
     assert refusals(document) == [
-        "racks[1].nodes[0]: node number 3 is also that of node node05. Give node node02 its own."
+        "racks[1].nodes[0]: node number 3 is already used by node node05. Give node node02 its own."
     ]

@@ -1,4 +1,4 @@
-"""Sites that look right and cannot be: wrong units, impossible circuits, space of others. Each is refused by its exact text; right ones are not."""
+"""Plausible but impossible sites (wrong units, circuits, address space) are refused by exact text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.unit.design.written import Change, change, example, parse, refusals
 
 TRUE: object = True
 B200, H100, GB200, LAB = "b200-4su-roce", "h100-1su-infiniband", "gb200-nvl72-8-racks", "lab-4-nodes"
-VOLTS = "Correct volts (line to line for three phases), or put a transformer between the circuit and the rack."
-AIR = "Place it in an air-cooled rack. For a rear-door heat exchanger or a tank, say kind: hybrid with liquid_share: 1."
+VOLTS = "Correct volts (line to line for three phases), or add a transformer between the circuit and the rack."
+AIR = "Move it to an air-cooled rack. For a rear-door heat exchanger or a tank, set kind: hybrid with liquid_share: 1."
 FEED = "templates.racks.gpu.feeds[0]"
 SHELVES = [{"name": "shelf-[1-4]", "from": "busway-1", "kind": "shelf", "rating_kw": 33}]
 NAMEPLATE = {"source": "the plate of the machine"}
@@ -50,7 +50,7 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         H100,
         feed(volts=480),
         (
-            f"{FEED}.volts: 480 V three-phase gives outlets of 277 V, and dgx_h100 takes 200 to 240 V"
+            f"{FEED}.volts: 480 V three-phase gives 277 V at the outlets, but dgx_h100 takes 200 to 240 V"
             f" - Expected: 200 to 240 V at the outlets Actual: 277 V. {VOLTS}"
         ),
     ),
@@ -58,7 +58,7 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         H100,
         feed(volts=110),
         (
-            f"{FEED}.volts: 110 V three-phase gives outlets of 110 V, and dgx_h100 takes 200 to 240 V"
+            f"{FEED}.volts: 110 V three-phase gives 110 V at the outlets, but dgx_h100 takes 200 to 240 V"
             f" - Expected: 200 to 240 V at the outlets Actual: 110 V. {VOLTS}"
         ),
     ),
@@ -66,7 +66,7 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         H100,
         feed(volts=41500),
         (
-            f"{FEED}.volts: 41500 V three-phase gives outlets of 23960 V, and dgx_h100 takes 200 to 240 V"
+            f"{FEED}.volts: 41500 V three-phase gives 23960 V at the outlets, but dgx_h100 takes 200 to 240 V"
             f" - Expected: 200 to 240 V at the outlets Actual: 23960 V. {VOLTS}"
         ),
     ),
@@ -74,7 +74,7 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         H100,
         feed(volts=0.415),
         (
-            f"{FEED}.volts: 0.415 V three-phase gives outlets of 0 V, and dgx_h100 takes 200 to 240 V - "
+            f"{FEED}.volts: 0.415 V three-phase gives 0 V at the outlets, but dgx_h100 takes 200 to 240 V - "
             f"Expected: 200 to 240 V at the outlets Actual: 0 V. {VOLTS}"
         ),
     ),
@@ -82,7 +82,7 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         H100,
         feed(volts=415, phases=1),
         (
-            f"{FEED}.volts: 415 V single-phase gives outlets of 415 V, and dgx_h100 takes 200 to 240 V"
+            f"{FEED}.volts: 415 V single-phase gives 415 V at the outlets, but dgx_h100 takes 200 to 240 V"
             f" - Expected: 200 to 240 V at the outlets Actual: 415 V. {VOLTS}"
         ),
     ),
@@ -90,7 +90,7 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         H100,
         change("racks.2.feeds.0.volts", 480),
         (
-            f"racks[2].feeds[0].volts: 480 V three-phase gives outlets of 277 V, and qm9700 takes 100 to 250 V"
+            f"racks[2].feeds[0].volts: 480 V three-phase gives 277 V at the outlets, but qm9700 takes 100 to 250 V"
             f" - Expected: 100 to 250 V at the outlets Actual: 277 V. {VOLTS}"
         ),
     ),
@@ -100,7 +100,7 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         (
             "templates.racks.gpu.feeds: dgx_h100 has AC supplies with cords - Expected: a feed of kind pdu "
             "Actual: shelf only (DC bus bar). "
-            "Give the rack a feed of kind pdu, or place it in another."
+            "Add a feed of kind pdu to the rack, or move it to another rack."
         ),
     ),
     (
@@ -111,14 +111,14 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         (
             "templates.racks.nvl72.feeds: gb200_nvl72 takes its power from a DC bus bar - "
             "Expected: a feed of kind shelf Actual: pdu only. "
-            "Give the rack its power shelves (feeds of kind shelf), or place it in a rack that has them."
+            "Add power shelves (feeds of kind shelf) to the rack, or move it to a rack that has them."
         ),
     ),
     (
         GB200,
         change("templates.racks.nvl72.feeds.0.outlet", "C19"),
         (
-            "templates.racks.nvl72.feeds[0].outlet: feed shelf-1 is a power shelf and gives outlet - "
+            "templates.racks.nvl72.feeds[0].outlet: feed shelf-1 is a power shelf but has outlet - "
             "Expected: a feed of kind pdu, or no outlet Actual: shelf. "
             "Remove outlet, or correct the kind."
         ),
@@ -127,7 +127,7 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         GB200,
         change("templates.racks.nvl72.feeds.0.psus", 2),
         (
-            "templates.racks.nvl72.feeds[0].psus: feed shelf-1 is a power shelf and gives psus - "
+            "templates.racks.nvl72.feeds[0].psus: feed shelf-1 is a power shelf but has psus - "
             "Expected: a feed of kind pdu, or no psus Actual: shelf. "
             "Remove psus, or correct the kind."
         ),
@@ -137,7 +137,7 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         several(busway(volts=208), feed(volts=415)),
         (
             f"{FEED}.volts: feed pdu-1 comes from busway-1, a busway of 208 V - Expected: 208 V Actual: 415 V. "
-            "Correct the voltage of one of the two, or declare the transformer between them."
+            "Correct one of the two voltages, or declare the transformer between them."
         ),
     ),
     (
@@ -146,15 +146,15 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         (
             f"{FEED}.volts: feed pdu-1 comes from busway-1, a busway of 415 V - Expected: 240 V or 415 V "
             "Actual: 208 V. "
-            "Correct the voltage of one of the two, or declare the transformer between them."
+            "Correct one of the two voltages, or declare the transformer between them."
         ),
     ),
     (
         H100,
         busway(phases=1),
         (
-            f"{FEED}.phases: feed pdu-1 is three-phase, and busway-1 is single-phase - Expected: phases: 1 Actual: 3. "
-            "Correct the phases of one of the two."
+            f"{FEED}.phases: feed pdu-1 is three-phase, but busway-1 is single-phase - Expected: phases: 1 Actual: 3. "
+            "Correct phases of one of the two."
         ),
     ),
     (
@@ -171,15 +171,15 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         (
             "templates.racks.nvl72.cooling.kind: gb200_nvl72 is liquid-cooled - "
             "Expected: cooling of kind liquid or hybrid Actual: air. "
-            "Place it in a rack with a liquid loop."
+            "Move it to a rack with a liquid loop."
         ),
     ),
     (
         B200,
         change("templates.racks.gpu.cooling", {"kind": "air", "max_kw": 60, "max_air_kw": 80}),
         (
-            "templates.racks.gpu.cooling.max_air_kw: air carries more than the rack may lose in all (max_kw) - "
-            "Expected: at most 60 kW Actual: 80 kW. "
+            "templates.racks.gpu.cooling.max_air_kw: air may remove more heat than the rack may give off in total "
+            "(max_kw) - Expected: at most 60 kW Actual: 80 kW. "
             "Lower max_air_kw, or raise max_kw."
         ),
     ),
@@ -187,19 +187,20 @@ ELECTRIC: list[tuple[str, Change, str]] = [
         GB200,
         change("templates.racks.nvl72.cooling", {"kind": "hybrid", "max_kw": 132, "max_liquid_kw": 132.00001}),
         (
-            "templates.racks.nvl72.cooling.max_liquid_kw: liquid carries more than the rack may lose in all (max_kw)"
-            " - Expected: at most 132 kW Actual: 132.00001 kW. Lower max_liquid_kw, or raise max_kw."
+            "templates.racks.nvl72.cooling.max_liquid_kw: liquid may remove more heat than the rack may give off "
+            "in total (max_kw) - Expected: at most 132 kW Actual: 132.00001 kW. "
+            "Lower max_liquid_kw, or raise max_kw."
         ),
     ),
 ]
 
-LOW = "no such figure is built"
+LOW = "implausible value"
 UNITS: list[tuple[str, Change, str]] = [
     (
         H100,
         change("facility.power.1.rating_kw", 400_000),
         (
-            f"facility.power[1].rating_kw: {LOW} (parallel static and rotary systems reach some tens of MW) - "
+            f"facility.power[1].rating_kw: {LOW} (parallel static and rotary systems reach tens of MW) - "
             "Expected: 0.5 to 50,000 kW Actual: 400,000 kW. "
             "Give it in kW."
         ),
@@ -216,7 +217,7 @@ UNITS: list[tuple[str, Change, str]] = [
         H100,
         change("facility.power.0.rating_kw", 0.0015),
         (
-            f"facility.power[0].rating_kw: {LOW} (5 GW are the largest sites that are planned) - "
+            f"facility.power[0].rating_kw: {LOW} (the largest planned sites have 5 GW) - "
             "Expected: 0.5 to 5,000,000 kW Actual: 0.0015 kW. Give it in kW."
         ),
     ),
@@ -240,7 +241,8 @@ UNITS: list[tuple[str, Change, str]] = [
         H100,
         feed(power_factor=0.095),
         (
-            f"{FEED}.power_factor: {LOW} (supplies of servers correct theirs to 0.9 and more) - Expected: 0.5 to 1 "
+            f"{FEED}.power_factor: {LOW} (power supplies of servers correct theirs to 0.9 or more) - "
+            "Expected: 0.5 to 1 "
             "Actual: 0.095. Correct it."
         ),
     ),
@@ -248,7 +250,8 @@ UNITS: list[tuple[str, Change, str]] = [
         GB200,
         change("templates.racks.nvl72.feeds.0.rating_kw", 33_000),
         (
-            f"templates.racks.nvl72.feeds[0].rating_kw: {LOW} (racks of 1 MW are announced) - Expected: 0.5 to 2,000 kW "
+            f"templates.racks.nvl72.feeds[0].rating_kw: {LOW} (racks of 1 MW are announced) - "
+            "Expected: 0.5 to 2,000 kW "
             "Actual: 33,000 kW. Give it in kW."
         ),
     ),
@@ -297,7 +300,7 @@ UNITS: list[tuple[str, Change, str]] = [
         B200,
         change("facility.cooling_kw", 0.002),
         (
-            f"facility.cooling_kw: {LOW} (5 GW are the largest sites that are planned) - Expected: 1 to 5,000,000 kW "
+            f"facility.cooling_kw: {LOW} (the largest planned sites have 5 GW) - Expected: 1 to 5,000,000 kW "
             "Actual: 0.002 kW. Give it in kW."
         ),
     ),
@@ -305,19 +308,22 @@ UNITS: list[tuple[str, Change, str]] = [
         B200,
         change("facility.power_on.max_step_kw", 0.6),
         (
-            f"facility.power_on.max_step_kw: {LOW} (5 GW are the largest sites that are planned) - "
+            f"facility.power_on.max_step_kw: {LOW} (the largest planned sites have 5 GW) - "
             "Expected: 1 to 5,000,000 kW Actual: 0.6 kW. Give it in kW."
         ),
     ),
     (
         B200,
         change("racks.2.devices.0.max_power_w", 0.8),
-        "racks[2].devices[0].max_power_w: a head of 1 U - Expected: 5 to 20,000 W Actual: 0.8 W. Give it in W.",
+        "racks[2].devices[0].max_power_w: draw of a head of 1 U - Expected: 5 to 20,000 W Actual: 0.8 W. Give it in W.",
     ),
     (
         B200,
         change("racks.2.devices.0.max_power_w", 800_000),
-        "racks[2].devices[0].max_power_w: a head of 1 U - Expected: 5 to 20,000 W Actual: 800,000 W. Give it in W.",
+        (
+            "racks[2].devices[0].max_power_w: draw of a head of 1 U - Expected: 5 to 20,000 W Actual: 800,000 W. "
+            "Give it in W."
+        ),
     ),
     (
         B200,
@@ -349,7 +355,7 @@ UNITS: list[tuple[str, Change, str]] = [
         B200,
         plate(model="sn5600_2x400", max_power_w=2.2),
         (
-            "facility.nameplates[0].max_power_w: sn5600_2x400: no server or switch has such a figure - "
+            "facility.nameplates[0].max_power_w: sn5600_2x400: implausible for a server or switch - "
             "Expected: 20 to 50,000 W Actual: 2.2 W. "
             "Give it in W, for one sn5600_2x400."
         ),
@@ -358,8 +364,8 @@ UNITS: list[tuple[str, Change, str]] = [
         B200,
         plate(model="sn5600_2x400", max_power_w=600),
         (
-            "facility.nameplates[0].max_power_w: sn5600_2x400 draws more typically than at most - "
-            "Expected: typical no more than 600 W Actual: 940 W. "
+            "facility.nameplates[0].max_power_w: sn5600_2x400 typical draw exceeds the maximum - "
+            "Expected: at most 600 W Actual: 940 W. "
             "Correct one of the two."
         ),
     ),
@@ -367,7 +373,7 @@ UNITS: list[tuple[str, Change, str]] = [
         B200,
         plate(model="dgx_b200", transient_power_w=9000),
         (
-            "facility.nameplates[0].transient_power_w: dgx_b200 draws less in a transient than at most - "
+            "facility.nameplates[0].transient_power_w: dgx_b200 transient draw is below the maximum - "
             "Expected: 14,300 W or more Actual: 9,000 W. "
             "Correct one of the two."
         ),
@@ -381,18 +387,18 @@ IGNORED: list[tuple[str, Change, str]] = [
             "topology", {"tiers": 2, "leaf": {"model": "sn5600_2x400"}, "su_nodes": 32, "spine_oversubscription": "2:1"}
         ),
         (
-            "topology.spine_oversubscription: spines of two tiers have none above - Expected: 1:1, or tiers: 3 "
+            "topology.spine_oversubscription: with two tiers, spines have no tier above - Expected: 1:1, or tiers: 3 "
             "Actual: 2:1 with tiers: 2. "
-            "Remove it, or correct tiers."
+            "Remove it, or set tiers: 3."
         ),
     ),
     (
         B200,
         change("fabric.qos", {"dscp": 26, "cnp_dscp": 26}),
         (
-            "fabric.qos.cnp_dscp: one DSCP has two priorities (3 for data, 6 for congestion notification) - "
-            "Expected: another DSCP than dscp Actual: 26. "
-            "Give congestion notification its own."
+            "fabric.qos.cnp_dscp: DSCP 26 has two priorities (3 for data, 6 for congestion notification) - "
+            "Expected: a DSCP other than dscp Actual: 26. "
+            "Give congestion notification its own DSCP."
         ),
     ),
     (

@@ -1,4 +1,4 @@
-"""Address space that hosts of a site cannot have, or that belongs to others, is refused by its exact text; a site's own is not."""
+"""Address space that hosts cannot use or that belongs to others is refused by exact text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.unit.design.written import Change, change, example, parse, refusals
 
 B200, GB200, LAB = "b200-4su-roce", "gb200-nvl72-8-racks", "lab-4-nodes"
-HELD = "Correct it. If a registry gave that space to you, say so: list it in public_space."
+HELD = "Correct it. If a registry assigned that space to you, list it in public_space."
 PRIVATE = "Expected: private (10/8, 172.16/12, 192.168/16) or shared (100.64/10) space Actual:"
 
 SPACE: list[tuple[str, Change, str]] = [
@@ -82,7 +82,8 @@ SPACE: list[tuple[str, Change, str]] = [
         B200,
         change("public_space", ["10.0.0.0/8"]),
         (
-            "public_space[0]: 10.0.0.0/8 is not public - Expected: public space that the site holds Actual: 10.0.0.0/8. "
+            "public_space[0]: 10.0.0.0/8 is not public - Expected: public space that the site holds Actual: "
+            "10.0.0.0/8. "
             "Remove it."
         ),
     ),

@@ -1,4 +1,4 @@
-"""Racks, PDUs and devices in the bill of materials: each once, by model, and a PDU for each feed that names none."""
+"""Racks, PDUs and devices in the bill of materials: each once, by model, and one PDU for each unnamed feed."""
 
 from __future__ import annotations
 

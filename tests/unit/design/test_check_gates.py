@@ -1,4 +1,4 @@
-"""Kill switches in the site file: too far ahead, without an end or a name, or of no gate: refused by exact text; one that is past is a warning."""
+"""Kill switches in the site file: invalid ones are refused by exact text, an expired one is a warning."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_the_last_day_may_be_ninety_days_ahead_and_no_more() -> None:
     later = last + timedelta(days=1)
     assert refusals({**GOOD, "until": str(later)}) == [
         (
-            f"gates.disabled[0].until: gate {R1} is off until {later} - "
+            f"gates.disabled[0].until: gate {R1} is disabled until {later} - "
             f"Expected: {last} or before (at most 90 days ahead). "
-            "Give an earlier day, and look at it again then."
+            "Set an earlier date and review the gate then."
         )
     ]
 
@@ -99,10 +99,10 @@ def test_a_gate_of_another_set_may_be_switched_off_since_that_set_may_be_run_by_
 def test_a_gate_that_is_in_no_set_is_refused_and_so_is_one_given_twice() -> None:
     found = refusals({**GOOD, "gate": "node/gpu/sanity/inventry"}, GOOD, GOOD)
     assert found[0].startswith(
-        "gates.disabled[0].gate: gate node/gpu/sanity/inventry is in no set - "
+        "gates.disabled[0].gate: gate node/gpu/sanity/inventry is in no gate set - "
         "Expected: one of node/gpu/sanity/inventory, "
     )
-    assert found[1] == f"gates.disabled[2].gate: gate {R1} is switched off twice. Keep one of the two."
+    assert found[1] == f"gates.disabled[2].gate: gate {R1} is disabled twice. Keep one of the two."
 
 
 def test_one_that_is_past_is_a_warning_and_the_gate_runs_again() -> None:
@@ -111,8 +111,8 @@ def test_one_that_is_past_is_a_warning_and_the_gate_runs_again() -> None:
     assert site.gates.skipped("node01", today()) == {}
     assert warnings(site, today()) == [
         (
-            f"gates.disabled[0]: the kill switch of {R1} ended on 2026-01-31: the gate runs again. "
-            "Remove the entry, or let storage team renew it with a new day and reason."
+            f"gates.disabled[0]: the kill switch of {R1} ended on 2026-01-31; the gate runs again. "
+            "Remove the entry, or have storage team renew it with a new date and reason."
         )
     ]
     assert warnings(site, past) == []
@@ -183,7 +183,7 @@ def test_a_site_adds_gates_to_its_set_and_says_otherwise_of_some() -> None:
 
 
 def test_a_set_that_is_run_by_name_takes_the_sites_values_and_nothing_more() -> None:
-    """An image that the site names is for every set that asks for it; gates that the site adds to its own set are not added to others."""
+    """An image of the site applies to every set; gates that the site adds to its own set are not added to others."""
     document = read_yaml(ROOT / "inventories/sim/site.yml")
     torch = {
         "id": "node/gpu/performance/gemm-torch",

@@ -1,4 +1,4 @@
-"""What the checks of the site model let through, and what one refusal hides: links, windows, sections that cannot be read, virtual nodes."""
+"""Sites that the checks accept, and problems that one refusal hides: links, windows, sections, virtual nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def test_a_window_that_ends_before_it_begins() -> None:
     document = example(B200)
     document["maintenance"][0] |= {"begins": "2027-02-01", "ends": "2027-01-01"}
     assert refusals(document) == [
-        "maintenance[0].ends: ends on 2027-01-01, before it begins on 2027-02-01. Correct one of the two."
+        (
+            "maintenance[0].ends: the window ends on 2027-01-01, before it begins on 2027-02-01. "
+            "Correct one of the two dates."
+        )
     ]
 
 

@@ -1,4 +1,4 @@
-"""What can be planned and not deployed is refused before anything is touched, with every reason; environment names lead nowhere else."""
+"""Sites that can be planned but not deployed are refused with every reason before any change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rackready.paths import EnvPaths
 from rackready.stacks.args import rack_args
 from tests.unit.design.written import example, parse
 
-IMPORT = "Import the vendor's manifest (rackready import manifest FILE.csv), or leave them out with --limit."
+IMPORT = "Import the vendor's manifest (rackready import manifest FILE.csv), or exclude them with --limit."
 
 
 def lab(*serials: str) -> Site:
@@ -26,10 +26,7 @@ def reasons(site: Site, nodes: list[str], command: str) -> list[str]:
     with pytest.raises(NotDeployableError) as caught:
         require(site, nodes, command)
     lines = str(caught.value).splitlines()
-    assert (
-        lines[0]
-        == f"rackready {command}: site {site.name} can be planned, and not be deployed like this; nothing was touched."
-    )
+    assert lines[0] == f"rackready {command}: site {site.name} can be planned but not deployed; nothing was changed."
     assert lines[-1] == "`rackready plan` works on it."
     return [line.strip() for line in lines[1:-1]]
 
@@ -66,10 +63,10 @@ def test_bmc_is_asked_for_by_what_talks_to_it_alone() -> None:
 def test_infiniband_and_topologies_are_planned_only() -> None:
     site = parse(example("h100-1su-infiniband"))
     assert reasons(site, ["a01-n1"], "deploy") == [
-        "fabric.kind: infiniband - Expected: roce. InfiniBand switches and NICs are not configured yet.",
+        "fabric.kind: infiniband - Expected: roce. rackready does not configure InfiniBand switches and NICs yet.",
         (
-            "topology: given - Expected: links to leaf switches only. Spines, planes and the cables of a topology are "
-            "not configured yet."
+            "topology: set - Expected: links to leaf switches only. "
+            "rackready does not configure spines, planes and the cables of a topology yet."
         ),
         f"a01-n1: serial number - Expected: known Actual: not given yet. {IMPORT}",
     ]
@@ -79,19 +76,19 @@ def test_ports_that_are_split_are_planned_only() -> None:
     document = example("lab-4-nodes")
     document["switches"][0]["ports"] = [{"ports": "swp33", "breakout": 2}]
     assert reasons(parse(document), [], "fabric") == [
-        "leaf01, leaf02: ports with breakout - Expected: whole ports. Breakout is not configured yet."
+        "leaf01, leaf02: ports with breakout - Expected: whole ports. rackready does not configure breakout yet."
     ]
 
 
 def test_virtual_nodes_and_unpublished_platforms_are_planned_only() -> None:
     found = reasons(parse(example("mixed-metal-virtual")), ["vm-a03", "vm-a04"], "install")
-    assert (
-        found[0] == "vm-a03, vm-a04: kind virtual - Expected: metal. Virtual nodes are not provisioned yet; "
-        "leave them out with --limit."
+    assert found[0] == (
+        "vm-a03, vm-a04: kind virtual - Expected: metal. rackready does not provision virtual nodes yet. "
+        "Exclude them with --limit."
     )
     assert found[1] == (
         "profiles/platform/sys_521ge_l40s.yml: the PCI addresses of its GPUs - Expected: known "
-        "Actual: not published. Add them from a machine of yours."
+        "Actual: not published. Add the values from one of your machines."
     )
 
 

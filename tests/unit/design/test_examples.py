@@ -1,4 +1,4 @@
-"""Every example site is valid, says what its head promises, is short to read, and its fabric can be built with an address for everything."""
+"""Every example site is valid and short, matches its header, and has a fabric with an address for everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The written form: host lists, templates and series are written out, explicit files pass unchanged, problems are told at the line that was written."""
+"""The compact form: host lists, templates and series are expanded; problems name the line in the file."""
 
 from __future__ import annotations
 
@@ -170,14 +170,14 @@ def test_place_of_a_secret_is_replaced_whole() -> None:
     ) == ("file /base/secrets/node03")
 
 
-def test_problems_are_told_where_they_were_written() -> None:
+def test_problems_name_their_place_in_the_file() -> None:
     lab = example("lab-4-nodes")
     lab["templates"]["nodes"]["h100"]["colour"] = "red"
     lab["racks"][0]["nodes"][0]["unit"] = {"first": 1, "step": 4}
     assert refusals(lab) == [
-        "racks[0].nodes[0].unit: units 13-20 are partly taken by node03. Place node04 where 8 units are free.",
-        "racks[0].nodes[0].unit: units 5-12 are partly taken by node01. Place node02 where 8 units are free.",
-        "racks[0].nodes[0].unit: units 9-16 are partly taken by node02. Place node03 where 8 units are free.",
+        "racks[0].nodes[0].unit: units 13-20 are partly occupied by node03. Move node04 to 8 U of free space.",
+        "racks[0].nodes[0].unit: units 5-12 are partly occupied by node01. Move node02 to 8 U of free space.",
+        "racks[0].nodes[0].unit: units 9-16 are partly occupied by node02. Move node03 to 8 U of free space.",
         (
             "templates.nodes.h100.colour: unknown key. Correct its spelling or remove it; "
             "`rackready schema` lists the keys."
@@ -185,7 +185,7 @@ def test_problems_are_told_where_they_were_written() -> None:
     ]
 
 
-def test_a_template_of_thousands_is_told_once() -> None:
+def test_a_problem_of_a_template_is_reported_once() -> None:
     large = example("gpus-100k-three-tier")
     large["templates"]["nodes"]["b200"]["platform"] = "dgx_b2000"
     found = refusals(large)
@@ -197,22 +197,21 @@ REFUSED = [
     (
         "racks.0.template",
         "gpuu",
-        "racks[0].template: templates.racks has no 'gpuu' - Expected: one of none. Correct the name.",
+        "racks[0].template: templates.racks has no template 'gpuu' - Expected: one of none. Correct the name.",
     ),
     ("racks.0.nodes.0.name", "node[04-01]", "racks[0].nodes[0].name: 'node[04-01]' runs backwards. Correct the range."),
     (
         "racks.0.nodes.0.unit",
         {"first": "x"},
         (
-            "racks[0].nodes[0].unit: no series: Expected 4 octets in 'x'. "
-            "Give first (a whole number, an IPv4 address or a subnet) or offset, "
-            "and whole numbers for the rest."
+            "racks[0].nodes[0].unit: invalid series: Expected 4 octets in 'x'. "
+            "Set first (a whole number, an IPv4 address or a subnet) or offset, and whole numbers for the rest."
         ),
     ),
     (
         "links.0.ports",
         "swp1-swp15",
-        "links[0].ports: 4 nodes of 4 rails need 16 ports - Actual: 15. Give as many ports, in the order of nodes.",
+        "links[0].ports: 4 nodes of 4 rails need 16 ports - Actual: 15. List as many ports, in the order of nodes.",
     ),
     (
         "templates",
@@ -236,7 +235,7 @@ def test_refused(path: str, value: object, text: str) -> None:
 def test_templates_that_go_in_circles_are_refused() -> None:
     lab = example("lab-4-nodes")
     lab["templates"]["nodes"]["h100"]["template"] = "h100"
-    assert "templates.nodes.h100.template: more than 5 templates build on each other. Write them flatter." in refusals(
+    assert "templates.nodes.h100.template: more than 5 templates build on each other. Reduce the nesting." in refusals(
         lab
     )
 

@@ -1,4 +1,4 @@
-"""A problem of one kind never hides one of another: every two kinds are planted together, and both are told."""
+"""A problem of one kind never hides one of another: every two kinds are planted together, both are reported."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.unit.design.written import ROOT, Change, change, example, refusals
 
 TRUE: object = True
 NOT_JUDGED = (
-    "plan: fabric, loads and losses are not judged while parts of the site cannot be used. "
-    "Correct the rest, then plan again."
+    "plan: fabric, loads and losses were not checked, because parts of the site are invalid. "
+    "Correct the other problems, then run the plan again."
 )
 Text = Callable[[str], str]
 
@@ -57,7 +57,11 @@ KINDS: dict[str, tuple[Change, Text, str]] = {
     ),
     "missing section": (_without_gates, _same, "gates: is required and missing."),
     "wrong section": (change("schema", "rackready/site/v9"), _same, "schema: Input should be 'rackready/site/v1'"),
-    "template": (change("racks.1.template", "nope"), _same, "racks[1].template: templates.racks has no 'nope'"),
+    "template": (
+        change("racks.1.template", "nope"),
+        _same,
+        "racks[1].template: templates.racks has no template 'nope'",
+    ),
     "truth for a number": (
         change("racks.2.devices.2.psus_needed", TRUE),
         _same,
@@ -76,7 +80,7 @@ KINDS: dict[str, tuple[Change, Text, str]] = {
     "address twice": (
         _addresses,
         _same,
-        "racks[2].devices[1].address: address 10.99.0.5 is also that of device ufm-1.",
+        "racks[2].devices[1].address: address 10.99.0.5 is already used by device ufm-1.",
     ),
     "overlap": (
         change("networks.storage.pool", "10.21.128.0/17"),
@@ -91,23 +95,23 @@ KINDS: dict[str, tuple[Change, Text, str]] = {
     "group": (
         change("tenants.1.pkey", "0x0011"),
         _same,
-        "tenants[1].pkey: partition key 0x0011 is also that of tenant research.",
+        "tenants[1].pkey: partition key 0x0011 is already used by tenant research.",
     ),
-    "units": (change("racks.2.devices.1.unit", 20), _same, "racks[2].devices[1].unit: unit 20 is taken by ufm-1."),
+    "units": (change("racks.2.devices.1.unit", 20), _same, "racks[2].devices[1].unit: unit 20 is occupied by ufm-1."),
     "voltage": (
         change("racks.2.feeds.1.volts", 480),
         _same,
-        "racks[2].feeds[1].volts: 480 V three-phase gives outlets of 277 V",
+        "racks[2].feeds[1].volts: 480 V three-phase gives 277 V at the outlets",
     ),
     "figure": (
         change("facility.power.1.rating_kw", 400_000),
         _same,
-        "facility.power[1].rating_kw: no such figure is built",
+        "facility.power[1].rating_kw: implausible value",
     ),
     "cooling": (
         change("racks.2.cooling", {"kind": "air", "max_kw": 90, "max_air_kw": 100}),
         _same,
-        "racks[2].cooling.max_air_kw: air carries more than",
+        "racks[2].cooling.max_air_kw: air may remove more heat than",
     ),
     "overloaded feed": (
         change("racks.2.feeds.0.breaker_a", 6),
@@ -148,7 +152,7 @@ def refusal(tmp_path: Path, *kinds: str, planned: bool = True) -> list[str]:
 
 
 @pytest.mark.parametrize(("one", "other"), list(combinations(KINDS, 2)))
-def test_two_kinds_are_both_told(tmp_path: Path, one: str, other: str) -> None:
+def test_two_kinds_are_both_reported(tmp_path: Path, one: str, other: str) -> None:
     found = refusal(tmp_path, one, other, planned=bool({one, other} & PLANNED))
     for kind in (one, other):
         expected = NOT_JUDGED if kind in PLANNED and {one, other} & PARTS else KINDS[kind][2]
@@ -168,7 +172,7 @@ def test_four_at_once(tmp_path: Path) -> None:
         assert any(text.startswith(KINDS[kind][2]) for text in found), found
 
 
-def test_a_list_that_was_emptied_is_not_said_to_be_too_short() -> None:
+def test_an_emptied_list_is_not_reported_as_too_short() -> None:
     document = example("lab-4-nodes")
     document["racks"][0]["height_u"] = 99
     document["fabric"]["kind"] = "rocee"
@@ -178,7 +182,7 @@ def test_a_list_that_was_emptied_is_not_said_to_be_too_short() -> None:
     ]
 
 
-def test_what_refers_to_racks_that_cannot_be_read_is_not_said_to_be_wrong() -> None:
+def test_references_to_unreadable_racks_are_not_reported() -> None:
     document = example("b200-4su-roce")
     document["racks"] = "a[01-32]"
     assert refusals(document) == ["racks: Input should be a valid list - Actual: 'a[01-32]'. Correct it."]

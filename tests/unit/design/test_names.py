@@ -1,4 +1,4 @@
-"""How long lists are said in messages."""
+"""Long lists in messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text of a site file that ends in a configuration file or a command stays on its line, and within its field."""
+"""Text of a site file that ends up in a configuration file or a command stays on its line and in its field."""
 
 from __future__ import annotations
 

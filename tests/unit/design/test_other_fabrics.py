@@ -1,4 +1,4 @@
-"""Fabrics beside the compute fabric: every port of a node has a cable or a reason, counts are NVIDIA's, a rack that is added moves nothing, slips are named."""
+"""Fabrics beside the compute fabric: every node port has a cable or a reason; counts match NVIDIA's."""
 
 from __future__ import annotations
 
@@ -275,8 +275,8 @@ def test_leafs_that_nothing_joins_are_noted() -> None:
     )
     document["racks"][-1]["switch_slots"].pop()
     text = (
-        "storage: nothing joins its leafs to each other. Give it spines or uplink_to with uplinks, unless your own "
-        "network does."
+        "storage: nothing connects its leafs to each other. "
+        "Add spines, or uplink_to with uplinks, unless your own network connects them."
     )
     assert text in planned(document).notes
 
@@ -290,22 +290,23 @@ def test_leafs_that_nothing_joins_are_noted() -> None:
             (
                 "other_fabrics[0] (in-band): ports of a01, a02, a03, a04, a05, a06, a07, a08 and 25 more on a leaf "
                 "- Expected: at most 1 (58 for 32 racks)"
-                " Actual: 4. Lower racks_per_leaf to 14, or take a larger leaf."
+                " Actual: 4. Lower racks_per_leaf to 14, or use a larger leaf."
             ),
         ),
         (
             "in-band",
             {"racks_per_leaf": 64},
             (
-                "other_fabrics[0] (in-band): racks_per_leaf - Expected: at most 58, as sn4600c has 58 ports for racks "
-                "Actual: 64. Lower it, or take a larger leaf."
+                "other_fabrics[0] (in-band): racks_per_leaf - "
+                "Expected: at most 58, because sn4600c has 58 ports for racks Actual: 64. "
+                "Lower it, or use a larger leaf."
             ),
         ),
         (
             "in-band",
             {"downlinks": 4},
             (
-                "other_fabrics[3] (oob-net): ports that in-band keeps for uplinks of others - "
+                "other_fabrics[3] (oob-net): ports that in-band reserves for uplinks of others - "
                 "Expected: at least 5 on in-band-spine-001 Actual: 4."
                 " Raise downlinks of in-band to 5."
             ),
@@ -315,15 +316,15 @@ def test_leafs_that_nothing_joins_are_noted() -> None:
             {"rate": 400},
             (
                 "other_fabrics[0] (in-band): ports of sn4600c - Expected: some of 400 Gb/s Actual: none. "
-                "Take another model, or say rate."
+                "Use another model, or set rate."
             ),
         ),
         (
             "storage",
             {"rate": 800, "uplinks": 0, "spine": None, "spines": 0},
             (
-                "other_fabrics: storage: 256 ports of nodes are not cabled: they run 400 Gb/s at most, and links of "
-                "storage 800."
+                "other_fabrics: storage: 256 ports of nodes are not cabled: they run at most 400 Gb/s, but links of "
+                "storage run 800."
                 " Correct the fabric, or declare the ports unused in a NIC plan."
             ),
         ),
@@ -339,9 +340,9 @@ def test_leafs_that_nothing_joins_are_noted() -> None:
             "storage",
             {"spines": 1, "uplinks": 48},
             (
-                "other_fabrics[1] (storage): leafs - Expected: numbers up to 2, for which sn5600_2x400 has ports "
-                "Actual: storage-leaf-003."
-                " Take more spines, or fewer uplinks."
+                "other_fabrics[1] (storage): leafs - Expected: numbers up to 2, because sn5600_2x400 has no more "
+                "ports Actual: storage-leaf-003."
+                " Use more spines, or fewer uplinks."
             ),
         ),
     ],
@@ -356,7 +357,7 @@ def test_switches_without_a_slot_are_a_problem() -> None:
     document = example(B200)
     document["racks"][-1]["switch_slots"][0]["units"] = "1-2"
     assert (
-        "switch_slots: 3 oob leaf switches have 2 slots (oob-leaf-003 is the first without). Add slots for 1 more."
+        "switch_slots: 3 oob leaf switches, but only 2 slots (oob-leaf-003 is the first without). Add slots for 1 more."
         in problems(document)
     )
 
@@ -389,7 +390,7 @@ def test_switches_without_a_slot_are_a_problem() -> None:
         (
             "oob",
             {"racks": ["a[01-32]", "net33"]},
-            "other_fabrics[3].racks: rack net33 is served by oob already, which is out-of-band too.",
+            "other_fabrics[3].racks: rack net33 is already served by oob, which is also out-of-band.",
         ),
         (
             "oob",
@@ -418,8 +419,8 @@ def test_uplinks_in_a_circle_are_refused() -> None:
     fabric(document, "oob").update(uplink_to="oob-net")
     fabric(document, "oob-net").update(uplink_to="oob")
     expected = (
-        "other_fabrics[2].uplink_to: the uplinks of oob lead back to itself. "
-        "Let one of these fabrics have spines or no uplinks."
+        "other_fabrics[2].uplink_to: the uplinks of oob form a loop back to it. "
+        "Give one of these fabrics spines, or remove its uplinks."
     )
     assert expected in refused(document)
 
@@ -442,18 +443,19 @@ def test_slots_of_a_fabric_that_is_not_there_are_refused() -> None:
         (
             "rail1",
             (
-                "nic_plans[0].unused[0].name: port rail1 of dgx_h100 is of the compute fabric, which cables every rail. "
+                "nic_plans[0].unused[0].name: port rail1 of dgx_h100 belongs to the compute fabric, which cables "
+                "every rail. "
                 "Remove it."
             ),
         ),
         (
             "slot1p2",
             (
-                "nic_plans[0].unused[0].name: port slot1p2 is unused, and the plan says what it is for. "
-                "Remove one of the two."
+                "nic_plans[0].unused[0].name: port slot1p2 is listed as unused, but the plan also uses it. "
+                "Remove one of the two entries."
             ),
         ),
-        ("slot3p2", "nic_plans[0].unused[1].name: port slot3p2 is given twice. Say once why it is unused."),
+        ("slot3p2", "nic_plans[0].unused[1].name: port slot3p2 is given twice. List it once."),
     ],
 )
 def test_unused_port_is_one_that_is_there_and_free(unused: str, expected: str) -> None:

@@ -1,4 +1,4 @@
-"""Which outlets feed a node is stated in the site file; what could switch another machine's power, or leave a supply on, is refused by its exact text."""
+"""Outlets in the site file: entries that could switch another machine, or leave a supply on, are refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def site(name: str = "A{n}") -> dict[str, Any]:
 
 NODE = "racks.0.nodes.0.outlets"
 HERE = "racks[0].nodes[0].outlets"
-OWN = "Give each power supply its own; a chassis whose nodes share supplies has no outlets here."
+OWN = "Give each power supply its own outlet. Omit outlets for nodes that share the supplies of a chassis."
 
 
 def test_the_lab_is_the_server_that_these_tests_are_about() -> None:
@@ -84,7 +84,7 @@ REFUSED: list[tuple[str, Change, list[str]]] = [
         change("devices.0.kind", "power_shelf"),
         [
             f"{HERE}[{k}].pdu: pdu1 is of kind power_shelf - Expected: pdu. "
-            "Name the PDU into which the supply is plugged."
+            "Name the PDU that the supply is plugged into."
             for k in range(3)
         ],
     ),
@@ -92,8 +92,8 @@ REFUSED: list[tuple[str, Change, list[str]]] = [
         "no-bmc",
         change("devices.1.bmc", None),
         [
-            f"{HERE}[{k}].pdu: pdu2 has no bmc - Expected: the Redfish service by which its outlets are switched. "
-            "Give the device its bmc, or the node no outlets."
+            f"{HERE}[{k}].pdu: pdu2 has no bmc - Expected: the Redfish service that switches its outlets. "
+            "Add bmc to the device, or remove the outlets of the node."
             for k in range(3, 6)
         ],
     ),
@@ -118,8 +118,8 @@ REFUSED: list[tuple[str, Change, list[str]]] = [
         lambda document: document["racks"][0]["nodes"][0]["outlets"].pop(),
         [
             (
-                f"{HERE}: node01 has 5 outlets, and dgx_h100 has 6 power supplies - Expected: 6 outlets. "
-                "Name the outlet of every supply: one that is left out keeps the node on."
+                f"{HERE}: node01 has 5 outlets, but dgx_h100 has 6 power supplies - Expected: 6 outlets. "
+                "List the outlet of every supply: a supply left out keeps the node powered on."
             )
         ],
     ),
@@ -143,7 +143,7 @@ def test_what_is_refused(apply: Change, problems: list[str]) -> None:
     assert refusals(document) == problems
 
 
-def test_everything_is_said_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     document = site()
     wanted = []
     for row in ("unknown", "no-bmc", "two-nodes"):
@@ -157,7 +157,7 @@ def test_a_pdu_at_the_address_of_a_bmc_is_refused() -> None:
     document = site()
     document["devices"][0]["bmc"]["address"] = document["racks"][0]["nodes"][0]["bmc"]["address"]
     assert refusals(document) == [
-        f"{HERE}[{k}].pdu: the bmc of pdu1 is that of node01 itself. Correct the address of one of them."
+        f"{HERE}[{k}].pdu: the bmc of pdu1 has the address of the BMC of node01. Correct one of the two addresses."
         for k in range(3)
     ]
 
@@ -198,7 +198,7 @@ def test_a_range_of_nodes_names_its_outlets_by_their_numbers() -> None:
     assert [outlet.outlet for outlet in parse(document).nodes()[1].outlets] == ["A2", "B2", "C2"] * 2
 
 
-def test_a_platform_whose_supplies_nobody_publishes_is_not_counted() -> None:
+def test_a_platform_with_unpublished_supplies_is_not_counted() -> None:
     document = site()
     document["racks"][0]["nodes"][0]["outlets"] = [{"pdu": "pdu1", "outlet": "A1"}]
     document["racks"][0]["nodes"][0]["platform"] = "gb200_nvl72"

@@ -1,4 +1,4 @@
-"""A campaign works on the site as it began: editing the site file meanwhile changes nothing, and is said."""
+"""A campaign works on the site as it began: later edits of the site file change nothing and are reported."""
 
 from __future__ import annotations
 
@@ -48,29 +48,30 @@ def test_a_site_is_the_same_after_it_was_stored(path: Path, tmp_path: Path) -> N
     assert pinned_file(where, digest(site)).stat().st_mode & 0o777 == 0o600
 
 
-def test_an_edit_during_a_campaign_changes_nothing_and_is_said(paths: EnvPaths) -> None:
+def test_an_edit_during_a_campaign_changes_nothing_and_is_reported(paths: EnvPaths) -> None:
     ctx = begun(paths)
     assert edited(ctx) == ""
     before = site_of(ctx)
     edit(paths, "name: sim", "name: other")
     assert (site_of(ctx), site_of(PhaseContext("sim", paths.root, "c2")).name) == (before, "other")
     assert edited(ctx) == (
-        f"{paths.site_file} or an overlay was edited while this campaign ran, which used the site as it was. "
+        f"{paths.site_file} or an overlay was edited during this campaign, which used the previous version. "
         "Run the same command again to apply the edit."
     )
 
 
-def test_an_edit_that_cannot_be_used_is_said_with_its_reason(paths: EnvPaths) -> None:
+def test_an_invalid_edit_is_reported_with_its_reason(paths: EnvPaths) -> None:
     ctx = begun(paths)
     edit(paths, "name: sim", "nme: sim")
     assert site_of(ctx).name == "sim"
     assert edited(ctx).startswith(
-        f"{paths.site_file} was edited while this campaign ran, which used the site as it was. It cannot be used now: "
+        f"{paths.site_file} was edited during this campaign, which used the previous version. "
+        "The new version is invalid: "
     )
     assert "nme" in edited(ctx)
 
 
-@pytest.mark.parametrize(("change", "actual"), [("gone", "nothing there"), ("cut", "EOFError, damaged"), ("other", "")])
+@pytest.mark.parametrize(("change", "actual"), [("gone", "no file"), ("cut", "EOFError, damaged"), ("other", "")])
 def test_a_stored_site_that_is_not_whole_is_refused(paths: EnvPaths, change: str, actual: str) -> None:
     ctx = begun(paths)
     path, data = pinned_file(paths, ctx.site_digest), pinned_file(paths, ctx.site_digest).read_bytes()
@@ -84,8 +85,8 @@ def test_a_stored_site_that_is_not_whole_is_refused(paths: EnvPaths, change: str
     with pytest.raises(RackreadyError) as refused:
         site_of(ctx)
     assert str(refused.value) == (
-        f"{path}: the site that this campaign began with - Expected: SHA-256 {ctx.site_digest[:12]} Actual: {actual}. "
-        f"Remove {path} and run the same command again: it stores the site anew."
+        f"{path}: pinned site of this campaign - Expected: SHA-256 {ctx.site_digest[:12]} Actual: {actual}. "
+        f"Remove {path} and run the same command again: it stores the site again."
     )
 
 

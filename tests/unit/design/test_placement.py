@@ -1,4 +1,4 @@
-"""Where switches stand: a unit that is added moves none that stands, however many planes there are."""
+"""Positions of switches: an added unit moves no existing switch, with any number of planes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_leafs_stand_unit_by_unit_and_in_each_plane_by_plane() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 6), st.integers(1, 4))
-def test_units_that_are_added_move_no_switch_that_stands(planes: int, rails: int, units: int, more: int) -> None:
+def test_added_units_move_no_switch(planes: int, rails: int, units: int, more: int) -> None:
     """Spines are sized for the end (``grow_to_su``); pods come with their units."""
     fields = {"planes": planes, "tiers": 3, "grow_to_su": units + more}
     before, after = (places(fabric(4 * count, 4, 16, rails, **fields)) for count in (units, units + more))
@@ -48,10 +48,10 @@ def test_units_that_are_added_move_no_switch_that_stands(planes: int, rails: int
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 6), st.integers(1, 4), st.sampled_from([None, 2, 3]))
-def test_more_spines_and_cores_move_no_switch_that_stands(
+def test_added_spines_and_cores_move_no_switch(
     planes: int, rails: int, units: int, more: int, tiers: int | None
 ) -> None:
-    """Nothing is said of growth: counts of spines and cores rise, and those of later planes keep their slots, management addresses and loopbacks."""
+    """Without growth settings: more spines and cores come, and those of later planes keep slots and addresses."""
     before, after = (fabric(4 * count, 4, 16, rails, planes=planes, tiers=tiers) for count in (units, units + more))
     if after.problems or before.counts["tiers"] != after.counts["tiers"]:
         return

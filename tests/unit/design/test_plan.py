@@ -1,4 +1,4 @@
-"""The whole plan: every example plans without a problem and always the same; what cannot be planned is a problem, and never half a plan."""
+"""The whole plan: every example plans without problems and always the same; problems give no partial plan."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_written_links_are_planned_like_a_fabric() -> None:
     assert plan.fabric.endpoints[0].port == 1
     assert plan.fabric.spof == (
         (
-            "leaf01 to leaf02 (2 switches), each: the only leaf of 4 rails for 4 nodes: when it is lost they keep 4 of "
+            "leaf01 to leaf02 (2 switches), each: the only leaf of 4 rails for 4 nodes: after its loss they keep 4 of "
             "8 rails (50.0 % lost)."
         ),
     )
@@ -92,19 +92,19 @@ def test_fabric_that_cannot_be_built_is_a_problem_at_its_place_and_lists_no_cabl
     assert [str(problem) for problem in plan.problems] == [
         (
             "topology.leaf.radix: ports of qm9700 at 400 Gb/s - Expected: at most 64 Actual: 128. "
-            "Leave radix out, or take a larger model."
+            "Remove radix, or use a larger model."
         ),
         (
             "topology.spine.radix: ports of qm9700 at 400 Gb/s - Expected: at most 64 Actual: 128. "
-            "Leave radix out, or take a larger model."
+            "Remove radix, or use a larger model."
         ),
         (
             "topology.core.radix: ports of qm9700 at 400 Gb/s - Expected: at most 64 Actual: 128. "
-            "Leave radix out, or take a larger model."
+            "Remove radix, or use a larger model."
         ),
     ]
     assert plan.cables.cables == ()
-    assert "compute fabric: it cannot be built, so no cables are listed." in plan.notes
+    assert "compute fabric: it has problems, so no cables are listed." in plan.notes
 
 
 def test_wrong_stock_is_a_problem_at_its_place() -> None:
@@ -114,7 +114,7 @@ def test_wrong_stock_is_a_problem_at_its_place() -> None:
 
 
 def test_negative_spares_are_refused() -> None:
-    with pytest.raises(ValueError, match="spares - Expected: 0 per cent or more Actual: -1"):
+    with pytest.raises(ValueError, match="spares - Expected: 0 percent or more Actual: -1"):
         plan_site(parse(example("lab-4-nodes")), spares_pct=-1)
 
 
@@ -198,9 +198,7 @@ B200 = "b200-4su-roce"
     ],
     ids=["tenant", "relay", "mtu", "vlan", "bond", "dpu", "affinity", "numbered"],
 )
-def test_what_the_site_says_of_a_device_is_compared(
-    path: str, value: object, change_of: tuple[str, str, str, str]
-) -> None:
+def test_device_facts_of_the_site_are_compared(path: str, value: object, change_of: tuple[str, str, str, str]) -> None:
     before, after = device_facts(planned(B200)), device_facts(planned(B200, change(path, value)))
     key, *fields = change_of
     assert FieldChange(*fields) in difference(before, after).changed[key]

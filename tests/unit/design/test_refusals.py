@@ -1,4 +1,4 @@
-"""Refusals of planning that no other file holds, each by its exact text: ends of cables, AS numbers, power in a circle, lists, secrets, layouts."""
+"""Further refusals of planning by exact text: cable ends, AS numbers, power cycles, lists, secrets, layouts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.unit.design.written import example, parse, refusals
 
 
 def troubles(link: EndpointLink, model: str = "qm9700") -> list[str]:
-    """Return what is wrong with a fabric of one leaf and one link of the H100 example; the leaf takes the first slot."""
+    """Return the problems of a fabric of one leaf and one link of the H100 example; the leaf has the first slot."""
     made = FabricPlan((TopoSwitch("leaf-x", "leaf", 1, 1, 1, model, 64, 1, 1),), (link,))
     return runs.site_runs(parse(example("h100-1su-infiniband")), made).problems
 
@@ -42,7 +42,7 @@ LINK = EndpointLink("a01-n1", 1, 1, "leaf-x", 1)
 
 def test_a_switch_without_ports_of_the_links_rate() -> None:
     assert troubles(LINK, "sn2201") == [
-        "leaf-x: ports of 400 Gb/s - Expected: at least one Actual: sn2201 has none. Take another model."
+        "leaf-x: ports of 400 Gb/s - Expected: at least one Actual: sn2201 has none. Use another model."
     ]
 
 
@@ -52,7 +52,7 @@ def test_a_rail_that_a_server_does_not_have() -> None:
     ]
 
 
-def test_cages_that_nobody_publishes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unpublished_cages(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = Socket("p1", "p1", 0, 1, "")
     with monkeypatch.context() as patched:
         patched.setattr(runs, "nic_socket", lambda *_: bare)
@@ -91,7 +91,7 @@ def test_as_numbers_that_are_not_private(first: int, leaf: int) -> None:
     assert found[0] == (
         f"networks.underlay.asn_first: leaf-su001-r1 would get AS {leaf} - "
         "Expected: 64512 to 65534 or 4200000000 to 4294967294 (private, RFC 6996). "
-        "Begin at 4200000000: leafs are counted from 100000 above it."
+        "Start at 4200000000: leafs are numbered from 100000 above it."
     )
 
 
@@ -103,7 +103,7 @@ def test_power_in_a_circle() -> None:
     (problem,) = structure_problems(circle)
     assert str(problem) in {
         f"facility.power: power runs in a circle: {way} - Expected: each node fed from upstream. "
-        "Take one of these out of fed_by."
+        "Remove one of these from fed_by."
         for way in ("ups-1 <- rpp-1 <- ups-1", "rpp-1 <- ups-1 <- rpp-1")
     }
 
@@ -116,11 +116,11 @@ def test_feeders_that_cannot_be() -> None:
     ]
     assert [str(problem) for problem in structure_problems(nodes)] == [
         (
-            "facility.power[0].fed_by: grid is a utility - Expected: fed by nothing Actual: ups-1. "
+            "facility.power[0].fed_by: grid is a utility - Expected: no fed_by Actual: ups-1. "
             "Remove it, or correct the kind."
         ),
         (
-            "facility.power[2].fed_by[1]: power node ups-1 feeds rpp-1 already - Expected: each once. "
+            "facility.power[2].fed_by[1]: power node ups-1 is listed twice in fed_by of rpp-1 - Expected: once. "
             "Remove one of the two."
         ),
     ]
@@ -136,11 +136,11 @@ def test_a_site_file_that_is_no_mapping() -> None:
     with pytest.raises(SiteInvalidError) as refused:
         parse_site([], source="site.yml", base=Path("/base"))
     assert str(refused.value.problems[0]).removeprefix(": ") == (
-        "Expected: a mapping Actual: something else. Begin one from inventories/example/site.yml."
+        "Expected: a mapping Actual: something else. Start one from inventories/example/site.yml."
     )
 
 
-def test_secrets_that_are_not_where_the_site_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_that_are_not_in_their_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOWHERE", raising=False)
     empty = tmp_path / "empty"
     empty.write_text("\n", encoding="utf-8")
@@ -188,13 +188,13 @@ def test_no_layout_divides_the_gpus() -> None:
     with pytest.raises(RackreadyError) as refused:
         candidates.train_on(server, gpu, model, TrainingJob(128, 1), Layout(0, 2), 15, 0.4)
     assert str(refused.value) == (
-        "dgx_h100: no layout of llama is possible there - Expected: degrees that divide 17 heads and the GPUs "
+        "dgx_h100: no layout of llama is possible on it - Expected: degrees that divide 17 heads and the GPUs "
         "Actual: none. "
-        "Give --tp and --pp, or another --gpus."
+        "Set --tp and --pp, or another --gpus."
     )
 
 
-def test_what_stands_in_the_way_of_every_layout_is_the_reason() -> None:
+def test_reasons_against_every_layout_are_reported() -> None:
     model, _ = read_config(MODEL, "config.json")
     gpu, server = loader.gpu("h100_sxm"), loader.platform("dgx_h100")
     with pytest.raises(RackreadyError) as refused:
@@ -232,6 +232,6 @@ def test_a_cross_check_that_looked_at_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert prove(plan.switches, plan.endpoints, plan.trunks, Design()).problems == (
         (
             "topology: max-flow of plane 1 - Expected: at least one cut Actual: none over 16 leafs. "
-            "Report this: the proof is not whole."
+            "Report this: the proof is incomplete."
         ),
     )

@@ -55,10 +55,11 @@ def test_four_different_mistakes_are_listed_in_one_run(raw: dict[str, Any]) -> N
     assert refusals(raw) == [
         "links[3].ports: leaf02 has no port swp65, swp66, swp67, swp68 - Expected: swp1 to swp64. Correct the port.",
         "racks[0].nodes[1].colour: unknown key. Correct its spelling or remove it; `rackready schema` lists the keys.",
-        "racks[0].nodes[2].address: address 192.0.2.11 is also that of node node01. Give node node03 its own.",
+        "racks[0].nodes[2].address: address 192.0.2.11 is already used by node node01. Give node node03 its own.",
         (
-            "software.driver_branch: branch 470 cannot drive NVIDIA H100 80GB HBM3 (h100_sxm) - Expected: 525 or newer. "
-            "Use a branch of hgx-r580-debian12."
+            "software.driver_branch: branch 470 cannot drive NVIDIA H100 80GB HBM3 (h100_sxm) - "
+            "Expected: 525 or newer. "
+            "Use another branch of hgx-r580-debian12."
         ),
     ]
 
@@ -77,19 +78,19 @@ def change(path: str, value: object) -> Callable[[dict[str, Any]], None]:
 REFUSED = [
     (
         change("racks.0.nodes.1.name", "node01"),
-        "racks[0].nodes[1].name: name node01 is also that of node node01. Give node node01 its own.",
+        "racks[0].nodes[1].name: name node01 is already used by node node01. Give node node01 its own.",
     ),
     (
         change("racks.0.nodes.1.serial", "SIM-DGXH100-0001"),
         (
-            "racks[0].nodes[1].serial: serial number SIM-DGXH100-0001 is also that of node node01. "
+            "racks[0].nodes[1].serial: serial number SIM-DGXH100-0001 is already used by node node01. "
             "Give node node02 its own."
         ),
     ),
     (
         change("racks.0.nodes.1.bmc.address", "192.0.2.111"),
         (
-            "racks[0].nodes[1].bmc.address: address 192.0.2.111 is also that of the BMC of node01. "
+            "racks[0].nodes[1].bmc.address: address 192.0.2.111 is already used by the BMC of node01. "
             "Give the BMC of node02 its own."
         ),
     ),
@@ -102,36 +103,39 @@ REFUSED = [
     ),
     (
         change("racks.0.nodes.1.unit", 2),
-        "racks[0].nodes[1].unit: units 2-9 are partly taken by node01. Place node02 where 8 units are free.",
+        "racks[0].nodes[1].unit: units 2-9 are partly occupied by node01. Move node02 to 8 U of free space.",
     ),
     (
         change("switches.0.os", "sonic"),
         "switches[0].os: sn5600 does not run 'sonic' - Expected: one of cumulus_nvue. Correct it.",
     ),
-    (change("links.0.rails", "1-3"), "links[0]: 3 rails but 4 ports. Give as many ports as rails."),
+    (change("links.0.rails", "1-3"), "links[0]: 3 rails, but 4 ports. List as many ports as rails."),
     (change("links.0.rails", "6-9"), "links[0].rails: node01 has no rail 9 - Expected: 1 to 8. Correct the rail."),
     (
         change("links.0.ports", "swp5-swp8"),
-        "links[2].ports: port swp5 of leaf01 is cabled already. One cable to a port: correct one of the two links.",
+        (
+            "links[2].ports: port swp5 of leaf01 is cabled already. "
+            "Correct one of the two links: each port takes one cable."
+        ),
     ),
     (change("links.0.node", "node09"), "links[0].node: no node is called node09. Correct the name."),
     (
         change("links.0.switch", "leaf02"),
-        "links[2].switch: rail 1 ends on leaf01, leaf02, which no spine joins. Cable each rail to one leaf.",
+        "links[2].switch: rail 1 ends on leaf01, leaf02, and no spine connects them. Cable each rail to one leaf.",
     ),
     (change("fabric.mtu", 9216 - 0), None),
     (
         change("fabric.switch_mtu", 1500),
         (
-            "fabric.mtu: 9000 bytes on hosts is more than 1500 on switch ports: large frames would be dropped. "
+            "fabric.mtu: 9000 bytes on hosts is more than 1500 on switch ports: switches would drop large frames. "
             "Lower it, or raise fabric.switch_mtu."
         ),
     ),
-    (change("fabric.rails.1.vlan", 901), "fabric.rails[1].vlan: VLAN 901 is given twice. Each rail has its own."),
+    (change("fabric.rails.1.vlan", 901), "fabric.rails[1].vlan: VLAN 901 is given twice. Give each rail its own."),
     (
         change("fabric.rails.1.subnet", "192.168.1.128/25"),
         (
-            "fabric.rails[1].subnet: subnet 192.168.1.128/25 overlaps that of rail 1 (192.168.1.0/24). "
+            "fabric.rails[1].subnet: subnet 192.168.1.128/25 overlaps the subnet of rail 1 (192.168.1.0/24). "
             "Give each rail its own subnet."
         ),
     ),
@@ -139,7 +143,7 @@ REFUSED = [
     (
         change("fabric.rails.1.subnet", "192.168.2.0/29"),
         (
-            "fabric.rails[1].subnet: subnet 192.168.2.0/29 has room for 0 nodes, the site has 4. "
+            "fabric.rails[1].subnet: subnet 192.168.2.0/29 has room for 0 nodes, but the site has 4. "
             "Give the rail a larger subnet."
         ),
     ),
@@ -147,12 +151,12 @@ REFUSED = [
         change("software.driver_branch", 590),
         (
             "software.driver_branch: branch 590 is not in software set hgx-r580-debian12 - Expected: one of 580. "
-            "Choose one of them, or another set."
+            "Choose one of these branches, or another set."
         ),
     ),
     (
         change("gates.skip", [{"gate": "node/gpu/none", "nodes": ["node01"], "reason": "not on this machine"}]),
-        "gates.skip[0].gate: gate node/gpu/none is in no set",
+        "gates.skip[0].gate: gate node/gpu/none is in no gate set",
     ),
     (
         change("racks.0.nodes.0.bmc.password", "hunter2"),
@@ -191,7 +195,7 @@ def test_paths_stay_true_when_items_before_are_pruned(raw: dict[str, Any]) -> No
     raw["racks"][0]["nodes"][3]["serial"] = "SIM-DGXH100-0002"
     found = refusals(raw)
     assert (
-        "racks[0].nodes[3].serial: serial number SIM-DGXH100-0002 is also that of node node02. "
+        "racks[0].nodes[3].serial: serial number SIM-DGXH100-0002 is already used by node node02. "
         "Give node node04 its own." in found
     )
     assert any(text.startswith("racks[0].nodes[0].unit: Input should be a valid integer") for text in found)
@@ -203,25 +207,25 @@ def test_broken_section_does_not_hide_what_is_wrong_elsewhere(raw: dict[str, Any
     raw["racks"][0]["nodes"][1]["address"] = "192.0.2.11"
     assert refusals(raw) == [
         "handover.private_key: is required and missing. Add it.",
-        "racks[0].nodes[1].address: address 192.0.2.11 is also that of node node01. Give node node02 its own.",
+        "racks[0].nodes[1].address: address 192.0.2.11 is already used by node node01. Give node node02 its own.",
     ]
 
 
 QOS_REFUSALS = [
     (
-        "fabric.qos.cnp_dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 48 to 55 "
+        "fabric.qos.cnp_dscp: NVUE's lossless RoCE preset maps it to another priority - Expected: 48 to 55 "
         "Actual: 4. Choose one of them."
     ),
-    "fabric.qos.cnp_priority: the lossless RoCE preset of NVUE does not do this - Expected: 6 Actual: 7. Use 6.",
+    "fabric.qos.cnp_priority: NVUE's lossless RoCE preset does not support this value - Expected: 6 Actual: 7. Use 6.",
     (
-        "fabric.qos.dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 24 to 31 Actual: 34. "
+        "fabric.qos.dscp: NVUE's lossless RoCE preset maps it to another priority - Expected: 24 to 31 Actual: 34. "
         "Choose one of them."
     ),
-    "fabric.qos.priority: the lossless RoCE preset of NVUE does not do this - Expected: 3 Actual: 4. Use 3.",
+    "fabric.qos.priority: NVUE's lossless RoCE preset does not support this value - Expected: 3 Actual: 4. Use 3.",
 ]
 
 
-def test_what_the_switches_preset_cannot_do_is_said_with_everything_else(raw: dict[str, Any]) -> None:
+def test_unsupported_preset_values_are_reported_with_all_problems(raw: dict[str, Any]) -> None:
     raw["fabric"]["qos"] = {"dscp": 34, "priority": 4, "cnp_dscp": 4, "cnp_priority": 7}
     raw["racks"][0]["nodes"][1]["colour"] = "red"
     assert refusals(raw) == [
@@ -240,7 +244,7 @@ def test_a_mapping_within_the_preset_and_one_of_another_system_are_not_refused(r
 
 
 @pytest.mark.parametrize("section", ["fabric", "racks", "software", "gates", "schema", "access", "handover"])
-def test_missing_section_is_said(raw: dict[str, Any], section: str) -> None:
+def test_missing_section_is_reported(raw: dict[str, Any], section: str) -> None:
     del raw[section]
     assert f"{section}: is required and missing. Add it." in refusals(raw)
 
@@ -256,13 +260,13 @@ def test_key_given_twice_is_refused_with_its_line(tmp_path: Path) -> None:
     site.write_text("name: a\nname: b\n", encoding="utf-8")
     with pytest.raises(
         SiteInvalidError,
-        match=r"name: key 'name' is given twice - Expected: once Actual: lines 1 and 2\. Remove one of the two\.",
+        match=r"name: key 'name' is given twice - Expected: once Actual: lines 1 and 2\. Remove one of the two lines\.",
     ):
         load_site("x", site_file=site, root=tmp_path)
 
 
-def test_absent_site_file_says_how_to_begin(tmp_path: Path) -> None:
-    with pytest.raises(SiteInvalidError, match=r"no such file\. Begin one from inventories/example/site\.yml\."):
+def test_absent_site_file_names_the_example(tmp_path: Path) -> None:
+    with pytest.raises(SiteInvalidError, match=r"no such file\. Start one from inventories/example/site\.yml\."):
         load_site("x", root=tmp_path)
 
 

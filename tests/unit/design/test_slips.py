@@ -1,4 +1,4 @@
-"""Slips of the keyboard in site files: endless ranges, series of nothing, numbers without end, scalars for lists. Each is refused with its text."""
+"""Typing errors in site files (endless ranges, invalid series, scalars for lists) are refused by exact text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rackready.model.base import expand_range
 from rackready.model.problems import SiteInvalidError
 from tests.unit.design.written import change, example, refusals
 
-SERIES_HINT = "Give first (a whole number, an IPv4 address or a subnet) or offset, and whole numbers for the rest."
+SERIES_HINT = "Set first (a whole number, an IPv4 address or a subnet) or offset, and whole numbers for the rest."
 
 
 @pytest.mark.parametrize("text", ["swp1-swp999999999999", "1-200001"])
@@ -35,25 +35,25 @@ SLIPS = [
         "lab-4-nodes",
         "racks.0.nodes.0.unit",
         {"first": 1, "cycle": 0},
-        [f"racks[0].nodes[0].unit: no series: cycle is 0 - Expected: 1 or more. {SERIES_HINT}"],
+        [f"racks[0].nodes[0].unit: invalid series: cycle is 0 - Expected: 1 or more. {SERIES_HINT}"],
     ),
     (
         "lab-4-nodes",
         "racks.0.nodes.0.unit",
         {"first": 1, "every": 0},
-        [f"racks[0].nodes[0].unit: no series: every is 0 - Expected: 1 or more. {SERIES_HINT}"],
+        [f"racks[0].nodes[0].unit: invalid series: every is 0 - Expected: 1 or more. {SERIES_HINT}"],
     ),
     (
         "lab-4-nodes",
         "racks.0.nodes.0.unit",
         {"offset": float("inf")},
-        [f"racks[0].nodes[0].unit: no series: cannot convert float infinity to integer. {SERIES_HINT}"],
+        [f"racks[0].nodes[0].unit: invalid series: cannot convert float infinity to integer. {SERIES_HINT}"],
     ),
     (
         "lab-4-nodes",
         "racks.0.nodes.0.unit",
         {"first": 1, "offset": 2},
-        [f"racks[0].nodes[0].unit: no series: first and offset are given - Expected: one of them. {SERIES_HINT}"],
+        [f"racks[0].nodes[0].unit: invalid series: first and offset are given - Expected: one of them. {SERIES_HINT}"],
     ),
     (
         "lab-4-nodes",
@@ -61,8 +61,9 @@ SLIPS = [
         {"leaf": {"model": "sn5600_2x400"}},
         [
             (
-                "links: the topology makes the links of the compute fabric - Expected: topology or links Actual: both. "
-                "Remove one of the two: the other would say nothing."
+                "links: the topology already makes the links of the compute fabric - "
+                "Expected: topology or links Actual: both. "
+                "Remove one of the two."
             )
         ],
     ),
@@ -72,7 +73,7 @@ SLIPS = [
         [{"rack": "rack01", "tier": "leaf", "units": "40-41"}],
         [
             (
-                "switch_slots: no topology makes switches that could be placed there. "
+                "switch_slots: there is no topology whose switches could be placed there. "
                 "Add a topology, name a fabric of other_fabrics, or place switches by rack and unit."
             )
         ],
@@ -109,10 +110,10 @@ def test_slip_is_refused(site: str, path: str, value: object, texts: list[str]) 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("- racks\n", ": Expected: a mapping Actual: a list. Write what differs from the site file, key by key."),
+        ("- racks\n", ": Expected: a mapping Actual: a list. Write the differences from the site file, key by key."),
         (
             "racks: [{name: rack01, nodes: [{name: node01, serial: A}, {name: node01, serial: B}]}]\n",
-            "racks[0].nodes: node01 is given twice. Write it once.",
+            "racks[0].nodes: node01 is given twice. List it once.",
         ),
     ],
     ids=["no-mapping", "twice"],

@@ -1,4 +1,4 @@
-"""What only looks like YAML, or like a number or a day in it, is refused at its place: never a defect of ours."""
+"""Invalid YAML, numbers and dates are refused at their place and are never a defect of rackready."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.design.written import EXAMPLES
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a: " + "[" * 3000 + "]" * 3000 + "\n", ": not valid YAML: nested too deep to be read. Correct the file."),
+        ("a: " + "[" * 3000 + "]" * 3000 + "\n", ": not valid YAML: nested too deeply. Correct the file."),
         (
             "vlan: 0b_\n",
             "line 1, column 7: not valid YAML: no int: invalid literal for int() with base 2: ''. Correct the file.",
@@ -50,7 +50,8 @@ def test_a_day_that_there_is_not_hides_no_other_problem(tmp_path: Path) -> None:
         load_site("x", site_file=file, root=tmp_path)
     assert [str(found) for found in caught.value.problems] == [
         (
-            "deliveries[0].day: Input should be a valid date or datetime, month value is outside expected range of 1-12 "
+            "deliveries[0].day: Input should be a valid date or datetime, month value is outside expected range of "
+            "1-12 "
             "- Actual: '2027-13-01'. Correct it."
         ),
         "fabrik: unknown key. Correct its spelling or remove it; `rackready schema` lists the keys.",
@@ -74,7 +75,7 @@ def test_aliases_that_multiply_are_refused_before_anything_walks_them(tmp_path: 
         read_yaml(file)
     [problem] = caught.value.problems
     assert str(problem) == (
-        ": expands to 4e+09 values by its aliases (&name, *name) - Expected: at most 5,000,000. "
+        ": expands to 4e+09 values through aliases (&name, *name) - Expected: at most 5,000,000. "
         "Write it with host lists, templates and series: docs/howto/site-file.md."
     )
 

@@ -1,4 +1,4 @@
-"""Plain YAML values that YAML 1.1 and YAML 1.2 take for two things are refused with their data path, in every field; days and quoted text are not."""
+"""Plain YAML values that YAML 1.1 and YAML 1.2 read differently are refused with their data path."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_what_is_quoted_or_tagged_has_one_reading(tmp_path: Path, text: str) -> 
     assert "a" in read_yaml(file)
 
 
-def test_paths_go_through_lists_and_keys_and_aliases_are_told_once(tmp_path: Path) -> None:
+def test_paths_include_lists_and_keys_and_aliases_are_reported_once(tmp_path: Path) -> None:
     file = tmp_path / "site.yml"
     file.write_text(
         "x: &x {v: 0700}\nracks:\n- nodes: [{unit: 1}, {unit: 010}]\n- *x\non: 1\nz: {<<: *x}\n", encoding="utf-8"
@@ -126,7 +126,7 @@ def test_paths_go_through_lists_and_keys_and_aliases_are_told_once(tmp_path: Pat
     assert problems[2].message.startswith("the key on is true in YAML 1.1")
 
 
-def test_every_slip_of_a_site_file_is_told_beside_what_is_wrong_otherwise(tmp_path: Path) -> None:
+def test_every_slip_is_reported_with_other_problems(tmp_path: Path) -> None:
     text = (EXAMPLES / "b200-4su-roce.yml").read_text(encoding="utf-8")
     text = (
         text.replace("vlan: 1201", "vlan: 01201")

@@ -1,4 +1,4 @@
-"""What tests of the written form share: an example as a document, a change to it, what is refused."""
+"""Shared helpers for tests of the compact form: an example as a document, a change to it, its refusals."""
 
 from __future__ import annotations
 

@@ -111,8 +111,8 @@ def test_a_record_is_appended_once(store: EvidenceStore) -> None:
     with pytest.raises(EvidenceError) as refusal:
         store.append(record("node02"), one)
     text = (
-        f"evidence {one.id} cannot be appended - Expected: a new record Actual: one of its id is there. "
-        "Measure again: it gets an id of its own."
+        f"evidence {one.id} cannot be appended - Expected: a new record Actual: its id exists. "
+        "Measure again: it gets a new id."
     )
     assert str(refusal.value) == text
     assert store.records() == [one]
@@ -192,7 +192,7 @@ def test_raw_output_is_kept_by_hash_compressed_and_private(store: EvidenceStore,
     assert not list((tmp_path / "raw").rglob("*.part"))
 
 
-STEP = "Measure again: a node's pass that was judged from it counts no longer."
+STEP = "Measure again: a pass of a node that was judged from it does not count any more."
 
 
 def raw_file(tmp_path: Path, digest: str) -> Path:

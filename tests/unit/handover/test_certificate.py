@@ -182,7 +182,7 @@ def test_drift_voids_it_and_names_what_changed(paths: EnvPaths) -> None:
     assert str(caught.value) == (
         "node01: certificate - Expected: made for the node as it is now Actual: gpus was G0,G1, is G0,G9; "
         "driver was 580.173.02, is 580.173.03. "
-        "It counts no longer. Validate and certify the node again."
+        "It does not count any more. Validate and certify the node again."
     )
 
 

@@ -34,7 +34,7 @@ def test_a_second_release_does_not_touch_the_file(path: Path) -> None:
     assert path.stat().st_mtime_ns == before
 
 
-def test_somebody_elses_hold_stays(path: Path) -> None:
+def test_somebody_elses_drain_stays(path: Path) -> None:
     path.parent.mkdir()
     path.write_text("node02\n# node01: waiting for a PSU (maria)\n", encoding="utf-8")
     adapter = FileAdapter(path)

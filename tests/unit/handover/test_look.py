@@ -83,7 +83,7 @@ class Rack:
         if self.look is not None:
             return {"node01": self.look}
         self.measured(ctx.campaign, only_looks=True)
-        return {"node01": NodeResult(Outcome.PASS, "seen again: 35 checks passed")}
+        return {"node01": NodeResult(Outcome.PASS, "looked at again: 35 checks passed")}
 
     def certify(self, campaign: str = "c2") -> NodeResult:
         return run_certify(PhaseContext("sim", self.root, campaign), ["node01"])["node01"]
@@ -142,7 +142,7 @@ def test_a_certificate_with_a_bad_signature_is_issued_anew_and_that_is_told(rack
     found = rack.certify()
     assert found.changed
     assert (
-        f"certified: {len(entries(rack.site))} gates passed; made anew, since the one on file did not count: "
+        f"certified: {len(entries(rack.site))} gates passed; made again, since the one on file did not count: "
         "node01: certificate - Expected: signed by key " in (found.message)
     )
 
@@ -152,7 +152,7 @@ def test_a_certificate_counts_for_what_is_seen_again(rack: Rack) -> None:
     rack.certify()
     found = rack.verify()
     assert found.outcome is Outcome.PASS
-    assert found.message.endswith(" counts: seen again: 35 checks passed")
+    assert found.message.endswith(" counts: looked at again: 35 checks passed")
     assert rack.looked == 1
 
 
@@ -174,7 +174,7 @@ def test_another_driver_voids_it(rack: Rack) -> None:
     rack.driver = "590"
     assert rack.verify().message == (
         "node01: certificate - Expected: made for the node as it is now Actual: driver was 580, is 590. "
-        "It counts no longer. "
+        "It does not count any more. "
         "Validate and certify the node again."
     )
 

@@ -29,7 +29,7 @@ SAID = (
     "node03 is quarantined, and the scheduler offered it to jobs (IDLE): drained. "
     "If it was repaired: rackready repair node03 --reason '...'"
 )
-SILENT = "node03: whether the scheduler gives it jobs is not known: no answer."
+SILENT = "node03: unknown whether it is on offer in the scheduler: no answer."
 
 
 def quarantined(scene: Scene, now: SchedulerNode = IDLE) -> None:
@@ -45,7 +45,7 @@ def test_a_quarantined_node_on_offer_is_drained_with_its_finding_and_that_is_rec
     assert [(entry.operation, entry.status, entry.observed["state"]) for entry in scene.ledger.entries("node03")] == [
         (DRAIN, "done", "IDLE")
     ]
-    assert scene.told() == [("node03", "hold", SAID)]
+    assert scene.told() == [("node03", "drain", SAID)]
     assert keep_off(scene.ctx) == Kept(), "it is drained now"
     scene.cluster.nodes["node03"] = IDLE
     assert keep_off(scene.ctx).drained == ("node03",), (
@@ -94,9 +94,9 @@ def test_a_scheduler_that_cannot_be_asked_is_said_and_stops_nobody(scene: Scene)
     quarantined(scene)
     scene.ledger.set_state("node04", NodeState.RETIRED, "sold")
     scene.cluster.silent = {"node03", "node04"}
-    text = "node03, node04: whether the scheduler gives them jobs is not known: no answer."
+    text = "node03, node04: unknown whether they are on offer in the scheduler: no answer."
     assert keep_off(scene.ctx) == Kept((), (text,))
-    assert scene.told() == [("node03, node04", "hold", text)]
+    assert scene.told() == [("node03, node04", "drain", text)]
 
 
 def test_one_that_cannot_be_drained_is_said(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_one_that_cannot_be_drained_is_said(scene: Scene, monkeypatch: pytest.Mo
     assert keep_off(scene.ctx) == Kept((), (text,))
 
 
-def test_a_dry_run_and_the_node_that_the_caller_holds_itself_are_left_alone(scene: Scene) -> None:
+def test_a_dry_run_and_the_node_that_the_caller_drains_itself_are_left_alone(scene: Scene) -> None:
     quarantined(scene)
     assert keep_off(replace(scene.ctx, check=True)) == Kept()
     assert keep_off(scene.ctx, but="node03") == Kept()
@@ -133,7 +133,7 @@ def test_a_scheduler_that_hangs_is_waited_for_no_longer_than_the_limit(
     lines = keep_off(scene.ctx).lines
     over.set()
     text = (
-        "node03: whether the scheduler gives it jobs is not known: the scheduler - "
+        "node03: unknown whether it is on offer in the scheduler: the scheduler - "
         "Expected: an answer within 0.05 s Actual: none."
     )
     assert lines == (f"{text} Check that its controller runs and can be reached.",)
@@ -155,7 +155,7 @@ def test_a_look_writes_nothing_and_a_controller_without_a_pinned_key_is_not_aske
     assert (found.asked, found.offered) == (frozenset(), {})
     where = f"{site.handover.controller}:{site.handover.port}" if site.handover.kind == "slurm" else ""
     text = (
-        f"node03: whether the scheduler gives it jobs is not known: Slurm controller {where}: SSH host key not "
+        f"node03: unknown whether it is on offer in the scheduler: Slurm controller {where}: SSH host key not "
         f"pinned, no login was tried - Expected: its key in {paths.known_hosts} "
         "Actual: none, and this command writes none. "
         "If the host was reinstalled or its pin was lost, `rackready hostkey accept scheduler` shows both keys and "

@@ -20,8 +20,8 @@ from rackready.drivers.scheduler.base import (
     UnknownNodeError,
 )
 from rackready.handover import production
-from rackready.handover.production import HELD, UNTOUCHED, changes_words, in_production, take_out, wait_for_jobs
-from rackready.handover.run import RELEASE
+from rackready.handover.production import DRAINED, UNTOUCHED, changes_words, in_production, take_out, wait_for_jobs
+from rackready.handover.run import DRAIN, PARTNER_OF, RELEASE
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
@@ -32,7 +32,7 @@ from rackready.stacks.machine import POWER_ON
 ROOT = Path(__file__).resolve().parents[3]
 TRAIN = Job("7", "root", "gpu", "train")
 OTHER = Job("12_3", "ann", "gpu", "sweep")
-DRAINED = SchedulerNode("", "IDLE+DRAIN", usable=False, drained=True, down=False, reason="rackready: x", by="root")
+IN_DRAIN = SchedulerNode("", "IDLE+DRAIN", usable=False, drained=True, down=False, reason="rackready: x", by="root")
 DOWN = SchedulerNode(
     "", "DOWN+NOT_RESPONDING", usable=False, drained=False, down=True, reason="Not responding", by="slurm"
 )
@@ -120,9 +120,9 @@ def wait_limit(scene: Scene, seconds: int) -> None:
     [
         (IDLE, [], True, True),
         (IDLE, [], False, True),
-        (DRAINED, [], True, False),
-        (DRAINED, [TRAIN], True, True),
-        (DRAINED, [TRAIN], False, True),
+        (IN_DRAIN, [], True, False),
+        (IN_DRAIN, [TRAIN], True, True),
+        (IN_DRAIN, [TRAIN], False, True),
         (THEIRS, [], True, False),
         (DOWN, [], True, True),
         (DOWN, [], False, False),
@@ -148,8 +148,8 @@ def test_a_node_of_which_the_scheduler_cannot_say_it_is_left_alone_when_it_was_h
         "node01": (
             Outcome.ERROR,
             (
-                "node01: whether jobs run on it - Expected: the scheduler says it Actual: node01: no answer. "
-                "Nothing was touched: run again once it answers."
+                "node01: jobs on it - Expected: known from the scheduler Actual: node01: no answer. "
+                "Nothing was touched. Run again once it answers."
             ),
             False,
             {UNTOUCHED: True},
@@ -158,8 +158,8 @@ def test_a_node_of_which_the_scheduler_cannot_say_it_is_left_alone_when_it_was_h
     assert scene.told() == [
         (
             "node02",
-            "hold",
-            "taken as not in production: rackready never handed it over, and the scheduler says: node02: no answer.",
+            "drain",
+            "taken as not in production: rackready never handed it over, and the scheduler reports: node02: no answer.",
         )
     ]
 
@@ -192,9 +192,9 @@ def test_a_scheduler_that_is_down_frees_no_installed_node_of_a_site_that_others_
         [],
         False,
         (
-            "node01: whether jobs run on it - Expected: the scheduler says it "
+            "node01: jobs on it - Expected: known from the scheduler "
             "Actual: Slurm controller 192.0.2.5:22: SSH - Expected: x Actual: y. "
-            "Nothing was touched: run again once it answers."
+            "Nothing was touched. Run again once it answers."
         ),
     )
     assert scene.told() == []
@@ -206,19 +206,19 @@ def test_a_node_that_the_scheduler_does_not_have_is_free(scene: Scene) -> None:
     scene.ledger.set_state("node02", NodeState.VALIDATED)
     assert in_production(scene.ctx, ["node01", "node02"]) == ([], {})
     assert scene.told() == [
-        (node, "hold", f"taken as not in production: {node}: unknown to Slurm.") for node in ("node01", "node02")
+        (node, "drain", f"taken as not in production: {node}: unknown to Slurm.") for node in ("node01", "node02")
     ]
 
 
 def test_a_node_whose_jobs_are_not_shown_is_never_free(scene: Scene) -> None:
-    scene.cluster.nodes["node01"], scene.cluster.hidden = DRAINED, {"node01"}
+    scene.cluster.nodes["node01"], scene.cluster.hidden = IN_DRAIN, {"node01"}
     busy, unknown = in_production(scene.ctx, ["node01"])
     assert (busy, unknown["node01"].message) == (
         [],
         (
-            "node01: whether jobs run on it - Expected: the scheduler says it "
+            "node01: jobs on it - Expected: known from the scheduler "
             "Actual: node01: squeue shows no job, scontrol says MIXED+DRAIN. "
-            "Nothing was touched: run again once it answers."
+            "Nothing was touched. Run again once it answers."
         ),
     )
 
@@ -247,18 +247,27 @@ def test_ctrl_c_is_heard_between_two_nodes() -> None:
     assert cluster.looks == {"node01": 1}
 
 
+def test_the_ledger_keeps_what_a_drain_is_for(scene: Scene) -> None:
+    """By this the next run finds a partner that a killed one lent, whatever the reason in the scheduler says."""
+    scene.cluster.nodes |= {"node01": IDLE, "node02": IDLE}
+    take_out(scene.ctx, {"node01": "optimize is about to change: x"})
+    take_out(scene.ctx, {"node02": "a reason"}, partner_of=["node01"])
+    drains = [entry.observed for entry in scene.ledger.entries() if entry.operation == DRAIN]
+    assert [entry[PARTNER_OF] for entry in drains] == [[], ["node01"]]
+
+
 def test_a_job_is_waited_for_and_said_once(scene: Scene) -> None:
     scene.cluster.nodes["node01"], scene.cluster.running["node01"], scene.cluster.ends["node01"] = IDLE, [TRAIN], 3
     scene.given("node01")
     assert take_out(scene.ctx, {"node01": "optimize is about to change: x"}) == {}
     assert scene.told() == [
-        ("node01", "hold", "taken out of production: optimize is about to change: x"),
-        ("node01", "hold", "drained; waits, at most 3600 s in all, for the end of 7 (root, gpu)"),
+        ("node01", "drain", "drained: optimize is about to change: x"),
+        ("node01", "drain", "drained; waits, at most 3600 s in all, for the end of 7 (root, gpu)"),
     ]
     assert scene.cluster.nodes["node01"].reason == "rackready: optimize is about to change: x"
     row = scene.ledger.state("node01")
     assert row is not None
-    assert (row.state, row.reason) == (NodeState.CERTIFIED, "held: optimize is about to change: x"), (
+    assert (row.state, row.reason) == (NodeState.CERTIFIED, "drained: optimize is about to change: x"), (
         "it is on offer no more"
     )
 
@@ -272,7 +281,7 @@ def test_a_job_that_stays_keeps_its_node_untouched(scene: Scene) -> None:
     assert (found["node01"].outcome, found["node01"].touched, found["node01"].data) == (
         Outcome.ERROR,
         False,
-        {HELD: True},
+        {DRAINED: True},
     )
     assert found["node01"].message == (
         "node01: jobs run on it - Expected: none within 0 s of draining it Actual: 7 (root, train), 12_3 (ann, sweep). "

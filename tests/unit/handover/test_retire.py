@@ -39,7 +39,7 @@ class Scheduler(SchedulerAdapter):
         self.trouble = ""
         self.kind: type[SchedulerError] = SchedulerError
         self.starts: list[Job] = []
-        """Jobs that start in the moment before the node is held."""
+        """Jobs that start in the moment before the node is drained."""
 
     def show(self, node: str) -> SchedulerNode:
         if self.trouble:
@@ -118,7 +118,7 @@ def test_what_would_happen_is_shown_and_nothing_is_touched(world: World) -> None
     world.made()
     assert steps(look(world.context, "node01"), "sold") == [
         "node01: ready",
-        "would be held in the scheduler: rackready: retired: sold",
+        "would be drained in the scheduler: rackready: retired: sold",
         "would be powered off, and its resources removed from the rack's stack",
         "would be retired: sold",
     ]
@@ -130,19 +130,20 @@ def test_what_would_be_refused_is_shown(world: World) -> None:
     world.scheduler.running = [JOB]
     assert steps(look(world.context, "node01"), "sold")[-1] == (
         "would be refused: node01: jobs run on it - Expected: none Actual: 4711 (maria, train). "
-        "It would be held, so that it empties: wait for their end, then run again; see docs/runbooks/retire.md."
+        "It would be drained, so that it empties: wait for the jobs to end, then run again; "
+        "see docs/runbooks/retire.md."
     )
-    assert world.scheduler.reason == "", "a look holds nothing"
+    assert world.scheduler.reason == "", "a look drains nothing"
 
 
-def test_what_is_held_already_is_said_to_be_held(world: World) -> None:
+def test_a_drained_node_is_reported_as_drained(world: World) -> None:
     world.made()
     world.scheduler.running, world.scheduler.reason = [JOB], "bad PSU, maria"
     assert steps(look(world.context, "node01"), "sold")[-2:] == [
-        "is held in the scheduler already: bad PSU, maria",
+        "is drained in the scheduler already: bad PSU, maria",
         (
             "would be refused: node01: jobs run on it - Expected: none Actual: 4711 (maria, train). "
-            "It is held, so that it empties: wait for their end, then run again; see docs/runbooks/retire.md."
+            "It is drained, so that it empties: wait for the jobs to end, then run again; see docs/runbooks/retire.md."
         ),
     ]
 
@@ -152,7 +153,7 @@ def test_a_machine_that_was_on_before_us_is_said_to_stay(world: World) -> None:
     world.scheduler.reason = "bad PSU, maria"
     assert steps(look(world.context, "node01"), "sold") == [
         "node01: quarantined (gpu2: NVLink down)",
-        "is held in the scheduler already: bad PSU, maria",
+        "is drained in the scheduler already: bad PSU, maria",
         "was not powered on by rackready: its power stays as it is",
         "would be retired: sold",
     ]
@@ -167,7 +168,7 @@ def test_a_repair_does_not_make_the_machine_somebody_elses(world: World) -> None
     )
 
 
-def test_a_ready_node_is_held_emptied_powered_off_and_recorded(world: World) -> None:
+def test_a_ready_node_is_drained_emptied_powered_off_and_recorded(world: World) -> None:
     world.made()
     result = world.retire()
     assert (result.outcome, result.changed, result.message) == (Outcome.PASS, True, "node01: retired: powered off")
@@ -186,23 +187,23 @@ def test_a_second_time_nothing_happens(world: World) -> None:
     assert steps(look(world.context, "node01"), "x") == ["node01: is retired already (sold)"]
 
 
-def test_jobs_are_never_ended_the_node_is_held_and_refused(world: World) -> None:
+def test_jobs_are_never_ended_the_node_is_drained_and_refused(world: World) -> None:
     world.made()
     world.scheduler.running = [JOB]
     with pytest.raises(RetireRefusedError) as caught:
         world.retire()
     assert str(caught.value) == (
         "node01: jobs run on it - Expected: none Actual: 4711 (maria, train). "
-        "It is held, so that it empties: wait for their end, then run again; see docs/runbooks/retire.md."
+        "It is drained, so that it empties: wait for the jobs to end, then run again; see docs/runbooks/retire.md."
     )
     assert world.scheduler.reason == "rackready: retired: sold"
-    assert (world.destroyed, world.state()) == ([], (NodeState.CERTIFIED, "held: retired: sold"))
+    assert (world.destroyed, world.state()) == ([], (NodeState.CERTIFIED, "drained: retired: sold"))
     world.scheduler.running = []
     assert world.retire().outcome is Outcome.PASS
     assert world.state() == (NodeState.RETIRED, "sold")
 
 
-def test_a_job_that_starts_right_before_the_hold_is_seen(world: World) -> None:
+def test_a_job_that_starts_right_before_the_drain_is_seen(world: World) -> None:
     world.made()
     world.scheduler.starts = [JOB]
     with pytest.raises(RetireRefusedError, match=r"jobs run on it - Expected: none Actual: 4711 \(maria, train\)\."):
@@ -215,7 +216,7 @@ def test_many_jobs_are_counted(world: World) -> None:
     world.scheduler.running = [Job(str(number), "maria", "gpu", "train") for number in range(5)]
     with pytest.raises(
         RetireRefusedError,
-        match=r"Actual: 0 \(maria, train\), 1 \(maria, train\), 2 \(maria, train\) and 2 more\. It is held",
+        match=r"Actual: 0 \(maria, train\), 1 \(maria, train\), 2 \(maria, train\) and 2 more\. It is drained",
     ):
         world.retire()
 
@@ -226,9 +227,9 @@ def test_a_scheduler_that_does_not_answer_stops_it_for_a_node_that_was_handed_ov
     with pytest.raises(RetireRefusedError) as caught:
         world.retire()
     assert str(caught.value) == (
-        "node01: whether jobs run on it - Expected: the scheduler says it "
+        "node01: jobs on it - Expected: known from the scheduler "
         "Actual: Slurm controller 192.0.2.5:22: SSH - Expected: x Actual: y. "
-        "Nothing was touched: run again once it answers."
+        "Nothing was touched. Run again once it answers."
     )
     assert (world.destroyed, world.state()[0]) == ([], NodeState.READY)
 
@@ -248,8 +249,8 @@ def test_a_node_that_somebody_else_may_have_running_is_not_retired_while_the_sch
     with pytest.raises(RetireRefusedError) as caught:
         world.retire()
     assert str(caught.value) == (
-        "node01: whether jobs run on it - Expected: the scheduler says it Actual: no answer. "
-        "Nothing was touched: run again once it answers."
+        "node01: jobs on it - Expected: known from the scheduler Actual: no answer. "
+        "Nothing was touched. Run again once it answers."
     )
     assert (world.destroyed, world.state()[0]) == ([], state)
 
@@ -265,7 +266,7 @@ def test_a_node_whose_jobs_are_not_shown_is_not_retired(world: World) -> None:
     world.scheduler.trouble, world.scheduler.kind = "squeue shows no job, scontrol says MIXED.", JobsUnknownError
     with pytest.raises(
         RetireRefusedError,
-        match=r"Actual: squeue shows no job, scontrol says MIXED\. Nothing was touched: run again once it answers\.",
+        match=r"Actual: squeue shows no job, scontrol says MIXED\. Nothing was touched\. Run again once it answers\.",
     ):
         world.retire()
 
@@ -284,7 +285,7 @@ def test_killed_while_powering_off_goes_on(world: World) -> None:
     world.dies = True
     with pytest.raises(SystemExit):
         world.retire()
-    assert world.state() == (NodeState.CERTIFIED, "held: retired: sold")
+    assert world.state() == (NodeState.CERTIFIED, "drained: retired: sold")
     assert world.retire().message == "node01: retired: powered off"
     assert world.state() == (NodeState.RETIRED, "sold")
 

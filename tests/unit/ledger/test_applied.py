@@ -90,6 +90,6 @@ def test_damaged_record_is_refused_with_the_way_out(tmp_path: Path, content: byt
         read(tmp_path)
     text = str(caught.value)
     assert text.startswith(
-        f"{tmp_path / FILE} - Expected: what an earlier deploy recorded (rackready/applied/v1) Actual: {what}"
+        f"{tmp_path / FILE} - Expected: the record of an earlier deploy (rackready/applied/v1) Actual: {what}"
     )
-    assert text.endswith("Remove it: the next deploy records everything anew, until then all is shown as added.")
+    assert text.endswith("Remove it: the next deploy records everything again. Until then all is shown as added.")

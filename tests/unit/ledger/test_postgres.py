@@ -99,7 +99,7 @@ def test_wrong_password_is_not_shown(postgres: PostgresServer, tmp_path: Path) -
     secret.write_text("another-one-that-is-wrong", encoding="utf-8")
     text = refusal(database)
     assert 'FATAL: password authentication failed for user "rackready"' in text
-    assert text.endswith(f"Correct user, or what stands in file {secret}, then run again.")
+    assert text.endswith(f"Correct user, or the password in file {secret}, then run again.")
     assert "another-one-that-is-wrong" not in text
 
 
@@ -109,9 +109,9 @@ def test_wrong_password_is_not_shown(postgres: PostgresServer, tmp_path: Path) -
         (
             {"name": "none"},
             'FATAL: database "none" does not exist',
-            "Make it as docs/howto/postgresql.md says, or correct name and user in ",
+            "Make it as in docs/howto/postgresql.md, or correct name and user in ",
         ),
-        ({"password": None}, "no password supplied", "Correct user, or what stands in "),
+        ({"password": None}, "no password supplied", "Correct user, or the password in "),
         ({"password": {"env": "NOT_SET"}}, "not set", "Export NOT_SET and run again."),
         (
             {"host": "127.0.0.1", "ca": "/nonexistent"},
@@ -194,7 +194,7 @@ def test_paths_in_settings_are_taken_from_the_top_of_the_checkout(tmp_path: Path
     [
         (
             "UPDATE about SET version = version - 1",
-            "Actual: version 0, made by an older rackready. Name an empty database, or go on with that rackready.",
+            "Actual: version 0, made by an older rackready. Name an empty database, or keep using that rackready.",
         ),
         (
             "UPDATE about SET version = version + 1",
@@ -300,8 +300,8 @@ def test_writer_that_does_not_end_is_not_waited_for_for_ever(
     monkeypatch.setattr("rackready.ledger.postgres._OPTIONS", "-c lock_timeout=200ms")
     ledger = Ledger.open(postgres.database(tmp_path))
     words = (
-        r"Actual: canceling statement due to lock timeout\. Look for what else writes there and does not come to "
-        r"its end \(pg_stat_activity\), then run again\."
+        r"Actual: canceling statement due to lock timeout\. Find the other writer that does not end "
+        r"\(pg_stat_activity\), then run again\."
     )
     with ledger.write(), pytest.raises(LedgerError, match=words):
         ledger.set_state("n", NodeState.READY)

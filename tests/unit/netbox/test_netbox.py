@@ -151,8 +151,7 @@ def test_an_address_of_somebody_else_is_not_taken(served: tuple[str, Store]) -> 
     known = Netbox(url, TOKEN).known("lab")
     assert taken(wanted, known) == [
         (
-            "address 192.0.2.11 - Expected: free, or that of node01 in-band Actual: that of theirs eth0. "
-            "Free it in NetBox, or plan another one."
+            "address 192.0.2.11 - Expected: free, or assigned to node01 in-band Actual: assigned to theirs eth0. Release it in NetBox, or plan another address."
         )
     ]
     held["assigned_object_id"] = next(
@@ -198,7 +197,7 @@ def test_a_device_without_a_name_is_left_out() -> None:
         "rack": {"name": "a01"},
     }
     found = {"dcim.racks": [{"name": "a01", "u_height": 42}], "dcim.devices": [device], "dcim.cables": []}
-    assert site_of("lab", found, "gpu-node").left_out == ("device 17: has no name", "rack a01: kept, and has no nodes")
+    assert site_of("lab", found, "gpu-node").left_out == ("device 17: has no name", "rack a01: kept, but has no nodes")
 
 
 def test_every_page_is_read(served: tuple[str, Store]) -> None:
@@ -220,7 +219,7 @@ def test_what_is_not_understood_is_listed(served: tuple[str, Store]) -> None:
     made = site_of("lab", Netbox(url, TOKEN).read("lab"), "gpu-node")
     assert made.left_out == (
         "device box: role leaf, model Mystery 9000: neither a node in a rack nor a known switch model",
-        f"cable {cable['id']}: does not join two interfaces",
+        f"cable {cable['id']}: does not connect two interfaces",
     )
 
 

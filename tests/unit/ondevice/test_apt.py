@@ -1,4 +1,4 @@
-"""Exact packages: what is run, in which order, and what is refused."""
+"""Exact packages: which commands run, in which order, and what is refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rackready.ondevice.command import Done, NodeProblem, run
 
 
 class Node:
-    """dpkg and apt of a machine: what is installed, what the mirror has, and what was run."""
+    """dpkg and apt of a machine: installed packages, the mirror's packages, and the commands that ran."""
 
     def __init__(self) -> None:
         self.installed: dict[str, tuple[str, str]] = {}
@@ -153,7 +153,7 @@ def test_somebody_else_s_hold_is_respected(apt: Apt, node: Node) -> None:
     node.installed["nvidia-open"] = ("595.1-1", "hi ")
     with pytest.raises(
         NodeProblem,
-        match=r"Actual: nvidia-open held, not by rackready. Ask who holds it; then `apt-mark unhold nvidia-open`",
+        match=r"Actual: nvidia-open held, not by rackready. Ask who set the hold; then `apt-mark unhold nvidia-open`",
     ):
         apt.ensure(WISH, "install", 1, "a")
     assert node.ran == []
@@ -186,7 +186,9 @@ def test_dpkg_that_cannot_be_completed_is_a_problem(apt: Apt, node: Node) -> Non
         "dpkg --configure": "dpkg: error processing package nvidia-open (--configure):\n",
         "apt-get install": "E: Sub-process /usr/bin/dpkg returned an error code (1)",
     }
-    with pytest.raises(NodeProblem, match=r"Expected: dpkg completes what was interrupted Actual: E: Sub-process"):
+    with pytest.raises(
+        NodeProblem, match="Expected: dpkg completes the interrupted configuration Actual: E: Sub-process"
+    ):
         apt.ensure(WISH, "install", 1, "a")
 
 
@@ -238,7 +240,7 @@ def test_lock_that_is_given_back_in_time_is_waited_for_and_said(apt: Apt, monkey
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        # It gives the lock back once it is waited for, which is when apt_get first sleeps.
+        # It releases the lock once it is waited for, which is when apt_get first sleeps.
         clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _s: holder.communicate(timeout=60))
         monkeypatch.setattr("rackready.ondevice.apt.time", clock)
         change = dataclasses.replace(apt, lock_wait_s=300).ensure(WISH, "install", 1, "a")
@@ -285,7 +287,8 @@ EXPIRED = """Get:1 http://10.0.0.2:8080 ./ InRelease [1543 B]
 Err:1 http://10.0.0.2:8080 ./ InRelease
   The following signatures were invalid: EXPKEYSIG 7A1C3F5B9D2E4F60 rackready mirror
 Reading package lists...
-W: GPG error: http://10.0.0.2:8080 ./ InRelease: The following signatures were invalid: EXPKEYSIG 7A1C3F5B9D2E4F60 rackready mirror
+W: GPG error: http://10.0.0.2:8080 ./ InRelease: The following signatures were invalid: \
+EXPKEYSIG 7A1C3F5B9D2E4F60 rackready mirror
 E: The repository 'http://10.0.0.2:8080 ./ InRelease' is not signed.
 """
 
@@ -359,7 +362,7 @@ PATHS = "E: Strange thing with" + " /a/b" * 400
     ids=["without the words", "with them"],
 )
 def test_long_lines_are_read_in_one_go(out: str, words: str, tmp_path: Path) -> None:
-    """Trying every pair of places takes a minute here, one go less than a millisecond: the limit is no matter of speed."""
+    """Trying every pair of places takes a minute, one pass less than a millisecond: the limit does not test speed."""
     (tmp_path / "var").mkdir()
     begun = time.monotonic()
     text = str(explain(out, tmp_path))

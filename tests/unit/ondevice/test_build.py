@@ -1,4 +1,7 @@
-"""What builds the driver's module: there, or installable, or refused before anything is installed; exact words."""
+"""Build requirements of the driver's module: present, installable, or refused before anything is installed.
+
+Exact words.
+"""
 
 from __future__ import annotations
 
@@ -66,16 +69,16 @@ def test_what_cannot_be_had_is_refused_by_name_with_the_next_step(tmp_path: Path
     with pytest.raises(NodeProblem) as caught:
         BuildTools(Node(), tmp_path).absent(NEEDS)
     assert str(caught.value) == (
-        f"Expected: what builds the driver's module for kernel {KERNEL}, installed or in the node's package sources "
-        f"Actual: no dkms, no linux-headers-{KERNEL}. Let the node's package sources carry them and run `apt-get "
-        "update` there "
-        "(headers of a kernel that was replaced are often withdrawn: reboot into the newest installed kernel), then "
-        "run again: docs/runbooks/driver-build.md."
+        f"Expected: the build requirements of the driver's module for kernel {KERNEL}, installed or in "
+        f"the node's package sources Actual: no dkms, no linux-headers-{KERNEL}. Make the node's package "
+        "sources carry them and run `apt-get update` there (headers of a kernel that was replaced are "
+        "often withdrawn: reboot into the newest installed kernel), then run again: "
+        "docs/runbooks/driver-build.md."
     )
 
 
 def test_one_that_cannot_be_had_is_enough_to_refuse(tmp_path: Path) -> None:
     with pytest.raises(
-        NodeProblem, match=rf"Actual: no linux-headers-{KERNEL}\. Let the node's package sources carry them"
+        NodeProblem, match=rf"Actual: no linux-headers-{KERNEL}\. Make the node's package sources carry them"
     ):
         BuildTools(Node("dkms", "gcc"), tmp_path).absent(NEEDS)

@@ -1,4 +1,4 @@
-"""A full disk is named: the file system of the file that could not be written, or else the one with the least room."""
+"""A full disk is named: the file system of the file that could not be written, or else the one with the least space."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ MIB = 1 << 20
 
 
 def node(root: Path, mounts: dict[str, tuple[int, int]], *, no_inodes: str = "") -> Disks:
-    """A node whose file systems are mounted on these folders below the root ("" for the root's own): to (free, size) in MiB."""
+    """A node whose file systems are mounted on these folders below the root ("" for the root's own).
+
+    Each has (free, size) in MiB.
+    """
     for place in [*mounts, "var/lib/dpkg", "var/cache/apt/archives", "var/lib/apt/lists", "usr/bin", "boot"]:
         (root / place).mkdir(parents=True, exist_ok=True)
 
@@ -68,7 +71,7 @@ LISTS = (
     "Problem closing the file  - close (9: Bad file descriptor)\nReading package lists...\nE: Some index files "
     "failed to download.\n"
 )
-"""What Debian 12's apt said on a full /var/lib/apt/lists."""
+"""Debian 12's apt on a full /var/lib/apt/lists."""
 
 MOUNTS = {"": (9000, 20000), "var/cache/apt": (200, 400), "usr": (30, 9000), "var/lib/apt/lists": (0, 16)}
 DPKG = (

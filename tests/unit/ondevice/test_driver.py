@@ -178,7 +178,7 @@ def test_a_killed_controller_s_run_that_is_still_at_work_is_never_joined(tmp_pat
 
 
 def test_also_what_looks_right_waits_for_the_run_that_is_still_at_work(tmp_path: Path) -> None:
-    """The module is loaded before the services are started again: only the end of that run says that all is done."""
+    """The module is loaded before the services are started again: only the end of that run shows that all is done."""
     marker(tmp_path, token=4, ledger="l", pid=4711, state="begun")
     with (tmp_path / "fence/install.lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)

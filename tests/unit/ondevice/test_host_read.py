@@ -1,4 +1,7 @@
-"""What a node's tools and kernel files say comes back whole: output, exit code, missing programs, time-outs, lists that are followed."""
+"""Output of a node's tools and kernel files arrives complete.
+
+Exit code, missing programs, time-outs, and commands that follow lists.
+"""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_csv_has_one_row_a_cable_and_reads_back() -> None:
     )
     assert (rows[2]["medium"], rows[2]["a_module"], rows[2]["a_connector"]) == ("dac", "", "")
     assert (rows[3]["cable"], rows[3]["stock_m"]) == ("", "")
-    assert rows[3]["problem"].endswith("Say where the rack stands, so that lengths can be computed.")
+    assert rows[3]["problem"].endswith("Add them, so that lengths can be computed.")
 
 
 def test_csv_is_written_row_by_row() -> None:

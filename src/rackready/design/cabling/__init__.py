@@ -1,3 +1,3 @@
-"""Every cable of a site: both ends, length from the floor plan, and the parts that serve it."""
+"""Every cable of a site: both ends, length from the floor plan, and parts."""
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Ports beside the compute fabric: in-band, storage and out-of-band.
+"""Cables of ports beside the compute fabric: in-band, storage and out-of-band.
 
-Ports of nodes: a port is served by a switch of its network that stands in the node's own rack (one that the site file
-writes out), else by the fabric of its network that serves the rack (``other_fabrics``). Both rules look at nothing
-else, so a rack that is added moves no cable. In its own rack node slot ``s`` (its number in the rack) with ``k`` ports
-on a switch takes the switch's ports from ``(s - 1) x k + 1``; ``other_ports`` says the same of a fabric's leafs. What
-has neither, or a port of another rate, is counted in a note; where a fabric is declared, it is a problem. What is
-unused on purpose is counted too.
+A node's port is served by a switch of its network in the node's own rack (one that the site file lists), else by the
+fabric of its network that serves the rack (``other_fabrics``). Both rules depend on nothing else, so an added rack
+moves no cable. In its own rack node slot ``s`` (its number in the rack) with ``k`` ports on a switch takes the switch's
+ports from ``(s - 1) x k + 1``; for a fabric's leafs see ``other_ports``. A port that has neither, or has another rate,
+is counted in a note; if a fabric is declared, it is a problem. Ports that are unused on purpose are counted too.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _Places = Mapping[str, tuple[str, int]]
 
 @dataclass(slots=True)
 class Beside:
-    """``ports``: how many ports of nodes are cabled, unused on purpose, or not cabled, by what they have in common."""
+    """Runs and notes. ``ports``: number of node ports cabled, unused on purpose, or not cabled, by shared facts."""
 
     runs: list[Run] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -40,7 +39,7 @@ class Beside:
 
 
 def beside(site: Site, racked: Racked, places: _Places, models: Mapping[str, str]) -> Beside:
-    """Return what lies beside the compute fabric. ``places``: switch to (rack, unit); ``models``: switch to its model."""
+    """Return the cables beside the compute fabric. ``places``: switch -> (rack, unit); ``models``: switch -> model."""
     serving: dict[tuple[str, str], list[Switch]] = defaultdict(list)
     for switch in site.switches:
         if switch.rack is not None and switch.unit is not None and switch.role != "compute":
@@ -59,7 +58,7 @@ def beside(site: Site, racked: Racked, places: _Places, models: Mapping[str, str
 
 
 class _Work(NamedTuple):
-    """What the steps share."""
+    """Data that the steps share."""
 
     site: Site
     racked: Racked
@@ -69,7 +68,7 @@ class _Work(NamedTuple):
 
 
 def _left(work: _Work) -> Iterator[str]:
-    """Yield notes of ports without a cable; those that a declared fabric should serve are added to the problems."""
+    """Yield notes on ports without a cable; ports that a declared fabric should serve are added to the problems."""
     out = work.out
     unused: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     missing: Counter[tuple[str, str, bool]] = Counter()
@@ -108,7 +107,7 @@ def _ports(work: _Work, rack: Rack, at: tuple[Node, int], role: str, nics: list[
     node, slot = at
     switches = work.serving.get((rack.name, role), [])
     served = None if switches else work.wiring.served(role, rack.name)
-    # Slots that are missing and racks that do not fit are problems of the fabric already.
+    # Missing slots and racks that do not fit are already problems of the fabric.
     declared = (
         served is not None
         and work.wiring.placed(served)
@@ -121,7 +120,7 @@ def _ports(work: _Work, rack: Rack, at: tuple[Node, int], role: str, nics: list[
         elif served is not None:
             found = _from_fabric(work, rack, (node, slot), served, (len(nics), count, nic))
         else:
-            found = f"no {CALLED[role]} switch stands in their rack and no declared fabric serves it"
+            found = f"no {CALLED[role]} switch is in their rack, and no declared fabric serves it"
         if isinstance(found, str):
             work.out.ports[NodePort(node.platform, nic.name, role, "not_cabled", found, declared=declared)] += 1
         else:
@@ -143,7 +142,7 @@ def _from_fabric(
 
 
 class _Own(NamedTuple):
-    """Switches of one network that stand in the rack itself. ``each``: ports of one node on one of them."""
+    """Switches of one network in the rack itself. ``each``: ports of one node on each of them."""
 
     role: str
     switches: Sequence[Switch]

@@ -1,4 +1,4 @@
-"""What to order: cables, fibres and modules by part number with spares, and the switches and nodes that they join."""
+"""Order list: cables, fibres and modules by part number with spares, and the switches and nodes that they connect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rackready.model.parts import Assembly, Fibre, Transceiver
 
 
 def spares(needed: int, pct: float) -> int:
-    """Return how many spares so many pieces get: that many per cent, rounded up, and at least one."""
+    """Return how many spares a number of pieces gets: that percentage, rounded up, and at least one."""
     return max(1, ceil(round(needed * pct / 100, 9))) if needed else 0
 
 
@@ -24,11 +24,11 @@ def bill_of_materials(
 ) -> list[BomLine]:
     """Return the lines, by group and part number.
 
-    ``devices`` get no spares here. A twin-port module is counted once for its cage, a splitter or
-    twin-port cable once for all its rows. Raises ValueError when ``spares_pct`` is negative.
+    ``devices`` get no spares here. A twin-port module counts once for its cage, a splitter or twin-port cable once for
+    all its rows. Raises ValueError if ``spares_pct`` is negative.
     """
     if spares_pct < 0:
-        raise ValueError(f"spares - Expected: 0 per cent or more Actual: {spares_pct:g}. Correct the share of spares.")
+        raise ValueError(f"spares - Expected: 0 percent or more Actual: {spares_pct:g}. Correct the share of spares.")
     pieces, modules = _count(cables)
     lines = [_cable_line(catalogue, part, count, spares_pct) for part, count in pieces.items()]
     lines += [_module_line(catalogue.transceivers[part], count, spares_pct) for part, count in modules.items()]
@@ -48,9 +48,9 @@ _GROUPS = ["cable", "fibre", "module", "switch", "node"]
 
 def _count(cables: Iterable[Cable]) -> tuple[Counter[str], Counter[str]]:
     pieces: Counter[str] = Counter()
-    # One module fills one cage, whatever number of cables ends in it.
+    # One module fills one cage, however many cables end in it.
     filled: dict[Cage, str] = {}
-    # Cables share their choices: each is looked at once, and counted.
+    # Cables share their choices: evaluate each choice once, and count it.
     chosen: Counter[Choice] = Counter()
     for run, _, _, choice, leader, _ in cables:
         if choice.problem:

@@ -1,7 +1,7 @@
-"""Which parts serve a cable: modules, fibres and assemblies of the parts profiles, within reach and in the lengths on the shelf.
+"""Parts that serve a cable: modules, fibres and assemblies of the parts profiles, within reach and in stocked lengths.
 
-The shortest-reaching optics that serve are taken, since they cost least and draw least. Copper comes before optics
-where its plugs, lanes and length fit, passive before active. Lengths are rounded up to what is stocked.
+Among suitable optics the shortest-reaching ones win, since they cost least and draw least. Copper comes before optics
+if its plugs, lanes and length fit, passive before active. Lengths are rounded up to a stocked length.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rackready.model.problems import RackreadyError
 
 
 class StockError(RackreadyError):
-    """The site's stock names what the parts profiles do not have; ``problems`` lists every reason."""
+    """The site's stock names a series or length that the parts profiles do not have; ``problems`` lists every one."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
@@ -24,7 +24,7 @@ class StockError(RackreadyError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """What one kind of link asks of its parts: one object a kind, told apart by identity.
+    """Requirements of one kind of link for its parts: one object per kind, compared by identity.
 
     ``a_ports`` and ``b_ports``: optical connectors of the module that the cage at that end takes.
     """
@@ -39,12 +39,12 @@ class Wanted:
 
     @property
     def lane_rate(self) -> float:
-        """Rate of one lane, Gb/s."""
+        """Return the rate of one lane, Gb/s."""
         return self.rate / self.lanes
 
     @property
     def text(self) -> str:
-        """The same in words."""
+        """Return the requirements in words."""
         return f"{self.rate} Gb/s {self.layer} over {self.lanes} lanes between {self.a_form} and {self.b_form}"
 
 
@@ -58,7 +58,7 @@ class Optics:
 
     @property
     def reach(self) -> float:
-        """Longest fibre, m: that of the weaker module."""
+        """Return the longest possible fibre, m: the reach of the weaker module."""
         return min(self.a.reach.value, self.b.reach.value)
 
 
@@ -70,7 +70,7 @@ class Shelf:
         self.lengths = sorted(series.lengths if stock is None else stock)
 
     def at_least(self, length: float) -> float | None:
-        """Return the shortest stocked length of at least that many m, None when there is none."""
+        """Return the shortest stocked length of at least that many m; None if there is none."""
         place = bisect_left(self.lengths, length)
         return self.lengths[place] if place < len(self.lengths) else None
 
@@ -79,7 +79,7 @@ class Catalogue:
     """All parts that may be used at one site."""
 
     def __init__(self, profiles: Iterable[PartsProfile], stock: Mapping[str, Sequence[float]] | None = None) -> None:
-        """Raise StockError when ``stock`` (series to lengths on the shelf, m) names an unknown series or length."""
+        """Index the parts. Raises StockError if ``stock`` (series -> lengths on the shelf, m) has an unknown entry."""
         listed = list(profiles)
         self.transceivers = {item.part: item for profile in listed for item in profile.transceivers}
         fibres = [item for profile in listed for item in profile.fibres]
@@ -122,7 +122,7 @@ class Catalogue:
             raise StockError(problems)
 
     def optics(self, wanted: Wanted) -> tuple[Optics, ...]:
-        """Return the optics that fit both cages, those that reach least first."""
+        """Return the optics that fit both cages, shortest reach first."""
         found = self._optics.get(wanted)
         if found is None:
             kinds = sorted({item.optics for item in self.transceivers.values()})
@@ -150,7 +150,7 @@ class Catalogue:
         return min(fits, key=lambda item: item.part, default=None)
 
     def fibre(self, optics: Optics, length: float) -> tuple[str, float] | None:
-        """Return (part, stocked length in m) of the shortest fibre that is long enough and within reach, None when there is none."""
+        """Return (part, stocked length in m) of the shortest fibre that is long enough and within reach, or None."""
         key = (f"{optics.a.part} {optics.b.part}", length)
         if key not in self._fibres:
             self._fibres[key] = self._shortest(optics, length)
@@ -168,4 +168,4 @@ class Catalogue:
 
 
 _MEDIA: list[str] = ["twisted_pair", "dac", "acc", "aoc", "mmf", "smf"]
-"""Order in which media are tried: what costs and draws least first."""
+"""Order in which media are tried: lowest cost and power first."""

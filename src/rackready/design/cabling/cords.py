@@ -1,8 +1,8 @@
-"""Power cords: one for each power supply, from the outlet of the rack PDU that feeds it; and what of them nobody says.
+"""Power cords: one for each power supply, from the outlet of the rack PDU that feeds it, and notes on missing facts.
 
-Which supply hangs on which feed is what ``capacity.supply`` judges losses by, so the list and the judgement are the
-same. No maker's part number is known for any of them: type and length are what the profile (inlet), the feed
-(``outlet``, ``cord_m``) and the site say.
+``capacity.supply`` also judges losses by these connections of supplies to feeds, so list and judgement agree. No
+maker's part number is known for any cord: type and length come from the profile (inlet), the feed (``outlet``,
+``cord_m``) and the site.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _SOURCE = "one for each power supply of profiles and devices, by the feeds of th
 
 
 class Cord(NamedTuple):
-    """One power cord inside a rack. ``supply`` counts from 1; ``phase`` is empty for a single-phase feed that says none; ``length_m`` None: not said."""
+    """One power cord inside a rack.
+
+    ``supply`` counts from 1; ``phase`` is empty for a single-phase feed without one; ``length_m`` None: not given.
+    """
 
     rack: str
     unit: int | None
@@ -37,13 +40,13 @@ class Cord(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What is ordered: the outlet that it goes into, the inlet that it goes to, its length."""
-        length = f"{self.length_m:g} m" if self.length_m is not None else "length not said"
-        return f"power cord, outlet {self.outlet or 'not said'} to inlet {self.inlet or 'not published'}, {length}"
+        """Return the kind of cord to order: its outlet, its inlet and its length."""
+        length = f"{self.length_m:g} m" if self.length_m is not None else "length not given"
+        return f"power cord, outlet {self.outlet or 'not given'} to inlet {self.inlet or 'not published'}, {length}"
 
 
 def cords(racks: Iterable[RackInput]) -> Iterator[Cord]:
-    """Yield the cords of all racks; racks that are alike are laid out once."""
+    """Yield the cords of all racks; racks that are alike are computed once."""
     known: dict[tuple[object, ...], list[tuple[int, list[tuple[int, str]]]]] = {}
     for rack in racks:
         if not rack.feeds:
@@ -90,7 +93,7 @@ def cord_lines(racks: Sequence[RackInput], spares_pct: float) -> list[BomLine]:
 
 
 def cord_notes(racks: Sequence[RackInput]) -> list[str]:
-    """Return what is fed and has no cord in the list, and why."""
+    """Return notes on equipment that is fed but has no cord in the list, with the reason."""
     loose: Counter[str] = Counter()
     pooled = bare = 0
     alike = Counter(rack.shape for rack in racks)
@@ -111,9 +114,9 @@ def cord_notes(racks: Sequence[RackInput]) -> list[str]:
         if loose
         else []
     )
-    out += [f"power cords: devices on the bus bar of {_racks(pooled)} have none."] if pooled else []
+    out += [f"power cords: devices on the bus bar of {_racks(pooled)} need none."] if pooled else []
     return out + (
-        [f"power cords of {_racks(bare)} are not listed: the site gives {'them' if bare > 1 else 'it'} no feeds."]
+        [f"power cords of {_racks(bare)} are not listed: the site lists no feeds for {'them' if bare > 1 else 'it'}."]
         if bare
         else []
     )
@@ -123,4 +126,4 @@ def _racks(count: int) -> str:
     return f"{count:,} rack{'s' if count > 1 else ''}"
 
 
-_UNSAID = "how many power supplies they have is not published (psus of a device says it)."
+_UNSAID = "their number of power supplies is not published (set psus of a device)."

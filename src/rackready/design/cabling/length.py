@@ -1,23 +1,18 @@
-"""How long a cable must be, from the floor plan.
+"""Computes cable lengths from the floor plan.
 
 Lengths in m. ``z`` of a port is the middle of its rack unit, ``(unit - 0.5) x 0.04445`` above the rack's foot (a plinth
 below racks is left out, as it raises ports towards the trays). ``T`` is the height of the trays, ``S`` the slack at
-each end.
+each end, ``p`` the pitch of racks.
 
-==================
-================================================================================================================== ends
-length ==================
-================================================================================================================== same
-rack           ``|za - zb| + p + 2 S``: out to the vertical manager at the side of the rack and back in, half a pitch
-``p`` each same hall           ``|za - T| + |zb - T| + |row difference| x row pitch + |position difference| x p + p + 2
-S``: trays along rows and across them two halls           ``|za - Ta| + |zb - Tb| + way a + way b + way between the
-halls + pa/2 + pb/2 + 2 S``; ``way`` of a rack is
-                    ``row x row pitch + position x p``, to its hall's entry
-==================
-==================================================================================================================
+- Ends in the same rack: ``|za - zb| + p + 2 S``. The cable goes out to the vertical manager at the side of the rack and
+  back in, half a pitch each.
+- Ends in the same hall: ``|za - T| + |zb - T| + |row difference| x row pitch + |position difference| x p + p + 2 S``.
+  Trays run along rows and across them.
+- Ends in two halls: ``|za - Ta| + |zb - Tb| + way a + way b + way between the halls + pa/2 + pb/2 + 2 S``. The way of a
+  rack is ``row x row pitch + position x p``, to the entry of its hall.
 
-Height differences are absolute: a tray that lies lower than a port makes its cable go down and never makes it shorter.
-As every term is the way along one axis, a length is never below the straight line between the ports; it does not depend
+Height differences are absolute: a tray that is lower than a port makes its cable go down and never makes it shorter.
+Every term is the way along one axis, so a length is never below the straight line between the ports. It does not depend
 on which end comes first. The result is rounded up to centimetres.
 """
 
@@ -28,17 +23,17 @@ import math
 from rackready.design.cabling.types import UNIT_M, Device, FloorPlan, HallPlan, Place
 
 DEFAULT_PITCH_M = 0.6
-"""Width of a rack whose hall is not known, m: 600 mm racks, as ``Hall.rack_pitch_m``. Only cables inside one rack can do with it."""
+"""Width of a rack with an unknown hall, m: 600 mm, as ``Hall.rack_pitch_m``. Used only for cables inside a rack."""
 
 
 UP = 1 - 1e-6
-"""Rounds up to whole centimetres, and forgives what floating point adds."""
+"""Tolerance for floating-point errors before rounding up to whole centimetres."""
 HIGHEST_UNIT = 60
-"""Highest unit of any rack (``Rack.height_u``): what a unit is held against where the rack's place is not known."""
+"""Highest unit of any rack (``Rack.height_u``): the limit for units if the place of the rack is not known."""
 
 
 class LengthError(ValueError):
-    """No length can be given; the text says where, what was expected and what to do."""
+    """No length can be computed; the text has the place, the expected value and the next step."""
 
 
 def height(unit: int) -> float:
@@ -47,7 +42,7 @@ def height(unit: int) -> float:
 
 
 class Ruler:
-    """Measures ways on one floor plan; what two racks have between them is worked out once."""
+    """Measures distances on one floor plan; the distance between two racks is computed once."""
 
     def __init__(self, floor: FloorPlan) -> None:
         self._floor = floor
@@ -77,7 +72,7 @@ class Ruler:
         return found
 
     def _between(self, a: str, b: str) -> tuple[float, float, float]:
-        """Return what is level between two racks, slack included, and the tray heights at both, m."""
+        """Return the horizontal distance between two racks, slack included, and the tray heights at both, m."""
         slack = 2 * self._slack()
         if a == b:
             place = self._floor.places.get(a)
@@ -93,7 +88,7 @@ class Ruler:
         level = way + aside + slack
         if not math.isfinite(100 * (level + ha.tray_height_m + hb.tray_height_m)):
             raise LengthError(
-                f"racks {a} and {b} - Expected: a way that can be measured Actual: {level:g} m. "
+                f"racks {a} and {b} - Expected: a measurable distance Actual: {level:g} m. "
                 "Correct the pitches of the hall, and the slack."
             )
         return level, ha.tray_height_m, hb.tray_height_m
@@ -110,12 +105,12 @@ class Ruler:
         if place is None:
             raise LengthError(
                 f"rack {rack} - Expected: hall, row and position Actual: not given. "
-                "Say where the rack stands, so that lengths can be computed."
+                "Add them, so that lengths can be computed."
             )
         if place.row < 0 or place.position < 0:
             raise LengthError(
                 f"rack {rack} - Expected: row and position of 0 or more Actual: {place.row} and {place.position}. "
-                "Correct its place."
+                "Correct them."
             )
         return place
 
@@ -140,12 +135,12 @@ class Ruler:
         if way is None:
             one, other = sorted((first, second))
             raise LengthError(
-                f"halls {one} and {other} - Expected: the way between them in m Actual: not given. "
-                "Measure it from entry to entry, and say it (ways_m)."
+                f"halls {one} and {other} - Expected: the cable path between them in m Actual: not given. "
+                "Measure it from entry to entry, and add it to ways_m."
             )
         if way <= 0:
             raise LengthError(
-                f"halls {first} and {second} - Expected: a way of more than 0 m Actual: {way:g} m. "
+                f"halls {first} and {second} - Expected: a cable path of more than 0 m Actual: {way:g} m. "
                 "Measure it from entry to entry."
             )
         return way

@@ -1,10 +1,10 @@
-"""Management ports of switches and devices, and the other ports that the site file gives of devices.
+"""Cables of management ports of switches and devices, and of other device ports in the site file.
 
 The out-of-band switch of their rack serves management ports, from its last port down by rack unit (unit 1 has the
-last), since no two share a unit; their plug and rate are in the switch's profile or in the site file, and ports below
-those of ``rack_slots`` nodes stay the nodes'. In a rack without such a switch the out-of-band fabric serves them, if
-one is declared: devices behind the nodes in the order of the site file, switches from the end of the rack's window by
-rack unit, each slot that is still free counted, where the window has room for that.
+last), since no two share a unit. Their plug and rate are in the switch's profile or in the site file. Ports below
+are reserved for ``rack_slots`` nodes. In a rack without such a switch the out-of-band fabric serves them, if
+one is declared: devices after the nodes in the order of the site file, switches from the end of the rack's window by
+rack unit, with free slots counted if the window has room for that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _SHOWN = 4
 
 
 class Managed(NamedTuple):
-    """What the steps share. ``serving``: (rack, network) to the switches that the site file puts there; ``places``: switch to (rack, unit)."""
+    """Data that the steps share.
+
+    ``serving``: (rack, network) -> the switches that the site file puts there; ``places``: switch -> (rack, unit).
+    """
 
     site: Site
     racked: Racked
@@ -38,7 +41,7 @@ class Managed(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """What is managed out of band: its place, its port, and why it has none."""
+    """An item managed out of band: its place, its port, and the reason if it has none."""
 
     name: str
     rack: str
@@ -49,7 +52,7 @@ class _Item(NamedTuple):
 
 
 def management(work: Managed, models: Mapping[str, str]) -> tuple[list[Run], list[str]]:
-    """Return the runs of management ports and of devices' ports, and notes of those that are missing, by why. ``models``: switch to its model."""
+    """Return the runs of management and device ports, and notes on missing ones. ``models``: switch -> model."""
     runs: list[Run] = []
     missing: dict[str, list[str]] = {}
     in_rack = _InRack(work)
@@ -82,7 +85,10 @@ def management(work: Managed, models: Mapping[str, str]) -> tuple[list[Run], lis
 
 
 def _items(work: Managed, models: Mapping[str, str]) -> Iterator[_Item]:
-    """Yield switches, those of all fabrics included, and devices. Out-of-band switches are left out: they are managed over the network that they are."""
+    """Yield switches, those of all fabrics included, and devices.
+
+    Out-of-band switches are left out: they are managed over their own network.
+    """
     roles = {switch.name: switch.role for switch in work.site.switches} | work.wiring.roles()
     for name, model in models.items():
         if roles.get(name) != "oob":
@@ -91,12 +97,12 @@ def _items(work: Managed, models: Mapping[str, str]) -> Iterator[_Item]:
             yield _Item(name, rack, unit, loader.switch(model).management, why, switch=True)
     for device in work.site.devices:
         if device.kind != "patch_panel":
-            why = f"the site does not say the management port of devices of kind {device.kind} (management)"
+            why = f"the site does not define the management port of devices of kind {device.kind} (management)"
             yield _Item(device.name, device.rack or "", device.unit or 0, device.management, why, switch=False)
 
 
 class _InRack:
-    """The out-of-band switch that stands in a rack, and its first port that no node takes."""
+    """The out-of-band switch in a rack, and its first port that no node takes."""
 
     def __init__(self, work: Managed) -> None:
         self._work = work
@@ -107,15 +113,15 @@ class _InRack:
         }
 
     def run(self, item: _Item) -> Run | str | None:
-        """Return the run of an item, why it has none, or None where a declared fabric serves it."""
+        """Return the run of an item, the reason if it has none, or None if a declared fabric serves it."""
         switch = self._first.get(item.rack)
         if switch is None:
             if item.rack and self._work.wiring.served("oob", item.rack) is not None:
                 return None if item.port is not None else item.why
             return (
-                "no out-of-band switch stands in their rack and no declared fabric serves it"
+                "no out-of-band switch is in their rack, and no declared fabric serves it"
                 if item.rack
-                else "the site does not say where they stand"
+                else "the site does not place them in a rack"
             )
         if item.port is None or not item.unit:
             return item.why if item.port is None else "they have no unit in their rack"
@@ -143,7 +149,7 @@ class _InRack:
 
 
 def _node_ports(site: Site, rack: Rack, switches: int) -> int:
-    """Return how many ports of one out-of-band switch are kept for a rack's nodes."""
+    """Return how many ports of one out-of-band switch are reserved for a rack's nodes."""
     metal = [(node.slot or place, node) for place, node in enumerate(rack.nodes, 1) if node.kind == "metal"]
     most = max((sum(role == "oob" for _, role in used_ports(site, node)) for _, node in metal), default=0)
     slots = (
@@ -153,7 +159,10 @@ def _node_ports(site: Site, rack: Rack, switches: int) -> int:
 
 
 ZERO_U = 1
-"""Unit from which the cable of a device beside the units (a zero-U PDU) is measured: its foot, the longest way to the tray. Judgement."""
+"""Unit from which the cable of a device beside the units (a zero-U PDU) is measured.
+
+The foot of the rack has the longest way to the tray. Judgement.
+"""
 
 
 _Wanted = Sequence[tuple[str, list[Near]]]
@@ -163,7 +172,7 @@ _Wanted = Sequence[tuple[str, list[Near]]]
 def _window(
     work: Managed, at: tuple[Rack, str], wanted: _Wanted, items: Sequence[_Item], left: dict[tuple[str, str], list[str]]
 ) -> Iterator[Run]:
-    """Yield the runs of what stands in one rack beside its nodes, in the rack's window of the leafs of one network that serve it."""
+    """Yield the runs of a rack's devices and switches in its window of the leafs that serve it in one network."""
     rack, role = at
     served = work.wiring.served(role, rack.name)
     switches = sorted((item for item in items if item.switch), key=lambda item: (item.unit, item.name))
@@ -173,12 +182,12 @@ def _window(
         return
     offsets, end = _offsets(served, work.wiring.kept(served, rack), wanted)
     if not work.wiring.note_need(served, rack.name, end + -(-len(switches) // served.fabric.leafs)):
-        return  # a problem of the fabric, said once for all racks
+        return  # a problem of the fabric, reported once for all racks
     found: list[tuple[str, Run | str]] = []
     for offset, (name, ports) in zip(offsets, wanted, strict=True):
         found += [(name, work.wiring.device(served, offset, place, near)) for place, near in enumerate(ports)]
     kept = _units(work.site, rack.name) | {item.unit for item in switches}
-    # With a port for every slot of the rack, also the free ones, a switch that comes later moves no cable of another.
+    # With a port reserved for every slot of the rack, a switch added later moves no cable of another.
     by_slot = work.wiring.fits(served, end + -(-len(kept) // served.fabric.leafs))
     places = (
         {unit: place for place, unit in enumerate(sorted(kept))}
@@ -194,14 +203,14 @@ def _window(
 
 
 def _units(site: Site, rack: str) -> set[int]:
-    """Return the units of a rack that are kept for switches which are managed out of band."""
+    """Return the units of a rack reserved for switches that are managed out of band."""
     oob = {fabric.name for fabric in site.other_fabrics if fabric.role == "oob"}
     slots = [slot for slot in site.switch_slots if slot.rack == rack and slot.fabric not in oob]
     return {int(unit) for slot in slots for unit in expand_range(slot.units)[:: slot.step]}
 
 
 def _offsets(served: Served, first: int, wanted: _Wanted) -> tuple[list[int], int]:
-    """Return where the ports of each device begin in the window, and where the last one's end. Single ports share the leafs in turn."""
+    """Return the first port of each device in the window, and the end of the last. Single ports alternate leafs."""
     out, place = [], first * served.fabric.leafs
     for _, ports in wanted:
         if len(ports) > 1:
@@ -212,7 +221,7 @@ def _offsets(served: Served, first: int, wanted: _Wanted) -> tuple[list[int], in
 
 
 def _device_ports(site: Site) -> dict[tuple[str, str], list[tuple[str, list[Near]]]]:
-    """Return the ports that the site file gives of devices, by rack and network."""
+    """Return the device ports in the site file, by rack and network."""
     out: dict[tuple[str, str], list[tuple[str, list[Near]]]] = {}
     for device in site.devices:
         by_role: dict[str, list[Near]] = {}
@@ -238,5 +247,5 @@ def _near(item: _Item) -> Near:
 
 
 def _some(names: list[str]) -> str:
-    """Return few names as they are, many as their number with the first."""
+    """Return a few names as they are; many as their number with the first."""
     return listed(names) if len(names) <= _SHOWN else f"{len(names)} switches and devices ({names[0]}, ...)"

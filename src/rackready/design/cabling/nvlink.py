@@ -1,4 +1,4 @@
-"""NVLink between servers: what joins the trays of one rack is part of the rack, and is said once."""
+"""Notes on NVLink between servers: its cables are part of the rack."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SOURCE = (
 
 
 def nvlink_notes(site: Site) -> list[str]:
-    """Return what joins GPUs of several servers, by server model; and domains across racks, whose cables the site does not say."""
+    """Return notes on NVLink connections by server model, and on domains across racks without listed cables."""
     trays: Counter[str] = Counter()
     racks: Counter[str] = Counter()
     for rack in site.racks:
@@ -22,14 +22,14 @@ def nvlink_notes(site: Site) -> list[str]:
         trays += own
         racks.update(dict.fromkeys(own, 1))
     notes = [
-        f"NVLink: {count} {platform} trays are joined inside their {racks[platform]} racks by cable cartridges, "
+        f"NVLink: {count} {platform} trays are connected inside their {racks[platform]} racks by cable cartridges, "
         "which come with the rack: "
-        f"no cable of theirs is pulled or ordered, and no part number is published ({_SOURCE})."
+        f"no cable is pulled or ordered for them, and no part number is published ({_SOURCE})."
         for platform, count in sorted(trays.items())
     ]
     across = [domain.name for domain in site.nvlink_domains if domain.across_racks]
     return notes + [
-        f"NVLink: cables between the racks of domain {name} are not listed: the site does not say them."
+        f"NVLink: cables between the racks of domain {name} are not listed: the site file does not define them."
         for name in across
     ]
 

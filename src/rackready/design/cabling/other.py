@@ -1,8 +1,8 @@
-"""Cables of the fabrics beside the compute fabric whose switches stand in network racks: ports of nodes and devices, uplinks, peer links.
+"""Cables of the fabrics beside the compute fabric: ports of nodes and devices, uplinks, peer links.
 
-``other_ports`` says which port of a leaf belongs to what. Uplinks of one leaf are dealt to the spines in turn; spine
-ports follow from the leaf's number. Uplinks into another fabric take the ports that it keeps for them (``downlinks``),
-in the order of the fabrics in the site file, then of the leafs.
+``other_ports`` assigns the ports of a leaf. Uplinks of one leaf go to the spines in turn; spine ports follow from the
+leaf's number. Uplinks into another fabric take the ports that it reserves for them (``downlinks``), in the order of the
+fabrics in the site file, then of the leafs.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from rackready.model.site import Rack, Site
 from rackready.profiles import loader
 
 Places = dict[str, tuple[str, int]]
-"""Switch to (rack, lowest unit)."""
+"""Switch -> (rack, lowest unit)."""
 
 
 class Near(NamedTuple):
-    """The port of a node or device that is to be cabled. ``rate``: the most that it runs, Gb/s; ``cage`` is empty where it is not published."""
+    """The port of a node or device to be cabled. ``rate``: its highest rate, Gb/s; ``cage``: empty if not published."""
 
     name: str
     rack: str
@@ -37,7 +37,7 @@ class Near(NamedTuple):
 
 
 class OtherWiring:
-    """Joins ports to the leafs that serve their racks. ``problems`` are filled as cables are asked for."""
+    """Connects ports to the leafs that serve their racks. ``problems`` fill as cables are requested."""
 
     def __init__(self, site: Site, racked: Racked, places: Places) -> None:
         self._site, self._racked, self._places = site, racked, places
@@ -55,7 +55,7 @@ class OtherWiring:
         self.problems: list[str] = []
 
     def served(self, role: str, rack: str) -> Served | None:
-        """Return how a rack is served in a network; None when no declared fabric does."""
+        """Return how a rack is served in a network; None if no declared fabric serves it."""
         return self._layout.racks.get((role, rack))
 
     def roles(self) -> dict[str, str]:
@@ -63,13 +63,13 @@ class OtherWiring:
         return {switch.name: switch.role for switch in self._layout.switches}
 
     def placed(self, served: Served) -> bool:
-        """Say whether all leafs that serve a rack have a place; slots that are missing are a problem of the placement."""
+        """Return whether all leafs that serve a rack have a place. Missing slots are a problem of the placement."""
         return all(leaf in self._places for leaf in served.leafs)
 
     # --- ports of nodes and devices
 
     def kept(self, served: Served, rack: Rack) -> int:
-        """Return how many ports of a rack's window are kept for its nodes, on each leaf."""
+        """Return how many ports of a rack's window are reserved for its nodes, on each leaf."""
         key = (served.fabric.name, rack.name)
         if key not in self._kept:
             ports = [sum(role == served.fabric.role for _, role in used_ports(self._site, node)) for node in rack.nodes]
@@ -81,24 +81,27 @@ class OtherWiring:
         return -(-ports // served.fabric.leafs)
 
     def node(self, served: Served, slot: int, count: int, place: int, near: Near) -> Run | str:
-        """Return the run of a node's port: number ``place`` (from 0) of ``count`` in this network; or why it has none."""
+        """Return the run of a node's port, number ``place`` (from 0) of ``count`` in this network; or why not."""
         return self._join(served, place, (slot - 1) * self._each(served, count) + place // served.fabric.leafs, near)
 
     def device(self, served: Served, first: int, place: int, near: Near) -> Run | str:
-        """Return the run of a device's port, number ``place`` of its own, or why it has none; ``first``: place of its first one, over all leafs in turn."""
+        """Return the run of a device's port, number ``place`` of the device; or why it has none.
+
+        ``first``: place of the device's first port, over all leafs in turn.
+        """
         return self._join(served, first + place, (first + place) // served.fabric.leafs, near)
 
     def top(self, served: Served, place: int, near: Near) -> Run | str:
-        """Return the run of a port that comes at the end of the window, number ``place`` (from 0) from there; or why it has none."""
+        """Return the run of port number ``place`` (from 0) counted from the end of the window; or why it has none."""
         return self._join(served, place, -1 - place // served.fabric.leafs, near)
 
     def fits(self, served: Served, ports: int) -> bool:
-        """Say whether a rack's window has so many ports on each leaf."""
+        """Return whether a rack's window has that many ports on each leaf."""
         of = self._ports[served.fabric.name]
         return of is not None and ports <= of.window
 
     def note_need(self, served: Served, rack: str, ports: int) -> bool:
-        """Note how many ports of each leaf a rack needs where its window lacks them, and say whether it has them."""
+        """Return whether a rack has that many ports of each leaf; if not, record its need."""
         fits = self.fits(served, ports)
         if not fits and self._ports[served.fabric.name] is not None:
             self._full.setdefault(served.fabric.name, {})[rack] = ports
@@ -110,7 +113,7 @@ class OtherWiring:
         if of is None:
             return f"{fabric.leaf} has no ports of {self._rates[fabric.name]} Gb/s"
         if near.rate < of.rate:
-            return f"they run {near.rate} Gb/s at most, and links of {fabric.name} {of.rate}"
+            return f"they run at most {near.rate} Gb/s, but links of {fabric.name} run {of.rate}"
         if not near.cage:
             return "their cage is not published"
         if leaf not in self._places:
@@ -134,7 +137,7 @@ class OtherWiring:
     # --- links between switches
 
     def trunks(self) -> Iterator[Run]:
-        """Yield uplinks and peer links of all fabrics, in order of fabrics and leafs. What has no port is a problem."""
+        """Yield uplinks and peer links of all fabrics, by fabric and leaf. A link without a port is a problem."""
         for fabric in self._site.other_fabrics:
             of = self._ports[fabric.name]
             if of is None:
@@ -151,7 +154,7 @@ class OtherWiring:
     def _no_ports(self, fabric: OtherFabric, model: str, rate: int) -> str:
         return (
             f"{self._where(fabric)}: ports of {model} - Expected: some of {rate} Gb/s Actual: none. "
-            "Take another model, or say rate."
+            "Use another model, or set rate."
         )
 
     def _too_small(self, fabric: OtherFabric, of: LeafPorts) -> str:
@@ -162,16 +165,16 @@ class OtherWiring:
             )
         room = len(of.ports.sockets) - of.top
         text = (
-            f"racks_per_leaf - Expected: at most {max(0, room)}, as {fabric.leaf} has {room} ports for racks "
+            f"racks_per_leaf - Expected: at most {max(0, room)}, because {fabric.leaf} has {room} ports for racks "
             f"Actual: {fabric.racks_per_leaf}"
         )
-        return f"{self._where(fabric)}: {text}. Lower it, or take a larger leaf."
+        return f"{self._where(fabric)}: {text}. Lower it, or use a larger leaf."
 
     def _where(self, fabric: OtherFabric) -> str:
         return f"other_fabrics[{self._site.other_fabrics.index(fabric)}] ({fabric.name})"
 
     def _own(self, fabric: OtherFabric, of: LeafPorts, number: int) -> tuple[Socket, SwitchPorts] | None:
-        """Return uplink or peer port ``number`` (from 0) of a leaf: one of those for uplinks, else one of the last main ports."""
+        """Return uplink or peer port ``number`` (from 0) of a leaf: an uplink port, else one of the last main ports."""
         special = uplink_ports(fabric.leaf)
         if special is None:
             return of.ports.sockets[len(of.ports.sockets) - 1 - number], of.ports
@@ -208,8 +211,8 @@ class OtherWiring:
         spines = self._layout.of(fabric.uplink_to, "spine")
         if spines:
             return spines
-        # Leafs that serve the same racks, else those of the first group: out-of-band switches of network racks have
-        # none of their own.
+        # Leafs that serve the same racks, else those of the first group: out-of-band switches of network racks
+        # have no such leafs.
         target, groups = self._fabrics[fabric.uplink_to], self._layout.groups[fabric.uplink_to]
         first = (leaf.index - 1) // fabric.leafs * fabric.racks_per_leaf
         names = groups.get(first // target.racks_per_leaf + 1) or next((groups[group] for group in sorted(groups)), ())
@@ -218,14 +221,14 @@ class OtherWiring:
     def _upper(
         self, fabric: OtherFabric, leaf: OtherSwitch, upper: OtherSwitch, link: tuple[int, int]
     ) -> tuple[Socket, SwitchPorts] | str:
-        """Return the port at the upper end of uplink ``link`` (its number, its rate), or what is wrong."""
+        """Return the port at the upper end of uplink ``link`` (its number, its rate), or the problem."""
         number, rate = link
         target = self._fabrics[upper.fabric]
         ports = switch_ports(upper.model, rate)
         if ports is None:
             return (
-                f"ports of {upper.model} - Expected: some of {rate} Gb/s, as uplinks of {fabric.leaf} Actual: none. "
-                "Take another model."
+                f"ports of {upper.model} - Expected: some of {rate} Gb/s, like uplinks of {fabric.leaf} Actual: none. "
+                "Use another model."
             )
         if fabric.uplink_to is None:
             each = fabric.uplinks // fabric.spines
@@ -233,8 +236,8 @@ class OtherWiring:
             if place >= len(ports.sockets) - target.downlinks:
                 room = (len(ports.sockets) - target.downlinks) // each
                 return (
-                    f"leafs - Expected: numbers up to {room}, for which {upper.model} has ports "
-                    f"Actual: {leaf.name}. Take more spines, or fewer uplinks."
+                    f"leafs - Expected: numbers up to {room}, because {upper.model} has no more ports "
+                    f"Actual: {leaf.name}. Use more spines, or fewer uplinks."
                 )
             return ports.sockets[place], ports
         taken = self._downs[upper.name]
@@ -242,7 +245,7 @@ class OtherWiring:
         if taken >= target.downlinks:
             need = self._need(target)
             text = (
-                f"ports that {target.name} keeps for uplinks of others - Expected: at least {need} on {upper.name} "
+                f"ports that {target.name} reserves for uplinks of others - Expected: at least {need} on {upper.name} "
                 f"Actual: {target.downlinks}"
             )
             return f"{text}. Raise downlinks of {target.name} to {need}."
@@ -251,7 +254,7 @@ class OtherWiring:
         return ports.sockets[len(ports.sockets) - 1 - above - taken], ports
 
     def _need(self, target: OtherFabric) -> int:
-        """Return how many ports every switch must keep that uplinks of other fabrics end on: as many as on the one with most."""
+        """Return how many ports every switch must reserve for uplinks of other fabrics: the need of the busiest one."""
         ends: Counter[str] = Counter()
         for fabric in self._site.other_fabrics:
             for leaf in self._layout.of(fabric.name, "leaf") if fabric.uplink_to == target.name else ():
@@ -285,10 +288,10 @@ class OtherWiring:
             link = self._racked.link(rate, ports.lanes, f"{fabric.role}_trunk", ports.layer)
             yield Run(self._cage(lower, near), near.port, near.sub, self._cage(name, far), far.port, far.sub, link)
 
-    # --- what is wrong, and what is missing
+    # --- problems and notes
 
     def finish(self) -> list[str]:
-        """Note racks whose ports do not fit their windows, and return notes: fabrics whose leafs nothing joins."""
+        """Record racks whose ports do not fit their windows; return notes on fabrics whose leafs are not connected."""
         for name, racks in self._full.items():
             fabric, of = self._fabrics[name], self._ports[name]
             if of is not None and of.window:
@@ -297,15 +300,15 @@ class OtherWiring:
                     f"ports of {listed(racks)} on a leaf - Expected: at most {of.window} ({total} for "
                     f"{fabric.racks_per_leaf} racks) Actual: {need}"
                 )
-                self._say(fabric, f"{text}. Lower racks_per_leaf to {total // need}, or take a larger leaf.")
+                self._say(fabric, f"{text}. Lower racks_per_leaf to {total // need}, or use a larger leaf.")
         return [
-            f"{fabric.name}: nothing joins its leafs to each other. Give it spines or uplink_to with uplinks, "
-            "unless your own network does."
+            f"{fabric.name}: nothing connects its leafs to each other. Add spines, or uplink_to with uplinks, "
+            "unless your own network connects them."
             for fabric in self._site.other_fabrics
             if not fabric.uplinks and len(self._layout.of(fabric.name, "leaf")) > (2 if fabric.peer_links else 1)
         ]
 
 
 def _uplink_rate(model: str) -> int:
-    """Return the rate of a model's uplink ports, Gb/s; 0 when nobody says."""
+    """Return the rate of a model's uplink ports, Gb/s; 0 if not known."""
     return loader.switch(model).uplink_rate or 0

@@ -1,9 +1,9 @@
-"""Ports of the switches of other fabrics: what part of a leaf belongs to which rack, and which ports go up, across and to other fabrics.
+"""Ports of switches in other fabrics: windows of racks on a leaf, uplinks, peer links and downlinks.
 
 Main ports of a leaf, from the last one down: uplinks and peer links (unless the model has uplink ports of its own),
-then, where it has no spines, ``downlinks``. What is left is dealt to the racks of its group in equal windows of
-``(ports left) // racks_per_leaf``. In a window, from below: ``rack_slots`` places for nodes, then devices in the order
-of the site file; from above: management ports of switches by rack unit.
+then, where it has no spines, ``downlinks``. The racks of its group share the rest in equal windows of ``(ports left) //
+racks_per_leaf``. In a window, from below: ``rack_slots`` places for nodes, then devices in the order of the site file;
+from above: management ports of switches by rack unit.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from rackready.model.site import Rack, Site
 from rackready.profiles import loader
 
 _LANES = {"rj45": 1, "sfp28": 1, "qsfp28": 4, "qsfp56": 4, "qsfp112": 4, "osfp_finned": 8, "osfp_flat": 4}
-"""Electrical lanes of an uplink by its cage: one of SFP and RJ45, four of QSFP (SFF-8665), eight of twin-port OSFP."""
+"""Electrical lanes of an uplink by cage: one for SFP and RJ45, four for QSFP (SFF-8665), eight for twin-port OSFP."""
 _PLUG = {25: "qsfp28", 50: "qsfp56", 100: "qsfp112"}
 """Plug of a QSFP cage by the rate of a lane, Gb/s."""
 
 
 @cache
 def uplink_ports(model: str) -> SwitchPorts | None:
-    """Return the ports that a switch model has for uplinks alone; None when it has none such."""
+    """Return the dedicated uplink ports of a switch model; None if it has none."""
     profile = loader.switch(model)
     if profile.uplinks is None or profile.uplink_cage is None:
         return None
@@ -41,7 +41,9 @@ def uplink_ports(model: str) -> SwitchPorts | None:
 
 
 def plug(cage: str, rate: int, lanes: int) -> str:
-    """Return the plug that a QSFP cage takes at a lower rate (Gb/s over so many lanes): cages take the plugs of slower QSFP.
+    """Return the plug that a QSFP cage takes at a lower rate (Gb/s over that many lanes).
+
+    Cages take the plugs of slower QSFP generations.
 
     NVIDIA LinkX 100G-PAM4 product line overview: QSFP112 cages of ConnectX-7 and BlueField-3 take QSFP56 at 4 x
     50G-PAM4 and QSFP28 at 4 x 25G-NRZ.
@@ -51,14 +53,14 @@ def plug(cage: str, rate: int, lanes: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LeafPorts:
-    """How the main ports of every leaf of a fabric are dealt. ``window``: ports of one rack; 0 when a leaf has too few."""
+    """How the main ports of a leaf of a fabric are assigned. ``window``: ports of one rack; 0 if there are too few."""
 
     ports: SwitchPorts
     rate: int
     top: int
     window: int
     own_uplinks: bool
-    """Uplinks and peer links take main ports."""
+    """Uplinks and peer links use main ports."""
 
     def number(self, served: Served, offset: int) -> int:
         """Return the number (from 0) of a port of a rack's window; a negative offset counts from its end."""
@@ -66,7 +68,7 @@ class LeafPorts:
 
 
 def leaf_ports(fabric: OtherFabric, rate: int) -> LeafPorts | None:
-    """Return how the leafs' ports are dealt for links of that rate, Gb/s; None when the model has no such ports."""
+    """Return how the leafs' ports are assigned for links of that rate, Gb/s; None if the model has no such ports."""
     ports = switch_ports(fabric.leaf, rate)
     if ports is None:
         return None
@@ -76,7 +78,10 @@ def leaf_ports(fabric: OtherFabric, rate: int) -> LeafPorts | None:
 
 
 def rate_of(site: Site, fabric: OtherFabric, racks: list[Rack]) -> int:
-    """Return the rate of a fabric's links to nodes and devices, Gb/s: as it says, else that of the fastest port; 1 out of band; 0 when it serves none."""
+    """Return the rate of a fabric's links to nodes and devices, Gb/s.
+
+    It is the rate in the site file, else 1 out of band, else that of the fastest port; 0 if the fabric serves none.
+    """
     if fabric.rate is not None or fabric.role == "oob":
         return fabric.rate or 1
     names = {rack.name for rack in racks}

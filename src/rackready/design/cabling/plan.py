@@ -1,8 +1,8 @@
 """Gives every run its length and its parts.
 
-Cables that share a module share its fate: a twin-port module is either SR4 or DR4, so a 60 m cable in one half makes
-the 40 m cable in the other half DR4 as well, and with it the module at that cable's far end. Runs are therefore decided
-in groups of those that are tied together by shared cages.
+Cables that share a module need the same optics: a twin-port module is either SR4 or DR4, so a 60 m cable in one half
+makes the 40 m cable in the other half DR4 as well, and with it the module at that cable's far end. Runs are therefore
+decided in groups that shared cages tie together.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from rackready.design.collector import without_gc
 from rackready.model.parts import Assembly
 
 LARGEST_ASSEMBLY = 4
-"""No assembly has more far ends: larger groups need not be tried."""
+"""No assembly has more far ends, so larger groups need not be tried."""
 
 
 def plan_cables(runs: Iterable[Run], floor: FloorPlan, catalogue: Catalogue, notes: Sequence[str] = ()) -> CablePlan:
     """Return every cable, in the order of the runs.
 
-    What cannot be served says so in its row, and has no parts. The plan's problems have each cause once, with how many
-    cables it keeps back.
+    A run that cannot be served has the reason in its row, and no parts. The plan's problems list each cause once, with
+    the number of cables affected.
     """
     with without_gc():
         planner = _Planner(list(runs), Ruler(floor), catalogue)
@@ -40,7 +40,7 @@ def connectors(run: Run) -> int:
 
 
 class _Ties:
-    """Which cages are tied together by runs (a union-find over numbers), and which of their connectors are taken."""
+    """Groups of cages tied together by runs (a union-find over numbers), and the connectors in use."""
 
     def __init__(self) -> None:
         self._number: dict[Cage, int] = {}
@@ -48,7 +48,10 @@ class _Ties:
         self._used: list[int] = []
 
     def add(self, run: Run, mask: int) -> str:
-        """Take the connectors of both ends (``mask`` has a bit for each, shifted to the run's own); return what is wrong, or an empty text."""
+        """Take the connectors of both ends; return the problem, or empty text.
+
+        ``mask`` has a bit for each connector, shifted to the run's own.
+        """
         a, _, a_sub, b, _, b_sub, _ = run
         number, parent, used = self._number, self._parent, self._used
         first, second = number.get(a), number.get(b)
@@ -86,22 +89,25 @@ class _Ties:
 
 
 def _clash(run: Run, *, taken: bool) -> str:
-    """Return why a run cannot have the connectors that it asks for."""
+    """Return why a run cannot have the connectors that it needs."""
     if run.a is run.b:
         return "Expected: two cages Actual: both ends in one. Correct the link."
     return _taken(run.a, run.a_port) if taken else _taken(run.b, run.b_port)
 
 
 def _taken(cage: Cage, port: str) -> str:
-    return f"Expected: a free port Actual: {cage.device.name} {port} has a cable already. Give each port one link."
+    return f"Expected: a free port Actual: {cage.device.name} {port} already has a cable. Give each port one link."
 
 
 _NOTHING = Wanted("", 0, "", 0, 0, 1, "")
-"""Stands for the wants of a run that was refused before it was looked at."""
+"""Placeholder for the requirements of a run that was refused early."""
 
 
 class _Planner:
-    """One pass over the runs for lengths and groups, one over the groups for parts. What recurs is worked out once: a site has few kinds of links."""
+    """One pass over the runs for lengths and groups, then one over the groups for parts.
+
+    Repeated work is done once: a site has few kinds of links.
+    """
 
     def __init__(self, runs: list[Run], ruler: Ruler, catalogue: Catalogue) -> None:
         self._runs = runs
@@ -141,7 +147,7 @@ class _Planner:
         return found
 
     def _wanted_by(self, *key: Any) -> Wanted:
-        """Return the one object for what links of one sort ask of their parts, whatever network they belong to."""
+        """Return the one object for the requirements of one sort of links, whatever network they belong to."""
         found = self._alike.get(key)
         if found is None:
             found = self._alike[key] = Wanted(*key)
@@ -183,7 +189,7 @@ class _Planner:
         key = tuple(longest.items())
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = self._kind(longest)
+            kind = self._kinds[key] = _common([self._able(want, length) for want, length in longest.items()])
         for index in group:
             choice = self._fibre(index, kind)
             if choice is None:
@@ -191,11 +197,8 @@ class _Planner:
                 return
             self._choices[index] = choice
 
-    def _kind(self, longest: dict[Wanted, float]) -> str:
-        return _common([self._able(want, length) for want, length in longest.items()])
-
     def _settle(self, group: list[int]) -> None:
-        """Decide a group in which no optics serve all: what cannot be served by itself is refused, and the rest decided without it."""
+        """Decide a group without optics for all: refuse runs that cannot be served alone, and decide the rest."""
         able = {index: self._able(self._wants[index], self._lengths[index]) for index in group}
         kind = _common([optics for optics in able.values() if optics])
         for index, optics in able.items():
@@ -207,7 +210,7 @@ class _Planner:
                 self._refuse(index, self._at_odds(index, optics))
 
     def _able(self, wanted: Wanted, length: float) -> list[Optics]:
-        """Return the optics that serve one link by itself, those that reach least first."""
+        """Return the optics that serve one link by itself, shortest reach first."""
         return [pair for pair in self._catalogue.optics(wanted) if self._catalogue.fibre(pair, length)]
 
     def _fibre(self, index: int, kind: str) -> Choice | None:
@@ -237,7 +240,7 @@ class _Planner:
     # --- refusals
 
     def _refuse(self, index: int, reason: str, cause: str = "") -> None:
-        """Note what is wrong with a run; runs of one ``cause`` are told once in the plan's problems."""
+        """Record the problem of a run. Runs with the same ``cause`` appear once in the plan's problems."""
         self._choices[index] = Choice(problem=f"{_where(self._runs[index])}: {reason}", cause=cause)
 
     def problems(self) -> tuple[str, ...]:
@@ -250,7 +253,7 @@ class _Planner:
                 first.setdefault(cause, choice.problem)
                 count[cause] += 1
         return tuple(
-            text if count[cause] == 1 else f"{text} So it is with {count[cause] - 1} more."
+            text if count[cause] == 1 else f"{text} {count[cause] - 1} more cables have the same problem."
             for cause, text in first.items()
         )
 
@@ -259,7 +262,7 @@ class _Planner:
         return (
             f"{self._lengths[index]:g} m - Expected: one kind of optics for all cables of a shared module "
             f"Actual: this one can have {kinds}, "
-            "a cable beside it cannot. Put the two on different cages, or bring the longer one's racks closer."
+            "a cable that shares its module cannot. Use different cages, or move the racks of the longer one closer."
         )
 
     def _unserved(self, index: int, wanted: Wanted) -> str:
@@ -274,12 +277,12 @@ class _Planner:
         if not longest:
             return (
                 f"Expected: a part for {wanted.text} Actual: none in profiles/parts. "
-                "Change cage or rate of one end, or add the part."
+                "Change the cage or rate of one end, or add the part."
             )
         most, part = max(longest)
         return (
             f"Expected: a part of at least {length:g} m for {wanted.text} Actual: {most:g} m ({part}). "
-            "Bring the racks closer, stock a longer length, or add a part to profiles/parts."
+            "Move the racks closer, stock a longer length, or add a part to profiles/parts."
         )
 
     def _longest(self, pair: Optics) -> float:
@@ -295,7 +298,7 @@ class _Planner:
     # --- result
 
     def cables(self) -> Iterable[Cable]:
-        """Yield the rows: one for each run, or one for each of its fibres where a link takes several."""
+        """Yield the rows: one for each run, or one for each of its fibres if a link takes several."""
         for run, length, choice in zip(self._runs, self._lengths, self._choices, strict=True):
             if choice is None:
                 raise AssertionError(label_of(run))
@@ -308,7 +311,7 @@ class _Planner:
 
 
 def _common(able: Sequence[Sequence[Optics]]) -> str:
-    """Return the kind of optics that serves all of a group and reaches least; empty when there is none."""
+    """Return the kind of optics with the shortest reach that serves all of a group; empty if there is none."""
     reach: dict[str, float] = {}
     for optics in able:
         for pair in optics:
@@ -323,13 +326,13 @@ def _where(run: Run) -> str:
 
 
 def _suits(assembly: Assembly, wanted: Wanted) -> bool:
-    """Say whether an assembly has the plugs and lanes of one link, whatever else shares its cages."""
+    """Return whether an assembly has the plugs and lanes of one link, regardless of other links in its cages."""
     forms = {(wanted.a_form, wanted.b_form), (wanted.b_form, wanted.a_form)}
     return (assembly.a_form, assembly.b_form) in forms and _carries(assembly, wanted.rate, wanted.lanes, wanted.layer)
 
 
 def _carries(assembly: Assembly, rate: int, lanes: int, layer: str) -> bool:
-    """Say whether a far end is made for links of that rate and lanes: whole far ends, or the two halves of a twin-port plug."""
+    """Return whether far ends carry links of that rate and lanes: as whole ends, or as halves of a twin-port plug."""
     each = assembly.lanes // assembly.ways
     return (
         rate == assembly.lane_rate * lanes
@@ -340,7 +343,10 @@ def _carries(assembly: Assembly, rate: int, lanes: int, layer: str) -> bool:
 
 
 def _fits(assembly: Assembly, group: list[Run]) -> bool:
-    """Say whether one assembly carries these runs: they start in one cage and end in as many as it has far ends, with its plugs, lanes and rate."""
+    """Return whether one assembly carries these runs.
+
+    They start in one cage and end in as many as it has far ends, with its plugs, lanes and rate.
+    """
     if not all(_carries(assembly, run.rate, run.lanes, run.layer) for run in group):
         return False
     return _hangs(assembly, [(run.a, run.b, run.lanes) for run in group]) or _hangs(

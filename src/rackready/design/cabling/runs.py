@@ -1,6 +1,6 @@
-"""Makes runs from a site: the compute fabric's links, and the ports beside it that a switch of the same rack serves.
+"""Makes runs from a site: the links of the compute fabric, and the ports beside it.
 
-What is not cabled is said in notes, each with how many ports and why: nothing is left out in silence.
+Notes list every port that is not cabled, with the number of ports and the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rackready.profiles import loader
 
 @dataclass(slots=True)
 class SiteRuns:
-    """``runs`` with the floor plan that they lie on; ``problems`` and ``notes`` as texts for people."""
+    """``runs`` with the floor plan on which they lie; ``problems`` and ``notes`` as texts for people."""
 
     floor: FloorPlan
     runs: list[Run] = field(default_factory=list)
@@ -34,7 +34,10 @@ class SiteRuns:
 
 
 def floor_plan(site: Site, slack_m: float = 0.5) -> FloorPlan:
-    """Return where the site's racks stand. Racks without hall, row and position have no place: only cables inside them have a length."""
+    """Return where the site's racks are.
+
+    Racks without hall, row and position have no place: only cables inside them have a length.
+    """
     halls = {
         hall.name: HallPlan(hall.name, hall.rack_pitch_m, hall.row_pitch_m, hall.tray_height_m) for hall in site.halls
     }
@@ -51,9 +54,9 @@ def floor_plan(site: Site, slack_m: float = 0.5) -> FloorPlan:
 
 
 def site_runs(site: Site, fabric: FabricPlan | None = None, slack_m: float = 0.5) -> SiteRuns:
-    """Return the runs of a checked site; ``fabric`` is its topology's, None for a site whose links are written by hand.
+    """Return the runs of a checked site. ``fabric`` is that of its topology; None if the site lists its links by hand.
 
-    ``slack_m``: spare length at each end, m. Runs are in the fabric's own order, nodes before trunks, then what lies
+    ``slack_m``: spare length at each end, m. Runs are in the order of the fabric, nodes before trunks, then those
     beside the fabric.
     """
     out = SiteRuns(floor_plan(site, slack_m))
@@ -62,7 +65,7 @@ def site_runs(site: Site, fabric: FabricPlan | None = None, slack_m: float = 0.5
 
 
 class _Maker:
-    """Joins names to devices, cages and ports."""
+    """Connects names to devices, cages and ports."""
 
     def __init__(self, site: Site, fabric: FabricPlan | None, out: SiteRuns) -> None:
         self._site, self._fabric, self._out = site, fabric, out
@@ -95,7 +98,7 @@ class _Maker:
         if compute and not any(name in self._places for name in compute):
             out.notes.append(
                 f"compute fabric: {len(compute)} switches have no place, so its cables are not listed. "
-                "Give switch_slots, or rack and unit of switches."
+                "Add switch_slots, or rack and unit of switches."
             )
         elif self._fabric is not None:
             out.runs += self._endpoints(self._fabric)
@@ -111,12 +114,16 @@ class _Maker:
         self._leave_out()
         out.problems += self._strange
         out.problems += [
-            f"{name}: place - Expected: rack and unit Actual: not given; {count} cables end there. Say where it stands."
+            f"{name}: place - Expected: rack and unit Actual: not given; {count} cables end there. "
+            "Add its rack and unit."
             for name, count in sorted(self._unplaced.items())
         ]
 
     def _leave_out(self) -> None:
-        """Take out runs between racks of which one has no place: that is one problem of the rack, not one of each cable. Without halls it is a note."""
+        """Remove runs between racks of which one has no place.
+
+        This is one problem of the rack, not one of each cable. Without halls it is a note.
+        """
         places, lost = self._out.floor.places, dict[str, int]()
         if all(rack.name in places for rack in self._site.racks):
             return
@@ -131,21 +138,21 @@ class _Maker:
         self._out.runs = kept
         if lost and not self._site.halls:
             text = (
-                f"{sum(lost.values())} cables between racks are not listed: the site has no halls, so nothing says "
-                "how long they are."
+                f"{sum(lost.values())} cables between racks are not listed: the site has no halls, so their "
+                "lengths are not known."
             )
-            self._out.notes.append(f"{text} Give halls, and racks their hall, row and position.")
+            self._out.notes.append(f"{text} Add halls, and the hall, row and position of racks.")
         elif lost:
             self._out.problems += [
                 f"{rack}: hall, row and position - Expected: given Actual: not given; {count} cables leave it. "
-                "Say where the rack stands."
+                "Add them to the rack."
                 for rack, count in sorted(lost.items())
             ]
 
     # --- ends
 
     def _switch(self, name: str, rate: int) -> tuple[SwitchPorts, Device] | None:
-        """Return the ports of a switch at that rate and the switch in its rack; None, with the reason noted, when it has none such or no place."""
+        """Return the ports of a switch at that rate and its device; note a problem and return None without either."""
         if name in self._known:
             found = self._known[name]
         else:
@@ -159,7 +166,7 @@ class _Maker:
         if ports is None:
             self._strange[
                 f"{name}: ports of {rate} Gb/s - Expected: at least one Actual: {self._models[name]} has none. "
-                "Take another model."
+                "Use another model."
             ] = None
             return None
         if not ports.sockets[0].form:
@@ -174,7 +181,10 @@ class _Maker:
         return self._racked.cage(device, socket.cage, socket.form, socket.connectors)
 
     def _end(self, name: str) -> tuple[Device, str] | None:
-        """Return the device of a node (or of what takes a node's place) and its platform, empty for the latter; None when it has no place."""
+        """Return the device of a node and its platform; None if it has no place.
+
+        The platform is empty for a device in a node's place.
+        """
         node, rack = self._nodes.get(name, (None, ""))
         if node is not None and node.unit is not None:
             self._ends[name] = self._racked.device(name, rack, node.unit), node.platform
@@ -194,7 +204,7 @@ class _Maker:
         known = self._sockets.get((platform, rail, plane, lanes))
         if known is not None:
             return device.cages.get(known.cage) or self._cage(device, known), known
-        # What takes a node's place (a UFM host) has one adapter a port: MMA4Z00-NS400 in RA-11333-001 V11, table 8.
+        # A device in a node's place (a UFM host) has one adapter per port: MMA4Z00-NS400 in RA-11333-001 V11, table 8.
         socket = (
             nic_socket(platform, rail, plane, self._planes, lanes)
             if platform
@@ -255,7 +265,7 @@ class _Maker:
             yield Run(near, a.port, a.sub, far, b.port, b.sub, link_of(rate, ports.lanes, "trunk", ports.layer))
 
     def _written(self) -> Iterator[Run]:
-        """Links that the site file writes out (``links``)."""
+        """Yield the runs of links in the site file (``links``)."""
         for (name, rail), (switch, port) in wired(self._site).items():
             node: Node = self._site.node(name)
             rate = next((nic.rate for nic in loader.platform(node.platform).nics if nic.rail == rail), 0)
@@ -275,7 +285,10 @@ class _Maker:
                 )
 
     def _named(self, switch: str, port: str, rate: int) -> tuple[Socket, SwitchPorts] | None:
-        """Return the socket of a port by its name: as a sub-port at the link's rate, else as a whole port (a port may run slower than it can)."""
+        """Return the socket of a port by its name.
+
+        It is a sub-port at the link's rate, else a whole port (a port may run slower than it can).
+        """
         for speed in (rate, loader.switch(self._models[switch]).rate):
             found = switch_ports(self._models[switch], speed)
             socket = next((item for item in found.sockets if item.port == port), None) if found else None

@@ -1,4 +1,4 @@
-"""Where a port sits: which cage of its device, and which connectors of the module in it."""
+"""Where a port sits: the cage of its device, and the connectors of the module in it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,18 @@ from rackready.profiles import loader
 CONNECTOR_LANES = 4
 """Lanes of one optical connector each way: SR4, DR4 and FR4 all have four."""
 _TWIN = re.compile(r"^(?P<cage>[A-Z]+\d+)P(?P<port>[1-8])$")
-"""Port labels of servers in which NICs share a cage: OSFP4P2 is the second port of cage OSFP4 (NVIDIA DGX H100 user guide, table of network modules)."""
+"""Port labels of servers whose NICs share a cage: OSFP4P2 is the second port of cage OSFP4.
+
+NVIDIA DGX H100 user guide, table of network modules.
+"""
 
 
 class Socket(NamedTuple):
-    """One port. ``sub``: its first connector in the cage's module, from 0; ``connectors``: those that the whole cage has; ``form``: empty when unknown."""
+    """One port.
+
+    ``sub``: its first connector in the cage's module, from 0; ``connectors``: those of the whole cage; ``form``: empty
+    if unknown.
+    """
 
     port: str
     cage: str
@@ -38,7 +45,7 @@ class SwitchPorts:
 
 @cache
 def switch_ports(model: str, rate: int) -> SwitchPorts | None:
-    """Return the ports of a switch model for links of that rate, Gb/s; None when it has none such."""
+    """Return the ports of a switch model for links of that rate, Gb/s; None if it has none."""
     profile = loader.switch(model)
     ways = breakout_of(profile, rate)
     if ways is None:
@@ -56,13 +63,13 @@ def switch_ports(model: str, rate: int) -> SwitchPorts | None:
 
 
 def flat(form: str | None) -> str:
-    """Return the plug for a cage of a profile: a cage whose heat sink rides on the plug takes flat-top plugs."""
+    """Return the plug for a cage of a profile: a cage with a riding heat sink takes flat-top plugs."""
     return "osfp_flat" if form == "osfp_riding" else form or ""
 
 
 @cache
 def nic_socket(platform: str, rail: int, plane: int, planes: int, lanes: int) -> Socket | None:
-    """Return where the link of a rail into a plane leaves a server; None when the server has no such NIC.
+    """Return where the link of a rail into a plane leaves a server; None if the server has no such NIC.
 
     ``planes``: planes that each NIC feeds; ``lanes``: lanes of one link.
     """
@@ -93,5 +100,5 @@ def sharing(profile: PlatformProfile, cage: str) -> int:
 
 
 def serves(profile: SwitchProfile, rate: int) -> bool:
-    """Say whether a switch has ports for links of that rate, Gb/s."""
+    """Return whether a switch has ports for links of that rate, Gb/s."""
     return breakout_of(profile, rate) is not None

@@ -1,8 +1,8 @@
-"""Plain data of cabling: where devices stand, which ports are joined, and what joins them.
+"""Plain data of cabling: places of devices, connected ports, and the parts between them.
 
-Runs and cables are named tuples: 300,000 of each are made in a third of the time of frozen dataclasses. Devices and
-cages are shared objects: such a site has 300,000 ports, but few devices. Make them through ``Racked``, which gives one
-object per device and cage; the planner tells cages apart by identity.
+Runs and cables are named tuples, because 300,000 of each are created in a third of the time of frozen dataclasses.
+Devices and cages are shared objects: such a site has 300,000 ports, but few devices. Create them through ``Racked``,
+which returns one object per device and cage; the planner tells cages apart by identity.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ UNIT_M = 0.04445
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a rack stands. ``row`` and ``position`` count from 0 or 1, in steps of the hall's pitches; ``height_u`` in rack units."""
+    """Position of a rack.
+
+    ``row`` and ``position`` count from 0 or 1, in steps of the hall's pitches; ``height_u`` in rack units.
+    """
 
     hall: str
     row: int
@@ -38,11 +41,11 @@ class HallPlan:
 
 @dataclass(frozen=True, slots=True)
 class FloorPlan:
-    """Where all racks stand.
+    """Positions of all racks.
 
-    ``between_halls_m``: length of the way from the entry of one hall (row and position 0, at tray height) to that of
-    the other, m, by their names in either order. ``slack_m``: spare length at each end of a cable, for dressing and for
-    pulling a device out, m: a planning input.
+    ``between_halls_m``: length of the cable path from the entry of one hall (row and position 0, at tray height) to
+    that of the other, m, by their names in either order. ``slack_m``: spare length at each end of a cable, for dressing
+    and for pulling a device out, m: a planning input.
     """
 
     halls: Mapping[str, HallPlan]
@@ -53,7 +56,11 @@ class FloorPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Device:
-    """One device in its rack; ``unit`` is the rack unit of its ports (the lowest that it occupies, counted from 1). ``cages``: those asked for so far."""
+    """One device in its rack.
+
+    ``unit`` is the rack unit of its ports (the lowest that it occupies, counted from 1). ``cages``: cages requested so
+    far.
+    """
 
     name: str
     rack: str
@@ -63,7 +70,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plug:
-    """What a cage takes: one object for all cages that are alike.
+    """The plug of a cage: one object for all cages that are alike.
 
     ``form`` is the plug (model.parts.Form). ``connectors``: optical connectors of the module, that is its lanes / 4: 2
     for the twin-port cages of switches and of servers in which two NICs share one, 1 for the cage of one 400 Gb/s NIC.
@@ -75,7 +82,10 @@ class Plug:
 
 @dataclass(slots=True, eq=False)
 class Cage:
-    """One cage of a device. Not frozen, since a frozen one takes four times as long to make and there are 300,000; nothing changes it."""
+    """One cage of a device. Treat it as immutable.
+
+    It is not frozen, because frozen objects take four times as long to create and there are 300,000.
+    """
 
     device: Device
     name: str
@@ -83,18 +93,18 @@ class Cage:
 
     @property
     def form(self) -> str:
-        """Plug that it takes."""
+        """Return the form of its plug."""
         return self.plug.form
 
     @property
     def connectors(self) -> int:
-        """Optical connectors of the module that it takes."""
+        """Return the number of optical connectors of its module."""
         return self.plug.connectors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Link:
-    """What all links of one sort have in common: one object for them all.
+    """Facts that all links of one sort share, in one object.
 
     ``rate`` in Gb/s over ``lanes`` lanes; ``kind``: compute, trunk, in_band, storage or oob; ``layer``: ethernet or
     infiniband.
@@ -107,7 +117,7 @@ class Link:
 
 
 class Run(NamedTuple):
-    """Two ports to be joined. ``a_sub`` and ``b_sub``: first optical connector of the cage's module that belongs to the port, from 0."""
+    """Two ports to connect. ``a_sub`` and ``b_sub``: first optical connector of the port in its module, from 0."""
 
     a: Cage
     a_port: str
@@ -119,31 +129,31 @@ class Run(NamedTuple):
 
     @property
     def rate(self) -> int:
-        """Rate, Gb/s."""
+        """Return the rate, Gb/s."""
         return self.link.rate
 
     @property
     def lanes(self) -> int:
-        """Electrical lanes."""
+        """Return the number of electrical lanes."""
         return self.link.lanes
 
     @property
     def kind(self) -> str:
-        """Network that it belongs to: compute, trunk, in_band, storage or oob."""
+        """Return the network: compute, trunk, in_band, storage or oob."""
         return self.link.kind
 
     @property
     def layer(self) -> str:
-        """Link layer: ethernet or infiniband."""
+        """Return the link layer: ethernet or infiniband."""
         return self.link.layer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """The parts of one cable; one object serves all cables that are alike, and is told apart by identity.
+    """The parts of one cable; one object serves all cables that are alike, compared by identity.
 
     ``group``: number of the run whose label names the piece when several rows are one assembly, -1 otherwise.
-    ``cause``: what refusals have in common.
+    ``cause``: the common cause of refusals.
     """
 
     medium: str = ""
@@ -157,13 +167,13 @@ class Choice:
 
 
 class Cable(NamedTuple):
-    """One cable as it is pulled: what a row of the list says.
+    """One physical cable: one row of the cable list.
 
-    ``length_m`` is what the way needs, ``stock_m`` what is ordered. ``cable_part`` is the fibre or the assembly;
-    ``a_part`` and ``b_part`` are the modules at the ends, or the assembly again where plugs are fixed on. ``leader`` is
+    ``length_m`` is the computed length, ``stock_m`` the ordered one. ``cable_part`` is the fibre or the assembly;
+    ``a_part`` and ``b_part`` are the modules at the ends, or the assembly again if its plugs are fixed. ``leader`` is
     the run whose label names the physical cable: rows that share it (legs of a splitter, the two links of a twin-port
-    copper cable) are one piece. ``fibre``: which of a link's fibres it is, from 0; ``mark`` is what its label has for
-    that, empty where a link has one fibre. ``problem`` is empty, or says why no part serves; then the parts are empty.
+    copper cable) are one piece. ``fibre``: number of the fibre in its link, from 0; ``mark``: its text in the label,
+    empty if the link has one fibre. ``problem``: why no part is suitable; the parts are then empty.
     """
 
     run: Run
@@ -175,110 +185,110 @@ class Cable(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Both ends and, of several fibres, which."""
+        """Return both ends and, if there are several fibres, which one."""
         return label_of(self.run) + self.mark
 
     @property
     def group(self) -> str:
-        """The label of the physical cable."""
+        """Return the label of the physical cable."""
         return label_of(self.leader) + self.mark
 
     @property
     def is_piece(self) -> bool:
-        """Say whether this row stands for its physical cable: each piece has one such row."""
+        """Return whether this row stands for its physical cable: each piece has one such row."""
         return self.leader is self.run
 
     @property
     def medium(self) -> str:
-        """Copper, multimode, single mode, ... (model.parts.Medium)."""
+        """Return the medium: copper, multimode, single mode, ... (model.parts.Medium)."""
         return self.choice.medium
 
     @property
     def stock_m(self) -> float:
-        """Length that is ordered, m; 0 when no part serves."""
+        """Return the ordered length, m; 0 if no part is suitable."""
         return self.choice.stock_m
 
     @property
     def cable_part(self) -> str:
-        """Part number of the fibre or the assembly."""
+        """Return the part number of the fibre or the assembly."""
         return self.choice.cable_part
 
     @property
     def a_part(self) -> str:
-        """Part number at end A."""
+        """Return the part number at end A."""
         return self.choice.a_part
 
     @property
     def b_part(self) -> str:
-        """Part number at end B."""
+        """Return the part number at end B."""
         return self.choice.b_part
 
     @property
     def problem(self) -> str:
-        """Why no part serves, or an empty text."""
+        """Return why no part is suitable, or empty text."""
         return self.choice.problem
 
     @property
     def a_sub(self) -> int:
-        """Connector of the module at end A, from 0."""
+        """Return the connector of the module at end A, from 0."""
         return self.run.a_sub + self.fibre
 
     @property
     def b_sub(self) -> int:
-        """Connector of the module at end B, from 0."""
+        """Return the connector of the module at end B, from 0."""
         return self.run.b_sub + self.fibre
 
     @property
     def a_device(self) -> str:
-        """Name of the device at end A."""
+        """Return the name of the device at end A."""
         return self.run.a.device.name
 
     @property
     def a_rack(self) -> str:
-        """Rack of end A."""
+        """Return the rack of end A."""
         return self.run.a.device.rack
 
     @property
     def a_unit(self) -> int:
-        """Rack unit of end A."""
+        """Return the rack unit of end A."""
         return self.run.a.device.unit
 
     @property
     def a_port(self) -> str:
-        """Port of end A, with its breakout."""
+        """Return the port of end A, with its breakout."""
         return self.run.a_port
 
     @property
     def b_device(self) -> str:
-        """Name of the device at end B."""
+        """Return the name of the device at end B."""
         return self.run.b.device.name
 
     @property
     def b_rack(self) -> str:
-        """Rack of end B."""
+        """Return the rack of end B."""
         return self.run.b.device.rack
 
     @property
     def b_unit(self) -> int:
-        """Rack unit of end B."""
+        """Return the rack unit of end B."""
         return self.run.b.device.unit
 
     @property
     def b_port(self) -> str:
-        """Port of end B, with its breakout."""
+        """Return the port of end B, with its breakout."""
         return self.run.b_port
 
 
 def label_of(run: Run) -> str:
-    """Return the label of a run: both ends. It stays as long as the ports do."""
+    """Return the label of a run: both ends. It stays the same as long as the ports do."""
     return f"{run.a.device.name}:{run.a_port}/{run.b.device.name}:{run.b_port}"
 
 
 class NodePort(NamedTuple):
-    """What ports of nodes beside the compute fabric have in common.
+    """Facts that ports of nodes beside the compute fabric have in common.
 
-    ``state``: cabled, unused (on purpose) or not_cabled; ``why``: the reason of the latter two.
-    ``declared``: a fabric is declared that should serve it.
+    ``state``: cabled, unused (on purpose) or not_cabled; ``why``: the reason of the latter two. ``declared``: a fabric
+    is declared that should serve it.
     """
 
     platform: str
@@ -291,9 +301,9 @@ class NodePort(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CablePlan:
-    """All cables in the order of their runs. ``problems`` stop a plan; ``notes`` say what was left out and why.
+    """All cables in the order of their runs. ``problems`` stop a plan; ``notes`` list omissions and their reasons.
 
-    ``node_ports``: every port of nodes beside the compute fabric, how many there are of a kind.
+    ``node_ports``: ports of nodes beside the compute fabric, with the number of each kind.
     """
 
     cables: tuple[Cable, ...]
@@ -304,7 +314,7 @@ class CablePlan:
 
 @dataclass(frozen=True, slots=True)
 class BomLine:
-    """One line of the bill of materials: ``needed`` pieces, and ``spare`` beside them."""
+    """One line of the bill of materials: ``needed`` pieces, plus ``spare``."""
 
     group: str
     part: str
@@ -315,12 +325,12 @@ class BomLine:
 
     @property
     def total(self) -> int:
-        """Pieces to order."""
+        """Return the number of pieces to order."""
         return self.needed + self.spare
 
 
 class Racked:
-    """Hands out one object per device and per cage, with interned names."""
+    """Provides one object per device and per cage, with interned names."""
 
     def __init__(self) -> None:
         self._devices: dict[str, Device] = {}
@@ -328,14 +338,14 @@ class Racked:
         self._links: dict[tuple[int, int, str, str], Link] = {}
 
     def device(self, name: str, rack: str, unit: int) -> Device:
-        """Return the device of that name; the first call says where it is."""
+        """Return the device of that name; the first call sets its place."""
         found = self._devices.get(name)
         if found is None:
             found = self._devices[name] = Device(intern(name), intern(rack), unit)
         return found
 
     def cage(self, device: Device, name: str, form: str, connectors: int = 1) -> Cage:
-        """Return the cage of that name of a device; the first call says its form and connectors."""
+        """Return the cage of that name of a device; the first call sets its form and connectors."""
         found = device.cages.get(name)
         if found is None:
             found = device.cages[name] = Cage(device, name, self._plug(form, connectors))

@@ -1,1 +1,1 @@
-"""Power, cooling, weight and units: what every rack needs, and what is left of its supply when any one part is lost."""
+"""Power, cooling, weight and units of every rack, and the supply that remains after any single loss."""

@@ -1,4 +1,4 @@
-"""What a circuit may carry, and which standard breaker would do."""
+"""Capacity of circuits, and the standard breaker for a load."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rackready.design.capacity.limits import over
 from rackready.model.facility import Rated
 
 CONTINUOUS_SHARE = 0.8
-"""A load of three hours or more may use 80 % of a breaker's current (NEC 210.19, 210.20 and 215.3), unless it is listed for 100 %."""
+"""A load of three hours or more may use 80 % of a breaker (NEC 210.19, 210.20, 215.3) if not listed for 100 %."""
 
 NEC_SIZES = (
     *(
@@ -50,20 +50,25 @@ IEC_SIZES = (
 """Preferred rated currents: IEC 60898-1 up to 125 A, IEC 60059 (R10 series) above."""
 
 IEC_VOLTS = frozenset({230.0, 400.0, 690.0})
-"""Nominal voltages of 50 Hz systems (IEC 60038); a breaker at one of these, or rated for its whole current, is taken to be an IEC one."""
+"""Nominal voltages of 50 Hz systems (IEC 60038).
+
+A breaker at one of these, or rated for its whole current, counts as an IEC breaker.
+"""
 
 OUTLET_VOLTS = 200
-"""Lowest voltage that server supplies of this size take (200-240 V: NVIDIA DGX H100 user guide): outlets of a three-phase PDU are wired
-line to neutral when that reaches it (400 and 415 V), else line to line (208 V)."""
+"""Lowest voltage that server supplies of this size take (200-240 V: NVIDIA DGX H100 user guide).
+
+Outlets of a three-phase PDU are wired line to neutral if that voltage is high enough (400 and 415 V), else line to line
+(208 V)."""
 
 
 def volt_factor(rated: Rated) -> float:
-    """Return sqrt(3) x V_LL for three phases, V for one: watts per ampere at power factor 1; 0 when the voltage is not given."""
+    """Return watts per ampere at power factor 1: sqrt(3) x V_LL for three phases, V for one; 0 without a voltage."""
     return (rated.volts or 0.0) * (math.sqrt(3) if rated.phases == 3 else 1.0)  # noqa: PLR2004 - three phases
 
 
 def usable_w(rated: Rated) -> float | None:
-    """Return what may flow without end, W; None when the site gives no rating.
+    """Return the continuous load that may flow, W; None if the site gives no rating.
 
     P = sqrt(3) x V_LL x I x pf for three phases, V x I x pf for one; x 0.8 unless the breaker is rated for its whole
     current. Leaving out sqrt(3), as some public calculators do, gives 12.4 kW for 415 V and 30 A where 17.3 kW is
@@ -77,12 +82,12 @@ def usable_w(rated: Rated) -> float | None:
 
 
 def line_to_neutral(rated: Rated) -> bool:
-    """Say whether the outlets of a three-phase feed lie between line and neutral (else between two lines)."""
+    """Return whether the outlets of a three-phase feed are wired line to neutral (else line to line)."""
     return rated.volts is None or rated.volts / math.sqrt(3) >= OUTLET_VOLTS
 
 
 def standard_breaker(rated: Rated, need_w: float) -> int | None:
-    """Return the smallest standard breaker, A, that carries ``need_w`` without end on this circuit; None when none of the table does."""
+    """Return the smallest standard breaker, A, that carries ``need_w`` continuously on this circuit, or None."""
     per_ampere = volt_factor(rated) * rated.power_factor * (1.0 if rated.continuous else CONTINUOUS_SHARE)
     if per_ampere == 0:
         return None
@@ -91,7 +96,7 @@ def standard_breaker(rated: Rated, need_w: float) -> int | None:
 
 
 def rating_text(rated: Rated) -> str:
-    """Return how a rating is written in messages, e.g. ``415 V 60 A, 80 %``."""
+    """Return a rating in words, for example ``415 V 60 A, 80 %``."""
     if rated.rating_kw is not None:
         return f"{rated.rating_kw:g} kW"
     if rated.breaker_a is None:

@@ -1,4 +1,4 @@
-"""Heat of one rack: what goes into air, what into liquid, and the flows that carry it."""
+"""Heat of one rack: the shares of air and liquid, and the flows that carry them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ WATER_L_MIN_K_PER_KW = 14.3
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """Heat at the highest draw. None: a share is not published, so it is not known how heat splits."""
+    """Heat at the highest draw. None: a share is not published, so the split of the heat is not known."""
 
     total_w: float
     liquid_w: float | None
 
     @property
     def air_w(self) -> float | None:
-        """Return what air must carry, W."""
+        """Return the heat that air must carry, W."""
         return None if self.liquid_w is None else self.total_w - self.liquid_w
 
     @property
@@ -50,9 +50,11 @@ def liquid_flow_l_min(liquid_w: float, rise_k: float) -> float:
 
 
 def share_of(rack: RackInput, device: Device) -> float | None:
-    """Return the share of a device's heat that goes into liquid: none in an air-cooled rack, all in a liquid-cooled one, the rack's figure or the profile's.
+    """Return the share of a device's heat that goes into liquid.
 
-    The rack's figure is that of its nodes, and of what else stands in it without a figure of its own.
+    It is 0 in an air-cooled rack and 1 in a liquid-cooled one, else the figure of the rack or the profile.
+
+    The rack's figure applies to its nodes, and to other equipment in it without its own figure.
     """
     cooling = rack.cooling
     if cooling is not None and cooling.kind != "hybrid":
@@ -68,7 +70,7 @@ def share_of(rack: RackInput, device: Device) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of the heat that goes one way, and the models whose figures are missing in it."""
+    """The known part of the heat that goes one way, and the models without figures."""
 
     watts: float
     draw: tuple[str, ...]
@@ -78,12 +80,15 @@ class Known:
 
     @property
     def partial(self) -> bool:
-        """Say whether ``watts`` leaves something out."""
+        """Return whether ``watts`` is incomplete."""
         return bool(self.draw or self.share)
 
 
 def known(rack: RackInput, way: str) -> Known:
-    """Return what is known of the heat of a rack: in all (``way`` is empty), into ``air`` or into ``liquid``. A device whose figures are missing adds 0."""
+    """Return the known heat of a rack: total (``way`` is empty), into ``air`` or into ``liquid``.
+
+    A device without figures adds 0.
+    """
     watts, draw, share_lacks = 0.0, set(), set()
     for device in rack.devices:
         share, label = share_of(rack, device), device.model.label

@@ -1,8 +1,7 @@
-"""The loss of a coolant distribution unit (CDU): which racks are left without liquid, and what the others must carry then.
+"""Loss of a coolant distribution unit (CDU): racks left without liquid, and the load on the other CDUs.
 
-A rack's heat into liquid is shared evenly by the CDUs that serve it and live. Judgement: they stand side by side on one
-loop, and nothing published says otherwise. A rack whose last CDU is lost has no liquid cooling; its devices must be
-switched off.
+The live CDUs that serve a rack share its heat into liquid evenly. Judgement: they are side by side on one loop, and no
+publication contradicts it. A rack whose last CDU is lost has no liquid cooling; its devices must be switched off.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ KIND = "cdu"
 
 @dataclass(frozen=True, slots=True)
 class Cdu:
-    """One coolant distribution unit. ``usable_w``: heat that it carries away, W; None when the site does not say."""
+    """One coolant distribution unit. ``usable_w``: heat that it can carry away, W; None if not given."""
 
     name: str
     racks: tuple[str, ...]
@@ -36,7 +35,11 @@ class Cdu:
 
 @dataclass(frozen=True, slots=True)
 class Cooled:
-    """``cases``: the loss of every CDU; ``problems`` and ``notes`` as those of capacity; ``over_alive``: CDUs over their rating with nothing lost."""
+    """Results.
+
+    ``cases``: the loss of every CDU; ``problems`` and ``notes`` as in capacity; ``over_alive``: CDUs over their rating
+    without any loss.
+    """
 
     cases: tuple[LossCase, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -59,7 +62,7 @@ def cdus_of(site: Site) -> list[Cdu]:
 
 
 def cooled(cdus: Sequence[Cdu], racks: Sequence[RackInput]) -> Cooled:
-    """Return what the loss of each CDU does; nothing for a site without CDUs."""
+    """Return the effects of the loss of each CDU; empty for a site without CDUs."""
     if not cdus:
         return Cooled()
     serving = [cdu for cdu in cdus if cdu.racks]
@@ -69,14 +72,17 @@ def cooled(cdus: Sequence[Cdu], racks: Sequence[RackInput]) -> Cooled:
 
 
 def _needs_liquid(rack: RackInput) -> bool:
-    """Say whether heat of a rack goes into liquid, also where nobody publishes how much: the rack's cooling or a model in it says so."""
+    """Return whether heat of a rack goes into liquid, even if its share is not published.
+
+    The cooling of the rack or of a model in it decides.
+    """
     heat = cooling.known(rack, "liquid")
     said = rack.cooling is not None or any(wet(device.model) for device in rack.devices)
     return heat.watts > 0 or (heat.partial and said)
 
 
 class _Work:
-    """What the cases share: heat into liquid of every rack that is served, and the CDUs that serve it."""
+    """Data that the cases share: heat into liquid of every served rack, and the CDUs that serve it."""
 
     def __init__(self, serving: Sequence[Cdu], racks: Sequence[RackInput]) -> None:
         wanted = {name for cdu in serving for name in cdu.racks}
@@ -93,7 +99,7 @@ class _Work:
                 self._of.setdefault(rack, []).append(cdu.name)
         drawn = {rack.name: math.inf if rack.unpublished else rack.max_w for rack in racks if rack.name in wanted}
         self._most = {name: drawn[name] if known.partial else known.watts for name, known in self.heat.items()}
-        """The most that can go into liquid: all that a rack draws where its liquid share is not published; no limit where its draw is not."""
+        """Upper bound of heat into liquid: all draw of a rack without a published share; none without a draw."""
         self._load = self._loads("", self._known())
         self.over_alive = [
             cdu.name for cdu in serving if cdu.usable_w is not None and over(self._load[cdu.name], cdu.usable_w)
@@ -103,7 +109,7 @@ class _Work:
         return {name: known.watts for name, known in self.heat.items()}
 
     def _loads(self, lost: str, heat: Mapping[str, float]) -> dict[str, float]:
-        """Return what every CDU carries with one lost (none when empty) where racks give so much heat to liquid, W."""
+        """Return the load of every CDU, W, given the heat into liquid by rack, with one CDU lost (none if empty)."""
         out = dict.fromkeys((name for name in self._cdus if name != lost), 0.0)
         for rack, names in self._of.items():
             live = [name for name in names if name != lost]
@@ -112,11 +118,11 @@ class _Work:
         return out
 
     def others(self, rack: str, than: str) -> list[str]:
-        """Return the CDUs beside one that serve a rack."""
+        """Return the other CDUs that serve a rack."""
         return [name for name in self._of[rack] if name != than]
 
     def loss(self, cdu: Cdu) -> LossCase:
-        """Return what the loss of one CDU does."""
+        """Return the effects of the loss of one CDU."""
         dark = tuple(rack for rack in cdu.racks if not self.others(rack, cdu.name))
         after, most = self._loads(cdu.name, self._known()), self._loads(cdu.name, self._most)
         taking = dict.fromkeys(name for rack in cdu.racks for name in self.others(rack, cdu.name))
@@ -130,14 +136,14 @@ class _Work:
         return LossCase(KIND, cdu.name, cdu.racks, dark, dark, overloads, cdu.accepted, partial=partial)
 
     def problems(self, cases: Iterable[LossCase]) -> Iterator[Problem]:
-        """Yield racks that no CDU serves or that one loss leaves without liquid, and CDUs over their rating, with everything alive or when another is lost."""
+        """Yield racks that no CDU serves or that one loss leaves without liquid, and CDUs over their rating."""
         if self._unserved:
             they = "them" if len(self._unserved) > 1 else "it"
-            text = f"heat goes into liquid, and no CDU serves {they} - Expected: a CDU that serves {they} Actual: none."
+            text = f"heat goes into liquid, but no CDU serves {they} - Expected: a CDU that serves {they} Actual: none."
             yield Problem(
                 where(self._unserved),
                 text,
-                f"Name {they} in serves of a CDU, or say that air cools {they} (cooling of kind air).",
+                f"Add {they} to serves of a CDU, or set cooling of kind air.",
             )
         told = set(self.over_alive)
         yield from (self._over(name, self._load[name], "") for name in self.over_alive)
@@ -150,7 +156,7 @@ class _Work:
                 yield Problem(
                     f"cdu {case.element}",
                     text,
-                    "Let a second CDU serve them (serves), or say why the loss is accepted (loss_accepted).",
+                    "Add them to serves of a second CDU, or accept the loss with a reason (loss_accepted).",
                 )
             for item in case.overloads:
                 if item.node not in told:
@@ -162,17 +168,17 @@ class _Work:
         racks = self._cdus[name].racks
         some = least(partial=any(self.heat[rack].partial for rack in racks))
         text = (
-            f"it carries more heat than it can{when} - Expected: at most {usable / 1000:.1f} kW "
-            f"Actual: {some}{load / 1000:.1f} kW, by {where(racks)}."
+            f"its heat load exceeds its rating{when} - Expected: at most {usable / 1000:.1f} kW "
+            f"Actual: {some}{load / 1000:.1f} kW, from {where(racks)}."
         )
         return Problem(
             f"cdu {name}",
             text,
-            f"Let another CDU take {some}{(load - usable) / 1000:.1f} kW of it, or serve fewer racks.",
+            f"Move {some}{(load - usable) / 1000:.1f} kW to another CDU, or serve fewer racks.",
         )
 
     def rows(self) -> Iterator[tuple[str, str, float, bool, str]]:
-        """Yield (CDU, rack, the rack's heat into liquid in W, whether some of it is not published, other CDUs of the rack)."""
+        """Yield (CDU, rack, heat of the rack into liquid in W, whether that is incomplete, other CDUs of the rack)."""
         for cdu in self._cdus.values():
             for rack in cdu.racks:
                 known = self.heat[rack]
@@ -180,7 +186,7 @@ class _Work:
 
 
 def served_racks(cdus: Sequence[Cdu], racks: Sequence[RackInput]) -> list[tuple[str, str, float, bool, str]]:
-    """Return which CDU serves which rack: (CDU, rack, heat of the rack into liquid in W, whether that leaves something out, its other CDUs)."""
+    """Return (CDU, rack, heat of the rack into liquid in W, whether incomplete, other CDUs) of every served rack."""
     return list(_Work([cdu for cdu in cdus if cdu.racks], racks).rows())
 
 
@@ -188,18 +194,17 @@ def _notes(cdus: Sequence[Cdu], serving: Sequence[Cdu], work: _Work) -> Iterator
     silent = [cdu.name for cdu in cdus if not cdu.racks]
     if silent:
         yield (
-            f"loss of {listed(silent)} is not judged: the site does not say which racks "
+            f"loss of {listed(silent)} is not judged: the site does not list which racks "
             f"{'they serve' if len(silent) > 1 else 'it serves'} (serves)"
         )
     unrated = [cdu.name for cdu in serving if cdu.usable_w is None]
     if unrated:
-        they = "they" if len(unrated) > 1 else "it"
-        yield f"{listed(unrated)}: heat not judged, the site does not say how much {they} can carry (cooling_kw)"
+        yield f"{listed(unrated)}: heat not judged, the site does not give the capacity (cooling_kw)"
     vague = [rack for rack, known in work.heat.items() if known.partial]
     if vague:
         yield (
-            f"{where(vague)}: heat into liquid is not all published; the loss of a CDU is judged where all heat of "
-            "its racks together would fit"
+            f"{where(vague)}: heat into liquid is not fully published; the loss of a CDU is judged if all heat of "
+            "its racks together fits"
         )
     for cdu in serving:
         if cdu.accepted:

@@ -1,4 +1,4 @@
-"""What is wrong inside one rack: units, weight, heat, feeds over their rating, supplies under the minimum."""
+"""Problems inside one rack: units, weight, heat, feeds over their rating, too few power supplies."""
 
 from __future__ import annotations
 
@@ -14,22 +14,28 @@ from rackready.design.capacity.supply import Live, Shortage, Supplies, needed_ps
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong in a rack. Two racks that are alike have equal findings."""
+    """One problem of a rack. Racks that are alike have equal findings."""
 
     topic: str
-    """units, weight, cooling, feed or supplies, and what of it: moving a node away is tried until the topic is gone."""
+    """Topic: units, weight, cooling, feed or supplies, and the detail.
+
+    A node is moved away on trial until its topic is gone.
+    """
     message: str
     live: Live | None = None
-    """Which feeds live when it shows; None when it does not depend on feeds."""
+    """Feeds that are alive when it shows; None if it does not depend on feeds."""
     feed: int | None = None
     seen_w: float = 0.0
     short: Shortage | None = None
     at: str = ""
-    """Of a feed: its name and when it is over its rating, for a message that speaks of several."""
+    """For a feed: its name and the case in which it is over its rating, for a message about several cases."""
 
 
 def units(rack: RackInput) -> list[Finding]:
-    """Return whether devices need more units than the rack has (each one's place is checked with the site file)."""
+    """Return whether devices need more units than the rack has.
+
+    The check of the site file covers the position of each.
+    """
     if rack.used_u <= rack.height_u:
         return []
     return [
@@ -41,17 +47,17 @@ def units(rack: RackInput) -> list[Finding]:
 
 
 def weight(rack: RackInput) -> list[Finding]:
-    """Return whether the published weights together are more than the place bears."""
+    """Return whether the published weights together exceed the limit of the place."""
     total = sum(device.model.weight_kg or 0.0 for device in rack.devices)
     if rack.max_weight_kg is None or not over(total, rack.max_weight_kg, SLACK_KG):
         return []
     some = least(partial=any(device.model.weight_kg is None for device in rack.devices))
     most, have = as_given(total, rack.max_weight_kg, "kg")
-    return [Finding("weight", f"devices are too heavy - Expected: at most {most} Actual: {some}{have}.")]
+    return [Finding("weight", f"total weight is too high - Expected: at most {most} Actual: {some}{have}.")]
 
 
 def heat(rack: RackInput) -> list[Finding]:
-    """Return heat beyond what the rack's place can lose."""
+    """Return heat beyond the limits of the rack."""
     limits, out = rack.cooling, []
     if limits is None:
         return []
@@ -60,7 +66,7 @@ def heat(rack: RackInput) -> list[Finding]:
         if limit is not None and over(load.watts, limit * 1000):
             most, have = as_given(load.watts / 1000, limit, "kW")
             text = (
-                f"heat{what} is more than its cooling carries - Expected: at most {most} "
+                f"heat{what} exceeds its cooling - Expected: at most {most} "
                 f"Actual: {least(partial=load.partial)}{have}."
             )
             out.append(Finding(f"cooling{what}", text))
@@ -68,7 +74,7 @@ def heat(rack: RackInput) -> list[Finding]:
 
 
 def fits(rack: RackInput) -> list[Finding]:
-    """Return models that the rack's cooling or its kind of feeds cannot serve at all."""
+    """Return models that do not fit the rack's cooling or its kind of feeds."""
     models = {device.model.id: device.model for device in rack.devices}
     kind, kinds = rack.cooling.kind if rack.cooling is not None else None, {feed.kind for feed in rack.feeds}
     found = [
@@ -81,12 +87,12 @@ def fits(rack: RackInput) -> list[Finding]:
 
 
 def wet(model: DeviceModel) -> bool:
-    """Say whether a model needs a liquid loop."""
+    """Return whether a model needs a liquid loop."""
     return model.cooled in {"liquid", "hybrid"} or bool(model.liquid_share)
 
 
 def cooling_misfit(kind: str | None, model: DeviceModel) -> tuple[str, str] | None:
-    """Return (topic, what is wrong) when a model's way of cooling is not the rack's: liquid-cooled in air, air-cooled in liquid."""
+    """Return (topic, problem) if a model's way of cooling does not match the rack; None if it does."""
     if kind == "air" and wet(model):
         return "liquid", f"{model.label} is liquid-cooled - Expected: cooling of kind liquid or hybrid Actual: air."
     if kind == "liquid" and model.cooled == "air":
@@ -95,7 +101,7 @@ def cooling_misfit(kind: str | None, model: DeviceModel) -> tuple[str, str] | No
 
 
 def feed_misfit(kinds: AbstractSet[str], model: DeviceModel) -> tuple[str, str] | None:
-    """Return (topic, what is wrong) when a model takes power from no feed of the rack: cords on a DC bus bar, a bus bar where there are PDUs."""
+    """Return (topic, problem) if a model can use no feed of the rack: cords on a DC bus bar, or a bus bar with PDUs."""
     if kinds == {"shelf"} and model.fed == "ac":
         return (
             "ac",
@@ -110,14 +116,14 @@ def feed_misfit(kinds: AbstractSet[str], model: DeviceModel) -> tuple[str, str] 
 
 
 def stated_supplies(rack: RackInput) -> list[Finding]:
-    """Return nodes whose number of supplies is not what the rack's feeds say in sum."""
+    """Return nodes whose number of supplies differs from the sum over the feeds of the rack."""
     stated = [feed.psus for feed in rack.feeds if feed.kind == "pdu"]
     counts = [item for item in stated if item is not None]
     if not counts:
         return []
     if len(counts) < len(stated):
         return [
-            Finding("stated", f"psus is given for some feeds only - Expected: all {len(stated)} Actual: {len(counts)}.")
+            Finding("stated", f"psus is set for some feeds only - Expected: all {len(stated)} Actual: {len(counts)}.")
         ]
     models = {
         device.model.id: device.model
@@ -127,7 +133,7 @@ def stated_supplies(rack: RackInput) -> list[Finding]:
     return [
         Finding(
             f"stated {name}",
-            f"psus of the feeds do not add up for {name} - Expected: {model.psus} in sum Actual: {sum(counts)}.",
+            f"psus of the feeds do not add up for {name} - Expected: {model.psus} in total Actual: {sum(counts)}.",
         )
         for name, model in sorted(models.items())
         if model.psus != sum(counts)
@@ -135,7 +141,7 @@ def stated_supplies(rack: RackInput) -> list[Finding]:
 
 
 def powered(rack: RackInput, live: Live, supplies: Supplies) -> list[Finding]:
-    """Return feeds over their rating and devices under their minimum of supplies with some feeds alive."""
+    """Return overloaded feeds, and devices with too few power supplies, with some feeds alive."""
     state, out = supplies.of(rack, live), []
     lost = [feed.name for feed, alive in zip(rack.feeds, live, strict=True) if not alive]
     when = f" with feed {' and '.join(lost)} lost" if lost else " with everything alive"
@@ -159,10 +165,10 @@ def powered(rack: RackInput, live: Live, supplies: Supplies) -> list[Finding]:
 
 
 def still(rack: RackInput) -> list[Finding]:
-    """Return what is wrong whatever the feeds do."""
+    """Return problems that do not depend on feeds."""
     return units(rack) + weight(rack) + heat(rack) + fits(rack) + stated_supplies(rack)
 
 
 def all_of(rack: RackInput, states: Iterable[Live], supplies: Supplies) -> list[Finding]:
-    """Return everything that is wrong in a rack, in any of these states of its feeds."""
+    """Return all problems of a rack, in any of these states of its feeds."""
     return still(rack) + [finding for live in states for finding in powered(rack, live, supplies)]

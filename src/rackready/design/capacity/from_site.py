@@ -1,4 +1,4 @@
-"""From a site to what the calculation of capacity is given: racks with devices, and the figures of their models' profiles."""
+"""Input of the capacity calculation from a site: racks with devices, and the figures of their models."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def platform_model(wanted: str) -> DeviceModel:
 
 @cache
 def switch_model(wanted: str) -> DeviceModel:
-    """Return the figures of a switch model; raises UnknownProfileError. One rack unit is counted where its height is not published.
+    """Return the figures of a switch model; raises UnknownProfileError. An unpublished height counts as one rack unit.
 
     Cages for finned plugs are those of air-cooled switches (``model.parts.Form``).
     """
@@ -76,7 +76,7 @@ def switch_model(wanted: str) -> DeviceModel:
 
 
 def device_model(device: intent.Device) -> DeviceModel:
-    """Return the figures that a site gives of one device; passive ones and those that feed the rack draw nothing themselves."""
+    """Return the figures of a device in the site file; passive devices and devices that feed the rack draw nothing."""
     passive = device.kind in {"patch_panel", "power_shelf", "pdu"}
     nothing = 0.0 if passive else None
     return DeviceModel(
@@ -96,7 +96,7 @@ def device_model(device: intent.Device) -> DeviceModel:
 
 
 class _Models:
-    """Figures of models as profiles have them, with what the site states itself in their place."""
+    """Figures of models from their profiles, replaced by the site's own figures where given."""
 
     def __init__(self, site: Site) -> None:
         self._plates = {plate.model: plate for plate in (site.facility.nameplates if site.facility is not None else ())}
@@ -134,10 +134,12 @@ def _stated(model: DeviceModel, plate: Nameplate) -> DeviceModel:
 
 
 def racks_of(site: Site, fabric: FabricPlan | None = None) -> list[RackInput]:
-    """Return every rack of a site with all that stands in it. Virtual nodes draw nothing: their host does. Raises UnknownProfileError.
+    """Return every rack of a site with its equipment. Raises UnknownProfileError.
 
-    ``fabric``: what the topology makes; its switches stand where the site's slots put them. ``unplaced_of`` gives what
-    stands in no rack.
+    Virtual nodes draw nothing: their host does.
+
+    ``fabric``: fabric of the topology; its switches are in the slots of the site. For equipment in no rack see
+    ``unplaced_of``.
     """
     models = _Models(site)
     beside: dict[str | None, list[Device]] = {}
@@ -147,7 +149,9 @@ def racks_of(site: Site, fabric: FabricPlan | None = None) -> list[RackInput]:
 
 
 def unplaced_of(site: Site, fabric: FabricPlan | None = None) -> list[Device]:
-    """Return switches and devices that the site has and that stand in no rack: they draw, and no rack, feed or power node shows it.
+    """Return switches and devices in no rack.
+
+    They draw power that appears in no rack, feed or power node.
 
     Raises UnknownProfileError.
     """
@@ -155,7 +159,7 @@ def unplaced_of(site: Site, fabric: FabricPlan | None = None) -> list[Device]:
 
 
 def _beside(site: Site, fabric: FabricPlan | None, models: _Models) -> Iterator[tuple[str | None, Device]]:
-    """Yield every switch and device with its rack; None for one that has none."""
+    """Yield every switch and device with its rack; None for one without a rack."""
     for switch in site.switches:
         yield switch.rack, Device(switch.name, models.switch(switch.model), switch.unit, "switch")
     written = {switch.name for switch in site.switches}
@@ -181,5 +185,5 @@ def _rack(rack: intent.Rack, beside: list[Device], models: _Models) -> RackInput
 
 
 def capacity_of(site: Site, fabric: FabricPlan | None = None) -> CapacityReport:
-    """Return the capacity of a site with the switches that its topology makes. Raises UnknownProfileError."""
+    """Return the capacity of a site with the switches of its topology. Raises UnknownProfileError."""
     return capacity(racks_of(site, fabric), site.facility, unplaced_of(site, fabric), cdus_of(site))

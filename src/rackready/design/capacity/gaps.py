@@ -1,4 +1,4 @@
-"""Limits that the site sets and that are not judged, since a figure that they are compared with is not published for some device."""
+"""Limits of the site that cannot be judged, because a figure of some device is not published."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _why(draw: Sequence[str], share: Sequence[str] = ()) -> str:
     return f"{' and '.join(parts)} not published"
 
 
-def _standing(rack: RackInput) -> Iterator[Gap]:
-    """Yield limits of weight and heat that what is known keeps, but of which a part is missing. Those that it breaks are problems."""
+def _limits_kept(rack: RackInput) -> Iterator[Gap]:
+    """Yield limits of weight and heat that known figures keep but unknown ones may break. Others are problems."""
     light = sorted({device.model.label for device in rack.devices if device.model.weight_kg is None})
     if rack.max_weight_kg is not None and light and not findings.weight(rack):
         yield "max_weight_kg", f"weight of {', '.join(light)} not published"
@@ -42,7 +42,7 @@ def _standing(rack: RackInput) -> Iterator[Gap]:
 
 
 def _feeds(rack: RackInput, states: Sequence[Live], supplies: Supplies) -> Iterator[Gap]:
-    """Yield the ratings of feeds that are not judged: of those with one, the ones that what is known does not break."""
+    """Yield ratings of feeds that are not judged: rated feeds that known figures do not overload."""
     if not rack.unpublished:
         return
     over = {finding.feed for live in states for finding in findings.powered(rack, live, supplies)}
@@ -87,12 +87,12 @@ def _site(racks: Sequence[RackInput], unplaced: Sequence[Device], facility: Faci
 def not_judged(
     racks: Sequence[RackInput], unplaced: Sequence[Device], facility: Facility, flow: Flow | None, supplies: Supplies
 ) -> list[str]:
-    """Return one note for each limit that is set and not judged, with the racks or power nodes that it is set for."""
+    """Return one note for each limit that is set but not judged, with its racks or power nodes."""
     states = {name: list(group.states) for group in (flow.groups if flow is not None else []) for name in group.names}
     alike: dict[Gap, list[str]] = {}
     for group in grouped(racks):
         seen = states.get(group.names[0], [])
-        for gap in (*_standing(group.rack), *_feeds(group.rack, seen, supplies)):
+        for gap in (*_limits_kept(group.rack), *_feeds(group.rack, seen, supplies)):
             alike.setdefault(gap, []).extend(group.names)
     out = [f"{where(names)}: {limit} not judged, {why}" for (limit, why), names in alike.items()]
     return [*out, *(_nodes(flow) if flow is not None else ()), *_site(racks, unplaced, facility)]

@@ -1,4 +1,4 @@
-"""The power graph, and the flow of load up from racks to the utility: whole, and with one element lost."""
+"""The power graph, and the flow of load from racks up to the utility, with everything alive or one element lost."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from rackready.model.problems import Problem
 Loads = dict[int, Poles]
 """Load by index of power node."""
 SOURCES = frozenset({"utility", "generator"})
-"""Kinds at which power begins."""
+"""Kinds of power nodes without a feeder."""
 
 
 def structure_problems(nodes: Sequence[PowerNode]) -> list[Problem]:
-    """Return what keeps a list of power nodes from being a graph without circles."""
+    """Return problems that keep a list of power nodes from being a graph without cycles."""
     known: dict[str, int] = {}
     out = [
         Problem(
             f"facility.power[{index}].name",
-            f"power node {node.name} is also facility.power[{known[node.name]}].",
+            f"power node {node.name} is already facility.power[{known[node.name]}].",
             "Give each its own name.",
         )
         for index, node in enumerate(nodes)
@@ -36,7 +36,7 @@ def structure_problems(nodes: Sequence[PowerNode]) -> list[Problem]:
                 out.append(
                     Problem(
                         where,
-                        f"power node {parent!r} does not exist - Expected: a name of facility.power.",
+                        f"power node {parent!r} does not exist - Expected: a name in facility.power.",
                         "Correct it or declare it.",
                     )
                 )
@@ -51,34 +51,37 @@ def structure_problems(nodes: Sequence[PowerNode]) -> list[Problem]:
             Problem(
                 "facility.power",
                 f"power runs in a circle: {circle} - Expected: each node fed from upstream.",
-                "Take one of these out of fed_by.",
+                "Remove one of these from fed_by.",
             )
         )
     return out
 
 
 def _feeders(node: PowerNode, where: str) -> Iterable[Problem]:
-    """Yield feeders that are named twice, of which each would carry a share, and what feeds a source."""
+    """Yield feeders that are listed twice, each of which would carry a share, and feeders of a source."""
     for number, parent in enumerate(node.fed_by):
         if parent in node.fed_by[:number]:
             yield Problem(
                 f"{where}[{number}]",
-                f"power node {parent} feeds {node.name} already - Expected: each once.",
+                f"power node {parent} is listed twice in fed_by of {node.name} - Expected: once.",
                 "Remove one of the two.",
             )
     if node.fed_by and node.kind in SOURCES:
         yield Problem(
             where,
-            f"{node.name} is a {node.kind} - Expected: fed by nothing Actual: {', '.join(node.fed_by)}.",
+            f"{node.name} is a {node.kind} - Expected: no fed_by Actual: {', '.join(node.fed_by)}.",
             "Remove it, or correct the kind.",
         )
 
 
 class PowerGraph:
-    """A sound list of power nodes (``structure_problems`` found nothing), indexed from utility to racks."""
+    """A valid list of power nodes (``structure_problems`` is empty), indexed from utility to racks."""
 
     def __init__(self, nodes: Sequence[PowerNode], pue: float | None = None) -> None:
-        """Take the nodes. ``pue``: what a source carries for each W of its racks, since cooling and losses draw there too; None: racks alone."""
+        """Index the nodes.
+
+        ``pue``: load of a source for each W of its racks, since cooling and losses draw there too; None: racks only.
+        """
         by_name = {node.name: node for node in nodes}
         order = list(TopologicalSorter({node.name: node.fed_by for node in nodes}).static_order())
         self.nodes = [by_name[name] for name in order]
@@ -90,17 +93,23 @@ class PowerGraph:
                 self.children[parent].append(number)
         self.usable = [circuits.usable_w(node) for node in self.nodes]
         self.times = [(pue or 1.0) if node.kind in SOURCES else 1.0 for node in self.nodes]
-        """What the load of racks is multiplied with at each node. Sources alone: where between them and racks chillers, pumps and losses hang, a site
-        does not say, and what feeds racks alone does not feed them. In proportion to the racks' load: judgement."""
+        """Factor on the load of racks at each node, above 1 only at sources.
+
+        The site does not say where chillers, pumps and losses connect between sources and racks; feeds of racks alone
+        do not carry them. In proportion to the load of racks: judgement.
+        """
         self._upstream: dict[tuple[str, ...], list[int]] = {}
 
     def seen_w(self, node: int, load: Poles) -> float:
-        """Return what the breaker of a node sees of a load, W: for three phases three times the worst pole; at a source with cooling and losses."""
+        """Return the load that the breaker of a node sees, W.
+
+        For three phases it is three times the worst pole; at a source it includes cooling and losses.
+        """
         watts = poles.worst(load) if self.nodes[node].phases == 3 else poles.watts(load)  # noqa: PLR2004 - three phases
         return watts * self.times[node]
 
     def shares(self, node: int, dead: set[int]) -> list[tuple[int, float]]:
-        """Return which living parents carry which share of a node's load."""
+        """Return (living parent, share of a node's load)."""
         alive = [parent for parent in self.parents[node] if parent not in dead]
         if not alive:
             return []
@@ -109,7 +118,7 @@ class PowerGraph:
         return [(parent, 1.0 / len(alive)) for parent in alive]
 
     def lost_with(self, node: int) -> set[int]:
-        """Return a node and every one downstream that has no living source left."""
+        """Return a node and every downstream node that has no living source left."""
         dead = {node}
         waiting = list(self.children[node])
         heapq.heapify(waiting)
@@ -122,7 +131,7 @@ class PowerGraph:
         return dead
 
     def flow(self, at: Loads) -> list[Poles]:
-        """Return the load of every node, given what racks ask of it directly."""
+        """Return the load of every node, given the direct load from racks."""
         loads = [at.get(number, poles.NONE) for number in range(len(self.nodes))]
         nobody: set[int] = set()
         for number in range(len(self.nodes) - 1, -1, -1):
@@ -131,9 +140,9 @@ class PowerGraph:
         return loads
 
     def change(self, base: list[Poles], asked: Loads, dead: set[int]) -> Loads:
-        """Return the new load of every living node that is touched when ``dead`` are lost and racks ask ``asked`` more (or less) of nodes.
+        """Return the new load of every affected living node if ``dead`` are lost and racks change by ``asked``.
 
-        Only what is touched is computed, from racks upwards; ``base`` is the flow with everything alive.
+        Only affected nodes are computed, from racks upwards; ``base`` is the flow with everything alive.
         """
         delta: Loads = dict(asked)
         moved = {child for node in dead for child in self.children[node]} | dead | set(asked)

@@ -1,21 +1,21 @@
-"""Compares a figure with a limit, and writes both so that a reader sees why the one is above the other."""
+"""Compares a figure with a limit, and formats both so that the difference is visible."""
 
 from __future__ import annotations
 
 SLACK_W = 0.5
-"""Load up to so much above a rating is at the rating, W: sums of shares of many racks differ in their last digits. Judgement: no rating is given finer."""
+"""Tolerance for loads, W: sums over many racks differ in their last digits. Judgement: no rating is finer."""
 SLACK_KG = 0.05
-"""The same for weights, kg."""
+"""Tolerance for weights, kg."""
 _MOST_DIGITS = 6
 
 
 def over(actual: float, limit: float, slack: float = SLACK_W) -> bool:
-    """Say whether a figure is above a limit by more than the slack (both in W, or both in the unit of ``slack``)."""
+    """Return whether a figure exceeds a limit by more than the slack (both in W, or in the unit of ``slack``)."""
     return actual > limit + slack
 
 
 def written(actual: float, limit: float, unit: str, *, digits: int = 1) -> tuple[str, str]:
-    """Return limit and actual as text with their unit, with as many digits behind the point (``digits`` at least) as tell them apart."""
+    """Return limit and actual as text with unit, with enough decimals (at least ``digits``) to tell them apart."""
     for count in range(digits, _MOST_DIGITS):
         expected, found = f"{limit:.{count}f}", f"{actual:.{count}f}"
         if expected != found:
@@ -24,7 +24,7 @@ def written(actual: float, limit: float, unit: str, *, digits: int = 1) -> tuple
 
 
 def as_given(actual: float, limit: float, unit: str) -> tuple[str, str]:
-    """Return the same for a limit that the site gives: it stands as it is written there."""
+    """Return limit and actual as text, the limit exactly as in the site file."""
     return f"{limit:.12g} {unit}", written(actual, limit, unit)[1]
 
 

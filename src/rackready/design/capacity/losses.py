@@ -1,4 +1,4 @@
-"""Every single loss: which racks lose feeds, where load goes, and what is over its rating then."""
+"""Every single loss: racks that lose feeds, the new loads, and elements over their rating."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ class Overload:
 
 @dataclass(frozen=True, slots=True)
 class LossCase:
-    """What one loss does. For ``kind`` feed each rack of ``racks`` stands for itself: they are alike, and one at a time loses that feed."""
+    """Effects of one loss.
+
+    For ``kind`` feed each rack of ``racks`` stands for itself: they are alike, and one at a time loses that feed.
+    """
 
     kind: str
     """node or feed."""
@@ -42,32 +45,35 @@ class LossCase:
     over_feeds: tuple[str, ...] = ()
     """Racks in which a feed that is left is over its rating."""
     partial: bool = False
-    """Load moves of which some draw is not published: of racks that lose feeds, or on a rated power node whose load changes."""
+    """Load with unpublished draw moves: of racks that lose feeds, or on an affected rated power node."""
 
     @property
     def fails(self) -> bool:
-        """Say whether something goes down or is over its rating by what is known alone."""
+        """Return whether something goes down or is over its rating by known figures alone."""
         return bool(self.short or self.overloads or self.over_feeds)
 
     @property
     def judged(self) -> bool:
-        """Say whether what is known suffices to tell if this loss is survived."""
+        """Return whether the known figures suffice to judge this loss."""
         return self.fails or not self.partial
 
     @property
     def survived(self) -> bool:
-        """Say whether everything goes on after this loss. What is not judged is not said to be survived."""
+        """Return whether everything stays up after this loss. A loss that is not judged does not count as survived."""
         return self.judged and not self.fails
 
     @property
     def taken(self) -> bool:
-        """Say whether devices go down and the site accepts that. A power node over its rating is never accepted: it takes others with it."""
+        """Return whether devices go down and the site accepts it.
+
+        A power node over its rating is never accepted: it takes others with it.
+        """
         return self.fails and self.accepted is not None and not self.overloads
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many losses came out how. ``looked_at`` is the sum of the others."""
+    """Counts of losses by result. ``looked_at`` is the sum of the others."""
 
     looked_at: int
     survived: int
@@ -77,7 +83,7 @@ class Tally:
 
 
 def tally(cases: Sequence[LossCase]) -> Tally:
-    """Return how the losses came out: one count for text, JSON and page."""
+    """Return the counts of losses by result: the same counts for text, JSON and page."""
     survived, accepted = sum(case.survived for case in cases), sum(case.taken for case in cases)
     not_judged = sum(not case.judged for case in cases)
     return Tally(len(cases), survived, accepted, len(cases) - survived - accepted - not_judged, not_judged)
@@ -90,12 +96,12 @@ class Group:
     rack: RackInput
     names: list[str]
     states: dict[Live, list[str]] = field(default_factory=dict)
-    """Every state of feeds that some single loss brings about, with the losses that do (accepted ones left out)."""
+    """Every state of feeds that a single loss causes, with those losses (accepted ones left out)."""
 
 
 @dataclass(slots=True)
 class Flow:
-    """The result: loads with everything alive, every loss, and the highest load that each node must ever stand."""
+    """Result: loads with everything alive, every loss, and the highest load of each node in any case."""
 
     graph: PowerGraph
     groups: list[Group]
@@ -103,9 +109,9 @@ class Flow:
     cases: list[LossCase]
     worst_w: list[float]
     worst_case: list[str]
-    """Per node, the loss in which its load is highest; empty when that is with everything alive."""
+    """Per node, the loss in which its load is highest; empty if it is highest with everything alive."""
     partial: frozenset[int] = frozenset()
-    """Nodes whose loads are least ones: some draw that may come over them is not published."""
+    """Nodes whose loads are lower bounds: some draw that may reach them is not published."""
 
 
 def grouped(racks: Sequence[RackInput]) -> list[Group]:
@@ -125,7 +131,7 @@ def _all_live(group: Group) -> Live:
 
 
 class _Run:
-    """One calculation; keeps what its steps share."""
+    """One calculation, with the data that its steps share."""
 
     def __init__(self, graph: PowerGraph, racks: Sequence[RackInput], supplies: Supplies) -> None:
         self.graph, self.supplies = graph, supplies
@@ -139,7 +145,7 @@ class _Run:
         self.partial = {
             node for group in self.groups if group.rack.unpublished for node in graph.upstream_of(group.rack.sources)
         }
-        """Power nodes that carry, or may have to carry, a rack with a draw that is not published."""
+        """Power nodes that carry, or may have to carry, a rack with an unpublished draw."""
         self.base = graph.flow(asked)
         self.worst = [graph.seen_w(node, load) for node, load in enumerate(self.base)]
         self.worst_case = [""] * len(self.base)
@@ -156,7 +162,7 @@ class _Run:
         out = []
         for node in sorted(new):
             seen, usable = self.graph.seen_w(node, new[node]), self.graph.usable[node]
-            # By more than the slack: else a loss that adds nothing would be named as the cause.
+            # More than the slack, so that a loss that adds nothing is not named as the cause.
             if over(seen, self.worst[node]):
                 self.worst[node], self.worst_case[node] = seen, what
             if usable is not None and over(seen, usable):
@@ -164,7 +170,7 @@ class _Run:
         return tuple(out)
 
     def node_loss(self, node: int) -> LossCase:
-        """Return what the loss of one power node does."""
+        """Return the effects of the loss of one power node."""
         element, dead = self.graph.nodes[node], self.graph.lost_with(node)
         asked: Loads = {}
         racks: list[str] = []
@@ -185,7 +191,7 @@ class _Run:
         return LossCase("node", element.name, tuple(racks), *found, partial)
 
     def feed_losses(self, group: Group) -> Iterator[LossCase]:
-        """Yield what the loss of each feed does in any one rack of a group."""
+        """Yield the effects of the loss of each feed in any one rack of a group."""
         for lost, feed in enumerate(group.rack.feeds):
             live = tuple(number != lost for number in range(len(group.rack.feeds)))
             asked: Loads = {}
@@ -202,7 +208,7 @@ class _Run:
 
 @dataclass(slots=True)
 class _Hurt:
-    """Racks that a loss hurts."""
+    """Racks that a loss affects."""
 
     dark: list[str] = field(default_factory=list)
     short: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What is not judged, and why: figures that nobody publishes, elements without a rating, losses that the site accepts."""
+"""Notes on gaps: unpublished figures, elements without a rating, losses that the site accepts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rackready.design.names import listed
 from rackready.model.facility import Facility
 
 NOT_PUBLISHED = "not published"
-"""Stands where a profile has no figure. Nothing is guessed in its place."""
+"""Text in place of an unpublished figure. Nothing is guessed."""
 
 
 def _lacks(model: DeviceModel) -> list[str]:
@@ -42,22 +42,22 @@ def _figures(racks: Sequence[RackInput]) -> list[str]:
 
 
 def _way_out(models: Iterable[DeviceModel]) -> list[str]:
-    """Return how the site states a draw that nobody publishes."""
+    """Return how the site can state an unpublished draw."""
     beside = {model.label: None for model in models if model.beside}
     listed_models = {model.label: None for model in models if not model.beside}
     parts = [f"max_power_w of devices of kind {', '.join(beside)}"] if beside else []
     parts += [f"facility.nameplates for {', '.join(listed_models)}"] if listed_models else []
-    return [f"a draw that is not published is judged once the site states it: {' and '.join(parts)}"] if parts else []
+    return [f"an unpublished draw is judged once the site states it: {' and '.join(parts)}"] if parts else []
 
 
 def _stated(models: Iterable[DeviceModel]) -> list[str]:
-    """Return which figures are the site's own statement, and where it has them from."""
+    """Return which figures are stated by the site, and their source."""
     by_source: dict[str, dict[str, None]] = {}
     for model in models:
         if model.stated:
             by_source.setdefault(model.stated, {})[model.label] = None
     return [
-        f"figures of {', '.join(sorted(labels))} are the site's own statement ({source})"
+        f"figures of {', '.join(sorted(labels))} are stated by the site ({source})"
         for source, labels in sorted(by_source.items())
     ]
 
@@ -76,7 +76,7 @@ def _unrated_feeds(racks: Sequence[RackInput]) -> list[str]:
 
 
 def unsplit(racks: Sequence[RackInput], unplaced: Sequence[Device]) -> dict[str, list[str]]:
-    """Return the models that draw and of which nobody says how much of their heat goes into liquid, each with the racks that hold it."""
+    """Return the models that draw power with an unpublished split of heat, each with its racks."""
     out: dict[str, list[str]] = {}
     for rack in racks:
         for label in cooling.known(rack, "liquid").share:
@@ -98,39 +98,39 @@ def _split(racks: Sequence[RackInput], unplaced: Sequence[Device]) -> list[str]:
 
 
 def _unplaced(unplaced: Sequence[Device]) -> list[str]:
-    """Return what stands in no rack, and where its draw is counted."""
+    """Return notes on equipment in no rack, and where its draw is counted."""
     if not unplaced:
         return []
     known = sum(device.model.max_w or 0.0 for device in unplaced)
     missing = sorted({device.model.label for device in unplaced if device.model.max_w is None})
-    counted = f"their {known / 1000:,.1f} kW are in the sums of the site, and" if known or not missing else "they are"
+    counted = f"their {known / 1000:,.1f} kW are in the sums of the site, but" if known or not missing else "they are"
     unknown = f" (draw {NOT_PUBLISHED}: {', '.join(missing)})" if missing else ""
-    verb = "stands" if len(unplaced) == 1 else "stand"
+    verb = "is" if len(unplaced) == 1 else "are"
     return [
         (
-            f"{listed([device.name for device in unplaced])} {verb} in no rack: {counted} in the load of no rack, feed "
-            f"or power node{unknown}; give each its rack"
+            f"{listed([device.name for device in unplaced])} {verb} in no rack: {counted} not in the "
+            f"load of any rack, feed or power node{unknown}; add the rack of each"
         )
     ]
 
 
 def _overhead(facility: Facility) -> list[str]:
-    """Return whether the loads of what the site has from outside hold cooling and losses."""
+    """Return whether the loads of sources include cooling and losses."""
     sources = [node.name for node in facility.power if node.kind in SOURCES]
     if not sources:
         return []
     if facility.pue is not None:
         return [
             (
-                f"load of {listed(sources)} is that of racks x PUE {facility.pue:g}: cooling and losses draw there too; "
-                "all other power nodes carry racks alone"
+                f"load of {listed(sources)} is that of racks x PUE {facility.pue:g}: this includes cooling and losses; "
+                "all other power nodes carry only racks"
             )
         ]
-    return [f"facility.pue is not given: cooling and losses are not in the load of {listed(sources)}"]
+    return [f"facility.pue is not set: cooling and losses are not in the load of {listed(sources)}"]
 
 
 def notes(racks: Sequence[RackInput], facility: Facility, unplaced: Sequence[Device] = ()) -> list[str]:
-    """Return what a reader of the report must know of its gaps."""
+    """Return notes on the gaps that a reader of the report must know."""
     nodes = facility.power
     bare = sum(1 for rack in racks if not rack.feeds)
     out = [f"{bare} of {len(racks)} racks declare no feeds: their supply and its loss are not judged"] if bare else []

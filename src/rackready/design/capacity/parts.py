@@ -1,4 +1,4 @@
-"""What the calculation of capacity is given: devices with their models' figures, and racks with their feeds."""
+"""Input of the capacity calculation: devices with the figures of their models, and racks with their feeds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rackready.model.facility import Feed, RackCooling
 
 @dataclass(frozen=True, slots=True)
 class DeviceModel:
-    """Figures of one model, from its profile. None: not published, so nothing is said or guessed about it."""
+    """Figures of one model, from its profile. None: not published, so nothing is assumed."""
 
     id: str
     rack_units: int
@@ -21,35 +21,35 @@ class DeviceModel:
     weight_kg: float | None = None
     psus: int | None = None
     psu_min: int | None = None
-    """Supplies that must live for full operation."""
+    """Power supplies needed for full operation."""
     psu_max_w: float | None = None
     inlet: str | None = None
     """Inlet of one supply, IEC 60320."""
     liquid_share: float | None = None
     """Share of its heat that goes into liquid; 0 for air-cooled."""
     cooled: str | None = None
-    """air, liquid or hybrid; None when nobody says."""
+    """air, liquid or hybrid; None if not known."""
     fed: str | None = None
-    """ac: supplies with cords; bus_bar: a rack's DC bus bar; either: as it was ordered; None when nobody says."""
+    """ac: supplies with cords; bus_bar: a rack's DC bus bar; either: as ordered; None if not known."""
     stays: bool = False
-    """Its rack is a part of it (a tray of an NVLink domain that spans servers): it is never moved to another."""
+    """It belongs to its rack (a tray of an NVLink domain that spans servers): it is never moved to another."""
     stated: str = ""
-    """Where the site has the figures from that it states itself; empty when all are the profile's."""
+    """Source of the figures that the site states; empty if all are from the profile."""
 
     @property
     def label(self) -> str:
-        """Return what people read: the id without the figures that keep devices of one kind apart."""
+        """Return the label for people: the id without the figures that separate devices of one kind."""
         return self.id.partition("/")[0]
 
     @property
     def beside(self) -> bool:
-        """Say whether it is a device of the site file rather than a model of a profile."""
+        """Return whether it is a device of the site file rather than a model with a profile."""
         return "/" in self.id
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device in a rack. ``unit`` is the lowest rack unit that it occupies; None when its place is not given."""
+    """One device in a rack. ``unit`` is the lowest rack unit that it occupies; None if its place is not given."""
 
     name: str
     model: DeviceModel
@@ -72,7 +72,10 @@ class RackInput:
 
     @cached_property
     def shape(self) -> tuple[object, ...]:
-        """Return what makes two racks alike: models in order with their units, feeds without their sources, limits; no names."""
+        """Return what makes two racks alike, without names.
+
+        These are models in order with their units, feeds without their sources, and limits.
+        """
         feeds = tuple(
             (
                 feed.name,
@@ -105,12 +108,12 @@ class RackInput:
 
     @cached_property
     def max_w(self) -> float:
-        """Return the highest draw of all devices whose draw is published, W."""
+        """Return the highest draw of all devices with a published draw, W."""
         return sum(device.model.max_w or 0.0 for device in self.devices)
 
     @cached_property
     def unpublished(self) -> tuple[str, ...]:
-        """Return the models whose highest draw is not published: every sum of draw with this rack in it is then a least one."""
+        """Return the models whose highest draw is not published: sums of draw with this rack are then lower bounds."""
         return tuple(sorted({device.model.label for device in self.devices if device.model.max_w is None}))
 
     @cached_property
@@ -123,7 +126,7 @@ class RackInput:
         return replace(self, devices=tuple(item for item in self.devices if item is not device))
 
     def plus(self, device: Device) -> RackInput:
-        """Return the same rack with one device more."""
+        """Return the same rack with one more device."""
         return replace(self, devices=(*self.devices, device))
 
 
@@ -136,12 +139,12 @@ def _cooling(cooling: RackCooling | None) -> tuple[object, ...]:
 
 
 def least(*, partial: bool) -> str:
-    """Return what stands before a sum that leaves something out, since nobody publishes it."""
+    """Return the text before a sum that is incomplete because a figure is not published."""
     return "at least " if partial else ""
 
 
 def collapse(names: Sequence[str], noun: str = "racks") -> str:
-    """Return many names shortly: the first and last of a long list and how many; all of a short one."""
+    """Return many names in short form: the first, the last and the number; all of a short list."""
     shown = 4
     if len(names) <= shown:
         return ", ".join(names)
@@ -154,7 +157,7 @@ def where(names: Sequence[str]) -> str:
 
 
 def total(values: Iterable[float | None]) -> float | None:
-    """Return the sum; None when one of the values is None."""
+    """Return the sum; None if one of the values is None."""
     out = 0.0
     for value in values:
         if value is None:

@@ -8,16 +8,20 @@ import math
 from rackready.model.facility import Phase
 
 Poles = tuple[complex, complex, complex]
-"""Per line: its current times the line-to-neutral voltage, in the frame of that line's own voltage. The real parts sum to the load in W; three times
-the greatest magnitude is the balanced load that would draw as much through the worst pole, which is what a breaker
-sees.
+"""Per line: its current times the line-to-neutral voltage, in the frame of that line's own voltage.
+
+The real parts sum to the load in W; three times the greatest magnitude is the balanced load with the same current in
+the worst pole, which is what a breaker sees.
 """
 
 NONE: Poles = (0j, 0j, 0j)
 _AHEAD = cmath.rect(1 / math.sqrt(3), math.pi / 6)
-"""A load between two lines draws W / V_LL, i.e. W / sqrt(3) in these units, 30 degrees ahead of the first line's voltage ..."""
+"""A load between two lines draws W / V_LL, that is W / sqrt(3) in these units.
+
+It is 30 degrees ahead of the first line's voltage ...
+"""
 _BEHIND = _AHEAD.conjugate()
-"""... and 30 degrees behind the second's. Three equal ones sum to W per line, not 2 W / sqrt(3): magnitudes must not be added."""
+"""... and 30 degrees behind the second's. Three equal loads sum to W per line, not 2 W / sqrt(3): add vectors."""
 _UNIT: dict[Phase, Poles] = {
     "L1": (1 + 0j, 0j, 0j),
     "L2": (0j, 1 + 0j, 0j),

@@ -1,4 +1,4 @@
-"""Which racks may be loaded together, e.g. at the start of a burn-in: waves that keep every rating while load comes on."""
+"""Power-on waves: racks that may be loaded together, for example in a burn-in, without overloading any element."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from rackready.model.problems import Problem
 
 @dataclass(frozen=True, slots=True)
 class Wave:
-    """Racks whose load comes on together, when that of all earlier waves is on."""
+    """Racks whose load comes on together, after that of all earlier waves."""
 
     number: int
     racks: tuple[str, ...]
     step_w: float
-    """Highest step of load, W: transient draw where every device's is published, else the highest draw."""
+    """Highest step of load, W: transient draw if every device's is published, else the highest draw."""
     running_w: float
     """Load when it has settled, W."""
     step_partial: bool = False
-    """Some draw of these racks is not published: the step is a least one."""
+    """Some draw of these racks is not published: the step is a lower bound."""
     running_partial: bool = False
-    """Some draw of these or of earlier racks is not published."""
+    """Some draw of these or earlier racks is not published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Staged:
     waves: tuple[Wave, ...]
     problems: tuple[Problem, ...]
     assumed: tuple[str, ...]
-    """Models whose transient draw is not published: their highest draw is taken for the step."""
+    """Models whose transient draw is not published: the step uses their highest draw."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ def step_of(rack: RackInput) -> float:
 
 
 def shares_of(graph: PowerGraph, rack: RackInput) -> list[tuple[int, float]]:
-    """Return which power node carries which share of a rack's load with everything alive, its feeds carrying equal parts."""
+    """Return (power node, share of a rack's load) with everything alive and all feeds carrying equal parts."""
     part: dict[int, float] = {}
     for source in rack.sources:
         part[graph.index[source]] = part.get(graph.index[source], 0.0) + 1.0 / len(rack.sources)
@@ -73,7 +73,7 @@ class _Stage:
         self.problems: list[Problem] = []
 
     def fill(self, waiting: list[_Load]) -> list[_Load]:
-        """Make one wave; return what waits for the next."""
+        """Make one wave; return the racks that wait for the next."""
         rising = [0.0] * len(self.running)
         chosen: list[_Load] = []
         left: list[_Load] = []
@@ -102,7 +102,10 @@ class _Stage:
         return left
 
     def _rise(self, node: int, load: _Load) -> float:
-        """Return what a rack adds to a node while its load comes on, W: the step, and at a source what cooling and losses of its highest draw add."""
+        """Return the load that a rack adds to a node while it comes on, W.
+
+        This is the step; at a source it includes cooling and losses of the highest draw.
+        """
         return load.step_w + load.rack.max_w * (self.graph.times[node] - 1)
 
     def _too_much(self, load: _Load, rising: list[float], step: float) -> bool:
@@ -111,7 +114,7 @@ class _Stage:
         return any(self._meets(pair, load, rising[pair[0]]) for pair in load.shares)
 
     def _refuse(self, waiting: list[_Load]) -> list[_Load]:
-        """Tell of every rack that waits: none of them fits even alone, so no further wave can help."""
+        """Report every waiting rack: none of them fits even alone, so no further wave can help."""
         limit = self.limit.max_step_kw
         alike: dict[tuple[str, str], list[str]] = {}
         for load in waiting:
@@ -122,9 +125,12 @@ class _Stage:
                     f"load cannot come on within facility.power_on.max_step_kw - Expected: at most {most} "
                     f"Actual: {some}{step}."
                 )
-                fix = "Raise the limit with the facility, or start the rack's nodes a few at a time."
+                fix = "Agree a higher limit with the facility, or start the rack's nodes a few at a time."
             else:
-                text, fix = self._met(load), "Leave as much load off during burn-in, or feed the rack from elsewhere."
+                text, fix = (
+                    self._met(load),
+                    "Reduce the load during burn-in by as much, or feed the rack from another source.",
+                )
             alike.setdefault((text, fix), []).append(load.rack.name)
         self.problems += [Problem(where(names), text, fix) for (text, fix), names in alike.items()]
         return []
@@ -134,7 +140,7 @@ class _Stage:
         node, usable = self.graph.nodes[number], self.graph.usable[number] or 0.0
         most, have = kilowatts(self.running[number] + share * self._rise(number, load), usable)
         return (
-            f"load cannot come on beside what runs before it: {node.kind} {node.name} - Expected: at most {most} "
+            f"load cannot come on with all earlier waves running: {node.kind} {node.name} - Expected: at most {most} "
             f"Actual: {have}."
         )
 
@@ -145,11 +151,11 @@ class _Stage:
 
 
 def staged(graph: PowerGraph, racks: Sequence[RackInput], limit: PowerOn) -> Staged:
-    """Return waves of racks, in the order of the site, such that while a wave comes on no power node is over its rating.
+    """Return waves of racks, in the order of the site, that never overload a power node while a wave comes on.
 
-    What runs from earlier waves counts with its highest draw, what comes on with its transient draw; and no step is
-    above what the facility takes at once. A breaker stands a step of milliseconds above its rating; UPS and generators
-    are the ones that may not, and which element is which is the facility's to say: so all ratings are kept.
+    Racks of earlier waves count with their highest draw, racks that come on with their transient draw. No step is
+    above the limit of the facility. A breaker tolerates a step of milliseconds above its rating; UPS and generators
+    may not. Only the facility knows which element is which, so all ratings are respected.
     """
     known: dict[tuple[str, ...], list[tuple[int, float]]] = {}
     waiting = []

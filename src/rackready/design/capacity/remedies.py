@@ -1,4 +1,4 @@
-"""The smallest fix of what is wrong in a rack: move nodes to a rack that has room, split, or a bigger feed."""
+"""The smallest fix for a problem of a rack: move nodes to a rack with room, split, or use a larger feed."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from rackready.design.capacity.parts import Device, DeviceModel, RackInput, leas
 from rackready.design.capacity.supply import Live, Supplies, needed_psus, spread
 
 MOST_MOVES = 4
-"""A fix with more moves than this is no small one: then the rack is to be split."""
+"""Most moves of a small fix; beyond this, split the rack."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One node to another rack."""
+    """Move of one node to another rack."""
 
     device: str
     rack: str
     unit: int
     unknown: tuple[str, ...] = ()
-    """What is not published of what it was compared with: whether the place bears it is then not known."""
+    """Unpublished figures in the comparison; with any, it is not known whether the move fits."""
 
     def __str__(self) -> str:
         doubt = f" (not known to fit: {' and '.join(self.unknown)} not published)" if self.unknown else ""
@@ -33,7 +33,7 @@ class Move:
 
 
 def free_unit(rack: RackInput, size: int) -> int | None:
-    """Return the lowest unit from which ``size`` units are free; None when there are none, or when a device's place is not given."""
+    """Return the lowest unit from which ``size`` units are free; None without one, or if a device has no place."""
     if any(device.unit is None for device in rack.devices) or rack.used_u + size > rack.height_u:
         return None
     taken = {
@@ -48,12 +48,12 @@ def free_unit(rack: RackInput, size: int) -> int | None:
 
 
 def _may_cool(rack: RackInput, model: DeviceModel) -> bool:
-    """Say whether a rack is known to take the heat of a model: without a word about its cooling it has air, and no liquid."""
+    """Return whether a rack is known to take the heat of a model: a rack without cooling data has air and no liquid."""
     return not findings.wet(model) or (rack.cooling is not None and rack.cooling.kind != "air")
 
 
 def states_alone(rack: RackInput) -> list[Live]:
-    """Return the states of a rack's feeds that are looked at without a power graph: all alive, and each one lost alone."""
+    """Return the states of a rack's feeds without a power graph: all alive, and each one lost alone."""
     count = len(rack.feeds)
     return (
         [(True,) * count, *(tuple(number != lost for number in range(count)) for lost in range(count))] if count else []
@@ -61,7 +61,7 @@ def states_alone(rack: RackInput) -> list[Live]:
 
 
 class Planner:
-    """Offers places for nodes that must move. A place, its units and its power are offered once only."""
+    """Offers places for nodes that must move. A place, its units and its power are offered only once."""
 
     def __init__(self, racks: Sequence[RackInput], flow: Flow | None, supplies: Supplies) -> None:
         self.flow, self.supplies = flow, supplies
@@ -75,7 +75,7 @@ class Planner:
         self._fits: dict[tuple[object, ...], bool] = {}
         self._taken: dict[tuple[object, ...], int] = {}
         self._full: set[str] = set()
-        """Models for which no rack has room any more: places are only ever taken, so they are not looked for again."""
+        """Models for which no rack has room any more. Places are only ever taken, so the search is not repeated."""
 
     def _room_upstream(self, rack: RackInput, watts: float) -> bool:
         if self.flow is None or not rack.feeds:
@@ -94,10 +94,12 @@ class Planner:
         return self._fits[key]
 
     def place(self, device: Device, away_from: str) -> Move | None:
-        """Return the first rack with free units, power (whatever single part is lost), cooling and strength for one more node, and reserve the place.
+        """Find the first rack with room for one more node, and reserve the place.
 
-        Upstream the node is counted with its whole draw on every element over which the rack can be fed, on top of the
-        worst that this element must stand.
+        Room means free units, power (with any single loss), cooling and weight.
+
+        Upstream the node counts with its whole draw on every element that can feed the rack, on top of the
+        highest load of this element in any case.
         """
         if device.model.id in self._full:
             return None
@@ -113,7 +115,7 @@ class Planner:
         return None
 
     def _offer(self, device: Device, rack: RackInput) -> Move | None:
-        """Return a place in a rack by what is known of it; None when there is none."""
+        """Return a place in a rack by the known figures; None if there is none."""
         size = device.model.rack_units
         if rack.used_u + size > rack.height_u or not _may_cool(rack, device.model):
             return None
@@ -136,7 +138,7 @@ class Planner:
         return move
 
     def _unknown(self, device: Device, rack: RackInput) -> tuple[str, ...]:
-        """Return what is not published of a device, its new rack and the power nodes above it, where a limit is compared with it."""
+        """Return unpublished figures of a device, its new rack and the power nodes above it that a limit depends on."""
         draw = set(rack.plus(device).unpublished) if rack.feeds or rack.cooling is not None else set[str]()
         if self.flow is not None and rack.feeds:
             rated = {
@@ -157,7 +159,7 @@ class Planner:
         return tuple(f"{what} of {', '.join(sorted(labels))}" for what, labels in texts if labels)
 
     def take(self, rack: RackInput, topic: str) -> list[Device]:
-        """Return the fewest nodes (at most MOST_MOVES, from the rack's end) without which the topic is gone; none when that does not help."""
+        """Return the fewest nodes (up to MOST_MOVES, from the rack's end) whose removal fixes the topic, or none."""
         states = self.states.get(rack.name, [])
         nodes = [device for device in reversed(rack.devices) if device.kind == "node" and not device.model.stays][
             :MOST_MOVES
@@ -176,7 +178,10 @@ class Planner:
         return 0
 
     def moves(self, rack: RackInput, topic: str) -> list[Move]:
-        """Return moves that mend a topic, each to its own place; empty when there are none. What is offered stays reserved only when all fit."""
+        """Return moves that fix a topic, each to its own place; empty if there are none.
+
+        Places stay reserved only if all moves fit.
+        """
         nodes = self.take(rack, topic)
         if any(device.model.id in self._full for device in nodes):
             return []
@@ -190,12 +195,12 @@ class Planner:
 
 
 def whole_kw(watts: float) -> int:
-    """Return the smallest whole number of kW that is no less than a load."""
+    """Return the smallest whole number of kW that is not less than a load."""
     return math.ceil((watts - SLACK_W) / 1000)
 
 
 def bigger_feeds(rack: RackInput, found: Iterable[Finding]) -> str:
-    """Return the standard breakers, or the ratings, that would carry what every feed that is over its rating must stand."""
+    """Return the standard breakers, or the ratings, for the highest load of every overloaded feed."""
     highest: dict[int, float] = {}
     for finding in found:
         if finding.feed is not None:
@@ -212,13 +217,13 @@ def bigger_feeds(rack: RackInput, found: Iterable[Finding]) -> str:
             else f"a rating of {rating}"
         )
         wanted.setdefault(text, []).append(feed.name)
-    return "give " + " and ".join(
-        f"feed{'s' if len(names) > 1 else ''} {', '.join(names)} {text}" for text, names in wanted.items()
+    return "use " + " and ".join(
+        f"{text} for feed{'s' if len(names) > 1 else ''} {', '.join(names)}" for text, names in wanted.items()
     )
 
 
 def more_feeds(rack: RackInput, finding: Finding) -> str:
-    """Return over how many feeds supplies must be spread so that any one may be lost."""
+    """Return over how many feeds supplies must be spread so that any one feed may be lost."""
     short = finding.short
     lost = sum(1 for alive in finding.live or () if not alive)
     if short is None or short.model.psus is None or short.live == short.model.psus:
@@ -226,7 +231,7 @@ def more_feeds(rack: RackInput, finding: Finding) -> str:
     need, psus = needed_psus(short.model), short.model.psus
     if lost > 1:
         names = " and ".join(feed.name for feed, alive in zip(rack.feeds, finding.live or (), strict=True) if not alive)
-        return f"Feeds {names} hang on one power node: feed one of them from another."
+        return f"Feeds {names} depend on one power node: feed one of them from another."
     feeds = next((count for count in range(2, psus + 1) if psus - max(spread(psus, count, 0)) >= need), None)
     if feeds is None:
         return f"All {psus} supplies are needed: no number of feeds survives the loss of one."
@@ -238,7 +243,7 @@ def more_feeds(rack: RackInput, finding: Finding) -> str:
 
 
 def without_moves(rack: RackInput, finding: Finding, found: Iterable[Finding]) -> str:
-    """Return the fix when no other rack has room. ``found``: all findings of the rack."""
+    """Return the fix if no other rack has room. ``found``: all findings of the rack."""
     nodes = [device.model for device in rack.devices if device.kind == "node"]
     stay = bool(nodes) and all(model.stays for model in nodes)
     topic = finding.topic.partition(" ")[0]
@@ -247,31 +252,31 @@ def without_moves(rack: RackInput, finding: Finding, found: Iterable[Finding]) -
         return (
             f"{_STAY}: {bigger}."
             if stay
-            else f"No rack has room for its nodes: {bigger}, or split its nodes over one rack more."
+            else f"No rack has room for its nodes: {bigger}, or split its nodes over one more rack."
         )
     if topic == "supplies":
         return more_feeds(rack, finding)
     if topic in WAYS:
         return WAYS[topic]
     return (
-        f"{_STAY}: correct the figure, or prepare a place that carries it."
+        f"{_STAY}: correct the figure, or prepare a stronger place."
         if stay
-        else "No rack has room for its nodes: split them over one rack more."
+        else "No rack has room for its nodes: split them over one more rack."
     )
 
 
 _STAY = "The trays of one NVLink domain stay in their rack"
 WAYS = {
-    "stated": "Give every feed of the rack its psus so that they add up, or none.",
-    "liquid": "Place it in a rack with a liquid loop.",
-    "air": "Place it in an air-cooled rack. For a rear-door heat exchanger or a tank, say kind: hybrid with "
+    "stated": "Set psus for every feed of the rack so that they add up, or for none.",
+    "liquid": "Move it to a rack with a liquid loop.",
+    "air": "Move it to an air-cooled rack. For a rear-door heat exchanger or a tank, set kind: hybrid with "
     "liquid_share: 1.",
-    "ac": "Give the rack a feed of kind pdu, or place it in another.",
-    "dc": "Give the rack its power shelves (feeds of kind shelf), or place it in a rack that has them.",
+    "ac": "Add a feed of kind pdu to the rack, or move it to another rack.",
+    "dc": "Add power shelves (feeds of kind shelf) to the rack, or move it to a rack that has them.",
 }
-"""Fixes by topic, where moving a node mends nothing."""
+"""Fixes by topic where moving a node does not help."""
 
 
 def movable(finding: Finding) -> bool:
-    """Say whether moving nodes away may mend it."""
+    """Return whether moving nodes away may fix it."""
     return finding.topic in {"units", "weight", "feed"} or finding.topic.startswith("cooling")

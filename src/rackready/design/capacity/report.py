@@ -1,4 +1,4 @@
-"""The whole of capacity: loads per rack, every single loss, problems, waves of power-on, totals."""
+"""The complete capacity report: loads per rack, every single loss, problems, power-on waves, totals."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class FeedLoad:
 
 @dataclass(frozen=True, slots=True)
 class RackLoad:
-    """One rack. None stands for a figure that is not published for some device of it."""
+    """One rack. None: the figure of some device is not published."""
 
     name: str
     hall: str | None
     devices: dict[str, int]
-    """Model to count."""
+    """Model -> number."""
     used_u: int
     height_u: int
     max_w: float
-    """Highest draw of all devices whose draw is published; ``unpublished`` names the others."""
+    """Highest draw of all devices with a published draw; ``unpublished`` names the others."""
     typical_w: float | None
     transient_w: float | None
     weight_kg: float | None
@@ -62,7 +62,7 @@ class NodeLoad:
     worst_case: str
     usable_w: float | None
     partial: bool = False
-    """Some draw that may come over it is not published: loads are least ones."""
+    """Some draw that may reach it is not published: loads are lower bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +80,19 @@ class Totals:
     liquid_w: float | None
     air_w: float | None
     no_liquid_share: tuple[str, ...]
-    """Models of which nobody says how their heat splits: ``liquid_w`` and ``air_w`` are None while there is one."""
+    """Models with an unknown split of heat: with any, ``liquid_w`` and ``air_w`` are None."""
     unplaced: tuple[str, ...]
-    """Switches and devices that stand in no rack. What they draw is in these sums, and in no rack's."""
+    """Switches and devices in no rack. Their draw is in these sums, and in no rack."""
     facility_w: float | None
-    """IT load x PUE; None when the site gives no PUE."""
+    """IT load x PUE; None if the site gives no PUE."""
     air_m3_h: float | None
     liquid_l_min: float | None
-    """Air and water that carry the heat at the site's rise of temperature; None without that rise, or where the split is not published."""
+    """Flows of air and water at the site's temperature rise; None without it or if the split is not published."""
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityReport:
-    """What capacity says of a site."""
+    """Capacity of a site."""
 
     racks: tuple[RackLoad, ...]
     nodes: tuple[NodeLoad, ...]
@@ -104,11 +104,11 @@ class CapacityReport:
     not_published: tuple[str, ...] = ()
     """Models whose highest draw is not published, unplaced ones included."""
     over_alive: int = 0
-    """What is over its rating with everything alive: power nodes, feeds of racks, CDUs, all sources together, the cooling plant."""
+    """Elements over their rating with everything alive: power nodes, feeds, CDUs, all sources, the cooling plant."""
 
 
 class _Loads:
-    """Loads of racks; those that are alike are computed once."""
+    """Loads of racks; racks that are alike are computed once."""
 
     def __init__(self, supplies: Supplies) -> None:
         self.supplies = supplies
@@ -199,14 +199,14 @@ def _totals(
 
 
 def source_problems(racks: Sequence[RackInput], known: set[str]) -> list[Problem]:
-    """Return feeds that come from a power node that is not there."""
+    """Return feeds whose source is not a known power node."""
     out = []
     for rack in racks:
         for feed in rack.feeds:
             if feed.source not in known:
                 text = (
-                    f"feed {feed.name} comes from {feed.source!r} - Expected: a name of facility.power "
-                    "Actual: not there."
+                    f"feed {feed.name} comes from {feed.source!r} - Expected: a name in facility.power "
+                    "Actual: not declared."
                 )
                 out.append(Problem(f"rack {rack.name}", text, "Correct it or declare the power node."))
     return out
@@ -231,9 +231,11 @@ def _node_loads(flow: Flow) -> tuple[NodeLoad, ...]:
 def capacity(
     racks: Sequence[RackInput], facility: Facility | None, unplaced: Sequence[Device] = (), cdus: Sequence[Cdu] = ()
 ) -> CapacityReport:
-    """Return loads, losses, problems and the order of power-on. Nothing is raised: what is wrong with the power graph itself is a problem too.
+    """Return loads, losses, problems and the order of power-on.
 
-    ``unplaced``: what the site has and no rack holds: it counts in the sums of the site alone. ``cdus``: coolant
+    Nothing is raised: faults of the power graph itself are problems too.
+
+    ``unplaced``: equipment in no rack, which counts only in the sums of the site. ``cdus``: coolant
     distribution units; the loss of each is a case like that of a power node.
     """
     facility = facility or Facility()
@@ -258,7 +260,7 @@ def capacity(
     whole = Whole(facility, totals.max_w, totals.facility_w, bool(missing))
     grid, plant = whole.grid(), whole.plant()
     judged, after = (cases, []) if grid else whole.judged(cases)
-    # One source that is over its rating with nothing lost says the same of the whole.
+    # With one source that is overloaded without any loss, the total would only repeat it.
     told = any(
         node.kind in SOURCES and node.usable_w is not None and over(node.load_w, node.usable_w) for node in nodes
     )

@@ -1,4 +1,4 @@
-"""Inside one rack: which supply of which device hangs on which feed, and how load moves when feeds are lost."""
+"""Power inside one rack: connections of supplies to feeds, and the load when feeds are lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rackready.design.capacity.poles import Poles
 from rackready.model.facility import Feed, Phase
 
 Live = tuple[bool, ...]
-"""Which feeds of a rack live, in order."""
+"""Which feeds of a rack are alive, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +27,26 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """State of one rack with some of its feeds alive. Tuples run as the rack's feeds do."""
+    """State of one rack with some of its feeds alive. Tuples are in the order of the feeds."""
 
     upstream: tuple[Poles, ...]
-    """What each feed asks of its power node."""
+    """Load of each feed on its power node."""
     judged_w: tuple[float, ...]
-    """What each feed's own breaker sees, W: for three phases three times the worst pole."""
+    """Load on each feed's own breaker, W: for three phases three times the worst pole."""
     short: tuple[Shortage, ...]
 
 
 def needed_psus(model: DeviceModel) -> int:
-    """Return how many supplies must live: the published minimum, and never fewer than carry the highest draw (derived: max power / supply's power)."""
+    """Return how many supplies must be alive: the published minimum, or more if needed for the highest draw.
+
+    The latter is derived: max power / power of a supply.
+    """
     carrying = math.ceil(model.max_w / model.psu_max_w) if model.max_w is not None and model.psu_max_w else 1
     return max(model.psu_min or 1, carrying)
 
 
 def spread(psus: int, feeds: int, first: int) -> list[int]:
-    """Return how many of a device's supplies each feed takes: evenly, those left over from feed ``first`` on in turn."""
+    """Return how many of a device's supplies each feed takes: evenly, the remainder from feed ``first`` on in turn."""
     counts = [psus // feeds] * feeds
     for extra in range(psus % feeds):
         counts[(first + extra) % feeds] += 1
@@ -57,14 +60,14 @@ def bus_bar(rack: RackInput) -> list[int]:
 
 @dataclass(slots=True)
 class _Layout:
-    """Where the supplies of one rack hang."""
+    """Connections of the supplies of one rack."""
 
     outlets: list[tuple[int, list[tuple[int, Phase | None]]]] = field(default_factory=list)
     """(index of device, [(feed, phase of the outlet)]) for devices whose supplies are published."""
     pooled: list[DeviceModel] = field(default_factory=list)
     """Devices on the bus bar."""
     loose: list[DeviceModel] = field(default_factory=list)
-    """Devices whose supplies are not published: their load is taken as even over the PDUs that live."""
+    """Devices with unpublished supplies: their load counts as even over the PDUs that are alive."""
 
 
 def _phase(feed: Feed, outlet: int) -> Phase | None:
@@ -72,10 +75,9 @@ def _phase(feed: Feed, outlet: int) -> Phase | None:
 
 
 def layout(rack: RackInput) -> _Layout:
-    """Hang every supply of a rack on a feed and, at a three-phase PDU, on a phase (outlets take the phases in turn).
+    """Connect every supply of a rack to a feed and, at a three-phase PDU, to a phase (outlets take the phases in turn).
 
-    On racks with shelves, devices with no published supplies of their own sit on the bus bar; all do when there is no
-    PDU.
+    In racks with shelves, devices without published supplies are on the bus bar; all are if there is no PDU.
     """
     out = _Layout()
     shelves = bus_bar(rack)
@@ -109,7 +111,7 @@ def layout(rack: RackInput) -> _Layout:
 def _add_pooled(
     rack: RackInput, live: Live, models: list[DeviceModel], feeds: list[int], out: list[Poles]
 ) -> dict[tuple[str, int], Shortage]:
-    """Add the load of devices that all feeds of a kind carry together; return those that are dark because none of these feeds lives."""
+    """Add the load of devices that all feeds of a kind carry together; return those left without a living feed."""
     alive = [index for index in feeds if live[index]]
     if not alive:
         return {(model.id, 0): Shortage(model, sum(1 for item in models if item.id == model.id), 0) for model in models}
@@ -131,10 +133,10 @@ def _add_device(model: DeviceModel, hung: list[tuple[int, Phase | None]], live: 
 
 
 def supply(rack: RackInput, live: Live, hung: _Layout) -> Supply:
-    """Return loads and shortages of a rack when only some of its feeds live.
+    """Return loads and shortages of a rack with only some of its feeds alive.
 
     Supplies of one device share its load evenly; shelves share the bus bar's in proportion to their ratings. A device
-    that keeps too few supplies is still counted with its highest draw, for that is what breakers must stand.
+    with too few supplies still counts with its highest draw, because breakers must carry it.
     """
     loads = [poles.NONE] * len(rack.feeds)
     shelves = bus_bar(rack)
@@ -158,12 +160,15 @@ def _judged(feed: Feed, load: Poles) -> float:
 
 
 def _upstream(feed: Feed, load: Poles) -> Poles:
-    """Return what the power node sees: a three-phase feed's poles are turned from rack to rack when it is connected, so it counts as even."""
+    """Return the load on the power node.
+
+    The poles of three-phase feeds are rotated from rack to rack during installation, so their load counts as even.
+    """
     return load if feed.phases == 1 and feed.phase is not None else poles.even(poles.watts(load))
 
 
 def overloaded(rack: RackInput, state: Supply) -> list[tuple[int, float, float]]:
-    """Return (feed, what its breaker sees, what it may carry), W, of every feed of a rack that is over its rating."""
+    """Return (feed, load on its breaker, its limit), W, of every overloaded feed of a rack."""
     usable = [circuits.usable_w(feed) for feed in rack.feeds]
     pairs = enumerate(zip(state.judged_w, usable, strict=True))
     return [(number, seen, limit) for number, (seen, limit) in pairs if limit is not None and over(seen, limit)]

@@ -1,4 +1,4 @@
-"""Every violation as a problem that names racks and the smallest fix; racks with the same one share a line."""
+"""Turns findings into problems with racks and the smallest fix; racks with the same problem share a line."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rackready.model.problems import Problem
 
 
 def _first_of_topics(found: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield one finding a topic; losing more feeds at once says nothing new.
+    """Yield one finding per topic; losing more feeds at once adds no information.
 
-    What shows with everything alive comes first, for then no loss is the cause; else of feeds the heaviest load, of
-    supplies the fewest losses.
+    A finding with everything alive comes first, because then no loss is the cause; else for feeds the heaviest load,
+    for supplies the fewest losses.
     """
     topics: dict[str, list[Finding]] = {}
     for item in found:
@@ -37,15 +37,15 @@ def _lost(finding: Finding) -> int:
 
 
 def _with_worst(finding: Finding, worst: Finding) -> Finding:
-    """Return a finding of a feed with what the worst loss makes of it, when it is over its rating before anything is lost."""
+    """Return a finding of a feed with the effect of the worst loss, if the feed is overloaded without any loss."""
     if finding.feed is None or _lost(finding) or not over(worst.seen_w, finding.seen_w):
         return finding
     _, have = kilowatts(worst.seen_w, finding.seen_w)
     return replace(finding, message=f"{finding.message.removesuffix('.')}, and {have} on {worst.at}.")
 
 
-def _mended(planner: Planner, rack: RackInput, finding: Finding, found: Sequence[Finding]) -> str | None:
-    """Return the fix by moves; None when there is none."""
+def _fix_by_moves(planner: Planner, rack: RackInput, finding: Finding, found: Sequence[Finding]) -> str | None:
+    """Return the fix by moves; None if there is none."""
     if not movable(finding):
         return None
     moves = planner.moves(rack, finding.topic)
@@ -63,7 +63,7 @@ class _Shared:
         self.causes: dict[tuple[str, str], dict[str, None]] = {}
 
     def add(self, text: str, fix: str, racks: Sequence[str], causes: Sequence[str]) -> None:
-        """Note a problem of some racks; the same one of others is noted with it."""
+        """Record a problem of some racks, together with the same problem of others."""
         self.racks.setdefault((text, fix), []).extend(racks)
         self.causes.setdefault((text, fix), {}).update(dict.fromkeys(causes))
 
@@ -71,7 +71,7 @@ class _Shared:
         """Yield one problem for all racks that share it."""
         for (text, fix), names in self.racks.items():
             causes = list(self.causes[text, fix])
-            also = f" The loss of {collapse(causes, 'power nodes')} does the same." if causes else ""
+            also = f" The loss of {collapse(causes, 'power nodes')} has the same effect." if causes else ""
             yield Problem(where(names), text + also, fix)
 
 
@@ -83,7 +83,7 @@ def _causes(group: Group | None, finding: Finding) -> list[str]:
 
 
 def rack_problems(racks: Sequence[RackInput], flow: Flow | None, supplies: Supplies) -> list[Problem]:
-    """Return what is wrong in racks. Racks with the same problem and the same fix share a line."""
+    """Return problems of racks. Racks with the same problem and the same fix share a line."""
     planner = Planner(racks, flow, supplies)
     powered = {name: group for group in (flow.groups if flow is not None else []) for name in group.names}
     by_name = {rack.name: rack for rack in racks}
@@ -95,19 +95,20 @@ def rack_problems(racks: Sequence[RackInput], flow: Flow | None, supplies: Suppl
         for finding in _first_of_topics(found):
             causes = _causes(known, finding)
             for name in group.names:
-                fix = _mended(planner, by_name[name], finding, found) or without_moves(group.rack, finding, found)
+                fix = _fix_by_moves(planner, by_name[name], finding, found) or without_moves(group.rack, finding, found)
                 shared.add(finding.message, fix, [name], causes)
     return list(shared.problems())
 
 
 def node_problems(flow: Flow) -> list[Problem]:
-    """Return power nodes that are over their rating in some case, with what brings that about and the rating that would do."""
+    """Return power nodes over their rating in some case, with the cause and a sufficient rating."""
     out = []
     given: dict[int, float] = {}
     for number, usable in enumerate(flow.graph.usable):
         if usable is not None and over(flow.worst_w[number], usable):
             node, what = flow.graph.nodes[number], _cause(flow, number, usable)
-            text = f"{node.kind} ({circuits.rating_text(node)}) is over its rating {what}, by {_fed(flow, number)}."
+            racks = _fed_racks(flow, number)
+            text = f"{node.kind} ({circuits.rating_text(node)}) is over its rating {what}, from {racks}."
             out.append(
                 Problem(f"power node {node.name}", text, _node_fix(flow, number, (flow.worst_w[number], usable), given))
             )
@@ -115,7 +116,10 @@ def node_problems(flow: Flow) -> list[Problem]:
 
 
 def _cause(flow: Flow, number: int, usable: float) -> str:
-    """Return when a node is over its rating, with both figures: with everything alive if it is so then, whatever a loss adds."""
+    """Return when a node is over its rating, with both figures.
+
+    If it is so with everything alive, that is the cause, whatever a loss adds.
+    """
     alive, worst = flow.graph.seen_w(number, flow.base[number]), flow.worst_w[number]
     some = least(partial=number in flow.partial)
     when, seen, more = f"at the {flow.worst_case[number]}", worst, ""
@@ -128,7 +132,7 @@ def _cause(flow: Flow, number: int, usable: float) -> str:
     return f"{when} - Expected: at most {most} Actual: {some}{have}{more}{overhead}"
 
 
-def _fed(flow: Flow, number: int) -> str:
+def _fed_racks(flow: Flow, number: int) -> str:
     return where(
         [name for group in flow.groups if number in flow.graph.upstream_of(group.rack.sources) for name in group.names]
     )
@@ -144,16 +148,20 @@ def _node_fix(flow: Flow, number: int, load: tuple[float, float], given: dict[in
         else f"a rating of {some}{whole_kw(seen)} kW"
     )
     spare = _spare(flow, number, seen - usable, given)
-    doubt = ", as far as its racks' draw is published" if spare in flow.partial else ""
-    source = f"{flow.graph.nodes[spare].name}, which has that to spare{doubt}" if spare is not None else "elsewhere"
+    doubt = ", based on the published draw of its racks" if spare in flow.partial else ""
+    source = (
+        f"{flow.graph.nodes[spare].name}, which has that much spare capacity{doubt}"
+        if spare is not None
+        else "elsewhere"
+    )
     racks_kw = math.ceil((seen - usable) / flow.graph.times[number] / 100) / 10
-    return f"Feed {some}{racks_kw:.1f} kW of racks from {source}, or give it {bigger}."
+    return f"Feed {some}{racks_kw:.1f} kW of racks from {source}, or use {bigger}."
 
 
 def _spare(flow: Flow, number: int, need_w: float, given: dict[int, float]) -> int | None:
-    """Return the element of the same kind with most to spare in every case, if that is enough; what was offered before is gone.
+    """Return the element of the same kind with most spare capacity in every case, if it suffices; offers are used once.
 
-    One of which every draw is known comes before one of which some is not published, however much that seems to have.
+    An element with only known draws comes before one with unpublished draws, regardless of its apparent capacity.
     """
     graph = flow.graph
     free = {

@@ -1,4 +1,4 @@
-"""The site as a whole, what no power node shows included: compared with all that it has from outside, with what is left of that, and with its plant."""
+"""The site as a whole, including loads on no power node, compared with its sources and its cooling plant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from rackready.model.problems import Problem
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """``max_w``: highest draw of everything; ``facility_w``: that with cooling and losses, None without a PUE; ``partial``: some draw is not published."""
+    """Total load.
+
+    ``max_w``: highest draw of everything; ``facility_w``: that with cooling and losses, None without a PUE;
+    ``partial``: some draw is not published.
+    """
 
     facility: Facility
     max_w: float
@@ -26,28 +30,28 @@ class Whole:
     partial: bool
 
     def plant(self) -> list[Problem]:
-        """Return whether all heat is more than the plant carries."""
+        """Return a problem if the heat exceeds the capacity of the plant."""
         limit = self.facility.cooling_kw
         if limit is None or not over(self.max_w, limit * 1000):
             return []
         most, have = as_given(self.max_w / 1000, limit, "kW")
         text = (
-            f"all heat is more than the plant carries - Expected: at most {most} "
+            f"the heat of the site exceeds its cooling plant - Expected: at most {most} "
             f"Actual: {least(partial=self.partial)}{have}."
         )
         more = math.ceil((self.max_w / 1000 - limit) * 10) / 10
         return [Problem("facility.cooling_kw", text, f"Add {more:.1f} kW of cooling, or plan fewer racks.")]
 
     def grid(self) -> list[Problem]:
-        """Return whether the whole site needs more than all that it has from outside."""
+        """Return a problem if the whole site needs more than all its sources provide."""
         outside = _main(self.facility)
         limit = _usable(outside)
         return [] if limit is None or not over(self._need, limit) else [self._over(outside, limit, "")]
 
     def judged(self, cases: Sequence[LossCase]) -> tuple[list[LossCase], list[Problem]]:
-        """Return the losses with what each loss of a source leaves for the site, and sources that are too little then.
+        """Return the losses with the effect of each lost source on the whole site, and sources that are then too small.
 
-        A loss that takes racks down already says so; where they all go on, what no power node shows goes on too.
+        A loss that takes racks down already reports it. If all racks stay up, loads on no power node stay up too.
         """
         main = [node.name for node in _main(self.facility)]
         out, problems = [], []
@@ -73,7 +77,7 @@ class Whole:
         why = (
             "some draw of the site is not published"
             if self.partial
-            else "no other source is left for what no power node shows"
+            else "no other source is left for loads on no power node"
         )
         return [f"loss of {listed(names)} is not judged: {why}"] if names else []
 
@@ -86,28 +90,28 @@ class Whole:
         what = (
             "with cooling and losses (facility.pue)"
             if self.facility_w is not None
-            else "without cooling and losses (facility.pue is not given)"
+            else "without cooling and losses (facility.pue is not set)"
         )
         who = f"{listed([node.name for node in sources])} {'carries' if len(sources) == 1 else 'carry'}"
         text = (
             f"the site draws more than {who}{when} - Expected: at most {most} "
             f"Actual: {least(partial=self.partial)}{have} {what}."
         )
-        return Problem("facility.power", text, "Raise their rating with the utility, or plan fewer racks.")
+        return Problem("facility.power", text, "Agree a higher rating with the utility, or plan fewer racks.")
 
 
 def unsurvived(cases: Sequence[LossCase]) -> Iterator[LossCase]:
-    """Yield losses of a site that is over with nothing lost: those that seem to be survived are not judged."""
+    """Yield losses of a site that is overloaded without any loss: seeming survivals are not judged."""
     return (replace(case, partial=True) for case in cases)
 
 
 def _main(facility: Facility) -> list[PowerNode]:
-    """Return what the site has from outside: utilities, generators where there is none."""
+    """Return the sources of the site: utilities, or generators if there are none."""
     return [node for node in facility.power if node.kind == "utility"] or [
         node for node in facility.power if node.kind == "generator"
     ]
 
 
 def _usable(sources: Sequence[PowerNode]) -> float | None:
-    """Return what sources carry together, W; None without any, or where the rating of one is not given."""
+    """Return the total capacity of sources, W; None without any, or if the rating of one is not given."""
     return total(circuits.usable_w(node) for node in sources) if sources else None

@@ -1,1 +1,1 @@
-"""A site as NetBox holds it, and back."""
+"""A site as NetBox objects, and back."""

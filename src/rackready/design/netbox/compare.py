@@ -1,4 +1,4 @@
-"""What has to be made or changed in NetBox so that it holds a plan. Nothing is ever deleted: what the plan does not name is left alone."""
+"""Steps that make NetBox match a plan. Nothing is ever deleted: objects outside the plan stay as they are."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from rackready.design.netbox.items import Item, Key
 
 Known = dict[str, dict[Key, dict[str, Any]]]
-"""Kind to key to the object as the API returned it."""
+"""Kind -> key -> the object as the API returned it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One object to be made (``create``) or changed; ``changes``: field to (before, after), in words."""
+    """One object to create or change; ``changes``: field -> (before, after), in words."""
 
     item: Item
     create: bool
@@ -22,7 +22,7 @@ class Step:
 
     @property
     def text(self) -> str:
-        """The step in a line."""
+        """Return the step in one line."""
         name = " ".join(self.item.key)
         kind = self.item.kind.partition(".")[2]
         if self.create:
@@ -35,7 +35,7 @@ class Step:
 
 
 def index(found: Mapping[str, Iterable[Mapping[str, Any]]]) -> Known:
-    """Return objects by kind and key; of cables those that join one interface to another."""
+    """Return objects by kind and key; of cables those that connect one interface to another."""
     out: Known = {}
     for kind, objects in found.items():
         rows = out.setdefault(kind, {})
@@ -51,7 +51,7 @@ def _keys(kind: str, item: Mapping[str, Any]) -> list[Key]:
     if kind == "dcim.interfaces":
         return [(item["device"]["name"], item["name"])]
     if kind == "ipam.ip-addresses":
-        # One address is one object whatever its mask; NetBox keeps those of a VRF apart, and the plan's are in none.
+        # An address is one object whatever its mask. NetBox separates addresses by VRF; those of the plan are in none.
         return [(host(item["address"]),)] if item.get("vrf") is None else []
     if kind == "dcim.cables":
         both = ends(item)
@@ -60,7 +60,7 @@ def _keys(kind: str, item: Mapping[str, Any]) -> list[Key]:
 
 
 def ends(cable: Mapping[str, Any]) -> tuple[Key, Key] | None:
-    """Return (device, interface) of both ends of a cable; None when it does not join exactly two interfaces."""
+    """Return (device, interface) of both ends of a cable; None if it does not connect exactly two interfaces."""
     sides = [cable["a_terminations"], cable["b_terminations"]]
     if any(len(side) != 1 or side[0]["object_type"] != "dcim.interface" for side in sides):
         return None
@@ -69,12 +69,15 @@ def ends(cable: Mapping[str, Any]) -> tuple[Key, Key] | None:
 
 
 def host(address: str) -> str:
-    """Return an address without its mask: NetBox keeps the subnet's, and people write it as they like."""
+    """Return an address without its mask, because masks in NetBox vary."""
     return address.partition("/")[0]
 
 
 def taken(wanted: Sequence[Item], known: Known) -> list[str]:
-    """Return what to say of addresses that NetBox gives to a device which is not of the plan: to take one away would be to delete what is somebody's."""
+    """Return problems for addresses that NetBox assigns to a device outside the plan.
+
+    Taking such an address away would delete data of others.
+    """
     planned = {item.key for item in wanted if item.kind == "dcim.devices"}
     out = []
     for item in wanted:
@@ -86,18 +89,20 @@ def taken(wanted: Sequence[Item], known: Known) -> list[str]:
         owner = held["device"]["name"] if held is not None and "device" in held else None
         if held is not None and (owner,) not in planned:
             whose = (
-                f"{owner} {held['name']}" if owner is not None else held.get("display", "something that is no device")
+                f"{owner} {held['name']}"
+                if owner is not None
+                else held.get("display", "an object that is not a device")
             )
             ours = " ".join(item.refs["assigned_object_id"][1])
             out.append(
-                f"address {item.key[0]} - Expected: free, or that of {ours} Actual: that of {whose}. "
-                "Free it in NetBox, or plan another one."
+                f"address {item.key[0]} - Expected: free, or assigned to {ours} Actual: assigned to {whose}. "
+                "Release it in NetBox, or plan another address."
             )
     return out
 
 
 def steps(wanted: Sequence[Item], known: Known) -> list[Step]:
-    """Return what has to be done, in the order of the items."""
+    """Return the required steps, in the order of the items."""
     out: list[Step] = []
     made: set[tuple[str, Key]] = set()
     for item in wanted:
@@ -116,7 +121,7 @@ def _changes(item: Item, present: Mapping[str, Any]) -> dict[str, tuple[object, 
     out: dict[str, tuple[object, object]] = {}
     for name, value in item.fields.items():
         if name == "address" and host(str(present.get(name))) == host(str(value)):
-            continue  # whoever keeps NetBox chose the mask
+            continue  # keep the mask that is set in NetBox
         if name != "status" and plain(present.get(name)) != value:
             out[name] = (plain(present.get(name)), value)
     for name, (kind, key) in item.refs.items():
@@ -126,7 +131,7 @@ def _changes(item: Item, present: Mapping[str, Any]) -> dict[str, tuple[object, 
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Return a value as it is written: the API shows choices as {value, label}, and numbers with decimals."""
+    """Return a plain value: the API returns choices as {value, label}, and numbers with decimals."""
     if isinstance(value, Mapping) and "value" in value:
         return value["value"]
     return int(value) if isinstance(value, float) and value.is_integer() else value

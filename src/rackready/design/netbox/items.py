@@ -1,4 +1,4 @@
-"""What a plan is in NetBox: objects in the order in which they can be made, each found by a key of its own and never by an id."""
+"""A plan as NetBox objects in the order of creation, each identified by its own key and never by an id."""
 
 from __future__ import annotations
 
@@ -27,19 +27,23 @@ KINDS = (
     "ipam.ip-addresses",
     "dcim.cables",
 )
-"""Kinds of objects in the order in which they depend on each other (NetBox 4 REST API, /api/<app>/<name>/)."""
+"""Kinds of objects in order of dependency (NetBox 4 REST API, /api/<app>/<name>/)."""
 
 NODE_ROLE = "gpu-node"
 """Role of nodes in NetBox."""
 IN_BAND, OOB = "in-band", "bmc"
 """Names of the interfaces that carry a device's two addresses."""
 _MAKER = "as-planned"
-"""Manufacturer under which models are filed: a profile's id names the model, not who makes it."""
+"""Manufacturer of models in NetBox: a profile's id names the model, not its maker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One object: ``fields`` as the API takes them, ``refs`` to objects whose ids are put in, ``ends``: the two interfaces of a cable."""
+    """One object.
+
+    ``fields``: as the API takes them; ``refs``: objects whose ids are filled in; ``ends``: the two interfaces of a
+    cable.
+    """
 
     kind: str
     key: Key
@@ -49,12 +53,12 @@ class Item:
 
 
 def slug(text: str) -> str:
-    """Return text as NetBox's slugs are: letters, digits, hyphens, underscores."""
+    """Return text as a NetBox slug: letters, digits, hyphens, underscores."""
     return re.sub(r"[^-a-z0-9_]", "-", text.lower())
 
 
 def items(plan: Plan) -> list[Item]:
-    """Return all objects of a plan: racks, nodes, switches, their interfaces and addresses, and the compute fabric's cables."""
+    """Return all objects of a plan: racks, nodes, switches, interfaces, addresses, and cables of the compute fabric."""
     site = slug(plan.site.name)
     out = [Item("dcim.sites", (site,), {"name": plan.site.name, "slug": site, "status": "planned"})]
     out.append(Item("dcim.manufacturers", (_MAKER,), {"name": _MAKER, "slug": _MAKER}))
@@ -111,7 +115,7 @@ def _switches(plan: Plan, site: str) -> Iterator[Item]:
 
 
 def _interfaces(plan: Plan) -> Iterator[Item]:
-    """Yield interfaces, then addresses, then what devices say of their addresses, then cables."""
+    """Yield interfaces, then addresses, then the address fields of devices, then cables."""
     netdevs = {
         node.name: {nic.rail: nic.netdev for nic in loader.platform(node.platform).nics}
         for node in plan.site.nodes()

@@ -1,4 +1,4 @@
-"""A site file from what NetBox holds. What NetBox does not know is listed, and never guessed."""
+"""A site file from the data in NetBox. Missing facts are listed, never guessed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rackready.profiles import loader
 Row = Mapping[str, Any]
 
 UNKNOWN_SECTIONS = (
-    "access: user and key with which nodes are reached",
+    "access: user and key for logins on nodes",
     "software: set and mirror",
     "fabric: kind, rails with VLAN and subnet",
     "gates: set",
@@ -25,7 +25,7 @@ UNKNOWN_SECTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """``document``: the site as YAML data; ``missing``: what people must fill in; ``left_out``: objects of NetBox that are not in it, and why."""
+    """``document``: the site as YAML data; ``missing``: facts to fill in; ``left_out``: unused objects, and why."""
 
     document: dict[str, Any]
     missing: tuple[str, ...]
@@ -33,10 +33,12 @@ class Imported:
 
 
 def site_of(name: str, found: Mapping[str, list[dict[str, Any]]], node_role: str) -> Imported:
-    """Return the site that racks, devices and cables describe; devices of ``node_role`` are nodes, those of a known switch model switches.
+    """Return the site that racks, devices and cables describe.
 
-    Raises RackreadyError for racks of one name, which NetBox has in several locations of a site: which of them a device
-    stands in would be guessed.
+    Devices of ``node_role`` are nodes; those of a known switch model are switches.
+
+    Raises RackreadyError for several racks with one name (in different locations of a site), because the rack of a
+    device would be a guess.
     """
     _each_once(name, found["dcim.racks"])
     racks = {
@@ -70,7 +72,7 @@ def site_of(name: str, found: Mapping[str, list[dict[str, Any]]], node_role: str
         "switches": switches,
         "links": links,
     }
-    left_out += [f"rack {rack}: kept, and has no nodes" for rack in empty]
+    left_out += [f"rack {rack}: kept, but has no nodes" for rack in empty]
     return Imported(document, tuple(missing), tuple(left_out + trouble))
 
 
@@ -88,7 +90,7 @@ def _node(device: Row, missing: list[str]) -> dict[str, Any]:
     name, model = device["name"], device["device_type"]["model"]
     out: dict[str, Any] = {"name": name, "platform": model}
     if model not in loader.known("platform"):
-        missing.append(f"node {name}: platform: {model} is no profile of profiles/platform")
+        missing.append(f"node {name}: platform: {model} has no profile in profiles/platform")
     out |= _present(
         {
             "unit": plain(device.get("position")),
@@ -138,7 +140,7 @@ def _links(
     for cable in cables:
         both = ends(cable)
         if both is None:
-            trouble.append(f"cable {cable['id']}: does not join two interfaces")
+            trouble.append(f"cable {cable['id']}: does not connect two interfaces")
             continue
         near, far = sorted(both, key=lambda end: end[0] in switches)
         rail = _rails(platforms.get(near[0], "")).get(near[1])

@@ -1,1 +1,1 @@
-"""Sizing: what a language model needs of GPUs, how fast they can be at most, and what a result costs. Pure functions of a shape and of profiles."""
+"""Sizing of language models: required GPUs, highest speed and cost, as pure functions of shape and profiles."""

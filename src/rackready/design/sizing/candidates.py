@@ -1,4 +1,4 @@
-"""Which servers of the profiles can do it: for each the layout that does it at least cost, and what binds it."""
+"""Servers that can do a job: for each the cheapest layout, and the resource that limits it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,18 @@ _T = TypeVar("_T")
 MIB = 2**20
 _STAGES = (1, 2, 4, 8, 16)
 MOST_STEP_TOKENS = 16 * 2**20
-"""Tokens of one step up to which a larger step is believed to train as well: the largest of Llama 3 405B (arXiv 2407.21783, 3.4.1: 4M, 8M, then 16M)."""
+"""Tokens of one step up to which larger steps train as well: the largest step of Llama 3 405B.
+
+arXiv 2407.21783, 3.4.1: 4M, 8M, then 16M.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a service must do at one time. ``sequences``: in all replicas, 0: as many as one holds; ``least_rate``: tokens a second of each, 0: any."""
+    """Load on a service at one time.
+
+    ``sequences``: in all replicas, 0: as many as one holds; ``least_rate``: tokens a second of each, 0: any.
+    """
 
     sequences: int = 0
     least_rate: float = 0.0
@@ -34,10 +40,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """One server model. ``layout`` is that of the least GPU time a token; where none fits, the largest that was tried.
+    """One server model. ``layout`` needs the least GPU time per token; if none fits, it is the largest that was tried.
 
     ``sequences`` and both bounds are of one replica. ``smallest``: the layout with the fewest GPUs that fits.
-    ``best_rate``: tokens a second that one sequence alone gets on the fastest layout, where memory suffices and that is
+    ``best_rate``: tokens a second of one sequence alone on the fastest layout, if memory suffices but this is
     too slow (``limit`` is then "rate").
     """
 
@@ -56,7 +62,7 @@ class Serving:
 
     @property
     def rate(self) -> float:
-        """Tokens a second of one replica at most."""
+        """Return tokens a second of one replica, at most."""
         return self.decode.tokens_per_second if self.decode else 0.0
 
 
@@ -75,12 +81,15 @@ class Training:
 
 
 def gpu_memory(gpu: GpuProfile) -> float:
-    """Return a GPU's memory as NVML gives it, bytes: what is sold as 80 GB is not 80 GB."""
+    """Return a GPU's memory as NVML reports it, bytes; a GPU sold with 80 GB has another figure."""
     return gpu.memory.value * MIB
 
 
 def servers(wanted: tuple[str, ...] = ()) -> list[tuple[PlatformProfile, GpuProfile]]:
-    """Return server models with their GPUs: all, or those whose id or GPU id is wanted. Raises RackreadyError for an id that nothing has."""
+    """Return server models with their GPUs: all, or those whose id or GPU id is wanted.
+
+    Raises RackreadyError for an unknown id.
+    """
     found = [(profile, loader.gpu(profile.gpu)) for profile in map(loader.platform, loader.known("platform"))]
     for name in wanted:
         if not any(name in {platform.id, gpu.id} for platform, gpu in found):
@@ -100,11 +109,11 @@ def layouts(
     gpus: int = 0,
     refused: list[str] | None = None,
 ) -> Iterator[Layout]:
-    """Yield layouts from the smallest on: tensor parallelism within the NVLink domain or server first, then pipeline stages.
+    """Yield layouts from the smallest on: tensor parallelism within the NVLink domain or server, then pipeline stages.
 
     A degree of ``fixed`` that is not 0 is taken as it is; ``ep`` and ``zero`` always are. With ``gpus`` the rest of
-    them is data parallelism. Raises RackreadyError when both tp and pp are fixed and cannot be. Why others cannot be is
-    added to ``refused``.
+    them is data parallelism. Raises RackreadyError if both tp and pp are fixed and impossible. Reasons against other
+    layouts are added to ``refused``.
     """
     most = max(platform.gpus, links.domain(platform, gpu))
     widths = [fixed.tp] if fixed.tp else [2**power for power in range(most.bit_length()) if 2**power <= most]
@@ -125,22 +134,22 @@ def layouts(
 
 
 def _even(layout: Layout, gpus: int) -> None:
-    """Raise RackreadyError when tp x pp does not divide the GPUs."""
+    """Raise RackreadyError if tp x pp does not divide the GPUs."""
     if gpus and (layout.dp == 0 or gpus % (layout.tp * layout.pp)):
         size = layout.tp * layout.pp
         raise RackreadyError(
             f"--gpus {gpus}: Expected: a multiple of tp x pp = {layout.tp} x {layout.pp} = {size} Actual: {gpus}. "
-            f"Take {max(1, gpus // size) * size}, or other degrees."
+            f"Use {max(1, gpus // size) * size}, or other degrees."
         )
 
 
 def serve_on(
     platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: ServingJob, fixed: Layout, wanted: Load
 ) -> Serving:
-    """Return the tensor parallelism and number of replicas that write a token in the least GPU time, and so at the least cost on this server model.
+    """Return the tensor parallelism and number of replicas with the least GPU time, and so the least cost, per token.
 
-    Pipeline stages are as few as fit: they add a wait to every token. Layouts of which a needed link has no published
-    rate are taken only where no other fits: their bound leaves something out.
+    Pipeline stages are as few as fit: they add a wait to every token. Layouts in which a needed link has no published
+    rate are used only if no other fits: their bound is incomplete.
     """
     tried: tuple[Layout, ServingMemory] | None = None
     refused: list[str] = []
@@ -181,14 +190,14 @@ def serve_on(
 def _too_slow(
     platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: ServingJob, layout: Layout, memory: ServingMemory
 ) -> Iterator[Serving]:
-    """Yield what a layout without a fast enough sequence does for one sequence alone; nothing where memory holds none."""
+    """Yield the result for one sequence alone of a layout without a fast enough sequence; none if memory holds none."""
     if memory.sequences:
         rate = decode(model, layout, job, gpu, platform, 1).per_sequence
         yield Serving(platform.id, gpu.id, layout, memory, False, 0, "rate", best_rate=rate)  # noqa: FBT003 - a field
 
 
 def _gpu_seconds(found: Serving) -> float:
-    """Return the GPU time of one token, to six digits: layouts that differ by rounding alone are alike."""
+    """Return the GPU time of one token, to six digits, so that layouts that differ only by rounding are equal."""
     return float(f"{found.layout.gpus / found.rate:.6g}")
 
 
@@ -201,9 +210,9 @@ def _batch(  # noqa: PLR0913, PLR0917 - as train_on
     most: int,
     least_rate: float,
 ) -> int:
-    """Return the most sequences, up to ``most``, of which each gets at least ``least_rate`` tokens a second; 0 when not even one does.
+    """Return the most sequences, up to ``most``, that each get at least ``least_rate`` tokens a second; 0 if none does.
 
-    More sequences never make one of them faster, so the number is found by halving.
+    More sequences never make one of them faster, so bisection finds the number.
     """
 
     def enough(sequences: int) -> bool:
@@ -221,10 +230,10 @@ def _batch(  # noqa: PLR0913, PLR0917 - as train_on
 def train_on(  # noqa: PLR0913, PLR0917 - a run is its hardware, model, job, what is fixed of its layout, GPUs and efficiency
     platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: TrainingJob, fixed: Layout, gpus: int, mfu: float
 ) -> Training:
-    """Return the layout, and micro-batches of a step where the job leaves them open, that train fastest on ``gpus`` GPUs.
+    """Return the fastest layout for training on ``gpus`` GPUs, with the micro-batches of a step if left open.
 
-    With 0 GPUs: one replica, on as few as it fits. Layouts of which a needed link has no published rate are taken only
-    where no other fits.
+    With 0 GPUs: one replica, on as few as possible. Layouts in which a needed link has no published rate are used only
+    if no other fits.
     """
     tried: tuple[Layout, TrainingMemory] | None = None
     available = gpu_memory(gpu)
@@ -252,7 +261,10 @@ def train_on(  # noqa: PLR0913, PLR0917 - a run is its hardware, model, job, wha
 
 
 def _ways(job: TrainingJob, layout: Layout) -> Iterator[TrainingJob]:
-    """Yield the job with the micro-batches of a step: as it says, else from one a stage on, doubled up to ``MOST_STEP_TOKENS``."""
+    """Yield the job with the micro-batches of a step.
+
+    The number is as given, else from one per stage on, doubled up to ``MOST_STEP_TOKENS``.
+    """
     if job.micro_batches is not None:
         yield job
         return
@@ -266,7 +278,7 @@ def _ways(job: TrainingJob, layout: Layout) -> Iterator[TrainingJob]:
 def _some(
     tried: tuple[Layout, _T] | None, model: Llm, platform: PlatformProfile, refused: list[str]
 ) -> tuple[Layout, _T]:
-    """Return what was tried last. Raises RackreadyError when nothing could be: with what stood in the way of every layout, when there is such a thing."""
+    """Return the last layout tried. Raises RackreadyError with the reasons if no layout was possible."""
     if tried is None:
         everywhere = (
             [line for line in refused[0].splitlines() if all(line in text.splitlines() for text in refused)]
@@ -276,8 +288,8 @@ def _some(
         if everywhere:
             raise RackreadyError("\n".join(everywhere))
         raise RackreadyError(
-            f"{platform.id}: no layout of {model.name} is possible there - "
+            f"{platform.id}: no layout of {model.name} is possible on it - "
             f"Expected: degrees that divide {model.heads} heads and the GPUs Actual: none. "
-            "Give --tp and --pp, or another --gpus."
+            "Set --tp and --pp, or another --gpus."
         )
     return tried

@@ -1,4 +1,4 @@
-"""What a GPU hour and a result cost. Money has no unit here: it is that of the prices given."""
+"""Cost of a GPU hour and of a result, in the currency of the given prices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ HOURS_PER_YEAR = 8_760
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Either a price of one GPU hour, or what owning one GPU costs (its share of server, network and building)."""
+    """Either a price of one GPU hour, or the cost of owning one GPU (its share of server, network and building)."""
 
     hour: float | None = None
     purchase: float | None = None
@@ -19,18 +19,18 @@ class Price:
     load: float = 1.0
     """Share of that draw on average."""
     pue: float = 1.0
-    """Facility power over IT power: cooling and distribution are in it."""
+    """Facility power over IT power, including cooling and distribution."""
     kwh: float = 0.0
     """Price of one kWh."""
     used: float = 1.0
-    """Share of its life, or of the hours that are paid for, in which the GPU works on results."""
+    """Share of its life, or of the paid hours, in which the GPU works on results."""
     fee: float = 0.0
-    """What each GPU costs more in every hour of its life, working or not: licences of a hypervisor and its GPU software."""
+    """Additional cost of each GPU in every hour of its life: licences of a hypervisor and its GPU software."""
 
 
 @dataclass(frozen=True, slots=True)
 class Virtual:
-    """How virtual machines on the same servers differ from bare metal; what nobody said is as on metal."""
+    """Differences of virtual machines from bare metal on the same servers; unset fields are as on metal."""
 
     overhead: float = 0.0
     """Share by which they are slower, 0 to below 1."""
@@ -41,7 +41,7 @@ class Virtual:
 
     @property
     def said(self) -> bool:
-        """Return whether anything was said of virtual machines."""
+        """Return whether anything is set for virtual machines."""
         return bool(self.overhead or self.used or self.fee)
 
 
@@ -64,10 +64,10 @@ def on_virtual(price: Price, terms: Virtual) -> Price:
 
 
 def per_million(hourly: float, gpus: int, tokens_per_second: float) -> float:
-    """Return the cost of a million tokens from ``gpus`` GPUs that make so many tokens a second together."""
+    """Return the cost of a million tokens from ``gpus`` GPUs that together produce that many tokens a second."""
     return hourly * gpus / (tokens_per_second * 3600) * 1e6
 
 
 def virtual(cost: float, overhead: float) -> float:
-    """Return what the same result costs on virtual machines that are slower by the share ``overhead`` (0.05: 5 %)."""
+    """Return the cost of the same result on virtual machines that are slower by ``overhead`` (0.05: 5 %)."""
     return cost / (1 - overhead)

@@ -1,4 +1,4 @@
-"""Reads a model's shape from a Hugging Face config.json. Keys differ from family to family; what a file does not say is assumed and listed."""
+"""Reads a model's shape from a Hugging Face config.json. Missing facts are assumed and listed."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _FOUR, _EIGHT = 4, 8
 
 @dataclass(slots=True)
 class Reader:
-    """One config.json, and what had to be assumed."""
+    """One config.json, and the assumptions about it."""
 
     source: str
     raw: dict[str, Any]
     weights: Weights | None = None
-    """How the user says that weights are stored, whatever the file says."""
+    """Weight format set by the user, which overrides the file."""
     assumed: list[str] = field(default_factory=list)
 
     def number(self, name: str) -> int | None:
-        """Return a whole number under any of the names that families give it, None when there is none. Raises RackreadyError for anything else."""
+        """Return a whole number under any of its names, None if absent. Raises RackreadyError for other values."""
         for key in _NAMES.get(name, (name,)):
             value = self.raw.get(key)
             if value is None:
@@ -58,18 +58,18 @@ class Reader:
         return None
 
     def required(self, name: str) -> int:
-        """Return a whole number above 0 that must be there; raises RackreadyError."""
+        """Return a required whole number above 0; raises RackreadyError."""
         value = self.number(name)
         if value is None:
             raise RackreadyError(
                 f"{self.source}: {_NAMES[name][0]} is missing - Expected: the config.json of a decoder-only model "
                 f"Actual: keys {', '.join(sorted(self.raw)[:8]) or 'none'}. "
-                "Give the model by --params and its shape instead."
+                "Describe the model with --params and its shape instead."
             )
         return self._above_zero(name, value)
 
     def positive(self, name: str) -> int | None:
-        """Return a whole number above 0, None when there is none; raises RackreadyError for 0, which no formula could be given."""
+        """Return a whole number above 0, None if absent. Raises RackreadyError for 0, which no formula accepts."""
         value = self.number(name)
         return None if value is None else self._above_zero(name, value)
 
@@ -87,13 +87,13 @@ class Reader:
 
 
 def read_config(raw: object, source: str, weights: Weights | None = None) -> tuple[Llm, list[str]]:
-    """Return the model of a parsed config.json and what was assumed; ``weights`` replaces its number format.
+    """Return the model of a parsed config.json and the assumptions; ``weights`` replaces its number format.
 
-    Raises RackreadyError when it is not one that can be sized.
+    Raises RackreadyError if the model cannot be sized.
     """
     if not isinstance(raw, dict):
         raise RackreadyError(
-            f"{source}: Expected: one JSON object Actual: {type(raw).__name__}. Give a model's config.json."
+            f"{source}: Expected: one JSON object Actual: {type(raw).__name__}. Use a model's config.json."
         )
     reader = Reader(source, raw, weights)
     if isinstance(raw.get("text_config"), dict):
@@ -103,7 +103,7 @@ def read_config(raw: object, source: str, weights: Weights | None = None) -> tup
             {**text, "quantization_config": raw.get("quantization_config", text.get("quantization_config"))},
             weights,
         )
-        reader.assume("only text_config is sized: the parts for images and sound are not counted")
+        reader.assume("only text_config is sized: parts for images and sound are not counted")
     try:
         return _model(reader, str(raw.get("_name_or_path") or raw.get("model_type") or source)), reader.assumed
     except ValidationError as error:
@@ -122,9 +122,7 @@ def _model(reader: Reader, name: str) -> Llm:
     latent = _latent(reader)
     weights, group = _weights(reader)
     if reader.raw.get("sliding_window") and reader.raw.get("use_sliding_window", True):
-        reader.assume(
-            "the cache is counted as if every layer looked at the whole context: sliding windows would need less"
-        )
+        reader.assume("the cache is counted as if every layer used the whole context; sliding windows need less")
     return Llm(
         name=name,
         layers=reader.required("layers"),
@@ -152,15 +150,15 @@ def _kv_heads(reader: Reader, heads: int, latent: Latent | None) -> int:
     if reader.raw.get("multi_query") and found is None:
         return 1
     if found is None:
-        reader.assume("every head has its own keys and values: the file names no num_key_value_heads")
+        reader.assume("every head has its own keys and values: the file has no num_key_value_heads")
     return found or heads
 
 
 def _intermediate(reader: Reader, hidden: int) -> int:
-    # Llama 4: intermediate_size is an expert's width, layers without experts have one of their own.
+    # Llama 4: intermediate_size is the width of an expert; layers without experts have their own width.
     found = reader.number("intermediate_size_mlp") or reader.number("intermediate")
     if found is None:
-        reader.assume("the feed-forward layer is 4 x hidden wide: the file names no intermediate_size")
+        reader.assume("the feed-forward layer is 4 x hidden wide: the file has no intermediate_size")
     return found or 4 * hidden
 
 
@@ -172,7 +170,7 @@ def _latent(reader: Reader) -> Latent | None:
     missing = [key for key, value in parts.items() if value is None]
     if missing:
         raise RackreadyError(
-            f"{reader.source}: {', '.join(missing)} is missing - Expected: what latent attention needs beside "
+            f"{reader.source}: {', '.join(missing)} is missing - Expected: the keys that latent attention needs beside "
             "kv_lora_rank Actual: none. Correct the file."
         )
     return Latent(
@@ -195,7 +193,7 @@ def _experts(reader: Reader) -> Experts | None:
     if active is None:
         raise RackreadyError(
             f"{reader.source}: num_experts_per_tok is missing - Expected: how many of {count} experts a token "
-            "visits Actual: none. Correct the file."
+            "uses Actual: none. Correct the file."
         )
     width = reader.number("moe_intermediate_size") or reader.required("intermediate")
     shared = reader.number("shared_expert_intermediate_size") or (reader.number("n_shared_experts") or 0) * width
@@ -214,12 +212,15 @@ def _weights(reader: Reader) -> tuple[Weights, int | None]:
         return _quantized(reader, quantization)
     dtype = str(reader.raw.get("dtype") or reader.raw.get("torch_dtype") or "")
     if dtype not in _DTYPES:
-        reader.assume("weights are bf16: the file names no dtype that is known")
+        reader.assume("weights are bf16: the file has no known dtype")
     return _DTYPES.get(dtype, "bf16"), None
 
 
 def _quantized(reader: Reader, raw: dict[str, Any]) -> tuple[Weights, int | None]:
-    """Return number format and group of a quantization_config: AWQ, GPTQ, FP8, bitsandbytes, MXFP4, NVFP4 and compressed-tensors."""
+    """Return number format and group of a quantization_config.
+
+    It knows AWQ, GPTQ, FP8, bitsandbytes, MXFP4, NVFP4 and compressed-tensors.
+    """
     method = str(raw.get("quant_method", "")).lower()
     if method == "compressed-tensors":
         groups = raw.get("config_groups")
@@ -244,7 +245,7 @@ def _quantized(reader: Reader, raw: dict[str, Any]) -> tuple[Weights, int | None
         f"{reader.source}: quantization_config - Expected: awq, gptq, fp8, mxfp4, nvfp4, bitsandbytes or "
         "compressed-tensors of 4 or 8 bits "
         f"Actual: {method or 'no quant_method'}{'' if bits is None else f' with bits {bits!r}'}. "
-        "Give the number format by --weights."
+        "Set the number format with --weights."
     )
 
 

@@ -1,17 +1,13 @@
-"""Which layers of a config.json have experts, by the rules of the families that say it.
+"""Layers with experts in a config.json, by the rules of the families that define them.
 
-===================================================
-================================================================================================== keys
-a layer i (from 0) has experts when (Hugging Face transformers, ``modeling_<family>.py``)
-===================================================
-================================================================================================== ``moe_layers``,
-``interleave_moe_layer_step``        it is in ``moe_layers``; without that list, when i + 1 is a multiple of the step
-(llama4,
-                                                     ``Llama4TextConfig``)
-``mlp_only_layers``, ``decoder_sparse_step``         it is not in ``mlp_only_layers`` and i + 1 is a multiple of the
-step (qwen2_moe, qwen3_moe) ``first_k_dense_replace``, ``moe_layer_freq``        i is not below the first and is a
-multiple of the second (deepseek_v2, deepseek_v3) ===================================================
-==================================================================================================
+Layer i (from 0) has experts by these keys (Hugging Face transformers, ``modeling_<family>.py``):
+
+- ``moe_layers``, ``interleave_moe_layer_step``: it is in ``moe_layers``; without that list, i + 1 is a multiple of the
+  step (llama4, ``Llama4TextConfig``).
+- ``mlp_only_layers``, ``decoder_sparse_step``: it is not in ``mlp_only_layers``, and i + 1 is a multiple of the step
+  (qwen2_moe, qwen3_moe).
+- ``first_k_dense_replace``, ``moe_layer_freq``: i is not below the first and is a multiple of the second (deepseek_v2,
+  deepseek_v3).
 """
 
 from __future__ import annotations
@@ -22,23 +18,23 @@ from rackready.model.problems import RackreadyError
 
 
 class Numbers(Protocol):
-    """What is read from: a config.json whose whole numbers are asked for by name."""
+    """Source of the numbers: a config.json whose whole numbers are read by name."""
 
     source: str
     raw: dict[str, Any]
 
     def number(self, name: str) -> int | None:
-        """Return a whole number, None when there is none; raises RackreadyError for anything else."""
+        """Return a whole number; None if there is none. Raises RackreadyError for other values."""
 
     def positive(self, name: str) -> int | None:
-        """Return a whole number above 0, None when there is none; raises RackreadyError for 0."""
+        """Return a whole number above 0; None if there is none. Raises RackreadyError for 0."""
 
     def required(self, name: str) -> int:
-        """Return a whole number above 0 that must be there; raises RackreadyError."""
+        """Return a required whole number above 0; raises RackreadyError."""
 
 
 def without_experts(config: Numbers) -> int:
-    """Return how many layers of a model with experts have none. Raises RackreadyError for lists and numbers that name layers that it has not."""
+    """Return how many layers of a model with experts have none. Raises RackreadyError for layers that do not exist."""
     layers = config.required("layers")
     listed = _listed(config, "moe_layers", layers)
     if listed is not None:
@@ -59,7 +55,7 @@ def without_experts(config: Numbers) -> int:
 
 
 def _listed(config: Numbers, key: str, layers: int) -> frozenset[int] | None:
-    """Return the layers that a list names, None when there is none."""
+    """Return the layers in a list; None if there is no list."""
     value = config.raw.get(key)
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""What a config.json says that is not sized: encoders, and layers that differ in kind. Counted as plain attention they would be wrong without a word."""
+"""Refuses models that cannot be sized: encoders, and layers of different kinds, which would be counted wrongly."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _ENCODERS = frozenset(
         ),
     }
 )
-"""Families of transformers with an encoder: they keep no cache of what was written, or keep a second one."""
+"""Families of transformers with an encoder: they have no cache of earlier tokens, or a second one."""
 _ATTENTION = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
-"""Kinds of layers whose cache grows with the context; sliding and chunked ones are counted as full, an upper bound."""
+"""Kinds of layers whose cache grows with the context; sliding and chunked ones count as full, an upper bound."""
 _MIXED = (
     "full_attention_interval",
     "moe_layer_interval",
@@ -53,7 +53,7 @@ _MIXED = (
 
 
 def refuse_unsized(raw: dict[str, Any], source: str) -> None:
-    """Raise RackreadyError, with every reason, for a model that formulas of decoders with one kind of attention do not hold for."""
+    """Raise RackreadyError, with every reason, for a model outside the formulas of plain decoders."""
     problems = _encoder(raw, source) + _mixed(raw, source)
     if problems:
         raise RackreadyError("\n".join(problems))
@@ -66,7 +66,7 @@ def _encoder(raw: dict[str, Any], source: str) -> list[str]:
     return [
         (
             f"{source}: model_type - Expected: a decoder-only model Actual: {family or 'is_encoder_decoder'}. "
-            "Give the config.json of a decoder-only model."
+            "Use the config.json of a decoder-only model."
         )
     ]
 
@@ -75,7 +75,7 @@ def _mixed(raw: dict[str, Any], source: str) -> list[str]:
     said = [key for key in sorted(raw) if raw[key] is not None and (key in _MIXED or key.endswith("_layer_period"))]
     problems = [
         f"{source}: {key} - Expected: layers of one kind Actual: {raw[key]!r}. "
-        "Such a model is not sized: choose another."
+        "rackready cannot size such a model. Choose another one."
         for key in said
     ]
     kinds = raw.get("layer_types")
@@ -84,6 +84,6 @@ def _mixed(raw: dict[str, Any], source: str) -> list[str]:
         expected = ", ".join(sorted(_ATTENTION))
         problems.append(
             f"{source}: layer_types - Expected: {expected} Actual: {', '.join(other)}. "
-            "Such a model is not sized: choose another."
+            "rackready cannot size such a model. Choose another one."
         )
     return problems

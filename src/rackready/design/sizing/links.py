@@ -1,4 +1,4 @@
-"""How fast GPUs of one server model talk to each other, from profiles: GB/s of one direction, and what carries it."""
+"""Link rates between GPUs of one server model, from profiles: GB/s of one direction, and the carrier."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Link:
 
 
 def domain(platform: PlatformProfile, gpu: GpuProfile) -> int:
-    """Return the GPUs that NVLink joins: of the rack, of the server, of a bridged pair, or 1."""
+    """Return the number of GPUs connected by NVLink: of the rack, the server, a bridged pair, or 1."""
     if gpu.nvlink is not None:
         return platform.nvlink_domain or platform.gpus
     return _PAIR if gpu.nvlink_bridge is not None else 1
 
 
 def between(platform: PlatformProfile, gpu: GpuProfile, gpus: int) -> Link:
-    """Return the slowest link of a group of that many GPUs placed as closely as possible."""
+    """Return the slowest link in a group of that many GPUs placed as closely as possible."""
     if gpus <= domain(platform, gpu):
         if gpu.nvlink is not None:
             return Link(gpu.nvlink.per_gpu.value * 1e9, "NVLink")

@@ -1,4 +1,4 @@
-"""How a model is laid over GPUs, and whether it can be."""
+"""Layout of a model over GPUs, and its validity."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rackready.model.problems import RackreadyError
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Degrees of parallelism: tensor, pipeline, data, expert; and the ZeRO stage over data-parallel ranks."""
+    """Degrees of parallelism (tensor, pipeline, data, expert), and the ZeRO stage over data-parallel ranks."""
 
     tp: int = 1
     pp: int = 1
@@ -20,12 +20,15 @@ class Layout:
 
     @property
     def gpus(self) -> int:
-        """GPUs in all: tp x pp x dp. Expert-parallel ranks are data-parallel ranks (Megatron), so they add none."""
+        """Return the number of GPUs: tp x pp x dp.
+
+        Expert-parallel ranks are data-parallel ranks (Megatron), so they add none.
+        """
         return self.tp * self.pp * self.dp
 
 
 def check(model: Llm, layout: Layout) -> None:
-    """Raise RackreadyError when the model cannot be cut that way, with every reason."""
+    """Raise RackreadyError, with every reason, if the model cannot be split that way."""
     reasons = [text for text in (_heads(model, layout), _layers(model, layout), _experts(model, layout)) if text]
     if reasons:
         raise RackreadyError("\n".join(reasons))
@@ -59,7 +62,7 @@ def _experts(model: Llm, layout: Layout) -> str:
     if layout.ep == 1:
         return ""
     if model.experts is None:
-        return f"--ep {layout.ep}: {model.name} has no experts - Expected: 1 Actual: {layout.ep}. Leave it out."
+        return f"--ep {layout.ep}: {model.name} has no experts - Expected: 1 Actual: {layout.ep}. Remove it."
     if model.experts.count % layout.ep:
         return (
             f"--ep {layout.ep}: experts cannot be split evenly - Expected: a divisor of {model.experts.count} "
@@ -74,5 +77,5 @@ def _experts(model: Llm, layout: Layout) -> str:
 
 
 def stage_layers(model: Llm, layout: Layout) -> int:
-    """Return the layers of the fullest pipeline stage."""
+    """Return the number of layers in the fullest pipeline stage."""
     return -(-model.layers // layout.pp)

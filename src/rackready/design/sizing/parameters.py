@@ -1,4 +1,7 @@
-"""Parameters of a model, counted from its shape. All counts are of single parameters; biases are left out (below 0.1 % in every model since 2020)."""
+"""Parameters of a model, counted from its shape.
+
+All counts are of single parameters; biases are left out (below 0.1 % in every model since 2020).
+"""
 
 from __future__ import annotations
 
@@ -44,13 +47,16 @@ def embedding(model: Llm) -> int:
 
 
 def outside_layers(model: Llm) -> int:
-    """Return the parameters outside layers: embedding, output head when it is not the same, learned positions when there are any, last norm."""
+    """Return the parameters outside layers.
+
+    These are embedding, output head if separate, learned positions if any, and last norm.
+    """
     matrices = 1 if model.tied else 2
     return matrices * embedding(model) + model.learned_positions * model.hidden + model.hidden
 
 
 def dense_layer(model: Llm) -> int:
-    """Return the parameters of one layer without its routed experts (an expert layer, when the model has experts)."""
+    """Return the parameters of one layer without its routed experts (of an expert layer, if the model has experts)."""
     if model.experts is None:
         return attention(model) + feed_forward(model, model.intermediate) + norms(model)
     router = model.hidden * model.experts.count
@@ -66,18 +72,18 @@ def _counted(model: Llm) -> int:
 
 
 def total(model: Llm) -> int:
-    """Return all parameters: as published when the model says so, else counted."""
+    """Return all parameters: the published number if the model has one, else the count."""
     return model.parameters if model.parameters is not None else _counted(model)
 
 
 def least(model: Llm) -> int:
-    """Return the parameters that lie outside layers and in routed experts: a model that has no more than these has no attention."""
+    """Return the parameters outside layers and in routed experts: a model with no more than these has no attention."""
     experts = routed(model) * (model.layers - model.experts.dense_layers) if model.experts else 0
     return outside_layers(model) + experts
 
 
 def active(model: Llm) -> int:
-    """Return the parameters that one token visits: all of a dense model, the chosen experts' share otherwise."""
+    """Return the parameters that one token uses: all of a dense model, else with the chosen experts' share."""
     if model.experts is None:
         return total(model)
     idle = (model.experts.count - model.experts.active) * feed_forward(model, model.experts.intermediate)
@@ -85,6 +91,9 @@ def active(model: Llm) -> int:
 
 
 def layer_average(model: Llm) -> tuple[float, float]:
-    """Return (parameters of one layer without routed experts, of its routed experts), averaged over layers, so that they add up to ``total``."""
+    """Return (parameters of one layer without routed experts, of its routed experts), averaged over layers.
+
+    The averages add up to ``total``.
+    """
     experts = routed(model) * (model.layers - model.experts.dense_layers) if model.experts else 0
     return (total(model) - outside_layers(model) - experts) / model.layers, experts / model.layers

@@ -1,4 +1,4 @@
-"""Memory of one GPU in serving, in bytes: weights, cache of keys and values, and how many sequences fit."""
+"""Memory of one GPU in serving, in bytes: weights, cache of keys and values, and the sequences that fit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ BLOCK_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class ServingJob:
-    """What is served: lengths in tokens, the cache's number format, the share of memory that the engine may use, bytes set aside."""
+    """A serving job.
+
+    Lengths in tokens, the cache's number format, the share of memory for the engine, and bytes set aside.
+    """
 
     context: int
     kv: str = "bf16"
@@ -25,7 +28,7 @@ class ServingJob:
 
 @dataclass(frozen=True, slots=True)
 class ServingMemory:
-    """Bytes on the fullest GPU, and what the rest of its memory holds."""
+    """Bytes on the fullest GPU, and the capacity of the rest of its memory."""
 
     weights: float
     reserve: float
@@ -51,13 +54,16 @@ def kv_bytes_per_token(model: Llm, kv: str = "bf16", layout: Layout | None = Non
 
 
 def weights_on_gpu(model: Llm, layout: Layout) -> float:
-    """Return the weights of the fullest GPU, bytes. Quantization covers the layers; what lies outside stays in 16 bits."""
+    """Return the weights of the fullest GPU, bytes. Quantization covers the layers; the rest stays in 16 bits."""
     per_weight, outside = weight_bytes(model.weights, model.group), outside_bytes(model)
     return max((stage.dense + stage.routed) * per_weight + stage.outside * outside for stage in stages(model, layout))
 
 
 def serving_memory(model: Llm, layout: Layout, job: ServingJob, memory: float) -> ServingMemory:
-    """Return what fits on GPUs of ``memory`` bytes: KV tokens = (memory x utilization - weights - reserve) / bytes a token, in whole blocks."""
+    """Return what fits on GPUs of ``memory`` bytes.
+
+    KV tokens = (memory x utilization - weights - reserve) / bytes a token, in whole blocks.
+    """
     weights, usable = weights_on_gpu(model, layout), memory * job.utilization
     per_token = kv_bytes_per_token(model, job.kv, layout)
     free = usable - weights - job.reserve

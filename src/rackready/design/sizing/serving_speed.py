@@ -1,4 +1,4 @@
-"""Upper bounds of serving speed (roofline): prefill is bound by compute, decode by memory bandwidth, both by the links between GPUs."""
+"""Upper bounds of serving speed (roofline): compute for prefill, memory bandwidth for decode, links for both."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from rackready.model.profile import GpuProfile, PlatformProfile
 
 _ACTIVATION_BYTES = 2.0
 _REDUCTIONS = 2
-"""All-reduces of one layer's forward pass under tensor parallelism: after attention and after the feed-forward block (Megatron-LM, arXiv 1909.08053)."""
+"""All-reduces of one layer's forward pass under tensor parallelism (Megatron-LM, arXiv 1909.08053).
+
+One follows attention, one the feed-forward block.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Tokens a second of one replica at most, and what binds: seconds of one step by resource.
+    """Tokens a second of one replica at most, and the limits: seconds of one step by resource.
 
-    ``limit`` is the slowest of those that were judged. ``not_judged``: resources that are needed and have no published
-    figure; one of them may bind first.
+    ``limit`` is the slowest judged resource. ``not_judged``: needed resources without a published figure; one of them
+    may be the real limit.
     """
 
     tokens_per_second: float
@@ -42,7 +45,7 @@ def forward_flops(model: Llm, context: float) -> float:
 
 
 def prefill(model: Llm, layout: Layout, job: ServingJob, gpu: GpuProfile, platform: PlatformProfile) -> Bound:
-    """Return the bound of reading prompts of the whole context; a causal prompt looks back over half of it on average."""
+    """Return the bound of reading prompts of the whole context; a causal prompt attends to half of it on average."""
     rate = gpu.compute[computed_in(gpu, model.weights)[0]].value * 1e12
     gpus = layout.tp * layout.pp
     seconds = {"compute": job.context * forward_flops(model, job.context / 2) / (gpus * rate)}
@@ -50,7 +53,7 @@ def prefill(model: Llm, layout: Layout, job: ServingJob, gpu: GpuProfile, platfo
         seconds["bandwidth"] = _weights_read(model, layout, job.context) / (gpu.memory_bandwidth.value * 1e9)
     link = _reductions(model, layout, gpu, platform, tokens=job.context)
     if link is not None:
-        # Stages work on different prompts at the same time: each exchanges only its own layers.
+        # Stages work on different prompts at the same time, so each exchanges only its own layers.
         seconds["interconnect"] = link / layout.pp
     return _bound(seconds, job.context, 1, _not_judged(layout, gpu, platform))
 
@@ -58,7 +61,7 @@ def prefill(model: Llm, layout: Layout, job: ServingJob, gpu: GpuProfile, platfo
 def decode(
     model: Llm, layout: Layout, job: ServingJob, gpu: GpuProfile, platform: PlatformProfile, sequences: int
 ) -> Bound:
-    """Return the bound of writing tokens, ``sequences`` at a time, each with a full context behind it.
+    """Return the bound of generating tokens for ``sequences`` at a time, each with a full context.
 
     Every step reads all weights that the batch needs and the cache of every sequence: tokens/s/sequence <= bandwidth /
     (weight + KV bytes). In a pipeline each stage works on its own part of the batch, and a token passes all stages
@@ -74,7 +77,7 @@ def decode(
     if link is not None:
         seconds["interconnect"] = link / layout.pp
     bound = _bound(seconds, batch, layout.pp, _not_judged(layout, gpu, platform))
-    # Fewer sequences than stages leave stages idle: no more tokens come out than the sequences make.
+    # Fewer sequences than stages leave stages idle, so output is limited by the sequences.
     return replace(bound, tokens_per_second=min(bound.tokens_per_second, sequences * bound.per_sequence))
 
 
@@ -85,7 +88,7 @@ def _bound(seconds: dict[str, float], tokens: float, passes: int, not_judged: tu
 
 
 def _not_judged(layout: Layout, gpu: GpuProfile, platform: PlatformProfile) -> tuple[str, ...]:
-    """Return resources that a step needs and whose rate is not published: memory, the links of tensor parallelism, those between stages."""
+    """Return needed resources without a published rate: memory, and links within and between stages."""
     out = [] if gpu.memory_bandwidth is not None else ["bandwidth"]
     groups = {layout.tp, layout.tp * layout.pp} - {1}
     unknown = (
@@ -95,7 +98,9 @@ def _not_judged(layout: Layout, gpu: GpuProfile, platform: PlatformProfile) -> t
 
 
 def _weights_read(model: Llm, layout: Layout, tokens: float) -> float:
-    """Return the weight bytes that one GPU of a stage reads for a batch: of the routed experts those that the batch is expected to visit.
+    """Return the weight bytes that one GPU of a stage reads for a batch.
+
+    Routed experts count as far as the batch is expected to use them.
 
     With even routing an expert stays idle with probability (1 - k/E)^tokens. The output head is read once; of the input
     embedding only rows.
@@ -111,7 +116,10 @@ def _weights_read(model: Llm, layout: Layout, tokens: float) -> float:
 def _reductions(
     model: Llm, layout: Layout, gpu: GpuProfile, platform: PlatformProfile, *, tokens: float
 ) -> float | None:
-    """Return the seconds of all layers' all-reduces under tensor parallelism, None when there are none or the link's rate is not published."""
+    """Return the seconds of all layers' all-reduces under tensor parallelism.
+
+    None if there are none or the rate of the link is not published.
+    """
     if layout.tp == 1:
         return None
     rate = links.between(platform, gpu, layout.tp).rate

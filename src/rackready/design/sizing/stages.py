@@ -1,4 +1,7 @@
-"""What one GPU of a pipeline stage holds, in parameters. The fullest GPU decides: embeddings lie on the first stage, the output head on the last."""
+"""Parameters on one GPU of a pipeline stage.
+
+The fullest GPU decides: embeddings are on the first stage, the output head on the last.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from rackready.model.llm import Llm
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Parameters of one GPU of one stage: linear layers, routed experts, and what lies outside layers (embedding, head, positions, last norm)."""
+    """Parameters of one GPU of one stage: linear layers, routed experts, and the rest (embedding, head, norm)."""
 
     name: str
     layers: int
@@ -21,12 +24,12 @@ class Stage:
 
     @property
     def parameters(self) -> float:
-        """All of them."""
+        """Return the sum."""
         return self.dense + self.routed + self.outside
 
 
 def stages(model: Llm, layout: Layout) -> list[Stage]:
-    """Return the stages that can be the fullest: first and last (one, when there is no pipeline), each with its GPU's share.
+    """Return the stages that can be the fullest: first and last (one without a pipeline), each with its GPU's share.
 
     Layers and embeddings are split over tp GPUs, routed experts over tp x ep. Tied embeddings exist twice as soon as
     there is a pipeline: the first stage looks tokens up, the last one multiplies by the same matrix.

@@ -1,4 +1,4 @@
-"""Memory of one GPU in training, in bytes. Mixed precision with a 16-bit model.
+"""Memory of one GPU in training, in bytes, for mixed precision with a 16-bit model.
 
 States as in ZeRO (arXiv 1910.02054), activations as in Korthikanti et al. (arXiv 2205.05198).
 """
@@ -16,14 +16,18 @@ Recompute = Literal["none", "selective", "full"]
 Optimizer = Literal["adam", "adam_no_master", "adam8bit", "sgd"]
 
 OPTIMIZER_BYTES: dict[str, float] = {"adam": 12, "adam_no_master": 8, "adam8bit": 6, "sgd": 8}
-"""Bytes a parameter. adam: fp32 master 4 + m 4 + v 4. adam_no_master: m and v only. adam8bit: master 4 + m 1 + v 1. sgd: master 4 + momentum 4."""
+"""Bytes per parameter.
+
+adam: fp32 master 4 + m 4 + v 4. adam_no_master: m and v only. adam8bit: master 4 + m 1 + v 1. sgd: master 4 + momentum
+4.
+"""
 
 WEIGHT_BYTES = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """What is trained on one GPU at a time: lengths in tokens, bytes a gradient, how activations are kept."""
+    """A training job on one GPU: lengths in tokens, bytes per gradient, how activations are kept."""
 
     sequence: int
     micro_batch: int
@@ -52,7 +56,7 @@ class TrainingMemory:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """Return the sum."""
         return (
             self.weights
             + self.gradients
@@ -65,7 +69,7 @@ class TrainingMemory:
 
 
 def activation_bytes(model: Llm, job: TrainingJob, tp: int) -> float:
-    """Return the activations that one layer keeps for one micro-batch, bytes a GPU.
+    """Return the activations that one layer keeps for one micro-batch, bytes per GPU.
 
     none: 34 s b h + 5 a s^2 b; selective (also FlashAttention, which never writes the attention matrix): 34 s b h;
     full: 2 s b h, the layer's input. With sequence parallelism all of it is divided by t; without it 10 of the 34
@@ -82,7 +86,10 @@ def activation_bytes(model: Llm, job: TrainingJob, tp: int) -> float:
 
 
 def in_flight(layout: Layout, job: TrainingJob, stage: str) -> int:
-    """Return the micro-batches whose activations a stage holds at once under the 1F1B schedule: the first stage pp, the last one 1."""
+    """Return the micro-batches whose activations a stage holds at once under the 1F1B schedule.
+
+    The first stage holds pp, the last one 1.
+    """
     if stage == "last":
         return 1
     return layout.pp if job.micro_batches is None else min(layout.pp, job.micro_batches)
@@ -113,7 +120,9 @@ def _stage_memory(model: Llm, layout: Layout, job: TrainingJob, stage: Stage) ->
 
 
 def _sharded(stage: Stage, layout: Layout, *, at: int) -> float:
-    """Return the parameters whose state this GPU keeps: from ZeRO stage ``at`` on its share of the data-parallel ranks that hold the same ones.
+    """Return the parameters whose state this GPU keeps.
+
+    From ZeRO stage ``at`` on this is its share among the data-parallel ranks that hold the same parameters.
 
     The stage's parameters are this GPU's already (divided by t and p once): ZeRO divides by d alone, and routed
     experts, of which each expert-parallel rank has its own, by d / ep.

@@ -1,4 +1,4 @@
-"""How long a training run takes, and what binds it: compute at the stated MFU, or another resource at its peak."""
+"""Duration of a training run and its limit: compute at the stated MFU, or another resource at its peak."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rackready.model.profile import GpuProfile, PlatformProfile, Precision
 
 SECONDS_PER_DAY = 86_400
 NOT_KNOWN = "not known"
-"""What binds, when a resource that is needed has no published figure."""
+"""Limit, if a needed resource has no published figure."""
 FLOPS_PER_PARAMETER = 6
-"""Operations of forward and backward pass a parameter and token: 2 + 4 (Kaplan et al., arXiv 2001.08361)."""
+"""Operations of forward and backward pass per parameter and token: 2 + 4 (Kaplan et al., arXiv 2001.08361)."""
 _REDUCTIONS = 4
 """All-reduces of one layer under tensor parallelism: two forward, two backward (Megatron-LM, arXiv 1909.08053)."""
 _PASSES = 3
@@ -26,8 +26,8 @@ _PASSES = 3
 class TrainingTime:
     """Days of the whole run, and seconds of one step by resource: compute at the stated MFU, every other at its peak.
 
-    ``limit`` is the slowest of them; "not known" when a resource that is needed has no published figure: days are then
-    a lower bound.
+    ``limit`` is the slowest of them; "not known" if a needed resource has no published figure: days are then a lower
+    bound.
     """
 
     days: float
@@ -52,7 +52,7 @@ def training_time(  # noqa: PLR0913, PLR0917 - a run is its model, layout, job, 
     mfu: float,
     precision: Precision = "bf16",
 ) -> TrainingTime:
-    """Return how long a run of ``tokens`` takes on ``layout.gpus`` GPUs: a step lasts as long as its slowest resource."""
+    """Return the duration of a run of ``tokens`` on the layout: a step lasts as long as its slowest resource."""
     rate = gpu.compute[precision].value
     batches = job.micro_batches or layout.pp
     step = job.sequence * job.micro_batch * batches * layout.dp
@@ -72,7 +72,10 @@ def training_time(  # noqa: PLR0913, PLR0917 - a run is its model, layout, job, 
 
 
 def _exchange(model: Llm, layout: Layout, job: TrainingJob, gpu: GpuProfile, platform: PlatformProfile) -> float | None:
-    """Return the seconds of one step's all-reduces, none of them hidden: tensor-parallel ones per micro-batch, gradients once; None: not published, 0: none."""
+    """Return the seconds of one step's all-reduces, none of them hidden; None: not published, 0: none.
+
+    Tensor-parallel ones occur per micro-batch, gradients once.
+    """
     seconds = 0.0
     if layout.tp > 1:
         rate = links.between(platform, gpu, layout.tp).rate

@@ -19,13 +19,13 @@ from rackready.design.topology.types import EndpointNode, FabricPlan, TrunkLink
 from rackready.model.topology import Topology
 
 Radix = tuple[int, int, int]
-"""Ports of a leaf, a spine, a core, at the rate of the links."""
+"""Ports of a leaf, a spine and a core, at the rate of the links."""
 
 
 def build(topology: Topology, nodes: Sequence[EndpointNode], *, platform_su_nodes: int | None = None) -> FabricPlan:
-    """Return the fabric for these nodes, proved; or only ``problems``, all of them, each with where, what and the next step.
+    """Return the proved fabric for these nodes; or only ``problems``, all of them, each with place and next step.
 
-    ``platform_su_nodes`` is the platform's own size of a scalable unit, used when the topology gives none. Ports come
+    ``platform_su_nodes`` is the platform's own size of a scalable unit, used if the topology gives none. Ports come
     from switch profiles.
     """
     if not nodes:
@@ -33,7 +33,7 @@ def build(topology: Topology, nodes: Sequence[EndpointNode], *, platform_su_node
             problems=(
                 (
                     "topology: nodes with a NIC - Expected: at least one Actual: none. "
-                    "Give the racks nodes, or remove topology."
+                    "Add nodes to the racks, or remove topology."
                 ),
             )
         )
@@ -46,7 +46,7 @@ def build(topology: Topology, nodes: Sequence[EndpointNode], *, platform_su_node
 def build_at(
     radix: Radix, topology: Topology, nodes: Sequence[EndpointNode], *, platform_su_nodes: int | None = None
 ) -> FabricPlan:
-    """Return what ``build`` does, for switches with so many ports (leaf, spine, core) instead of those of profiles."""
+    """Return the same as ``build``, with these numbers of ports (leaf, spine, core) instead of those of profiles."""
     with without_gc():
         planes, placed, problems = _planes(radix, topology, nodes, platform_su_nodes)
         if problems:
@@ -68,7 +68,7 @@ def _planes(
         return [], [], problems
     populated = max(node.su for node in placed)
     units = max(populated, topology.grow_to_su or 0, topology.laid_for_su or 0)
-    dealt = _dealt(topology, rails)
+    dealt = _rails_of_planes(topology, rails)
     optimized = topology.kind == "rail_optimized"
     demand = Demand(
         radix, len(dealt[0]), su_nodes, units, optimized, topology.oversubscription, topology.spine_oversubscription
@@ -76,7 +76,7 @@ def _planes(
     found = _shape(topology, demand)
     if found is None:
         return [], [], [too_large(topology, demand, _room(nodes, units, su_nodes))]
-    unread = _unread(topology, found.tiers)
+    unread = _unused_settings(topology, found.tiers)
     if unread:
         return [], [], unread
     return (
@@ -89,8 +89,8 @@ def _planes(
     )
 
 
-def _unread(topology: Topology, tiers: int) -> list[str]:
-    """Return what the topology says of a third tier that a fabric of two does not have."""
+def _unused_settings(topology: Topology, tiers: int) -> list[str]:
+    """Return settings of a third tier in a topology with two."""
     if tiers != 2:  # noqa: PLR2004 - two tiers
         return []
     given = (
@@ -98,19 +98,20 @@ def _unread(topology: Topology, tiers: int) -> list[str]:
     )
     given |= {"core": topology.core.model} if topology.core is not None else {}
     return [
-        f"topology.{key}: two tiers carry these nodes - Expected: no {key} Actual: {value}. Remove it, or say tiers: 3."
+        f"topology.{key}: two tiers are enough for these nodes - Expected: no {key} Actual: {value}. "
+        "Remove it, or set tiers: 3."
         for key, value in given.items()
     ]
 
 
 def _moved(topology: Topology, planes: list[wire.Plane]) -> str:
-    """Return why the site must not grow so, when cables that lie (``laid_for_su``) would be moved; empty when none is."""
+    """Return why the site must not grow like this, if it would move cables (``laid_for_su``); else empty text."""
     if topology.laid_for_su is None or topology.laid_for_su == planes[0].shape.units:
         return ""
     laid = _sized(topology, planes[0], topology.laid_for_su)
     if laid is None or growth.keeps(
         laid, planes[0].shape
-    ):  # never None: the fabric is sized for these units too, and fewer always fit
+    ):  # never None: the fabric is also sized for these units, and fewer always fit
         return ""
     before = [replace(plane, shape=laid, populated=min(plane.populated, laid.units)) for plane in planes]
     most = growth.furthest(laid, partial(_sized, topology, planes[0]))
@@ -118,7 +119,7 @@ def _moved(topology: Topology, planes: list[wire.Plane]) -> str:
 
 
 def _sized(topology: Topology, plane: wire.Plane, units: int) -> Shape | None:
-    """Return the shape of the same fabric for so many units."""
+    """Return the shape of the same fabric for that many units."""
     return _shape(topology, replace(plane.demand, units=units))
 
 
@@ -127,7 +128,7 @@ def _trunks(planes: list[wire.Plane]) -> Iterator[TrunkLink]:
 
 
 def _room(nodes: Sequence[EndpointNode], units: int, su_nodes: int) -> int:
-    """Return the nodes that room is needed for: those there are, or full units where some are not there yet (``grow_to_su``, numbers left out)."""
+    """Return the nodes to make room for: the existing ones, or full units with gaps (``grow_to_su``)."""
     return len(nodes) if len(nodes) > (units - 1) * su_nodes else units * su_nodes
 
 
@@ -139,8 +140,8 @@ def _shape(topology: Topology, demand: Demand) -> Shape | None:
     return None
 
 
-def _dealt(topology: Topology, rails: list[int]) -> list[list[int]]:
-    """Return the rails of each plane: all, or dealt in turn."""
+def _rails_of_planes(topology: Topology, rails: list[int]) -> list[list[int]]:
+    """Return the rails of each plane: all, or distributed in turn."""
     if topology.planes_by == "port":
         return [rails] * topology.planes
     return [rails[number :: topology.planes] for number in range(topology.planes)]
@@ -158,20 +159,20 @@ def _rail_problems(topology: Topology, rails: list[int], devices: Sequence[Endpo
         out.append(
             f"topology.planes: {len(rails)} rails over {topology.planes} planes - "
             f"Expected: a number that divides {len(rails)} Actual: {topology.planes}. "
-            "Take another number of planes, or planes_by: port."
+            "Use another number of planes, or planes_by: port."
         )
     return out
 
 
 def _radix(topology: Topology, nodes: Sequence[EndpointNode]) -> tuple[Radix, list[str]]:
-    """Return ports of a leaf, a spine, a core at the rate of the links, and what is wrong with switch models."""
+    """Return ports of a leaf, a spine and a core at the rate of the links, and problems with switch models."""
     rates = sorted({node.rate for node in nodes})
     if len(rates) > 1:
         listed = ", ".join(str(rate) for rate in rates)
         return (0, 0, 0), [
             (
                 f"topology: rates of compute NICs (Gb/s) - Expected: one rate in one fabric Actual: {listed}. "
-                "Describe one fabric for each rate."
+                "Describe a separate fabric for each rate."
             )
         ]
     tiers = {"leaf": topology.leaf, "spine": topology.spine_switches(), "core": topology.core_switches()}
@@ -204,7 +205,7 @@ def _wired(topology: Topology, planes: list[wire.Plane], placed: list[EndpointNo
 
 
 def _notes(plane: wire.Plane) -> Iterator[str]:
-    """Yield leafs that more nodes could fill at least twice, and that one more unit would move cables."""
+    """Yield notes on leafs that could take at least twice the nodes, and on cables that one more unit would move."""
     yield from _growth_note(plane)
     leaf, radix = plane.shape.leaf, plane.radix[0]
     down = ports_down(radix, plane.topology.oversubscription)
@@ -224,7 +225,7 @@ def _growth_note(plane: wire.Plane) -> Iterator[str]:
     larger = _sized(topology, plane, shape.units + 1)
     if larger is not None and not growth.keeps(shape, larger):
         yield (
-            f"topology: sized for {shape.units} units: one more would move cables between switches. "
-            f"Set grow_to_su before they are laid, or laid_for_su: {shape.units} once they are, so that such growth "
+            f"topology: sized for {shape.units} units; one more would move cables between switches. "
+            f"Set grow_to_su before the cables are installed, or laid_for_su: {shape.units} afterwards, so that growth "
             "is refused."
         )

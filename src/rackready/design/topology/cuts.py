@@ -13,7 +13,7 @@ Share = tuple[int, int]
 
 
 def sides(leafs: Sequence[TopoSwitch]) -> dict[str, dict[str, bool]]:
-    """Return the named cuts: leaf to side. A cut with one side empty is left out."""
+    """Return the named cuts: leaf -> side. A cut with one side empty is left out."""
     units = sorted({leaf.su for leaf in leafs})
     half = set(units[: len(units) // 2])
     place: dict[str, int] = {}
@@ -41,11 +41,14 @@ def flows(
     down: Adjacency,
     ratios: tuple[Share, Share],
 ) -> list[CutProof]:
-    """Return the flow over every named cut of one plane, in links, and what the ratios ask for: the smaller side's endpoints x up / down."""
+    """Return the flow over every named cut of one plane, in links, and the required flow.
+
+    The ratios require the smaller side's endpoints x up / down.
+    """
     leafs = [switch for switch in switches if switch.tier == "leaf"]
     named = sides(leafs)
     colours: dict[str, object] = {switch.name: switch.tier for switch in switches}
-    # Leafs of one class have the same number of endpoints and lie on the same side of every cut.
+    # Leafs of one class have the same number of endpoints and are on the same side of every cut.
     colours.update(
         {leaf.name: (leaf.tier, ends.get(leaf.name, 0), *(cut[leaf.name] for cut in named.values())) for leaf in leafs}
     )

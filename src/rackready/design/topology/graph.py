@@ -9,7 +9,7 @@ from operator import itemgetter
 from rackready.design.topology.types import EndpointLink, TrunkLink
 
 Adjacency = dict[str, dict[str, int]]
-"""Switch to neighbours to number of cables between them."""
+"""Switch -> neighbour -> number of cables between them."""
 
 
 def upward(trunks: Iterable[TrunkLink]) -> Adjacency:
@@ -60,7 +60,7 @@ def _seen(row: Mapping[str, int] | None, colours: Mapping[str, int]) -> frozense
     if not row:
         return frozenset()
     if len(widths := set(row.values())) == 1:
-        # The usual case, counted without a loop of our own: as many cables to each.
+        # The usual case, counted without a Python loop: as many cables to each.
         width = widths.pop()
         return frozenset((colour, count * width) for colour, count in Counter(map(colours.__getitem__, row)).items())
     total: dict[int, int] = defaultdict(int)

@@ -1,4 +1,4 @@
-"""What growing a fabric does to cables that lie already."""
+"""Effects of growth on the existing cables of a fabric."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rackready.design.topology.types import FabricPlan, TrunkLink
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Cables of a fabric and of the same fabric grown, held against each other."""
+    """Cables of a fabric compared with those of the same fabric after growth."""
 
     kept: int
     added: int
     moved_endpoints: int
     """Cables of NICs that change an end: 0 as long as unit size, ratio and kind stay."""
     moved_trunks: int
-    """Cables between switches that must be pulled, because the spread over the tier above changes."""
+    """Cables between switches that must move, because their spread over the tier above changes."""
     text: str
 
 
@@ -40,7 +40,7 @@ def growth(before: FabricPlan, after: FabricPlan) -> Growth:
 def _text(before: FabricPlan, after: FabricPlan, moved_endpoints: int, moved_trunks: int) -> str:
     units = f"from {before.counts['units']} to {after.counts['units']} units"
     if not moved_endpoints and not moved_trunks:
-        return f"topology: {units}: no cable that lies is moved."
+        return f"topology: {units}: no existing cable moves."
     changed = [
         f"{tier} {before.counts[tier]} to {after.counts[tier]}"
         for tier in ("spine", "core")
@@ -55,7 +55,7 @@ def _text(before: FabricPlan, after: FabricPlan, moved_endpoints: int, moved_tru
 
 
 def keeps(before: Shape, after: Shape) -> bool:
-    """Say whether a fabric that grows from one shape to another surely leaves every cable between switches where it is: same tiers, same spread."""
+    """Return whether growth from one shape to another keeps every cable between switches: same tiers, same spread."""
     pods = -(-before.units // before.units_per_pod)
     alike = (before.tiers, before.leaf, before.spine_down, before.spine_up, before.groups, before.group_cores)
     same = alike == (after.tiers, after.leaf, after.spine_down, after.spine_up, after.groups, after.group_cores)
@@ -64,7 +64,10 @@ def keeps(before: Shape, after: Shape) -> bool:
 
 
 def furthest(laid: Shape, shape_of: Callable[[int], Shape | None]) -> int:
-    """Return the most units up to which growth one by one moves no cable of what was laid. ``shape_of``: units to shape, None when nothing carries them."""
+    """Return the most units up to which growth one by one moves no existing cable.
+
+    ``shape_of``: units -> shape, None if no shape carries them.
+    """
     units = laid.units
     while (larger := shape_of(units + 1)) is not None and keeps(laid, larger):
         units += 1
@@ -74,7 +77,7 @@ def furthest(laid: Shape, shape_of: Callable[[int], Shape | None]) -> int:
 def laid_problem(
     before: Shape, after: Shape, most: int, trunks: tuple[Iterable[TrunkLink], Iterable[TrunkLink]]
 ) -> str:
-    """Return why growth is refused, an empty text when it moves no cable. ``trunks``: those that lie, and those that there are to be."""
+    """Return why growth is refused; empty if it moves no cable. ``trunks``: the existing ones, and the planned ones."""
     lie, wanted = set(trunks[0]), set(trunks[1])
     moved = len(lie - wanted)
     if not moved:
@@ -85,6 +88,6 @@ def laid_problem(
     return (
         f"topology.laid_for_su: from {before.units} to {after.units} units{why} - Expected: no cable moved "
         f"Actual: {moved} of {len(lie)} trunks. "
-        f"Ways out: at most {most} units; a fabric of its own for the others; "
-        f"laid_for_su: {after.units}, once it is decided to lay these cables anew."
+        f"Options: at most {most} units; a separate fabric for the others; "
+        f"laid_for_su: {after.units}, once you decide to move these cables."
     )

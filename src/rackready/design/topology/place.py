@@ -1,4 +1,4 @@
-"""Gives nodes and reserved devices their places in scalable units, and refuses what has none."""
+"""Gives nodes and reserved devices their places in scalable units, and refuses those without a place."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rackready.model.topology import ReservedSlot
 def place(
     nodes: Sequence[EndpointNode], reserved: Sequence[ReservedSlot], su_nodes: int
 ) -> tuple[list[EndpointNode], list[str]]:
-    """Return every node with its slot, reserved devices as nodes behind them, and what is wrong.
+    """Return every node with its slot, reserved devices as nodes after them, and problems.
 
-    A slot that a node names is kept; the others take the lowest free ones of their unit, in the order given.
+    A given slot is kept; other nodes take the lowest free slots of their unit, in order.
     """
     taken: dict[int, dict[int, str]] = defaultdict(dict)
     problems = _reserve(reserved, su_nodes, taken)
@@ -54,7 +54,7 @@ def _take(taken: dict[int, str], slot: int, name: str, unit: _Unit) -> list[str]
     if not 1 <= slot <= unit.size:
         return [
             (
-                f"{where} - Expected: 1 to {unit.size} Actual: {slot}. Put the node into the next unit, or raise "
+                f"{where} - Expected: 1 to {unit.size} Actual: {slot}. Move the node to the next unit, or raise "
                 "topology.su_nodes."
             )
         ]

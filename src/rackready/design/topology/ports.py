@@ -1,4 +1,4 @@
-"""Ports of switches: how many a model has at the rate of a fabric's links, and what each is called, sub-ports of a breakout included."""
+"""Ports of switches: their number at the rate of the links, and their names, including sub-ports of a breakout."""
 
 from __future__ import annotations
 
@@ -11,28 +11,31 @@ from rackready.model.topology import TierSwitches
 from rackready.profiles import loader
 
 _SUB_PORT = {"cumulus_nvue": "{port}s{sub}"}
-"""Name of a sub-port, counted from 0, by operating system. Cumulus Linux, "Switch Port Attributes", breakout ports: swp1s0 to swp1s3."""
+"""Name of a sub-port, counted from 0, by operating system.
+
+Cumulus Linux, "Switch Port Attributes", breakout ports: swp1s0 to swp1s3.
+"""
 
 _SUB_PORT_BY_PLACE = "{port}/{place}"
-"""What a sub-port is called on labels where its operating system's own name is not known to us: its place, counted from 1."""
+"""Name of a sub-port on labels if the operating system's own name is not known to us: its place, counted from 1."""
 
 _LAYER = {"roce": "ethernet", "infiniband": "infiniband"}
 
 
 def port_name(profile: SwitchProfile, index: int, breakout: int) -> str:
-    """Return the name of a port, counted from 1 over all ports after a breakout into so many; raises ValueError when the switch has none such."""
+    """Return the name of a port, counted from 1 over all ports after a breakout; raises ValueError if out of range."""
     names = port_names(profile, breakout)
     if not 1 <= index <= len(names):
         message = (
             f"{profile.id}: port {index} at breakout {breakout} - Expected: 1 to {len(names)} Actual: {index}. "
-            "Give the switch a larger model."
+            "Use a larger switch model."
         )
         raise ValueError(message)
     return names[index - 1]
 
 
 def port_names(profile: SwitchProfile, breakout: int) -> tuple[str, ...]:
-    """Return the names of all ports after a breakout into so many, in order."""
+    """Return the names of all ports after a breakout, in order."""
     return _names(
         profile.ports, profile.port_pattern, profile.ports_per_cage, profile.os[0] if profile.os else "", breakout
     )
@@ -50,7 +53,7 @@ def _names(ports: str, pattern: str | None, per_cage: int, system: str, breakout
 
 
 def port_ranges(names: Iterable[str], profile: SwitchProfile, breakout: int) -> str:
-    """Return names of ports as ranges in the switch's own order, for people: ``swp1s0-swp4s1, swp9s0``; a name that it does not have raises KeyError."""
+    """Return port names as ranges in the switch's own order: ``swp1s0-swp4s1, swp9s0``; raises KeyError if unknown."""
     order = {name: place for place, name in enumerate(port_names(profile, breakout))}
     every = port_names(profile, breakout)
     runs: list[list[int]] = []
@@ -63,7 +66,7 @@ def port_ranges(names: Iterable[str], profile: SwitchProfile, breakout: int) -> 
 
 
 def breakout_of(profile: SwitchProfile, rate: int) -> int | None:
-    """Return into how many a port is split for links of that rate (Gb/s); None when the model cannot do it."""
+    """Return the breakout for links of that rate (Gb/s); None if the model does not support it."""
     if rate > profile.rate or profile.rate % rate:
         return None
     ways = profile.rate // rate
@@ -71,7 +74,7 @@ def breakout_of(profile: SwitchProfile, rate: int) -> int | None:
 
 
 def radix_of(where: str, tier: TierSwitches, rate: int, link: str) -> tuple[int, str]:
-    """Return (ports of one switch at that rate in Gb/s, what is wrong or an empty text)."""
+    """Return (ports of one switch at that rate in Gb/s, problem or empty text)."""
     known = loader.known("switch")
     if tier.model not in known:
         text = f"{where}.model: {tier.model} - Expected: one of {', '.join(known)} Actual: {tier.model}."
@@ -92,11 +95,11 @@ def radix_of(where: str, tier: TierSwitches, rate: int, link: str) -> tuple[int,
             0,
             (
                 f"{where}.model: {tier.model}: links of {rate} Gb/s - Expected: one of {can} Gb/s Actual: {rate}. "
-                "Take another model, or NICs of its rate."
+                "Use another model, or NICs of its rate."
             ),
         )
     have = len(port_names(profile, ways))
     if tier.radix is not None and tier.radix > have:
         text = f"{where}.radix: ports of {tier.model} at {rate} Gb/s - Expected: at most {have} Actual: {tier.radix}."
-        return 0, f"{text} Leave radix out, or take a larger model."
+        return 0, f"{text} Remove radix, or use a larger model."
     return tier.radix or have, ""

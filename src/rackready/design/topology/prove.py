@@ -1,4 +1,4 @@
-"""Proves from the cables alone that a fabric carries what it says: by structure, tier by tier, cross-checked by max-flow.
+"""Proves from the cables alone that a fabric carries its load: by structure, tier by tier, cross-checked by max-flow.
 
 Structure: no port is used twice; uplink capacity is at least the capacity down (at the ratio); every switch has the
 same number of cables to every switch above it; every pod reaches every core. Then any traffic that the NICs can send
@@ -24,7 +24,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """What the fabric says of itself."""
+    """Design figures of the fabric."""
 
     ratio: str = "1:1"
     spine_ratio: str = "1:1"
@@ -33,7 +33,7 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class _Fabric:
-    """The fabric as the checks look at it."""
+    """The fabric in the form that the checks use."""
 
     switches: dict[str, TopoSwitch]
     endpoints: Sequence[EndpointLink]
@@ -54,9 +54,9 @@ def prove(
     design: Design,
     up: Adjacency | None = None,
 ) -> Proof:
-    """Return the proof; its ``problems`` say every place where the cables are not what they should be.
+    """Return the proof; its ``problems`` list every place where the cables are wrong.
 
-    ``up`` is ``graph.upward`` of the trunks, where it is at hand already.
+    ``up`` is ``graph.upward`` of the trunks, if already computed.
     """
     names = {switch.name: switch for switch in switches}
     up = upward(trunks) if up is None else up
@@ -76,7 +76,7 @@ def prove(
     tiers, found = _tiers(fabric)
     problems += found
     flows = [proof for plane in sorted({switch.plane for switch in switches}) for proof in _flows(fabric, plane)]
-    problems += _uncut(fabric, flows)
+    problems += _planes_without_flow(fabric, flows)
     problems += [
         f"topology: max-flow of plane {cut.plane}, {cut.name} - Expected: {cut.expected} links "
         f"Actual: {cut.actual}. Compare the trunks with the cable list."
@@ -94,7 +94,7 @@ def _shown(texts: Iterable[str]) -> Iterator[str]:
             yield text
         more = max(0, number + 1 - _SHOWN)
     if more:
-        yield f"topology: {more} more of the same kind. Mend those above first."
+        yield f"topology: {more} more of the same kind. Fix those above first."
 
 
 def _ends_known(names: dict[str, TopoSwitch], ends: Iterable[str], up: Adjacency) -> Iterator[str]:
@@ -130,14 +130,17 @@ def _ports(
 def _each_its_own(
     switches: dict[str, TopoSwitch], endpoints: Sequence[EndpointLink], trunks: Sequence[TrunkLink]
 ) -> bool:
-    """Say whether every cable has ports of its own that are there: half a million ends are looked at in one go, and one by one only where some are wrong."""
+    """Return whether every cable has its own existing ports.
+
+    Half a million ends are checked at once, and one by one only if some are wrong.
+    """
     ends = [*map(itemgetter(3, 4), endpoints), *map(itemgetter(0, 1), trunks), *map(itemgetter(2, 3), trunks)]
     radix = {name: switch.radix for name, switch in switches.items()}
     return len(set(ends)) == len(ends) and all(1 <= port <= radix[name] for name, port in ends)
 
 
 def _levels(switches: dict[str, TopoSwitch], up: Adjacency) -> Iterator[str]:
-    """Yield pairs that no trunk may join: a leaf goes to a spine of its own pod, a spine to a core of its own plane."""
+    """Yield invalid pairs of switches: a leaf goes to a spine of its pod, a spine to a core of its plane."""
     for name, row in up.items():
         low = switches[name]
         for other in row:
@@ -182,7 +185,10 @@ def _rails(fabric: _Fabric) -> Iterator[str]:
 
 
 def _all_on_their_leafs(fabric: _Fabric) -> bool:
-    """Say whether there is nothing to tell of NICs and leafs: a hundred thousand links are looked at in one go, and one by one only where some are wrong."""
+    """Return whether all NICs are on the right leafs.
+
+    A hundred thousand links are checked at once, and one by one only if some are wrong.
+    """
     optimized = fabric.design.rail_optimized
     home = {switch.name: (switch.plane, switch.rail) for switch in fabric.switches.values() if switch.tier == "leaf"}
     right = (
@@ -252,7 +258,10 @@ def _capacity(fabric: _Fabric, switches: Sequence[TopoSwitch], ratio: str) -> It
 def _spread(
     fabric: _Fabric, switches: Sequence[TopoSwitch], pods: dict[tuple[int, int], list[str]] | None
 ) -> Iterator[str]:
-    """Yield switches that do not have the same number of cables to every upper: all spines of the pod (``pods``), or the cores that they reach."""
+    """Yield switches without the same number of cables to every upper switch.
+
+    These are all spines of the pod (``pods``), or the cores that they reach.
+    """
     for switch in switches:
         row = fabric.up.get(switch.name, {})
         uppers: Collection[str] = row if pods is None else pods.get((switch.plane, switch.pod), [])
@@ -267,7 +276,10 @@ def _spread(
 
 
 def _pods_even(fabric: _Fabric, cores: Sequence[TopoSwitch]) -> Iterator[str]:
-    """Yield cores that have another number of cables from a pod than the pod's other cores: each must have every pod, by the same number."""
+    """Yield cores with another number of cables from a pod than the pod's other cores.
+
+    Each core must have every pod, with the same number.
+    """
     numbers: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
     rows: dict[str, Counter[int]] = {}
     pods = {
@@ -294,7 +306,7 @@ def _pods_even(fabric: _Fabric, cores: Sequence[TopoSwitch]) -> Iterator[str]:
 
 
 def _groups(fabric: _Fabric, cores: Sequence[TopoSwitch]) -> Iterator[str]:
-    """Yield cores that do not have the same spines as the rest of their group: every group has equally many cores."""
+    """Yield cores without the same spines as the rest of their group: every group has equally many cores."""
     groups: dict[tuple[int, tuple[str, ...]], list[str]] = defaultdict(list)
     for core in cores:
         groups[core.plane, tuple(sorted(fabric.down.get(core.name, {})))].append(core.name)
@@ -308,13 +320,13 @@ def _groups(fabric: _Fabric, cores: Sequence[TopoSwitch]) -> Iterator[str]:
             yield f"{text} Compare its cables with the cable list."
 
 
-def _uncut(fabric: _Fabric, flows: Sequence[CutProof]) -> list[str]:
-    """Return planes with two leafs or more over which no flow was computed: a cross-check that looked at nothing counts for nothing."""
+def _planes_without_flow(fabric: _Fabric, flows: Sequence[CutProof]) -> list[str]:
+    """Return planes with two leafs or more without a computed flow: a cross-check of nothing proves nothing."""
     leafs = Counter(leaf.plane for leaf in fabric.of("leaf"))
     cut = {flow.plane for flow in flows}
     return [
         f"topology: max-flow of plane {plane} - Expected: at least one cut Actual: none over {count} leafs. "
-        "Report this: the proof is not whole."
+        "Report this: the proof is incomplete."
         for plane, count in leafs.items()
         if count > 1 and plane not in cut
     ]

@@ -1,4 +1,4 @@
-"""Says why a fabric cannot be built, how large it could be, and what would make room."""
+"""Explains why a fabric cannot be built, how large it could be, and what would make room."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rackready.design.topology.sizing import Demand, leaf_layout, most_units, po
 from rackready.model.topology import Topology
 
 _LARGEST_RADIX = 1024
-"""As far as a larger radix is looked for: the model's own limit."""
+"""Upper limit of the search for a larger radix: the model's own limit."""
 _TIERS = (2, 3)
 
 
 def too_large(topology: Topology, demand: Demand, nodes: int) -> str:
-    """Return the refusal of a size that the given tiers cannot carry. ``nodes`` is how many there are, or room is kept for."""
+    """Return the refusal of a size that the tiers cannot carry. ``nodes``: existing ones, or those to make room for."""
     tiers = topology.tiers or 3
     leaf = leaf_layout(demand)
     if leaf is None:
@@ -31,7 +31,7 @@ def too_large(topology: Topology, demand: Demand, nodes: int) -> str:
         "plane, "
         f"more than {tiers} {kind} at radix {radix} carry - "
         f"Expected: at most {places * demand.rails} endpoints a plane ({limit} units of {demand.su_nodes} nodes) "
-        f"Actual: {nodes * demand.rails} ({demand.units} units). Ways out: "
+        f"Actual: {nodes * demand.rails} ({demand.units} units). Options: "
         f"{'; '.join(ways_out(topology, demand, nodes)) or 'a smaller fabric'}."
     )
 
@@ -41,7 +41,7 @@ def _narrow_leaf(demand: Demand) -> str:
     return (
         f"topology.leaf: ports down for all links of one node - Expected: at least {demand.rails} "
         f"Actual: {down} (radix {demand.radix[0]}). "
-        "Take a larger radix, or kind: rail_optimized."
+        "Use a larger radix, or kind: rail_optimized."
     )
 
 
@@ -50,12 +50,12 @@ def _unit_too_large(demand: Demand, tiers: int, leafs: int) -> str:
     return (
         f"topology.su_nodes: a unit of {demand.su_nodes} nodes needs {leafs} leafs, each with a link to every spine - "
         f"Expected: at most {ports} leafs (ports down of a spine) Actual: {leafs}. "
-        "Make units smaller, or take a larger radix."
+        "Make units smaller, or use a larger radix."
     )
 
 
 def ways_out(topology: Topology, demand: Demand, nodes: int) -> Iterator[str]:
-    """Yield what would make room, each the least that does, as a change to the topology."""
+    """Yield changes to the topology that would make room, each the smallest of its kind."""
     if topology.tiers == _TIERS[0] and shape(demand, 3):
         yield "tiers: 3"
     tiers = topology.tiers or 3
@@ -71,7 +71,10 @@ def ways_out(topology: Topology, demand: Demand, nodes: int) -> Iterator[str]:
 
 
 def _smallest_radix(demand: Demand, tiers: int, nodes: int, *, fixed: bool) -> int | None:
-    """Return the smallest even radix that carries so many nodes, in units of the same size or, unless it is fixed, of what a leaf then takes."""
+    """Return the smallest even radix that carries so many nodes.
+
+    Units keep their size if it is fixed; otherwise they get the size that a leaf then takes.
+    """
     for radix in range(min(demand.radix) // 2 * 2 + 2, _LARGEST_RADIX + 1, 2):
         sizes = {demand.su_nodes} if fixed else {demand.su_nodes, ports_down(radix, demand.ratio)}
         if any(
@@ -94,7 +97,7 @@ def _fewest_planes(topology: Topology, demand: Demand, tiers: int) -> int | None
 
 
 def _mildest_ratio(demand: Demand, tiers: int, nodes: int) -> tuple[str, int] | None:
-    """Return the smallest n of n:1 at leafs that carries so many nodes, and the unit that fills such a leaf."""
+    """Return the smallest n of n:1 at leafs that carries that many nodes, and the unit that fills such a leaf."""
     for down in range(2, 9):
         ratio = f"{down}:1"
         size = ports_down(demand.radix[0], ratio)

@@ -1,4 +1,4 @@
-"""How many switches of each tier a fabric needs, and how they are spread. Pure counting: no switch is named here.
+"""Number and spread of the switches of each tier. Pure counting: no switch is named here.
 
 Rules (derived from the published DGX SuperPOD tables, which the tests hold row by row): a leaf of radix k gives k/2
 ports down and k/2 up (at 1:1); a tier above is rounded up to a count over which every switch below spreads its uplinks
@@ -15,7 +15,7 @@ from rackready.model.topology import split_ratio
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a fabric is to carry, in one plane."""
+    """Required capacity of a fabric, in one plane."""
 
     radix: tuple[int, int, int]
     """Ports of a leaf, a spine, a core."""
@@ -31,7 +31,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class LeafLayout:
-    """How one unit's links are laid on leafs, the same in every unit."""
+    """Layout of one unit's links on leafs, the same in every unit."""
 
     per_unit: int
     """Leafs of a unit."""
@@ -46,7 +46,7 @@ class LeafLayout:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A fabric that carries its demand: counts of one plane, and how trunks are spread."""
+    """A fabric that carries its demand: counts of one plane, and the spread of trunks."""
 
     tiers: int
     units: int
@@ -55,7 +55,7 @@ class Shape:
     pod_spines: tuple[int, ...]
     """Spines of each pod."""
     spine_down: int
-    """Ports down of a spine; its uplinks begin behind them."""
+    """Ports down of a spine; its uplinks follow them."""
     spine_up: int
     groups: int
     """Core groups: a spine of a full pod reaches all cores of one group."""
@@ -63,17 +63,17 @@ class Shape:
 
     @property
     def leafs(self) -> int:
-        """Leafs of the units that the fabric is sized for."""
+        """Return the leafs of the units that the fabric is sized for."""
         return self.units * self.leaf.per_unit
 
     @property
     def spines(self) -> int:
-        """Spines of all pods."""
+        """Return the spines of all pods."""
         return sum(self.pod_spines)
 
     @property
     def cores(self) -> int:
-        """Cores of all groups."""
+        """Return the cores of all groups."""
         return self.groups * self.group_cores
 
 
@@ -89,13 +89,13 @@ def ports_down(radix: int, ratio: str) -> int:
 
 
 def uplinks(down_ports: int, ratio: str) -> int:
-    """Return the uplinks that so many ports down need: down_ports x up / down, rounded up."""
+    """Return the uplinks that this many ports down need: down_ports x up / down, rounded up."""
     down, up = split_ratio(ratio)
     return ceil(down_ports * up / down)
 
 
 def leaf_layout(demand: Demand) -> LeafLayout | None:
-    """Return how a unit lies on leafs; None when a leaf of a fat tree has fewer ports down than a node has links."""
+    """Return the layout of a unit on leafs; None if a leaf of a fat tree has fewer ports down than a node has links."""
     most = ports_down(demand.radix[0], demand.ratio)
     if demand.rail_optimized:
         per_rail = ceil(demand.su_nodes / most)
@@ -109,7 +109,10 @@ def leaf_layout(demand: Demand) -> LeafLayout | None:
 
 
 def most_units(demand: Demand, tiers: int) -> int:
-    """Return how many units so many tiers carry: every leaf needs a link to every spine (of its pod), every pod one to every core."""
+    """Return how many units that many tiers carry.
+
+    Every leaf needs a link to every spine (of its pod), every pod one to every core.
+    """
     leaf = leaf_layout(demand)
     if leaf is None:
         return 0
@@ -119,7 +122,7 @@ def most_units(demand: Demand, tiers: int) -> int:
 
 
 def shape(demand: Demand, tiers: int) -> Shape | None:
-    """Return the smallest fabric of so many tiers; None when there is none (``most_units`` says what there is)."""
+    """Return the smallest fabric of that many tiers; None if there is none (see ``most_units``)."""
     leaf = leaf_layout(demand)
     if leaf is None or demand.units > most_units(demand, tiers):
         return None
@@ -133,7 +136,7 @@ def _two_tiers(demand: Demand, leaf: LeafLayout) -> Shape:
 
 
 def _spines(candidates: list[int], leaf: LeafLayout, leafs: int, ports: int) -> int:
-    """Return the fewest spines that leave every leaf the same number of links to each, within so many ports down of a spine."""
+    """Return the fewest spines with equal links from every leaf to each, within the ports down of a spine."""
     return next(count for count in candidates if leafs * (leaf.up // count) <= ports)
 
 
@@ -147,14 +150,17 @@ def _three_tiers(demand: Demand, leaf: LeafLayout) -> Shape:
     groups, cores = _cores(full, up, pods + bool(rest), demand.radix[2])
     spines = (full,) * pods
     if rest:
-        # A pod that is not full takes fewer spines, as long as their uplinks still reach every core evenly.
+        # A partial pod takes fewer spines, as long as their uplinks still reach every core evenly.
         fitting = [count for count in divisors(full) if _even(count, groups, cores, up)]
         spines += (_spines(fitting, leaf, rest * leaf.per_unit, down),)
     return Shape(3, demand.units, leaf, per_pod, spines, down, up, groups, cores)
 
 
 def _cores(spines: int, up: int, pods: int, ports: int) -> tuple[int, int]:
-    """Return (groups, cores of a group): fewest cores in all, then as many as possible for each spine, so that one lost core costs each spine least."""
+    """Return (groups, cores of a group).
+
+    Fewest cores in all, then as many as possible for each spine, so that one lost core costs each spine least.
+    """
     fitting = [
         (groups * cores, -cores, groups)
         for groups in divisors(spines)
@@ -166,7 +172,7 @@ def _cores(spines: int, up: int, pods: int, ports: int) -> tuple[int, int]:
 
 
 def _even(spines: int, groups: int, cores: int, up: int) -> bool:
-    """Whether so many spines of a pod reach every core of every group by the same number of links."""
+    """Return whether this many spines of a pod reach every core of every group by the same number of links."""
     if spines % groups == 0:
         return True
     return groups % spines == 0 and up % (groups // spines * cores) == 0

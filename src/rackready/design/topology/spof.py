@@ -1,4 +1,4 @@
-"""Single points of failure: what any one switch takes with it, in numbers; what cuts something off is found as an articulation point."""
+"""Single points of failure: the loss with any one switch in numbers, and articulation points."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def losses(
     down: Adjacency,
     devices: Collection[str] = (),
 ) -> tuple[Loss, ...]:
-    """Return what is lost with one switch, like switches together; those that cut a rail or nodes off come first.
+    """Return the losses with one switch, like switches together; those that cut off a rail or nodes come first.
 
-    ``up`` and ``down`` are the trunks as ``graph`` has them. ``devices``: endpoints that are no nodes (UFM hosts).
+    ``up`` and ``down`` are the trunks as ``graph`` has them. ``devices``: endpoints that are not nodes (UFM hosts).
     """
     found = (
         _leafs(switches, endpoints, frozenset(devices))
@@ -34,7 +34,7 @@ def _span(names: Sequence[str]) -> str:
 
 
 def _leafs(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], devices: frozenset[str]) -> list[Loss]:
-    """Group leafs by what their nodes lose: links of all that they have, and rails that no other leaf carries for them."""
+    """Group leafs by the loss of their nodes: links, and rails that no other leaf carries for them."""
     links = Counter(map(itemgetter(0), endpoints))
     rails = Counter(map(itemgetter(0, 1), endpoints))
     nics = Counter(map(itemgetter(0), rails))
@@ -46,7 +46,7 @@ def _leafs(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], de
         if switch.tier == "leaf" and rows[switch.name]:
             lost = Counter(map(itemgetter(0), rows[switch.name]))
             gone = Counter([node for node, nic, _, _, _ in rows[switch.name] if rails[node, nic] == 1])
-            # What most of its nodes lose; a device with one cable among them is named by the articulation points.
+            # The loss of most nodes. A device among them with one cable is named by the articulation points.
             usual = Counter([(lost[node], links[node], gone[node], nics[node]) for node in lost]).most_common(1)[0][0]
             beside = len(devices & lost.keys())
             groups[len(lost) - beside, beside, *usual].append(switch.name)
@@ -54,7 +54,7 @@ def _leafs(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], de
 
 
 def counted(nodes: int, devices: int) -> str:
-    """Return how many nodes, and how many devices beside them, in words."""
+    """Return the number of nodes and of other devices in words."""
     beside = f"{devices} device{'s' if devices > 1 else ''}" if devices else ""
     return " and ".join(
         part for part in (f"{nodes} node{'s' if nodes != 1 else ''}" if nodes or not devices else "", beside) if part
@@ -64,11 +64,11 @@ def counted(nodes: int, devices: int) -> str:
 def _leaf_loss(names: list[str], nodes: int, devices: int, lost: int, had: int, gone: int, rails: int) -> Loss:  # noqa: PLR0913, PLR0917 - the key of a group
     share, who = 100 * lost / had, counted(nodes, devices)
     if lost == had:
-        text = f"{_span(names)}: the only way of {who}: when it is lost they are cut off (100 % of their links)."
+        text = f"{_span(names)}: the only path of {who}: its loss cuts them off (100 % of their links)."
     elif gone:
         what = "a rail" if gone == 1 else f"{gone} rails"
         text = (
-            f"{_span(names)}: the only leaf of {what} for {who}: when it is lost they keep {rails - gone} of "
+            f"{_span(names)}: the only leaf of {what} for {who}: after its loss they keep {rails - gone} of "
             f"{rails} rails ({share:.1f} % lost)."
         )
     else:
@@ -87,7 +87,7 @@ def _uppers(switches: Sequence[TopoSwitch], up: Adjacency) -> list[Loss]:
     out = []
     for (tier, beside), names in groups.items():
         if beside == 1:
-            continue  # the only one: an articulation point, if there is anything to part
+            continue  # the only one: an articulation point, if it separates anything
         share, of = 100 / beside, "a pod's leafs" if tier == "spine" else "all pods"
         below = max(reach[name] for name in names)
         text = (
@@ -101,7 +101,7 @@ def _uppers(switches: Sequence[TopoSwitch], up: Adjacency) -> list[Loss]:
 def _articulations(
     switches: Sequence[TopoSwitch], endpoints: Iterable[EndpointLink], up: Adjacency, down: Adjacency
 ) -> list[Loss]:
-    """Return switches that part the leafs of a plane, and leafs that are the only way of a device beside nodes that have others."""
+    """Return switches that separate the leafs of a plane, and leafs that are the only path of single devices."""
     homes: dict[str, set[str]] = defaultdict(set)
     for node, _, _, switch, _ in endpoints:
         homes[node].add(switch)
@@ -112,14 +112,14 @@ def _articulations(
             single[next(iter(leafs))].append(node)
     out = []
     for leaf, nodes in sorted(single.items()):
-        # Where all nodes of a leaf have only that leaf, the line of the leafs says so already.
+        # If all nodes of a leaf have only that leaf, the line of the leafs reports it already.
         if len(nodes) < beside[leaf]:
-            text = f"{leaf}: articulation point: {', '.join(sorted(nodes))} - no other leaf: cut off when it is lost."
+            text = f"{leaf}: articulation point: {', '.join(sorted(nodes))} - no other leaf: its loss cuts them off."
             out.append(Loss((leaf,), text, len(nodes), 100.0, cuts_off=True))
     return out + [
         Loss(
             (name,),
-            f"{name}: articulation point: without it the leafs fall into {parts} parts that do not reach each other.",
+            f"{name}: articulation point: its loss separates the leafs into {parts} parts.",
             0,
             100.0,
             cuts_off=True,
@@ -129,9 +129,9 @@ def _articulations(
 
 
 def _parting(switches: Sequence[TopoSwitch], up: Adjacency, down: Adjacency) -> dict[str, int]:
-    """Return switches without which leafs of their plane do not reach each other: switch to parts. Nodes pass no traffic on, so they are left out.
+    """Return switches whose loss separates leafs of their plane: switch -> parts. Nodes forward no traffic.
 
-    A switch with a twin (the same neighbours) is no articulation point, since every way through it has one through the
+    A switch with a twin (the same neighbours) is no articulation point, since every path through it has one through the
     twin. So two of each kind of twins are enough to find the others, and the graph is small however large the fabric.
     """
     import networkx as nx  # noqa: PLC0415 - a quarter of a second, which only a fabric that is proved pays
@@ -148,7 +148,7 @@ def _parting(switches: Sequence[TopoSwitch], up: Adjacency, down: Adjacency) -> 
 
 
 def _parts(switches: Sequence[TopoSwitch], up: Adjacency, lost: TopoSwitch) -> int:
-    """Return into how many parts the leafs of a plane fall without one switch."""
+    """Return the number of parts of the leafs of a plane without one switch."""
     import networkx as nx  # noqa: PLC0415 - a quarter of a second, which only a fabric that is proved pays
 
     tiers = {switch.name: switch.tier for switch in switches if switch.plane == lost.plane and switch.name != lost.name}

@@ -1,6 +1,6 @@
-"""What a compute fabric is made of, as plain derived facts.
+"""Plain data of a compute fabric.
 
-100,000 endpoints are 300,000 links: these are named tuples, which are made in a third of the time of frozen
+100,000 endpoints are 300,000 links: these are named tuples, which are created in a third of the time of frozen
 dataclasses, and unpacked in one step.
 """
 
@@ -14,19 +14,25 @@ Tier = Literal["leaf", "spine", "core"]
 
 @dataclass(frozen=True, slots=True)
 class EndpointNode:
-    """A node that is to be cabled. ``su`` and ``slot`` count from 1; ``slot`` 0 takes the next free place of the unit, in the order given."""
+    """A node to be cabled.
+
+    ``su`` and ``slot`` count from 1; ``slot`` 0 takes the next free place of the unit, in order.
+    """
 
     name: str
     su: int
     rails: tuple[int, ...]
     rate: int
-    """Gb/s of one link, per direction: of one port when a NIC is split over planes."""
+    """Gb/s of one link, per direction: of one port if a NIC is split over planes."""
     slot: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TopoSwitch:
-    """One switch. ``index`` counts from 1 and is unique within plane and tier; it stays when units are added, so it may have gaps."""
+    """One switch.
+
+    ``index`` counts from 1 and is unique within plane and tier. It stays when units are added, so it may have gaps.
+    """
 
     name: str
     tier: Tier
@@ -65,7 +71,7 @@ class TrunkLink(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TierProof:
-    """What holds for every switch of one tier, or how many do not."""
+    """What holds for every switch of one tier, or how many violate it."""
 
     tier: Tier
     switches: int
@@ -73,9 +79,9 @@ class TierProof:
     """Links towards nodes, of all switches together."""
     up: int
     uppers: int
-    """Switches of the tier above that each reaches (the least, when they differ)."""
+    """Switches of the tier above that each reaches (the fewest, if they differ)."""
     per_upper: int
-    """Links to each of them (the least)."""
+    """Links to each of them (the fewest)."""
     ok: bool
 
 
@@ -91,21 +97,21 @@ class CutProof:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What is lost with any one of these switches."""
+    """The loss with any one of these switches."""
 
     switches: tuple[str, ...]
     text: str
     nodes: int
     """Nodes that lose something (the most, over these switches)."""
     links_lost_pct: float
-    """Share of these nodes' links, or of the tier's capacity for spines and cores, per cent."""
+    """Share of these nodes' links, or of the tier's capacity for spines and cores, percent."""
     cuts_off: bool
-    """A rail, nodes or a part of the fabric has no other way: a single point of failure."""
+    """A rail, nodes or a part of the fabric has no other path: a single point of failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Whether the fabric carries what it says, and why."""
+    """The result of the proof: tiers, flows and problems."""
 
     tiers: tuple[TierProof, ...]
     cuts: tuple[CutProof, ...]
@@ -113,24 +119,29 @@ class Proof:
 
     @property
     def ok(self) -> bool:
-        """True when no check found anything, and tiers were looked at: nothing looked at is no proof."""
+        """Return whether no check found anything and tiers were checked: a check of nothing proves nothing."""
         return not self.problems and bool(self.tiers)
 
 
 @dataclass(frozen=True, slots=True)
 class FabricPlan:
-    """A fabric with every switch and cable. What cannot be built has ``problems`` and nothing else; what fails its proof has its problems here too."""
+    """A fabric with every switch and cable.
+
+    A fabric that cannot be built has only ``problems``; one that fails its proof has its problems here too.
+    """
 
     switches: tuple[TopoSwitch, ...] = ()
     endpoints: tuple[EndpointLink, ...] = ()
     trunks: tuple[TrunkLink, ...] = ()
     problems: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
-    """Of all planes together: ``leaf``, ``spine``, ``core``, ``endpoint_cables``, ``leaf_spine_cables``, ``spine_core_cables``; and ``tiers``, ``planes``,
-    ``units``, ``nodes``, and ``devices`` that have places of nodes."""
+    """Counts over all planes.
+
+    ``leaf``, ``spine``, ``core``, ``endpoint_cables``, ``leaf_spine_cables``, ``spine_core_cables``; and ``tiers``,
+    ``planes``, ``units``, ``nodes``, and ``devices`` in places of nodes."""
     spof: tuple[str, ...] = ()
     losses: tuple[Loss, ...] = ()
-    """Every kind of switch: what one of them takes with it. ``spof`` are the texts of those that cut something off."""
+    """The loss with one switch of every kind. ``spof``: texts of those that cut something off."""
     proof: Proof | None = None
     notes: tuple[str, ...] = ()
-    """What is right but wasteful, with the way to save it."""
+    """Correct but wasteful settings, with the way to save."""

@@ -1,7 +1,7 @@
-"""Names every switch and gives every cable its two ports. Deterministic: the same topology gives the same names and ports.
+"""Names every switch and gives every cable its two ports. The same topology gives the same names and ports.
 
 Stable under growth: a leaf's name and its ports down follow from unit, rail and place alone, so nodes are never
-recabled. Ports up follow from the spread of trunks; ``growth`` says when a new unit changes that.
+recabled. Ports up follow from the spread of trunks; ``growth`` reports when a new unit changes it.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ class Plane:
     shape: Shape
     topology: Topology
     rails: tuple[int, ...]
-    """Rails that lie in it, ascending."""
+    """Rails in the plane, ascending."""
     radix: tuple[int, int, int]
     populated: int
-    """Units that have nodes: leafs of later units (``grow_to_su``) are not built yet."""
+    """Units with nodes: leafs of later units (``grow_to_su``) are not built yet."""
     demand: Demand
-    """What it was sized for."""
+    """The shape that it was sized for."""
 
     @property
     def prefix(self) -> str:
-        """Return what names of this plane begin with."""
+        """Return the prefix of names in this plane."""
         return f"p{self.number}-" if self.topology.planes > 1 else ""
 
     @property
     def optimized(self) -> bool:
-        """Whether a leaf carries one rail only."""
+        """Return whether a leaf carries only one rail."""
         return self.topology.kind == "rail_optimized"
 
     def pods(self) -> int:
@@ -84,7 +84,7 @@ def switches(plane: Plane) -> Iterator[TopoSwitch]:
             )
     for pod in range(1, plane.pods() + 1):
         for position in range(shape.pod_spines[pod - 1]):
-            # A pod never has more spines than a leaf has uplinks, so numbers of pods never meet.
+            # A pod never has more spines than a leaf has uplinks, so numbers of pods never overlap.
             index = (pod - 1) * shape.leaf.up + position + 1
             yield TopoSwitch(
                 plane.spine_name(pod, position), "spine", plane.number, pod, index, tiers[1].model, plane.radix[1]
@@ -96,7 +96,7 @@ def switches(plane: Plane) -> Iterator[TopoSwitch]:
 
 
 def endpoints(plane: Plane, nodes: Sequence[EndpointNode]) -> Iterator[EndpointLink]:
-    """Yield the cables of nodes that have been given their slots."""
+    """Yield the cables of nodes with assigned slots."""
     leaf, count, number, optimized = plane.shape.leaf, len(plane.rails), plane.number, plane.optimized
     names = [
         [plane.leaf_name(unit, position) for position in range(leaf.per_unit)] for unit in range(1, plane.populated + 1)
@@ -136,8 +136,8 @@ def core_trunks(plane: Plane) -> Iterator[TrunkLink]:
     if not shape.cores:
         return
     cores = [plane.core_name(position) for position in range(shape.cores)]
-    # Ports that every pod has on a core, as many as a full pod needs: a pod that is added or filled moves no other
-    # pod's cables.
+    # Ports that every pod has on a core, as many as a full pod needs, so that a pod that is added or filled moves no
+    # cables of other pods.
     block = shape.pod_spines[0] // shape.groups * (shape.spine_up // shape.group_cores)
     for pod in range(1, plane.pods() + 1):
         for position in range(shape.pod_spines[pod - 1]):
@@ -151,7 +151,7 @@ def core_trunks(plane: Plane) -> Iterator[TrunkLink]:
 
 
 def _reached(shape: Shape, spines: int, position: int) -> tuple[range, int]:
-    """Return the cores that a spine of a pod of so many reaches, and its place among the pod's spines that reach the same."""
+    """Return the cores that a spine of such a pod reaches, and its place among the spines with the same cores."""
     if spines >= shape.groups:
         share = spines // shape.groups
         group, place = divmod(position, share)

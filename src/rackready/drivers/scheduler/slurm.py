@@ -35,6 +35,14 @@ _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 """Words of a node's state while jobs run or end on it (scontrol(1), NODE STATE CODES)."""
 
 
+_INVALID_STATE = "Invalid node state"
+"""Begins what `scontrol update` prints for ESLURM_INVALID_NODE_STATE (Slurm's slurm_errno.c)."""
+
+
+class _StateError(SchedulerError):
+    """Slurm refused a change that does not fit the node's present state."""
+
+
 class SlurmAdapter(SchedulerAdapter):
     """One Slurm cluster. ``where`` names the controller in messages; ``patience_s``: seconds for a node to register."""
 
@@ -181,11 +189,11 @@ class SlurmAdapter(SchedulerAdapter):
         self._close()
 
     def _resume(self, node: str) -> bool:
-        """Resume; a node that came back by itself in this moment refuses RESUME, which is as good."""
+        """Resume a node. One that came back by itself at this moment accepts no RESUME any more: that is as good."""
         try:
             self._update(node, "State=RESUME")
-        except SchedulerError as error:
-            if "Invalid node state" in str(error) and self.show(node).usable:
+        except _StateError:
+            if self.show(node).usable:
                 return False
             raise
         return self._must_be_usable(node)
@@ -221,4 +229,4 @@ class SlurmAdapter(SchedulerAdapter):
                 f"{node}: `scontrol update {change}` on {self._where} - Expected: accepted Actual: {actual}. "
                 "It needs a Slurm operator's rights."
             )
-            raise SchedulerError(message)
+            raise (_StateError if _INVALID_STATE in actual else SchedulerError)(message)

@@ -1,1 +1,1 @@
-"""Gates about what a BMC, or a device of the rack, says over Redfish; one file per topic."""
+"""Gates that judge what a BMC or a rack device reports over Redfish; one file per topic."""

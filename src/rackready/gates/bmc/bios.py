@@ -1,7 +1,9 @@
-"""BIOS settings against what the site, else the platform's profile, wants; a change that waits for the next boot counts as one.
+"""BIOS settings compared with the site's baseline, or else the platform profile's.
 
-Names are matched whole, or up to the suffix of the BIOS build that Supermicro appends (PCIeACSCTL_1E3C). Vocabularies
-differ: Enable, Enabled and true are the same word here.
+A setting that changes at the next boot to another value counts as a difference, too.
+
+Names match whole, or up to the suffix of the BIOS build that Supermicro appends (PCIeACSCTL_1E3C). Vocabularies differ:
+Enable, Enabled and true are the same word here.
 """
 
 from __future__ import annotations
@@ -31,33 +33,33 @@ BIOS_NOT_DECLARED = ErrorKind(
 BIOS_NOT_REPORTED = ErrorKind(
     "bios-not-reported",
     "BIOS settings not reported",
-    meaning="The BMC tells no BIOS settings.",
+    meaning="The BMC reports no BIOS settings.",
     next_step="Power the node on once, or update the BMC.",
 )
 SETTING_NOT_REPORTED = ErrorKind(
     "bios-setting-not-reported",
     "BIOS setting not reported",
-    meaning="The BIOS has no setting of that name in this version.",
-    next_step="Correct its name in the baseline for this BIOS version.",
+    meaning="This BIOS version has no setting of that name.",
+    next_step="Correct the name in the baseline for this BIOS version.",
 )
 SETTING_OTHER = FailKind(
     "bios-setting",
     "BIOS setting",
-    meaning="A BIOS setting is not as the site wants.",
+    meaning="A BIOS setting differs from what the site wants.",
     next_step="Set it (the SettingsObject of the Bios resource, or the setup) and restart the node.",
 )
 SETTING_PENDING = FailKind(
     "bios-setting-pending",
     "BIOS setting changes at the next boot",
-    meaning="A BIOS setting changes at the next boot to something else than the site wants.",
-    next_step="Take the pending change back, or correct the baseline.",
+    meaning="A BIOS setting will change at the next boot to a value that the site does not want.",
+    next_step="Cancel the pending change, or correct the baseline.",
 )
 
 FINDINGS = (BIOS_NOT_DECLARED, BIOS_NOT_REPORTED, SETTING_NOT_REPORTED, SETTING_OTHER, SETTING_PENDING)
 
 
 class BiosSettings(Gate):
-    """The BIOS is set as the site, else the platform's profile, wants it."""
+    """BIOS settings match the site's baseline, or else the platform profile's."""
 
     id = "bmc/firmware/sanity/bios-settings"
     findings = (
@@ -66,16 +68,16 @@ class BiosSettings(Gate):
     )
     looks = True
     in_no_set = (
-        "it needs a baseline: a platform whose profile has one, or the site's own (baselines); "
-        "such a site adds it (gates.also)"
+        "it needs a baseline, from the platform profile or the site (baselines); a site that has one "
+        "adds the gate (gates.also)"
     )
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
-        """One request to every BMC."""
+        """Plan one request to each BMC."""
         return [Run.of_node(node, owner.ask(node, _NOW, _NEXT)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Hold every wanted setting against the present value, and against the one that the next boot brings."""
+        """Compare every wanted setting with its present value and with its value after the next boot."""
         node = run.nodes[0]
         judge = Judge()
         found = owner.server(judge, facts.nodes[node], "BIOS settings", run, outputs)
@@ -84,18 +86,18 @@ class BiosSettings(Gate):
         wanted = facts.nodes[node].baseline
         if wanted is None or not wanted.bios_settings:
             where = facts.nodes[node].platform.id
-            judge.error(node, BIOS_NOT_DECLARED, f"settings that are wanted of {where}", "none declared", where=where)
+            judge.error(node, BIOS_NOT_DECLARED, f"settings wanted of {where}", "none declared", where=where)
             return judge.verdict(node)
         now, after = (_attributes(found.at(trail)) for trail in (_NOW, _NEXT))
         if not now:
             judge.error(f"{node} BMC", BIOS_NOT_REPORTED, "Attributes of the host's Bios resource", "none")
         else:
             for name, value in wanted.bios_settings.items():
-                self._one(judge, node, (name, value), now, after)
+                self._judge_setting(judge, node, (name, value), now, after)
         return judge.verdict(node)
 
     @staticmethod
-    def _one(
+    def _judge_setting(
         judge: Judge, node: str, wanted: tuple[str, Setting], now: Mapping[str, object], after: Mapping[str, object]
     ) -> None:
         name, value = wanted
@@ -122,7 +124,7 @@ def _attributes(documents: Iterable[Document]) -> dict[str, object]:
 
 
 def _matching(name: str, attributes: Mapping[str, object]) -> list[str]:
-    """Return the attributes that a wanted name means: itself, else those with a build's suffix."""
+    """Return the attributes that a wanted name means: the exact name, or else that name with a BIOS build's suffix."""
     if name in attributes:
         return [name]
     return sorted(item for item in attributes if re.fullmatch(re.escape(name) + _SUFFIX, item))

@@ -1,7 +1,7 @@
-"""The way to BMCs: what gates may ask of them. ``GET trail ...`` gathers documents; ``CYCLE kind n`` takes the power away and gives it back.
+"""Connection to BMCs, and the requests that gates may make.
 
-What goes out of here has no credentials in it: they stay in the driver, and what a BMC says of passwords is left out of
-the answer.
+``GET trail ...`` gathers documents; ``CYCLE kind n`` cycles the power. No answer holds credentials: they stay in the
+driver, and what a BMC reports about passwords is left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Bmcs:
-    """The BMCs of a site's nodes, and of those devices that have one. Thread-safe; one request at a time per BMC."""
+    """The BMCs of a site's nodes and devices. Thread-safe; one request at a time per BMC."""
 
     def __init__(self, sites: Mapping[str, BmcSite], cycler: Cycler | None = None) -> None:
         self._sites = dict(sites)
@@ -33,9 +33,10 @@ class Bmcs:
         self._asked = {name: threading.Lock() for name in self._sites}
 
     def run(self, node: str, argv: Sequence[str], *, timeout_s: float) -> Answer:
-        """Do what ``argv`` says and return a JSON document. Never raises for what a BMC does; raises Interrupted when the operator stops.
+        """Run the request in ``argv`` and return a JSON document.
 
-        The time counts from when this BMC is free.
+        A BMC's failure is in the answer, never an exception. The time limit starts when this BMC is free. Raises
+        Interrupted when the operator stops the run.
         """
         site = self._sites.get(node)
         if site is None:
@@ -63,7 +64,7 @@ class Bmcs:
         def proceed() -> None:
             check_stop()
             if time.monotonic() - begun > timeout_s:
-                raise _LateError(f"{node}: the BMC has not told everything after {timeout_s:.0f} s")
+                raise _LateError(f"{node}: the BMC did not answer everything within {timeout_s:.0f} s")
 
         try:
             text = self._do(node, site, argv, proceed)
@@ -81,16 +82,16 @@ class Bmcs:
         if verb == "CYCLE" and self._cycler is not None:
             return json.dumps(self._cycler.cycle(node, site, *rest, proceed=proceed), sort_keys=True)
         raise RackreadyError(
-            f"{node}: a request to the BMC - Expected: GET, or CYCLE where power may be cycled Actual: {verb}. "
-            "Report a bug."
+            f"{node}: a request to the BMC - Expected: GET, or CYCLE where power may be cycled Actual: "
+            f"{verb}. Report a bug."
         )
 
 
 class _LateError(RackreadyError):
-    """The time for a request is over."""
+    """The time limit of a request is over."""
 
 
 def sites_of(site: Site) -> dict[str, BmcSite]:
-    """Return the BMC of every node and device of a site, as far as it is known."""
+    """Return the BMC of every node and device of a site that has a known one."""
     found = {node.name: known for node in site.nodes() if (known := node.bmc.known()) is not None}
     return found | {device.name: device.bmc for device in site.devices if device.bmc is not None}

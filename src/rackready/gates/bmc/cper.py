@@ -1,8 +1,7 @@
-"""Reads what an entry of a log says of a CPER, the UEFI record of a hardware error that it carries (DSP0268, LogEntry.CPER; UEFI, appendix N).
+"""CPERs in log entries: UEFI records of hardware errors (DSP0268, LogEntry.CPER; UEFI, appendix N).
 
-NVIDIA's BMCs show such records in their FaultLog. Their entry has the severity OK whatever the record says
-(NVIDIA/bmcweb, redfish-core/lib/log_services.hpp, getDumpEntryById): the record's own severity counts where it is
-worse.
+NVIDIA's BMCs show such records in their FaultLog. Their entries have severity OK, whatever the record's own severity is
+(NVIDIA/bmcweb, redfish-core/lib/log_services.hpp, getDumpEntryById). So the worse of the two severities counts.
 """
 
 from __future__ import annotations
@@ -18,13 +17,17 @@ _SEVERITIES: Mapping[str, str] = {
     "Recoverable": "Warning",
     "Fatal": "Critical",
 }
-"""Error severity of a CPER (UEFI, N.2.1), as libcper names it, to Redfish's. As NVIDIA/bmcweb has it (cper_utils.hpp, severityToStr), but an informational
-record is OK: it tells of no error, and NVIDIA's entries call it so."""
+"""Error severity of a CPER (UEFI, N.2.1), in libcper's words, to Redfish's severity. As in NVIDIA/bmcweb
+(cper_utils.hpp, severityToStr), but an informational record is OK: it reports no error, and NVIDIA's entries call it
+OK."""
 _RANKS = ("OK", "Warning", "Critical")
 
 
 def severity(document: Document, told: object) -> object:
-    """Return the severity of an entry: the worse of its own (``told``) and of its CPER's; a word of the CPER that UEFI does not have is no severity."""
+    """Return the worse severity of an entry: its own (``told``) or its CPER's.
+
+    A severity that UEFI does not define is returned as text that no severity matches.
+    """
     said = next((word for part in _parts(document) if (word := part.get("Severity")) is not None), None)
     if said is None:
         return told
@@ -35,7 +38,7 @@ def severity(document: Document, told: object) -> object:
 
 
 def text(document: Document) -> str | None:
-    """Return what an entry's CPER is about, in words; None where it has none."""
+    """Return the text that says what an entry's CPER is about; None where it has none."""
     words = [
         str(part[key])
         for key in ("NvIpSignature", "SectionType", "Severity")
@@ -46,7 +49,10 @@ def text(document: Document) -> str | None:
 
 
 def _parts(document: Document) -> Iterator[Mapping[str, Any]]:
-    """Yield what may say it: the CPER, what a vendor adds to it, and (newer ones of NVIDIA's) what stands there below the vendor's name."""
+    """Yield the possible places of that text.
+
+    They are the CPER, its vendor part, and in newer NVIDIA entries the object under the vendor's name.
+    """
     here: object = document.get("CPER")
     for key in ("Oem", "Nvidia", ""):
         if not isinstance(here, Mapping):

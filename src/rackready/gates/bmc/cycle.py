@@ -1,13 +1,13 @@
-"""Takes a node's power away and gives it back, through the ledger: killed in the middle, the next run finds what was begun.
+"""Cycling a node's power, recorded in the ledger so that a run can recover from a killed one.
 
-A node that was left off by a kill gets its outlets and its power back before anything else. A run that was killed
-begins anew: the inventories between its cycles are lost with it, so its cycles measured nothing (docs/adr/0009). Right
-before the power goes, the scheduler is asked: a node on which jobs run or may start is never touched.
+A node that a killed run left off gets its outlets and its power back before anything else. The new run starts its
+cycles from the first: the inventories between them are lost, so the earlier cycles measured nothing (docs/adr/0009).
+Right before the power goes off, the scheduler is asked: a node on which jobs run or may start is never touched.
 
-AC by the outlets of PDUs where the site names those that feed the node, else by its BMC (FullPowerCycle). Outlets are
-switched off only after the node was, one at a time: before the next one goes, a supply of the node must have lost its
-input to the one before. Where its BMC does not tell that, and for the last one, only its silence shows that they are
-its own. Whatever goes wrong, they are switched on again.
+An AC cycle uses the outlets of PDUs where the site names those that feed the node, or else the BMC (FullPowerCycle).
+Outlets go off only after the node is off, one at a time: before the next one goes off, a power supply of the node must
+have lost its input to the previous one. Where the BMC does not report that, and for the last outlet, only the BMC's
+silence shows that the outlets are the node's own. Whatever goes wrong, the outlets are switched on again.
 """
 
 from __future__ import annotations
@@ -31,40 +31,47 @@ FORMAT = "rackready/power-cycle/v1"
 OPERATION = "power-cycle"
 KINDS = ("auto", "ac", "cold", "warm")
 _REST_S = 10.0
-"""How long the power stays away: capacitors discharge, and a BMC notices. Our choice: vendors ask for 10 to 30 s by hand."""
+"""How long the power stays off, s: capacitors discharge, and the BMC notices. Our choice: vendors ask for 10 to 30 s
+by hand."""
 _AC_S = 900.0
-"""How long a BMC may be away that lost its own power. Our choice: such BMCs take 2 to 5 minutes to boot."""
+"""How long a BMC that lost its own power may be away, s. Our choice: such BMCs take 2 to 5 minutes to boot."""
 _SILENT_S = 60.0
-"""How long a BMC may still answer whose mains is off. Our choice: supplies hold for tens of milliseconds; the rest is for what else may delay it."""
+"""How long a BMC may still answer after its mains is off, s. Our choice: supplies hold for tens of milliseconds; the
+rest allows for other delays."""
 _AGAIN_S = 5.0
 _LOGIN_S = 60.0
-"""How long after a refused login the second one comes: a BMC that boots may answer before its accounts are loaded. Our choice."""
+"""Time before the second login after a refused one, s. A BMC that boots may answer before its accounts are loaded.
+Our choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How one cycle is done: its kind, and for AC by what: ``pdu`` or ``bmc``."""
+    """The kind of one cycle, and for AC who switches the power: ``pdu`` or ``bmc``."""
 
     kind: str
     by: str = ""
 
     def told(self) -> dict[str, str]:
-        """Return what evidence says of it."""
+        """Return the fields for evidence."""
         return {"kind": self.kind, **({"by": self.by} if self.by else {})}
 
     def __str__(self) -> str:
-        """As people read it."""
+        """Return the text for messages."""
         return called(self.told())
 
 
 def called(told: Mapping[str, Any]) -> str:
-    """Return how people call the kind of a cycle: cold, ac by pdu."""
+    """Return the name of a cycle's kind for messages: cold, ac by pdu."""
     return str(told.get("kind")) + (f" by {told['by']}" if told.get("by") else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Cycler:
-    """Cycles power. ``refuse`` returns why a node may not lose its power now, empty when it may; ``serial`` gives its chassis number."""
+    """Cycles power.
+
+    ``refuse`` returns why a node may not lose its power now, or an empty text. ``serial`` returns the node's chassis
+    serial.
+    """
 
     ledger: Ledger
     campaign: str
@@ -74,17 +81,20 @@ class Cycler:
     feeds: Feeds = field(default_factory=Feeds)
 
     def cycle(self, node: str, site: BmcSite, kind: str, number: str, *, proceed: Callable[[], None]) -> dict[str, Any]:
-        """Do one cycle and return what was done. Raises RackreadyError; what was begun stays open in the ledger then, unless it was undone."""
+        """Do one cycle and return its record.
+
+        Raises RackreadyError. The cycle then stays open in the ledger, unless it was undone.
+        """
         if kind not in KINDS:
             raise RackreadyError(f"{node}: power cycle - Expected: one of {', '.join(KINDS)} Actual: {kind}.")
-        self._allowed(node)
+        self._require_allowed(node)
         begun = time.monotonic()
         with Bmc(node, site) as bmc:
             serial = self._serial(node)
-            given_back = self._finish(node, bmc, serial)
+            given_back = self._close_interrupted(node, bmc, serial)
             bmc.require(serial)
             mains = self.feeds.mains(node)
-            way = _chosen(bmc, kind, int(number), mains)
+            way = _choose_way(bmc, kind, int(number), mains)
             result = run_effect(
                 self.ledger,
                 node,
@@ -105,20 +115,20 @@ class Cycler:
         }
 
     def give_back(self, node: str, site: BmcSite) -> bool:
-        """Give a node the power back that a killed run took; False when none did. Raises RackreadyError."""
+        """Restore the power that a killed run took from a node; return False when none did. Raises RackreadyError."""
         with Bmc(node, site) as bmc:
-            return self._finish(node, bmc, self._serial(node))
+            return self._close_interrupted(node, bmc, self._serial(node))
 
     def _serial(self, node: str) -> str:
         serial = self.serial(node)
         if serial is None:
             raise RackreadyError(
-                f"{node}: power cycle - Expected: its chassis serial in the site file Actual: none. "
-                "Give it: nothing was done to the node."
+                f"{node}: power cycle - Expected: its chassis serial in the site file Actual: none. Add "
+                "it, then run the gate again; nothing was done to the node."
             )
         return serial
 
-    def _allowed(self, node: str) -> None:
+    def _require_allowed(self, node: str) -> None:
         why = self.refuse(node)
         if why:
             raise RackreadyError(
@@ -126,15 +136,18 @@ class Cycler:
                 "Nothing was done to it: drain it first."
             )
 
-    def _finish(self, node: str, bmc: Bmc, serial: str) -> bool:
-        """Close what a killed run left open: its outlets on, then the node. The cycle itself is not repeated under its number."""
+    def _close_interrupted(self, node: str, bmc: Bmc, serial: str) -> bool:
+        """Close what a killed run left open: switch on its outlets, then the node.
+
+        The cycle itself is not repeated under its number.
+        """
         last = self.ledger.latest(node, OPERATION)
         if last is None or last.status != "intent":
             return False
         outlets = last.observed.get("outlets") or []
         if outlets:
             self.feeds.left_off(node, outlets).on()
-            _insist(bmc, bmc.observe)
+            _ask_until_answered(bmc, bmc.observe)
         bmc.require(serial)
         if bmc.observe() != "On":
             bmc.power(PowerAction.ON)
@@ -144,9 +157,11 @@ class Cycler:
     def _ready(
         self, node: str, bmc: Bmc, way: Way, mains: Mains, proceed: Callable[[], None], *, given_back: bool
     ) -> dict[str, Any]:
-        """Return what a run that finds this cycle unfinished must know. Raises BmcError when an outlet is not on, or a supply is dead: nothing was done then.
+        """Return what a later run must know if this cycle stays unfinished.
 
-        Until here others may have been waited for: a job may have begun, or a stop been asked.
+        This is the last check before the power goes off. The run may have waited for others until here, so a job may
+        have started or a stop may have been requested. Raises BmcError, with nothing done, when an outlet is not on or
+        a supply has no input.
         """
         proceed()
         stored: dict[str, Any] = {"power": bmc.observe(), **way.told()}
@@ -156,7 +171,7 @@ class Cycler:
             if len(mains.outlets) > 1 and (found := watch(node, bmc, mains.names, given_back=given_back)) is not None:
                 found.ready()
                 mains.watch = found
-        self._allowed(node)
+        self._require_allowed(node)
         return stored
 
     def _act(self, node: str, bmc: Bmc, way: Way, mains: Mains, token: int) -> dict[str, Any]:
@@ -167,24 +182,24 @@ class Cycler:
             return self._by_pdu(node, bmc, mains, token)
         if way.kind == "ac":
             bmc.full_power_cycle()
-            return {"states": ["AC off and on", _on_again(bmc)]}
+            return {"states": ["AC off and on", _power_on_again(bmc)]}
         off = bmc.power(PowerAction.OFF)
         time.sleep(self.rest_s)
         return {"states": [off, bmc.power(PowerAction.ON)]}
 
     def _by_pdu(self, node: str, bmc: Bmc, mains: Mains, token: int) -> dict[str, Any]:
-        """Switch the node off, then its outlets; see that its BMC lost its power too; then all of it on again, in the other order."""
+        """Switch off node and outlets, check that the BMC lost its power, then switch all on in reverse order."""
         try:
             off = bmc.power(PowerAction.OFF)
             mains.require_on()
-            unseen = self._unseen(node, mains)
+            unseen = self._why_only_silence(node, mains)
             mains.off()
-            _silent(node, bmc, mains)
+            _wait_for_silence(node, bmc, mains)
             time.sleep(self.rest_s)
             mains.on()
         except Exception as error:
-            raise self._undone(bmc, mains, token, error) from error
-        states = [off, "outlets off", "BMC silent", "outlets on", _on_again(bmc)]
+            raise self._undo(bmc, mains, token, error) from error
+        states = [off, "outlets off", "BMC silent", "outlets on", _power_on_again(bmc)]
         proof = (
             {"by": "silence", "why": unseen}
             if mains.watch is None
@@ -192,10 +207,13 @@ class Cycler:
         )
         return {"states": states, "outlets": mains.names, "proof": proof}
 
-    def _unseen(self, node: str, mains: Mains) -> str:
-        """Return, and say, why only silence can show that outlets are the node's own; empty where its supplies can. Raises BmcError when one has no input."""
+    def _why_only_silence(self, node: str, mains: Mains) -> str:
+        """Return, and log, why only silence can show that the outlets are the node's own.
+
+        Empty where its supplies can show it. Raises BmcError when a supply has no input.
+        """
         why = (
-            "its BMC does not tell whether its power supplies have input"
+            "its BMC does not report whether its power supplies have input"
             if len(mains.outlets) > 1
             else "it has one outlet"
         )
@@ -203,7 +221,7 @@ class Cycler:
             if mains.watch.ready():
                 return ""
             mains.watch = None
-            why = "its BMC tells only while the node is on whether its power supplies have input"
+            why = "its BMC reports only while the node is on whether its power supplies have input"
         self.ledger.event(
             self.campaign,
             node,
@@ -213,15 +231,18 @@ class Cycler:
         )
         return why
 
-    def _undone(self, bmc: Bmc, mains: Mains, token: int, error: Exception) -> RackreadyError:
-        """Switch on what was switched off, and return what to say of an error in the middle. Undone, nothing is left for a later run to switch."""
+    def _undo(self, bmc: Bmc, mains: Mains, token: int, error: Exception) -> RackreadyError:
+        """Switch on what was switched off, and return the error to raise.
+
+        Once undone, the ledger leaves nothing for a later run to switch.
+        """
         switched = bool(mains.asked)
         try:
-            _back(bmc, mains)
+            _switch_on_again(bmc, mains)
         except Exception as worse:  # noqa: BLE001 - whatever it is, the operator must know that the node may be dark
             return RackreadyError(
-                f"{error} It could not be undone: {worse} Bring outlets and node to On by hand, or run the gate "
-                "again, which tries it."
+                f"{error} It could not be undone: {worse} Bring outlets and node to On by hand, or run "
+                "the gate again: it tries to undo it."
             )
         self.ledger.failed(token, f"undone: {error}")
         return RackreadyError(
@@ -230,21 +251,25 @@ class Cycler:
         )
 
 
-def _back(bmc: Bmc, mains: Mains) -> None:
-    """Switch outlets and node on. A PDU whose answer was lost may switch off late, before the node came on or after it: then all of it once more."""
+def _switch_on_again(bmc: Bmc, mains: Mains) -> None:
+    """Switch outlets and node on.
+
+    A PDU whose answer was lost may still switch off late, before or after the node came on. Then everything is switched
+    on once more.
+    """
     mains.on()
     try:
-        _on_again(bmc)
+        _power_on_again(bmc)
     except BmcError:
         if mains.all_on():
             raise
     if not mains.all_on():
         mains.on()
-        _on_again(bmc)
+        _power_on_again(bmc)
 
 
-def _chosen(bmc: Bmc, kind: str, number: int, mains: Mains) -> Way:
-    """Return how to do a cycle. ``auto``: AC where outlets are named or the BMC can, else cold and warm in turn."""
+def _choose_way(bmc: Bmc, kind: str, number: int, mains: Mains) -> Way:
+    """Return how to do a cycle. ``auto``: AC where outlets are named or the BMC can, or else cold and warm in turn."""
     if kind in {"auto", "ac"}:
         if mains.outlets:
             return Way("ac", "pdu")
@@ -252,15 +277,18 @@ def _chosen(bmc: Bmc, kind: str, number: int, mains: Mains) -> Way:
             return Way("ac", "bmc")
     if kind == "ac":
         text = (
-            "Expected: outlets of the node in the site file, or reset type FullPowerCycle Actual: neither. "
-            "Choose the kind auto, cold or warm."
+            "Expected: outlets of the node in the site file, or reset type FullPowerCycle Actual: "
+            "neither. Choose kind auto, cold or warm."
         )
         raise BmcError(f"{bmc.where}: AC power cycle - {text}")
     return Way(kind) if kind != "auto" else Way("cold" if number % 2 else "warm")
 
 
-def _silent(node: str, bmc: Bmc, mains: Mains) -> None:
-    """Wait until a BMC whose mains was switched off answers no more. Raises BmcError when it goes on: then other machines hang on these outlets."""
+def _wait_for_silence(node: str, bmc: Bmc, mains: Mains) -> None:
+    """Wait until a BMC whose mains was switched off stops answering.
+
+    Raises BmcError when it keeps answering: then the outlets feed other machines.
+    """
     deadline = time.monotonic() + _SILENT_S
     while True:
         try:
@@ -268,30 +296,32 @@ def _silent(node: str, bmc: Bmc, mains: Mains) -> None:
         except BmcUnreachableError:
             return
         except BmcLoginError:
-            raise  # it answers, and is not asked again: BMCs lock accounts
+            raise  # the BMC answers; do not log in again: BMCs lock accounts
         except BmcError as error:
             said = str(error)
         if time.monotonic() > deadline:
-            which = f"They are not all that feeds {node}, or feed another machine"
+            which = f"They do not all feed {node}, or another outlet feeds it, too"
             if mains.watch is not None:
-                which = f"The others were seen to feed {node}, {mains.names[-1]} was not"
+                which = f"The others were seen to feed {node}; {mains.names[-1]} was not"
             text = (
-                f"{bmc.where}: power cycle by {', '.join(mains.names)} - "
-                "Expected: a BMC without power, since these are off "
-                f"Actual: after {_SILENT_S:.0f} s it still answers ({said}). {which}: look what is plugged in there, "
-                f"and correct outlets of {node} in the site file."
+                f"{bmc.where}: power cycle by {', '.join(mains.names)} - Expected: a BMC without power, "
+                f"since these are off Actual: after {_SILENT_S:.0f} s it still answers ({said}). {which}. "
+                f"Check what is plugged in there, and correct the outlets of {node} in the site file."
             )
             raise BmcError(text)
         time.sleep(1.0)
 
 
-def _on_again(bmc: Bmc) -> str:
-    """Wait for a BMC that lost its own power, and power the machine on where its restore policy left it off."""
-    return _insist(bmc, lambda: bmc.power(PowerAction.ON))
+def _power_on_again(bmc: Bmc) -> str:
+    """Wait for a BMC that lost its own power, and switch the machine on if its restore policy left it off."""
+    return _ask_until_answered(bmc, lambda: bmc.power(PowerAction.ON))
 
 
-def _insist(bmc: Bmc, ask: Callable[[], T]) -> T:
-    """Ask a BMC that boots until it answers. Raises its last BmcError; a login that it refuses is tried once more, much later, since BMCs lock accounts."""
+def _ask_until_answered(bmc: Bmc, ask: Callable[[], T]) -> T:
+    """Call ``ask`` until a BMC that boots answers.
+
+    Raises its last BmcError. A refused login is tried only once more, much later, since BMCs lock accounts.
+    """
     deadline = time.monotonic() + _AC_S
     refused = False
     while True:

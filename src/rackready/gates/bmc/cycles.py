@@ -1,8 +1,8 @@
-"""Repeated power cycles: after each one, every part of the node must be there again, as it was before the first.
+"""Repeated power cycles: after each one, every part of the node must be there as before the first.
 
-Ten cycles with an inventory difference after each is what bring-up teams do (our judgement of practice; no vendor
-publishes a number). AC where the site names the outlets of PDUs that feed the node, or its BMC can take its own mains
-away (reset type FullPowerCycle), else cold and warm in turn.
+Ten cycles with an inventory comparison after each is what bring-up teams do (our judgement of practice; no vendor
+publishes a number). AC where the site names the PDU outlets that feed the node, or its BMC can cut its own mains (reset
+type FullPowerCycle), or else cold and warm in turn.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 
 _MARK = "/run/rackready-before-cycle"
-"""Lies in memory, so that it is gone after a boot, and only after one."""
+"""A file in memory: it is gone after a boot, and only after one."""
 _BACK = f"test ! -e {_MARK} || exit 1; {BOOTED}"
 _CYCLE_S = 1200.0
 _SHOWN = 16
@@ -37,25 +37,25 @@ FIRST_LOOK = ErrorKind(
     "cycle-first-look",
     "inventory before the first power cycle",
     meaning="The node's parts could not be listed before the first power cycle, so nothing can be compared.",
-    next_step="Repair what it names; the node was not power-cycled.",
+    next_step="Fix the problem that it names; the node was not power-cycled.",
 )
 NOT_BACK = FailKind(
     "cycle-not-back",
     "not back after power cycle {number} ({cycle})",
     meaning="The node did not come back after a power cycle.",
-    next_step="Look at its console over the BMC and at bmc/log/sanity/events; do not put the node into use.",
+    next_step="Check its console over the BMC, and bmc/log/sanity/events; do not put the node into use.",
 )
 LATER_LOOK = FailKind(
     "cycle-later-look",
     "inventory after power cycle {number} ({cycle})",
-    meaning="The node's parts could not be listed any more after a power cycle.",
+    meaning="The node's parts could no longer be listed after a power cycle.",
     next_step=RMA,
 )
 CYCLE_NOT_RUN = ErrorKind(
     "cycle-not-run",
     "{what} was not run",
-    meaning="This power cycle was not done, because something ended the row before it.",
-    next_step="See what ended the row before it.",
+    meaning="This power cycle was not done, because an earlier problem ended the series.",
+    next_step="Check the finding that ended the series.",
 )
 CYCLE_NOT_BEGUN = ErrorKind(
     "cycle-not-begun",
@@ -66,14 +66,14 @@ CYCLE_NOT_BEGUN = ErrorKind(
 CYCLE_NOT_DONE = ErrorKind(
     "cycle-not-done",
     "{what} not done",
-    meaning="The power did not go off and on, or nobody knows.",
-    next_step="Look at the node's power in its BMC; bring it to On, then run the gate again.",
+    meaning="The power did not go off and on, or the result is unknown.",
+    next_step="Check the node's power state in its BMC; bring it to On, then run the gate again.",
 )
 CYCLE_UNREADABLE = ErrorKind(
     "cycle-unreadable",
     "{what} unreadable",
     meaning="The record of a power cycle cannot be read.",
-    next_step="Run the gate again; report a bug.",
+    next_step="Run the gate again; if it happens again, report a bug.",
 )
 NO_INPUT_AGAIN = FailKind(
     "cycle-no-input-again",
@@ -84,13 +84,13 @@ NO_INPUT_AGAIN = FailKind(
 CYCLE_DID_NOT_HAPPEN = ErrorKind(
     "cycle-did-not-happen",
     "power cycle {cycle} did not happen",
-    meaning="The BMC reported a power cycle and the node did not boot anew.",
-    next_step="The BMC said that it cycled the power: update its firmware.",
+    meaning="The BMC reported a power cycle, but the node did not reboot.",
+    next_step="The BMC reported a power cycle that did not happen: update its firmware.",
 )
 FURTHER_DIFFERENCES = FailKind(
     "cycle-further-differences",
     "further differences after power cycle {cycle}",
-    meaning="More parts differ after the power cycle than are named.",
+    meaning="More parts differ after the power cycle than the findings name.",
     next_step="Read them in the raw outputs.",
 )
 
@@ -109,7 +109,7 @@ FINDINGS = (
 
 
 class PowerCycles(Gate):
-    """Every part of the node is there again after each of its power cycles, with the same link widths."""
+    """Every part of the node is back after each of its power cycles, with the same link widths."""
 
     id = "bmc/power/stress/cycles"
     findings = (
@@ -118,29 +118,29 @@ class PowerCycles(Gate):
     )
     retry = False
     in_no_set = (
-        "it boots the node ten times, which takes hours and voids what was measured since the last boot: run it by "
-        "itself, before all else"
+        "it reboots the node ten times, which takes hours and voids everything measured since the last "
+        "boot: run it by itself, before all other gates"
     )
 
     class Inputs(base.Inputs):
-        """How often, how, and how long a boot may take."""
+        """Number and kind of the cycles, and the time limit of a boot."""
 
         cycles: int = Field(10, ge=1, le=200, description="power cycles")
         kind: Literal["auto", "ac", "cold", "warm"] = Field(
-            "auto", description="auto: AC where PDU or BMC can, else cold and warm in turn"
+            "auto", description="auto: AC where PDU or BMC can, or else cold and warm in turn"
         )
         boot_s: int = Field(
             BOOT_S,
             ge=30,
             le=7200,
-            description="longest time from power to a booted system, s; "
-            "servers of 2 TB check their memory for many minutes",
+            description="longest time from power-on to a booted system, s; servers with 2 TB check their "
+            "memory for many minutes",
         )
 
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
-        """Look, then cycle, wait and look again, as often as the inputs say; the first trouble ends it."""
+        """Plan an inventory, then as often as the inputs say: cycle, wait, inventory. A problem ends the series."""
         return [Run.of_node(node, *self._commands(node), claims=frozenset({node}), chained=True) for node in nodes]
 
     def _commands(self, node: str) -> list[Command]:
@@ -163,7 +163,10 @@ class PowerCycles(Gate):
         return found
 
     def ended(self, run: Run, outputs: Outputs) -> bool:  # noqa: ARG002 - the outputs say it
-        """A look that is not whole, or differs from the first, or a supply that stays without input, ends the row: the node is not cycled again."""
+        """Return whether a problem has ended the series, so that the node is not cycled again.
+
+        A problem is an inventory that is incomplete or differs from the first, or a supply that stays without input.
+        """
         number = max((int(key.removeprefix("bmc-")) for key in outputs if key.startswith("bmc-")), default=None)
         if number is None:
             return False
@@ -175,17 +178,17 @@ class PowerCycles(Gate):
         return number > 0 and (bool(unfed) or bool(differences(first, last)) or last.boot_id == first.boot_id)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002
-        """Compare every look with the first; what ended the row of cycles is said, and how far it came."""
+        """Compare every inventory with the first, and report how far the series came."""
         node = run.nodes[0]
         judge = Judge()
         try:
             first = seen(outputs, 0)
         except FormatError as error:
-            judge.error(node, FIRST_LOOK, "a whole one", error)
+            judge.error(node, FIRST_LOOK, "a complete one", error)
             return judge.verdict(node)
         done = 0
         told: list[dict[str, Any]] = []
-        while done < self.inputs.cycles and self._one(judge, node, done + 1, first, outputs, told):
+        while done < self.inputs.cycles and self._judge_cycle(judge, node, done + 1, first, outputs, told):
             done += 1
         judge.metric("power_cycles", node, done, "1")
         kinds = ", ".join(dict.fromkeys(map(called, told))) or "none"
@@ -199,10 +202,10 @@ class PowerCycles(Gate):
             judge.measured.add(node + "/power-cycles")
         return judge.verdict(node)
 
-    def _one(
+    def _judge_cycle(
         self, judge: Judge, node: str, number: int, first: Seen, outputs: Outputs, told: list[dict[str, Any]]
     ) -> bool:
-        """Judge one cycle; False when the row ends here."""
+        """Judge one cycle; return False when the series ends here."""
         done = _cycle(judge, node, number, outputs.get(f"cycle-{number}"), outputs.get(f"mark-{number}"))
         if done is None:
             return False
@@ -228,17 +231,17 @@ class PowerCycles(Gate):
 
 
 def _cycle(judge: Judge, node: str, number: int, output: Output | None, mark: Output | None) -> dict[str, Any] | None:
-    """Return what is told of a cycle that was done, None when the row ends here."""
+    """Return the record of a cycle that was done, or None when the series ends here."""
     where, what = f"{node} BMC", f"power cycle {number}"
     if mark is None or output is None:
-        judge.error(where, CYCLE_NOT_RUN, "a power cycle, and a mark on the node before it", "none", what=what)
+        judge.error(where, CYCLE_NOT_RUN, "a power cycle, after a mark on the node", "none", what=what)
         return None
     if mark.exit_code != 0 or mark.failure or mark.timed_out:
         judge.error(node, CYCLE_NOT_BEGUN, "SSH answers before it", mark.failure or f"exit {mark.exit_code}", what=what)
         return None
     if output.failure or output.timed_out or output.exit_code != 0:
         actual = output.failure.rstrip(".") or f"no end after {output.seconds:.0f} s"
-        judge.error(where, CYCLE_NOT_DONE, "power away and back", actual, what=what)
+        judge.error(where, CYCLE_NOT_DONE, "power off and on again", actual, what=what)
         return None
     try:
         found = document(output, FORMAT)
@@ -250,7 +253,7 @@ def _cycle(judge: Judge, node: str, number: int, output: Output | None, mark: Ou
 
 
 def _proofs(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Say once what showed that outlets were the node's own."""
+    """Yield once each how the outlets were shown to be the node's own."""
     for by, why in dict.fromkeys((proof["by"], proof.get("why")) for item in told if (proof := item.get("proof"))):
         if by == "inputs":
             yield "each outlet but the last was seen to feed a power supply of the node before the next went off"
@@ -259,7 +262,7 @@ def _proofs(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _unfed(told: Mapping[str, Any]) -> dict[str, bool | None]:
-    """Return the supplies that have no input again after a cycle, or of which that is not told."""
+    """Return the supplies that have no input again after a cycle, or whose input is not reported."""
     proof = told.get("proof") or {}
     return {supply: has for supply, has in proof.get("back", {}).items() if has is not True}
 
@@ -271,7 +274,7 @@ def _fed(judge: Judge, node: str, cycle: str, told: Mapping[str, Any]) -> bool:
             f"{node} psu {supply}",
             NO_INPUT_AGAIN,
             "Normal input",
-            "not told" if has is None else "no input",
+            "not reported" if has is None else "no input",
             cycle=cycle,
         )
     return not unfed

@@ -1,7 +1,7 @@
-"""What a BMC told, as gates read it: documents by trail, and states and health in Redfish's own words (DSP0268, Resource.Status).
+"""A BMC's answers as gates read them: documents by trail, with states and health in Redfish's words.
 
-Fails closed: a document that could not be read, a word that Redfish does not have and a part without a state are
-errors.
+It fails closed: an unread document, a word that Redfish does not define and a part without a state are errors. The
+words are those of DSP0268, Resource.Status.
 """
 
 from __future__ import annotations
@@ -22,61 +22,62 @@ from rackready.model.outcome import Finding
 Document = Mapping[str, Any]
 KEY = "redfish"
 TIMEOUT_S = 120.0
-"""How long a BMC may take to tell what is asked, s. Judgement: some answer a request in seconds, and are asked dozens."""
+"""How long a BMC may take to answer one command, s. Judgement: some take seconds for a request, and a command makes
+dozens."""
 BAD = frozenset({"Warning", "Critical"})
 _HEALTH = BAD | {"OK"}
 _WORKING = frozenset({"Enabled", "StandbySpare", "Qualified", "InTest"})
 _ABSENT = frozenset({"Absent"})
 _BROKEN = frozenset({"UnavailableOffline", "Degraded"})
 _IDLE = frozenset({"Disabled", "StandbyOffline", "Deferring", "Quiesced", "Starting", "Updating"})
-"""Not broken, and not at work either (DSP0268, Resource.State): whether that is right depends on the part."""
+"""Neither broken nor in use (DSP0268, Resource.State): whether that is right depends on the part."""
 _STATES = _WORKING | _ABSENT | _BROKEN | _IDLE
 _SWITCH_ON = "Switch it on, or wait until it has started, then run the gate again."
-_RAW = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
-_OLD = "It is of another version of rackready: run the gate again."
+_RAW = "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`)."
+_OLD = "The answer comes from another version of rackready: run the gate again."
 
 
 BMC_UNREADABLE = ErrorKind(
     "bmc-unreadable",
     "{what} unreadable",
-    meaning="What the BMC told is not one whole document.",
+    meaning="The BMC's answer is not one complete document.",
     next_step=_RAW,
 )
 BMC_NOT_ALL_ASKED = ErrorKind(
     "bmc-not-all-asked",
-    "{what}: not all of it asked",
+    "{what}: not everything was asked",
     meaning="The stored answers lack questions that today's gate asks.",
     next_step=_OLD,
 )
 BMC_LINK_UNREAD = ErrorKind(
     "bmc-link-unread",
     "{what}: {address} unread",
-    meaning="The BMC names a resource and does not deliver it.",
+    meaning="The BMC links to a resource and does not deliver it.",
     next_step="Update or restart the BMC, then run the gate again.",
 )
 BMC_NOT_ASKED = ErrorKind(
     "bmc-not-asked",
     "{what} not asked",
-    meaning="The gate has no answer of the BMC.",
+    meaning="The gate has no answer from the BMC.",
     next_step=NOT_RUN,
 )
 BMC_NOT_REACHED = ErrorKind(
     "bmc-not-reached",
-    "{what} not told",
-    meaning="The BMC does not answer, so nothing that it watches is known.",
-    next_step="Check that the BMC of {node} answers (bmc.address, its cable, user and password in the site file), then "
-    "run the gate again.",
+    "{what} not reported",
+    meaning="The BMC does not answer, so nothing that it monitors is known.",
+    next_step="Check that the BMC of {node} answers (bmc.address, its cable, user and password in the "
+    "site file), then run the gate again.",
 )
 BMC_LATE = ErrorKind(
     "bmc-late",
-    "{what} not told",
+    "{what} not reported",
     meaning="The BMC does not answer in time: it hangs or is overloaded.",
     next_step="Restart the BMC, then run the gate again.",
 )
 STATE_UNKNOWN = ErrorKind(
     "part-state-unknown",
     "{what} state unknown",
-    meaning="The BMC uses a word for the part's state that Redfish does not have, or none.",
+    meaning="The BMC reports a part's state in a word that Redfish does not define, or reports none.",
     next_step="Update the BMC's firmware.",
 )
 NOT_IN_USE = ErrorKind(
@@ -88,32 +89,32 @@ NOT_IN_USE = ErrorKind(
 HEALTH_NOT_REPORTED = ErrorKind(
     "part-health-not-reported",
     "{what} health not reported",
-    meaning="The BMC does not tell whether the part is healthy.",
+    meaning="The BMC does not report whether the part is healthy.",
     next_step="Update the BMC's firmware.",
 )
 SENSOR_STATE_UNKNOWN = ErrorKind(
     "sensor-state-unknown",
     "sensor state unknown",
-    meaning="The BMC uses a word for the sensor's state that Redfish does not have.",
+    meaning="The BMC reports the sensor's state in a word that Redfish does not define.",
     next_step="Update the BMC's firmware.",
 )
 SENSOR_HEALTH_UNKNOWN = ErrorKind(
     "sensor-health-unknown",
     "sensor health unknown",
-    meaning="The BMC uses a word for the sensor's health that Redfish does not have.",
+    meaning="The BMC reports the sensor's health in a word that Redfish does not define.",
     next_step="Update the BMC's firmware.",
 )
 
 TOLD = (BMC_UNREADABLE, BMC_NOT_ALL_ASKED, BMC_LINK_UNREAD, BMC_NOT_ASKED, BMC_NOT_REACHED, BMC_LATE)
-"""What reading a BMC can find."""
+"""Findings of reading a BMC."""
 PART = (STATE_UNKNOWN, NOT_IN_USE, HEALTH_NOT_REPORTED)
-"""What ``works`` can find beside the fault that it is given."""
+"""Findings of ``works``, beside the fault that it is given."""
 SENSOR = (SENSOR_STATE_UNKNOWN, SENSOR_HEALTH_UNKNOWN)
-"""What ``healthy`` can find beside the fault that it is given."""
+"""Findings of ``healthy``, beside the fault that it is given."""
 
 
 def ask(node: str, *trails: str, key: str = KEY, timeout_s: float = TIMEOUT_S, stage: int = 0) -> Command:
-    """Return the command that gathers what these trails lead to (see drivers.redfish_read) from a BMC."""
+    """Return the command that gathers from a BMC what these trails lead to (see drivers.redfish_read)."""
     return Command(key=key, node=node, argv=("GET", *trails), timeout_s=timeout_s, stage=stage, via="bmc")
 
 
@@ -129,31 +130,34 @@ class Told:
     def of(
         cls, documents: Mapping[str, Document], trails: Mapping[str, Sequence[str]], unread: Mapping[str, str]
     ) -> Told:
-        """Return what was gathered. A resource in which a property that gates read is not of Redfish's type is unread: nothing can be held against it."""
+        """Return what was gathered.
+
+        A resource with a property that gates read and that is not of Redfish's type counts as unread: it cannot be
+        judged.
+        """
         odd = {address: why for address, item in documents.items() if (why := schema.odd(item))}
         return cls(
             {address: item for address, item in documents.items() if address not in odd}, trails, {**unread, **odd}
         )
 
     def at(self, *trails: str) -> Iterator[Document]:
-        """Every document to which one of the trails led, once."""
+        """Yield every document to which one of the trails led, once."""
         for address in dict.fromkeys(address for trail in trails for address in self.trails.get(trail, [])):
             if address in self.documents:
                 yield self.documents[address]
 
     def has(self, trail: str) -> bool:
-        """Whether a trail led anywhere."""
+        """Return whether a trail led anywhere."""
         return bool(self.trails.get(trail))
 
 
 def told(  # noqa: PLR0913
     judge: Judge, node: str, what: str, run: Run, outputs: Outputs, key: str = KEY, *, spared: Collection[str] = ()
 ) -> Told | None:
-    """Return what the BMC told, None when that cannot be judged; each thing that could not be read is an error already.
+    """Return the BMC's answer, or None when it cannot be judged; every unread part is then an error already.
 
-    An answer in which something was not asked that the gate looks at would say that there is none of it: it is of
-    another version of rackready. ``spared``: trails that may be lacking all the same, since the caller knows what to do
-    without.
+    An answer that lacks questions of this gate comes from another version of rackready, and would look as if the parts
+    did not exist. ``spared``: trails that may be missing, because the caller can do without them.
     """
     output = outputs.get(key)
     if judge.trouble(_trouble(output, node, what)) or output is None:
@@ -161,7 +165,7 @@ def told(  # noqa: PLR0913
     try:
         found = parse(output)
     except FormatError as error:
-        judge.error(f"{node} BMC", BMC_UNREADABLE, "a whole document of what the BMC told", error, what=what)
+        judge.error(f"{node} BMC", BMC_UNREADABLE, "a complete document of the BMC's answer", error, what=what)
         return None
     asked = [trail for command in run.commands if command.key == key for trail in command.argv[1:]]
     if lacking := [trail for trail in asked if trail not in found.trails and trail not in spared]:
@@ -182,11 +186,11 @@ def told(  # noqa: PLR0913
 
 
 def parse(output: Output) -> Told:
-    """Return the gathered answer of an output. Raises FormatError when it is not whole."""
+    """Return the gathered answer of an output. Raises FormatError when it is incomplete."""
     found = document(output, FORMAT)
     if (
         found.get("complete") is not True or output.exit_code != 0
-    ):  # the reader prints no document of an error, which would be let through
+    ):  # an error document, which a gatherer never prints, would pass the check
         raise FormatError("the document is not complete")
     if found.get("digest") != digest(found):
         raise FormatError("its digest is not that of its contents")
@@ -194,14 +198,14 @@ def parse(output: Output) -> Told:
     if not isinstance(documents, dict) or not isinstance(trails, dict) or not isinstance(unread, dict):
         raise FormatError("documents, trails or unread missing")
     if any(not isinstance(item, dict) or item.get("@odata.id") != address for address, item in documents.items()):
-        raise FormatError("a resource that is no JSON object, or does not have its own address")
+        raise FormatError("a resource that is not a JSON object, or does not have its own address")
     if any(not isinstance(ends, list) or any(not isinstance(end, str) for end in ends) for ends in trails.values()):
-        raise FormatError("a trail that is no list of addresses")
+        raise FormatError("a trail that is not a list of addresses")
     lost = [
         address for ends in trails.values() for address in ends if address not in documents and address not in unread
     ]
     if lost:
-        message = f"{lost[0]} was found and is not in the document"
+        message = f"{lost[0]} was found and is missing from the document"
         raise FormatError(message)
     return Told.of(documents, trails, unread)
 
@@ -219,7 +223,10 @@ def _trouble(output: Output | None, node: str, what: str) -> Finding | None:
 
 
 def name(document: Document) -> str:
-    """Return how a part is called: its Id, or its Name with its number where one document holds several (HPE calls both supplies alike)."""
+    """Return a part's name: its Id, or its Name, with its number where a document holds several.
+
+    HPE names both supplies alike.
+    """
     if document.get("Id"):
         return str(document["Id"])
     called = str(document.get("Name") or document.get("FanName") or "part")
@@ -228,18 +235,18 @@ def name(document: Document) -> str:
 
 
 def numeric(value: Any) -> float | None:  # noqa: ANN401 - JSON
-    """Return a number, None for anything else (true is no number)."""
+    """Return a number, or None for anything else (a boolean is not a number)."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value == value else None  # noqa: PLR0124 - NaN
 
 
 def parts(document: Document, key: str) -> list[Document]:
-    """Return the parts that a document holds in a list (older schemas); anything else is none."""
+    """Return the parts that a document holds in a list (older schemas), or none."""
     found = document.get(key)
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
 def absent(document: Document) -> bool:
-    """Whether a part says that it is not there."""
+    """Return whether a part reports that it is absent."""
     return _status(document).get("State") in _ABSENT
 
 
@@ -253,11 +260,11 @@ def works(
     idle: Collection[str] = (),
     **values: str,
 ) -> bool:
-    """Hold a part's state and health against working and OK; False when it failed, is not in use, or does not say.
+    """Judge a part's state and health; return False when it failed, is not in use, or reports neither.
 
-    ``fault`` (with its ``values``): what is found where it does not work.
-    ``idle``: the states out of use in which this part is as it should be (a spare supply, an outlet that feeds
-    nothing). A part that is switched off otherwise is an error: it cannot be known good.
+    ``fault`` (with its ``values``) is the finding where it does not work. ``idle``: the unused states that are right
+    for this part (a spare supply, an outlet that feeds nothing). A part in any other unused state is an error: it
+    cannot be known good.
     """
     judge.judged += 1
     status = _status(document)
@@ -284,9 +291,9 @@ def works(
 
 
 def healthy(judge: Judge, where: str, sensor: Document, fault: FailKind) -> bool:
-    """Hold the health of a sensor that has a reading against OK; ``fault`` is found where it is not.
+    """Judge the health of a sensor that has a reading; ``fault`` is the finding where it is not OK.
 
-    Many sensors tell none, so none is no fault; a word that Redfish does not have is.
+    Many sensors report no health, so none is not a fault. A word that Redfish does not define is an error.
     """
     status = _status(sensor)
     health, now = status.get("Health"), status.get("State")
@@ -304,18 +311,18 @@ def healthy(judge: Judge, where: str, sensor: Document, fault: FailKind) -> bool
 
 
 def state(document: Document) -> str | None:
-    """Return the State that a part tells, None when it tells none."""
+    """Return the State that a part reports, or None."""
     found = _status(document).get("State")
     return found if isinstance(found, str) else None
 
 
 def strange(document: Document) -> bool:
-    """Whether a part tells a State that Redfish does not have."""
+    """Return whether a part reports a State that Redfish does not define."""
     return state(document) not in {None, *_STATES}
 
 
 def resting(document: Document) -> bool:
-    """Whether a sensor is switched off or cannot be used, so that it has no reading."""
+    """Return whether a sensor is switched off or unusable, and so has no reading."""
     return state(document) in _ABSENT | _IDLE | {"UnavailableOffline"}
 
 
@@ -325,6 +332,6 @@ def _status(document: Document) -> Document:
 
 
 def _conditions(status: Document) -> str:
-    """Return what the BMC says about a bad state, the first of it."""
+    """Return the BMC's first message about a bad state."""
     said = [str(item.get("Message") or item.get("MessageId") or "") for item in parts(status, "Conditions")]
     return f" ({said[0]})" if said and said[0] else ""

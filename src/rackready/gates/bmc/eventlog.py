@@ -1,4 +1,4 @@
-"""Reads Redfish log services and their entries (DSP0268, LogService and LogEntry), and says what an entry means."""
+"""Redfish log services and their entries (DSP0268, LogService and LogEntry), and what an entry means."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from rackready.gates.bmc.documents import Document, name, numeric
 from rackready.gates.judging.finding_kinds import FailKind
 
 _EPOCH_S = 946_684_800.0
-"""2000-01-01: an older date is a BMC whose clock was not set yet, so no usable time."""
+"""2000-01-01: an older date comes from a BMC whose clock was not set yet, so it is no usable time."""
 _END_S = 4_102_444_800.0
 """2100-01-01: an HGX BMC whose clock was not set writes 9999-12-31."""
 _OVERWRITES = frozenset({None, "Unknown", "WrapsWhenFull"})
-"""Policies (DSP0268, LogService) of a log that is not known to stop when it is full; a word that Redfish does not have is none of them."""
+"""Policies (DSP0268, LogService) that do not show that a full log stops recording. A word that Redfish does not
+define is not among them."""
 _LONG = 160
 _NOT_HEALTH = re.compile(r"maintenance|audit|security", re.IGNORECASE)
-"""In the name of a service: records of who did what (Supermicro's Log1 of the manager, Lenovo's maintenance log)."""
+"""Matches names of services that record who did what (Supermicro's Log1 of the manager, Lenovo's maintenance log)."""
 
 _OTHER = (
-    "Read the entry in the vendor's guide and do what it says; once it is dealt with, say so with `rackready "
-    "repair`: what is older counts no longer."
+    "Read the entry in the vendor's guide and do what it says. Then record the fix with `rackready "
+    "repair`: older entries no longer count."
 )
 MEMORY_ENTRY = FailKind(
     "bmc-log-memory-error",
     "{before}memory error{after}",
-    meaning="The server logged an error of its memory.",
-    next_step="Reseat the DIMM that the entry names, run the memory test; "
-    "if it comes back, replace the DIMM, then suspect the CPU's socket.",
+    meaning="The server logged a memory error.",
+    next_step="Reseat the DIMM that the entry names, run the memory test; if it comes back, replace the "
+    "DIMM, then suspect the CPU's socket.",
 )
 CPU_ENTRY = FailKind(
     "bmc-log-cpu-error",
     "{before}CPU error{after}",
-    meaning="The server logged an error of a processor.",
+    meaning="The server logged a processor error.",
     next_step="Save the BMC's crash dump, update BIOS and microcode; "
     "if it comes back, replace the CPU, then the board.",
 )
@@ -62,19 +63,19 @@ FAN_ENTRY = FailKind(
 LEAK_ENTRY = FailKind(
     "bmc-log-leak-event",
     "{before}leak event{after}",
-    meaning="The server logged a leak of coolant.",
-    next_step="Run bmc/cooling/sanity/leaks; look for the leak before the node is used.",
+    meaning="The server logged a coolant leak.",
+    next_step="Run bmc/cooling/sanity/leaks; find the leak before the node is used.",
 )
 HEAT_ENTRY = FailKind(
     "bmc-log-temperature-event",
     "{before}temperature event{after}",
     meaning="The server logged that something was too warm or too cold.",
-    next_step="Run bmc/cooling/sanity/temperatures; look at air and coolant.",
+    next_step="Run bmc/cooling/sanity/temperatures; check air and coolant.",
 )
 OTHER_ENTRY = FailKind(
     "bmc-log-event",
     "{before}event{after}",
-    meaning="The server logged something that rackready cannot sort.",
+    meaning="The server logged something that rackready cannot classify.",
     next_step=_OTHER,
 )
 _KINDS = (
@@ -107,22 +108,23 @@ _FAULTS = re.compile(
     r"|\bleak\w*( was)? detected|\bleak detect\w*.{0,10}critical",
     re.IGNORECASE,
 )
-"""Events after which no BMC may call its hardware OK. Narrow on purpose: BMCs log thresholds that are crossed on the way back, supplies that were
-plugged in and much else as OK, in words of faults ("Lower Non-recoverable going high", "Soft-power control failure").
-"""
+"""Events after which no BMC may call its hardware OK. Narrow on purpose: BMCs log as OK, in words of faults,
+thresholds that are crossed on the way back, supplies that were plugged in and much else ("Lower Non-recoverable
+going high", "Soft-power control failure")."""
 _OVER = re.compile(
     r"deassert|\b(cleared|resolved|recovered|restored|ended)\b|\bno (leak|uncorrect|multi)|\bnot detected"
     r"|\b(logging|monitoring|detection|reporting|support) (is |was )?(enabled|disabled|configured)\b",
     re.IGNORECASE,
 )
-"""In the text of an entry that says that something is over, or never was, or only that it is watched for."""
+"""Matches the text of an entry about something that is over, never happened, or is only monitored for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry. ``at``: seconds since 1970 by the BMC's clock, None where it had none. ``severity``: Redfish's word, or what stands there.
+    """One entry of a log.
 
-    ``belittled``: it tells of broken hardware, and its severity is OK.
+    ``at``: seconds since 1970 by the BMC's clock, None where it had none. ``severity``: Redfish's word, or the text in
+    its place. ``belittled``: the entry is about broken hardware, and its severity is OK.
     """
 
     at: float | None
@@ -134,18 +136,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Entries of one kind and text."""
+    """Entries of the same kind and text. ``before`` and ``after``: words about the severity around the title."""
 
     kind: FailKind
     before: str
     after: str
-    """What stands before and behind the words of its kind: its severity."""
+    """Return the words before and after the kind's title that give the severity."""
     said: str
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """One log service. ``keeps``: it takes nothing more when it is full."""
+    """One log service. ``keeps``: it takes no new entries when it is full."""
 
     key: str
     name: str
@@ -157,28 +159,28 @@ class Log:
 
     @property
     def times(self) -> list[float]:
-        """Times of the entries that have one."""
+        """Return the times of the entries that have one."""
         return [entry.at for entry in self.entries if entry.at is not None]
 
     @property
     def undated(self) -> int:
-        """How many entries have no usable time."""
+        """Return how many entries have no usable time."""
         return len(self.entries) - len(self.times)
 
     @property
     def full(self) -> bool:
-        """Whether it holds as many entries as it can."""
+        """Return whether the log holds as many entries as it can."""
         return self.size is not None and len(self.entries) >= self.size > 0
 
     @property
     def shown(self) -> str:
-        """Its length and age, in words."""
+        """Return its length and age, in words."""
         return f"{len(self.entries)} entries" + (f", the oldest of {_dated(self)}" if self.times else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the last pass saw of a log: how many entries, the time of the newest (0: none had one), and how many had no time."""
+    """Record of a log at the last pass: entries, time of the newest (0: none had one), entries without a time."""
 
     entries: float
     newest: float
@@ -186,14 +188,14 @@ class Mark:
 
     @classmethod
     def of(cls, about: Mapping[str, str], key: str) -> Self | None:
-        """Return the mark of a log, None when the last pass did not see it."""
+        """Return the mark of a log, or None when the last pass did not see it."""
         if key not in about:
             return None
         entries, newest, undated = about[key].split()
         return cls(float(entries), float(newest), float(undated))
 
     def cleared(self, log: Log) -> bool:
-        """Whether entries of then are gone although the log had room for them: the newest of then is not there any more."""
+        """Return whether recorded entries are gone although the log had room: the newest of then is missing."""
         if self.entries == 0 or log.full:
             return False
         return len(log.entries) < self.entries or (self.newest > 0 and min(log.times, default=0.0) > self.newest)
@@ -244,7 +246,7 @@ def _entry(document: Document) -> Entry:
 
 
 def _time(value: object) -> float | None:
-    """Return a time as seconds since 1970; None for none, and for one from before any such machine: the clock was not set."""
+    """Return a time as seconds since 1970; None for none, or for one so old that the clock was not set."""
     try:
         at = datetime.fromisoformat(str(value)).timestamp()
     except ValueError:
@@ -253,7 +255,7 @@ def _time(value: object) -> float | None:
 
 
 def grouped(entries: Sequence[Entry]) -> list[Group]:
-    """Return entries by kind and text, the worst first, each with its first and last date and how often."""
+    """Return entries by kind and text, the worst first, each with its first and last date and its count."""
     by: dict[tuple[str, str], list[Entry]] = {}
     for entry in sorted(entries, key=lambda item: (item.severity != "Critical", item.at or 0.0)):
         by.setdefault((entry.severity, entry.text), []).append(entry)

@@ -1,9 +1,9 @@
-"""Event logs of the BMC (SEL and Redfish logs): what was written since the last pass.
+"""Event logs of the BMC (SEL and Redfish logs): entries since the last pass.
 
-Times are the BMC's own: a pass records what its clock said, so that a clock that is wrong is wrong on both sides. What
-lies before the last pass does not count again. A log that was cleared, or that has wrapped past the last pass, may have
-held anything: that is an error, until somebody who knows says with `rackready repair` that it was dealt with (or the
-input ``since`` gives a time). Without either every entry counts.
+Times are the BMC's own: a pass records the BMC's clock, so a wrong clock is wrong on both sides. Entries from before
+the last pass do not count again. A log that was cleared, or that wrapped past the last pass, may have held anything:
+that is an error until somebody records with `rackready repair` that it was dealt with (or the input ``since`` gives a
+time). Without either, every entry counts.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 
 _SKIPPED = "*!*audit*,lclog,*lifecycle*,*dump*,*postcode*,*journal*,*debug*,*diagnostic*,fdr,iel,sl,event,*securitylog*"
-"""Logs that record who logged in or what was configured, and memory dumps: not the health of hardware, and thousands of pages on some BMCs. An iLO's Event
-is that of the alerts that it sent (HPE, log services): a warning at every restart of the server; its hardware stands in
-the IML.
-"""
+"""Logs that record logins or configuration changes, and memory dumps: they do not show hardware health, and have
+thousands of pages on some BMCs. An iLO's Event log lists the alerts that it sent (HPE, log services): a warning at
+every restart of the server; its hardware events are in the IML."""
 SERVICES = tuple(f"{place}/*/LogServices/{_SKIPPED}" for place in ("Managers", "Systems", "Chassis"))
 ENTRIES = tuple(f"{place}/Entries/*" for place in SERVICES)
 _MANAGERS = "Managers/*!hgx_*"
@@ -39,61 +38,59 @@ NO_LOG = ErrorKind(
     "bmc-no-event-log",
     "no event log",
     meaning="The BMC keeps no log, so nothing that happened before now is known.",
-    next_step="Update the BMC's firmware; without a log nothing past is known.",
+    next_step="Update the BMC's firmware: without a log, past events are unknown.",
 )
 CLOCK_NOT_REPORTED = ErrorKind(
     "bmc-clock-not-reported",
     "clock not reported",
-    meaning="The BMC does not tell its time, so entries of its log cannot be dated.",
+    meaning="The BMC does not report its time, so entries of its log cannot be dated.",
     next_step="Set the BMC's clock (NTP).",
 )
 LOG_OFF = ErrorKind(
     "bmc-log-off",
     "log switched off",
     meaning="The log is switched off, so what happens now is not recorded.",
-    next_step="Switch it on: what happens now is not recorded.",
+    next_step="Switch it on, so that new events are recorded.",
 )
 NO_SEVERITY = ErrorKind(
     "bmc-entry-no-severity",
     "entry without a severity",
-    meaning="An entry of the log does not say how bad it is.",
+    meaning="An entry of the log does not have a severity.",
     next_step="Update the BMC's firmware.",
 )
 FURTHER_ENTRIES = FailKind(
     "bmc-further-entries",
     "further entries",
-    meaning="The log has more kinds of bad entries than are named.",
+    meaning="The log has more kinds of bad entries than the findings name.",
     next_step="Read the whole log in the raw output.",
 )
 LOG_FULL = ErrorKind(
     "bmc-log-full",
     "log full",
     meaning="The log is full and takes no new entries.",
-    next_step="Save and clear it. Read what else recorded that time (syslog, the BMC's other logs), then say with "
-    "`rackready repair` that it was dealt with.",
+    next_step="Save and clear it. Read what else recorded that time (syslog, the BMC's other logs), then "
+    "record with `rackready repair` that it was dealt with.",
 )
 LOG_WRAPPED = ErrorKind(
     "bmc-log-wrapped",
     "log wrapped",
-    meaning="The log has overwritten entries that nobody has judged.",
-    next_step="Read what else recorded that time (syslog, the BMC's other logs), "
-    "then say with `rackready repair` that it "
-    "was dealt with.",
+    meaning="The log has overwritten entries that were never judged.",
+    next_step="Read what else recorded that time (syslog, the BMC's other logs), then record with "
+    "`rackready repair` that it was dealt with.",
 )
 LOG_CLEARED = ErrorKind(
     "bmc-log-cleared",
     "log cleared since the last pass",
-    meaning="Somebody cleared the log since the last pass, and entries that nobody has judged may be gone.",
-    next_step="Read what else recorded that time (syslog, the BMC's other logs), "
-    "then say with `rackready repair` that it "
-    "was dealt with.",
+    meaning="Somebody cleared the log since the last pass, so entries may be gone that were never judged.",
+    next_step="Read what else recorded that time (syslog, the BMC's other logs), then record with "
+    "`rackready repair` that it was dealt with.",
 )
 ENTRIES_AHEAD = ErrorKind(
     "bmc-entries-ahead",
-    "entries count from a time that is still to come",
+    "entries count from a time in the future",
     meaning="Entries count from a time that the BMC's clock has not reached, so none would count.",
-    next_step="Set the BMC's clock (NTP) or the input `since`, read the log by hand, then say with `rackready repair` "
-    "that it was dealt with.",
+    next_step="Set the BMC's clock (NTP) or the input `since`, read the log by hand, then record with "
+    "`rackready repair` that it was dealt with.",
 )
 
 FINDINGS = (
@@ -110,7 +107,7 @@ FINDINGS = (
 
 
 class Events(Gate):
-    """The BMC's event logs hold nothing bad that is newer than the last pass, and none of it was lost."""
+    """The BMC's event logs hold no bad entry newer than the last pass, and no entry was lost."""
 
     id = "bmc/log/sanity/events"
     findings = (
@@ -122,19 +119,19 @@ class Events(Gate):
     since_last_pass = True
 
     class Inputs(base.Inputs):
-        """From when on entries count, and which."""
+        """The time from which entries count, and their severity."""
 
         since: Annotated[AwareDatetime, Strict(strict=False)] | None = Field(
             None,
-            description="entries before this time (of the BMC's clock) were read and "
-            "dealt with; none: since the last pass",
+            description="entries before this time (of the BMC's clock) were read and dealt with; none: "
+            "since the last pass",
         )
         warnings: bool = Field(default=True, description="entries of severity Warning count, too")
 
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """One request to every BMC; what the last pass saw goes with it."""
+        """Plan one request to each BMC, with what the last pass saw."""
         return [
             Run.of_node(
                 node,
@@ -145,7 +142,7 @@ class Events(Gate):
         ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge every log: what was lost, then what is new."""
+        """Judge every log: first lost entries, then new ones."""
         node = run.nodes[0]
         judge = Judge()
         found = owner.server(judge, facts.nodes[node], "event logs", run, outputs)
@@ -161,10 +158,9 @@ class Events(Gate):
             judge.metric("bmc_clock", f"{node}/bmc", clock, "s since 1970")
             by_its_clock = (
                 run.about if set(run.about) != {"since"} else {}
-            )  # a repair's time is of our clock, which may go a little before
+            )  # a repair's time is by our clock, which may be a little ahead
             _past(judge, f"{node} BMC", clock, _since(by_its_clock, self.inputs.since))
-        # A declared repair is a pass that saw no log: somebody has dealt with all that was there, undated entries among
-        # it.
+        # A declared repair is a pass that saw no log: somebody dealt with all entries of then, including undated ones.
         dealt_with = self.inputs.since is not None or set(run.about) == {"since"}
         for log in there:
             self._log(
@@ -176,7 +172,7 @@ class Events(Gate):
                 dealt_with=dealt_with,
             )
         if _since(run.about, self.inputs.since) is None:
-            judge.remark("no pass before: every entry of the logs was judged")
+            judge.remark("no earlier pass: every entry of the logs was judged")
         return judge.verdict(node)
 
     def _log(
@@ -213,7 +209,7 @@ class Events(Gate):
             judge.measured.add(f"{node}/{log.key}")
 
     def _lost(self, judge: Judge, where: str, log: Log, since: float | None, mark: Mark | None) -> None:
-        """Say what of a log is missing: it is full and takes nothing more, it wrapped, or somebody cleared it."""
+        """Report which entries of a log are missing: it is full and takes no more, it wrapped, or it was cleared."""
         if log.full and log.keeps:
             judge.error(
                 where,
@@ -225,15 +221,18 @@ class Events(Gate):
             return
         oldest = min(log.times, default=None)
         if log.full and not log.keeps and oldest is not None and oldest > since:
-            judge.error(where, LOG_WRAPPED, f"entries back to {_stamp(since)}", f"the oldest is of {_stamp(oldest)}")
+            judge.error(where, LOG_WRAPPED, f"entries back to {_stamp(since)}", f"the oldest is from {_stamp(oldest)}")
         elif self.inputs.since is None and mark is not None and mark.cleared(log):
-            judge.error(where, LOG_CLEARED, f"its {mark.entries:.0f} entries of then, or newer ones on top", log.shown)
+            judge.error(
+                where, LOG_CLEARED, f"the {mark.entries:.0f} entries of the last pass, or newer ones on top", log.shown
+            )
 
 
 def _counts(entry: Entry, since: float | None, *, dealt_with: bool) -> bool:
-    """Whether an entry is newer than the last pass: one of its very second is, since a pass saw nothing bad.
+    """Return whether an entry counts: it is not older than the last pass.
 
-    One without a usable time counts, unless ``dealt_with`` says that such were there before.
+    An entry of the same second counts, since the pass saw nothing bad. An entry without a usable time counts, unless
+    ``dealt_with`` says that such entries existed at the last pass.
     """
     if entry.at is None:
         return not dealt_with
@@ -241,7 +240,7 @@ def _counts(entry: Entry, since: float | None, *, dealt_with: bool) -> bool:
 
 
 def _marks(passed: Passed | None) -> Mapping[str, str]:
-    """Return what the last pass saw: the BMC's clock (else ours), and how long every log was."""
+    """Return what the last pass saw: the BMC's clock (or else ours), and the length of every log."""
     if passed is None:
         return {}
     seen, newest, undated = (_by_log(passed, metric) for metric in ("log_entries", "log_newest", "log_undated"))
@@ -257,14 +256,14 @@ def _by_log(passed: Passed, metric: str) -> dict[str, float]:
 
 
 def _since(about: Mapping[str, str], given: datetime | None) -> float | None:
-    """Return from when on entries count: the later of the last pass and what the gate set says."""
+    """Return the time from which entries count: the later of the last pass and the gate set's."""
     known = [float(about["since"])] if "since" in about else []
     known += [given.timestamp()] if given is not None else []
     return max(known, default=None)
 
 
 def _clock(found: Told, there: Sequence[Log]) -> float | None:
-    """Return what the BMC's clock says."""
+    """Return the BMC's clock."""
     documents: list[Document] = list(found.at(_MANAGERS))
     times = [
         stamp
@@ -275,7 +274,10 @@ def _clock(found: Told, there: Sequence[Log]) -> float | None:
 
 
 def _past(judge: Judge, where: str, clock: float, since: float | None) -> None:
-    """Hold the time from which entries count against the BMC's clock: one that was set back dates what happens now before the last pass."""
+    """Report a start time that is ahead of the BMC's clock.
+
+    A clock that was set back dates present events before the last pass.
+    """
     if since is not None and int(since) > clock:
         judge.error(where, ENTRIES_AHEAD, f"at most {_stamp(clock)}, the BMC's clock", _stamp(since))
 

@@ -1,8 +1,8 @@
-"""Fans: every fan that the BMC lists turns, above the bound that the BMC itself has for it, and none is gone since the last pass.
+"""Fans: each turns above the BMC's own threshold, and none is gone since the last pass.
 
-No figure is ours: a fan is held against the lower thresholds of its own sensor. Where the BMC has none for it, it must
-turn and be healthy. How many fans a server has nobody publishes: the last pass on the chassis is what their number is
-held against, or a repair in its place.
+No figure is ours: a fan is compared with the lower thresholds of its own sensor. Where the BMC has none, the fan must
+turn and be healthy. No vendor publishes how many fans a server has, so their number is compared with the last pass on
+the chassis, or with a repair in its place.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ _NEW, _OLD, _SUBSYSTEM, _SENSORS = (
     "Chassis/*/ThermalSubsystem",
     "Chassis/*/Sensors/*",
 )
-_STEP = "Look for what blocks it, reseat the fan tray, else replace it; do not load the node before."
+_STEP = "Find what blocks it, reseat the fan tray, or else replace it; do not load the node before."
 
 
 _TURNS = frozenset({"RPM", "{rev}/min"})
-"""ReadingUnits of a speed (DSP0268, Sensor: UCUM's code), and as most BMCs write it."""
+"""ReadingUnits of a speed (DSP0268, Sensor): UCUM's code, and the usual BMC spelling."""
 _SPEED = "fan_speed"
-"""Metric of every fan that turns: what a pass records of the fans that it saw."""
+"""Metric of every fan that turns: a pass records with it which fans it saw."""
 
 
 FANS_NOT_REPORTED = ErrorKind(
     "fans-not-reported",
     "fans not reported",
     meaning="The BMC lists no fan.",
-    next_step="Update the BMC's firmware; a server without a fan is not known here.",
+    next_step="Update the BMC's firmware; rackready knows no server without fans.",
 )
 FAN_SENSOR_LOST = ErrorKind(
     "fan-sensor-not-read",
     "sensor of the fan not read",
-    meaning="A fan names a sensor that the BMC does not deliver.",
+    meaning="A fan links to a sensor that the BMC does not deliver.",
     next_step="Update or restart the BMC, then run the gate again.",
 )
 FAN_SPEED_NOT_REPORTED = ErrorKind(
     "fan-speed-not-reported",
     "fan speed not reported",
-    meaning="The BMC does not tell how fast a fan turns.",
-    next_step="Reseat the fan; if it stays so, replace it, or update the BMC's firmware.",
+    meaning="The BMC does not report how fast a fan turns.",
+    next_step="Reseat the fan; if the speed is still missing, replace it, or update the BMC's firmware.",
 )
 FAN_STANDS = FailKind(
     "fan-stands-still",
@@ -68,23 +68,23 @@ FAN_SLOW = FailKind(
 FANS_GONE = FailKind(
     "fans-gone",
     "fans gone since the last pass",
-    meaning="Fans that the BMC listed at the last pass are not listed any more.",
+    meaning="Fans that the BMC listed at the last pass are no longer listed.",
     next_step=(
-        "Reseat that fan, else replace it. If it was taken out on purpose, or the BMC's "
-        "firmware lists fans otherwise now, say with `rackready repair` that it was dealt with."
+        "Reseat that fan, or else replace it. If it was removed on purpose, or new BMC firmware lists "
+        "fans in another way, record with `rackready repair` that it was dealt with."
     ),
 )
 FAN_NOT_WORKING = FailKind(
     "fan-not-working",
     "fan not working",
-    meaning="A fan is broken by the BMC's word.",
+    meaning="The BMC reports that a fan is broken.",
     next_step=_STEP,
 )
 FANS_NOT_REDUNDANT = FailKind(
     "fans-redundancy-lost",
     "redundancy not working",
-    meaning="The fans are not redundant any more: the loss of one more lets the server overheat.",
-    next_step="Repair the fan that is named beside this.",
+    meaning="The fans are no longer redundant: if one more fails, the server overheats.",
+    next_step="Repair the fan that another finding names.",
 )
 
 FINDINGS = (
@@ -100,7 +100,7 @@ FINDINGS = (
 
 
 class Fans(Gate):
-    """Every fan turns, above the least speed that its BMC has for it, the set is redundant, and none is gone since the last pass."""
+    """Every fan turns above the BMC's lower threshold, fans are redundant, and none is gone since the last pass."""
 
     id = "bmc/cooling/sanity/fans"
     findings = (
@@ -113,7 +113,7 @@ class Fans(Gate):
     since_last_pass = True
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """One request to every BMC; which fans the last pass saw goes with it."""
+        """Plan one request to each BMC, with the fans that the last pass saw."""
         return [
             Run.of_node(
                 node,
@@ -133,22 +133,22 @@ class Fans(Gate):
         fans = list(_fans(found))
         cooling = facts.nodes[node].platform.cooling
         if not fans and not run.about and cooling is not None and cooling.kind == "liquid":
-            return nothing(
+            return nothing_to_judge(
                 judge,
                 node,
-                f"{facts.nodes[node].platform.id} is cooled by liquid alone and its BMC lists no fans: nothing to "
-                "judge",
+                f"{facts.nodes[node].platform.id} is cooled by liquid alone and its BMC lists no fans: "
+                "nothing to judge",
             )
         if not fans:
             judge.error(f"{node} BMC", FANS_NOT_REPORTED, "at least one fan", "none")
         for fan, limits in fans:
-            self._one(judge, node, fan, limits)
+            self._judge_fan(judge, node, fan, limits)
         _gone(judge, node, [name(fan) for fan, _ in fans], run.about)
         self._redundancy(judge, node, found)
         return judge.verdict(node)
 
     @staticmethod
-    def _one(judge: Judge, node: str, fan: Document, limits: Bounds) -> None:
+    def _judge_fan(judge: Judge, node: str, fan: Document, limits: Bounds) -> None:
         where = f"{node} fan {name(fan)}"
         if not works(judge, where, "fan", fan, FAN_NOT_WORKING):
             return
@@ -181,14 +181,12 @@ class Fans(Gate):
         for index, group in enumerate(groups(found.at(_SUBSYSTEM), "FanRedundancy", found.at(_OLD))):
             if isinstance(group.get("Status"), dict) and not absent(group):
                 where = f"{node} fan redundancy group {group.get('MemberId', index)}"
-                idle = (
-                    {"Disabled"} if kind(group) == NONE else ()
-                )  # a group without spares is switched off, and rightly
+                idle = {"Disabled"} if kind(group) == NONE else ()  # a group without spares is rightly disabled
                 works(judge, where, "redundancy", group, FANS_NOT_REDUNDANT, idle=idle)
 
 
 def _before(passed: Passed | None) -> Mapping[str, str]:
-    """Return which fans the last pass saw, and how often each name; nothing where none did."""
+    """Return the names of the fans that the last pass saw, each with its count; empty without a pass."""
     if passed is None:
         return {}
     return {
@@ -200,12 +198,14 @@ def _before(passed: Passed | None) -> Mapping[str, str]:
 
 
 def _gone(judge: Judge, node: str, fans: Sequence[str], about: Mapping[str, str]) -> None:
-    """Hold the number of fans against the last pass's: fewer are gone, as many under other names are those of a BMC that was updated."""
+    """Compare the number of fans with the last pass's.
+
+    Fewer fans are a fail. The same number under other names comes from a BMC update.
+    """
     before = Counter({fan: int(count) for fan, count in about.items()})
     if not before:
         judge.remark(
-            "how many fans it has is not published, and no pass before saw them: only those that the BMC lists were "
-            "judged"
+            "the number of its fans is not published, and no earlier pass saw them: only listed fans were judged"
         )
         return
     judge.judged += 1
@@ -213,12 +213,12 @@ def _gone(judge: Judge, node: str, fans: Sequence[str], about: Mapping[str, str]
         lost = sorted((before - Counter(fans)).elements())
         named = (
             f", without {', '.join(lost)}" if len(lost) == before.total() - len(fans) else ""
-        )  # else the others have other names, too
+        )  # otherwise the remaining fans have new names, too
         judge.fail(node, FANS_GONE, f"{before.total()} fans", f"{len(fans)}{named}")
 
 
-def nothing(judge: Judge, node: str, note: str) -> Verdict:
-    """Return the verdict of a platform that has nothing of the kind, with the reason."""
+def nothing_to_judge(judge: Judge, node: str, note: str) -> Verdict:
+    """Return the verdict of a platform that has no such parts, with the reason."""
     judge.judged += 1
     judge.measured.add(f"{node}/bmc")
     judge.remark(note)
@@ -226,9 +226,10 @@ def nothing(judge: Judge, node: str, note: str) -> Verdict:
 
 
 def _fans(found: Told) -> Iterator[tuple[Document, Bounds]]:
-    """Every fan with its bounds: of the newer schema with those of its sensor, else of the older one, else the sensors that are a fan's.
+    """Yield every fan with its bounds.
 
-    Where a fan names a sensor that is not listed, its name stands in the sensor's place.
+    The newer schema gives fans with their sensors' bounds; without it the older one gives both, or else the sensors of
+    fans do. Where a fan links to a sensor that is not listed, the address stands in the sensor's place.
     """
     newer = list(found.at(_NEW))
     older = [fan for document in found.at(_OLD) for fan in parts(document, "Fans")]
@@ -245,7 +246,7 @@ def _fans(found: Told) -> Iterator[tuple[Document, Bounds]]:
 
 
 def _turns(sensor: Document) -> bool:
-    """Whether a sensor is a fan's: a GB200's BMC shows fans in no other way."""
+    """Return whether a sensor belongs to a fan: a GB200's BMC shows fans in no other way."""
     kind_of = sensor.get("ReadingType")
     if kind_of == "Rotational" or sensor.get("ReadingUnits") in _TURNS:
         return True
@@ -253,7 +254,7 @@ def _turns(sensor: Document) -> bool:
 
 
 def _speed(fan: Document) -> tuple[float | None, str]:
-    """Return speed and unit: of the fan's sensor, whose unit its thresholds have, else of the fan itself."""
+    """Return speed and unit: from the fan's sensor, whose unit its thresholds have, or else from the fan itself."""
     sensor = fan.get("Sensor")
     if isinstance(sensor, dict):
         return numeric(sensor.get("Reading")), str(sensor.get("ReadingUnits") or "RPM").replace("{rev}/min", "RPM")

@@ -1,4 +1,7 @@
-"""Who may lose its power: only a node on which no jobs run or may start. The scheduler is asked right before each power cycle."""
+"""Guard of power cycles: only a node on which no jobs run or may start may lose its power.
+
+The scheduler is asked right before each power cycle.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +20,22 @@ from rackready.paths import EnvPaths
 
 
 def bmcs(site: Site, ledger: Ledger, campaign: str, paths: EnvPaths | None) -> Bmcs:
-    """Return the way to a site's BMCs; without ``paths`` (nothing is known of the scheduler then) no power can be cycled."""
+    """Return the connection to a site's BMCs; without ``paths`` the scheduler is unknown, so no power can be cycled."""
     if paths is None:
         return Bmcs(sites_of(site))
     return Bmcs(sites_of(site), cycler(site, ledger, campaign, lambda node: refusal(site, ledger, paths, node)))
 
 
 def cycler(site: Site, ledger: Ledger, campaign: str, refuse: Callable[[str], str]) -> Cycler:
-    """Return what cycles the power of a site's nodes."""
+    """Return the object that cycles the power of a site's nodes."""
     return Cycler(ledger, campaign, refuse, lambda node: site.node(node).serial, feeds=Feeds.of_site(site))
 
 
 def refusal(site: Site, ledger: Ledger, paths: EnvPaths, node: str) -> str:
-    """Return why a node may not lose its power now, empty when it may.
+    """Return why a node may not lose its power now, or an empty text.
 
-    A node that the scheduler does not have carries no jobs of it. While the scheduler cannot be asked, only a node that
-    rackready never called ready is free.
+    A node that the scheduler does not know runs none of its jobs. While the scheduler does not answer, only a node that
+    was never ready may lose its power.
     """
     try:
         with adapter_for(site, paths) as adapter:
@@ -45,4 +48,4 @@ def refusal(site: Site, ledger: Ledger, paths: EnvPaths, node: str) -> str:
         return ""
     except RackreadyError as error:
         row = ledger.state(node)
-        return f"the scheduler cannot say it ({error})" if row is not None and row.state is NodeState.READY else ""
+        return f"the scheduler does not answer ({error})" if row is not None and row.state is NodeState.READY else ""

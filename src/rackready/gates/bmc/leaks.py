@@ -1,7 +1,7 @@
-"""Leaks: every leak detector of a node that liquid cools is there and dry.
+"""Leaks: every leak detector of a liquid-cooled node is there and dry.
 
-Whether liquid cools it comes from the platform profile (cooling.kind) or from the site (the rack's cooling); such a
-node whose BMC shows no detector is an error, since a leak would be seen by nobody.
+Whether a node is liquid-cooled comes from the platform profile (cooling.kind) or from the site (the rack's cooling).
+Such a node without a detector is an error, since nobody would see a leak.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import documents, owner
 from rackready.gates.bmc.documents import Document, Told, absent, name, parts, state, works
-from rackready.gates.bmc.fans import nothing
+from rackready.gates.bmc.fans import nothing_to_judge
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
@@ -19,8 +19,8 @@ from rackready.model.outcome import Verdict
 DETECTION = "Chassis/*/ThermalSubsystem/LeakDetection"
 DETECTORS = f"{DETECTION}/LeakDetectors/*"
 _STEP = (
-    "Cut the power of this node and close its coolant supply, look for the leak before anything is switched on "
-    "again; tell who runs the facility."
+    "Cut the power of this node and close its coolant supply; find the leak before anything is switched "
+    "on again; inform the facility's operator."
 )
 _WORDS = frozenset({"OK", "Warning", "Critical"})
 
@@ -28,21 +28,21 @@ _WORDS = frozenset({"OK", "Warning", "Critical"})
 NO_DETECTOR = ErrorKind(
     "leak-no-detector",
     "no leak detector",
-    meaning="Liquid cools the node, and the BMC shows no leak detector: a leak would not be seen.",
-    next_step="Update the BMC's firmware, or watch for leaks by other means and "
-    "declare the gate's skip with that reason.",
+    meaning="The node is liquid-cooled, and the BMC shows no leak detector: a leak would not be seen.",
+    next_step="Update the BMC's firmware, or watch for leaks by other means and declare the gate's skip "
+    "with that reason.",
 )
 COOLING_NOT_DECLARED = ErrorKind(
     "leak-cooling-not-declared",
     "no leak detector",
-    meaning="Nobody says whether liquid cools the node, and the BMC shows no leak detector.",
-    next_step="Give the platform profile {platform} its cooling with the source.",
+    meaning="Neither profile nor site says whether the node is liquid-cooled, and the BMC shows no leak detector.",
+    next_step="Add cooling, with its source, to the platform profile {platform}.",
 )
 DETECTOR_OFF = FailKind(
     "leak-detector-off",
     "{what} switched off",
     meaning="A leak detector is switched off: a leak would not be seen.",
-    next_step="Switch it on in the BMC: a leak would be seen by nobody.",
+    next_step="Switch it on in the BMC, so that a leak is seen.",
 )
 LEAK = FailKind(
     "leak-detected",
@@ -53,7 +53,7 @@ LEAK = FailKind(
 DETECTOR_UNKNOWN = ErrorKind(
     "leak-detector-state-unknown",
     "leak detector state unknown",
-    meaning="A leak detector does not say whether there is a leak.",
+    meaning="A leak detector does not report whether there is a leak.",
     next_step="Check the detector's cable.",
 )
 DETECTION_NOT_WORKING = FailKind(
@@ -66,11 +66,11 @@ DETECTOR_NOT_WORKING = FailKind(
     "leak-detector-not-working",
     "leak detector not working",
     meaning="A leak detector is broken: a leak would not be seen.",
-    next_step="Check the detector's cable, else replace it: a leak would not be seen.",
+    next_step="Check the detector's cable, or else replace it: a leak would not be seen.",
 )
 
 DETECTED = (*documents.PART, DETECTION_NOT_WORKING, DETECTOR_NOT_WORKING, DETECTOR_OFF, LEAK, DETECTOR_UNKNOWN)
-"""What the detectors of a node or device can show."""
+"""Findings of the detectors of a node or device."""
 FINDINGS = (*DETECTED, NO_DETECTOR, COOLING_NOT_DECLARED)
 
 
@@ -86,11 +86,11 @@ class Leaks(Gate):
     looks = True
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
-        """One request to every BMC."""
+        """Plan one request to each BMC."""
         return [Run.of_node(node, owner.ask(node, DETECTORS, DETECTION)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge every detector; none at all is right only on a node that air cools."""
+        """Judge every detector; none at all is right only on an air-cooled node."""
         node = run.nodes[0]
         judge = Judge()
         found = owner.server(judge, facts.nodes[node], "leak detection", run, outputs)
@@ -99,37 +99,37 @@ class Leaks(Gate):
         platform = facts.nodes[node].platform
         kind = platform.cooling.kind if platform.cooling is not None else None
         wet = kind in {"liquid", "hybrid"} or node in facts.liquid
-        seen = hold_detectors(judge, node, found, DETECTION, DETECTORS, wet=wet)
+        seen = judge_detectors(judge, node, found, DETECTION, DETECTORS, wet=wet)
         if seen or judge.fails or judge.errors:
             return judge.verdict(node)
         if wet:
-            judge.error(f"{node} BMC", NO_DETECTOR, "at least one, since liquid cools the node", "none")
+            judge.error(f"{node} BMC", NO_DETECTOR, "at least one, since the node is liquid-cooled", "none")
         elif kind is None:
             judge.error(
                 f"{node} BMC",
                 COOLING_NOT_DECLARED,
-                "to know whether liquid cools the node",
+                "to know whether the node is liquid-cooled",
                 "the profile does not say how it is cooled",
                 platform=platform.id,
             )
         else:
-            return nothing(
+            return nothing_to_judge(
                 judge,
                 node,
-                f"air cools {platform.id} (its profile), and its BMC has no leak detector: nothing to judge",
+                f"{platform.id} is air-cooled (its profile), and its BMC has no leak detector: nothing to judge",
             )
         return judge.verdict(node)
 
 
-def hold_detectors(judge: Judge, where: str, found: Told, detection: str, detectors: str, *, wet: bool = True) -> int:
-    """Judge every leak detector that these trails led to; return how many there are.
+def judge_detectors(judge: Judge, where: str, found: Told, detection: str, detectors: str, *, wet: bool = True) -> int:
+    """Judge every leak detector at the end of these trails; return how many there are.
 
-    ``wet``: whether liquid cools it. Where air does and no detector is there, leak detection may be switched off.
+    ``wet``: whether it is liquid-cooled. Leak detection may be switched off where it is air-cooled and has no detector.
     """
     seen = 0
     for detector in _detectors(found, detection, detectors):
         seen += 1
-        _one(judge, f"{where} leak detector {name(detector)}", f"{where}/leak/{name(detector)}", detector)
+        _judge_detector(judge, f"{where} leak detector {name(detector)}", f"{where}/leak/{name(detector)}", detector)
     for document in found.at(detection):
         if not isinstance(document.get("Status"), dict) or (
             state(document) in {"Disabled", "Absent"} and not seen and not wet
@@ -141,7 +141,7 @@ def hold_detectors(judge: Judge, where: str, found: Told, detection: str, detect
 
 
 def _off(judge: Judge, where: str, what: str, document: Document) -> bool:
-    """Whether what should see a leak is switched off, said as a fail."""
+    """Return whether leak detection is switched off, and report it as a fail."""
     if state(document) != "Disabled":
         return False
     judge.fail(where, DETECTOR_OFF, "State Enabled", "State Disabled", what=what)
@@ -159,7 +159,7 @@ def _detectors(found: Told, detection: str, detectors: str) -> Iterator[Document
             )
 
 
-def _one(judge: Judge, where: str, part: str, detector: Document) -> None:
+def _judge_detector(judge: Judge, where: str, part: str, detector: Document) -> None:
     judge.judged += 1
     seen = detector.get("DetectorState")
     if seen in {"Warning", "Critical"} and not absent(detector):

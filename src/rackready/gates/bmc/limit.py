@@ -1,7 +1,7 @@
-"""Power limits in the BMC: nothing keeps the node or its GPU board below the power that it is meant to draw.
+"""Power limits in the BMC: none keeps the node or its GPU board below the power that it needs.
 
-A limit is held against the default or the highest value that the BMC itself gives for it, and the limit of the whole
-server against the platform profile's highest draw, unless the site wants a cap: then it must be that one.
+A limit is compared with the default or the highest value that the BMC itself gives for it. The limit of the whole
+server is compared with the platform profile's highest draw, or with the cap that the site wants.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _CHASSIS, _METRICS, _CONTROLS, _OLD = (
 )
 _MODES = frozenset({"Automatic", "Override", "Manual", "Disabled"})
 _INNER = frozenset({"Card", "Component", "Expansion", "Module", "Rack", "StorageEnclosure", "Zone"})
-"""ChassisType (DSP0268) of what is a part of a server, or holds several."""
+"""ChassisType (DSP0268) of a part of a server, or of something that holds several servers."""
 _STEP = (
-    "Remove or raise the limit in the BMC (PowerLimitWatts or its power capping page), or give the gate's input "
-    "cap_w if the site wants it."
+    "Remove or raise the limit in the BMC (PowerLimitWatts or its power capping page), or set the gate's "
+    "input cap_w if the site wants it."
 )
 _CAP = "Set the limit in the BMC, or correct cap_w."
 _SWITCHED_OFF = (
-    "If the BMC shows a limit that is switched off (iDRAC: ServerPwr.PowerCapSetting), set it to the platform's "
-    "maximum so that this can be seen."
+    "If the BMC shows a limit that is switched off (iDRAC: ServerPwr.PowerCapSetting), set it to the "
+    "platform's maximum, so that the gate can tell."
 )
 
 
@@ -44,7 +44,7 @@ LIMIT_NOT_REPORTED = ErrorKind(
     "bmc-power-limit-not-reported",
     "power limit not reported",
     meaning="The site wants a power limit, and the BMC does not show that it is set.",
-    next_step="Update the BMC's firmware, or take cap_w out of the gate set: nobody can see that the limit holds.",
+    next_step="Update the BMC's firmware, or remove cap_w from the gate set: the limit cannot be verified.",
 )
 NO_CHASSIS = ErrorKind(
     "bmc-no-chassis",
@@ -55,13 +55,13 @@ NO_CHASSIS = ErrorKind(
 MODE_UNKNOWN = ErrorKind(
     "bmc-power-limit-mode-unknown",
     "power limit mode unknown",
-    meaning="The BMC uses a word for a power limit's mode that Redfish does not have.",
+    meaning="The BMC reports a power limit's mode in a word that Redfish does not define.",
     next_step="Update the BMC's firmware.",
 )
 BELOW_DEFAULT = FailKind(
     "bmc-power-limit-below-default",
     "power limit below the BMC's own default",
-    meaning="Somebody lowered a power limit: under load the server slows down.",
+    meaning="Somebody lowered a power limit: the server slows down under load.",
     next_step=_STEP,
 )
 LIMIT_OTHER = FailKind(
@@ -72,14 +72,14 @@ LIMIT_OTHER = FailKind(
 )
 CONTROL_UNKNOWN = ErrorKind(
     "bmc-power-control-unknown",
-    "what the control limits is unknown",
-    meaning="The BMC does not say what a power control limits.",
+    "unknown what the control limits",
+    meaning="The BMC does not report what a power control limits.",
     next_step="Update the BMC's firmware.",
 )
 BELOW_HIGHEST_DRAW = FailKind(
     "bmc-power-limit-below-draw",
     "power limit below the platform's highest draw",
-    meaning="The server may not draw what it needs under full load: it slows down.",
+    meaning="The server may not draw what it needs under full load, so it slows down.",
     next_step=_STEP,
 )
 BELOW_HIGHEST_DRAW_SWITCHED_OFF = FailKind(
@@ -102,7 +102,7 @@ FINDINGS = (
 
 
 class PowerLimit(Gate):
-    """No power limit in the BMC keeps the node below the power that it is meant to have."""
+    """No power limit in the BMC keeps the node below the power that it needs."""
 
     id = "bmc/power/sanity/limit"
     findings = (
@@ -112,7 +112,7 @@ class PowerLimit(Gate):
     looks = True
 
     class Inputs(base.Inputs):
-        """What the site wants."""
+        """The limit that the site wants."""
 
         cap_w: float | None = Field(
             None,
@@ -125,11 +125,11 @@ class PowerLimit(Gate):
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
-        """One request to every BMC."""
+        """Plan one request to each BMC."""
         return [Run.of_node(node, owner.ask(node, _CHASSIS, _METRICS, _CONTROLS, _OLD)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge every limit that the BMC shows; a BMC that shows no power control at all cannot limit."""
+        """Judge every limit that the BMC shows; a BMC without any power control cannot limit."""
         node = run.nodes[0]
         judge = Judge()
         found = owner.server(judge, facts.nodes[node], "power limits", run, outputs)
@@ -165,10 +165,10 @@ class PowerLimit(Gate):
         return judge.verdict(node)
 
     def _newer(self, judge: Judge, node: str, document: Document, limit: Document, most: Figure | None) -> None:
-        """Hold a set point against the BMC's own default, else against the highest that it allows; the cap that the site wants is no fault.
+        """Compare a set point with the BMC's own default, or else with the highest that it allows.
 
-        ``most``: the platform's highest draw, where the limit is that of the whole server: what a BMC calls its default
-        may have been set.
+        The cap that the site wants is not a fault. ``most``: the platform's highest draw, given for a limit of the
+        whole server, because the BMC's default may itself have been lowered.
         """
         where = f"{node} {_place(document)}"
         mode, point = limit.get("ControlMode"), numeric(limit.get("SetPoint"))
@@ -197,7 +197,7 @@ class PowerLimit(Gate):
             judge.remark("a limit without default and maximum in the BMC is recorded only")
 
     def _older(self, judge: Judge, node: str, control: Document, most: Figure) -> None:
-        """Hold LimitInWatts of the whole server against the platform's highest draw, or the site's cap."""
+        """Compare LimitInWatts of the whole server with the platform's highest draw, or with the site's cap."""
         limit = control.get("PowerLimit")
         judge.judged += 1
         point = numeric(limit.get("LimitInWatts")) if isinstance(limit, dict) else None
@@ -222,14 +222,17 @@ class PowerLimit(Gate):
         judge.metric("power_limit", f"{node}/power-control{control.get('MemberId', 0)}", point, "W")
         if not _metered(control):
             judge.remark(
-                f"{where} shows a limit of {point:.0f} W and meters no power: it cannot limit, and is recorded only"
+                f"{where} shows a limit of {point:.0f} W and measures no power: it cannot limit, and is recorded only"
             )
             return
         _compare(judge, where, point, most, BELOW_HIGHEST_DRAW_SWITCHED_OFF)
 
 
 def _of_power(judge: Judge, node: str, control: Document) -> bool:
-    """Say whether a control limits power in W. One of which that cannot be told is an error; one in percent limits nothing that a bound in W is for."""
+    """Return whether a control limits power in W; report it as an error where that is unknown.
+
+    A control in percent is not compared with bounds in W.
+    """
     where, kind, unit, context = (
         f"{node} {_place(control)}",
         control.get("ControlType"),
@@ -253,7 +256,7 @@ def _of_power(judge: Judge, node: str, control: Document) -> bool:
 
 
 def _compare(judge: Judge, where: str, point: float, most: Figure, fault: FailKind) -> None:
-    """Hold a limit of the whole server against the platform's highest draw; 0 W is no limit."""
+    """Compare a limit of the whole server with the platform's highest draw; 0 W is no limit."""
     judge.criterion(
         Criterion(metric="power_limit", op=Op.GE, bound=most.value, unit="W", label="floor", source=most.source)
     )
@@ -263,7 +266,10 @@ def _compare(judge: Judge, where: str, point: float, most: Figure, fault: FailKi
 
 
 def _of_the_server(found: Told) -> set[str]:
-    """Return the addresses of the chassis that are the whole server: the only one, else those that stand in no other and link to the host's system."""
+    """Return the addresses of the chassis that are the whole server.
+
+    That is the only chassis, or else every one that no other contains and that links to the host's system.
+    """
     listed = list(found.at(_CHASSIS))
     return {str(item.get("@odata.id")).rstrip("/") for item in listed if len(listed) == 1 or _is_whole(item)}
 
@@ -275,11 +281,11 @@ def _is_whole(chassis: Document) -> bool:
     systems = [str(item.get("@odata.id")).rstrip("/").rsplit("/", 1)[-1] for item in parts(links, "ComputerSystems")]
     return any(
         not system.lower().startswith("hgx_") for system in systems
-    )  # the GPU board of an HGX server is a system of its own
+    )  # an HGX server's GPU board is a system of its own
 
 
 def _limits(document: Document, whole: Collection[str]) -> bool:
-    """Whether a limit is that of one of these chassis as a whole, and not of a part in it."""
+    """Return whether a limit applies to one of these chassis as a whole, and not to a part in it."""
     address = str(document.get("@odata.id")).rstrip("/")
     if document.get("ControlType") is not None and document.get("PhysicalContext") != "Chassis":
         return False
@@ -291,7 +297,10 @@ def _old(found: Told) -> list[Document]:
 
 
 def _metered(control: Document) -> bool:
-    """Whether the control measures the power of the machine: one that reads nothing cannot hold it to a limit (a DGX H100's shows 500 W and 0 W drawn)."""
+    """Return whether the control measures the machine's power.
+
+    One that reads nothing cannot enforce a limit (a DGX H100's shows 500 W and 0 W drawn).
+    """
     metrics = control.get("PowerMetrics")
     drawn = [
         control.get("PowerConsumedWatts"),
@@ -301,7 +310,7 @@ def _metered(control: Document) -> bool:
 
 
 def _place(document: Document) -> str:
-    """Return which chassis, or which control of it, a limit belongs to."""
+    """Return the chassis that a limit belongs to, and the control's name."""
     words = str(document.get("@odata.id", "")).split("/")
     chassis = words[words.index("Chassis") + 1] if "Chassis" in words[:-1] else "chassis"
     return chassis if words[-1] == "EnvironmentMetrics" else f"{chassis} {words[-1]}"

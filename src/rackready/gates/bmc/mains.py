@@ -1,4 +1,4 @@
-"""The outlets of PDUs that feed a node: off, one at a time where its supplies are watched, and on again whatever happens."""
+"""PDU outlets that feed a node: switched off, one at a time where its supplies are watched, and always on again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from rackready.model.site import Outlet, Site
 
 @dataclass(slots=True)
 class Mains:
-    """The outlets of one node; ``asked``: those that were asked to go off; ``watch``: what sees that they are its own, None where only silence can."""
+    """The outlets of one node.
+
+    ``asked``: those that were told to switch off. ``watch``: checks that they feed the node, None where only silence
+    can.
+    """
 
     outlets: Sequence[PduOutlet]
     asked: list[PduOutlet] = field(default_factory=list)
@@ -23,7 +27,7 @@ class Mains:
 
     @property
     def names(self) -> list[str]:
-        """How messages call them."""
+        """Return the outlets' names for messages."""
         return [outlet.stated.called for outlet in self.outlets]
 
     def stored(self) -> list[dict[str, Any]]:
@@ -36,10 +40,10 @@ class Mains:
             outlet.require_on()
 
     def off(self) -> None:
-        """Switch all of them off, and wait until each shows it. Raises BmcError; some may be off then.
+        """Switch all of them off, and wait until each reports off. Raises BmcError; some may be off then.
 
-        Watched, they go one at a time: none goes before the one before it was seen to feed the node. That the last one
-        does, only silence can show.
+        With a watch they go one at a time: each only after the previous one was seen to feed the node. Only silence can
+        show it for the last.
         """
         for number, outlet in enumerate(self.outlets, 1):
             self.asked.append(outlet)
@@ -51,16 +55,16 @@ class Mains:
             outlet.wait("Off")
 
     def on(self) -> None:
-        """Switch on those that were asked to go off, each even where another fails. Raises RackreadyError that names those that did not come on.
+        """Switch on those that were told to switch off; one that fails does not stop the others.
 
-        The last one that went off comes first: where something was wrong, it was with that one, and another machine may
-        wait for it.
+        The last one to go off comes first: if something was wrong, it was with that one, and another machine may be
+        waiting for it. Raises RackreadyError, which names the outlets that did not come on.
         """
         refused: dict[str, Exception] = {}
         for outlet in reversed(self.asked):
             _try(outlet, lambda one: one.switch("On"), refused)
         dark: dict[str, Exception] = {}
-        for outlet in reversed(self.asked):  # also where the PDU refused: it may be on all the same
+        for outlet in reversed(self.asked):  # even where the PDU refused: the outlet may be on
             _try(outlet, lambda one: one.wait("On"), dark)
         if dark:
             first, seen = next(iter(dark.items()))
@@ -69,20 +73,20 @@ class Mains:
             )
 
     def all_on(self) -> bool:
-        """Whether those that were asked to go off are on now. Raises RackreadyError."""
+        """Return whether those that were told to switch off are on now. Raises RackreadyError."""
         return all(outlet.is_on() for outlet in self.asked)
 
 
 @dataclass(frozen=True, slots=True)
 class Feeds:
-    """What feeds the nodes of a site, as far as it says so: outlets by node, and the Redfish services of its devices."""
+    """The power feeds that a site declares: outlets by node, and the Redfish services of its devices."""
 
     outlets: Mapping[str, Sequence[Outlet]] = field(default_factory=dict)
     services: Mapping[str, BmcSite] = field(default_factory=dict)
 
     @classmethod
     def of_site(cls, site: Site) -> Feeds:
-        """Return those of a site."""
+        """Return the feeds of a site."""
         services = {device.name: device.bmc for device in site.devices if device.bmc is not None}
         return cls({node.name: node.outlets for node in site.nodes() if node.outlets}, services)
 
@@ -91,14 +95,14 @@ class Feeds:
         return self._mains(node, self.outlets.get(node, ()))
 
     def left_off(self, node: str, stored: Sequence[Mapping[str, Any]]) -> Mains:
-        """Return outlets that a run which ended in the middle may have left off: ``on`` switches on all of them. Raises RackreadyError."""
+        """Return outlets that an interrupted run may have left off; ``on`` switches all on. Raises RackreadyError."""
         outlets = [Outlet.model_validate(item) for item in stored]
         for other, named in self.outlets.items():
             if other != node and (taken := next((outlet for outlet in outlets if outlet in named), None)) is not None:
                 text = (
                     f"{node}: {taken.called} - Expected: its own, as when its power was taken away "
-                    f"Actual: the site file gives it to {other} now. "
-                    "Nothing was switched: look what hangs on it, and switch it on by hand."
+                    f"Actual: the site file now gives it to {other}. Nothing was switched: check what is "
+                    "plugged in there, and switch it on by hand."
                 )
                 raise RackreadyError(text)
         found = self._mains(node, outlets)
@@ -109,16 +113,16 @@ class Feeds:
         missing = [outlet for outlet in outlets if outlet.pdu not in self.services]
         if missing:
             text = (
-                f"{node}: {missing[0].called} - Expected: device {missing[0].pdu} with a bmc in the site file "
-                "Actual: none. "
-                "Give it, or switch the outlet on by hand: a run that was killed may have left it off."
+                f"{node}: {missing[0].called} - Expected: device {missing[0].pdu} with a bmc in the site "
+                "file Actual: none. Add it, or switch the outlet on by hand: a killed run may have left "
+                "it off."
             )
             raise RackreadyError(text)
         return Mains([PduOutlet(outlet, self.services[outlet.pdu]) for outlet in outlets])
 
 
 def _try(outlet: PduOutlet, step: Callable[[PduOutlet], None], failed: dict[str, Exception]) -> None:
-    """Do one step, and note why it could not be done: the other outlets are waiting."""
+    """Do one step, and record the error if it fails: the other outlets are waiting."""
     try:
         step(outlet)
     except Exception as error:  # noqa: BLE001 - whatever it is, the other outlets must come on, and it is told

@@ -1,8 +1,8 @@
-"""Whose BMC answers: one of the systems behind it must be the server that the profile describes.
+"""Identity of a BMC: one of the systems behind it must be the server that the profile describes.
 
-Several systems may stand behind one BMC: the host, the board of its GPUs (HGX_Baseboard_0), the DPUs in it (HPE's iLO
-lists them). One of them is enough. The BMC of a DPU answers like a server's: a BlueField's has systems, chassis,
-sensors and a power limit of its own.
+Several systems may stand behind one BMC: the host, its GPU board (HGX_Baseboard_0), its DPUs (HPE's iLO lists them).
+One match is enough. The BMC of a DPU answers like a server's: a BlueField's has systems, chassis, sensors and a power
+limit of its own.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from rackready.model.profile import PlatformProfile
 
 SYSTEMS = "Systems/*"
 _BOARD = "hgx_"
-"""How the system of a board of GPUs begins: it is a part of the server (NVIDIA's HGX and DGX: HGX_Baseboard_0)."""
+"""Start of the name of a GPU board's system, which is a part of the server (NVIDIA's HGX and DGX: HGX_Baseboard_0)."""
 _DPU = "bluefield"
-"""How a BlueField's own BMC calls its system (NVIDIA/bare-metal-manager-core 7778162, bmc-mock's nvidia_dpu.tar.gz; it says SystemType Physical)."""
+"""Start of the system's name in a BlueField's own BMC (NVIDIA/bare-metal-manager-core 7778162, bmc-mock's
+nvidia_dpu.tar.gz; its SystemType is Physical)."""
 _LINKS = ("ComputerSystems", "ManagerForServers")
 
 
 OTHER_MACHINE = ErrorKind(
     "bmc-other-machine",
     "another machine answers",
-    meaning="The BMC at this address belongs to another machine: what it says is not of this node.",
+    meaning="The BMC at this address belongs to another machine, so its answers are not about this node.",
     next_step=(
-        "Give bmc.address of the server's own BMC, or correct platform of {node} in the site file; "
-        "a server model without a profile needs one of its own."
+        "Set bmc.address to the server's own BMC, or correct the platform of {node} in the site file; a "
+        "server model without a profile needs one of its own."
     ),
 )
 
@@ -39,26 +40,26 @@ FINDINGS = (*documents.TOLD, OTHER_MACHINE)
 
 
 def ask(node: str, *trails: str, timeout_s: float = documents.TIMEOUT_S) -> Command:
-    """Return the command that gathers what these trails lead to from the BMC of a server, and which systems stand behind it."""
+    """Return the command that gathers these trails, and the systems behind the BMC, from a server's BMC."""
     return documents.ask(node, *dict.fromkeys((SYSTEMS, *trails)), timeout_s=timeout_s)
 
 
 def server(
     judge: Judge, facts: NodeFacts, what: str, run: Run, outputs: Outputs, *, systems: bool = False
 ) -> Told | None:
-    """Return what the BMC of a server told; None when that cannot be judged, or another machine answered: that is an error.
+    """Return a server BMC's answer, or None with an error when it cannot be judged or another machine answered.
 
-    ``systems``: the gate itself judges them. An answer without them is not whole then. Any other is one of an earlier
-    version of rackready: it is judged by the names of systems that stand in it.
+    ``systems``: the gate itself judges the systems, so an answer without them is incomplete. Otherwise such an answer
+    comes from an earlier version of rackready, and is judged by the names of systems in it.
     """
     found = told(judge, facts.node.name, what, run, outputs, spared=() if systems else (SYSTEMS,))
     return found if found is not None and _is_of(judge, facts, found) else None
 
 
 def _is_of(judge: Judge, facts: NodeFacts, found: Told) -> bool:
-    """Say whether one of the systems that answer is a server of the profile's model; an error where none is.
+    """Return whether one of the systems that answer is a server of the profile's model; report an error where none is.
 
-    A server whose model is null, or lacks, cannot be told from another: a GH200's BMC gives none.
+    A server without a model, or with null, cannot be told from another: a GH200's BMC reports none.
     """
     known, asked = _systems(found), SYSTEMS in found.trails
     servers = [
@@ -74,7 +75,7 @@ def _is_of(judge: Judge, facts: NodeFacts, found: Told) -> bool:
     if models and not any(_is_model(str(system.get("Model")), facts.platform) for system in known.values()):
         return _stranger(judge, facts, ", ".join(model or "a model without a name" for model in models))
     if not models:
-        judge.remark("its BMC tells no model of the server" if asked else "of which model the server is was not asked")
+        judge.remark("its BMC does not report the server's model" if asked else "the server's model was not asked")
     return True
 
 
@@ -85,14 +86,14 @@ def _stranger(judge: Judge, facts: NodeFacts, actual: str) -> bool:
 
 
 def _systems(found: Told) -> dict[str, Document]:
-    """Return the systems that stand behind a BMC, by the last word of their address; those that are only named have nothing in them."""
+    """Return the systems behind a BMC by the last part of their address; systems that are only named are empty."""
     if SYSTEMS in found.trails:
         return {_last(address): found.documents.get(address, {}) for address in found.trails[SYSTEMS]}
     return {called: {} for called in _named(found) if called}
 
 
 def _named(found: Told) -> Iterator[str]:
-    """Yield the systems to which addresses and links of an answer lead."""
+    """Yield the names of systems in the addresses and links of an answer."""
     for address, document in found.documents.items():
         words = address.strip("/").split("/")
         if "Systems" in words[:-1]:
@@ -107,12 +108,15 @@ def _last(address: str) -> str:
 
 
 def _is_dpu(called: str, system: Document) -> bool:
-    """Whether a system is a DPU (DSP0268, ComputerSystem.SystemType)."""
+    """Return whether a system is a DPU (DSP0268, ComputerSystem.SystemType)."""
     return system.get("SystemType") == "DPU" or called.lower().startswith(_DPU)
 
 
 def _cards(found: Told) -> Collection[str]:
-    """Return the chassis where all that stand in no other are cards (DSP0268, ChassisType: meant to be put into a system): no server among them."""
+    """Return the outermost chassis where all of them are cards: then there is no server.
+
+    DSP0268, ChassisType: a card is meant to be put into a system.
+    """
     outer = [
         item
         for item in found.at("Chassis/*")
@@ -122,6 +126,9 @@ def _cards(found: Told) -> Collection[str]:
 
 
 def _is_model(told_model: str, platform: PlatformProfile) -> bool:
-    """Whether a model is the profile's product; a BMC may add a number to it: GB200 NVL72, DGXA100 920-23687-2530-000."""
+    """Return whether a model is the profile's product.
+
+    A BMC may add a number to it: GB200 NVL72, DGXA100 920-23687-2530-000.
+    """
     model, product = (" ".join(word.split()).casefold() for word in (told_model, platform.product))
     return model.startswith(product) and not model[len(product) :][:1].isalpha()

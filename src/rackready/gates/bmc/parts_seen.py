@@ -1,4 +1,4 @@
-"""Which parts a node has, as GPU driver, kernel and BMC see them together, and what differs between two looks."""
+"""Inventory of a node's parts from GPU driver, kernel and BMC together, and the differences between two inventories."""
 
 from __future__ import annotations
 
@@ -17,42 +17,43 @@ from rackready.ondevice import fingerprint, nvml_inventory, part_inventory
 _DIMMS, _DRIVES = "Systems/*!hgx_*/Memory/*", "Systems/*!hgx_*/Storage/*/Drives/*"
 
 _STEADY = ("0x01", "0x02")
-"""PCI classes of disk and network controllers: their links keep their speed. A GPU's goes down when it idles, and the ports above it with it."""
+"""PCI classes of disk and network controllers: their links keep their speed. An idle GPU lowers its link speed, and
+that of the ports above it."""
 
 
 RMA = (
-    "Power the node off, reseat the part and its cables; if it goes missing again, replace it (RMA), then its riser "
-    "or board. Do not put the node into use."
+    "Power the node off, reseat the part and its cables; if it goes missing again, replace it (RMA), "
+    "then its riser or board. Do not put the node into use."
 )
 
 PART_GONE = FailKind(
     "part-gone-after-cycle",
     "gone after a power cycle: {cycle}",
-    meaning="A part that was there before the power cycle does not come back by itself.",
+    meaning="A part that was there before the power cycle did not come back.",
     next_step=RMA,
 )
 PART_CAME = FailKind(
     "part-came-with-cycle",
-    "came only with a power cycle: {cycle}",
-    meaning="A part that was not there before came with the power cycle: it is not found at each start.",
+    "appeared only after a power cycle: {cycle}",
+    meaning="A part that was missing before came with the power cycle: it is not found at every start.",
     next_step=RMA,
 )
 PART_CHANGED = FailKind(
     "part-changed-with-cycle",
-    "changed with a power cycle: {cycle}",
-    meaning="A part tells something else of itself than before the power cycle.",
+    "changed by a power cycle: {cycle}",
+    meaning="A part reports other properties than before the power cycle.",
     next_step=RMA,
 )
 LINK_WIDTH_CHANGED = FailKind(
     "part-width-changed-with-cycle",
     "PCIe link width changed: {cycle}",
-    meaning="A PCIe link does not come up with the same number of lanes at each start.",
+    meaning="A PCIe link does not come up with the same number of lanes at every start.",
     next_step=RMA,
 )
 LINK_SPEED_CHANGED = FailKind(
     "part-speed-changed-with-cycle",
     "PCIe link speed changed: {cycle}",
-    meaning="A PCIe link does not come up at the same speed at each start.",
+    meaning="A PCIe link does not come up at the same speed at every start.",
     next_step=RMA,
 )
 
@@ -60,7 +61,7 @@ FINDINGS = (PART_GONE, PART_CAME, PART_CHANGED, LINK_WIDTH_CHANGED, LINK_SPEED_C
 
 
 def look(node: str, number: int, stage: int) -> tuple[Command, ...]:
-    """Return the commands of one look at a node's parts."""
+    """Return the commands of one inventory of a node's parts."""
     return (
         command(f"gpus-{number}", node, nvml_inventory, timeout_s=120, stage=stage),
         command(f"nics-{number}", node, fingerprint, timeout_s=120, stage=stage),
@@ -71,7 +72,10 @@ def look(node: str, number: int, stage: int) -> tuple[Command, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One look: parts by name ("gpu 1650...": what it is), width and speed of their PCIe links ("x16", "32.0 GT/s PCIe"), and which boot it was in."""
+    """One inventory: parts by name ("gpu 1650...": description), width and speed of their PCIe links, and the boot id.
+
+    Width and speed read "x16" and "32.0 GT/s PCIe".
+    """
 
     boot_id: str
     parts: Mapping[str, str]
@@ -80,7 +84,7 @@ class Seen:
 
 
 def seen(outputs: Outputs, number: int) -> Seen:
-    """Return one look. Raises FormatError when a part of it is missing or damaged."""
+    """Return one inventory. Raises FormatError when a part of it is missing or damaged."""
     gpus = _document(outputs, f"gpus-{number}", nvml_inventory.FORMAT, printed.NvmlInventory)
     nics = _document(outputs, f"nics-{number}", fingerprint.FORMAT, printed.Fingerprint)
     rest = _document(outputs, f"parts-{number}", part_inventory.FORMAT, printed.PartInventory)
@@ -96,10 +100,10 @@ def seen(outputs: Outputs, number: int) -> Seen:
         for address, item in pci.items()
         if item.get("speed") and str(item.get("class")).startswith(_STEADY)
     }
-    # The kernel gives names as it finds disks, in another order at every boot: a disk is what its serial number and
-    # size say.
+    # The kernel names disks in the order in which it finds them, which differs at every boot. Serial and size identify
+    # a disk.
     parts |= {
-        f"disk {identity}": f"{item['sectors']} sectors" if item.get("sectors") else "size not told"
+        f"disk {identity}": f"{item['sectors']} sectors" if item.get("sectors") else "size not reported"
         for identity, item in disks.items()
     }
     if rest.get("memory_bytes"):
@@ -111,7 +115,7 @@ def _gpus(found: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     rows = found["gpus"]
     lost = [row for row in rows if row.get("lost") or not (row.get("serial") or row.get("uuid"))]
     if lost:
-        message = f"gpu{lost[0].get('index')} does not tell who it is: {lost[0].get('lost') or 'no serial'}"
+        message = f"gpu{lost[0].get('index')} does not report its identity: {lost[0].get('lost') or 'no serial'}"
         raise FormatError(message)
     names = {f"gpu {row.get('serial') or row.get('uuid')}": row for row in rows}
     told = {key: f"{row.get('name')} at {row.get('pci')}, {_links(row)} NVLinks active" for key, row in names.items()}
@@ -124,21 +128,23 @@ def _links(row: Mapping[str, Any]) -> int:
 
 
 def _bmc(output: Output) -> dict[str, str]:
-    """Return DIMMs and drives as the BMC lists them; absent ones are empty places."""
+    """Return the DIMMs and drives that the BMC lists; absent ones are empty slots."""
     if output.failure or output.timed_out:
-        message = f"the BMC did not tell its parts: {output.failure or 'no end in time'}"
+        message = f"the BMC did not report its parts: {output.failure or 'no end in time'}"
         raise FormatError(message)
     told = parse(output)
     if told.unread:
         address, why = next(iter(told.unread.items()))
-        message = f"the BMC did not tell its parts: {address}: {why}"
+        message = f"the BMC did not report its parts: {address}: {why}"
         raise FormatError(message)
     found = {}
     for trail, kind in ((_DIMMS, "dimm"), (_DRIVES, "drive")):
         for item in told.at(trail):
             if not absent(item):
                 if strange(item):
-                    message = f"the BMC tells a state of {kind} {name(item)} that Redfish does not have: {state(item)}"
+                    message = (
+                        f"the BMC reports a state of {kind} {name(item)} that Redfish does not define: {state(item)}"
+                    )
                     raise FormatError(message)
                 found[f"{kind} {name(item)}"] = str(
                     item.get("SerialNumber") or item.get("PartNumber") or "no serial"
@@ -167,7 +173,7 @@ def _document(outputs: Outputs, key: str, wanted: str, shape: type[printed.Shape
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference between the first look and a later one."""
+    """One difference between the first inventory and a later one."""
 
     part: str
     kind: FailKind
@@ -176,7 +182,10 @@ class Difference:
 
 
 def differences(first: Seen, later: Seen) -> list[Difference]:
-    """Return what is gone, new, changed, or linked with another width or speed; a link that tells neither any more is down."""
+    """Return what is gone, new, changed, or linked with another width or speed.
+
+    A link that no longer reports either is down.
+    """
     found = [
         Difference(part, PART_GONE, what, "not there") for part, what in first.parts.items() if part not in later.parts
     ]
@@ -193,7 +202,7 @@ def differences(first: Seen, later: Seen) -> list[Difference]:
         (LINK_SPEED_CHANGED, first.speeds, later.speeds),
     ):
         found += [
-            Difference(part, kind, value, after.get(part, "none told"))
+            Difference(part, kind, value, after.get(part, "none reported"))
             for part, value in before.items()
             if part in later.parts and after.get(part) != value
         ]

@@ -1,16 +1,15 @@
-"""Devices of a rack that its nodes depend on: power shelves, PDUs and coolant distribution units that have a Redfish service.
+"""Rack devices that nodes depend on: power shelves, PDUs and coolant distribution units with a Redfish service.
 
-The site lists them (``devices`` with ``bmc``); one that it lists without is named in the note, since nobody asks it.
+The site lists them (``devices`` with ``bmc``). The note names those without a bmc, since nobody asks them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc import documents, leaks
+from rackready.gates.bmc import documents, leaks, rack_findings
 from rackready.gates.bmc.documents import (
     Document,
     Told,
@@ -24,10 +23,9 @@ from rackready.gates.bmc.documents import (
     told,
     works,
 )
-from rackready.gates.bmc.leaks import hold_detectors
+from rackready.gates.bmc.leaks import judge_detectors
 from rackready.gates.bmc.redundancy import groups, needed, spares
 from rackready.gates.bmc.thresholds import bounds
-from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.site import Device
@@ -47,167 +45,23 @@ _PUMPS, _RESERVOIRS, _LOOPS = (
 _CDU_LEAKS = f"{_CDUS}/LeakDetection"
 _SYSTEMS = "Systems/*"
 _SPARE = frozenset({"StandbyOffline"})
-"""State of a supply or pump that waits for somebody to switch it on (DSP0268): right for a spare of a redundant set."""
+"""State of a supply or pump on standby (DSP0268): right for a spare of a redundant set."""
 _UNUSED = frozenset({"Disabled", "StandbyOffline"})
-"""States of an outlet that is switched off: nothing may be plugged in. A node whose supply it feeds says so itself."""
+"""States of an outlet that is switched off: nothing may be plugged in. A node whose supply it feeds reports that
+itself."""
 _FLOWS, _HEAT = frozenset({"LiquidFlow", "LiquidFlowLPM"}), frozenset({"Temperature"})
 """ReadingType (DSP0268, Sensor) of flow, in l/s and in l/min, and of temperature."""
-_UNWATCHED = (
-    "Set it up in the device or update its firmware; if it cannot, watch it by other means and declare the gate's "
-    "skip with that reason."
-)
-_FACILITY = "Tell who runs the facility; do not power up further nodes of this rack before."
-_LOAD = "Look at the supply, breaker or outlet that it names; move load or repair before further nodes are powered up."
-
-
-NO_POWER_EQUIPMENT = ErrorKind(
-    "rack-no-power-equipment",
-    "no power equipment",
-    meaning="The device shows no PDU or power shelf, so the site file names the wrong kind or address.",
-    next_step="Correct the device's kind or bmc in the site.",
-)
-NO_CDU = ErrorKind(
-    "rack-no-cdu",
-    "no coolant distribution unit",
-    meaning="The device shows no coolant distribution unit, so the site file names the wrong kind or address.",
-    next_step="Correct the device's kind or bmc in the site file.",
-)
-NO_PUMP = ErrorKind(
-    "rack-no-pump",
-    "no pump",
-    meaning="The coolant distribution unit shows no pump, so nobody watches whether coolant flows.",
-    next_step=_UNWATCHED,
-)
-CDU_NO_LEAK_DETECTOR = ErrorKind(
-    "rack-no-leak-detector",
-    "no leak detector",
-    meaning="The coolant distribution unit shows no leak detector: a leak would not be seen.",
-    next_step=_UNWATCHED,
-)
-BREAKER = FailKind(
-    "rack-breaker",
-    "breaker",
-    meaning="A breaker is not closed: what it feeds has no power, or loses it soon.",
-    next_step=_LOAD,
-)
-SENSOR_NOT_READ = ErrorKind(
-    "rack-sensor-not-read",
-    "not read",
-    meaning="A sensor that has thresholds has no reading, so nothing watches what it should.",
-    next_step="Restart the device's controller; check the sensor's cable.",
-)
-NOT_WATCHED = ErrorKind(
-    "rack-not-watched",
-    "{what} not watched",
-    meaning="The device has no threshold for coolant flow or temperature, so it would not warn.",
-    next_step=_UNWATCHED,
-)
-POWER_PART = FailKind(
-    "rack-power-part-not-working",
-    "{part} not working",
-    meaning="The part of the rack's power equipment is broken: nodes may lose power.",
-    next_step=_LOAD,
-)
-POWER_TOO_FEW = FailKind(
-    "rack-power-too-few-at-work",
-    "too few psus at work",
-    meaning="Fewer are at work than the device needs.",
-    next_step=_LOAD,
-)
-POWER_REDUNDANCY = FailKind(
-    "rack-power-redundancy-lost",
-    "redundancy not working",
-    meaning="The parts are not redundant any more: the loss of one more stops the device.",
-    next_step=_LOAD,
-)
-POWER_THRESHOLDS = FailKind(
-    "rack-power-out-of-thresholds",
-    "out of its thresholds",
-    meaning="A reading is beyond the threshold that the device itself has.",
-    next_step=_LOAD,
-)
-POWER_SENSOR = FailKind(
-    "rack-power-sensor-health",
-    "sensor health",
-    meaning="The device calls what this sensor measures unhealthy, or the sensor broken.",
-    next_step=_LOAD,
-)
-COOLING_PART = FailKind(
-    "rack-cooling-part-not-working",
-    "{part} not working",
-    meaning="The part of the rack's cooling is broken: nodes may overheat.",
-    next_step=_FACILITY,
-)
-COOLING_TOO_FEW = FailKind(
-    "rack-cooling-too-few-at-work",
-    "too few pumps at work",
-    meaning="Fewer are at work than the device needs.",
-    next_step=_FACILITY,
-)
-COOLING_REDUNDANCY = FailKind(
-    "rack-cooling-redundancy-lost",
-    "redundancy not working",
-    meaning="The parts are not redundant any more: the loss of one more stops the device.",
-    next_step=_FACILITY,
-)
-COOLING_THRESHOLDS = FailKind(
-    "rack-cooling-out-of-thresholds",
-    "out of its thresholds",
-    meaning="A reading is beyond the threshold that the device itself has.",
-    next_step=_FACILITY,
-)
-COOLING_SENSOR = FailKind(
-    "rack-cooling-sensor-health",
-    "sensor health",
-    meaning="The device calls what this sensor measures unhealthy, or the sensor broken.",
-    next_step=_FACILITY,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Faults:
-    """What is found of one sort of device."""
-
-    part: FailKind
-    too_few: FailKind
-    redundancy: FailKind
-    thresholds: FailKind
-    sensor: FailKind
-
-
-_POWER = _Faults(POWER_PART, POWER_TOO_FEW, POWER_REDUNDANCY, POWER_THRESHOLDS, POWER_SENSOR)
-_COOLING = _Faults(COOLING_PART, COOLING_TOO_FEW, COOLING_REDUNDANCY, COOLING_THRESHOLDS, COOLING_SENSOR)
-
-FINDINGS = (
-    POWER_PART,
-    POWER_TOO_FEW,
-    POWER_REDUNDANCY,
-    POWER_THRESHOLDS,
-    POWER_SENSOR,
-    COOLING_PART,
-    COOLING_TOO_FEW,
-    COOLING_REDUNDANCY,
-    COOLING_THRESHOLDS,
-    COOLING_SENSOR,
-    NO_POWER_EQUIPMENT,
-    NO_CDU,
-    NO_PUMP,
-    CDU_NO_LEAK_DETECTOR,
-    BREAKER,
-    SENSOR_NOT_READ,
-    NOT_WATCHED,
-)
 
 
 class _Devices(Gate):
-    """What the gates on devices of a rack share: one run a rack, one request to each device."""
+    """Base of the gates on rack devices: one run per rack, one request to each device."""
 
-    in_no_set = "only a site whose racks have such devices with a Redfish service can use it: it adds it (gates.also)"
+    in_no_set = "only a site with such devices that have a Redfish service can use it: it adds the gate (gates.also)"
     kinds: ClassVar[frozenset[str]]
     trails: ClassVar[tuple[str, ...]]
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """One run for every rack of these nodes."""
+        """Plan one run for every rack of these nodes."""
         racks: dict[str, list[str]] = {}
         for node in nodes:
             racks.setdefault(facts.nodes[node].rack, []).append(node)
@@ -254,21 +108,21 @@ class _Devices(Gate):
 
 
 class RackPower(_Devices):
-    """Power shelves and PDUs of the rack work, and no circuit is over the thresholds of its device."""
+    """Power shelves and PDUs of the rack work, and no circuit is outside its device's thresholds."""
 
     id = "rack/power/sanity/devices"
     findings = (
         *documents.TOLD,
         *documents.PART,
         *documents.SENSOR,
-        NO_POWER_EQUIPMENT,
-        BREAKER,
-        SENSOR_NOT_READ,
-        POWER_PART,
-        POWER_TOO_FEW,
-        POWER_REDUNDANCY,
-        POWER_THRESHOLDS,
-        POWER_SENSOR,
+        rack_findings.NO_POWER_EQUIPMENT,
+        rack_findings.BREAKER,
+        rack_findings.SENSOR_NOT_READ,
+        rack_findings.POWER_PART,
+        rack_findings.POWER_TOO_FEW,
+        rack_findings.POWER_REDUNDANCY,
+        rack_findings.POWER_THRESHOLDS,
+        rack_findings.POWER_SENSOR,
     )
     looks = True
     kinds = frozenset({"pdu", "power_shelf"})
@@ -287,38 +141,45 @@ class RackPower(_Devices):
                 if supplies
                 else "none"
             )
-            judge.error(device.name, NO_POWER_EQUIPMENT, "a PDU or power shelf in its Redfish service", seen)
+            judge.error(
+                device.name, rack_findings.NO_POWER_EQUIPMENT, "a PDU or power shelf in its Redfish service", seen
+            )
         for kind, items, idle in (
             ("unit", units, ()),
             ("circuit", found.at(*_CIRCUITS), ()),
             ("outlet", found.at(*_OUTLETS), _UNUSED),
         ):
-            _at_work(judge, device, kind, items, _POWER, idle)
+            _at_work(judge, device, kind, items, rack_findings.POWER, idle)
         _redundant(
-            judge, device, "psu", supplies, groups([*units, *found.at(_SUBSYSTEM)], "PowerSupplyRedundancy"), _POWER
+            judge,
+            device,
+            "psu",
+            supplies,
+            groups([*units, *found.at(_SUBSYSTEM)], "PowerSupplyRedundancy"),
+            rack_findings.POWER,
         )
-        _sensors(judge, device, found, _POWER)
+        _sensors(judge, device, found, rack_findings.POWER)
 
 
 class RackCooling(_Devices):
-    """Coolant distribution units of the rack pump, none of them leaks, and flow, pressure and temperature are within their thresholds."""
+    """Coolant distribution units work without leaks, with flow, pressure and temperature within their thresholds."""
 
     id = "rack/cooling/sanity/devices"
     findings = (
         *leaks.DETECTED,
         *documents.TOLD,
         *documents.SENSOR,
-        NO_CDU,
-        NO_PUMP,
-        CDU_NO_LEAK_DETECTOR,
-        BREAKER,
-        SENSOR_NOT_READ,
-        NOT_WATCHED,
-        COOLING_PART,
-        COOLING_TOO_FEW,
-        COOLING_REDUNDANCY,
-        COOLING_THRESHOLDS,
-        COOLING_SENSOR,
+        rack_findings.NO_CDU,
+        rack_findings.NO_PUMP,
+        rack_findings.CDU_NO_LEAK_DETECTOR,
+        rack_findings.BREAKER,
+        rack_findings.SENSOR_NOT_READ,
+        rack_findings.NOT_WATCHED,
+        rack_findings.COOLING_PART,
+        rack_findings.COOLING_TOO_FEW,
+        rack_findings.COOLING_REDUNDANCY,
+        rack_findings.COOLING_THRESHOLDS,
+        rack_findings.COOLING_SENSOR,
     )
     looks = True
     kinds = frozenset({"cdu"})
@@ -337,28 +198,36 @@ class RackCooling(_Devices):
         """Judge the unit, its pumps, reservoirs and connections, its leak detectors, and its sensors."""
         units = list(found.at(_CDUS))
         if not units:
-            judge.error(device.name, NO_CDU, "one in its Redfish service", "none")
+            judge.error(device.name, rack_findings.NO_CDU, "one in its Redfish service", "none")
         for kind, items in (("cdu", units), ("reservoir", found.at(_RESERVOIRS)), ("loop", found.at(*_LOOPS))):
-            _at_work(judge, device, kind, items, _COOLING)
+            _at_work(judge, device, kind, items, rack_findings.COOLING)
         pumps = list(found.at(_PUMPS))
         if not pumps:
-            judge.error(device.name, NO_PUMP, "at least one", "none")
-        _redundant(judge, device, "pump", pumps, groups(units, "PumpRedundancy"), _COOLING)
-        if not hold_detectors(judge, device.name, found, _CDU_LEAKS, f"{_CDU_LEAKS}/LeakDetectors/*"):
-            judge.error(device.name, CDU_NO_LEAK_DETECTOR, "at least one", "none")
-        _watched(judge, device, _sensors(judge, device, found, _COOLING))
+            judge.error(device.name, rack_findings.NO_PUMP, "at least one", "none")
+        _redundant(judge, device, "pump", pumps, groups(units, "PumpRedundancy"), rack_findings.COOLING)
+        if not judge_detectors(judge, device.name, found, _CDU_LEAKS, f"{_CDU_LEAKS}/LeakDetectors/*"):
+            judge.error(device.name, rack_findings.CDU_NO_LEAK_DETECTOR, "at least one", "none")
+        _watched(judge, device, _sensors(judge, device, found, rack_findings.COOLING))
 
 
 def _computes(system: Document) -> bool:
-    """Whether a system is a computer: a shelf's controller may list a system, too, and that has no processors."""
+    """Return whether a system is a computer: a shelf's controller may list a system without processors."""
     summary = system.get("ProcessorSummary")
     return bool(numeric(summary.get("Count"))) if isinstance(summary, dict) else False
 
 
 def _at_work(
-    judge: Judge, device: Device, kind: str, items: Iterable[Document], faults: _Faults, idle: Collection[str] = ()
+    judge: Judge,
+    device: Device,
+    kind: str,
+    items: Iterable[Document],
+    faults: rack_findings.Faults,
+    idle: Collection[str] = (),
 ) -> int:
-    """Judge every part of a kind; return how many of them are good and at work. ``idle``: states in which such a part may rest."""
+    """Judge every part of a kind; return how many are good and in use.
+
+    ``idle``: the unused states that are right for it.
+    """
     busy = 0
     for item in items:
         if works(
@@ -370,9 +239,17 @@ def _at_work(
 
 
 def _redundant(
-    judge: Judge, device: Device, kind: str, items: Sequence[Document], found: Sequence[Document], faults: _Faults
+    judge: Judge,
+    device: Device,
+    kind: str,
+    items: Sequence[Document],
+    found: Sequence[Document],
+    faults: rack_findings.Faults,
 ) -> None:
-    """Judge supplies or pumps and the groups (``found``) in which they stand: spares may rest, as many as the device needs must be at work."""
+    """Judge supplies or pumps and their groups (``found``).
+
+    Spares may be idle, and the needed number must be in use.
+    """
     busy = _at_work(judge, device, kind, items, faults, _SPARE if spares(found) else ())
     least = needed(found)
     if items and busy < least:
@@ -383,18 +260,18 @@ def _redundant(
 
 
 def _tripped(judge: Judge, device: Device, kind: str, item: Document) -> bool:
-    """Whether a breaker has tripped (BreakerState of DSP0268, Circuit)."""
+    """Return whether a breaker has tripped (BreakerState of DSP0268, Circuit)."""
     state = item.get("BreakerState")
     if state in {None, "Normal"}:
         return False
-    judge.fail(f"{device.name} {kind} {name(item)}", BREAKER, "Normal", state)
+    judge.fail(f"{device.name} {kind} {name(item)}", rack_findings.BREAKER, "Normal", state)
     return True
 
 
-def _sensors(judge: Judge, device: Device, found: Told, faults: _Faults) -> set[tuple[str, Op]]:
-    """Hold every sensor against its health and its own thresholds; one that has thresholds and no reading is an error.
+def _sensors(judge: Judge, device: Device, found: Told, faults: rack_findings.Faults) -> set[tuple[str, Op]]:
+    """Judge every sensor's health and thresholds, and return which kinds of reading have a threshold on which side.
 
-    Returns which kinds of reading (DSP0268, Sensor.ReadingType) have a threshold on which side.
+    A sensor with thresholds and no reading is an error. Kinds: DSP0268, Sensor.ReadingType.
     """
     sides: set[tuple[str, Op]] = set()
     for sensor in (sensor for sensor in found.at(_SENSORS) if not absent(sensor)):
@@ -408,16 +285,20 @@ def _sensors(judge: Judge, device: Device, found: Told, faults: _Faults) -> set[
         reading = None if resting(sensor) else numeric(sensor.get("Reading"))
         judge.judged += bool(held)
         if held and reading is None:
-            judge.error(where, SENSOR_NOT_READ, "a reading", "none")
+            judge.error(where, rack_findings.SENSOR_NOT_READ, "a reading", "none")
         elif not held or _within(judge, device, sensor, held, faults):
             healthy(judge, where, sensor, faults.sensor)
     return sides
 
 
 def _within(
-    judge: Judge, device: Device, sensor: Document, held: Sequence[tuple[Op, tuple[str, float]]], faults: _Faults
+    judge: Judge,
+    device: Device,
+    sensor: Document,
+    held: Sequence[tuple[Op, tuple[str, float]]],
+    faults: rack_findings.Faults,
 ) -> bool:
-    """Hold a reading against the thresholds of the device."""
+    """Compare a reading with the thresholds of the device."""
     reading, unit, kind = (
         numeric(sensor.get("Reading")) or 0.0,
         str(sensor.get("ReadingUnits") or ""),
@@ -445,10 +326,10 @@ def _within(
 
 
 def _watched(judge: Judge, device: Device, sides: set[tuple[str, Op]]) -> None:
-    """A unit whose flow and temperature have no thresholds is watched by nobody, and nothing can be said of it."""
+    """Report an error where flow or temperature has no threshold: nobody monitors it, so it cannot be judged."""
     for what, kinds, op, wanted in (
         ("coolant flow", _FLOWS, Op.GE, "a sensor of liquid flow with a lower threshold"),
         ("coolant temperature", _HEAT, Op.LE, "a sensor of temperature with an upper threshold"),
     ):
         if not any((kind, op) in sides for kind in kinds):
-            judge.error(device.name, NOT_WATCHED, wanted, "none", what=what)
+            judge.error(device.name, rack_findings.NOT_WATCHED, wanted, "none", what=what)

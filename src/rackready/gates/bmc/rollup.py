@@ -1,4 +1,4 @@
-"""Health as the BMC sums it up, against what it says of the parts: a sum that is OK over a part that is not can be trusted for nothing."""
+"""The BMC's health rollup compared with the health of the parts: a rollup of OK above a bad part cannot be trusted."""
 
 from __future__ import annotations
 
@@ -31,47 +31,47 @@ _WORDS = BAD | {"OK"}
 
 HEALTH_NOT_SUMMED = ErrorKind(
     "health-not-summed-up",
-    "health not summed up",
-    meaning="The BMC does not sum up the health of the server.",
+    "health rollup not reported",
+    meaning="The BMC reports no overall health of the server.",
     next_step="Update the BMC's firmware.",
 )
 SUM_UNKNOWN = ErrorKind(
     "health-sum-unknown",
     "health unknown",
-    meaning="The BMC sums up the server's health in a word that Redfish does not have.",
+    meaning="The BMC reports the server's overall health in a word that Redfish does not define.",
     next_step="Update the BMC's firmware.",
 )
 SUM_BAD = FailKind(
     "health-sum-bad",
     "health",
-    meaning="The BMC sums up that something of the server is not healthy.",
+    meaning="The BMC's health rollup reports that some part of the server is not healthy.",
     next_step="Read the BMC's event log and the gates on its power, cooling and parts; repair that part.",
 )
 SUM_CONTRADICTS = ErrorKind(
     "health-sum-contradicts",
-    "health contradicts its parts",
-    meaning="The BMC calls the server healthier than its worst part.",
+    "health rollup contradicts its parts",
+    meaning="The BMC's rollup is healthier than its worst part.",
     next_step="Update the BMC; repair that part.",
 )
 PART_HEALTH_UNKNOWN = ErrorKind(
     "health-part-unknown",
     "health unknown",
-    meaning="A part tells its health in a word that Redfish does not have.",
+    meaning="A part reports its health in a word that Redfish does not define.",
     next_step="Update the BMC's firmware.",
 )
 PART_HEALTH = FailKind(
     "health-part-bad",
     "health",
-    meaning="A part is not healthy, and no sum of the BMC covers it.",
-    next_step="Repair or replace it; the gates on power, cooling and parts say more. "
-    "Update the BMC: it sums this part up nowhere.",
+    meaning="A part is not healthy, and no rollup of the BMC covers it.",
+    next_step="Repair or replace it; see the gates on power, cooling and parts. Update the BMC: no "
+    "rollup includes this part.",
 )
 
 FINDINGS = (HEALTH_NOT_SUMMED, SUM_UNKNOWN, SUM_BAD, SUM_CONTRADICTS, PART_HEALTH_UNKNOWN, PART_HEALTH)
 
 
 class Rollup(Gate):
-    """The BMC sums up its systems, chassis and managers as healthy, and no part that it lists says otherwise."""
+    """The BMC reports its systems, chassis and managers as healthy, and no part that it lists contradicts that."""
 
     id = "bmc/health/sanity/rollup"
     findings = (
@@ -81,11 +81,14 @@ class Rollup(Gate):
     looks = True
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
-        """One request to every BMC."""
+        """Plan one request to each BMC."""
         return [Run.of_node(node, owner.ask(node, *_TOPS, *_PARTS, timeout_s=240)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """A bad sum is a fail, a bad part below a good sum an error as well: the sum is what others watch."""
+        """Judge rollups and parts.
+
+        A bad rollup is a fail. A bad part below a good rollup is also an error, since others watch the rollup.
+        """
         node = run.nodes[0]
         judge = Judge()
         found = owner.server(judge, facts.nodes[node], "health", run, outputs, systems=True)
@@ -97,7 +100,7 @@ class Rollup(Gate):
         self._strange(judge, node, [part for part in parts_ if _health(part) not in {None, *_WORDS}])
         for top in tops:
             self._top(judge, node, top, bad)
-        self._alone(judge, node, bad, [top for top in tops if _summed(top) is not None or _absent(top)])
+        self._judge_uncovered(judge, node, bad, [top for top in tops if _summed(top) is not None or _absent(top)])
         if not judge.judged:
             judge.error(f"{node} BMC", HEALTH_NOT_SUMMED, "a Health or HealthRollup of a system or chassis", "none")
         return judge.verdict(node)
@@ -117,20 +120,20 @@ class Rollup(Gate):
             judge.fail(where, SUM_BAD, "OK", f"{summed}: {what}")
         elif below:
             named = ", ".join(f"{name(part)} {_health(part)}" for part in below[:3])
-            judge.error(where, SUM_CONTRADICTS, "a sum as bad as its worst part", f"{summed}, and {named}")
+            judge.error(where, SUM_CONTRADICTS, "a rollup as bad as its worst part", f"{summed}, and {named}")
         else:
             judge.measured.add(f"{node}/{_kind(top)}/{name(top)}")
 
     @staticmethod
     def _strange(judge: Judge, node: str, found: Sequence[Document]) -> None:
-        """A part whose health is a word that Redfish does not have may be bad. The older and the newer schema may both list it."""
+        """Report parts whose health is a word that Redfish does not define, each once: both schemas may list one."""
         for what, shown in dict.fromkeys((name(part), str(_health(part))) for part in found):
             judge.judged += 1
             judge.error(f"{node} part {what}", PART_HEALTH_UNKNOWN, "one of OK, Warning, Critical", shown)
 
     @staticmethod
-    def _alone(judge: Judge, node: str, bad: Sequence[Document], summed: Sequence[Document]) -> None:
-        """A bad part that stands below no sum is named by itself, once: the older and the newer schema may both list it."""
+    def _judge_uncovered(judge: Judge, node: str, bad: Sequence[Document], summed: Sequence[Document]) -> None:
+        """Report each bad part that no rollup covers, once: both schemas may list a part."""
         for what, shown in dict.fromkeys(
             (name(part), str(_health(part))) for part in bad if not any(_below(part, top) for top in summed)
         ):
@@ -139,7 +142,7 @@ class Rollup(Gate):
 
 
 def _summed(top: Document) -> object:
-    """Return the sum that a system, chassis or manager tells, None when it tells none."""
+    """Return the rollup of a system, chassis or manager, or None."""
     status = top.get("Status")
     if not isinstance(status, Mapping):
         return None

@@ -1,7 +1,7 @@
-"""Types of those Redfish properties that gates read (DMTF DSP0268). A value of another type is no answer: it is neither good nor nothing.
+"""Types of the Redfish properties that gates read (DMTF DSP0268); a value of another type is not an answer.
 
-A property may lack, or be null: then the service does not know it. What vendors add of their own (Oem) and the names of
-BIOS settings (Attributes) are not looked at.
+A property may be missing or null: then the service does not know it. Vendor additions (Oem) and the names of BIOS
+settings (Attributes) are not checked.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _is_link(value: object) -> bool:
 
 
 def _is_parts(value: object) -> bool:
-    """The older Power and Thermal list parts where the newer subsystems link to a collection of them."""
+    """The older Power and Thermal list parts; the newer subsystems link to a collection of them instead."""
     return all(isinstance(item, dict) for item in value) if isinstance(value, list) else _is_link(value)
 
 
@@ -117,15 +117,18 @@ _READ: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "DataSourceUri": ("an address", lambda value: isinstance(value, str) and value.startswith("/")),
     **dict.fromkeys(_FLAGS, ("true or false", lambda value: isinstance(value, bool))),
 }
-"""Property -> what it must be, in words, and what says whether a value is."""
+"""Property -> what it must be, in words, and the check of a value."""
 
 
 def odd(document: Mapping[str, Any]) -> str:
-    """Return the first property that is not of its type, in words; empty when every one is. ``document``: as it was read from JSON."""
+    """Return the first property that is not of its type, in words, or an empty text.
+
+    ``document``: as read from JSON.
+    """
     for key, value in document.items():
         if value is not None and (wanted := _READ.get(key)) is not None and not wanted[1](value):
             return f"{key} is {str(value)[:40]!r}, not {wanted[0]}"
-        # A BMC's answer has thousands of properties: only those that hold others are looked into.
+        # An answer has thousands of properties: only look into those that contain others.
         if isinstance(value, _HOLDS) and key not in _UNSEEN:
             for item in value if isinstance(value, list) else (value,):
                 if isinstance(item, dict) and (found := odd(item)):

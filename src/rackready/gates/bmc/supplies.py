@@ -1,7 +1,7 @@
-"""Power supplies: every one that the platform has is there, has input, works, and the set is redundant.
+"""Power supplies: each one of the platform is there, has input and works, and they are redundant.
 
-How many there must be, and how many keep the server at full performance, comes from the platform profile: BMCs say less
-(a DGX H100's says MinNeededInGroup 1 for a server that needs four).
+How many there must be, and how many keep the server at full performance, comes from the platform profile: BMCs report
+less (a DGX H100's reports MinNeededInGroup 1 for a server that needs four).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from rackready.model.profile import PlatformProfile
 _NEW, _METRICS = inputs.newer()
 _OLD = inputs.older()
 _SUBSYSTEM, _SENSORS = "Chassis/*/PowerSubsystem", "Chassis/*/Sensors/*"
-_REPLACE = "Reseat the supply; if it stays so, replace it."
+_REPLACE = "Reseat the supply; if the fault stays, replace it."
 _SPARE = "StandbyOffline"
-"""State of a supply that waits for somebody to switch it on (DSP0268): right for a spare, and no supply on which the server runs."""
+"""State of a supply on standby (DSP0268): right for a spare, and the server does not run on it."""
 
 
 SUPPLIES_NOT_REPORTED = ErrorKind(
@@ -36,69 +36,69 @@ SUPPLIES_NOT_REPORTED = ErrorKind(
 SUPPLY_COUNT = FailKind(
     "psu-count",
     "power supplies",
-    meaning="The server has another number of power supplies than its platform.",
-    next_step="Reseat or replace the supply that is missing; the evidence lists those that are there.",
+    meaning="The number of power supplies differs from the platform's.",
+    next_step="Reseat or replace the missing supply; the evidence lists those that are there.",
 )
 TOO_FEW_GOOD = FailKind(
     "psu-too-few-good",
     "too few good power supplies",
-    meaning="Too few power supplies are good to carry the server under full load.",
+    meaning="Too few good power supplies to run the server under full load.",
     next_step="The server slows down or stops under load: repair its supplies before anything else.",
 )
 REDUNDANCY_UNKNOWN = ErrorKind(
     "psu-redundancy-unknown",
     "redundancy unknown",
-    meaning="The BMC tells the redundancy of the supplies in a word that Redfish does not have.",
+    meaning="The BMC reports the redundancy of the supplies in a word that Redfish does not define.",
     next_step="Update the BMC's firmware.",
 )
 NOT_REDUNDANT = FailKind(
     "psu-not-redundant",
     "power supplies not redundant",
-    meaning="The supplies are not redundant: the loss of one slows or stops the server.",
-    next_step="Set the redundancy in the BMC, and repair the supply or feed that is named beside this.",
+    meaning="The supplies are not redundant: if one fails, the server slows down or stops.",
+    next_step="Set the redundancy in the BMC, and repair the supply or feed that another finding names.",
 )
 NOT_REDUNDANT_UNDECLARED = ErrorKind(
     "psu-not-redundant-undeclared",
     "power supplies not redundant",
-    meaning="The BMC says that the supplies are not redundant, and the platform's profile does not say whether they "
-    "should be.",
-    next_step="Set the redundancy in the BMC, or give the platform profile {platform} its psus with min_count and the "
-    "source.",
+    meaning="The BMC reports that the supplies are not redundant, and the platform's profile does not "
+    "say whether they should be.",
+    next_step="Set the redundancy in the BMC, or add psus with min_count and its source to the platform "
+    "profile {platform}.",
 )
 TOO_SMALL = FailKind(
     "psu-too-small",
     "power supplies too small",
-    meaning="The supplies cannot carry what the server draws at most.",
+    meaning="The supplies cannot carry the server's highest draw.",
     next_step="Fit the supplies that the vendor lists for this server.",
 )
 NONE_AT_WORK = ErrorKind(
     "psu-none-at-work",
-    "no power supply at work",
-    meaning="No power supply is on and good by the BMC's word, and yet the server runs.",
+    "no power supply in use",
+    meaning="The BMC reports no supply that is on and good, and yet the server runs.",
     next_step="Update or restart the BMC; check its supplies.",
 )
 INPUT_UNKNOWN = ErrorKind(
     "psu-input-unknown",
     "input state unknown",
-    meaning="The BMC tells a supply's input in a word that Redfish does not have.",
+    meaning="The BMC reports a supply's input in a word that Redfish does not define.",
     next_step="Update the BMC's firmware.",
 )
 INPUT_LOST = FailKind(
     "psu-input-lost",
     "power supply input lost",
-    meaning="A power supply has no input: cord, outlet, breaker or feed are off.",
+    meaning="A power supply has no input: its cord, outlet, breaker or feed is off.",
     next_step=FEED,
 )
 SUPPLY_STATE_NOT_REPORTED = ErrorKind(
     "psu-state-not-reported",
     "power supply state not reported",
-    meaning="The BMC tells neither state nor power of a supply.",
+    meaning="The BMC reports neither state nor power of a supply.",
     next_step="Update the BMC's firmware.",
 )
 CARRIES_NOTHING = FailKind(
     "psu-carries-nothing",
-    "power supply carries nothing",
-    meaning="A power supply carries no power although it is there.",
+    "power supply delivers no power",
+    meaning="A power supply is there and delivers no power.",
     next_step=FEED,
 )
 SUPPLY_NOT_WORKING = FailKind(
@@ -116,8 +116,8 @@ SUPPLY_NOT_FED = FailKind(
 REDUNDANCY_LOST = FailKind(
     "psu-redundancy-lost",
     "redundancy not working",
-    meaning="The supplies are not redundant any more: the loss of one more may stop the server.",
-    next_step="Repair the supply or feed that is named beside this; the loss of one more may stop the server.",
+    meaning="The supplies are no longer redundant: if one more fails, the server may stop.",
+    next_step="Repair the supply or feed that another finding names; if one more fails, the server may stop.",
 )
 
 FINDINGS = (
@@ -152,7 +152,7 @@ class Supplies(Gate):
     looks = True
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
-        """One request to every BMC."""
+        """Plan one request to each BMC."""
         return [Run.of_node(node, owner.ask(node, _NEW, _METRICS, _SUBSYSTEM, _OLD, _SENSORS)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
@@ -171,7 +171,7 @@ class Supplies(Gate):
         there = [item for item in supplies if not absent(item)]
         told_of = groups(found.at(_SUBSYSTEM), "PowerSupplyRedundancy", found.at(_OLD))
         idle = {_SPARE} if _planned_spares(platform) or spares(told_of) else set()
-        good = [item for item in there if self._one(judge, node, item, found, idle)]
+        good = [item for item in there if self._judge_supply(judge, node, item, found, idle)]
         self._number(judge, node, platform, len(there), len([item for item in good if state(item) != _SPARE]))
         _capacity(judge, node, platform, there)
         for index, group in enumerate(told_of):
@@ -179,8 +179,11 @@ class Supplies(Gate):
         return judge.verdict(node)
 
     @staticmethod
-    def _one(judge: Judge, node: str, supply: Document, found: Told, idle: Collection[str]) -> bool:
-        """Judge one supply; ``idle``: states in which it may rest. One whose resource has no Status (DGX H100) is judged by the power sensors that name it."""
+    def _judge_supply(judge: Judge, node: str, supply: Document, found: Told, idle: Collection[str]) -> bool:
+        """Judge one supply; ``idle``: the unused states that are right for it.
+
+        One whose resource has no Status (DGX H100) is judged by the power sensors that name it.
+        """
         where = f"{node} psu {name(supply)}"
         fed = _input(judge, where, supply, found)
         if isinstance(supply.get("Status"), dict):
@@ -193,13 +196,11 @@ class Supplies(Gate):
 
     @staticmethod
     def _number(judge: Judge, node: str, platform: PlatformProfile, there: int, good: int) -> None:
-        """Hold the number of supplies against the profile's."""
+        """Compare the number of supplies with the profile's."""
         judge.metric("power_supplies_good", node, good, "1")
         if platform.psus is None:
             _any_at_work(judge, node, there, good)
-            judge.remark(
-                f"how many supplies {platform.id} has is not published: only those that the BMC lists were judged"
-            )
+            judge.remark(f"the number of supplies of {platform.id} is not published: only listed supplies were judged")
             return
         wanted = platform.psus
         judge.count("power_supplies", node, there, wanted.count, wanted.source)
@@ -222,7 +223,10 @@ class Supplies(Gate):
 
 
 def _redundancy(judge: Judge, where: str, platform: PlatformProfile, group: Document) -> None:
-    """Hold a group against redundant and healthy. One that is not redundant is right only where the profile plans no spare."""
+    """Judge a group's redundancy and health.
+
+    A group may be without redundancy only where the profile plans no spare.
+    """
     if absent(group):
         return
     planned = platform.psus is not None and platform.psus.min_count is not None
@@ -239,7 +243,7 @@ def _redundancy(judge: Judge, where: str, platform: PlatformProfile, group: Docu
         judge.error(
             where,
             NOT_REDUNDANT_UNDECLARED,
-            "spares, or a profile that says that there are none",
+            "spares, or a profile that plans none",
             NONE,
             platform=platform.id,
         )
@@ -249,9 +253,10 @@ def _redundancy(judge: Judge, where: str, platform: PlatformProfile, group: Docu
 
 
 def _capacity(judge: Judge, node: str, platform: PlatformProfile, there: Sequence[Document]) -> None:
-    """Hold what the fewest supplies that the server needs can carry, the smallest of them, against its highest draw: other supplies may be fitted.
+    """Compare the capacity of the fewest supplies that the server needs with its highest draw.
 
-    A draw that is itself derived is no bound: the figure is noted alone.
+    The smallest supplies count, because other ones may be fitted. A highest draw that is itself derived is not a bound:
+    the figure is only recorded.
     """
     least, most = platform.psus.min_count if platform.psus is not None else None, platform.max_power
     watts = sorted(value for item in there if (value := numeric(item.get("PowerCapacityWatts"))))
@@ -284,13 +289,16 @@ def _capacity(judge: Judge, node: str, platform: PlatformProfile, there: Sequenc
 
 
 def _any_at_work(judge: Judge, node: str, there: int, good: int) -> None:
-    """Where nobody says how many it needs: a server that answers runs on one at least."""
+    """Report an error where none is in use and the needed number is unknown.
+
+    A server that answers runs on one at least.
+    """
     if there and not good:
         judge.error(node, NONE_AT_WORK, "at least one that is switched on and good", f"none of {there}")
 
 
 def _planned_spares(platform: PlatformProfile) -> bool:
-    """Whether the profile says that the platform has more supplies than it needs."""
+    """Return whether the profile gives the platform more supplies than it needs."""
     return (
         platform.psus is not None
         and platform.psus.min_count is not None
@@ -301,17 +309,17 @@ def _planned_spares(platform: PlatformProfile) -> bool:
 def _fed_by_the_rack(judge: Judge, node: str, platform: PlatformProfile) -> Verdict:
     judge.judged += 1
     judge.measured.add(f"{node}/psu")
-    # NVL72 trays take their power from the rack's bus bar; the profile of such a server has an NVLink domain that spans
+    # NVL72 trays take their power from the rack's bus bar; the profile of such a server has an NVLink domain across
     # servers, and no supplies.
     judge.remark(
-        f"{platform.id}: neither the profile nor the BMC has power supplies, the rack feeds it: nothing to judge on "
-        "the node"
+        f"{platform.id}: neither the profile nor the BMC has power supplies, the rack feeds it: nothing "
+        "to judge on the node"
     )
     return judge.verdict(node)
 
 
 def _input(judge: Judge, where: str, supply: Document, found: Told) -> bool:
-    """Hold a supply's input against normal, as far as the BMC says anything of it."""
+    """Judge a supply's input, as far as the BMC reports it."""
     word = supply.get("LineInputStatus")
     if word is not None and word not in inputs.INPUT_WORDS:
         judge.error(where, INPUT_UNKNOWN, "one of " + ", ".join(sorted(inputs.INPUT_WORDS)), word)
@@ -327,7 +335,10 @@ def _input(judge: Judge, where: str, supply: Document, found: Told) -> bool:
 
 
 def _of_power(sensor: Document) -> bool:
-    """Whether a sensor reads power, by its type or, where nobody knows that, by its unit (UCUM: W); one that tells neither may."""
+    """Return whether a sensor reads power: by its type or, where the type is unknown, by its unit (UCUM: W).
+
+    A sensor that reports neither may read power.
+    """
     kind_of, unit = sensor.get("ReadingType"), sensor.get("ReadingUnits")
     return kind_of == "Power" or unit == "W" or (kind_of not in READING_TYPES and unit not in OTHER_UNITS)
 
@@ -336,7 +347,7 @@ def _by_sensor(judge: Judge, where: str, supply: str, found: Told) -> bool:
     sensors = [item for item in found.at(_SENSORS) if _of_power(item) and supply.lower() in name(item).lower()]
     judge.judged += 1
     if not sensors:
-        judge.error(where, SUPPLY_STATE_NOT_REPORTED, "a Status, or a power sensor that names it", "neither")
+        judge.error(where, SUPPLY_STATE_NOT_REPORTED, "a Status, or a power sensor with its name", "neither")
         return False
     bad = False
     for sensor in sensors:

@@ -1,7 +1,7 @@
-"""Temperatures of the air at inlet and outlet, and of every part that the BMC watches, against the thresholds that the BMC itself has.
+"""Temperatures of inlet and outlet air and of every monitored part, compared with the BMC's own thresholds.
 
-Inlet and outlet are known by name first, and by PhysicalContext only where no name tells: a DGX H100's BMC calls every
-sensor Intake.
+Inlet and outlet are recognised by name first, and by PhysicalContext only where no name fits: a DGX H100's BMC calls
+every sensor Intake.
 """
 
 from __future__ import annotations
@@ -22,39 +22,41 @@ _NEW, _OLD = "Chassis/*/Sensors/*", "Chassis/*/Thermal"
 _INLET = re.compile(r"inlet|ambient|intake|\bfront", re.IGNORECASE)
 _OUTLET = re.compile(r"outlet|exhaust", re.IGNORECASE)
 _MARGIN = re.compile(r"margin|\bdts\b|tlimit", re.IGNORECASE)
-"""Sensors that give a distance to a limit in place of a temperature: healthy ones are below 0 (OpenBIC, MB_SOC_THERMAL_MARGIN_C)."""
+"""Sensors that report a distance to a limit instead of a temperature: healthy ones are below 0 (OpenBIC,
+MB_SOC_THERMAL_MARGIN_C)."""
 _CELSIUS = "Cel"
-"""ReadingUnits of a temperature (DSP0268, Sensor: UCUM's code): a BMC may name no type, or one that nobody knows."""
+"""ReadingUnits of a temperature (DSP0268, Sensor: UCUM's code): a BMC may report no type, or an unknown one."""
 _OTHERS = READING_TYPES - {"Temperature"}
-"""ReadingType of what is no temperature: other gates judge it, or nobody."""
+"""ReadingType of other readings than temperatures: other gates judge them, or none."""
 _COLDEST_C = 0.0
-"""No sensor of a running server reads this or less. Judgement: the coldest inlet air that ASHRAE's classes A1 to A4 allow has 5 degC, water is
-liquid, and parts are warmer than both; -128 and 0 are what a BMC has of a sensor that does not answer."""
+"""No sensor of a running server reads this or less. Judgement: the coldest inlet air that ASHRAE's classes A1 to A4
+allow has 5 degC, water is liquid, and parts are warmer than both; -128 and 0 are what a BMC shows for a sensor that
+does not answer."""
 _COLDEST = "judgement: ASHRAE classes A1 to A4 begin at 5 degC"
 _AIR = (
-    "Check the supply air of the row, blanking panels and what blocks the node's front; "
-    "then its fans (bmc/cooling/sanity/fans)."
+    "Check the supply air of the row, the blanking panels and whatever blocks the node's front; then its "
+    "fans (bmc/cooling/sanity/fans)."
 )
 _PART = "Check the node's fans and air or liquid supply first; if they are good, reseat or replace the part."
-_SENSOR = "Update or restart the BMC; if the reading stays away, the board that carries the sensor is to be replaced."
+_SENSOR = "Update or restart the BMC; if the reading stays away, replace the board that carries the sensor."
 
 
 INLET_NOT_REPORTED = ErrorKind(
     "inlet-temperature-not-reported",
     "inlet temperature not reported",
-    meaning="The BMC has no sensor of the air at the inlet, so a warm room would not be seen.",
+    meaning="The BMC has no sensor of the inlet air, so a warm room would not be seen.",
     next_step=_SENSOR,
 )
 TEMPERATURE_NOT_READ = ErrorKind(
     "temperature-not-read",
     "{what} not read",
-    meaning="A sensor of a temperature has no reading.",
+    meaning="A temperature sensor has no reading.",
     next_step=_SENSOR,
 )
 NO_THRESHOLD = ErrorKind(
     "temperature-no-threshold",
     "{what} has no threshold",
-    meaning="The BMC has no threshold for the air at the inlet, so it would not warn.",
+    meaning="The BMC has no threshold for the inlet air, so it would not warn.",
     next_step="Set it in the BMC, or update its firmware.",
 )
 NOT_PLAUSIBLE = ErrorKind(
@@ -80,13 +82,13 @@ TOO_LOW = FailKind(
 AIR_SENSOR_HEALTH = FailKind(
     "temperature-air-sensor-health",
     "sensor health",
-    meaning="The BMC calls the air at this sensor too warm or too cold, or the sensor broken.",
+    meaning="The BMC reports that the air at this sensor is too warm or too cold, or that the sensor is broken.",
     next_step=_AIR,
 )
 PART_SENSOR_HEALTH = FailKind(
     "temperature-part-sensor-health",
     "sensor health",
-    meaning="The BMC calls the part at this sensor too warm, or the sensor broken.",
+    meaning="The BMC reports that the part at this sensor is too warm, or that the sensor is broken.",
     next_step=_PART,
 )
 
@@ -103,7 +105,7 @@ FINDINGS = (
 
 
 class Temperatures(Gate):
-    """Air at inlet and outlet and every watched part are within the thresholds of the BMC."""
+    """Inlet and outlet air and every monitored part are within the BMC's thresholds."""
 
     id = "bmc/cooling/sanity/temperatures"
     findings = (
@@ -115,11 +117,11 @@ class Temperatures(Gate):
     looks = True
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
-        """One request to every BMC."""
+        """Plan one request to each BMC."""
         return [Run.of_node(node, owner.ask(node, _NEW, _OLD)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge every temperature that has a threshold; inlet must have one."""
+        """Judge every temperature that has a threshold; the inlet must have one."""
         node = run.nodes[0]
         judge = Judge()
         found = owner.server(judge, facts.nodes[node], "temperatures", run, outputs)
@@ -128,17 +130,17 @@ class Temperatures(Gate):
         sensors = list(_temperatures(found))
         inlets = _inlets(sensors)
         if not inlets:
-            judge.error(f"{node} BMC", INLET_NOT_REPORTED, "a sensor of the air at the inlet", "none")
+            judge.error(f"{node} BMC", INLET_NOT_REPORTED, "a sensor of the inlet air", "none")
         unbound = 0
         for sensor in sensors:
             air = "inlet" if sensor in inlets else "outlet" if _OUTLET.search(_called(sensor)) else ""
-            unbound += not self._one(judge, node, sensor, air)
+            unbound += not self._judge_sensor(judge, node, sensor, air)
         _remark(judge, unbound, outlet=any(_OUTLET.search(_called(sensor)) for sensor in sensors))
         return judge.verdict(node)
 
     @staticmethod
-    def _one(judge: Judge, node: str, sensor: Document, air: str) -> bool:
-        """Judge one sensor; False where the BMC has no threshold for it and nobody needs one."""
+    def _judge_sensor(judge: Judge, node: str, sensor: Document, air: str) -> bool:
+        """Judge one sensor; return False where the BMC has no threshold for it and none is needed."""
         where, what = f"{node} {air or 'sensor'} {name(sensor)}", f"{air} temperature".strip()
         if resting(sensor):
             if air == "inlet":
@@ -209,7 +211,10 @@ def _temperatures(found: Told) -> Iterator[Document]:
 
 
 def _is_temperature(sensor: Document) -> bool:
-    """Whether a sensor says so by its type or its unit; one of an unknown kind counts where its unit tells nothing either, or it calls itself bad."""
+    """Return whether a sensor reads a temperature, by its type or its unit.
+
+    A sensor of an unknown kind counts where its unit is unknown, too, or where it reports itself bad.
+    """
     kind, status = sensor.get("ReadingType"), sensor.get("Status")
     if (
         kind == "Temperature"
@@ -221,7 +226,10 @@ def _is_temperature(sensor: Document) -> bool:
 
 
 def _inlets(sensors: Sequence[Document]) -> list[Document]:
-    """Return the sensors of the air at the inlet. Among several by name, those that the BMC bounds: supplies have inlets of their own."""
+    """Return the sensors of the inlet air.
+
+    Among several by name, those with a threshold in the BMC: supplies have inlets of their own.
+    """
     named = [item for item in sensors if _INLET.search(_called(item)) and not _OUTLET.search(_called(item))]
     bounded = [item for item in named if bounds(item).high() is not None or resting(item)]
     unread = [
@@ -242,4 +250,4 @@ def _remark(judge: Judge, unbound: int, *, outlet: bool) -> None:
     if unbound:
         judge.remark(f"{unbound} readings have no threshold in the BMC and are recorded only")
     if not outlet:
-        judge.remark("the BMC has no sensor of the air at the outlet")
+        judge.remark("the BMC has no sensor of the outlet air")

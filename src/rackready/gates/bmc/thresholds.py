@@ -1,4 +1,4 @@
-"""Thresholds that a BMC itself has for a reading: of a Sensor (DSP0268), and of the older Thermal and Power resources."""
+"""A BMC's own thresholds of a reading: of a Sensor (DSP0268), and of the older Thermal and Power resources."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ _OLD = (
 
 
 def bounds(document: Document) -> Bounds:
-    """Return the thresholds of a sensor or of a reading in an older resource. An upper one that is not above a lower one is none: BMCs write 0 for unset."""
+    """Return the thresholds of a sensor, or of a reading in an older resource.
+
+    An upper one that is not above a lower one does not count: BMCs write 0 for unset.
+    """
     found = {field: numeric(document.get(key)) for field, key in _OLD}
     given = document.get("Thresholds")
     if isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""Firmware of BMC and BIOS, and what else the site wants, against the baseline of the site, else of the platform's profile."""
+"""Firmware of BMC, BIOS and other parts, compared with the baseline of the site, or else the platform profile's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FIRMWARE_NOT_DECLARED = ErrorKind(
 FIRMWARE_OTHER = FailKind(
     "bmc-firmware-version",
     "version",
-    meaning="BMC or BIOS have another version than the site wants.",
+    meaning="BMC or BIOS firmware differs from the version that the site wants.",
     next_step=_STEP,
 )
 
@@ -40,7 +40,7 @@ FINDINGS = (FIRMWARE_NOT_DECLARED, FIRMWARE_OTHER)
 
 
 class FirmwareBaseline(Gate):
-    """BMC, BIOS and the other listed firmware have the versions that the site, else the platform's profile, wants."""
+    """BMC, BIOS and other listed firmware have the versions of the site's baseline, or else the platform profile's."""
 
     id = "bmc/firmware/sanity/versions"
     findings = (
@@ -49,16 +49,16 @@ class FirmwareBaseline(Gate):
     )
     looks = True
     in_no_set = (
-        "it needs a baseline: a platform whose profile has one, or the site's own (baselines); "
-        "such a site adds it (gates.also)"
+        "it needs a baseline, from the platform profile or the site (baselines); a site that has one "
+        "adds the gate (gates.also)"
     )
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """One request to every BMC; the firmware inventory only where it is wanted."""
+        """Plan one request to each BMC, for the firmware inventory only where it is wanted."""
         return [Run.of_node(node, owner.ask(node, *_trails(facts, node))) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Hold every wanted version against the one that is there."""
+        """Compare every wanted version with the present one."""
         node = run.nodes[0]
         judge = Judge()
         found = owner.server(judge, facts.nodes[node], "firmware versions", run, outputs)
@@ -67,9 +67,7 @@ class FirmwareBaseline(Gate):
         wanted = facts.nodes[node].baseline
         if wanted is None or not (wanted.bmc or wanted.bios or wanted.firmware):
             where = facts.nodes[node].platform.id
-            judge.error(
-                node, FIRMWARE_NOT_DECLARED, f"versions that are wanted of {where}", "none declared", where=where
-            )
+            judge.error(node, FIRMWARE_NOT_DECLARED, f"versions wanted of {where}", "none declared", where=where)
             return judge.verdict(node)
         if wanted.bmc:
             _compare(
@@ -101,7 +99,7 @@ def _inventory(found: Told, part: str) -> list[str]:
 
 
 def _compare(judge: Judge, node: str, what: str, wanted: str, there: Sequence[str]) -> None:
-    """Every version that is there must be the wanted one; none is an error."""
+    """Report an error for no version, and a fail for each one that is not the wanted one."""
     where = f"{node} {what}"
     if judge.equal(where, FIRMWARE_OTHER, wanted, ", ".join(sorted(set(there))) or None):
         judge.measured.add(f"{node}/{what.replace(' ', '-')}")

@@ -1,7 +1,7 @@
-"""Watches the power supplies of a node while its outlets go off one at a time: that a supply of it loses its input shows that the outlet feeds it.
+"""Watching a node's power supplies while its outlets go off one at a time: a lost input shows which outlet feeds it.
 
-A supply that had input and falls quiet with its outlet lost it where its Status says that it is out (State
-UnavailableOffline or Absent, Health Critical). One that merely falls quiet was not seen to lose anything.
+A supply that had input and stops reporting when its outlet goes off has lost it where its Status shows that it is out
+(State UnavailableOffline or Absent, Health Critical). Otherwise no loss was seen.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from rackready.gates.bmc.documents import Document, Told, absent, name
 from rackready.gates.bmc.inputs import fed, newer, older, supplies
 
 _HOST = "Chassis/*!hgx_*"
-"""The chassis of the host: those of an HGX board have no supplies, and answer nothing while the host is off."""
+"""The chassis of the host: those of an HGX board have no supplies, and do not answer while the host is off."""
 _INPUT_S = 30.0
-"""How long a BMC may take to show that a supply lost its input, s. Judgement: they read their supplies every few seconds, some every 15 s."""
+"""How long a BMC may take to show that a supply lost its input, s. Judgement: BMCs read their supplies every few
+seconds, some every 15 s."""
 _BACK_S = 300.0
-"""How long a BMC that has booted may take to tell of its supplies, s. Judgement: it answers minutes before it has found all of its parts."""
+"""How long a BMC that has booted may take to report its supplies, s. Judgement: it answers minutes before it has
+found all of its parts."""
 _POLL_S = 2.0
 _OUT = frozenset({"UnavailableOffline", "Absent"})
-_WORDS = {True: "input", False: "no input", None: "not told"}
+_WORDS = {True: "input", False: "no input", None: "not reported"}
 
 Looked = dict[str, bool | None]
-"""Supply -> whether it has input; None where the BMC does not say it."""
+"""Supply -> whether it has input; None where the BMC does not report it."""
 
 
 @dataclass(slots=True)
@@ -42,18 +44,17 @@ class Watch:
     took: dict[str, str] = field(default_factory=dict)
 
     def ready(self) -> bool:
-        """Whether every supply has input, so that one that loses it is seen; False where none tells it any more.
+        """Return whether every supply has input, so that a loss is seen; False where none reports it any more.
 
-        BMCs may tell it only of a node that is on. Raises BmcError when some have none, or are another number than the
-        outlets.
+        BMCs may report it only while the node is on. Raises BmcError when some supplies have no input, or when their
+        number differs from the outlets'.
         """
         if len(self.supplies) != len(self.outlets):
             text = (
-                f"{self._bmc.where}: power supplies - Expected: {len(self.outlets)}, one for each outlet of "
-                f"{self.node} ({', '.join(self.outlets)}) "
-                f"Actual: {len(self.supplies)} ({', '.join(self.supplies) or 'none'}). "
-                f"Look what is plugged in where, and correct outlets of {self.node} "
-                "in the site file; a supply that is missing is put in first."
+                f"{self._bmc.where}: power supplies - Expected: {len(self.outlets)}, one for each outlet "
+                f"of {self.node} ({', '.join(self.outlets)}) Actual: {len(self.supplies)} "
+                f"({', '.join(self.supplies) or 'none'}). Check what is plugged in where, and correct the "
+                f"outlets of {self.node} in the site file; if a supply is missing, fit it first."
             )
             raise BmcError(text)
         found = self._until(lambda looked: all(looked.values()), _INPUT_S)
@@ -62,15 +63,14 @@ class Watch:
         if all(has is None for has in found.values()):
             return False
         text = (
-            f"{self._bmc.where}: power supplies - Expected: input at each, before an outlet of {self.node} goes off "
-            f"Actual: {_shown(found)}. "
-            f"{', '.join(self.outlets)} show On: find the cord, breaker or supply that is dead, repair it, then run "
-            "again."
+            f"{self._bmc.where}: power supplies - Expected: input at each, before an outlet of "
+            f"{self.node} goes off Actual: {_shown(found)}. {', '.join(self.outlets)} show On: find the "
+            "cord, breaker or supply that is dead, repair it, then run again."
         )
         raise BmcError(text)
 
     def lost(self, outlet: str) -> None:
-        """Wait until a supply is seen to lose its input to an outlet that is off. Raises BmcError when none does, or several do."""
+        """Wait until a supply loses its input to an outlet that is off. Raises BmcError when none or several do."""
         before = [supply for supply in self.supplies if supply not in self.took.values()]
         try:
             found = self._until(
@@ -78,9 +78,9 @@ class Watch:
             )
         except BmcUnreachableError as error:
             text = (
-                f"{self._bmc.where}: {outlet} - Expected: a BMC that answers, since other outlets of {self.node} "
-                f"are on Actual: {error} "
-                f"Look which supplies of {self.node} hang on this outlet, and correct its outlets in the site file."
+                f"{self._bmc.where}: {outlet} - Expected: a BMC that answers, since other outlets of "
+                f"{self.node} are on Actual: {error} Check which supplies of {self.node} are plugged into "
+                "this outlet, and correct its outlets in the site file."
             )
             raise BmcError(text) from error
         gone = [supply for supply in before if found[supply] is False]
@@ -89,29 +89,34 @@ class Watch:
         self.took[outlet] = gone[0]
 
     def back(self) -> Looked:
-        """Wait until every supply has input again, and return what is seen then. Raises no BmcError: what cannot be asked is not told."""
+        """Wait until every supply has input again, and return the last answer.
+
+        A BMC that does not answer raises nothing here.
+        """
         return self._until(lambda looked: all(looked.values()), _BACK_S, patient=True)
 
     def _wrong(self, outlet: str, gone: Sequence[str], found: Looked) -> str:
         where = f"{self._bmc.where}: {outlet}"
         if gone:
             return (
-                f"{where} - Expected: one power supply of {self.node} without input, since this outlet is off "
-                f"Actual: {', '.join(gone)}. "
-                "Then another of its outlets feeds none: look what is plugged in where, and correct outlets of "
-                f"{self.node} in the site file."
+                f"{where} - Expected: one power supply of {self.node} without input, since this outlet is "
+                f"off Actual: {', '.join(gone)}. So another of its outlets feeds none. Check what is "
+                f"plugged in where, and correct the outlets of {self.node} in the site file."
             )
         return (
-            f"{where} - Expected: a power supply of {self.node} that loses its input within {_INPUT_S:.0f} s, since "
-            "the site says that this outlet feeds it "
-            f"Actual: {_shown(found)}. Look what is plugged in there (it was without that feed meanwhile), and "
-            f"correct outlets of {self.node} in the site file."
+            f"{where} - Expected: a power supply of {self.node} that loses its input within "
+            f"{_INPUT_S:.0f} s, since the site file says that this outlet feeds it Actual: "
+            f"{_shown(found)}. Check what is plugged in there (it had no power from this outlet "
+            f"meanwhile), and correct the outlets of {self.node} in the site file."
         )
 
     def _until(
         self, enough: Callable[[Looked], bool], limit_s: float, *, by_status: bool = False, patient: bool = False
     ) -> Looked:
-        """Look until it is enough, or the time is over; the last look begins after it. Raises BmcError unless ``patient``."""
+        """Ask until ``enough`` is true or the time is over; the last request starts after the time limit.
+
+        Raises BmcError unless ``patient``.
+        """
         begun = time.monotonic()
         while True:
             last = time.monotonic() - begun > limit_s
@@ -121,7 +126,7 @@ class Watch:
                 if not patient:
                     raise
                 found = dict.fromkeys(self.supplies)
-                last |= isinstance(error, BmcLoginError)  # it is not asked again: BMCs lock accounts
+                last |= isinstance(error, BmcLoginError)  # do not log in again: BMCs lock accounts
             if last or enough(found):
                 return found
             time.sleep(_POLL_S)
@@ -135,7 +140,7 @@ class Watch:
             except (BmcLoginError, BmcUnreachableError):
                 raise
             except BmcError:
-                continue  # what it would tell is not told
+                continue  # this supply counts as not reported
         found = Told.of(documents, self._trails, {})
         has = _has if by_status else fed
         now = {called: has(supply, found) for called, supply in _named(found).items()}
@@ -143,9 +148,10 @@ class Watch:
 
 
 def watch(node: str, bmc: Bmc, outlets: Sequence[str], *, given_back: bool) -> Watch | None:
-    """Return what watches a node's supplies; None where its BMC does not tell of any whether it has input. Raises BmcError when that cannot be known.
+    """Return the watch of a node's supplies, or None where its BMC does not report whether any has input.
 
-    ``given_back``: the BMC has just got its power back, and may tell it a little later.
+    ``given_back``: the BMC has just got its power back, and may report it a little later. Raises BmcError when it
+    cannot be known.
     """
     begun = time.monotonic()
     while True:
@@ -162,7 +168,10 @@ def watch(node: str, bmc: Bmc, outlets: Sequence[str], *, given_back: bool) -> W
 
 
 def _first(node: str, bmc: Bmc) -> tuple[Told, list[str]]:
-    """Walk to the supplies, and return what was found and which addresses tell of them. Raises BmcError when a part of it cannot be read."""
+    """Return what the BMC reports about supplies, and the addresses to ask again.
+
+    Raises BmcError when a part of it cannot be read.
+    """
     gathered = read(bmc, [*newer(_HOST), older(_HOST)], lambda: None)
     found = Told.of(gathered.documents, gathered.trails, gathered.unread)
     if found.unread:
@@ -178,7 +187,7 @@ def _first(node: str, bmc: Bmc) -> tuple[Told, list[str]]:
 
 
 def _named(found: Told) -> dict[str, Document]:
-    """Return the supplies and empty places by name, by address where several have the same."""
+    """Return the supplies and empty slots by name, or by address where several have the same name."""
     listed = list(supplies(found, _HOST))
     names = [name(supply) for supply in listed]
     return {
@@ -188,7 +197,10 @@ def _named(found: Told) -> dict[str, Document]:
 
 
 def _has(supply: Document, found: Told) -> bool | None:
-    """Whether a supply that had input has it; one that tells nothing of it now lost it where its Status says that it is out."""
+    """Return whether a supply that had input still has it.
+
+    One that reports nothing now has lost it where its Status shows that it is out.
+    """
     told, status = fed(supply, found), supply.get("Status")
     if (
         told is None

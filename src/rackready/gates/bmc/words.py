@@ -1,7 +1,7 @@
-"""Words that Redfish has for kinds of readings, controls, places and spares (DSP0268: Sensor, Control, PhysicalContext, Redundancy, RedundantGroup).
+"""Redfish's words for kinds of readings, controls, places and spares.
 
-Gates choose by these words what they judge: a word that is none of them leaves open whether a part is to be judged, and
-is neither of two kinds.
+DSP0268: Sensor, Control, PhysicalContext, Redundancy, RedundantGroup. Gates choose by these words what they judge. Any
+other word leaves it open whether a part must be judged, so it counts as neither.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ OTHER_UNITS = frozenset(
         *("[cft_i]/min", "g/m3", "kPa", "kW", "kW.h", "l/min", "l/s", "m", "m3/h", "m3/min", "s", "{rev}/min"),
     }
 )
-"""ReadingUnits (UCUM's codes, and as BMCs write them) of what is no temperature."""
+"""ReadingUnits of readings other than temperature (UCUM's codes, and common BMC spellings)."""
 CONTROL_TYPES = frozenset(
     {"DutyCycle", "Frequency", "FrequencyMHz", "Percent", "Power", "Pressure", "PressurekPa", "Temperature", "Valve"}
 )
@@ -126,4 +126,4 @@ CONTEXTS = frozenset(
 )
 NOT_REDUNDANT = "NotRedundant"
 SPARE_KINDS = frozenset({"Failover", "NPlusM", "N+m", "Sharing", "Sparing"})
-"""How a group has spares, in the words of RedundantGroup and (N+m) of the older Redundancy."""
+"""Words for a group with spares, in RedundantGroup and (N+m) in the older Redundancy."""

@@ -1,4 +1,4 @@
-"""How much each rail carried: byte counters of every HCA before and after, held against what the collective must have moved."""
+"""Bytes per rail: the HCAs' byte counters before and after a run, compared with what the collective must move."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from rackready.ondevice import rdma_counters
 _RUNBOOK = "docs/runbooks/nccl-transport.md"
 _RAIL = "Check this rail's link rate, PCIe width and switch port: docs/runbooks/rail-slow.md"
 _ASTRAY = (
-    "The data went another way than over the rails, or something else used them: check the transport and that no "
-    "job runs."
+    "The data took another way than the rails, or something else used them: check the transport, and that no job runs."
 )
 _SOURCE = "bytes of all launches, warm-ups and checks included (nccl-tests src/common.cu)"
 _IDLE = 0.05
@@ -31,14 +30,14 @@ OUTSIDE_NVLINK = FailKind(
     "nccl-left-nvlink",
     "bytes sent over its rails",
     meaning="Nodes of one NVLink domain exchanged data over the network: NCCL did not use NVLink between them.",
-    next_step="NCCL went over the network instead of NVLink: see NCCL_MNNVL_ENABLE and the fabric state of its GPUs: "
-    f"{_RUNBOOK}",
+    next_step="NCCL used the network instead of NVLink: check NCCL_MNNVL_ENABLE and the fabric state of "
+    f"its GPUs: {_RUNBOOK}",
 )
 BYTES_OF_NODE = FailKind(
     "nccl-node-bytes",
     "bytes sent over its rails",
-    meaning="The node's rails carried another amount of data than the collective sends: the data went another way, or "
-    "something else used the rails.",
+    meaning="The node's rails carried another amount of data than the collective sends: the data took "
+    "another way, or something else used the rails.",
     next_step=_ASTRAY,
 )
 BYTES_OF_ALL = FailKind(
@@ -50,20 +49,20 @@ BYTES_OF_ALL = FailKind(
 RAIL_SHARE = FailKind(
     "nccl-rail-share",
     "share of the traffic",
-    meaning="This rail carries another share of the traffic than its siblings: it is slow, or NCCL does not use it "
-    "evenly.",
+    meaning="This rail carries another share of the traffic than its siblings: it is slow, or NCCL does "
+    "not use it evenly.",
     next_step=_RAIL,
 )
 BYTES_UNREADABLE = ErrorKind(
     "nccl-bytes-unreadable",
     "byte counters unreadable",
-    meaning="The document of the ports' byte counters is not whole.",
+    meaning="The document of the ports' byte counters is incomplete.",
     next_step="Run the gate again.",
 )
 BYTES_WENT_BACK = ErrorKind(
     "nccl-bytes-went-back",
     "byte counter",
-    meaning="A port's byte counter is missing or went back, so nobody knows what it carried.",
+    meaning="A port's byte counter is missing or went back, so its traffic is unknown.",
     next_step="Check /sys/class/infiniband on the node; a NIC that was reset loses its counters.",
 )
 NO_BYTES = FailKind(
@@ -88,7 +87,7 @@ FINDINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far bytes may be from what they must be, as shares."""
+    """Tolerances for bytes, as shares."""
 
     total: float
     share: float
@@ -105,11 +104,11 @@ def readings(facts: GateFacts, nodes: Sequence[str], when: str, stage: int) -> l
 
 
 def must_leave(collective: Collective, algorithm: Algorithm, domain: Domain) -> tuple[float, float, str]:
-    """Return least and most of what leaves one domain on average, as a share of the message, with the formula.
+    """Return the least and most bytes that leave one domain on average, as shares of the message, with the formula.
 
     A ring passes every domain once: 2 (n-1)/n of the message in all_reduce, (n-1)/n in all_gather and reduce_scatter.
-    An algorithm that joins inside the domain first needs no more than 2 (N-1)/N and (N-1)/N. alltoall sends g (n-g)/n
-    whatever the algorithm.
+    An algorithm that combines inside the domain first needs at most 2 (N-1)/N and (N-1)/N. alltoall sends g (n-g)/n
+    with any algorithm.
     """
     n, g, count = domain.ranks, domain.gpus, domain.count
     if collective == "alltoall":
@@ -123,7 +122,7 @@ def must_leave(collective: Collective, algorithm: Algorithm, domain: Domain) -> 
     return (
         twice * (count - 1) / count,
         most,
-        f"between {words.replace('n', 'N')} (joined inside the domains first) and {words} (ring)",
+        f"between {words.replace('n', 'N')} (combined inside the domains first) and {words} (ring)",
     )
 
 
@@ -138,7 +137,10 @@ def judge_bytes(
     wanted: tuple[float, float, str],
     tolerance: Tolerance,
 ) -> None:
-    """Hold the bytes that left every domain, and every rail's share of them. ``wanted``: least and most bytes of one domain, and the formula."""
+    """Judge the bytes that left every domain, and every rail's share of them.
+
+    ``wanted``: least and most bytes of one domain, and the formula.
+    """
     least, most, formula = wanted
     sent = {node: found for node in nodes if (found := _sent(judge, facts, node, outputs)) is not None}
     if len(sent) != len(nodes):
@@ -154,7 +156,10 @@ def judge_bytes(
 
 
 def judge_idle(judge: Judge, facts: GateFacts, nodes: Sequence[str], outputs: Outputs, otherwise: float) -> None:
-    """Hold that rails were left alone by a run inside one NVLink domain. ``otherwise``: bytes that would leave a node over the network."""
+    """Judge that a run inside one NVLink domain left the rails alone.
+
+    ``otherwise``: bytes that would leave a node over the network.
+    """
     for node in nodes:
         sent = _sent(judge, facts, node, outputs, may_rest=True)
         if sent is None:
@@ -193,7 +198,7 @@ def _total(
     wanted: tuple[float, float, str],
     tolerance: float,
 ) -> None:
-    """Hold one domain's bytes against the one number that it must have sent."""
+    """Compare one domain's bytes with the number that it must have sent."""
     _, expected, formula = wanted
     name, total = "+".join(part), sum(sum(sent[node].values()) for node in part)
     judge.judged += 1
@@ -210,7 +215,7 @@ def _sum(
     wanted: tuple[float, float, str],
     tolerance: float,
 ) -> None:
-    """Hold the bytes of all domains together: a tree loads its nodes unevenly, and the algorithm is NCCL's choice."""
+    """Judge the bytes of all domains together: a tree loads its nodes unevenly, and NCCL chooses the algorithm."""
     least, most, formula = wanted
     for part in parts:
         judge.metric("xmit_bytes", "+".join(part), sum(sum(sent[node].values()) for node in part), "B")
@@ -240,7 +245,7 @@ def _shares(
 def _sent(
     judge: Judge, facts: GateFacts, node: str, outputs: Outputs, *, may_rest: bool = False
 ) -> dict[str, float] | None:
-    """Return bytes sent by HCA, None when a counter cannot be used."""
+    """Return bytes sent by HCA, or None when a counter cannot be used."""
     found: list[dict[str, Any]] = []
     for key in (f"before-{node}", f"after-{node}"):
         output = outputs.get(key)
@@ -272,10 +277,10 @@ def _sent(
 def _links(
     judge: Judge, facts: GateFacts, node: str, ports: Mapping[str, tuple[dict[str, Any], dict[str, Any]]]
 ) -> None:
-    """Every port that carried must have been up at its rate, and still be.
+    """Judge that every port that carried data was up at its rate, and still is.
 
-    EFA's driver says 4X EDR of every device (kernel drivers/infiniband/hw/efa/efa_verbs.c, efa_query_port): there the
-    rate says nothing.
+    EFA's driver reports 4X EDR for every device (kernel drivers/infiniband/hw/efa/efa_verbs.c, efa_query_port), so the
+    rate says nothing there.
     """
     for nic in facts.nodes[node].nics:
         before, after = ports[nic.rdma_device]

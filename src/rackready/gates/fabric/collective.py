@@ -1,4 +1,4 @@
-"""What all gates of NCCL's collectives share: how they are launched, and how a figure is judged once its transport is proved."""
+"""Common part of the gates of NCCL's collectives: launching them, and judging a figure once its transport is proven."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Ou
 from rackready.gates.engine import nodes_without_nics, pairs
 from rackready.gates.engine.pairs import beside
 from rackready.gates.fabric import carried, domains, launchers, transport
+from rackready.gates.fabric import collective_findings as kinds
 from rackready.gates.fabric.rdma_port import headers
 from rackready.gates.judging import node_topology
 from rackready.gates.judging.expectation import (
@@ -27,9 +28,8 @@ from rackready.gates.judging.expectation import (
     launches,
     reference,
 )
-from rackready.gates.judging.finding_kinds import ErrorKind, FailKind, Kinds
+from rackready.gates.judging.finding_kinds import FailKind, Kinds
 from rackready.gates.judging.judge import Judge
-from rackready.gates.nccl import findings as nccl_findings
 from rackready.gates.nccl.program import (
     Launch,
     Launched,
@@ -56,63 +56,20 @@ _EFA = (
     "validation-results, AWS H100 2 nodes)"
 )
 DEBUG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,P2P,GRAPH", "NCCL_RUNTIME_CONNECT": "0"}
-"""What makes NCCL say which ways it chose: the transport's proof is read from it.
+"""Makes NCCL log the ways that it chose, from which the transport is proven.
 
-By default NCCL (2.22 and newer) connects rings only when an algorithm first uses them, and NVLS, which big reductions
-inside a node take, never does.
-"""
+By default NCCL (2.22 and newer) connects rings only when an algorithm first uses them. NVLS, which big reductions
+inside a node use, never does."""
 _PAIR = 2
-_SLOW = (
-    "Which node is not told by this gate: look at the rails' shares and the pair gate's figures: "
-    "docs/runbooks/nccl-slow.md"
-)
-
-
-COLLECTIVE_SLOW = FailKind(
-    "collective-slow",
-    "{what} is slow",
-    meaning="The collective reaches less bandwidth than these nodes and their fabric must.",
-    next_step=_SLOW,
-)
-COLLECTIVE_IMPLAUSIBLE = ErrorKind(
-    "collective-implausible",
-    "{what} is implausible",
-    meaning="The bandwidth is more than these nodes and their fabric can carry: "
-    "the profile or the output is of others.",
-    next_step="Check the platform profile: topology, file or units are not what they seem.",
-)
-DOMAINS_UNEQUAL = ErrorKind(
-    "collective-domains-unequal",
-    "NVLink domains are unequal",
-    meaning="The NVLink domains take part with different numbers of nodes, so no bound can be computed.",
-    next_step="Run it over domains of equal size: a rack at a time.",
-)
-NODE_ALONE = ErrorKind(
-    "collective-node-alone",
-    "{gate} not run",
-    meaning="No other node can take part, so nothing between nodes was measured.",
-    next_step="Run it together with more nodes, or declare the skip with its reason in site.yml (gates.skip).",
-)
-
-FINDINGS = (
-    *nccl_findings.FINDINGS,
-    *transport.FINDINGS,
-    transport.HCAS_NOT_FOUND,
-    *carried.FINDINGS,
-    COLLECTIVE_IMPLAUSIBLE,
-    DOMAINS_UNEQUAL,
-    NODE_ALONE,
-)
-"""What a collective over several nodes can find."""
 
 
 def efficiency(fabric: Fabric) -> Efficiency:
-    """Return what share of its NICs' rate this fabric gives, with its source."""
+    """Return the share of its NICs' rate that this fabric delivers, with its source."""
     if fabric.nccl_net == "ofi":
         return Efficiency(0.84, _EFA, measured=True)
     if fabric.kind == "infiniband":
         return Efficiency(0.92, _NDR, measured=True)
-    return Efficiency(0.92, f"{_NDR}, taken for RoCE for want of a measurement", measured=False)
+    return Efficiency(0.92, f"{_NDR}, used for RoCE because no measurement exists", measured=False)
 
 
 class NcclGate(Gate):
@@ -122,7 +79,7 @@ class NcclGate(Gate):
     algorithm: ClassVar[Algorithm] = "default"
 
     class Inputs(base.Inputs):
-        """How the launches are made."""
+        """Settings of the launches."""
 
         binary: str = Field(
             "", description="nccl-tests program on every node's PATH, or its full path; <collective>_perf when empty"
@@ -130,21 +87,23 @@ class NcclGate(Gate):
         size: str | None = Field(
             None,
             pattern=r"^\d+[KMG]$",
-            description="largest message, a power of two; the largest whose buffers fit "
-            "into the GPUs' memory, at most 16G, "
-            "when absent",
+            description="largest message, a power of two; when absent, the largest whose buffers fit "
+            "into the GPUs' memory, at most 16G",
         )
 
         @field_validator("size")
         @classmethod
         def _doubles(cls, value: str | None) -> str | None:
-            """Each size is twice the one before: nccl-tests is called with a factor of two."""
+            """Each size is twice the previous one: nccl-tests is called with factor two."""
             if value is not None and size_bytes(value).bit_count() != 1:
                 raise ValueError("a power of two, e.g. 8G")
             return value
 
         launches: int | None = Field(
-            None, ge=1, le=50, description="launches whose median is judged; from the number of nodes when absent"
+            None,
+            ge=1,
+            le=50,
+            description="number of launches whose median is judged; when absent, it follows from the number of nodes",
         )
 
     inputs: Inputs
@@ -155,11 +114,11 @@ class NcclGate(Gate):
         return self.inputs.binary or f"{self.collective}_perf"
 
     def size(self, facts: GateFacts, nodes: Sequence[str]) -> str:
-        """Return the largest message that is run: what is declared, else what fits into the smallest GPU of these nodes."""
+        """Return the largest message to run: the declared one, or what fits into the smallest GPU of these nodes."""
         return self.inputs.size or fitting(min(facts.nodes[node].gpu.memory.value for node in nodes))
 
     def count(self, facts: GateFacts) -> int:
-        """Return how many launches the median is taken of."""
+        """Return the number of launches for the median."""
         return self.inputs.launches or launches(facts.fleet)
 
     def tools(self, outputs: Outputs) -> dict[str, str]:
@@ -167,12 +126,15 @@ class NcclGate(Gate):
         return tool_versions(outputs)
 
     def environment(self) -> dict[str, str]:
-        """Return what is set for NCCL."""
+        """Return the variables that are set for NCCL."""
         forced = {"NCCL_ALGO": "RING"} if self.algorithm == "ring" else {}
         return {**forced, **DEBUG, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
     def busbw(self, judge_: Judge, outputs: Outputs, where: str, wanted: Launch, count: int) -> list[Launched] | None:
-        """Return every launch with its busbw; None when one of them cannot be judged, gave wrong values or is another once more."""
+        """Return every launch with its busbw, or None.
+
+        None when one cannot be judged, gave wrong values or repeats another.
+        """
         values = read_launches(judge_, [outputs.get(f"launch{number}") for number in range(count)], where, wanted)
         return None if judge_.errors or judge_.fails or len(values) != count else values
 
@@ -204,9 +166,9 @@ def judge_busbw(
     found: tuple[Bound | None, Bound | None, Bound | None],
     slow: FailKind,
 ) -> bool:
-    """Judge the median, and where that passes the other sizes and placements beside it; returns whether it passed.
+    """Judge the median and, where it passes, the other sizes and placements; return whether it passed.
 
-    ``slow``: what is found where it is below its floor. What no bound can judge is noted as fleet pending.
+    ``slow``: the finding of a median below its floor. A figure without any bound is noted as fleet pending.
     """
     values = [one.busbw for one in launched]
     value = median(values)
@@ -219,7 +181,7 @@ def judge_busbw(
     if result.outcome == Outcome.FAIL:
         gathered.fail(where, slow, result.expected, spread, what=what)
     elif result.outcome == Outcome.ERROR:
-        gathered.error(where, COLLECTIVE_IMPLAUSIBLE, result.expected, spread, what=what)
+        gathered.error(where, kinds.COLLECTIVE_IMPLAUSIBLE, result.expected, spread, what=what)
     elif result.pending:
         gathered.fleet_pending = True
     if result.outcome == Outcome.PASS:
@@ -228,23 +190,23 @@ def judge_busbw(
 
 
 class Multi(NcclGate):
-    """One collective over several nodes at once, with the proof of its transport and of what every rail carried."""
+    """One collective over several nodes at once, with proof of its transport and of each rail's traffic."""
 
-    findings: ClassVar[Kinds] = (*pairs.FINDINGS, *FINDINGS, COLLECTIVE_SLOW)
+    findings: ClassVar[Kinds] = (*pairs.FINDINGS, *kinds.FINDINGS, kinds.COLLECTIVE_SLOW)
 
     covers = frozenset({"gpu", "nic", "rail", "cable"})
     fleet = (FleetMetric("busbw", effect=0.03, of="run"),)
     min_nodes = 2
 
     class Inputs(NcclGate.Inputs):
-        """How the launches are made and how evenly the rails must carry."""
+        """Settings of the launches, and tolerances of the rails."""
 
         bytes_tolerance: float = Field(
             0.05, gt=0, lt=1, description="how far the bytes that left a node may be from what the collective must move"
         )
         share_tolerance: float = Field(0.2, gt=0, lt=1, description="how far a rail may be from its even share")
         mpi: Literal["pmix", "pmi2"] = Field(
-            "pmix", description="plugin of srun that wires MPI processes up; must be one that the nodes' MPI speaks"
+            "pmix", description="srun plugin that connects the MPI processes; the nodes' MPI must support it"
         )
         image: str = Field("", description="container image with nccl-tests and MPI, for the launcher mpijob")
 
@@ -255,7 +217,10 @@ class Multi(NcclGate):
         return {self.scope: tuple(nodes)}
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """For every group of at least two nodes: counters of every node, the launches from its first node, counters again."""
+        """Plan one run per group of at least two nodes.
+
+        Counters of every node, the launches from the group's first node, counters again.
+        """
         able, bare = nodes_without_nics.apart(facts, nodes)
         return [
             *(
@@ -267,7 +232,7 @@ class Multi(NcclGate):
         ]
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
-        """Where a failed run names some nodes as the ones at fault, run over the others: they are not to wait for them."""
+        """Repeat a failed run that blames some nodes without them, so that the others need not wait."""
         out = []
         for item in done:
             rest = [node for node in item.run.nodes if node not in item.verdict.blamed]
@@ -276,7 +241,11 @@ class Multi(NcclGate):
         return out
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
-        """A node that was named gets what was found on it; every other gets the verdict of its last run, unless that names others alone."""
+        """Return each node's verdict.
+
+        A blamed node gets what was found on it. Any other node gets the verdict of its last run, unless that blames
+        others only.
+        """
         out = {node: [alone(self.id, node)] for node, known in facts.nodes.items() if known.nics}
         for item in done:
             for node in item.run.nodes:
@@ -320,7 +289,7 @@ class Multi(NcclGate):
         )
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge the transport that NCCL chose, what every rail carried, and the median busbw of the largest message."""
+        """Judge NCCL's transport, each rail's traffic, and the median busbw of the largest message."""
         if (verdict := nodes_without_nics.nothing(facts, run)) is not None:
             return verdict
         gathered = Judge()
@@ -354,16 +323,18 @@ class Multi(NcclGate):
             what,
             values,
             bounds(facts, run.nodes[0], domain, self.collective, self.algorithm),
-            COLLECTIVE_SLOW,
+            kinds.COLLECTIVE_SLOW,
         )
         conclude(gathered, facts, run.nodes, rails=domain is not None and domain.count > 1)
         return gathered.verdict(where)
 
     def _bytes(self, gathered: Judge, facts: GateFacts, run: Run, outputs: Outputs, domain: Domain | None) -> None:
-        """Hold the counters; where domains are unequal, what each must carry is not computed, and the verdict says so."""
+        """Judge the counters; where domains are unequal, the expected bytes are unknown, and the verdict says so."""
         moved = collectives_run(self.size(facts, run.nodes)) * self.count(facts)
         if domain is None:
-            gathered.error(run.target, DOMAINS_UNEQUAL, "as many nodes of every domain", "other numbers")
+            gathered.error(
+                run.target, kinds.DOMAINS_UNEQUAL, "equal numbers of nodes from every domain", "other numbers"
+            )
         elif domain.count == 1:
             carried.judge_idle(gathered, facts, run.nodes, outputs, moved)
         else:
@@ -375,9 +346,9 @@ class Multi(NcclGate):
 
 
 def conclude(gathered: Judge, facts: GateFacts, nodes: Sequence[str], *, rails: bool) -> None:
-    """Note what a good run measured, and to which nodes a bad one belongs: to those that are named, unless all are.
+    """Record what a good run measured, and which nodes a bad one blames: those that are named, unless all are.
 
-    ``rails``: it went over the rails. Inside one NVLink domain they rest, and a rail that rested was not measured.
+    ``rails``: the run used the rails. Inside one NVLink domain they are idle, and an idle rail was not measured.
     """
     if not gathered.fails and not gathered.errors:
         for node in nodes:
@@ -391,12 +362,14 @@ def conclude(gathered: Judge, facts: GateFacts, nodes: Sequence[str], *, rails: 
 
 
 def named(where: str, node: str) -> bool:
-    """Say whether a finding is about this node."""
+    """Return whether a finding is about this node."""
     return where.split(" ", 1)[0] == node
 
 
 def alone(gate: str, node: str) -> Verdict:
-    """Return what is said of a node that no group took in: it was not measured."""
+    """Return the verdict of a node that is in no group: it was not measured."""
     gathered = Judge()
-    gathered.error(node, NODE_ALONE, "at least 2 nodes in its group", "no other node that can take part", gate=gate)
+    gathered.error(
+        node, kinds.NODE_ALONE, "at least 2 nodes in its group", "no other node that can take part", gate=gate
+    )
     return gathered.verdict(node).model_copy(update={"outcome": Outcome.NOT_RUN})

@@ -1,4 +1,4 @@
-"""The collectives by what runs them together: pair, rack, leaf group, cluster. One class for each, so that each has an id and a line for reports."""
+"""The collectives by group: pair, rack, leaf group, cluster. Each has a class, and so an id and a line for reports."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rackready.model.outcome import Verdict
 
 
 class NcclAllReduceRing(Multi):
-    """All GPUs of all nodes reduce together over every rail at the bandwidth that NICs and NVLinks give (forced ring)."""
+    """All GPUs of all nodes reduce over every rail at the bandwidth that NICs and NVLinks give (forced ring)."""
 
     id = "cluster/fabric/performance/nccl-all-reduce-ring"
     algorithm = "ring"
 
 
 class NcclPair(Multi):
-    """Two nodes reduce together over every rail at the bandwidth that their NICs give (forced ring, which no tree can hide a bad rail from)."""
+    """Two nodes reduce over every rail at the bandwidth of their NICs (forced ring: a tree could hide a bad rail)."""
 
     id = "pair/fabric/performance/nccl-all-reduce-ring"
     after_fail = True
@@ -32,18 +32,21 @@ class NcclPair(Multi):
         return {f"{first}+{second}": (first, second) for pairing in rounds(list(nodes)) for first, second in pairing}
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
-        """Give each end that a failed pair does not name a partner that passed."""
+        """Pair each end that a failed pair does not blame with a partner that passed."""
         measured, _ = nodes_without_nics.split(done)
         return [self.run(facts, (node, partner), f"{node}+{partner}/again") for node, partner in again(measured)]
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
-        """A node that is named gets what was found on it; one that passed with some partner is acquitted."""
+        """Return each node's verdict.
+
+        A blamed node gets what was found on it; a node that passed with another partner is cleared.
+        """
         measured, bare = nodes_without_nics.split(done)
         return acquit(measured) | bare
 
 
 class _OfRacks(Multi):
-    """Every rack for itself."""
+    """Return one group per rack."""
 
     def parts(self, facts: GateFacts, nodes: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return the nodes by rack."""
@@ -51,7 +54,7 @@ class _OfRacks(Multi):
 
 
 class _OfGroups(Multi):
-    """Every leaf group (scalable unit) for itself."""
+    """Return one group per leaf group (scalable unit)."""
 
     def parts(self, facts: GateFacts, nodes: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Return the nodes by the leaf switches that they are cabled to."""
@@ -70,8 +73,8 @@ def _declare(scope: str, collective: Collective) -> type[Multi]:
     words = WORDS[collective]
     name = f"Nccl{scope.title()}{''.join(part.title() for part in collective.split('_'))}"
     text = (
-        f"All {who} do {words} together over every rail, by the algorithm that NCCL chooses, as fast as NICs and "
-        "NVLinks give."
+        f"All {who} do {words} over every rail, with the algorithm that NCCL chooses, as fast as NICs and "
+        "NVLinks allow."
     )
     body = {
         "id": f"{scope}/fabric/performance/nccl-{words}",

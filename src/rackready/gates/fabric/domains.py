@@ -1,4 +1,4 @@
-"""Which nodes of a run share an NVLink domain, and which share leaf switches: from the site's racks, platforms and cables."""
+"""NVLink domains and leaf switches of a run's nodes, from the site's racks, platforms and cables."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rackready.gates.judging.expectation import Domain
 
 
 def spans_nodes(facts: NodeFacts) -> bool:
-    """Say whether the NVLink domain of a node reaches beyond it (NVL72)."""
+    """Return whether a node's NVLink domain spans several nodes (NVL72)."""
     return facts.platform.nvlink_domain is not None and facts.platform.nvlink_domain > facts.platform.gpus
 
 
 def groups(facts: GateFacts, nodes: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the nodes by NVLink domain: those of one rack where the domain spans nodes, else each for itself."""
+    """Return the nodes by NVLink domain: those of one rack where the domain spans nodes, or each node alone."""
     out: dict[str, list[str]] = {}
     for node in nodes:
         found = facts.nodes[node]
@@ -26,7 +26,7 @@ def groups(facts: GateFacts, nodes: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def of_run(facts: GateFacts, nodes: Sequence[str]) -> Domain | None:
-    """Return the hardware that a run over these nodes uses; None where its domains are unequal: no bound of ours is made for them."""
+    """Return the hardware that a run over these nodes uses; None where its domains are unequal: they have no bound."""
     parts = groups(facts, nodes)
     per_node = {(facts.nodes[node].platform.id, facts.nodes[node].platform.gpus) for node in nodes}
     if len({len(part) for part in parts}) != 1 or len(per_node) != 1:
@@ -42,7 +42,7 @@ def ranks(facts: GateFacts, nodes: Sequence[str]) -> int:
 
 
 def models(facts: GateFacts, nodes: Sequence[str]) -> frozenset[str]:
-    """Return the names of the GPUs' models, as NVML and CUDA give them."""
+    """Return the model names of the GPUs, as NVML and CUDA print them."""
     return frozenset(facts.nodes[node].gpu.product_name for node in nodes)
 
 
@@ -52,7 +52,7 @@ def by_rack(facts: GateFacts, nodes: Sequence[str]) -> dict[str, tuple[str, ...]
 
 
 def by_leaf_group(facts: GateFacts, nodes: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the nodes by the leaf switches that their NICs are cabled to: the scalable unit as it was really cabled."""
+    """Return the nodes by the leaf switches that their NICs are cabled to: the scalable unit as built."""
     return _by(
         nodes,
         [

@@ -1,23 +1,31 @@
-"""RDMA writes between two nodes, NIC against NIC on one rail, from GPU memory to GPU memory."""
+"""RDMA writes between two nodes, NIC to NIC on one rail, from GPU memory to GPU memory."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
-from ipaddress import IPv4Address
 from typing import Literal
 
 from pydantic import Field
 
 from rackready.design.facts import NicFacts
 from rackready.gates import base
-from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
 from rackready.gates.engine.pairs import attribute, retests, rounds
 from rackready.gates.engine.shipped_script import command
 from rackready.gates.fabric import ib_write_bw_findings as kinds
 from rackready.gates.fabric import perftest_call, port_errors, rdma_port
 from rackready.gates.fabric.perftest_call import FAR, judge_call, judge_model, served
+from rackready.gates.fabric.perftest_run import (
+    ENV,
+    PORT,
+    client_output,
+    nic_of,
+    program_argv,
+    rails_of,
+    require_two_outputs,
+    server_address,
+)
 from rackready.gates.fabric.port_errors import judge_errors
 from rackready.gates.fabric.rdma_port import (
     AFTER,
@@ -40,52 +48,15 @@ from rackready.gates.judging.node_topology import rail_parts
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
 
-PORT = 18515
-_NEAR = r"""
-near=$(cat "/sys/class/infiniband/$device/device/local_cpulist" 2>/dev/null)
-taskset -c "$near" true 2>/dev/null || near=
-exec ${near:+taskset -c "$near"} "$0" -d "$device" "$@"
-"""
-"""Starts perftest on the processors beside its NIC, as far as they are told and may be used: from another socket host memory is late, and slower than the port
-(Mellanox community DOC-2491, "Understanding NUMA Node for Performance Benchmarks"; azurehpc-health-checks starts it
-under numactl).
-"""
-_WITH_LID = f"device=$1; shift{_NEAR}"
-WITH_GID = (
-    r"""
-device=$1 want=$2; shift 2
-base=/sys/class/infiniband/$device/ports/1
-gid= old=
-for file in "$base"/gid_attrs/types/*; do
-  index=${file##*/}
-  [ "$(cat "$base/gids/$index")" = "$want" ] || continue
-  if [ "$(cat "$file" 2>/dev/null)" = "RoCE v2" ]; then gid=$index; else old=yes; fi
-done
-[ -n "$gid" ] || { echo "rackready: no RoCE v2 GID $want on $device${old:+, RoCE v1 only}" >&2; exit 66; }
-set -- -x "$gid" "$@"
-"""
-    + _NEAR
-)
-_PAIR = re.compile(r" address:.* QPN (0x[0-9a-f]+) PSN (0x[0-9a-f]+)", re.IGNORECASE)
-_NO_GID = 66
-_UNREACHABLE = re.compile(
-    r"Couldn't connect to|Unable to (?:open|init) the socket|No route to host|Connection (?:refused|timed "
-    r"out)|Failed to exchange",
-    re.IGNORECASE,
-)
-_NO_GPUDIRECT = re.compile(
-    r"(?:Couldn't register MR|Failed to create MR|ibv_reg_dmabuf_mr failed)[^\n]*", re.IGNORECASE
-)
-_REFUSED_OPTION = re.compile(r"(unrecognized option|invalid option)[^\n]*", re.IGNORECASE)
 _LOOK = (
-    "Which of its two NICs is not told by one pair: measure each with another partner (`rackready gate run`, twice "
-    "`--node`), "
-    "compare both cables, PCIe widths and the errors of both ports with those of a good rail"
+    "One pair does not show which of its two NICs is slow: measure each with another partner (`rackready "
+    "gate run`, twice `--node`), and compare both cables, PCIe widths and the errors of both ports with "
+    "those of a good rail"
 )
 
 
 class IbWriteBw(Gate):
-    """Each NIC writes to and is written by a partner on its rail at the rate of its port, GPU memory to GPU memory."""
+    """Each NIC writes to and is written by a partner on its rail at its port's rate, GPU memory to GPU memory."""
 
     id = "pair/fabric/performance/ib-write-bw"
     findings = (
@@ -99,11 +70,12 @@ class IbWriteBw(Gate):
     after_fail = True
     covers = frozenset({"nic", "rail", "cable"})
     fleet = (FleetMetric("bw_average", effect=0.03, of="run", look=_LOOK),)
-    """One direction from NIC to NIC is one unit: its figure is that of both ends, and a third partner tells which of them is slow."""
+    """One direction from NIC to NIC is one unit: both ends share its figure, and a third partner shows which end is
+    slow."""
     min_nodes = 2
 
     class Inputs(base.Inputs):
-        """How perftest is run and what part of the port's rate is enough."""
+        """Settings of perftest, and the share of the port's rate that is enough."""
 
         size: int = Field(8388608, ge=65536, le=1 << 30, description="message size, bytes; at most 1 GiB (judgement)")
         iterations: int = Field(
@@ -123,7 +95,7 @@ class IbWriteBw(Gate):
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """Pair nodes so that every one is measured; each rail of a pair is a run of its own, both directions."""
+        """Pair nodes so that every one is measured; each rail of a pair is a run of its own, in both directions."""
         able, bare = nodes_without_nics.apart(facts, nodes)
         pairs = [pair for pairing in rounds(able) for pair in pairing]
         return [
@@ -136,7 +108,7 @@ class IbWriteBw(Gate):
         ]
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
-        """Measure both ends of a run that failed, or that falls behind its fleet, with a third partner: that tells which end is bad."""
+        """Measure both ends of a run that failed or is behind its fleet with a third partner, to find the bad end."""
         measured, _ = nodes_without_nics.split(done)
         return [
             self._run(facts, first, second, rail, again=True)
@@ -144,11 +116,11 @@ class IbWriteBw(Gate):
         ]
 
     def acquitted(self, runs: Mapping[str, Collection[str]], slow: Collection[str]) -> frozenset[tuple[str, str]]:
-        """Acquit a NIC that is right with another partner, where its partner is not."""
+        """Clear a NIC that passes with another partner, where its partner does not."""
         return pair_fleet.acquitted(runs, slow)
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
-        """Blame the end that fails with two partners; acquit the one that passes with another."""
+        """Blame the end that fails with two partners; clear the end that passes with another."""
         measured, bare = nodes_without_nics.split(done)
         return nodes_without_nics.alone(self, facts) | attribute(measured) | bare
 
@@ -192,7 +164,7 @@ class IbWriteBw(Gate):
         )
 
     def _argv(self, facts: GateFacts, nic: NicFacts) -> tuple[str, ...]:
-        return (*program(facts, "ib_write_bw", nic), *self._options(nic))
+        return (*program_argv(facts, "ib_write_bw", nic), *self._options(nic))
 
     def _server(self, facts: GateFacts, key: str, node: str, nic: NicFacts, stage: int) -> Command:
         return Command(
@@ -208,7 +180,7 @@ class IbWriteBw(Gate):
 
     def _client(self, facts: GateFacts, key: str, ends: tuple[str, str], rail: int, stage: int) -> Command:
         node, far = ends
-        argv = (*self._argv(facts, nic_of(facts, node, rail)), meets(facts, far, nic_of(facts, far, rail)))
+        argv = (*self._argv(facts, nic_of(facts, node, rail)), server_address(facts, far, nic_of(facts, far, rail)))
         return Command(key=key, node=node, argv=argv, env=ENV, timeout_s=180, stage=stage)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
@@ -227,7 +199,9 @@ class IbWriteBw(Gate):
             self._direction(gathered, facts, outputs, "forth", (first, near), (second, far))
             self._direction(gathered, facts, outputs, "back", (second, far), (first, near))
         if not gathered.fails and not gathered.errors:
-            each_way(gathered, run.target, "ib_write_bw", (outputs.get("client-forth"), outputs.get("client-back")))
+            require_two_outputs(
+                gathered, run.target, "ib_write_bw", (outputs.get("client-forth"), outputs.get("client-back"))
+            )
         if not gathered.fails and not gathered.errors:
             for end, node, nic in (("first", first, near), ("second", second, far)):
                 self._carried(gathered, outputs, end, (node, nic), self.inputs.bytes_tolerance + headers(facts.fabric))
@@ -247,7 +221,7 @@ class IbWriteBw(Gate):
         where = (
             f"{sender[0]} {sender[1].rdma_device} -> {receiver[0]} {receiver[1].rdma_device} (rail {sender[1].rail})"
         )
-        client = client_of(
+        client = client_output(
             gathered, where, (outputs.get(f"server-{name}"), outputs.get(f"client-{name}")), sender, receiver
         )
         if client is None:
@@ -301,7 +275,7 @@ class IbWriteBw(Gate):
         return len(gathered.fails) + len(gathered.errors) == before
 
     def _memory(self, gathered: Judge, where: str, nic: NicFacts, used: perftest.Memory, end: str = "") -> None:
-        """Hold the memory of one end, and how its NIC reached it, against what was asked for. ``end``: words behind what is wrong."""
+        """Judge the memory of one end, and how its NIC reached it. ``end``: words behind the finding's title."""
         asked = self.inputs.gpudirect if self.inputs.gpu_memory else "none"
         if self.inputs.gpu_memory and used.reach == "none":
             gathered.error(where, kinds.GPU_MEMORY_NOT_USED, "GPUDirect RDMA (dma-buf)", "host memory", end=end)
@@ -316,14 +290,14 @@ class IbWriteBw(Gate):
             gathered.error(where, kinds.OTHER_GPU, f"gpu{nic.gpu}", f"gpu{used.gpu}", end=end)
 
     def _far_memory(self, gathered: Judge, where: str, nic: NicFacts, used: perftest.Memory | None) -> bool:
-        """Hold the receiver's memory, as far as its server says which it is, against what was asked for."""
+        """Judge the receiver's memory, as far as its server reports it."""
         before = len(gathered.errors)
         if used is not None:
             self._memory(gathered, where, nic, used, FAR)
         return len(gathered.errors) == before
 
     def _carried(self, gathered: Judge, outputs: Outputs, end: str, of: tuple[str, NicFacts], tolerance: float) -> None:
-        """Hold the port's own count of bytes sent against what perftest wrote, within a share: the data went over this port and no other."""
+        """Compare the port's count of bytes sent with what perftest wrote: the data used this port and no other."""
         node, nic = of
         where = f"{node} {nic.rdma_device} (rail {nic.rail})"
         found = [port_of(gathered, outputs.get(f"{when}-{end}"), where, nic) for when in ("link", "after")]
@@ -351,7 +325,10 @@ class IbWriteBw(Gate):
     def judge_bandwidth(
         self, gathered: Judge, where: str, nic: NicFacts, expected: Bound, result: perftest.WriteBandwidth
     ) -> None:
-        """Hold a direction's bandwidth between its floor and the port's rate. ``expected``: what of that rate is left for payload, Gb/s."""
+        """Judge a direction's bandwidth between its floor and the port's rate.
+
+        ``expected``: payload share of that rate, Gb/s.
+        """
         lower = Bound(
             self.inputs.floor_share * expected.value,
             f"{self.inputs.floor_share} x payload rate; published marks of 400 Gb/s NICs are 380 "
@@ -370,142 +347,16 @@ class IbWriteBw(Gate):
 
 
 class IbWriteBwHost(IbWriteBw):
-    """Each NIC writes to and is written by a partner on its rail at the rate of its port, host memory to host memory."""
+    """Each NIC writes to and is written by a partner on its rail at its port's rate, host memory to host memory."""
 
     id = "pair/fabric/performance/ib-write-bw-host"
 
     class Inputs(IbWriteBw.Inputs):
-        """How perftest is run and what part of the port's rate is enough."""
+        """Settings of perftest, and the share of the port's rate that is enough."""
 
         gpu_memory: bool = Field(
             False,  # noqa: FBT003
-            description="write from and to GPU memory: this gate is about host memory, which tells GPU paths from NICs",
+            description="write from and to GPU memory: this gate is about host memory, to tell GPU paths from NICs",
         )
 
     inputs: Inputs
-
-
-ENV = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-
-
-def gid_text(address: str) -> str:
-    """Return an IPv4 address as sysfs prints its GID."""
-    number = int(IPv4Address(address)) if address else 0
-    return f"0000:0000:0000:0000:0000:ffff:{number >> 16:04x}:{number & 0xFFFF:04x}"
-
-
-def program(facts: GateFacts, name: str, nic: NicFacts) -> tuple[str, ...]:
-    """Return a program of perftest on a NIC and the processors beside it: on RoCE with the index of the GID that its address has, on InfiniBand by its LID."""
-    if facts.fabric.kind == "infiniband":
-        return ("bash", "-c", _WITH_LID, name, nic.rdma_device)
-    return ("bash", "-c", WITH_GID, name, nic.rdma_device, gid_text(nic.address))
-
-
-def meets(facts: GateFacts, node: str, nic: NicFacts) -> str:
-    """Return the address at which a server of perftest is met before data flow: the rail's own on RoCE, the node's where rails have none."""
-    return str(facts.nodes[node].node.address) if facts.fabric.kind == "infiniband" else nic.address
-
-
-def nic_of(facts: GateFacts, node: str, rail: int) -> NicFacts:
-    """Return the NIC of a node on a rail; StopIteration when it has none."""
-    return next(nic for nic in facts.nodes[node].nics if nic.rail == rail)
-
-
-def rails_of(facts: GateFacts, first: str, second: str) -> list[int]:
-    """Return the rails that both nodes have."""
-    return sorted({nic.rail for nic in facts.nodes[first].nics} & {nic.rail for nic in facts.nodes[second].nics})
-
-
-def each_way(gathered: Judge, where: str, program: str, ways: tuple[Output | None, Output | None]) -> None:
-    """Hold that two directions have an output each: one that is given for both says nothing of the other.
-
-    A connection is known by the numbers of its queue pairs and by those of their first packets, which perftest draws
-    from 2^24 (perftest_communication.c).
-    """
-    forth, back = ways
-    if (
-        forth is not None
-        and back is not None
-        and (
-            forth.stdout.strip() == back.stdout.strip()
-            or set(_PAIR.findall(forth.stdout)) & set(_PAIR.findall(back.stdout))
-        )
-    ):
-        gathered.error(where, kinds.ONE_OUTPUT_BOTH_WAYS, "one of each", "the same output", program=program)
-
-
-def client_of(
-    gathered: Judge,
-    where: str,
-    ends: tuple[Output | None, Output | None],
-    sender: tuple[str, NicFacts],
-    receiver: tuple[str, NicFacts],
-    program: str = "ib_write_bw",
-) -> Output | None:
-    """Return the client's output of a server and its client that both ran to their end and say of no failure; what is wrong goes to the judge."""
-    server, client = ends
-    if server is not None and server.failure and gathered.trouble(trouble(server, where, f"{program} server")):
-        return None
-    if gathered.trouble(trouble(client, where, program)) or client is None:
-        return None
-    if client.exit_code != 0:
-        _client_failed(gathered, where, sender, receiver, client, program)
-        return None
-    if said := perftest.failure(
-        *(text for end in (client, server) if end is not None for text in (end.stderr, end.stdout))
-    ):
-        gathered.error(where, kinds.TOOL_CONTRADICTS, "exit code 0 and no word of a failure", said, program=program)
-        return None
-    return client
-
-
-def _client_failed(
-    gathered: Judge,
-    where: str,
-    sender: tuple[str, NicFacts],
-    receiver: tuple[str, NicFacts],
-    client: Output,
-    program: str,
-) -> None:
-    """Say why a client ended badly: what it printed tells a fault of the node from one of the rail, and from a missing tool."""
-    said = client.stderr + client.stdout
-    option = _REFUSED_OPTION.search(said)
-    if option:
-        gathered.error(
-            where, kinds.TOOL_LACKS_OPTION, "a perftest built with CUDA and dma-buf", option[0].strip(), program=program
-        )
-    elif client.exit_code == _NO_GID and "no RoCE v2 GID" in said:
-        if "RoCE v1 only" in said:
-            gathered.fail(
-                where,
-                kinds.ROCE_VERSION,
-                f"a RoCE v2 GID for {sender[1].address}",
-                "RoCE v1 only",
-                device=sender[1].rdma_device,
-            )
-        else:
-            text = f"no RoCE v2 GID for {sender[1].address}"
-            gathered.fail(where, kinds.RAIL_ADDRESS_MISSING, f"{sender[1].address} on {sender[1].netdev}", text)
-        gathered.blamed.add(sender[0])
-    elif refused := _NO_GPUDIRECT.search(said):
-        gathered.judged += 1
-        gathered.fail(where, kinds.GPUDIRECT_REFUSED, "GPU memory registered with the NIC", refused[0].strip())
-    elif _UNREACHABLE.search(said):
-        actual = next((line.strip() for line in said.splitlines() if _UNREACHABLE.search(line)), "no connection")
-        gathered.judged += 1
-        gathered.fail(
-            where,
-            kinds.RAIL_NOT_REACHABLE,
-            f"{receiver[1].address} answers on port {PORT + sender[1].rail}",
-            actual,
-            vlan=sender[1].vlan,
-            switch=sender[1].switch,
-            port=sender[1].port,
-            far_switch=receiver[1].switch,
-            far_port=receiver[1].port,
-        )
-    else:
-        last = said.strip().splitlines()[-1].strip() if said.strip() else "nothing said"
-        gathered.error(
-            where, kinds.TOOL_FAILED, "exit code 0", f"exit code {client.exit_code}: {last}", program=program
-        )

@@ -1,4 +1,4 @@
-"""What ib_write_bw can show, and the start and end of perftest's programs."""
+"""Findings of ib_write_bw, and of the start and end of perftest's programs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _RUNBOOK = "docs/runbooks/rail-slow.md"
 WRITE_UNREADABLE = ErrorKind(
     "ib-write-bw-unreadable",
     "ib_write_bw unreadable",
-    meaning="ib_write_bw ended well and left no whole result.",
-    next_step="Run the gate again; if it stays so, read its raw output in the report.",
+    meaning="ib_write_bw exited with 0 and left no complete result.",
+    next_step="Run the gate again; if that does not help, read its raw output in the report.",
 )
 WRITE_SOMETHING_ELSE = ErrorKind(
     "ib-write-bw-something-else",
@@ -28,19 +28,19 @@ PATH_MTU = FailKind(
     "rdma-path-mtu",
     "RDMA path MTU",
     meaning="The RDMA path uses another MTU than it should: messages are cut into smaller packets.",
-    next_step="Check the MTU of the interface and of the switch ports on both ends: run fabric again.",
+    next_step="Check the MTU of the interface and of the switch ports on both ends, and run fabric again.",
 )
 GPU_MEMORY_NOT_USED = ErrorKind(
     "ib-write-bw-host-memory",
     "GPU memory was not used{end}",
     meaning="The data lay in host memory, so GPUDirect RDMA was not measured.",
-    next_step="Install a perftest that is built with CUDA.",
+    next_step="Install a perftest built with CUDA.",
 )
 OTHER_MEMORY = ErrorKind(
     "ib-write-bw-other-memory",
     "ib_write_bw measured another memory{end}",
     meaning="The NIC reached the memory in another way than the gate asked for.",
-    next_step="Run the gate again; the gate's inputs gpu_memory and gpudirect say which way it is to be.",
+    next_step="Run the gate again; the gate's inputs gpu_memory and gpudirect choose the way.",
 )
 OTHER_GPU = ErrorKind(
     "ib-write-bw-other-gpu",
@@ -51,15 +51,14 @@ OTHER_GPU = ErrorKind(
 WRITE_OTHER_PORT = FailKind(
     "ib-write-bw-port-bytes",
     "bytes sent by the port",
-    meaning="The port did not send the bytes that ib_write_bw says it wrote.",
-    next_step="The data went over another port, or something else used this one: "
-    "check that no job runs, and the node's "
-    f"RDMA devices: {_RUNBOOK}.",
+    meaning="The port did not send the bytes that ib_write_bw reports as written.",
+    next_step="The data used another port, or something else used this one: check that no job runs, and "
+    f"the node's RDMA devices: {_RUNBOOK}.",
 )
 WRITE_SLOW = FailKind(
     "rdma-write-slow",
     "RDMA write is slow",
-    meaning="This rail carries less than its NIC and PCIe link must.",
+    meaning="This rail carries less than its NIC and PCIe link must carry.",
     next_step=f"Check {{cable}}, errors of the port and PCIe width of the NIC: {_RUNBOOK}.",
 )
 WRITE_IMPLAUSIBLE = ErrorKind(
@@ -77,7 +76,7 @@ ONE_OUTPUT_BOTH_WAYS = ErrorKind(
 TOOL_CONTRADICTS = ErrorKind(
     "rdma-tool-contradicts",
     "{program} contradicts itself",
-    meaning="The tool gave a result and still says that something failed.",
+    meaning="The tool printed a result and also reports a failure.",
     next_step=f"Read the raw outputs of both ends in the report, and the errors of both ports: {_RUNBOOK}.",
 )
 TOOL_LACKS_OPTION = ErrorKind(
@@ -96,7 +95,7 @@ ROCE_VERSION = FailKind(
 RAIL_ADDRESS_MISSING = FailKind(
     "rail-address-missing",
     "address missing",
-    meaning="The rail's interface has no address, or another one.",
+    meaning="The rail's interface has no address, or a wrong one.",
     next_step="Run fabric again: it sets the rail's address.",
 )
 GPUDIRECT_REFUSED = FailKind(
@@ -117,7 +116,7 @@ RAIL_NOT_REACHABLE = FailKind(
 TOOL_FAILED = ErrorKind(
     "rdma-tool-failed",
     "{program} failed",
-    meaning="The tool ended with an error for no reason that is known.",
+    meaning="The tool ended with an error of unknown cause.",
     next_step="Read its raw output in the report; check that perftest is installed and the GPU is free.",
 )
 
@@ -130,7 +129,7 @@ CLIENT = (
     TOOL_FAILED,
     TOOL_LACKS_OPTION,
 )
-"""What a client of perftest can show that did not end well."""
+"""Findings of a perftest client that did not end well."""
 FINDINGS = (
     *CLIENT,
     WRITE_UNREADABLE,

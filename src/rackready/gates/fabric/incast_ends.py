@@ -1,4 +1,4 @@
-"""Whose an incast's findings are: those of the nodes that they name, and not of all that took part in the run."""
+"""Attribution of an incast's findings: they belong to the nodes that they name, not to all that took part."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rackready.gates.fabric import incast_findings as kinds
 from rackready.model.outcome import Finding, Outcome, Verdict
 
 _NO_INCAST = frozenset(kind.code for kind in (kinds.NOT_SIDE_BY_SIDE, kinds.NOT_FILLED, kinds.NOT_ALL_WROTE))
-"""What a run found in which the port was not filled by all."""
+"""Findings of a run in which the senders together did not fill the port."""
 
 
 def attribute(done: Sequence[Done]) -> dict[str, list[Verdict]]:
-    """Return each node's verdicts: of a bad run what was found on the node itself; a receiver that it does not name was not measured by it.
+    """Return each node's verdicts; of a bad run, a node gets what was found on itself.
 
-    A sender that it does not name is measured in the runs into that node. Where a finding names nobody, it is
-    everybody's.
+    A receiver without a finding was not measured by a bad run. A sender without one is measured in the runs into that
+    node. A finding that names nobody applies to all.
     """
     out: dict[str, list[Verdict]] = defaultdict(list)
     received = {(item.run.about["receiver"], item.run.about["rail"]) for item in done}
@@ -46,7 +46,11 @@ def attribute(done: Sequence[Done]) -> dict[str, list[Verdict]]:
 
 
 def _names(finding: Finding, nodes: Sequence[str]) -> frozenset[str]:
-    """Return the nodes that a finding is about, the receiver first among ``nodes``. That a port was not filled may be any sender's, unless it names them."""
+    """Return the nodes that a finding is about.
+
+    The receiver is first among ``nodes``. A port that was not filled may be any sender's fault, unless senders are
+    named.
+    """
     found = frozenset(
         node
         for node in nodes

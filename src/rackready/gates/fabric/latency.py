@@ -1,23 +1,39 @@
-"""Latency of each NIC with a partner on its rail, both directions: against a published mark of its GPU generation, and against the other rails."""
+"""Latency of each NIC with a partner on its rail, both ways, compared with a published mark and the other rails."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
-from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
+from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
 from rackready.gates.engine.pairs import acquit, again, rounds
 from rackready.gates.engine.shipped_script import command
 from rackready.gates.fabric import ib_write_bw_findings, perftest_call, port_errors, rdma_port
 from rackready.gates.fabric import latency_findings as kinds
-from rackready.gates.fabric.ib_write_bw import ENV, PORT, client_of, each_way, meets, nic_of, program, rails_of
+from rackready.gates.fabric.latency_bounds import (
+    LEAST_WRITE,
+    judge_mark,
+    judge_plausible,
+    judge_siblings,
+    judge_tail,
+    write_mark,
+)
 from rackready.gates.fabric.perftest_call import FAR, judge_call, judge_model, served
+from rackready.gates.fabric.perftest_run import (
+    ENV,
+    PORT,
+    client_output,
+    nic_of,
+    program_argv,
+    rails_of,
+    require_two_outputs,
+    server_address,
+)
 from rackready.gates.fabric.port_errors import judge_errors
 from rackready.gates.fabric.rdma_port import AFTER, judge_gids, judge_layer, judge_link, judge_port, layer, port_of
 from rackready.gates.formats import perftest, perftest_lat
@@ -25,35 +41,19 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.perftest_lat import Latency
 from rackready.gates.judging import gpu_models
 from rackready.gates.judging.expectation import Bound
-from rackready.gates.judging.fleet import standing
 from rackready.gates.judging.judge import Judge
 from rackready.gates.judging.node_topology import rail_parts
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
 
-_RESOLUTION = 0.01
-"""The step of perftest's figures, microseconds: two decimals. Nobody publishes the spread of one reading."""
-_FEW = 4
-"""With fewer rails a median of the others says nothing of a spread."""
-MARKS = {"h100_sxm": 5.0, "h200_sxm": 5.0, "b200_sxm": 5.0, "gb200_nvl72": 9.0}
-"""Largest average latency of ib_write_lat, microseconds: oci-hpc health checks, 5 on H100, H200 and B200 shapes, 9 on GB200. None for others."""
-_SOURCE = "published pass mark of this GPU's shapes: oracle-quickstart/oci-hpc health checks, ib_write_lat"
-_LOOSE = (
-    "derived: the largest published pass mark of any GPU's shapes (oracle-quickstart/oci-hpc health checks, "
-    "ib_write_lat), as none is published for this one"
-)
 _ROUND_TRIP = 2
-"""perftest prints half of the round trip for writes and the whole for reads (its man pages), so a read may take twice a write's mark."""
-_LEAST = 0.3
-"""Smallest latency of a write that is believed, microseconds: half of the smallest that any maker claims of a NIC. Judgement."""
-_LEAST_SOURCE = (
-    "judgement: half of the smallest latency that a maker claims of a NIC (0.6 us: NVIDIA ConnectX-6 user manual)"
-)
+"""perftest prints half of the round trip for writes and the whole for reads (its man pages), so a read may take
+twice a write's mark."""
 Triple = tuple[str, str, NicFacts, NicFacts]
 
 
 class IbWriteLat(Gate):
-    """Each NIC answers a partner on its rail in the time of its kind and of the other rails, host memory, both directions."""
+    """Each NIC answers a partner on its rail within the mark and as fast as other rails (host memory, both ways)."""
 
     id = "pair/fabric/performance/ib-write-lat"
     findings = (
@@ -73,7 +73,7 @@ class IbWriteLat(Gate):
     verb: ClassVar[str] = "write"
 
     class Inputs(base.Inputs):
-        """How perftest is run."""
+        """Settings of perftest."""
 
         size: int = Field(2, ge=1, le=4096, description="message size, bytes")
         iterations: int = Field(
@@ -83,15 +83,15 @@ class IbWriteLat(Gate):
             0.2,
             gt=0,
             lt=2,
-            description="declared effect: a NIC fails only when it is behind its "
-            "siblings by more than half of this share",
+            description="declared effect: a NIC fails only when it is behind its siblings by more than "
+            "half of this share",
         )
         tail: float = Field(
             10,
             gt=1,
             le=1000,
-            description="times the median of the other rails' 99 % percentiles that a NIC's own may be; "
-            "judgement: a busy host moves it less than that",
+            description="a NIC's own 99 % percentile may be at most this times the median of the other "
+            "rails' ones; judgement: a busy host moves it less than that",
         )
         gpudirect: Literal["dmabuf", "peermem"] = Field(
             "dmabuf", description="how the NIC reaches GPU memory, where the gate uses it"
@@ -100,17 +100,20 @@ class IbWriteLat(Gate):
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """Pair nodes so that every one is measured; all rails of a pair in one run, because they are held against each other."""
+        """Pair nodes so that every one is measured.
+
+        All rails of a pair are one run, because they are compared with each other.
+        """
         able, bare = nodes_without_nics.apart(facts, nodes)
         return [*(self._run(facts, first, second) for pairing in rounds(able) for first, second in pairing), *bare]
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
-        """Measure both ends of a failed run with a third partner: that tells which end is bad."""
+        """Measure both ends of a failed run with a third partner, to find the bad end."""
         measured, _ = nodes_without_nics.split(done)
         return [self._run(facts, node, partner) for node, partner in again(measured)]
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
-        """Acquit the end that passes with another partner."""
+        """Clear the end that passes with another partner."""
         measured, bare = nodes_without_nics.split(done)
         return nodes_without_nics.alone(self, facts) | acquit(measured) | bare
 
@@ -159,7 +162,7 @@ class IbWriteLat(Gate):
             "-F",
             *self.options(nic),
         )
-        return (*program(facts, self.program, nic), *what)
+        return (*program_argv(facts, self.program, nic), *what)
 
     def _server(self, facts: GateFacts, key: str, node: str, nic: NicFacts, stage: int) -> Command:
         return Command(
@@ -175,7 +178,7 @@ class IbWriteLat(Gate):
 
     def _client(self, facts: GateFacts, key: str, ends: tuple[str, str], rail: int, stage: int) -> Command:
         node, far = ends
-        argv = (*self._argv(facts, nic_of(facts, node, rail)), meets(facts, far, nic_of(facts, far, rail)))
+        argv = (*self._argv(facts, nic_of(facts, node, rail)), server_address(facts, far, nic_of(facts, far, rail)))
         return Command(key=key, node=node, argv=argv, env=ENV, timeout_s=120, stage=stage)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
@@ -194,12 +197,15 @@ class IbWriteLat(Gate):
             found = {
                 rail: one
                 for rail, one in read.items()
-                if one is not None and self.believed(gathered, place(*ends[rail]), min(one.average, one.typical))
+                if one is not None
+                and judge_plausible(gathered, place(*ends[rail]), min(one.average, one.typical), self.least())
             }
             self._judge(gathered, facts, found, near, far)
         for rail in self._good(gathered, up):
             where = place(second, first, nic_of(facts, second, rail), nic_of(facts, first, rail))
-            each_way(gathered, where, self.program, (outputs.get(f"forth{rail}"), outputs.get(f"back{rail}")))
+            require_two_outputs(
+                gathered, where, self.program, (outputs.get(f"forth{rail}"), outputs.get(f"back{rail}"))
+            )
         good = self._good(gathered, up)
         for end, node in (("first", first), ("second", second)):
             self._carried(gathered, outputs, end, node, [nic_of(facts, node, rail) for rail in good])
@@ -211,12 +217,15 @@ class IbWriteLat(Gate):
 
     @staticmethod
     def _good(gathered: Judge, rails: Sequence[int]) -> list[int]:
-        """Return the rails of which nothing bad was said."""
+        """Return the rails without a finding."""
         bad = {finding.where for finding in [*gathered.fails, *gathered.errors]}
         return [rail for rail in rails if not any(f"(rail {rail})" in where for where in bad)]
 
     def _carried(self, gathered: Judge, outputs: Outputs, end: str, node: str, nics: Sequence[NicFacts]) -> None:
-        """Hold each port behind the run: still up, no errors counted, and at least the messages themselves sent, as client or in answer."""
+        """Judge each port after the run: still up, no errors counted, and at least the messages themselves sent.
+
+        Each end sends them, as client or in answer.
+        """
         ports, least = {}, self.inputs.size * self.inputs.iterations
         for nic in nics:
             where = f"{node} {nic.rdma_device} (rail {nic.rail})"
@@ -247,7 +256,7 @@ class IbWriteLat(Gate):
         near, far, one, other = ends
         where = place(near, far, one, other)
         answers = (outputs.get(f"server-{way}{one.rail}"), outputs.get(f"{way}{one.rail}"))
-        client = client_of(gathered, where, answers, (near, one), (far, other), self.program)
+        client = client_output(gathered, where, answers, (near, one), (far, other), self.program)
         if client is None:
             return None
         try:
@@ -292,7 +301,7 @@ class IbWriteLat(Gate):
         gathered.transport = f"{layer(facts.fabric).name}, {_memory(on_gpu=on_gpu)}"
 
     def _far_memory(self, gathered: Judge, where: str, nic: NicFacts, used: perftest.Memory) -> None:
-        """Hold what the server says of its memory against what was asked for: a read goes there."""
+        """Judge the memory that the server reports: a read goes there."""
         wanted, on_gpu = bool(self.options(nic)), used.reach != "none"
         if on_gpu != wanted:
             gathered.error(
@@ -308,37 +317,12 @@ class IbWriteLat(Gate):
             )
 
     def least(self) -> Bound:
-        """Return the smallest latency that is believed, us."""
-        return Bound(_LEAST, _LEAST_SOURCE)
-
-    def believed(self, gathered: Judge, where: str, value: float) -> bool:
-        """Whether a rail's latency, us, is one that hardware can have; what is not is no measurement."""
-        least = self.least()
-        bound = Criterion(
-            metric="latency_average",
-            op=Op.GE,
-            bound=least.value,
-            unit="us",
-            label="floor",
-            source=least.source,
-            derived=True,
-        )
-        if bound not in gathered.criteria:
-            gathered.criterion(bound)
-        gathered.judged += 1
-        if value < least.value:
-            gathered.error(where, kinds.LATENCY_IMPLAUSIBLE, f"at least {least.value:.1f} us", f"{value:.2f} us")
-        return value >= least.value
+        """Return the smallest plausible latency, us."""
+        return LEAST_WRITE
 
     def mark(self, of_node: NodeFacts) -> Bound:
-        """Return the published mark of the node's GPU, or the largest of any where there is none: rails that are all late do not judge each other."""
-        value = MARKS.get(of_node.gpu.id)
-        inputs: dict[str, float | str] = {"gpu": of_node.gpu.id}
-        return (
-            Bound(max(MARKS.values()), _LOOSE, derived=True, inputs=inputs)
-            if value is None
-            else Bound(value, _SOURCE, derived=False, inputs=inputs)
-        )
+        """Return the mark of the node's GPU, or else the largest of any GPU."""
+        return write_mark(of_node)
 
     def _judge(self, gathered: Judge, facts: GateFacts, found: dict[int, Latency], near: str, far: str) -> None:
         mark = self.mark(facts.nodes[near])
@@ -349,89 +333,39 @@ class IbWriteLat(Gate):
             where = place(near, far, one, other)
             gathered.metric("latency_typical", where, values[index], "us")
             gathered.metric("latency_p99", where, found[rail].p99, "us")
-            self.against_mark(gathered, where, found[rail].average, mark)
+            judge_mark(gathered, where, found[rail].average, mark)
             others = values[:index] + values[index + 1 :]
-            self._against_siblings(
-                gathered, where, values[index], others, facts.fleet * len(values), known=not mark.derived
+            judge_siblings(
+                gathered,
+                where,
+                (values[index], others),
+                self.inputs.effect,
+                facts.fleet * len(values),
+                known=not mark.derived,
             )
-            self._tail(gathered, where, found[rail].p99, [found[other].p99 for other in rails if other != rail])
-
-    def against_mark(self, gathered: Judge, where: str, value: float, mark: Bound) -> None:
-        """Hold a rail's latency, us, against its mark."""
-        gathered.judged += 1
-        bound = Criterion(
-            metric="latency_average",
-            op=Op.LE,
-            bound=mark.value,
-            unit="us",
-            label="ceiling",
-            source=mark.source,
-            derived=mark.derived,
-            inputs=mark.inputs,
-        )
-        if bound not in gathered.criteria:
-            gathered.criterion(bound)
-        gathered.metric("latency_average", where, value, "us")
-        if value > mark.value:
-            gathered.fail(where, kinds.LATENCY_HIGH, f"at most {mark.value:.1f} us on average", f"{value:.2f} us")
-
-    def _against_siblings(
-        self, gathered: Judge, where: str, value: float, others: Sequence[float], comparisons: int, *, known: bool
-    ) -> None:
-        """Hold a NIC against the median of the other rails; it fails when it stands out of their spread and by more than half of the effect."""
-        rails = len(others) + 1
-        if rails < _FEW:
-            if not known:
-                gathered.error(
-                    where, kinds.LATENCY_NOT_JUDGED, f"a published mark or {_FEW} rails", f"{rails} rails and no mark"
-                )
-            return
-        gathered.judged += 1
-        found = standing(
-            FleetMetric("latency_typical", self.inputs.effect, better="lower"), others, comparisons, error=_RESOLUTION
-        )
-        if not found.holds(value):
-            gathered.criterion(found.criterion("us"))
-            expected = f"at most {found.bound:.2f} us (median of the others {found.centre:.2f})"
-            gathered.fail(where, kinds.LATENCY_BESIDE_RAILS, expected, f"{value:.2f} us")
-
-    def _tail(self, gathered: Judge, where: str, value: float, others: Sequence[float]) -> None:
-        """Hold a NIC's 99 % percentile against the median of the other rails': one message of a hundred that is very late holds up every collective."""
-        if len(others) + 1 < _FEW:
-            return
-        gathered.judged += 1
-        centre, times = median(others), self.inputs.tail
-        if value > times * centre:
-            source = f"judgement: {times:g} x the median of the other rails"
-            inputs: dict[str, float | str] = {"median": centre, "times": times}
-            gathered.criterion(
-                Criterion(
-                    metric="latency_p99",
-                    op=Op.LE,
-                    bound=times * centre,
-                    unit="us",
-                    label="siblings",
-                    source=source,
-                    inputs=inputs,
-                )
-            )
-            expected = f"at most {times * centre:.2f} us (median of the others {centre:.2f})"
-            gathered.fail(where, kinds.LATENCY_TAIL, expected, f"{value:.2f} us")
+            tails = [found[other].p99 for other in rails if other != rail]
+            judge_tail(gathered, where, found[rail].p99, tails, self.inputs.tail)
 
 
 class IbReadLatGpu(IbWriteLat):
-    """Each NIC reads a partner's GPU memory on its rail in the time of the other rails (perftest has no write latency for GPU memory)."""
+    """Each NIC reads a partner's GPU memory on its rail as fast as the other rails do.
+
+    perftest has no write latency for GPU memory.
+    """
 
     id = "pair/fabric/performance/ib-read-lat-gpu"
     program = "ib_read_lat"
     verb = "read"
 
     def options(self, nic: NicFacts) -> tuple[str, ...]:
-        """Use the GPU beside the NIC. perftest refuses CUDA with ib_write_lat: "latency tests with read/send verbs only"."""
+        """Return the options for the GPU beside the NIC.
+
+        perftest refuses CUDA with ib_write_lat: "latency tests with read/send verbs only".
+        """
         return (f"--use_cuda={nic.gpu}", *(("--use_cuda_dmabuf",) if self.inputs.gpudirect == "dmabuf" else ()))
 
     def mark(self, of_node: NodeFacts) -> Bound:
-        """Return twice the mark of writes: none for reads of GPU memory was found."""
+        """Return twice the mark of writes: no source gives one for reads of GPU memory."""
         write = super().mark(of_node)
         source = (
             f"derived: {_ROUND_TRIP} x the mark of writes, whose half round trip perftest prints; "
@@ -440,7 +374,7 @@ class IbReadLatGpu(IbWriteLat):
         return Bound(_ROUND_TRIP * write.value, source, derived=True, inputs={**write.inputs, "write": write.value})
 
     def least(self) -> Bound:
-        """Return twice the smallest latency of writes."""
+        """Return twice the smallest plausible latency of writes."""
         write = super().least()
         return Bound(
             _ROUND_TRIP * write.value,

@@ -1,4 +1,4 @@
-"""What the gates on the latency of RDMA can find."""
+"""Findings of the gates on RDMA latency."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ NO_COMMON_RAIL = ErrorKind(
 LATENCY_PORT_BYTES = FailKind(
     "latency-port-bytes",
     "bytes sent by the port",
-    meaning="The port carried fewer bytes than the messages have: they went over another port.",
-    next_step="The data went over another port: check the node's RDMA devices; "
-    f"a NIC that was reset loses its counters: {_RUNBOOK}.",
+    meaning="The port carried fewer bytes than the messages have: they used another port.",
+    next_step="The data used another port: check the node's RDMA devices; a NIC that was reset loses its "
+    f"counters: {_RUNBOOK}.",
 )
 LATENCY_UNREADABLE = ErrorKind(
     "latency-unreadable",
     "{program} unreadable",
-    meaning="The tool ended well and left no whole result.",
-    next_step="Run the gate again; if it stays so, read its raw output in the report.",
+    meaning="The tool exited with 0 and left no complete result.",
+    next_step="Run the gate again; if that does not help, read its raw output in the report.",
 )
 LATENCY_SOMETHING_ELSE = ErrorKind(
     "latency-something-else",
@@ -48,14 +48,14 @@ LATENCY_IMPLAUSIBLE = ErrorKind(
     "latency-implausible",
     "latency is implausible",
     meaning="The latency is less than the path can have: the tool's clock is wrong.",
-    next_step="perftest counts the processor's cycles: look for 'CPU Frequency' in "
-    "its raw output, and run the gate again.",
+    next_step="perftest counts the processor's cycles: look for 'CPU Frequency' in its raw output, and "
+    "run the gate again.",
 )
 LATENCY_HIGH = FailKind(
     "latency-high",
     "latency",
-    meaning="Messages take longer on this path than the published mark.",
-    next_step=f"Look at the path's hops, PCIe link and power saving of the NIC (ASPM, C-states): {_RUNBOOK}",
+    meaning="Messages on this path take longer than the published mark.",
+    next_step=f"Check the path's hops, the PCIe link and the power saving of the NIC (ASPM, C-states): {_RUNBOOK}",
 )
 LATENCY_NOT_JUDGED = ErrorKind(
     "latency-not-judged",
@@ -65,18 +65,16 @@ LATENCY_NOT_JUDGED = ErrorKind(
 )
 LATENCY_BESIDE_RAILS = FailKind(
     "latency-behind-other-rails",
-    "latency beside the other rails",
+    "latency compared with the other rails",
     meaning="Messages take longer on this rail than on the node's others.",
-    next_step="This NIC is late where the other rails are not: look at its PCIe link, switch port and firmware: "
-    f"{_RUNBOOK}",
+    next_step=f"Only this NIC is late: check its PCIe link, switch port and firmware: {_RUNBOOK}",
 )
 LATENCY_TAIL = FailKind(
     "latency-tail-behind-other-rails",
-    "99 % percentile of latency beside the other rails",
-    meaning="Most messages on this rail are as fast as on the others, and one of a hundred is late.",
-    next_step="One message of a hundred is late on this rail alone: look at errors "
-    "and pauses of its port, its PCIe link "
-    f"and switch port: {_RUNBOOK}",
+    "99 % percentile of latency compared with the other rails",
+    meaning="Most messages on this rail are as fast as on the others, but one in a hundred is late.",
+    next_step="One message in a hundred is late on this rail only: check errors and pauses of its port, "
+    f"its PCIe link and switch port: {_RUNBOOK}",
 )
 
 FINDINGS = (

@@ -1,4 +1,4 @@
-"""How a program with one process per GPU is started on several nodes: Open MPI over SSH, srun under Slurm, or an MPIJob under Kubernetes."""
+"""Launchers of a program with one process per GPU: Open MPI over SSH, srun (Slurm), MPIJob (Kubernetes)."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ Launcher = Literal["openmpi", "srun", "mpijob"]
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is started: program and options, environment, processes a node."""
+    """The program to start: its command, environment and processes per node."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     per_node: int
     mpi: Literal["pmix", "pmi2"] = "pmix"
-    """How srun wires processes up. Debian 12 ships both plugins; its Open MPI 4.1 speaks PMIx, and PMI-2 not."""
+    """How srun connects processes. Debian 12 ships both plugins; its Open MPI 4.1 supports PMIx, and not PMI-2."""
     image: str = ""
     """Container image, for the MPIJob."""
 
 
 def command_line(launcher: Launcher, facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str, ...]:
-    """Return the command line that starts the program on these nodes, one process per GPU; run on the first of them."""
+    """Return the command line that starts the program on these nodes, one process per GPU; the first node runs it."""
     makers = {"openmpi": _openmpi, "srun": _srun, "mpijob": _mpijob}
     return makers[launcher](facts, nodes, program)
 
 
 def _openmpi(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str, ...]:
-    """Open MPI talks over the in-band network only, the program's data go over the rails."""
+    """Return the command line of mpirun: Open MPI uses the in-band network only, the program's data use the rails."""
     hosts = ",".join(f"{facts.nodes[node].node.address}:{program.per_node}" for node in nodes)
     exported = [word for name, value in program.environment.items() for word in ("-x", f"{name}={value}")]
     mca = [word for name, value in _mca(facts, nodes).items() for word in ("--mca", name, value)]
@@ -56,7 +56,10 @@ def _openmpi(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[
 
 
 def _srun(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str, ...]:
-    """One step over exactly these nodes, in our reservation. Values with commas cannot stand in --export, so the environment goes before."""
+    """Return the command line of srun: one step over exactly these nodes, in our reservation.
+
+    Values with commas cannot be in --export, so the environment comes before srun.
+    """
     mca = {f"OMPI_MCA_{name}": value for name, value in _mca(facts, nodes).items() if not name.startswith("oob_")}
     environment = [f"{name}={value}" for name, value in {**program.environment, **mca}.items()]
     return (
@@ -79,12 +82,15 @@ def _srun(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str
 
 
 def _mpijob(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str, ...]:
-    """Create the job, wait for its end, print its launcher's log. The manifest stands in the command, so that it is seen before it runs."""
+    """Return the command that creates the job, waits for its end and prints its launcher's log.
+
+    The manifest is in the command, so that it can be read before it runs.
+    """
     del facts
     if not program.image:
         message = (
-            "site.yml gates.launcher: mpijob - Expected: a container image in the gate's input image Actual: none. "
-            "Name one in the gate set."
+            "site.yml gates.launcher: mpijob - Expected: a container image in the gate's input image "
+            "Actual: none. Name one in the gate set."
         )
         raise RackreadyError(message)
     wanted = mpijob.job(nodes, program.argv, program.environment, program.per_node, program.image)
@@ -92,7 +98,7 @@ def _mpijob(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[s
 
 
 def _mca(facts: GateFacts, nodes: Sequence[str]) -> dict[str, str]:
-    """NCCL carries the data: a rank that waits in MPI gives way to it instead of spinning."""
+    """Return Open MPI's parameters: in-band network only, and ranks that wait yield to NCCL, which carries data."""
     inband = common_network([str(facts.nodes[node].node.address) for node in nodes])
     return {
         "mpi_yield_when_idle": "1",
@@ -104,7 +110,7 @@ def _mca(facts: GateFacts, nodes: Sequence[str]) -> dict[str, str]:
 
 
 def common_network(addresses: Sequence[str]) -> str:
-    """Return the smallest IPv4 network that holds all addresses, in CIDR notation."""
+    """Return the smallest IPv4 network with all these addresses, in CIDR notation."""
     network = IPv4Network(f"{addresses[0]}/32")
     for address in addresses[1:]:
         while IPv4Network(f"{address}/32").network_address not in network:

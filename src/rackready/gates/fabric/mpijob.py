@@ -1,4 +1,4 @@
-"""An MPIJob of Kubeflow (API kubeflow.org/v2beta1) for a gate, and the schema that it is checked against before it is shown or sent.
+"""An MPIJob of Kubeflow (API kubeflow.org/v2beta1) for a gate, and the schema that checks it before it is used.
 
 The schema holds the fields that we set and those that the API requires, written from the API's documentation: Kubeflow
 MPI Operator, docs/api v2beta1 (MPIJobSpec: slotsPerWorker, runPolicy, mpiReplicaSpecs, sshAuthMountPath,
@@ -18,13 +18,15 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 _LIFE_S = 3600
 _DEADLINE_S = 1500
 _WAIT_S = 1600
-"""Longer than the job may live, so that its end is seen, and shorter than the command may run (1,800 s), so that its log is printed and it is taken away."""
+"""Longer than the job may live, so that its end is seen, and shorter than the command may run (1,800 s), so that its
+log is printed and it is deleted."""
 _LOOK_EVERY_S = 5
 _SSH_PORT = 2222
-"""Where the workers' sshd listens: port 22 is the node's own on its network. The operator's images use this one, too (kubeflow/mpi-operator #428, #593)."""
+"""Port of the workers' sshd: port 22 is the node's own on its network. The operator's images use this one, too
+(kubeflow/mpi-operator #428, #593)."""
 _SSHD = f"mkdir -p /run/sshd && ssh-keygen -A && exec /usr/sbin/sshd -De -p {_SSH_PORT}"
 _RSH = f"-p {_SSH_PORT} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectionAttempts=10"
-"""How mpirun's launcher reaches them; the operator's own arguments, which these replace, are the attempts alone."""
+"""How mpirun's launcher reaches them. These replace the operator's own arguments, which set the attempts only."""
 _SHM = "shm"
 
 Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
@@ -32,13 +34,13 @@ Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])
 
 
 class _Part(BaseModel):
-    """A field that the schema does not know is refused; names are the API's."""
+    """Base of the API's objects: it refuses unknown fields; names are the API's."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Metadata(_Part):
-    """ObjectMeta, of it what we set."""
+    """ObjectMeta, as far as we set it."""
 
     name: Label
     labels: dict[str, str] = Field(default_factory=dict, description="labels")
@@ -58,7 +60,7 @@ class Resources(_Part):
 
 
 class SecurityContext(_Part):
-    """SecurityContext, of it what RDMA needs: memory may be locked, and the node's devices are seen."""
+    """SecurityContext for RDMA: memory may be locked, and the node's devices are visible."""
 
     capabilities: dict[Literal["add"], list[str]]
     privileged: bool = False
@@ -78,7 +80,7 @@ class EmptyDir(_Part):
 
 
 class Volume(_Part):
-    """Volume, of its sources the one that we use."""
+    """Volume, with the one source that we use."""
 
     name: Label
     emptyDir: EmptyDir  # noqa: N815 - the API's name
@@ -97,7 +99,7 @@ class Container(_Part):
 
 
 class PodSpec(_Part):
-    """PodSpec, of it what we set."""
+    """PodSpec, as far as we set it."""
 
     containers: list[Container] = Field(min_length=1)
     affinity: dict[str, object] = Field(default_factory=dict)
@@ -131,7 +133,7 @@ class RunPolicy(_Part):
 
 
 class ReplicaSpecs(_Part):
-    """Launcher and workers; the launcher is exactly one."""
+    """Launcher and workers; there is exactly one launcher."""
 
     Launcher: Replicas
     Worker: Replicas
@@ -157,15 +159,18 @@ class MpiJob(_Part):
 
 
 def name_of(nodes: Sequence[str]) -> str:
-    """Return the job's name: the nodes' own, since groups of nodes are measured side by side, and one group does one thing at a time."""
+    """Return the job's name, made from its nodes.
+
+    Groups of nodes run side by side, and one group does one thing at a time.
+    """
     return f"rackready-gate-{hashlib.sha256(' '.join(nodes).encode()).hexdigest()[:10]}"
 
 
 def job(nodes: Sequence[str], argv: Sequence[str], environment: Mapping[str, str], per_node: int, image: str) -> MpiJob:
-    """Return the job: one worker on each of these nodes with all its GPUs, and a launcher. Raises ValidationError when it breaks the schema.
+    """Return the job: a launcher, and one worker on each of these nodes with all its GPUs.
 
-    Workers see the node's network and devices (hostNetwork, privileged): rails and their HCAs are the node's, and a
-    site without an RDMA device plugin has no other way to them.
+    Raises ValidationError when it breaks the schema. Workers see the node's network and devices (hostNetwork,
+    privileged): rails and their HCAs are the node's, and a site without an RDMA device plugin has no other way to them.
     """
     exported = [word for name, value in environment.items() for word in ("-x", f"{name}={value}")]
     rsh = ["--mca", "plm_rsh_args", _RSH]
@@ -188,7 +193,7 @@ def job(nodes: Sequence[str], argv: Sequence[str], environment: Mapping[str, str
         env=[Environment(name=name, value=value) for name, value in environment.items()],
         resources=Resources(limits={"nvidia.com/gpu": per_node}),
         securityContext=SecurityContext(capabilities={"add": ["IPC_LOCK"]}, privileged=True),
-        volumeMounts=[VolumeMount(name=_SHM, mountPath="/dev/shm")],  # noqa: S108 - the container's own, of memory: NCCL's ranks of a node share it
+        volumeMounts=[VolumeMount(name=_SHM, mountPath="/dev/shm")],  # noqa: S108 - the container's own, in memory: NCCL's ranks of a node share it
     )
     workers = PodSpec(
         containers=[worker],
@@ -209,7 +214,7 @@ def job(nodes: Sequence[str], argv: Sequence[str], environment: Mapping[str, str
 
 
 def _on(nodes: Sequence[str]) -> dict[str, object]:
-    """Workers go to these nodes only, one to each."""
+    """Return the affinity that puts workers on these nodes only, one on each."""
     match = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(nodes)}
     apart = {
         "labelSelector": {
@@ -237,9 +242,9 @@ def render(wanted: MpiJob) -> str:
 
 
 def script(wanted: MpiJob) -> str:
-    """Return what creates the job, waits until it has succeeded or failed, prints its launcher's log and takes it away.
+    """Return the script that creates the job, waits for its end, prints its launcher's log and deletes it.
 
-    What a killed run of the same nodes left is taken away first. The types of the conditions are those of JobCondition
+    Remains of a killed run of the same nodes are deleted first. The types of the conditions are those of JobCondition
     in the API's documentation.
     """
     name = wanted.metadata.name

@@ -1,4 +1,4 @@
-"""What all gates of perftest compare with their command: how it says that it was called, and whose memory it used."""
+"""Checks of perftest's own report of its call and of the memory that it used, for all gates of perftest."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.judging.judge import Judge
 
 ASKED = Call(connection="RC", qps="1", dual_port="OFF", rdma_cm="OFF")
-"""No gate sets one of them: these are perftest's defaults (init_perftest_params of src/perftest_parameters.c)."""
+"""No gate sets these: they are perftest's defaults (init_perftest_params of src/perftest_parameters.c)."""
 
 FAR = " at the receiver"
-"""Behind what is wrong with the memory of the end that serves."""
+"""Words behind a finding about the memory of the server's end."""
 
 
 CALL_SETTINGS = ErrorKind(
@@ -26,27 +26,33 @@ CALL_SETTINGS = ErrorKind(
 SERVER_UNREADABLE = ErrorKind(
     "perftest-server-unreadable",
     f"{{program}} unreadable{FAR}",
-    meaning="The receiver's output is not whole, so nobody knows which memory it used.",
-    next_step="Run the gate again; if it stays so, read its raw output in the report.",
+    meaning="The receiver's output is incomplete, so the memory that it used is unknown.",
+    next_step="Run the gate again; if that does not help, read its raw output in the report.",
 )
 
 FINDINGS = (CALL_SETTINGS, SERVER_UNREADABLE)
 
 
 def judge_call(judge: Judge, where: str, program: str, call: Call) -> None:
-    """Err where perftest says that it was called otherwise: another connection or more queue pairs give another figure."""
+    """Report an error where perftest was called with other settings.
+
+    Another connection or more queue pairs give another figure.
+    """
     if call != ASKED:
         judge.error(where, CALL_SETTINGS, _words(ASKED), _words(call), program=program)
 
 
 def judge_model(judge: Judge, facts: GateFacts, where: str, program: str, node: str, used: Memory) -> None:
-    """Err where perftest names a GPU of another model than the node's."""
+    """Report an error where perftest names a GPU of another model than the node's."""
     if used.model:
         gpu_models.same(judge, where, f"{program} used", [(node, used.model)], [facts.nodes[node].gpu.product_name])
 
 
 def served(gathered: Judge, where: str, program: str, server: Output | None) -> Memory | None:
-    """Return the memory that the receiver's server used; None where it said nothing, as one that is ended may, or, with an error, half of it."""
+    """Return the memory that the receiver's server used, or None.
+
+    None where it reports nothing, as a server may that was ended; a partial report is an error.
+    """
     if server is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Errors that NICs' ports counted while a gate loaded them: held by the gates that really send data over them."""
+"""Errors that NICs' ports count while a gate loads them, for gates that send data over them."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ STEP = (
 _SUM = Limit("port_errors", Op.LE, 0, "1", SOURCE, label="identity")
 
 Reading = Mapping[str, Any]
-"""One device of a document of ``rdma_counters``."""
+"""One device in a document of ``rdma_counters``."""
 
 
 ERRORS_NOT_COUNTED = ErrorKind(
     "port-errors-not-counted",
-    "counters of errors not readable",
-    meaning="The port's counters of errors cannot be read, so its errors are not known.",
+    "error counters not readable",
+    meaning="The port's error counters cannot be read, so its errors are unknown.",
     next_step=AGAIN,
 )
 ERRORS_GREW = FailKind(
     "port-errors-grew",
     "{name} grew under load",
-    meaning="The port counted errors while it was under load: cable, module or port are bad.",
+    meaning="The port counted errors under load: its cable, its module or the port itself is bad.",
     next_step=STEP,
 )
 ERROR_COUNT_UNREADABLE = ErrorKind(
     "port-error-unreadable",
     "{name} not readable",
-    meaning="A counter of errors is missing or went back, so nobody knows how many there were.",
+    meaning="An error counter is missing or went back, so the number of errors is unknown.",
     next_step=AGAIN,
 )
 
@@ -44,9 +44,10 @@ FINDINGS = (ERRORS_NOT_COUNTED, ERRORS_GREW, ERROR_COUNT_UNREADABLE)
 
 
 def judge_errors(judge: Judge, node: str, ports: Mapping[str, tuple[Reading, Reading]]) -> None:
-    """Hold what the counters of errors of a node's ports (where: before, after) grew by; their sum is the metric. A node whose ports grew is to blame.
+    """Judge the growth of the ports' error counters; their sum is the metric.
 
-    Devices that have no such counters (EFA) are noted.
+    ``ports``: place -> its readings before and after. A node whose counters grew is blamed. Devices without such
+    counters (EFA) are noted.
     """
     without, total, whole = [], 0, True
     for where, (before, after) in ports.items():
@@ -66,7 +67,7 @@ def judge_errors(judge: Judge, node: str, ports: Mapping[str, tuple[Reading, Rea
                 judge.fail(where, ERRORS_GREW, "by at most 0", more, name=name)
                 judge.blamed.add(node)
     if without:
-        judge.remark(f"no counters of errors at {', '.join(without)}")
+        judge.remark(f"no error counters at {', '.join(without)}")
     if whole and len(without) < len(ports):
         _SUM.holds(judge, node, total)
 

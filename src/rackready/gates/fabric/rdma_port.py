@@ -1,4 +1,4 @@
-"""What gates hold of a NIC's port: its link, the layer of that link, and what is left of its rate for data."""
+"""Checks of a NIC's port for several gates: its link, its link layer, and the payload share of its rate."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ TRANSPORT = FailKind(
 OTHER_GIDS = ErrorKind(
     "rdma-other-gids",
     "{program} used other GIDs",
-    meaning="The tool used other addresses than the rail's, so the data may have gone another way.",
+    meaning="The tool used other addresses than the rail's, so the data may have taken another way.",
     next_step=(
-        "Run the gate again; for an output that was captured elsewhere, check that it is this rail's, and give its "
-        "addresses (--address NODE:HCA=ADDRESS)."
+        "Run the gate again; for an output that was captured elsewhere, check that it belongs to this "
+        "rail, and give its addresses (--address NODE:HCA=ADDRESS)."
     ),
 )
 LINK_STATE_UNREADABLE = ErrorKind(
@@ -42,7 +42,7 @@ NIC_MISSING = FailKind(
     "nic-missing",
     "NIC missing{when}",
     meaning="The node does not have this NIC's RDMA device: the card is gone or its driver is not loaded.",
-    next_step="Check that the NIC at {pci} is seen (`lspci`) and mlx5_core is loaded; reseat it: docs/runbooks/nic.md",
+    next_step="Check that `lspci` shows the NIC at {pci} and mlx5_core is loaded; reseat it: docs/runbooks/nic.md",
 )
 LINK_DOWN = FailKind(
     "rdma-link-down",
@@ -59,30 +59,30 @@ LINK_RATE = FailKind(
 BYTES_UNREADABLE = ErrorKind(
     "rdma-bytes-unreadable",
     "byte counters unreadable",
-    meaning="The document of the port's byte counters is not whole.",
+    meaning="The document of the port's byte counters is incomplete.",
     next_step="Run the gate again.",
 )
 BYTES_NO_NUMBER = ErrorKind(
     "rdma-bytes-no-number",
     "byte counter",
-    meaning="The port's byte counter is no number, so nobody knows whether the data went over it.",
+    meaning="The port's byte counter is not a number, so it is unknown whether the data used it.",
     next_step="Check /sys/class/infiniband on the node.",
 )
 
 PORT = (NIC_MISSING, LINK_DOWN, LINK_RATE)
-"""What ``judge_port`` can find."""
+"""Findings of ``judge_port``."""
 FINDINGS = (*PORT, TRANSPORT, OTHER_GIDS, LINK_STATE_UNREADABLE, BYTES_UNREADABLE, BYTES_NO_NUMBER)
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A link layer by the words of those who report it."""
+    """A link layer, in the words of those who report it."""
 
     name: str
     perftest: str
     """perftest's Link type."""
     nccl: str
-    """What follows a device's name in NCCL's list of HCAs (src/transport/net_ib)."""
+    """Text after a device's name in NCCL's list of HCAs (src/transport/net_ib)."""
     framing: int
     """Bytes around each packet's payload."""
     framing_source: str
@@ -100,40 +100,47 @@ LAYERS: Mapping[FabricKind, Layer] = {
     "infiniband": Layer("InfiniBand", "IB", "IB", 8 + 12 + 4 + 2, _IB, "1"),
 }
 AFTER = " after the run"
-"""What `judge_port` is told of a reading behind a load: a port may fall under it."""
+"""Title suffix for `judge_port` after a load: a port may go down under it."""
 _LARGEST = 4096
 """The largest path MTU of RDMA, bytes (InfiniBand specification); InfiniBand's links have it."""
 
 
 def layer(fabric: Fabric) -> Layer:
-    """Return the link layer that the site says its fabric has."""
+    """Return the link layer of the site's fabric."""
     return LAYERS[fabric.kind]
 
 
 def payload_rate(rate: int, mtu: int, of: Layer) -> Bound:
-    """Return what of a port's rate is left for payload, Gb/s. RETH stands only in the first packet of a message, and is left out."""
+    """Return the payload share of a port's rate, Gb/s.
+
+    RETH is left out: only the first packet of a message has it.
+    """
     source = f"derived: port rate x mtu / (mtu + {of.framing} bytes of framing): {of.framing_source}"
     return Bound(rate * mtu / (mtu + of.framing), source, inputs={"rate": float(rate), "mtu": float(mtu)})
 
 
 def path_mtu(fabric: Fabric) -> int:
-    """Return the RDMA path MTU: on Ethernet the power of two that fits its MTU, room left for IP, UDP and RDMA headers; on InfiniBand the largest."""
+    """Return the RDMA path MTU, bytes.
+
+    On Ethernet: the largest power of two that fits its MTU beside IP, UDP and RDMA headers. On InfiniBand: the largest.
+    """
     if fabric.kind == "infiniband":
         return _LARGEST
     return max(size for size in (256, 512, 1024, 2048, _LARGEST) if size + 64 <= fabric.mtu)
 
 
 def headers(fabric: Fabric) -> float:
-    """Return what headers add to the payload in what a port counts, as a share of it, beyond those of the largest path MTU: tolerances allow for these.
+    """Return how much headers add to a port's count, as a share of the payload.
 
-    Counters count packets whole but for their delimiters (InfiniBand specification, PortXmitData).
+    Beyond the headers at the largest path MTU: the tolerances allow for those. Counters count whole packets without
+    their delimiters (InfiniBand specification, PortXmitData).
     """
     framing = layer(fabric).framing
     return framing / path_mtu(fabric) - framing / _LARGEST
 
 
 def judge_layer(gathered: Judge, where: str, fabric: Fabric, link_type: str) -> bool:
-    """Hold perftest's link type against the site's fabric."""
+    """Compare perftest's link type with the site's fabric."""
     wanted = layer(fabric)
     if link_type != wanted.perftest:
         gathered.fail(
@@ -153,7 +160,10 @@ def judge_gids(
     ends: tuple[NicFacts, NicFacts],
     found: tuple[frozenset[str], frozenset[str]],
 ) -> None:
-    """Hold the addresses of perftest's GIDs, own end and other end, against the rail's: RDMA over Ethernet goes by them, whatever the server was met at."""
+    """Compare the addresses of perftest's GIDs, at both ends, with the rail's.
+
+    RDMA over Ethernet uses these addresses, whatever address the server was first contacted at.
+    """
     if found != tuple(frozenset({nic.address}) for nic in ends):
         expected = f"{ends[0].address} to {ends[1].address}"
         actual = " to ".join(", ".join(sorted(one)) or "none" for one in found)
@@ -161,7 +171,7 @@ def judge_gids(
 
 
 def judge_link(gathered: Judge, output: Output | None, node: str, nic: NicFacts) -> bool:
-    """Judge one end's link: a link that is not active is that node's fault alone."""
+    """Judge one end's link: an inactive link is the fault of that node alone."""
     where = f"{node} {nic.rdma_device} (rail {nic.rail})"
     if gathered.trouble(trouble(output, where, "link state")) or output is None:
         return False
@@ -174,11 +184,14 @@ def judge_link(gathered: Judge, output: Output | None, node: str, nic: NicFacts)
 
 
 def judge_port(gathered: Judge, found: object, node: str, nic: NicFacts, when: str = "") -> bool:
-    """Judge one reading of a port, of `rdma_counters`: there, active, and at its rate. ``when``: words behind what is wrong."""
+    """Judge one reading of a port by `rdma_counters`: present, active, and at its rate.
+
+    ``when``: suffix of the titles.
+    """
     where = f"{node} {nic.rdma_device} (rail {nic.rail})"
     if not isinstance(found, dict) or found.get("state") is None:
         gathered.fail(
-            where, NIC_MISSING, f"{nic.rdma_device} below /sys/class/infiniband", "nothing", when=when, pci=nic.pci
+            where, NIC_MISSING, f"{nic.rdma_device} under /sys/class/infiniband", "nothing", when=when, pci=nic.pci
         )
         gathered.blamed.add(node)
         return False
@@ -198,7 +211,7 @@ def judge_port(gathered: Judge, found: object, node: str, nic: NicFacts, when: s
 
 
 def port_of(gathered: Judge, output: Output | None, where: str, nic: NicFacts) -> dict[str, Any] | None:
-    """Return a port's reading with its count of bytes sent; what is wrong with it goes to the judge."""
+    """Return a port's reading with its count of bytes sent; report any problem with it."""
     if gathered.trouble(trouble(output, where, "reading of byte counters")) or output is None:
         return None
     try:

@@ -1,11 +1,11 @@
-"""Scaling: the same collective over more and more nodes, each size judged against what its own hardware can do, and like held against like.
+"""Scaling: the same collective over more and more nodes, each size compared with what its own hardware can do.
 
 Sizes grow inside one NVLink domain first (1, 2, 4 ... of its nodes, up to the whole), then by whole domains (2, 4 ...
 up to all): part of a domain beside a whole one has no bound. Where a domain is one node, that is 1, 2, 4 ... nodes.
 
-The efficiency of a size is its busbw over that of the smallest size that goes the same way: one node inside a domain,
-two domains across the network. A figure over the network divided by one over NVLink is no efficiency: the one is bound
-by NICs, the other by links (DOMAIN: min(P, B) and P).
+The efficiency of a size is its busbw over that of the smallest size that uses the same network: one node inside a
+domain, two domains across the fabric. A figure over the fabric divided by one over NVLink is not an efficiency: NICs
+bound the one, and links the other (DOMAIN: min(P, B) and P).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pydantic import Field
 
 from rackready.gates.base import Command, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
-from rackready.gates.fabric import carried, collective, domains, transport
+from rackready.gates.fabric import carried, collective_findings, domains, transport
 from rackready.gates.fabric.collective import Multi, bounds, conclude, judge_busbw
 from rackready.gates.fabric.rdma_port import headers
 from rackready.gates.judging.expectation import Bound, Domain
@@ -31,8 +31,8 @@ from rackready.gates.nccl.program import Launch, collectives_run, read_launches
 from rackready.model.outcome import Verdict
 
 _STEP = (
-    "It is slow from this number of nodes on: run the pair gate over the nodes that were added, and look at the "
-    "spine's ports: docs/runbooks/nccl-slow.md"
+    "It is slow from this number of nodes on: run the pair gate over the nodes that were added, and "
+    "check the spine's ports: docs/runbooks/nccl-slow.md"
 )
 _UNEQUAL = "Run it over domains of equal size and one platform: leave out the nodes that make them unequal (`--limit`)."
 _RECORDED = "scaling efficiency is recorded and not judged: the gate set declares no min_efficiency"
@@ -43,14 +43,14 @@ Way = Literal["nvlink", "network"]
 SCALING_UNEQUAL = ErrorKind(
     "scaling-domains-unequal",
     "NVLink domains are unequal",
-    meaning="The NVLink domains take part with different numbers or kinds of "
-    "nodes, so their scaling cannot be computed.",
+    meaning="The NVLink domains take part with different numbers or kinds of nodes, so their scaling "
+    "cannot be computed.",
     next_step=_UNEQUAL,
 )
 SIZE_SLOW = FailKind(
     "scaling-size-slow",
     "{what} is slow",
-    meaning="The all-reduce of this number of GPUs reaches less bandwidth than they and their fabric must.",
+    meaning="The all-reduce of this number of GPUs reaches less bandwidth than they and their fabric must reach.",
     next_step=_STEP,
 )
 
@@ -69,19 +69,22 @@ def doubled(count: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One size: its nodes, their domains, and the way that its data go."""
+    """One size: its nodes, their domains, and the network of its data."""
 
     nodes: tuple[str, ...]
     domain: Domain
 
     @property
     def way(self) -> Way:
-        """NVLink alone inside one domain, the network as well across several."""
+        """Return NVLink alone inside one domain, and the network as well across several."""
         return "nvlink" if self.domain.count == 1 else "network"
 
 
 def steps(facts: GateFacts, nodes: Sequence[str]) -> list[Step]:
-    """Return the sizes in their order; none where the domains are unequal or their platforms differ: no bound of ours is made for them."""
+    """Return the sizes in order.
+
+    None where the domains are unequal or of different platforms: those have no bound.
+    """
     if domains.of_run(facts, nodes) is None:
         return []
     parts = domains.groups(facts, nodes)
@@ -91,31 +94,34 @@ def steps(facts: GateFacts, nodes: Sequence[str]) -> list[Step]:
 
 
 class NcclScaling(Multi):
-    """All-reduce keeps its bandwidth from one node to all (forced ring): over NVLink inside a domain, over the network from two whole domains on."""
+    """All-reduce keeps its bandwidth from one node to all (forced ring): NVLink in a domain, the network across."""
 
     id = "cluster/fabric/performance/nccl-scaling"
     findings = (
-        *collective.FINDINGS,
+        *collective_findings.FINDINGS,
         *pairs.FINDINGS,
         *FINDINGS,
     )
     algorithm = "ring"
 
     class Inputs(Multi.Inputs):
-        """How the launches are made, and what share of its bandwidth a growing run must keep."""
+        """Settings of the launches, and the share of its bandwidth that a growing run must keep."""
 
         min_efficiency: float | None = Field(
             None,
             gt=0,
             le=1,
-            description="least busbw of any size as a share of the smallest that goes the same way; "
-            "recorded and not judged when absent",
+            description="least busbw of any size as a share of the smallest size over the same network; "
+            "when absent, recorded and not judged",
         )
 
     inputs: Inputs
 
     def run(self, facts: GateFacts, nodes: Sequence[str], name: str) -> Run:
-        """Counters, then one set of launches for every size, then counters. Nothing where there is no size: evaluate says why."""
+        """Plan counters, one set of launches for every size, then counters.
+
+        Nothing without any size: evaluate reports why.
+        """
         count = self.count(facts)
         ordered = tuple(chain.from_iterable(domains.groups(facts, nodes)))
         sizes = steps(facts, nodes)
@@ -141,14 +147,20 @@ class NcclScaling(Multi):
         )
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge every size against its own bounds, and what all of them moved; efficiencies are recorded, and judged where a mark is declared."""
+        """Judge every size against its own bounds, and the bytes of all of them.
+
+        Efficiencies are recorded, and judged where the gate set declares a minimum.
+        """
         if (verdict := nodes_without_nics.nothing(facts, run)) is not None:
             return verdict
         gathered = Judge()
         sizes = steps(facts, run.nodes)
         if not sizes:
             gathered.error(
-                run.target, SCALING_UNEQUAL, "as many nodes of one platform in every domain", _kinds(facts, run.nodes)
+                run.target,
+                SCALING_UNEQUAL,
+                "equal numbers of nodes of one platform in every domain",
+                _kinds(facts, run.nodes),
             )
             return gathered.verdict("cluster")
         first: dict[Way, float] = {}
@@ -167,17 +179,23 @@ class NcclScaling(Multi):
         return gathered.verdict("cluster")
 
     def _mark(self, base: float | None) -> Bound | None:
-        """Return the busbw that the declared efficiency asks for; None where none is declared or the size has none before it."""
+        """Return the least busbw by the declared efficiency.
+
+        None where none is declared or no smaller size exists.
+        """
         share = self.inputs.min_efficiency
         if share is None or base is None:
             return None
-        source = f"declared in the gate set: min_efficiency {share} x busbw of the smallest size that goes the same way"
+        source = f"declared in the gate set: min_efficiency {share} x busbw of the smallest size over the same network"
         return Bound(share * base, source, derived=False, inputs={"min_efficiency": share, "base": base})
 
     def _size(
         self, gathered: Judge, facts: GateFacts, size: Step, outputs: Outputs, base: float | None
     ) -> float | None:
-        """Judge one size; returns the median busbw, None when it cannot be judged. ``base``: busbw of the smallest that goes the same way."""
+        """Judge one size; return the median busbw, or None when it cannot be judged.
+
+        ``base``: busbw of the smallest size over the same network.
+        """
         count, where, key = self.count(facts), _where(size), f"n{len(size.nodes)}-launch"
         trial = Judge()
         wanted = Launch(
@@ -202,9 +220,10 @@ class NcclScaling(Multi):
     def _bytes_of_all(
         self, gathered: Judge, facts: GateFacts, run: Run, sizes: Sequence[Step], outputs: Outputs
     ) -> bool:
-        """Hold the rails of each domain against the sum of what the sizes that it took part in must have moved; returns whether any went over rails.
+        """Judge each domain's rails against the sum of what its sizes must have moved.
 
-        Sizes inside one domain of several nodes must have left its rails alone: they add nothing.
+        Return whether any size used rails. Sizes inside one domain of several nodes must have left its rails alone:
+        they add nothing.
         """
         moved = collectives_run(self.size(facts, run.nodes)) * self.count(facts)
         tolerance = carried.Tolerance(self.inputs.bytes_tolerance + headers(facts.fabric), self.inputs.share_tolerance)
@@ -226,7 +245,7 @@ class NcclScaling(Multi):
 
 
 def _kinds(facts: GateFacts, nodes: Sequence[str]) -> str:
-    """Return how many domains of which size there are."""
+    """Return the number of domains by size, in words."""
     found = Counter((len(part), facts.nodes[part[0]].platform.id) for part in domains.groups(facts, nodes))
     return ", ".join(f"{count} of {size} x {platform}" for (size, platform), count in sorted(found.items()))
 

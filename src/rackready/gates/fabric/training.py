@@ -1,4 +1,4 @@
-"""A short data-parallel training step over all nodes: what the fabric is for, with its result checked."""
+"""A short data-parallel training step over all nodes: the purpose of the fabric, with its result checked."""
 
 from __future__ import annotations
 
@@ -28,34 +28,35 @@ _BACKEND = "nccl"
 _NEAR = 0.1
 _VOCABULARY = 32000
 SPEED = (
-    "tokens per second are recorded, not judged: the whole cluster trains as one unit, beside which there is no other"
+    "tokens per second are recorded, not judged: the whole cluster trains as one unit, and there is no "
+    "other to compare with"
 )
-"""Note of a pass. It does not keep a required gate from being satisfied: what is judged was judged."""
+"""Note of a pass. It does not keep a required gate from being satisfied: everything that can be judged was judged."""
 _WARMUP = 5
-"""Steps before those that are timed."""
+"""Steps before the timed ones."""
 _MOVES = 0.5
-"""Share of the steps whose loss must be a value of its own: parameters that are updated give another loss every time. Judgement.
+"""Share of the steps whose loss must differ from all others: updated parameters give another loss every time.
+Judgement.
 
-By how much the loss falls is not bounded: the more ranks, the more random tokens one step averages over, and the less
-there is to learn in so few steps.
-"""
+There is no bound on how much the loss falls: the more ranks, the more random tokens one step averages over, and the
+less there is to learn in so few steps."""
 _CORRUPT = (
-    "Gradients were corrupted on the way or a GPU computes wrong: run DCGM's level 4 on these nodes: "
-    "docs/runbooks/silent-data-corruption.md"
+    "Gradients were corrupted on the way, or a GPU computes wrong results: run DCGM's level 4 on these "
+    "nodes: docs/runbooks/silent-data-corruption.md"
 )
 
 
 TRAINING_UNREADABLE = ErrorKind(
     "training-unreadable",
     "training report unreadable",
-    meaning="The training step left no whole report.",
+    meaning="The training step left no complete report.",
     next_step="Read the raw output in the report; run the gate again.",
 )
 TRAINING_NO_GPUS = ErrorKind(
     "training-no-gpus",
     "training ran without GPUs",
     meaning="The step ran on processors and not on GPUs.",
-    next_step="Run the gate as it is planned: a step on CPUs says nothing of GPUs and of the fabric.",
+    next_step="Run the gate as planned: a step on CPUs shows nothing about GPUs and fabric.",
 )
 TRAINING_RANKS = ErrorKind(
     "training-other-ranks",
@@ -73,31 +74,30 @@ TRAINING_HOSTS = ErrorKind(
     "training-other-hosts",
     "training ran on other hosts",
     meaning="The ranks did not run on the nodes that should take part.",
-    next_step="Check the nodes' host names (they must be those of the site file), and that every node started its own "
-    "ranks.",
+    next_step="Check the nodes' host names (they must match the site file), and that every node started its own ranks.",
 )
 PARAMETERS_DIFFER = FailKind(
     "training-parameters-differ",
     "parameters after training",
-    meaning="After the same steps some ranks hold other parameters: data were corrupted on the way or in a GPU.",
+    meaning="After the same steps some ranks have other parameters: data were corrupted on the way or in a GPU.",
     next_step=_CORRUPT,
 )
 LOSS_NO_NUMBER = FailKind(
     "training-loss-not-a-number",
     "training loss",
-    meaning="The loss is not a number: a GPU computes wrong or gradients were corrupted.",
+    meaning="The loss is not a number: a GPU computes wrong results, or gradients were corrupted.",
     next_step=_CORRUPT,
 )
 LOSS_FIRST = FailKind(
     "training-first-loss",
     "first training loss",
-    meaning="The first loss is not what the model must begin with: a GPU computes wrong.",
+    meaning="The first loss is not the one that the model must start with: a GPU computes wrong results.",
     next_step=_CORRUPT,
 )
 LOSS_NOT_FALLING = FailKind(
     "training-loss-not-falling",
     "training loss",
-    meaning="The loss does not fall although every step sees the same batch: gradients do not arrive.",
+    meaning="The loss does not fall, although every step sees the same batch: gradients do not arrive.",
     next_step=_CORRUPT,
 )
 LOSS_STANDS = FailKind(
@@ -131,7 +131,7 @@ FINDINGS = (
 
 
 class DdpStep(Containered):
-    """All GPUs of all nodes train one small model together: its loss falls as it must, and every rank ends with the same parameters."""
+    """All GPUs of all nodes train one small model: its loss falls, and every rank ends with the same parameters."""
 
     id = "cluster/fabric/stress/ddp-step"
     findings = (
@@ -143,14 +143,14 @@ class DdpStep(Containered):
     min_nodes = 2
 
     class Inputs(Containered.Inputs):
-        """Which image with PyTorch, and how long."""
+        """The image with PyTorch, and the number of steps."""
 
-        steps: int = Field(50, ge=10, le=1_000_000, description="steps that are timed; at most a million (judgement)")
+        steps: int = Field(50, ge=10, le=1_000_000, description="timed steps; at most a million (judgement)")
 
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """One torchrun on every node, side by side; none without an image."""
+        """Plan one torchrun on every node, side by side; none without an image."""
         if not self.inputs.image or len(nodes) < self.min_nodes:
             return []
         master = str(facts.nodes[nodes[0]].node.address)
@@ -164,8 +164,8 @@ class DdpStep(Containered):
                 f"--node_rank={place}",
             )
             meet = (f"--master_addr={master}", f"--master_port={_PORT}", "--no_python")
-            # ranks that wait for a lost one give up in time to say so: torchrun itself then waits up to 300 s more for
-            # the other nodes
+            # ranks that wait for a lost one must give up in time to report it: torchrun itself then waits up to 300 s
+            # more for the other nodes
             wait = ("--wait", str(self.inputs.timeout_s // 2))
             program = ("python3", "-c", inspect.getsource(ddp_step), *self._options(), *wait)
             line = self.contained(
@@ -178,14 +178,17 @@ class DdpStep(Containered):
         return ("--warmup", str(_WARMUP), "--steps", str(self.inputs.steps), "--vocabulary", str(_VOCABULARY))
 
     def tools(self, outputs: Outputs) -> dict[str, str]:
-        """Return the versions of PyTorch, CUDA and NCCL, and what carried the gradients."""
+        """Return the versions of PyTorch, CUDA and NCCL, and the network of the gradients."""
         for output in outputs.values():
             with suppress(FormatError):
                 return {str(name): str(value) for name, value in read(output.stdout)["versions"].items()}
         return {}
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge that every rank took part, that the loss began and fell as it must, that all ranks agree, and the transport. Its speed is recorded."""
+        """Judge that all ranks took part and agree, that the loss started and fell right, and the transport.
+
+        The speed is recorded.
+        """
         gathered = Judge()
         found = [outputs.get(f"train-{node}") for node in run.nodes]
         for node, output in zip(run.nodes, found, strict=True):
@@ -234,7 +237,10 @@ class DdpStep(Containered):
 
 
 def _everywhere(gathered: Judge, facts: GateFacts, run: Run, hosts: Sequence[str]) -> bool:
-    """Whether every node of the run had a rank for each of its GPUs, by the names that the ranks' hosts give themselves (with or without a domain)."""
+    """Return whether every node of the run had a rank for each of its GPUs.
+
+    Nodes are known by the ranks' host names, with or without a domain.
+    """
     found = Counter(host if host in run.nodes else host.split(".", 1)[0] for host in hosts)
     wanted = {node: facts.nodes[node].platform.gpus for node in run.nodes}
     wrong = [name for name in dict.fromkeys((*run.nodes, *found)) if found[name] != wanted.get(name, 0)]
@@ -247,7 +253,10 @@ def _everywhere(gathered: Judge, facts: GateFacts, run: Run, hosts: Sequence[str
 
 
 def _agree(gathered: Judge, hosts: Sequence[str], sums: Sequence[str]) -> None:
-    """Every rank ends with the same parameters; who differs from most ranks is named, all hosts where no parameters are those of most."""
+    """Judge that every rank ends with the same parameters.
+
+    Hosts of ranks that differ from most are named; if no parameters are those of most ranks, all hosts are.
+    """
     most, times = Counter(sums).most_common(1)[0]
     if times == len(sums):
         return
@@ -265,7 +274,7 @@ def _losses(gathered: Judge, losses: Sequence[float | None]) -> None:
     first = math.log(_VOCABULARY)
     gathered.metric("loss_first", "cluster", values[0], "1")
     gathered.metric("loss_last", "cluster", values[-1], "1")
-    source = "derived: a model that knows nothing gives ln(vocabulary), within 10 %"
+    source = "derived: an untrained model gives ln(vocabulary), within 10 %"
     gathered.criterion(
         Criterion(metric="loss_first", op=Op.EQ, bound=first, unit="1", label="identity", source=source, derived=True)
     )
@@ -280,12 +289,15 @@ def _losses(gathered: Judge, losses: Sequence[float | None]) -> None:
         )
     elif len(set(values)) < _MOVES * len(values):
         gathered.fail(
-            "cluster", LOSS_STANDS, f"another at every one of {len(values)} steps", f"{len(set(values))} different"
+            "cluster",
+            LOSS_STANDS,
+            f"a different one at every one of {len(values)} steps",
+            f"{len(set(values))} different",
         )
 
 
 def read(text: str) -> dict[str, Any]:
-    """Return rank 0's report. Raises FormatError when there is none, or not all of it."""
+    """Return rank 0's report. Raises FormatError when there is none, or an incomplete one."""
     for line in reversed(text.splitlines()):
         if not line.startswith("{") or ddp_step.FORMAT not in line:
             continue
@@ -301,7 +313,7 @@ def read(text: str) -> dict[str, Any]:
             break
         whole: dict[str, Any] = found
         return whole
-    message = "no whole report of the training step"
+    message = "no complete report of the training step"
     raise FormatError(message)
 
 

@@ -1,4 +1,7 @@
-"""Proof of the transport: which ways NCCL chose, held against what site and platform say it must choose. A figure without it counts for nothing."""
+"""Proof of the transport: the ways that NCCL chose, compared with those that site and platform require.
+
+A figure without this proof does not count.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +24,18 @@ PLUGINS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ibext": ("NET/IBext", ("IBext", "NCCL RDMA Plugin")),
     "ofi": ("NET/OFI", ("AWS Libfabric", "Libfabric")),
 }
-"""What site.yml fabric.nccl_net names: how people call it, and how its network's name begins in NCCL's log (NCCL itself; nccl-rdma-sharp-plugins;
-aws-ofi-nccl). NCCL's own is called IB and nothing more: the plugin's name begins like it (IBext_v10)."""
+"""Values of fabric.nccl_net in site.yml: their name for people, and the start of the network's name in NCCL's log
+(NCCL itself; nccl-rdma-sharp-plugins; aws-ofi-nccl). NCCL's own is called IB and nothing more: the plugin's name
+starts like it (IBext_v10)."""
 _NVLINK_PATHS = frozenset({"NVL", "LOC"})
-"""Kinds of path of NCCL src/graph/topo.cc that are NVLink alone; NVB goes through another GPU, PIX to SYS over PCIe."""
+"""Kinds of path in NCCL's src/graph/topo.cc that are NVLink alone; NVB goes through another GPU, PIX to SYS over
+PCIe."""
 _SILENT = "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE)."
 _SUBSYSTEMS = (
-    "Run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH: of P2P are the channels between GPUs, "
-    "of GRAPH the kinds of their paths."
+    "Run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH: P2P logs the channels "
+    "between GPUs, GRAPH the kinds of their paths."
 )
-"""NCCL's own choice is INIT, BOOTSTRAP and ENV (NCCL's manual, NCCL_DEBUG_SUBSYS)."""
+"""NCCL's default is INIT, BOOTSTRAP and ENV (NCCL's manual, NCCL_DEBUG_SUBSYS)."""
 _TWO = 2
 
 
@@ -42,13 +47,13 @@ HCAS_NOT_FOUND = FailKind(
 )
 TRANSPORT_NOT_TOLD = ErrorKind(
     "nccl-transport-not-told",
-    "NCCL did not say which transport it used",
-    meaning="NCCL did not say over which transport it talks, so a rate would not be that of the fabric.",
+    "NCCL did not report its transport",
+    meaning="NCCL did not report its transport, so a rate may not be that of the fabric.",
     next_step=_SILENT,
 )
 CHANNEL_UNKNOWN = ErrorKind(
     "nccl-channel-unknown",
-    "NCCL channel in a form that is not known",
+    "unknown form of an NCCL channel",
     meaning="NCCL names a channel in a form that rackready does not know.",
     next_step="Read NCCL's release notes, and update rackready.",
 )
@@ -56,20 +61,19 @@ NOT_ALL_NVLINK = FailKind(
     "nccl-not-all-nvlink",
     "NVLink domain",
     meaning="Some channels inside the NVLink domain do not use NVLink.",
-    next_step=f"See the fabric state of its GPUs and IMEX (`nvidia-imex-ctl -N`): {RUNBOOK}",
+    next_step=f"Check the fabric state of its GPUs and IMEX (`nvidia-imex-ctl -N`): {RUNBOOK}",
 )
 RDMA_NOT_SOUGHT = FailKind(
     "nccl-rdma-not-sought",
     "NCCL transport",
-    meaning="NCCL was told not to look for HCAs and used another transport.",
-    next_step="NCCL did not look for HCAs: take NCCL_NET and NCCL_IB_DISABLE out of "
-    "/etc/nccl.conf, ~/.nccl.conf and the "
-    f"environment: {RUNBOOK}",
+    meaning="NCCL was told not to look for HCAs, and used another transport.",
+    next_step="NCCL did not look for HCAs: remove NCCL_NET and NCCL_IB_DISABLE from /etc/nccl.conf, "
+    f"~/.nccl.conf and the environment: {RUNBOOK}",
 )
 RDMA_NOT_USED = FailKind(
     "nccl-rdma-not-used",
     "NCCL transport",
-    meaning="NCCL looked for HCAs and used sockets, which are many times slower.",
+    meaning="NCCL looked for HCAs, but used sockets, which are many times slower.",
     next_step=f"RDMA was not used: check that the HCAs are ACTIVE and have RoCE v2 GIDs: {RUNBOOK}",
 )
 OTHER_TRANSPORT = FailKind(
@@ -87,13 +91,13 @@ NO_GPUDIRECT = FailKind(
 PROVIDER_NOT_TOLD = ErrorKind(
     "nccl-provider-not-told",
     "libfabric's provider not reported",
-    meaning="NCCL's plugin did not say which provider of libfabric it uses.",
+    meaning="NCCL's plugin did not report its libfabric provider.",
     next_step=_SILENT,
 )
 OTHER_PROVIDER = FailKind(
     "nccl-other-provider",
     "libfabric's provider",
-    meaning="libfabric uses another provider than EFA, much slower.",
+    meaning="libfabric uses another provider than EFA, which is much slower.",
     next_step="Install the EFA driver and libfabric with EFA; unset FI_PROVIDER.",
 )
 OTHER_HCAS = FailKind(
@@ -111,8 +115,8 @@ LINK_LAYER = FailKind(
 )
 PATHS_NOT_TOLD = ErrorKind(
     "nccl-paths-not-told",
-    "NCCL did not say how its GPUs talk",
-    meaning="NCCL did not say over which kind of path the node's GPUs talk.",
+    "NCCL did not report how its GPUs talk",
+    meaning="NCCL did not report the kind of path between the node's GPUs.",
     next_step=_SUBSYSTEMS,
 )
 NO_NVLINK_BETWEEN_GPUS = FailKind(
@@ -124,7 +128,7 @@ NO_NVLINK_BETWEEN_GPUS = FailKind(
 )
 NOT_ALL_GPUS_TOLD = ErrorKind(
     "nccl-gpus-not-told",
-    "NCCL did not say how all its GPUs talk",
+    "NCCL did not report how all its GPUs talk",
     meaning="NCCL did not name channels of all GPUs.",
     next_step=_SILENT,
 )
@@ -138,7 +142,7 @@ NO_NVLINK_ACROSS = FailKind(
 NO_NVLS = FailKind(
     "nccl-no-nvls",
     "NVLS (reduction in the NVSwitches)",
-    meaning="The NVSwitches do not add up for the GPUs, so reductions are slower.",
+    meaning="The NVSwitches do not reduce for the GPUs, so reductions are slower.",
     next_step=f"Check the fabric manager and its log, and NCCL_NVLS_ENABLE in /etc/nccl.conf: {RUNBOOK}",
 )
 
@@ -160,12 +164,12 @@ FINDINGS = (
     NO_NVLINK_ACROSS,
     NO_NVLS,
 )
-"""What the NCCL INFO lines of a launch can show."""
+"""Findings of the NCCL INFO lines of a launch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the launches were: nodes, their domains, and the collective."""
+    """The launches that were made: nodes, their domains, and the collective."""
 
     nodes: tuple[str, ...]
     collective: Collective
@@ -174,12 +178,15 @@ class Wanted:
 
     @property
     def network(self) -> bool:
-        """Whether data must leave an NVLink domain."""
+        """Return whether data must leave an NVLink domain."""
         return self.domain is None or self.domain.count > 1
 
     @property
     def multicast(self) -> bool:
-        """Whether the switches must reduce: only where the default algorithm reduces among more than two GPUs of a domain that can."""
+        """Return whether the NVSwitches must reduce.
+
+        Only where the default algorithm reduces among more than two GPUs of a domain that can.
+        """
         return (
             self.domain is not None
             and self.domain.nvls
@@ -190,7 +197,7 @@ class Wanted:
 
 
 def prove(judge: Judge, facts: GateFacts, wanted: Wanted, texts: Sequence[str]) -> None:
-    """Hold every launch of every node against what must be seen; what is found in several launches is said once."""
+    """Compare every launch of every node with the required ways; a finding of several launches is reported once."""
     ways: set[str] = set()
     for node in wanted.nodes:
         judge.judged += 1
@@ -199,7 +206,7 @@ def prove(judge: Judge, facts: GateFacts, wanted: Wanted, texts: Sequence[str]) 
             hosts = nccl_log.parse(text)
             log = (
                 next(iter(hosts.values())) if len(hosts) == len(wanted.nodes) == 1 else _of(hosts, node)
-            )  # alone on a node: whatever it calls itself
+            )  # alone on a node, it may report any network
             trial = Judge()
             _node(trial, facts, wanted, node, log)
             ways |= _ways(log)
@@ -212,9 +219,10 @@ def prove(judge: Judge, facts: GateFacts, wanted: Wanted, texts: Sequence[str]) 
 
 
 def unseen(judge: Judge, facts: GateFacts, nodes: Sequence[str], texts: Sequence[str]) -> None:
-    """Name the HCAs that NCCL did not find, of launches that gave no result: it goes on without them and without a word, and fails elsewhere.
+    """Name the HCAs that NCCL did not find, in launches without a result.
 
-    Nodes whose log ends before NCCL chose its network say nothing.
+    NCCL goes on without them silently, and fails elsewhere. A node whose log ends before NCCL chose its network is left
+    out.
     """
     for node in nodes:
         expected = {nic.rdma_device for nic in facts.nodes[node].nics}
@@ -236,7 +244,7 @@ def _of(hosts: Mapping[str, HostLog], node: str) -> HostLog:
 
 
 def _ways(log: HostLog) -> set[str]:
-    """Return in words what the node used: it stands in the evidence."""
+    """Return in words what the node used, for the evidence."""
     found = {
         f"NET/{net}{', GPUDirect RDMA' if direct else ' without GPUDirect RDMA'}" for net, _, direct in log.channels
     }
@@ -289,7 +297,7 @@ def _is(net: str, starts: tuple[str, ...]) -> bool:
 
 
 def _provider(judge: Judge, node: str, log: HostLog) -> None:
-    """aws-ofi-nccl numbers its rails and names no device; which provider moves the data it does say."""
+    """Judge aws-ofi-nccl: it numbers its rails and names no device, but it logs which provider moves the data."""
     if not log.providers:
         judge.error(node, PROVIDER_NOT_TOLD, "NET/OFI Selected provider is efa", "no such line")
     elif not all("efa" in provider for provider in log.providers):
@@ -308,10 +316,10 @@ def _devices(judge: Judge, fabric: Fabric, of_node: NodeFacts, node: str, log: H
 
 
 def _inside(judge: Judge, wanted: Wanted, of_node: NodeFacts, node: str, log: HostLog) -> None:
-    """Judge the ways between the GPUs of one domain. Without NVLink there is nothing that they must be.
+    """Judge the ways between the GPUs of one domain; without NVLink there is no requirement.
 
-    Every GPU sends to another of its domain; across the network one of a node may do nothing but send out, where all of
-    its channels leave by one NIC.
+    Every GPU sends to another of its domain. Across the network, one GPU of a node may only send out, where all of its
+    channels leave by one NIC.
     """
     if of_node.gpu.nvlink is None or wanted.domain is None:
         return

@@ -1,1 +1,1 @@
-"""Gates that look at GPUs, their memory, links and clocks."""
+"""Gates on GPUs, their memory, links and clocks."""

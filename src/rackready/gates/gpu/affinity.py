@@ -1,4 +1,4 @@
-"""Which NIC sits beside which GPU."""
+"""GPU-to-NIC affinity: each GPU shares a PCIe switch with its own NIC."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _KEY = "topo"
 _NEAR = frozenset({"PIX", "PXB"})
 _STEP = (
     "Compare the NIC's PCI address with the platform profile (`ls -l /sys/class/infiniband`); "
-    "a card in another slot is put back: docs/runbooks/nic.md."
+    "move a card that is in the wrong slot: docs/runbooks/nic.md."
 )
 
 
 TOPOLOGY_UNREADABLE = ErrorKind(
     "gpu-topology-unreadable",
     "topology unreadable",
-    meaning="`nvidia-smi topo -m` printed something else than its matrix, so nothing is known of how GPUs and NICs are "
+    meaning="`nvidia-smi topo -m` printed something other than its matrix, so it is unknown how GPUs and NICs are "
     "attached.",
     next_step="Run `nvidia-smi topo -m` by hand.",
 )
 TOPOLOGY_CONTRADICTS = ErrorKind(
     "gpu-topology-exit-code",
     "nvidia-smi contradicts itself",
-    meaning="The tool printed a matrix and still ended with an error, so the matrix cannot be trusted.",
+    meaning="nvidia-smi printed a matrix and still ended with an error, so the matrix cannot be trusted.",
     next_step="Run `nvidia-smi topo -m` by hand.",
 )
 TOPOLOGY_GPUS_MISSING = FailKind(
@@ -44,16 +44,17 @@ TOPOLOGY_GPUS_MISSING = FailKind(
 TOPOLOGY_GPUS_MORE = FailKind(
     "gpu-topology-gpus-too-many",
     "GPUs in nvidia-smi topo",
-    meaning="The topology lists more GPUs than the platform has: the site file or the output is of another machine.",
+    meaning="The topology lists more GPUs than the platform has: the site file is wrong, or the output is of another "
+    "node.",
     next_step=parts.MORE,
 )
 TOPOLOGY_NOT_DECLARED = ErrorKind(
     "gpu-topology-not-declared",
     "nothing to compare the topology with",
-    meaning="The platform's profile names no NICs or no places for them, so there is nothing to compare the topology "
-    "with.",
+    meaning="The platform profile does not name the NICs or where they are, so there is nothing to compare the "
+    "topology with.",
     next_step=(
-        "Add them to the platform's profile ({profile}.yml) with their source: `nvidia-smi topo -m` of such a "
+        "Add them to the platform profile ({profile}.yml) with their source: `nvidia-smi topo -m` of such a "
         "server shows them. "
         "Where the server has no compute NICs, declare the gate's skip with that reason (site.yml gates.skip)."
     ),
@@ -77,7 +78,7 @@ FINDINGS = (
 
 
 class Affinity(Gate):
-    """Every GPU has its NIC of the platform behind the same PCIe switch (PIX or PXB), and no other NIC in its place."""
+    """Every GPU has its own NIC behind the same PCIe switch (PIX or PXB), and no other NIC in its place."""
 
     id = "node/gpu/sanity/affinity"
     findings = FINDINGS
@@ -85,14 +86,14 @@ class Affinity(Gate):
     covers = frozenset({"gpu", "nic"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
-        """One command per node."""
+        """Return one command per node."""
         return [
             Run.of_node(node, Command(key=_KEY, node=node, argv=("nvidia-smi", "topo", "-m"), timeout_s=60))
             for node in nodes
         ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Hold the matrix against the platform profile."""
+        """Compare the matrix with the platform profile."""
         node = run.nodes[0]
         judge = Judge()
         output = outputs.get(_KEY)
@@ -123,11 +124,11 @@ class Affinity(Gate):
         if len(nics) < max(1, len(facts.platform.nics)):
             _nothing_declared(judge, facts, node)
         for nic in nics:
-            _pair(judge, node, nic.gpu, nic.rdma_device, nic.rail, found)
+            _check_nic(judge, node, nic.gpu, nic.rdma_device, nic.rail, found)
 
 
 def _nothing_declared(judge: Judge, facts: NodeFacts, node: str) -> None:
-    """A matrix that is compared with nothing measures nothing."""
+    """Add an error: a matrix that is compared with nothing measures nothing."""
     profile = facts.platform.id
     names = (
         f"the device names of its {len(facts.platform.nics)} compute NICs (`rdma_device`)"
@@ -137,26 +138,19 @@ def _nothing_declared(judge: Judge, facts: NodeFacts, node: str) -> None:
     judge.error(node, TOPOLOGY_NOT_DECLARED, f"{names} in the profile {profile}", "not declared", profile=profile)
 
 
-def _pair(judge: Judge, node: str, gpu: int, device: str, rail: int, found: Topology) -> None:
+def _check_nic(judge: Judge, node: str, gpu: int, device: str, rail: int, found: Topology) -> None:
     where = f"{node} gpu{gpu}"
     judge.judged += 1
     actual = found.distance.get((gpu, device))
     near = sorted(name for (of, name), word in found.distance.items() if of == gpu and word in _NEAR)
-    if actual is None:
-        judge.fail(
-            where,
-            NIC_FAR_FROM_GPU,
-            f"{device} at PIX or PXB",
-            f"no {device}; beside it: {', '.join(near) or 'none'}",
-            rail=rail,
-        )
-    elif actual not in _NEAR:
-        judge.fail(
-            where,
-            NIC_FAR_FROM_GPU,
-            f"{device} at PIX or PXB",
-            f"{device} at {actual}; beside it: {', '.join(near) or 'none'}",
-            rail=rail,
-        )
-    else:
+    if actual in _NEAR:
         judge.measured.update({f"{node}/gpu{gpu}", f"{node}/{device}"})
+        return
+    found_at = f"no {device}" if actual is None else f"{device} at {actual}"
+    judge.fail(
+        where,
+        NIC_FAR_FROM_GPU,
+        f"{device} at PIX or PXB",
+        f"{found_at}; beside it: {', '.join(near) or 'none'}",
+        rail=rail,
+    )

@@ -1,9 +1,9 @@
-"""Full power for as long as one likes, with counters before and after and a look at the GPUs while they are warm; and a check of what they compute."""
+"""Load gates: full power with counters before and after it, and a check that the GPUs compute the same results."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import median
 
@@ -45,17 +45,17 @@ _CORRECTED = ("sram_correctable", "dram_correctable")
 
 
 class Load(DcgmDiagnostic):
-    """DCGM's tests for as long as the inputs say, one after the other: a run that ended before is no load."""
+    """DCGM's tests, one after the other, each for the time that the inputs give: a run that ends early is no load."""
 
     timeout_s = 0
 
     @abstractmethod
     def lengths(self) -> Mapping[str, int]:
-        """Return how long each test is to load the GPUs, s."""
+        """Return how long each test must load the GPUs, s."""
 
     @property
     def longest(self) -> int:
-        """How long the whole may take, s."""
+        """Return the longest time that all tests may take, s."""
         return sum(self.lengths().values()) + _START_S
 
     def load(self, facts: GateFacts, node: str, stage: int = 0) -> Command:
@@ -64,7 +64,10 @@ class Load(DcgmDiagnostic):
         return replace(self.command(facts, node, parameters, stage), timeout_s=self.longest)
 
     def diagnose(self, judge: Judge, facts: GateFacts, node: str, outputs: Outputs) -> None:
-        """Judge the diagnostic, and that it loaded the GPUs for as long as it was asked to. One that failed may end early, and says why."""
+        """Judge the diagnostic and the time for which it loaded the GPUs.
+
+        A diagnostic that failed may end early; its own findings give the reason.
+        """
         super().diagnose(judge, facts, node, outputs)
         output = outputs.get(KEY)
         if output is None or judge.fails or judge.errors:
@@ -83,7 +86,7 @@ class Load(DcgmDiagnostic):
 
 
 class Burn(Load):
-    """Every GPU holds its power and clocks at full load: it draws what it may, stays below its slowdown threshold and counts no memory errors."""
+    """At full load every GPU keeps its power and clocks, stays below its slowdown threshold, and has no ECC errors."""
 
     id = "node/gpu/stress/burn"
     findings = (
@@ -98,7 +101,7 @@ class Burn(Load):
     required = (_POWER_TEST, "targeted_stress")
 
     class Inputs(Load.Inputs):
-        """How long."""
+        """How long each test runs."""
 
         power_s: int = Field(120, ge=30, le=259200, description="length of DCGM's targeted_power, s")
         stress_s: int = Field(120, ge=30, le=259200, description="length of DCGM's targeted_stress, s")
@@ -113,14 +116,11 @@ class Burn(Load):
     inputs: Inputs
 
     def lengths(self) -> Mapping[str, int]:
-        """Return those of the inputs."""
+        """Return the lengths from the inputs."""
         return {_POWER_TEST: self.inputs.power_s, "targeted_stress": self.inputs.stress_s}
 
-    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """Counters, then the load with someone who watches beside it, then counters."""
-        return [self._watched(facts, node) for node in nodes]
-
-    def _watched(self, facts: GateFacts, node: str) -> Run:
+    def _run(self, facts: GateFacts, node: str) -> Run:
+        """Return counters, then the load with a program that watches the GPUs beside it, then counters again."""
         load = self.load(facts, node, stage=1)
         watch = command(
             "watch", node, under_load, str(self.longest), load.argv[0], timeout_s=self.longest + 60, stage=1
@@ -128,25 +128,25 @@ class Burn(Load):
         return Run.of_node(node, smi.command(node, "before"), load, watch, smi.command(node, "after", stage=2))
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge DCGM's tests, the GPUs while they were warm, and what the counters gained."""
+        """Judge DCGM's tests, the GPUs under load, and how far the counters rose."""
         node = run.nodes[0]
         judge = Judge()
         self.diagnose(judge, facts, node, outputs)
-        warm = self._warm(judge, facts.nodes[node], node, outputs.get("watch"))
+        warm = self._under_load(judge, facts.nodes[node], node, outputs.get("watch"))
         before, after = (smi.read(judge, outputs.get(key), node) for key in ("before", "after"))
         if (
             before is not None
             and after is not None
             and KEY in outputs
-            and _of_one_load(judge, facts.nodes[node], before, warm, after)
+            and _same_gpus_throughout(judge, facts.nodes[node], before, warm, after)
         ):
             _gained(judge, facts.nodes[node], node, before, after, outputs[KEY].seconds)
         bad = {finding.where.replace(" ", "/") for finding in judge.fails + judge.errors}
         judge.measured -= bad | (judge.measured if node in bad else set())
         return judge.verdict(f"{node} {self.label}")
 
-    def _warm(self, judge: Judge, facts: NodeFacts, node: str, output: Output | None) -> SmiLog | None:
-        """Judge the GPUs while they were loaded; returns the report of them, None where there is none."""
+    def _under_load(self, judge: Judge, facts: NodeFacts, node: str, output: Output | None) -> SmiLog | None:
+        """Judge the GPUs under load. Return the report about them, None if there is none."""
         if judge.trouble(trouble(output, node, "watch under load")) or output is None:
             return None
         try:
@@ -209,8 +209,8 @@ class Burn(Load):
             judge.metric("sm_clock_under_load_median", node, median(known), "MHz")
 
 
-def _of_one_load(judge: Judge, facts: NodeFacts, before: SmiLog, warm: SmiLog | None, after: SmiLog) -> bool:
-    """Whether the reports before, under and after the load are of the same GPUs, in this order."""
+def _same_gpus_throughout(judge: Judge, facts: NodeFacts, before: SmiLog, warm: SmiLog | None, after: SmiLog) -> bool:
+    """Return whether the reports before, under and after the load are of the same GPUs, in this order."""
     if warm is not None and not (
         twice.same_gpus(judge, facts, before, warm, "under") and twice.same_gpus(judge, facts, warm, after)
     ):
@@ -219,7 +219,7 @@ def _of_one_load(judge: Judge, facts: NodeFacts, before: SmiLog, warm: SmiLog | 
 
 
 def _power(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu, drawn: object) -> None:
-    """Hold the most that a GPU drew under load against its power limit: the profile's, or the one that is set where that is lower."""
+    """Compare a GPU's highest draw under load with its power limit: the profile's, or the one set if that is lower."""
     judge.judged += 1
     limit = gpu.number("gpu_power_readings/current_power_limit")
     if not isinstance(drawn, int | float) or limit is None:
@@ -274,7 +274,7 @@ def _gained(judge: Judge, facts: NodeFacts, node: str, before: SmiLog, after: Sm
     judge.judged += 1
     for pci in sorted(set(old) - {gpu.pci for gpu in after.gpus}):
         judge.fail(
-            f"{node} {parts.name(facts, pci)}", kinds.GPU_GONE, "as many GPUs as before", "not in nvidia-smi any more"
+            f"{node} {parts.name(facts, pci)}", kinds.GPU_GONE, "as many GPUs as before", "no longer in nvidia-smi"
         )
     for gpu in after.gpus:
         where = f"{node} {parts.name(facts, gpu.pci, gpu.position)}"
@@ -338,7 +338,7 @@ def _corrected(judge: Judge, where: str, rate: float) -> None:
 
 
 class ComputeIntegrity(Load):
-    """Every GPU computes the same results again and again under load, in its cores and in all of its memory."""
+    """Every GPU computes the same results again and again under load, in its cores and in all its memory."""
 
     id = "node/gpu/stress/compute-integrity"
     findings = (*dcgm_findings.FINDINGS, *kinds.LENGTH)
@@ -346,7 +346,7 @@ class ComputeIntegrity(Load):
     required = ("diagnostic", "memtest")
 
     class Inputs(Load.Inputs):
-        """How long."""
+        """How long each test runs."""
 
         compute_s: int = Field(
             180,
@@ -359,7 +359,7 @@ class ComputeIntegrity(Load):
     inputs: Inputs
 
     def lengths(self) -> Mapping[str, int]:
-        """Return those of the inputs."""
+        """Return the lengths from the inputs."""
         return {"diagnostic": self.inputs.compute_s, "memtest": self.inputs.memory_s}
 
     def _run(self, facts: GateFacts, node: str) -> Run:

@@ -1,4 +1,4 @@
-"""What gates that load the GPUs with DCGM can find: node/gpu/stress/burn and compute-integrity."""
+"""Findings of the gates that load the GPUs with DCGM: node/gpu/stress/burn and compute-integrity."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ _RUNBOOK = "docs/runbooks/gpu.md"
 
 LOAD_TIME_UNKNOWN = ErrorKind(
     "burn-time-unknown",
-    "how long the load ran is not told",
-    meaning="Nobody recorded how long the load ran, so a pass would prove nothing.",
-    next_step="Judge the output with the time that its command took (`gate evaluate --seconds dcgmi=S`; "
-    "`seconds` of a manifest), or run the gate again.",
+    "length of the load not reported",
+    meaning="The length of the load was not recorded, so a pass would prove nothing.",
+    next_step="Give the time that the command took (`gate evaluate --seconds dcgmi=S`, or `seconds` in a manifest), "
+    "or run the gate again.",
 )
 LOAD_TOO_SHORT = ErrorKind(
     "burn-too-short",
     "the load ended early",
-    meaning="The load stopped long before its time, so the GPUs were not under it for as long as asked.",
+    meaning="The load ended before its time, so the GPUs were not loaded for as long as asked.",
     next_step="Read DCGM's log on the node (nvvs.log), then run the gate again.",
 )
 WATCH_UNREADABLE = ErrorKind(
     "burn-watch-unreadable",
     "watch under load unreadable",
-    meaning="The program that watches the GPUs under load left no whole report.",
+    meaning="The program that watches the GPUs under load left no complete report.",
     next_step="Run the gate again.",
 )
 NO_LOAD_SEEN = ErrorKind(
     "burn-no-load-seen",
-    "GPUs were not seen under load",
+    "GPUs not seen under load",
     meaning="No reading found every GPU busy, so clocks and power under load were not measured.",
     next_step="Run the gate again with a longer `power_s`.",
 )
 WATCH_NUMBERS = ErrorKind(
     "burn-watch-not-numbers",
     "watch under load unreadable",
-    meaning="nvidia-smi printed something else than numbers while the load ran.",
+    meaning="nvidia-smi printed something other than numbers while the load ran.",
     next_step="Run `nvidia-smi -q -x` by hand.",
 )
 SM_CLOCK_UNKNOWN = ErrorKind(
     "sm-clock-not-reported",
     "SM clock under load not reported",
-    meaning="The driver does not tell the SM clock under load, so nobody knows whether the GPU keeps its clock.",
+    meaning="The driver does not report the SM clock under load, so it is unknown whether the GPU keeps its clock.",
     next_step="Update the driver.",
 )
 SM_CLOCK_LOW = FailKind(
@@ -53,7 +53,7 @@ SM_CLOCK_LOW = FailKind(
 POWER_UNKNOWN = ErrorKind(
     "gpu-power-not-reported",
     "power under load not reported",
-    meaning="The driver does not tell draw and limit under load, so nobody knows whether the GPU gets its power.",
+    meaning="The driver does not report draw and limit under load, so it is unknown whether the GPU gets its power.",
     next_step="Update the driver, then run the gate again.",
 )
 POWER_IMPLAUSIBLE = ErrorKind(
@@ -65,41 +65,40 @@ POWER_IMPLAUSIBLE = ErrorKind(
 POWER_LOW = FailKind(
     "gpu-power-low",
     "power drawn under load",
-    meaning="The GPU draws far less power than a full load needs: it is held down, or the load did not reach it.",
-    next_step="Look for held-down clocks, temperatures and the power supplies (gate node/gpu/sanity/clocks), and for "
-    f"other work on the node: {_RUNBOOK}.",
+    meaning="The GPU draws far less power than a full load needs: something limits it, or the load did not reach it.",
+    next_step="Check for reduced clocks, high temperatures and faulty power supplies (gate node/gpu/sanity/clocks), "
+    f"and for other work on the node: {_RUNBOOK}.",
 )
 GPU_GONE = FailKind(
     "gpu-gone-after-load",
     "GPU gone after the load",
-    meaning="A GPU that was there before the load is not in nvidia-smi any more: it fell off the bus or hangs.",
-    next_step=f"See the kernel log: {_RUNBOOK}.",
+    meaning="A GPU that was there before the load is no longer in nvidia-smi: it fell off the bus or hangs.",
+    next_step=f"Read the kernel log: {_RUNBOOK}.",
 )
 COUNTERS_UNREADABLE = ErrorKind(
     "burn-counters-unreadable",
     "counters unreadable",
-    meaning="Counters before or after the load are no numbers, so nothing that happened under load can be counted.",
+    meaning="Counters before or after the load are not numbers, so errors under load cannot be counted.",
     next_step="Run `nvidia-smi -q -x` by hand.",
 )
 ECC_NOT_COUNTED = ErrorKind(
     "burn-ecc-not-reported",
     "ECC counters not reported",
-    meaning="The GPU counts no ECC errors, so memory errors under load would not be seen.",
-    next_step="Turn ECC on (gate node/gpu/sanity/ecc); without it nothing is known.",
+    meaning="The GPU does not count ECC errors, so memory errors under load would not be seen.",
+    next_step="Turn ECC on (gate node/gpu/sanity/ecc): without it memory errors are not counted.",
 )
 SLOWDOWNS_NOT_COUNTED = ErrorKind(
     "burn-slowdowns-not-reported",
     "clock slowdown counters not reported",
-    meaning="The driver does not count how long clocks were held down, so a slowdown between two readings would not be "
-    "seen.",
-    next_step="Update the driver (580 counts them); without the counters a slowdown between two looks is not seen.",
+    meaning="The driver does not count how long the clocks were reduced, so a slowdown between two readings would not "
+    "be seen.",
+    next_step="Update the driver (580 counts them).",
 )
 COUNTERS_WENT_BACK = ErrorKind(
     "burn-counters-went-back",
     "counters went back under load",
-    meaning="A counter is smaller after the load than before it: the driver was loaded anew or the GPU was reset.",
-    next_step="The driver was loaded anew or the GPU was reset under load: read the kernel log (gate "
-    "node/gpu/sanity/xid), then run the gate again.",
+    meaning="A counter is smaller after the load than before it: the driver was reloaded or the GPU was reset.",
+    next_step="Read the kernel log (gate node/gpu/sanity/xid), then run the gate again.",
 )
 ECC_UNCORRECTED = FailKind(
     "burn-ecc-uncorrected",
@@ -109,20 +108,20 @@ ECC_UNCORRECTED = FailKind(
 )
 CLOCKS_HELD_UNDER_LOAD = FailKind(
     "burn-clocks-held-down",
-    "clocks held down under load: {what}",
-    meaning="Heat or power held the GPU's clocks down while it worked: every job on it runs slower.",
+    "clocks reduced under load: {what}",
+    meaning="Heat or lack of power reduced the GPU's clocks under load: every job on it runs slower.",
     next_step="{step}",
     steps=(clocks.SUPPLY, clocks.COOLING),
 )
 ECC_CORRECTED = FailKind(
     "burn-ecc-corrected",
     "corrected ECC errors under load",
-    meaning="Memory errors are corrected at a rate that tells of a part that wears out.",
+    meaning="The GPU corrects memory errors so often that a part of its memory is probably wearing out.",
     next_step=f"Run the field diagnostic: {_RUNBOOK}.",
 )
 
 LENGTH = (LOAD_TIME_UNKNOWN, LOAD_TOO_SHORT)
-"""Whether the load ran for its time."""
+"""Findings about the length of the load."""
 FINDINGS = (
     *LENGTH,
     WATCH_UNREADABLE,

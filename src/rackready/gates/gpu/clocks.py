@@ -1,4 +1,4 @@
-"""Why clocks are held down, and how warm the GPUs are while they are idle."""
+"""Reduced clocks and their reasons, and the temperatures of GPUs and their memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rackready.model.outcome import Criterion, Op
 
 _EVENTS = "clocks_event_reasons/clocks_event_reason_"
 _OLD_EVENTS = "clocks_throttle_reasons/clocks_throttle_reason_"
-"""Drivers before 535.54.03 call them throttle reasons."""
+"""Drivers before 535.54.03 call these throttle reasons."""
 COOLING = f"Check fans or coolant flow, inlet temperature and the heat sink: {RUNBOOK}."
 SUPPLY = f"Check the power supplies and the rack's power cap (BMC event log); the board asserts the brake: {RUNBOOK}."
 _HOT_IDLE = 70.0
@@ -22,26 +22,26 @@ _BUSY = 10.0
 
 HELD_BY_HARDWARE_HEAT = FailKind(
     "clocks-held-hw-thermal",
-    "clocks held down: hardware thermal slowdown",
+    "clocks reduced: hardware thermal slowdown",
     meaning="The GPU is so hot that its hardware slows it down.",
     next_step=COOLING,
 )
 HELD_BY_POWER_BRAKE = FailKind(
     "clocks-held-power-brake",
-    "clocks held down: power brake",
-    meaning="The server's board tells the GPU to slow down, because power is short.",
+    "clocks reduced: power brake",
+    meaning="The server board makes the GPU slow down because power is short.",
     next_step=SUPPLY,
 )
 HELD_BY_DRIVER_HEAT = FailKind(
     "clocks-held-sw-thermal",
-    "clocks held down: software thermal slowdown",
+    "clocks reduced: software thermal slowdown",
     meaning="The GPU or its memory is so hot that the driver slows it down.",
     next_step=COOLING,
 )
 HELD_BY_HARDWARE = FailKind(
     "clocks-held-hw",
-    "clocks held down: hardware slowdown",
-    meaning="The GPU's hardware slows it down, and does not say whether for heat or for power.",
+    "clocks reduced: hardware slowdown",
+    meaning="The GPU's hardware slows it down and does not report whether heat or power is the reason.",
     next_step=f"Check temperature, power supplies and the board's power cables: {RUNBOOK}.",
 )
 _REASONS = {
@@ -50,12 +50,15 @@ _REASONS = {
     "sw_thermal_slowdown": HELD_BY_DRIVER_HEAT,
     "hw_slowdown": HELD_BY_HARDWARE,
 }
-"""Reasons that name a fault. gpu_idle, sw_power_cap, sync_boost, applications_clocks_setting and display_clocks_setting are normal operation."""
+"""Reasons that name a fault.
+
+gpu_idle, sw_power_cap, sync_boost, applications_clocks_setting and display_clocks_setting are normal operation.
+"""
 REASON_UNKNOWN = ErrorKind(
     "clock-reason-not-reported",
     "clock event reason {key} not reported",
-    meaning="The driver does not tell whether this reason holds the clocks down.",
-    next_step="Update the driver; without the value nothing is known.",
+    meaning="The driver does not report whether this reason reduces the clocks.",
+    next_step="Update the driver.",
 )
 TEMPERATURE_MARGIN = FailKind(
     "gpu-near-slowdown-margin",
@@ -72,15 +75,15 @@ TEMPERATURE_HIGH = FailKind(
 THRESHOLD_UNKNOWN = ErrorKind(
     "gpu-slowdown-threshold-not-reported",
     "slowdown threshold not reported",
-    meaning="The driver does not tell at which temperature the GPU slows itself down, so its temperature cannot be "
+    meaning="The driver does not report at which temperature the GPU slows itself down, so its temperature cannot be "
     "judged.",
-    next_step="Update the driver; without the value nothing is known.",
+    next_step="Update the driver.",
 )
 MEMORY_TEMPERATURE_UNKNOWN = ErrorKind(
     "gpu-memory-temperature-not-reported",
     "memory temperature not reported",
-    meaning="The driver does not tell how hot the GPU's memory is, though this model has a sensor.",
-    next_step="Update the driver; without the value nothing is known.",
+    meaning="The driver does not report the memory temperature, though this model has a sensor.",
+    next_step="Update the driver.",
 )
 MEMORY_HOT = FailKind(
     "gpu-memory-hot",
@@ -104,7 +107,7 @@ UNDER_LOAD = (
     MEMORY_TEMPERATURE_UNKNOWN,
     MEMORY_HOT,
 )
-"""What clocks and temperatures of a busy GPU can show."""
+"""Findings about clocks and temperatures of a loaded GPU."""
 FINDINGS = (*UNDER_LOAD, HOT_IDLE)
 
 
@@ -128,7 +131,10 @@ class Clocks(SmiGate):
 
 
 def reasons(judge: Judge, where: str, gpu: SmiGpu) -> None:
-    """Fail for every reason that names a fault; a reason that is not reported is an error. The general one is not repeated beside a particular one."""
+    """Fail for every active reason that names a fault; a reason that is not reported is an error.
+
+    The general hardware slowdown is not repeated beside a specific one.
+    """
     named = False
     for key, kind in _REASONS.items():
         judge.judged += 1
@@ -142,7 +148,7 @@ def reasons(judge: Judge, where: str, gpu: SmiGpu) -> None:
 
 
 def temperature(judge: Judge, where: str, gpu: SmiGpu) -> None:
-    """Hold the temperature against the thresholds that the GPU itself reports: as a margin (T.Limit, Hopper and later) or in degrees."""
+    """Compare the temperature with the GPU's own thresholds: as a margin (T.Limit, Hopper and later) or in degrees."""
     value = number(judge, where, gpu, "temperature/gpu_temp", "temperature")
     if value is None:
         return
@@ -164,9 +170,9 @@ def temperature(judge: Judge, where: str, gpu: SmiGpu) -> None:
 
 
 def memory(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
-    """Hold the temperature of the memory against the GPU's own threshold, in degrees, else against what is published for its model.
+    """Compare the memory temperature with the GPU's own threshold, in degrees, else with its model's published one.
 
-    Hopper and later report no such threshold. Where none is published the driver judges: memory above it is a software
+    Hopper and later report no such threshold. If none is published, the driver judges: memory above it is a software
     thermal slowdown (NVML, nvmlClocksEventReasonSwThermalSlowdown), which `reasons` fails. Cards without a sensor have
     nothing to judge.
     """

@@ -1,4 +1,4 @@
-"""What a container really sees of the GPUs: one is started, and the GPUs inside are held against those of the host."""
+"""GPUs as a started container sees them, compared with those of the host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rackready.gates.engine.container import Containered, ended, started
 from rackready.gates.formats import smi_gpus
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import containers
-from rackready.gates.gpu.containers import REFRESH, of_the_driver
+from rackready.gates.gpu.containers import REFRESH, compare_count
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
@@ -19,17 +19,23 @@ from rackready.ondevice.containers import GPUS
 _HOST, _RUNTIME, _INSIDE = "host", "runtime", "container"
 _ASK_S = 60
 _UTILITY = ("--env", "NVIDIA_DRIVER_CAPABILITIES=compute,utility")
-"""Without `utility` the toolkit leaves nvidia-smi out of docker's containers, and an image may say so (Container Toolkit, Driver Capabilities)."""
+"""Without `utility` the toolkit leaves nvidia-smi out of docker's containers, and an image may leave `utility` out.
+
+Source: Container Toolkit, Driver Capabilities.
+"""
 _REFUSED = (
     "unresolvable CDI devices",
     "could not select device driver",
     "failed to inject devices",
     "stat nvidia.com/gpu=all: no such file",
 )
-"""Words of podman and docker for GPUs that they cannot give: CDI without them (podman, docker 25 and newer), docker without the toolkit's runtime, a device
-that CDI names and that is not there, podman before 4.1, which knows no CDI."""
+"""Messages of podman and docker for GPUs that they cannot provide.
+
+In this order: no GPUs in CDI (podman, docker 25 and newer), docker without the toolkit's runtime, a device that CDI
+names and that does not exist, podman before 4.1, which has no CDI.
+"""
 _ABSENT = ("executable file not found", "executable file `nvidia-smi` not found")
-"""Words of runc and crun for a program that is not in the image."""
+"""Messages of runc and crun for a program that is not in the image."""
 _BY_HAND = "Run its command line by hand on the node (`rackready gate show node/gpu/validation/container-run`)."
 _DOCKER = (
     "Configure docker (`nvidia-ctk runtime configure --runtime=docker`), restart it, and see gate "
@@ -42,31 +48,31 @@ HOST_LIST_UNREADABLE = ErrorKind(
     "container-host-gpus-unreadable",
     "nvidia-smi on the host unreadable",
     meaning="The host's own list of GPUs cannot be read, so there is nothing to compare the container's list with.",
-    next_step="Run gate node/gpu/sanity/inventory; it says what is wrong with the driver or a GPU.",
+    next_step="Run gate node/gpu/sanity/inventory: it reports what is wrong with the driver or a GPU.",
 )
 HOST_LIST_CONTRADICTS = ErrorKind(
     "container-host-gpus-exit-code",
     "nvidia-smi on the host contradicts itself",
     meaning="nvidia-smi on the host listed GPUs and still ended with an error.",
-    next_step="Run it by hand on the node.",
+    next_step="Run nvidia-smi by hand on the node.",
 )
 NO_RUNTIME = ErrorKind(
     "container-runtime-missing",
     "no {name} on the node",
     meaning="The node has no such container runtime, so no container can be started.",
-    next_step="Install {name}, or name the runtime that the nodes have (input runtime); "
-    "where they have none, declare the gate's skip (site.yml gates.skip).",
+    next_step="Install {name}, or name the runtime that the nodes have (input `runtime`). "
+    "If they have none, skip the gate (site.yml gates.skip).",
 )
 LIST_UNREADABLE = ErrorKind(
     "container-gpus-unreadable",
     "nvidia-smi in the container unreadable",
-    meaning="The container printed something else than its list of GPUs.",
+    meaning="The container printed something other than its list of GPUs.",
     next_step=_BY_HAND,
 )
 NO_GPUS = FailKind(
     "container-no-gpus",
     "no GPUs in the container",
-    meaning="The container was started, but the driver shows it no GPU: no job in a container can use one.",
+    meaning="The container was started, but it sees no GPU: no job in a container can use one.",
     next_step=REFRESH,
 )
 RUNTIME_GIVES_NO_GPUS = FailKind(
@@ -79,16 +85,15 @@ RUNTIME_GIVES_NO_GPUS = FailKind(
 NO_SMI = ErrorKind(
     "container-no-nvidia-smi",
     "no nvidia-smi in the container",
-    meaning="The image has no nvidia-smi and the toolkit put none there, so the GPUs in the container are not known.",
-    next_step="The toolkit puts it there: name an image with glibc, and see gate "
-    "node/gpu/sanity/containers for what CDI "
-    "names.",
+    meaning="The image has no nvidia-smi and the toolkit added none, so the GPUs in the container are unknown.",
+    next_step="The toolkit adds nvidia-smi to images with glibc: name such an image, and see gate "
+    "node/gpu/sanity/containers for the contents of the CDI specification.",
 )
 NOT_STARTED = ErrorKind(
     "container-not-started",
-    "the container was not started, or did not end well",
-    meaning="The container did not run to its end for a reason that is not the GPUs', often its image.",
-    next_step=f"Check that the node reaches the registry of image {{image}}, or holds the image. {_BY_HAND}",
+    "the container did not start, or ended with an error",
+    meaning="The container did not run to its end, and not because of the GPUs: often its image is the reason.",
+    next_step=f"Check that the node reaches the registry of image {{image}}, or has the image. {_BY_HAND}",
 )
 GPU_NOT_SEEN = FailKind(
     "container-gpu-not-seen",
@@ -99,7 +104,7 @@ GPU_NOT_SEEN = FailKind(
 OTHER_GPUS = FailKind(
     "container-other-gpus",
     "a container sees other GPUs than the driver has",
-    meaning="A container sees GPUs that the driver does not have: its device list is out of date.",
+    meaning="A container sees GPUs that the driver does not have: the CDI specification is out of date.",
     next_step=REFRESH,
 )
 
@@ -118,14 +123,17 @@ FINDINGS = (
 
 
 class ContainerRun(Containered):
-    """A container that is started on the node sees every GPU that the driver on the host has, and no other."""
+    """A container that is started on the node sees every GPU that the host's driver has, and no other."""
 
     id = "node/gpu/validation/container-run"
     findings = (*container.FINDINGS, containers.DRIVER_GPUS_MISSING, containers.DRIVER_GPUS_MORE, *FINDINGS)
     covers = frozenset({"gpu"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
-        """Ask the host, then the runtime for its version, then the container; none without an image."""
+        """Return per node the commands for the host's GPUs, the runtime's version and the container's GPUs.
+
+        There is no run without an image.
+        """
         return [Run.of_node(node, *self._commands(node), chained=True) for node in nodes if self.inputs.image]
 
     def _commands(self, node: str) -> tuple[Command, ...]:
@@ -147,7 +155,7 @@ class ContainerRun(Containered):
         return {self.inputs.runtime: words[words.index("version") + 1]} if "version" in words[:-1] else {}
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Hold the UUIDs inside against those of the host, one by one."""
+        """Compare the UUIDs inside the container with those of the host, one by one."""
         node = run.nodes[0]
         judge = Judge()
         count = facts.nodes[node].platform.gpus
@@ -157,13 +165,13 @@ class ContainerRun(Containered):
         inside = self._inside(judge, node, outputs.get(_INSIDE))
         if inside is not None:
             judge.judged += 1
-            of_the_driver(judge, node, count, host)
-            judge.measured.update(_same(judge, node, host, inside))
+            compare_count(judge, node, count, host)
+            judge.measured.update(_compare_gpus(judge, node, host, inside))
         return judge.verdict(node)
 
     @staticmethod
     def _host(judge: Judge, node: str, output: Output | None) -> dict[str, str] | None:
-        """Return the GPUs that the driver has, index -> UUID; None, with the reason, where it does not say."""
+        """Return the GPUs that the driver has, index -> UUID; None, with a finding, if they cannot be read."""
         if judge.trouble(trouble(output, node, "nvidia-smi")) or output is None:
             return None
         try:
@@ -186,11 +194,11 @@ class ContainerRun(Containered):
         return True
 
     def _inside(self, judge: Judge, node: str, output: Output | None) -> dict[str, str] | None:
-        """Return the GPUs that the container sees; None, with the reason, where it does not say."""
+        """Return the GPUs that the container sees; None, with a finding, if they cannot be read."""
         if judge.trouble(trouble(output, node, "container")) or output is None:
             return None
         if output.exit_code != 0:
-            self._not_ended(judge, node, output)
+            self._container_failed(judge, node, output)
             return None
         try:
             return smi_gpus.parse(output.stdout)
@@ -198,8 +206,8 @@ class ContainerRun(Containered):
             judge.error(node, LIST_UNREADABLE, "index and UUID of every GPU", error)
             return None
 
-    def _not_ended(self, judge: Judge, node: str, output: Output) -> None:
-        """Tell GPUs that were refused (a fail) from a container that could not be started for another reason (an error)."""
+    def _container_failed(self, judge: Judge, node: str, output: Output) -> None:
+        """Fail for GPUs that the container was refused; add an error if it failed for another reason."""
         said, how = f"{output.stdout}\n{output.stderr}", ended(output)
         refusal = smi_gpus.refusal(output.stdout)
         if refusal is not None:
@@ -219,8 +227,11 @@ class ContainerRun(Containered):
             judge.error(node, NOT_STARTED, "exit code 0", how, image=self.inputs.image)
 
 
-def _same(judge: Judge, node: str, host: Mapping[str, str], inside: Mapping[str, str]) -> set[str]:
-    """Fail every GPU of the host (index -> UUID) that is not inside, and those inside that the host has not; return the GPUs that were seen."""
+def _compare_gpus(judge: Judge, node: str, host: Mapping[str, str], inside: Mapping[str, str]) -> set[str]:
+    """Fail every GPU of the host (index -> UUID) that the container lacks, and every one that only the container has.
+
+    Returns the host's GPUs that the container sees.
+    """
     seen = set(inside.values())
     for index, uuid in host.items():
         if uuid not in seen:

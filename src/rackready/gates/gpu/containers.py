@@ -1,4 +1,4 @@
-"""What a container would see of the GPUs: Container Toolkit and CDI."""
+"""GPUs as the Container Toolkit and CDI offer them to containers."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _KEY = "containers"
 _PREFIX = "nvidia.com/gpu="
 _DEVICE = re.compile(r"^(?:(?:management\.|runtime\.)?nvidia\.com/[a-z-]+=\S+|(?!nvid)[a-z0-9.-]+/[a-z0-9_-]+=\S+)$")
 REFRESH = (
-    "Write it anew (`systemctl restart nvidia-cdi-refresh.service`); "
-    "it is not done by itself after a driver was removed or MIG was changed."
+    "Recreate the CDI specification (`systemctl restart nvidia-cdi-refresh.service`); "
+    "this does not happen by itself after a driver was removed or MIG was changed."
 )
 
 
 CHECK_UNREADABLE = ErrorKind(
     "container-check-unreadable",
     "container check unreadable",
-    meaning="The check of the container setup left no whole document.",
+    meaning="The check of the container setup left no complete document.",
     next_step="Run the gate again.",
 )
 TOOL_MISSING = ErrorKind(
     "container-tool-missing",
     "{program} {missing}",
     meaning="A program that containers with GPUs need is not on the node.",
-    next_step="Install package {package} (run install again).",
+    next_step="Install package {package}: run install again.",
 )
 TOOL_FAILS = FailKind(
     "container-tool-fails",
     "{what} fails",
-    meaning="A program of the container setup ends with an error.",
+    meaning="A program of the container setup ended with an error.",
     next_step="Run it by hand on the node; then run install again.",
 )
 NOT_OFFERED = FailKind(
@@ -76,8 +76,8 @@ NO_CDI = FailKind(
 )
 CDI_PATHS = FailKind(
     "cdi-paths-missing",
-    "CDI specification names what is not there",
-    meaning="The CDI specification names files that are not there, often those of a driver before the last update: "
+    "CDI specification names missing files",
+    meaning="The CDI specification names files that do not exist, often those of the driver before the last update: "
     "containers fail to start.",
     next_step=REFRESH,
 )
@@ -96,7 +96,7 @@ FINDINGS = (
 
 
 class Containers(Gate):
-    """The Container Toolkit offers every GPU of the node to containers, and everything that its CDI specification names is there."""
+    """The Container Toolkit offers every GPU to containers, and all files that its CDI specification names exist."""
 
     id = "node/gpu/sanity/containers"
     findings = FINDINGS
@@ -104,11 +104,11 @@ class Containers(Gate):
     covers = frozenset({"gpu"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
-        """One script per node."""
+        """Return one script per node."""
         return [Run.of_node(node, command(_KEY, node, script, timeout_s=120)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Hold the CDI devices against the GPUs that the driver has now, and the paths against the file system."""
+        """Compare the CDI devices with the GPUs that the driver has now, and the paths with the file system."""
         node = run.nodes[0]
         judge = Judge()
         output = outputs.get(_KEY)
@@ -162,10 +162,10 @@ def _judge(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None:
 
 
 def _devices(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None:
-    """CDI names a GPU by index, by UUID, or by both: each GPU must be there by one of them, and none that is gone."""
+    """Compare the CDI devices, which name a GPU by index, by UUID or by both, with the GPUs of the driver."""
     gpus = smi_gpus.parse(found["gpus"]["out"])
     names = _names(found["list"]["out"]) - {"all"}
-    of_the_driver(judge, node, count, gpus)
+    compare_count(judge, node, count, gpus)
     known: set[str] = set()
     for index, uuid in gpus.items():
         known |= {index, uuid}
@@ -182,15 +182,18 @@ def _devices(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None
         judge.fail(node, CDI_STALE, "devices that the driver has", f"also {', '.join(stale)}")
 
 
-def of_the_driver(judge: Judge, node: str, count: int, gpus: Mapping[str, str]) -> None:
-    """Hold the number of GPUs that the driver on the host has (index -> UUID) against the platform's."""
+def compare_count(judge: Judge, node: str, count: int, gpus: Mapping[str, str]) -> None:
+    """Compare the number of GPUs that the host's driver has (index -> UUID) with the platform's."""
     judge.count("gpus_of_the_driver", node, len(gpus), count, "platform profile")
     if len(gpus) != count:
         judge.fail(node, DRIVER_GPUS_MISSING if len(gpus) < count else DRIVER_GPUS_MORE, f"{count}", f"{len(gpus)}")
 
 
 def _names(listed: str) -> set[str]:
-    """Return the GPUs of a list of CDI devices, which may hold other kinds as well. Raises FormatError for a line that is no device."""
+    """Return the GPUs in a list of CDI devices, which may contain other kinds of devices.
+
+    Raises FormatError for a line that is no device.
+    """
     lines = [line.strip() for line in listed.splitlines() if line.strip()]
     odd = next((line for line in lines if not _DEVICE.match(line)), None)
     if odd is not None:

@@ -1,4 +1,4 @@
-"""DCGM's background health watches."""
+"""The gate that asks DCGM's background health watches."""
 
 from __future__ import annotations
 
@@ -17,18 +17,27 @@ from rackready.model.outcome import Verdict
 
 _STEP = "Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md."
 _SETTLE_S = 60
-"""DCGM needs that long from setting the watches of memory, PCIe, NVLink and heat to the first answer about them (dcgmi health --help, flags with *)."""
+"""Time that the watches of memory, PCIe, NVLink and heat need from being set to their first answer.
+
+Source: dcgmi health --help, flags with *.
+"""
 _DCGM = "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again."
 _SEEN = re.compile(r"^(?P<gpus>\d+) GPUs? found(?: \(Active\))?\.", re.MULTILINE)
 """From DCGM 4.5 on with '(Active)' (dcgmi/Query.cpp, DisplayDiscoveredDevices)."""
 _ROW = re.compile(r"^\| *\d+ *\| *Name: (?P<name>.*?) *\|?$", re.MULTILINE)
-"""A GPU; behind the NVSwitches an Arm server's processors stand in rows like it (HelperDisplayDiscoveredCpus in dcgmi/Query.cpp)."""
+"""Row of a GPU. An Arm server's processors have rows like it after the NVSwitches.
+
+Source: HelperDisplayDiscoveredCpus in dcgmi/Query.cpp.
+"""
 _SWITCHES = re.compile(r"^(?P<switches>\d+) NvSwitch(?:es)? found", re.MULTILINE)
 _GROUPS = {"gpus": "g", "switches": "s"}
-"""Groups of entities that are watched each for itself, as dcgmi calls them. All entities at once (a) is a word of its command line that the host engine
-of 3.3 to 4.6 has no group for: it answers 'The Group is not found' (verifyAndUpdateGroupId in DcgmGroupManager)."""
+"""Groups of entities that are watched separately, as dcgmi names them.
+
+All entities at once (a) is an option of its command line for which the host engine of 3.3 to 4.6 has no group: it
+answers 'The Group is not found' (verifyAndUpdateGroupId in DcgmGroupManager).
+"""
 _UNIT = "rackready-dcgm-health.service"
-"""Unit of the role dcgm that sets the watches whenever the host engine starts: how long it stands is how long they watch."""
+"""Unit of the role dcgm that sets the watches whenever the host engine starts: they watch since it became active."""
 _WAIT = f"""left={_SETTLE_S}
 if systemctl is-active --quiet {_UNIT}; then
   since=$(systemctl show --property=ActiveEnterTimestampMonotonic --value {_UNIT})
@@ -43,13 +52,13 @@ fi
 WATCHES_NOT_SET = ErrorKind(
     "dcgm-watches-not-set",
     "DCGM health watches of its {name} could not be set",
-    meaning="DCGM did not switch on its health watches, so it would report nothing.",
+    meaning="DCGM did not turn on its health watches, so it would report nothing.",
     next_step=_DCGM,
 )
 HEALTH_UNREADABLE = ErrorKind(
     "dcgm-health-unreadable",
     "DCGM health unreadable",
-    meaning="DCGM's health report is no whole report.",
+    meaning="DCGM's health report is not complete.",
     next_step=_DCGM,
 )
 HEALTH_EXIT_CODE = ErrorKind(
@@ -67,17 +76,16 @@ WATCHED_GPUS_MORE = FailKind(
 WATCHED_GPUS_MISSING = FailKind(
     "dcgm-watches-too-few-gpus",
     "GPUs that DCGM watches",
-    meaning="DCGM does not watch all GPUs of the node, so faults of the others stay unseen.",
-    next_step="See the gate node/gpu/sanity/inventory; "
-    "the host engine sees what the driver had when it started: restart "
-    "nvidia-dcgm after a repair.",
+    meaning="DCGM does not watch all GPUs of the node, so it does not see faults of the others.",
+    next_step="See gate node/gpu/sanity/inventory. The host engine sees the GPUs that the driver had when it started: "
+    "restart nvidia-dcgm after a repair.",
 )
 WATCHED_SWITCHES = FailKind(
     "dcgm-watches-nvswitches",
     "NVSwitches that DCGM watches",
-    meaning="DCGM does not watch all NVSwitches of the node, so faults of their links stay unseen.",
-    next_step="Check libnvidia-nscq (of the driver's version) and `systemctl status nvidia-fabricmanager`, restart "
-    "nvidia-dcgm: docs/runbooks/nvlink-down.md.",
+    meaning="DCGM does not watch all NVSwitches of the node, so it does not see faults of their links.",
+    next_step="Check libnvidia-nscq (it must be the driver's version) and `systemctl status nvidia-fabricmanager`, "
+    "then restart nvidia-dcgm: docs/runbooks/nvlink-down.md.",
 )
 DISCOVERY_UNREADABLE = ErrorKind(
     "dcgm-discovery-unreadable",
@@ -88,37 +96,37 @@ DISCOVERY_UNREADABLE = ErrorKind(
 HEALTH_UNNAMED = FailKind(
     "dcgm-health-bad-unnamed",
     "DCGM health",
-    meaning="DCGM says that something is ill and does not say what.",
+    meaning="DCGM reports that something is unhealthy, but not which part.",
     next_step=_STEP,
 )
 HEALTH_OVERALL_CONTRADICTS = ErrorKind(
     "dcgm-health-overall-contradicts",
     "DCGM contradicts itself",
-    meaning="DCGM's summary does not agree with what it says of single parts.",
+    meaning="DCGM's summary contradicts its reports about single parts.",
     next_step=_DCGM,
 )
 HEALTH_INCIDENT = FailKind(
     "dcgm-health-incident",
     "DCGM health: {system}",
-    meaning="DCGM reports an incident of this part.",
+    meaning="DCGM reports an incident on this part.",
     next_step=_STEP,
 )
 HEALTHY_ENTITY_LISTED = ErrorKind(
     "dcgm-health-healthy-listed",
     "DCGM contradicts itself",
-    meaning="DCGM lists a part as ill and calls it healthy.",
+    meaning="DCGM lists a part as unhealthy and reports it as healthy.",
     next_step=_DCGM,
 )
 HEALTH_NO_INCIDENT = FailKind(
     "dcgm-health-no-incident",
     "DCGM health",
-    meaning="DCGM calls this part ill and does not say why.",
+    meaning="DCGM reports this part as unhealthy, but not why.",
     next_step=_STEP,
 )
 HEALTH_ENTITY_CONTRADICTS = ErrorKind(
     "dcgm-health-entity-contradicts",
     "DCGM contradicts itself",
-    meaning="DCGM's word on this part does not agree with its worst incident.",
+    meaning="DCGM's health of this part contradicts its worst incident.",
     next_step=_DCGM,
 )
 
@@ -140,14 +148,17 @@ FINDINGS = (
 
 
 class DcgmHealth(Gate):
-    """DCGM's health watches (memory, PCIe, NVLink, InfoROM, thermal, power, driver) report every GPU and every NVSwitch of the server healthy."""
+    """DCGM's health watches (memory, PCIe, NVLink, InfoROM, heat, power, driver) report healthy GPUs and NVSwitches."""
 
     id = "node/gpu/validation/dcgm-health"
     findings = (*gpu_models.FINDINGS, *FINDINGS)
     covers = frozenset({"gpu"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """Set all watches (setting them twice changes nothing), give them their time, then ask: sooner, Healthy only means that nothing was watched."""
+        """Return one run per node: set all watches, wait until they have had their time, then ask.
+
+        Setting them twice changes nothing. Sooner, Healthy only means that nothing was watched.
+        """
         return [self._run(facts, node) for node in nodes]
 
     @staticmethod
@@ -159,13 +170,19 @@ class DcgmHealth(Gate):
         ]
         seen = Command(key="seen", node=node, argv=("dcgmi", "discovery", "-l"), timeout_s=60)
         check = [
-            Command(key=f"check-{name}", node=node, argv=("sh", "-c", _ask(group)), timeout_s=_SETTLE_S + 60, stage=1)
+            Command(
+                key=f"check-{name}",
+                node=node,
+                argv=("sh", "-c", f"{_WAIT}exec dcgmi health -g {group} -c -j\n"),
+                timeout_s=_SETTLE_S + 60,
+                stage=1,
+            )
             for name, group in groups
         ]
         return Run.of_node(node, *set_, seen, *check)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Name every incident with its entity; the overall word of each group must agree with them."""
+        """Fail for every incident, with its entity; the overall health of each group must agree with them."""
         node = run.nodes[0]
         judge = Judge()
         groups = _watched(facts, node)
@@ -176,7 +193,7 @@ class DcgmHealth(Gate):
         ):
             if judge.trouble(trouble(outputs.get(key), node, what)):
                 return judge.verdict(node)
-        if not all([_set(judge, node, name, outputs[f"set-{name}"]) for name in groups]):  # noqa: C419 - every group is looked at
+        if not all([_was_set(judge, node, name, outputs[f"set-{name}"]) for name in groups]):  # noqa: C419 - judge every group
             return judge.verdict(node)
         found = {name: _report(judge, node, outputs[f"check-{name}"]) for name in groups}
         if _sees_all(judge, facts, node, outputs["seen"]):
@@ -188,17 +205,12 @@ class DcgmHealth(Gate):
         return judge.verdict(node)
 
 
-def _ask(group: str) -> str:
-    """Return the script that waits until the watches have had their time, and asks for what they saw of a group."""
-    return f"{_WAIT}exec dcgmi health -g {group} -c -j\n"
-
-
 def _watched(facts: GateFacts, node: str) -> tuple[str, ...]:
     """Return the groups of entities that are watched on a node."""
     return ("gpus", "switches") if facts.nodes[node].platform.nvswitches else ("gpus",)
 
 
-def _set(judge: Judge, node: str, name: str, output: Output) -> bool:
+def _was_set(judge: Judge, node: str, name: str, output: Output) -> bool:
     if output.exit_code == 0 and "successfully" in output.stdout:
         return True
     actual = f"{' '.join(output.stdout.split())[:160]} (exit code {output.exit_code})"
@@ -218,7 +230,7 @@ def _report(judge: Judge, node: str, check: Output) -> Health | None:
 
 
 def _sees_all(judge: Judge, facts: GateFacts, node: str, seen: Output) -> bool:
-    """Compare the GPUs and NVSwitches that the host engine sees with the platform: the reports name only those that are ill."""
+    """Compare the GPUs and NVSwitches that DCGM sees with the platform: its reports name only unhealthy ones."""
     listed = _listed(judge, node, seen)
     platform, wanted = facts.nodes[node].platform, facts.nodes[node].gpu.product_name
     judge.judged += 1
@@ -237,7 +249,7 @@ def _sees_all(judge: Judge, facts: GateFacts, node: str, seen: Output) -> bool:
 
 
 def _listed(judge: Judge, node: str, seen: Output) -> tuple[list[str], int] | None:
-    """Return the models of the GPUs that DCGM lists, and the number of NVSwitches; None, with an error, where the list is not one whole list."""
+    """Return the GPU models and the number of NVSwitches on DCGM's list; None, with an error, if it is damaged."""
     found, switches = _SEEN.findall(seen.stdout), _SWITCHES.search(seen.stdout)
     rows = _ROW.findall(seen.stdout, 0, switches.start()) if switches else []
     if len(found) == 1 and int(found[0]) == len(rows) and switches is not None and seen.exit_code == 0:
@@ -263,7 +275,7 @@ def _judge(judge: Judge, facts: GateFacts, node: str, name: str, found: Health) 
         judge.error(
             node,
             HEALTH_OVERALL_CONTRADICTS,
-            f"an overall word as bad as the worst of its entities: {least}",
+            f"an overall health as bad as that of the worst entity: {least}",
             found.overall,
         )
     if name == "gpus":
@@ -277,15 +289,18 @@ def _part(entity: Entity) -> str:
 
 
 def _entity(judge: Judge, where: str, entity: Entity) -> None:
-    """Name every incident of an entity, and its own word where none says as much. DCGM lists entities with incidents alone."""
+    """Fail for every incident of an entity, or for its own health if no incident explains it.
+
+    DCGM lists only entities with incidents.
+    """
     for incident in entity.incidents:
         if incident.health != "Healthy":
             judge.fail(where, HEALTH_INCIDENT, "Healthy", f"{incident.health}: {incident.text}", system=incident.system)
     if entity.said == entity.health == "Healthy":
-        judge.error(where, HEALTHY_ENTITY_LISTED, "entities with incidents alone", "an entity that is Healthy")
+        judge.error(where, HEALTHY_ENTITY_LISTED, "only entities with incidents", "an entity that is Healthy")
     elif entity.said == "Healthy":
         judge.fail(where, HEALTH_NO_INCIDENT, "Healthy", f"{entity.health}, and no incident is named")
     elif entity.health != entity.said:
         judge.error(
-            where, HEALTH_ENTITY_CONTRADICTS, f"a word as bad as its worst incident: {entity.said}", entity.health
+            where, HEALTH_ENTITY_CONTRADICTS, f"a health as bad as its worst incident: {entity.said}", entity.health
         )

@@ -1,4 +1,4 @@
-"""ECC errors and remapped rows, with the vendor's action.
+"""ECC errors and remapped rows, each with the vendor's action.
 
 Rules: NVIDIA "GPU Memory Error Management" (row remapping, SRAM threshold), Xid catalogue 48, 63, 64, 94, 95; limits as
 DCGM has them.
@@ -23,7 +23,7 @@ _UNCORRECTED = {
     "dram_uncorrectable": "DRAM",
 }
 _CORRECTED = {"sram_correctable": "SRAM", "dram_correctable": "DRAM"}
-_RESET = f"Reset the GPU (`nvidia-smi -r -i N` on a drained node) or reboot; run the gate again after that: {RUNBOOK}."
+_RESET = f"Drain the node and reset the GPU (`nvidia-smi -r -i N`) or reboot, then run the gate again: {RUNBOOK}."
 _XID_48 = f"Vendor's action WORKFLOW_XID_48: {_RESET[0].lower()}{_RESET[1:]}"
 _REPLACE = f"Run the field diagnostic, then replace the GPU: {RUNBOOK}."
 _MOST_REMAPS = 512
@@ -33,25 +33,26 @@ _MOST_REMAPS_SOURCE = "NVIDIA/DCGM common/DcgmGPUHardwareLimits.h: DCGM_LIMIT_MA
 ECC_MODE = FailKind(
     "ecc-mode",
     "ECC mode",
-    meaning="ECC is not set as the site wants: without ECC, memory errors change results silently.",
+    meaning="ECC is not set as the site wants. Without ECC, memory errors change results silently.",
     next_step="Set it (`nvidia-smi -e 1`), then reboot the node.",
 )
 ECC_MODE_PENDING = FailKind(
     "ecc-mode-pending",
     "ECC mode after the next reboot",
-    meaning="ECC changes at the next reboot to something else than the site wants.",
+    meaning="At the next reboot ECC changes to a mode that the site does not want.",
     next_step="Set it (`nvidia-smi -e 1`), then reboot the node.",
 )
 ECC_UNCORRECTED = FailKind(
     "ecc-uncorrected",
     "uncorrected {what} errors since the driver was loaded",
-    meaning="The GPU's memory lost data since the driver was loaded. Jobs on it may have ended or computed wrong.",
+    meaning="The GPU's memory lost data since the driver was loaded. Jobs on it may have crashed or computed wrong "
+    "results.",
     next_step=_XID_48,
 )
 SRAM_THRESHOLD = FailKind(
     "ecc-sram-threshold",
-    "SRAM errors above the vendor's threshold over its life",
-    meaning="The GPU counted more SRAM errors over its life than the vendor allows.",
+    "lifetime SRAM errors above the vendor's threshold",
+    meaning="The GPU counted more SRAM errors over its lifetime than the vendor allows.",
     next_step=f"The vendor replaces it (RMA). {_REPLACE}",
 )
 ECC_CORRECTED = FailKind(
@@ -62,26 +63,26 @@ ECC_CORRECTED = FailKind(
 )
 REPAIR_WORD = ErrorKind(
     "memory-repair-unknown-word",
-    "{repair}: word not known",
-    meaning="The driver uses a word for a memory repair that rackready does not know.",
+    "{repair}: unknown value",
+    meaning="The driver reports a value for a memory repair that rackready does not know.",
     next_step="Update rackready or read `nvidia-smi -q -d ECC` by hand.",
 )
 REMAP_FAILED = FailKind(
     "row-remap-failed",
     "row remapping failed (Xid 64)",
-    meaning="A bad row of memory could not be replaced by a spare one: the GPU has no good memory left there.",
+    meaning="A bad memory row could not be replaced by a spare one: the GPU has no good memory left there.",
     next_step=f"The vendor replaces it (RMA). {_REPLACE}",
 )
 REMAP_PENDING = FailKind(
     "row-remap-pending",
     "row remapping waits for a reset (Xid 63)",
-    meaning="A bad row of memory is replaced by a spare one only after a reset.",
+    meaning="The GPU replaces a bad memory row by a spare one only after a reset.",
     next_step=_RESET,
 )
 REMAPS_MANY = FailKind(
     "row-remap-many",
     "rows remapped after uncorrected errors",
-    meaning="So many rows of memory were replaced that the vendor calls the GPU worn out.",
+    meaning="So many memory rows were replaced that the vendor considers the GPU worn out.",
     next_step=f"{_MOST_REMAPS_SOURCE}. {_REPLACE}",
 )
 
@@ -124,7 +125,7 @@ FINDINGS = (
 
 
 class Ecc(SmiGate):
-    """ECC is on, and no GPU has uncorrected errors since its last reset, or too many over its life."""
+    """ECC is on, and no GPU has uncorrected errors since its last reset, or too many over its lifetime."""
 
     id = "node/gpu/sanity/ecc"
     findings = (
@@ -144,16 +145,15 @@ class Ecc(SmiGate):
     looks = True
 
     class Inputs(base.Inputs):
-        """What the site wants of ECC."""
+        """ECC as the site wants it."""
 
-        enabled: bool = Field(default=True, description="ECC is to be on")
+        enabled: bool = Field(default=True, description="ECC must be on")
         corrected_limit: int | None = Field(
             None,
             ge=1,
             le=10**9,
-            description="corrected errors since the driver was loaded above which a GPU "
-            "fails, at most 10^9 (judgement); "
-            "null: only recorded",
+            description="corrected errors since the driver was loaded above which a GPU fails, at most 10^9 "
+            "(judgement); null: only recorded",
         )
 
     inputs: Inputs
@@ -189,7 +189,7 @@ class Ecc(SmiGate):
 
 
 def _repairs(judge: Judge, where: str, gpu: SmiGpu) -> None:
-    """What newer drivers say besides: a repair that waits for a reset, memory that cannot be repaired. Absent on older ones."""
+    """Judge the repairs that only newer drivers report: waiting for a reset, or impossible."""
     for path, kind in _REPAIRS.items():
         value = gpu.text(f"ecc_errors/{path}")
         if value == "Yes":
@@ -199,7 +199,7 @@ def _repairs(judge: Judge, where: str, gpu: SmiGpu) -> None:
 
 
 class RowRemap(SmiGate):
-    """No GPU has memory rows that wait to be remapped, or that could not be."""
+    """No GPU has memory rows that wait to be remapped or that could not be remapped."""
 
     id = "node/gpu/sanity/row-remap"
     findings = (
@@ -213,7 +213,7 @@ class RowRemap(SmiGate):
     looks = True
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:  # noqa: ARG002 - the same for every model
-        """Judge pending, failure, count and the histogram of spare rows. Failure before pending: it asks for more."""
+        """Judge failed and pending remaps (a failure asks for more), their count and the histogram of spare rows."""
         failed = flag(judge, where, gpu, "remapped_rows/remapped_row_failure", "row remapping failure")
         pending = flag(judge, where, gpu, "remapped_rows/remapped_row_pending", "pending row remapping")
         if failed:
@@ -240,8 +240,11 @@ class RowRemap(SmiGate):
 
 
 def _spare(judge: Judge, where: str, gpu: SmiGpu) -> None:
-    """Banks without a spare row: the next error there cannot be remapped. The vendor replaces only after it happened, so it is recorded and noted."""
+    """Note banks without a spare row: the next error there cannot be remapped.
+
+    The vendor replaces the GPU only after that happened, so this is recorded and noted.
+    """
     empty = gpu.number("remapped_rows/row_remapper_histogram/row_remapper_histogram_none")
     if empty:
         judge.metric("banks_without_spare_rows", where, empty, "1")
-        judge.remark(f"{where}: {empty:.0f} banks have no spare row left; plan its replacement")
+        judge.remark(f"{where}: {empty:.0f} banks have no spare row left; plan to replace the GPU")

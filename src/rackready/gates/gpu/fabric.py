@@ -12,7 +12,7 @@ from rackready.gates.judging.judge import Judge
 _RUNBOOK = "docs/runbooks/nvlink-down.md"
 _LOCAL = (
     "Check `systemctl status nvidia-fabricmanager` and /var/log/fabricmanager.log; "
-    f"it must be the driver's version: {_RUNBOOK}."
+    f"the fabric manager must be the driver's version: {_RUNBOOK}."
 )
 _REMOTE = f"Check the NVLink switch trays (NMX-C configured, all trays up) before the compute trays: {_RUNBOOK}."
 _BAD = {
@@ -22,19 +22,22 @@ _BAD = {
     "health/access_timeout_recovery": ({"False"}, "access timeout recovery"),
     "health/incorrect_configuration": ({"None"}, "incorrect configuration"),
 }
-"""Fields of the fabric health mask and their good words (NVML nvmlGpuFabricInfo health mask; nvidia-smi of 580)."""
+"""Fields of the fabric health mask and their good values (NVML nvmlGpuFabricInfo health mask; nvidia-smi of 580)."""
 
 _UNREGISTERED = "ampere"
-"""GPUs of this architecture do not register with the fabric: NVML gives its state for Hopper or newer (nvmlDeviceGetGpuFabricInfo), and nvidia-smi N/A on
-servers whose fabric manager runs (bottlerocket-os/bottlerocket pull request 3873, p4d)."""
+"""GPUs of this architecture do not register with the fabric.
+
+NVML has the fabric state only for Hopper or newer (nvmlDeviceGetGpuFabricInfo), and nvidia-smi prints N/A on servers
+whose fabric manager runs (bottlerocket-os/bottlerocket pull request 3873, p4d).
+"""
 
 
 HEALTH_NOT_REPORTED = ErrorKind(
     "fabric-health-not-reported",
     "fabric health: {what} not reported",
-    meaning="The report tells less of this GPU's fabric health than of the others', so it is damaged.",
-    next_step="One driver reports the same of every GPU: take the report as "
-    "nvidia-smi printed it, or run the gate again.",
+    meaning="The report lacks a fabric health field for this GPU that it has for others, so it is damaged.",
+    next_step="A driver reports the same fields for every GPU: use the report as nvidia-smi printed it, or run the "
+    "gate again.",
 )
 FABRIC_STATE = FailKind(
     "fabric-state",
@@ -53,7 +56,7 @@ FABRIC_STATUS = FailKind(
 FABRIC_HEALTH = FailKind(
     "fabric-health-bad",
     "fabric health",
-    meaning="The driver sums up that the GPU's NVLink fabric is not healthy.",
+    meaning="The driver's summary of the GPU's NVLink fabric is not healthy.",
     next_step="{step}",
     steps=(_LOCAL, _REMOTE),
 )
@@ -66,11 +69,11 @@ FABRIC_HEALTH_PART = FailKind(
 )
 
 STATE = (FABRIC_STATE, FABRIC_STATUS, FABRIC_HEALTH, FABRIC_HEALTH_PART)
-"""What ``state`` can find."""
+"""Findings of ``state``."""
 
 
 class Fabric(SmiGate):
-    """The NVSwitch fabric is set up for every GPU, and healthy as far as it reports health."""
+    """The NVSwitch fabric is set up for every GPU, and healthy if it reports its health."""
 
     id = "node/gpu/sanity/fabric"
     findings = (
@@ -81,19 +84,19 @@ class Fabric(SmiGate):
     looks = True
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
-        """Judge state, status and, where the GPU reports it, each field of the health mask."""
+        """Judge state, status and each field of the health mask that the GPU reports."""
         if facts.platform.nvswitch and not _silent(facts, gpu):
             state(judge, facts, where, gpu)
 
     def together(self, judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:
-        """Say why there is nothing to judge: a server without NVSwitches, or GPUs none of which tells of the fabric."""
+        """Judge the GPUs that report no state, or note why there is nothing to judge."""
         silent = [gpu for gpu in log.gpus if _silent(facts, gpu)]
         if not facts.platform.nvswitch:
             judge.nothing(f"platform {facts.platform.id} has no NVSwitches: there is no fabric to judge")
         elif silent and len(silent) == len(log.gpus):
             judge.nothing(
-                f"GPU {facts.gpu.id} tells nothing of the fabric: its links are judged by node/gpu/sanity/nvlink, "
-                "its fabric manager by versions"
+                f"GPU {facts.gpu.id} reports no fabric state: node/gpu/sanity/nvlink judges its links, "
+                "node/gpu/sanity/versions its fabric manager"
             )
         else:
             for gpu in silent:
@@ -101,11 +104,11 @@ class Fabric(SmiGate):
                 judge.measured.discard(f"{node}/{part}")
                 state(judge, facts, f"{node} {part}", gpu)
         if facts.platform.nvswitch:
-            _untold(judge, facts, node, log)
+            _missing_health(judge, facts, node, log)
 
 
-def _untold(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:
-    """Add an error for a field of the health mask that a GPU lacks and another one has, with or without a value: the report is damaged."""
+def _missing_health(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:
+    """Add an error for each health field that one GPU lacks and another has: the report is damaged."""
     for path, what in (("health/summary", "summary"), *((path, what) for path, (_, what) in _BAD.items())):
         lacking = [gpu for gpu in log.gpus if not gpu.names(f"fabric/{path}")]
         if not lacking or len(lacking) == len(log.gpus):
@@ -117,7 +120,7 @@ def _untold(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:
 
 
 def _silent(facts: NodeFacts, gpu: SmiGpu) -> bool:
-    """Whether a GPU tells no fabric state, and its model is not expected to."""
+    """Return whether a GPU reports no fabric state, and its model need not report one."""
     return facts.gpu.architecture == _UNREGISTERED and gpu.text("fabric/state") is None
 
 

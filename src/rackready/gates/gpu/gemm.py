@@ -1,4 +1,4 @@
-"""Matrix multiplication in steady state, by DCGM's own load program, GPU against GPU."""
+"""Matrix multiplication in steady state by DCGM's load program; the GPUs are compared with each other."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ from rackready.model.outcome import Verdict
 from rackready.model.profile import Precision
 
 _FIELDS: dict[str, int] = {"fp16": 1004, "fp32": 1007}
-"""DCGM_FI_PROF_PIPE_TENSOR_ACTIVE (HGEMM on tensor cores) and DCGM_FI_PROF_PIPE_FP32_ACTIVE (SGEMM), both of random numbers."""
+"""DCGM_FI_PROF_PIPE_TENSOR_ACTIVE (HGEMM on tensor cores) and _PIPE_FP32_ACTIVE (SGEMM), both of random numbers."""
 _EFFECT, _SIGMA = 0.03, 0.01
 _STEP = (
-    "Compare clocks and temperatures under load (gate node/gpu/stress/burn), look for a power cap; "
-    "a GPU that stays behind after a power cycle is replaced: "
-    "docs/runbooks/gpu.md."
+    "Compare clocks and temperatures under load (gate node/gpu/stress/burn), and look for a power cap. "
+    "Replace a GPU that is still slow after a power cycle: docs/runbooks/gpu.md."
 )
 _START_S = 60
 _LEAST_READINGS = 5
@@ -36,37 +35,37 @@ PROFTESTER_UNREADABLE = ErrorKind(
     "dcgmproftester-unreadable",
     "dcgmproftester unreadable",
     meaning="dcgmproftester left no readings, often because it is not installed or other work holds the GPUs.",
-    next_step="Install package datacenter-gpu-manager-4-cuda{major}; "
-    "end other work on the GPUs, then run the gate again.",
+    next_step="Install package datacenter-gpu-manager-4-cuda{major} if it is missing, and check that no other work "
+    "holds the GPUs; then run the gate again.",
 )
 PROFTESTER_FAILED = FailKind(
     "dcgmproftester-failed",
     "{kind} load failed",
-    meaning="dcgmproftester says that the load on this GPU failed.",
+    meaning="dcgmproftester reports that the load on this GPU failed.",
     next_step="Read the kernel log for Xids (gate node/gpu/sanity/xid), then run the gate again.",
 )
 PROFTESTER_EXIT_CODE = ErrorKind(
     "dcgmproftester-exit-code",
     "dcgmproftester contradicts itself",
     meaning="dcgmproftester printed readings and still ended with an error.",
-    next_step="Run it by hand on the node.",
+    next_step="Run dcgmproftester by hand on the node.",
 )
 PROFTESTER_NO_RESULT = ErrorKind(
     "dcgmproftester-no-result",
-    "dcgmproftester says no result",
-    meaning="dcgmproftester did not say whether the load on this GPU passed.",
-    next_step="The output is cut off; run the gate again.",
+    "dcgmproftester reports no result",
+    meaning="dcgmproftester did not report whether the load on this GPU passed.",
+    next_step="Run the gate again: the output is cut off.",
 )
 NO_STEADY_LOAD = ErrorKind(
     "dcgmproftester-no-steady-load",
     "no steady load",
     meaning="There are too few readings after the warm-up, so there is no rate to judge.",
-    next_step="Run dcgmproftester by hand.",
+    next_step="Run dcgmproftester by hand on the node.",
 )
 RATE_LOW = FailKind(
     "gemm-slow",
     "{metric} is slow",
-    meaning="The GPU computes slower than its model must.",
+    meaning="The GPU computes slower than its model should.",
     next_step=_STEP,
 )
 
@@ -81,7 +80,7 @@ FINDINGS = (
 
 
 class Gemm(Gate):
-    """Every GPU multiplies matrices as fast as its siblings in steady state, so that a GPU 3 % slow is found."""
+    """Every GPU multiplies matrices in steady state as fast as its siblings; a GPU that is 3 % slower is found."""
 
     id = "node/gpu/performance/gemm"
     findings = (
@@ -93,7 +92,7 @@ class Gemm(Gate):
     fleet = tuple(FleetMetric(f"gemm_{kind}", _EFFECT, _SIGMA) for kind in _FIELDS)
 
     class Inputs(base.Inputs):
-        """How the load is made."""
+        """Program and length of the load."""
 
         binary: str | None = Field(
             None,
@@ -103,16 +102,15 @@ class Gemm(Gate):
             ("fp16", "fp32"), min_length=1, description="fp16 runs on the tensor cores"
         )
         duration_s: int = Field(
-            20, ge=5, le=3600, description="length of one launch, s; together they are the steady state"
+            20, ge=5, le=3600, description="length of one launch, s; all launches together are the steady state"
         )
-        warm_up_s: int = Field(
-            5, ge=0, le=600, description="readings of the first seconds of each launch that are left out"
-        )
+        warm_up_s: int = Field(5, ge=0, le=600, description="first seconds of each launch whose readings are not used")
         launches: int | None = Field(
             None,
             ge=1,
             le=50,
-            description="launches whose median counts; null: from the units of the site and the effect of 3 %",
+            description="launches whose median counts; null: computed from the number of GPUs of the site and an "
+            "effect of 3 %",
         )
 
     inputs: Inputs
@@ -121,7 +119,7 @@ class Gemm(Gate):
         return self.inputs.launches or launches(facts.fleet * parts.gpus(facts, node), sigma=_SIGMA, effect=_EFFECT)
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """As many launches per node and precision as the site's size asks for, on all GPUs at once, one after the other."""
+        """Return as many launches per node and precision as the site's size requires, each on all GPUs at once."""
         return [Run.of_node(node, *self._commands(facts, node)) for node in nodes]
 
     def _commands(self, facts: GateFacts, node: str) -> list[Command]:
@@ -143,9 +141,8 @@ class Gemm(Gate):
                     "--max-processes",
                     "0",
                 )
-                library = (
-                    ("--cublas",) if kind == "fp32" else ()
-                )  # without it 1007 only keeps the cores busy and tells no GFLOPS (DCGM, PhysicalGpu.cpp)
+                # without it 1007 only keeps the cores busy and prints no GFLOPS (DCGM, PhysicalGpu.cpp)
+                library = ("--cublas",) if kind == "fp32" else ()
                 argv = (binary, "--no-dcgm-validation", *library, *load)
                 out.append(
                     Command(
@@ -159,7 +156,7 @@ class Gemm(Gate):
         return out
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge the median of the launches of each GPU by its siblings, and against what the model can do at most and must do at least."""
+        """Compare the median of each GPU's launches with its siblings, its model's floor and its model's peak."""
         node = run.nodes[0]
         judge = Judge()
         slow: set[int] = set()
@@ -176,15 +173,15 @@ class Gemm(Gate):
             slow |= self._judge(judge, facts, node, kind, values)
         if not judge.errors and not any(finding.code == PROFTESTER_FAILED.code for finding in judge.fails):
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in slow)
-        if matmul.told_by_fleet(facts.nodes[node].gpu, self.inputs.precisions, parts.gpus(facts, node)):
+        if matmul.needs_fleet(facts.nodes[node].gpu, self.inputs.precisions, parts.gpus(facts, node)):
             judge.fleet_pending = True
-        judge.remark("measured by dcgmproftester; it has no BF16 and FP8")
+        judge.remark("measured by dcgmproftester, which has no BF16 and FP8")
         return judge.verdict(node)
 
     def _launch(
         self, judge: Judge, facts: GateFacts, node: str, kind: str, output: Output | None
     ) -> dict[int, float] | None:
-        """Return each GPU's steady GFLOPS of one launch; None, with the reason, where it is not whole."""
+        """Return each GPU's steady GFLOPS of one launch; None, with a finding, if it is incomplete."""
         if judge.trouble(trouble(output, node, "dcgmproftester")) or output is None:
             return None
         try:

@@ -1,4 +1,4 @@
-"""Matrix multiplication in the number formats of training (BF16, FP8, TF32) by PyTorch, GPU against GPU, with every result compared."""
+"""Matrix multiplication in BF16, FP8 and TF32 by PyTorch; rates and results of the GPUs are compared."""
 
 from __future__ import annotations
 
@@ -28,24 +28,22 @@ from rackready.ondevice import gemm as script
 _KINDS: tuple[Literal["bf16", "fp8", "tf32"], ...] = ("bf16", "fp8", "tf32")
 _EFFECT, _SIGMA = 0.03, 0.01
 _START_S, _FETCH_S = 300, 1800
-"""For Python and PyTorch to start; with an image as long as any gate of a container may take to fetch it. Judgement, ours."""
+"""Time for Python and PyTorch to start; with an image, the time that any container gate has to fetch it. Judgement."""
 _STEP = (
-    "Look at clocks, power and temperature under load (gate node/gpu/stress/burn); "
-    "a GPU that stays behind is replaced: docs/runbooks/gpu.md."
+    "Check clocks, power and temperature under load (gate node/gpu/stress/burn). "
+    "Replace a GPU that stays slow: docs/runbooks/gpu.md."
 )
 _WRONG = (
-    "Take the GPU out of service at once, run the field diagnostic, then replace it: "
-    "docs/runbooks/silent-data-corruption.md."
+    "Drain the node at once, run the field diagnostic, then replace the GPU: docs/runbooks/silent-data-corruption.md."
 )
 _WHICH = (
-    "Take the node out of service at once: no result has a majority. "
+    "Drain the node at once: no result has a majority. "
     "Run the field diagnostic on every GPU, then replace those that fail: "
     "docs/runbooks/silent-data-corruption.md."
 )
 _TORCH = (
-    "Name an image with PyTorch for CUDA (gates.also, input `image`), or a python3 of the node that has it "
-    "(`python`); or declare the gate's skip with its "
-    "reason (site.yml gates.skip)."
+    "Name an image with PyTorch for CUDA (gates.also, input `image`) or a Python of the node that has it "
+    "(input `python`), or skip the gate with a reason (site.yml gates.skip)."
 )
 
 
@@ -58,32 +56,33 @@ TORCH_NOT_RUN = ErrorKind(
 TORCH_UNREADABLE = ErrorKind(
     "gemm-torch-unreadable",
     "GEMM by PyTorch unreadable",
-    meaning="The program printed something else than its readings.",
+    meaning="The program printed something other than its readings.",
     next_step=_TORCH,
 )
 PRODUCTS_VARY = FailKind(
     "gemm-products-vary",
     "{kind} products differ from run to run",
-    meaning="The GPU gives different results for the same product: it corrupts data silently.",
+    meaning="The GPU returns different results for the same product: it corrupts data silently.",
     next_step=_WRONG,
 )
 PRODUCTS_DIFFER = FailKind(
     "gemm-products-differ",
     "{kind} products differ between the GPUs",
-    meaning="The GPUs give different results for the same product and no result has a majority: at least one corrupts "
-    "data silently.",
+    meaning="The GPUs return different results for the same product and no result has a majority: at least one "
+    "corrupts data silently.",
     next_step=_WHICH,
 )
 PRODUCT_ODD = FailKind(
     "gemm-product-odd-one",
     "{kind} product differs from its siblings'",
-    meaning="This GPU gives another result than most of its siblings for the same product: it corrupts data silently.",
+    meaning="This GPU returns another result for the same product than most of its siblings: it corrupts data "
+    "silently.",
     next_step=_WRONG,
 )
 RATE_LOW = FailKind(
     "gemm-torch-slow",
     "{metric} is slow",
-    meaning="The GPU computes slower than its model must.",
+    meaning="The GPU computes slower than its model should.",
     next_step=_STEP,
 )
 
@@ -111,31 +110,29 @@ class GemmTorch(Gate):
     fleet = tuple(FleetMetric(f"gemm_{kind}", _EFFECT, _SIGMA) for kind in _KINDS)
 
     class Inputs(ImageInputs):
-        """Where PyTorch is, and how long."""
+        """Location of PyTorch and length of the load."""
 
         image: str = Field(
             "",
-            description="container image with PyTorch for CUDA; "
-            "without one the node's own python3 is asked for PyTorch",
+            description="container image with PyTorch for CUDA; empty: PyTorch of the node's own python3",
         )
         python: tuple[str, ...] = Field(
             ("python3",),
             min_length=1,
-            description="command that runs a Python with PyTorch: in the image, else on the node",
+            description="command that runs a Python with PyTorch, in the image or on the node",
         )
         precisions: tuple[Literal["bf16", "fp8", "tf32"], ...] | None = Field(
-            None, min_length=1, description="null: those that the GPU profile has a rate for"
+            None, min_length=1, description="number formats; null: those for which the GPU profile has a rate"
         )
         duration_s: int = Field(20, ge=5, le=3600, description="length of one launch and precision, s")
-        warm_up_s: int = Field(
-            5, ge=0, le=600, description="readings of the first seconds that are left out; two a second"
-        )
+        warm_up_s: int = Field(5, ge=0, le=600, description="first seconds whose readings (two a second) are not used")
         dimension: int = Field(8192, ge=256, le=65536, description="rows and columns of the matrices")
         launches: int | None = Field(
             None,
             ge=1,
             le=50,
-            description="launches whose median counts; null: from the units of the site and the effect of 3 %",
+            description="launches whose median counts; null: computed from the number of GPUs of the site and an "
+            "effect of 3 %",
         )
 
     inputs: Inputs
@@ -147,7 +144,7 @@ class GemmTorch(Gate):
         return self.inputs.precisions or tuple(kind for kind in _KINDS if kind in facts.gpu.compute)
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """As many launches per node as the site's size asks for, all precisions in each."""
+        """Return as many launches per node as the site's size requires, each with all precisions."""
         return [
             Run.of_node(node, *(self._command(facts, node, number) for number in range(self._launches(facts, node))))
             for node in nodes
@@ -171,7 +168,7 @@ class GemmTorch(Gate):
             return {}
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge results first, then the median of the launches of each GPU by its siblings."""
+        """Judge the results, then compare the median of each GPU's launches with its siblings."""
         node = run.nodes[0]
         judge = Judge()
         found = [
@@ -184,12 +181,12 @@ class GemmTorch(Gate):
         )
         for kind in self._kinds(facts.nodes[node]) if whole else ():
             rows = [one[kind] for one in found if one is not None]
-            bad |= _results(judge, node, kind, rows)
+            bad |= _compare_products(judge, node, kind, rows)
             values = {gpu: median(self._steady(row[gpu]) for row in rows) for gpu in range(parts.gpus(facts, node))}
             bad |= self._judge(judge, facts, node, kind, values)
         if not judge.errors:
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in bad)
-        if matmul.told_by_fleet(facts.nodes[node].gpu, self._kinds(facts.nodes[node]), parts.gpus(facts, node)):
+        if matmul.needs_fleet(facts.nodes[node].gpu, self._kinds(facts.nodes[node]), parts.gpus(facts, node)):
             judge.fleet_pending = True
         return judge.verdict(node)
 
@@ -212,7 +209,7 @@ class GemmTorch(Gate):
             return None
 
     def _rows(self, rows: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-        """Return the rows when they are whole. Raises FormatError."""
+        """Return the rows. Raises FormatError if they are incomplete."""
         if len(rows) != count:
             raise FormatError(f"{len(rows)} GPUs instead of {count}")
         for gpu, row in enumerate(rows):
@@ -228,7 +225,7 @@ class GemmTorch(Gate):
         return rows
 
     def _steady(self, row: dict[str, Any]) -> float:
-        """Return the median after the warm-up; of a load too short for one, of its second half."""
+        """Return the median after the warm-up, or of the second half if the load is shorter than the warm-up."""
         readings = [float(value) for value in row["readings"]]
         return median(readings[2 * self.inputs.warm_up_s :] or readings[len(readings) // 2 :])
 
@@ -251,8 +248,8 @@ def _figures(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, obje
     return {f"{kind} on gpu{gpu}": row["readings"] for kind, rows in found.items() for gpu, row in enumerate(rows)}
 
 
-def _results(judge: Judge, node: str, kind: str, rows: list[list[dict[str, Any]]]) -> set[int]:
-    """A GPU whose products differ from its own first one, or whose first one differs from most of its siblings', computes wrong."""
+def _compare_products(judge: Judge, node: str, kind: str, rows: list[list[dict[str, Any]]]) -> set[int]:
+    """Fail every GPU whose products differ from its own first one or from those of most siblings. Return those GPUs."""
     judge.judged += 1
     bad: set[int] = set()
     for gpu in range(len(rows[0])):
@@ -266,11 +263,16 @@ def _results(judge: Judge, node: str, kind: str, rows: list[list[dict[str, Any]]
                 f"{differ} of its comparisons differ",
                 kind=kind,
             )
-    return bad | _same(judge, node, kind, [{row[gpu]["digest"] for row in rows} for gpu in range(len(rows[0]))], bad)
+    return bad | _compare_first_products(
+        judge, node, kind, [{row[gpu]["digest"] for row in rows} for gpu in range(len(rows[0]))], bad
+    )
 
 
-def _same(judge: Judge, node: str, kind: str, digests: list[set[int]], known: set[int]) -> set[int]:
-    """Compare the GPUs' first products; without one that most have it is not known which GPU is right, and none counts as measured."""
+def _compare_first_products(judge: Judge, node: str, kind: str, digests: list[set[int]], known: set[int]) -> set[int]:
+    """Compare the GPUs' first products. Return the GPUs that differ from most.
+
+    Without a majority it is unknown which GPU is right, so none counts as measured.
+    """
     groups = Counter(digest for seen in digests for digest in seen)
     most, times = groups.most_common(1)[0]
     if times * 2 <= len(digests) and len(groups) > 1:
@@ -282,5 +284,5 @@ def _same(judge: Judge, node: str, kind: str, digests: list[set[int]], known: se
         return set(range(len(digests)))
     others = {gpu for gpu, seen in enumerate(digests) if gpu not in known and seen != {most}}
     for gpu in sorted(others):
-        judge.fail(f"{node} gpu{gpu}", PRODUCT_ODD, f"digest {most} as most have", "another", kind=kind)
+        judge.fail(f"{node} gpu{gpu}", PRODUCT_ODD, f"digest {most}, as most have", "another", kind=kind)
     return others

@@ -1,4 +1,4 @@
-"""GPU inventory: what the platform promises against what NVML finds."""
+"""GPU inventory: the GPUs that NVML finds, compared with the platform profile."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from rackready.ondevice import nvml_inventory
 
 _KEY = "inventory"
 _PLAIN = re.compile(r"[!-~]+")
-"""What serial numbers, UUIDs, versions and addresses are made of: with anything else in it a second one of the same looks like another."""
+"""Characters of serial numbers, UUIDs, versions and addresses. Others could make two equal values look different."""
 
 
 class Inventory(Gate):
-    """Every GPU is there, is the model and on the board that was bought, and has all its NVLinks and PCIe lanes."""
+    """Every GPU is there, has the model and board that were bought, and has all its NVLinks and PCIe lanes."""
 
     id = "node/gpu/sanity/inventory"
     findings = kinds.FINDINGS
@@ -42,17 +42,19 @@ class Inventory(Gate):
             64,
             ge=0,
             le=4096,
-            description="how much memory.total may differ from the profile, MiB; "
+            description="largest difference between memory.total and the profile, MiB; "
             "at most 4096 (judgement): models differ by 8 GB and more",
         )
         board_parts: tuple[str, ...] = Field(
-            (), description="board part numbers that were bought, as `nvidia-smi -q` prints them; empty: that of most"
+            (),
+            description="board part numbers that were bought, as `nvidia-smi -q` prints them; empty: the most common "
+            "one",
         )
 
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
-        """One script per node."""
+        """Return one script per node."""
         return [Run.of_node(node, command(_KEY, node, nvml_inventory)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
@@ -105,7 +107,7 @@ class Inventory(Gate):
             else:
                 self._gpu(judge, wanted, (node, name), gpu)
         if not self.inputs.board_parts:
-            _one_board(
+            _compare_boards(
                 judge,
                 node,
                 {name: gpu for gpu, name in zip(gpus, _names(wanted, gpus), strict=True) if not gpu.get("lost")},
@@ -113,7 +115,7 @@ class Inventory(Gate):
 
     @staticmethod
     def _unique(judge: Judge, node: str, gpus: list[dict[str, Any]], sharing: int) -> None:
-        """Hold serials and UUIDs against each other; ``sharing``: GPUs that say one serial."""
+        """Fail for serials and UUIDs of several GPUs. ``sharing``: how many GPUs may have one serial."""
         for field, most in (("serial", sharing), ("uuid", 1)):
             values = Counter(gpu.get(field) for gpu in gpus if gpu.get(field))
             for value, times in values.items():
@@ -121,13 +123,13 @@ class Inventory(Gate):
                     judge.fail(
                         node,
                         kinds.NOT_UNIQUE,
-                        "every GPU its own" if most == 1 else f"at most {most} GPUs of one, those of a module",
+                        "every GPU its own" if most == 1 else f"one for at most {most} GPUs, those of a module",
                         f"{value} on {times} GPUs",
                         field=field,
                     )
 
     def _gpu(self, judge: Judge, wanted: NodeFacts, part: tuple[str, str], gpu: dict[str, Any]) -> None:
-        """Judge one GPU that answers; ``part``: node and the name of the GPU."""
+        """Judge one GPU that answers. ``part``: the node and the name of the GPU."""
         node, name = part
         where = f"{node} {name}"
         judge.equal(where, kinds.MODEL, wanted.gpu.product_name, gpu.get("name"))
@@ -156,9 +158,10 @@ class Inventory(Gate):
             self._nvlink(judge, part, wanted.gpu.nvlink.links, gpu)
 
     def _board(self, judge: Judge, where: str, gpu: dict[str, Any]) -> None:
-        """Hold the board's part number against those that the site bought, of which there may be several: boards put in later often are of another revision.
+        """Compare the board's part number with those that the site bought.
 
-        If it names none, the boards of a node are held against each other.
+        There may be several: later boards are often of another revision. If the site names none, the boards of a node
+        are compared with each other.
         """
         if not self.inputs.board_parts:
             return
@@ -189,21 +192,24 @@ class Inventory(Gate):
 
     @staticmethod
     def _generation(judge: Judge, wanted: NodeFacts, where: str, gpu: dict[str, Any]) -> bool:
-        """Hold the trained generation against the highest that the GPU and its slot can do. A card in a slot (form pcie) may train down while idle."""
+        """Return whether the trained generation is the highest that the GPU and its slot support; else fail.
+
+        A card in a slot (form pcie) may train down while idle.
+        """
         most = gpu.get("pcie_gen_max")
         if most is None:
             judge.judged += 1
             judge.error(
                 where,
                 kinds.PCIE_GENERATION_NOT_REPORTED,
-                "the highest that GPU and slot can do",
+                "the highest that GPU and slot support",
                 gpu.get("unread", {}).get("pcie_gen_max", "nothing"),
             )
             return False
         actual = gpu.get("pcie_gen")
         if wanted.gpu.form == "pcie" and isinstance(actual, int) and actual < most:
             said = (
-                f"{where}: PCIe generation {actual} of {most} while idle, which such a card may; "
+                f"{where}: PCIe generation {actual} of {most} while idle, as such a card may; "
                 "node/gpu/performance/nvbandwidth measures it under load"
             )
             judge.remark(said)
@@ -240,16 +246,15 @@ class Inventory(Gate):
             judge.fail(where, kinds.NVLINK_DOWN, f"{links} links active", detail)
 
 
-def _one_board(judge: Judge, node: str, gpus: dict[str, dict[str, Any]]) -> None:
-    """Hold the board part numbers of a node's GPUs against each other: they are bought as one product, and what most of them have is what was bought.
+def _compare_boards(judge: Judge, node: str, gpus: dict[str, dict[str, Any]]) -> None:
+    """Compare the board part numbers of a node's GPUs with each other: they are bought as one product.
 
-    A few of another number are noted: a GPU that was replaced comes with that of a spare part (965-2G520-A800-000 among
-    seven 692-2G520-0200-000, all H100 80GB HBM3 of one image: NVIDIA/k8s-test-infra, capture qx-h100.xml of a healthy
-    node).
+    A few different numbers are noted: a replaced GPU has the number of a spare part (965-2G520-A800-000 among seven
+    692-2G520-0200-000, all H100 80GB HBM3 of one image: NVIDIA/k8s-test-infra, capture qx-h100.xml of a healthy node).
     """
     told = Counter(gpu["board_part"] for gpu in gpus.values() if gpu.get("board_part"))
     if not told:
-        judge.remark("no GPU tells its board part number: boards are not judged")
+        judge.remark("no GPU reports its board part number: boards are not judged")
         return
     judge.judged += 1
     (most, times), *others = told.most_common()
@@ -268,14 +273,13 @@ def _one_board(judge: Judge, node: str, gpus: dict[str, dict[str, Any]]) -> None
     odd = [
         f"{gpu['board_part']} on {name}" for name, gpu in gpus.items() if gpu.get("board_part") not in {None, "", most}
     ]
-    judge.remark(f"board part number {', '.join([most, *odd])}: not held against what was bought (input board_parts)")
+    judge.remark(f"board part number {', '.join([most, *odd])}: not compared with what was bought (input board_parts)")
 
 
 def _names(wanted: NodeFacts, gpus: list[dict[str, Any]]) -> list[str]:
-    """Return how each GPU is called: by its place in the chassis, since NVML's own numbers close up behind one that is gone.
+    """Return the name of each GPU, from its place in the chassis: NVML's own numbers close up after a missing GPU.
 
-    A GPU that is lost gives no address: while none is missing, NVML's number is its place; else it is called by that
-    number, said as NVML's.
+    A lost GPU has no address. If no GPU is missing, NVML's number is its place; otherwise it is named by NVML's number.
     """
     names = [parts.name(wanted, gpu["pci"], gpu["index"]) if gpu.get("pci") else "" for gpu in gpus]
     whole = len(gpus) == wanted.platform.gpus

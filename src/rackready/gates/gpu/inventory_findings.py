@@ -1,4 +1,4 @@
-"""What node/gpu/sanity/inventory can find."""
+"""Findings of node/gpu/sanity/inventory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _MODEL_STEP = "Correct the node's platform in the site file, or replace the GPU.
 INVENTORY_UNREADABLE = ErrorKind(
     "gpu-inventory-unreadable",
     "GPU inventory unreadable",
-    meaning="The inventory document is not whole, so nothing is known of the GPUs.",
+    meaning="The inventory document is not complete, so nothing is known about the GPUs.",
     next_step=AGAIN,
 )
 NVML_REFUSED = ErrorKind(
     "nvml-cannot-be-asked",
-    "NVML cannot be asked",
-    meaning="NVML does not answer: the driver is not loaded or does not work.",
+    "NVML does not answer",
+    meaning="NVML returned an error: the driver is not loaded or does not work.",
     next_step="Check that the driver is loaded (`nvidia-smi` on the node), then run install again.",
 )
 INVENTORY_CONTRADICTS = ErrorKind(
@@ -28,33 +28,33 @@ INVENTORY_CONTRADICTS = ErrorKind(
 )
 GPUS_TOO_MANY = FailKind(
     "gpu-too-many",
-    "more GPUs than the platform has",
+    "too many GPUs",
     meaning="The node has more GPUs than its platform: the site file names the wrong platform.",
-    next_step="Correct the node's platform in the site file ({platform}); "
-    "alone on this machine (`--local`), give `--gpus {count}`.",
+    next_step="Correct the node's platform in the site file ({platform}). "
+    "For a check of this machine alone (`--local`), give `--gpus {count}`.",
 )
 GPUS_MISSING = FailKind(
     "gpu-missing",
     "GPUs missing",
     meaning="The driver does not see all GPUs of the platform.",
-    next_step=f"Power the node off and on; if it stays so, reseat the GPU: {_RUNBOOK}.",
+    next_step=f"Power the node off and on; if the GPU is still missing, reseat it: {_RUNBOOK}.",
 )
 INVENTORY_GPU_LOST = FailKind(
     "gpu-inventory-lost",
     "GPU lost",
-    meaning="The driver lost this GPU: it does not answer any more.",
-    next_step=f"Power the node off and on; if it comes back, replace the GPU: {_RUNBOOK}.",
+    meaning="The driver lost this GPU: it no longer answers.",
+    next_step=f"Power the node off and on; if the GPU is lost again, replace it: {_RUNBOOK}.",
 )
 NOT_UNIQUE = FailKind(
     "gpu-identity-not-unique",
     "{field} not unique",
-    meaning="Several GPUs tell the same identity, so evidence cannot name the part.",
-    next_step="Reseat the GPUs and read again; the board's InfoROM may be damaged.",
+    meaning="Several GPUs report the same identity, so evidence cannot name the part.",
+    next_step="Reseat the GPUs and run the gate again; a board's InfoROM may be damaged.",
 )
 MODEL = FailKind(
     "gpu-model",
     "model",
-    meaning="The GPU is of another model than the site's platform says.",
+    meaning="The GPU is of another model than the platform's.",
     next_step=_MODEL_STEP,
 )
 PCI_DEVICE = FailKind(
@@ -66,14 +66,14 @@ PCI_DEVICE = FailKind(
 IDENTITY_UNREADABLE = ErrorKind(
     "gpu-identity-unreadable",
     "{label} unreadable",
-    meaning="A serial, UUID or part number of the GPU is no plain text.",
+    meaning="A serial, UUID, VBIOS version or address of the GPU contains characters that it cannot have.",
     next_step=AGAIN,
 )
 IDENTITY_NOT_REPORTED = ErrorKind(
     "gpu-identity-not-reported",
     "{label} not reported",
-    meaning="The GPU does not tell a serial, UUID or part number, so evidence cannot name the part.",
-    next_step="Update the driver; without it the evidence cannot name the part.",
+    meaning="The GPU does not report a serial, UUID, VBIOS version or address, so evidence cannot name the part.",
+    next_step="Update the driver.",
 )
 PCIE_WIDTH = FailKind(
     "gpu-pcie-width-current",
@@ -84,50 +84,50 @@ PCIE_WIDTH = FailKind(
 BOARD_PART_NOT_REPORTED = ErrorKind(
     "gpu-board-part-not-reported",
     "board part number not reported",
-    meaning="The GPU does not tell its board part number, which the site wants to know.",
-    next_step="Update the driver; where this GPU tells no board, take `board_parts` out of the gate's inputs.",
+    meaning="The GPU does not report its board part number, which the site declares.",
+    next_step="Update the driver. If this model reports no board, remove `board_parts` from the gate's inputs.",
 )
 BOARD_PART = FailKind(
     "gpu-board-part",
     "board part number",
-    meaning="The GPU's board is none of those that the site accepts.",
-    next_step="Ask who delivered it, or add the number to the gate's `board_parts`.",
+    meaning="The GPU's board is not one of those that the site accepts.",
+    next_step="Ask the supplier, or add the number to the gate's input `board_parts`.",
 )
 MEMORY_NOT_REPORTED = ErrorKind(
     "gpu-memory-not-reported",
     "memory not reported",
-    meaning="The driver does not tell how much memory the GPU has.",
+    meaning="The driver does not report how much memory the GPU has.",
     next_step="Update the driver.",
 )
 MEMORY = FailKind(
     "gpu-memory-size",
     "memory",
-    meaning="The GPU has less memory than its model: parts of it may be retired.",
-    next_step="Look for retired or remapped memory (`nvidia-smi -q -d "
-    f"ROW_REMAPPER`), then replace the GPU: {_RUNBOOK}.",
+    meaning="The GPU has another amount of memory than its model: parts of it may be retired.",
+    next_step="Check for retired or remapped memory (`nvidia-smi -q -d ROW_REMAPPER`), then replace the GPU: "
+    f"{_RUNBOOK}.",
 )
 PCIE_GENERATION_NOT_REPORTED = ErrorKind(
     "gpu-pcie-generation-not-reported",
     "PCIe generation not reported",
-    meaning="The driver does not tell which PCIe generation GPU and slot can do.",
+    meaning="The driver does not report which PCIe generation GPU and slot support.",
     next_step="Update the driver.",
 )
 PCIE_GENERATION = FailKind(
     "gpu-pcie-generation-slot",
     "PCIe generation",
-    meaning="GPU and slot agree on a lower PCIe generation than the model's: copies to the host are slower.",
+    meaning="The GPU's PCIe link runs at a lower generation than GPU and slot support: copies to the host are slower.",
     next_step=f"Reseat the GPU board; check the riser and the BIOS link speed: {_RUNBOOK}.",
 )
 NVLINK_STATE_NOT_GIVEN = ErrorKind(
     "gpu-nvlink-state-not-given",
     "NVLink state not reported",
-    meaning="The outputs that were handed in do not tell the state of the NVLinks.",
-    next_step="Give what `nvidia-smi nvlink -s` prints, too: --input nvlink=FILE.",
+    meaning="The given outputs do not contain the state of the NVLinks.",
+    next_step="Also give the output of `nvidia-smi nvlink -s`: --input nvlink=FILE.",
 )
 NVLINK_STATE_NOT_REPORTED = ErrorKind(
     "gpu-nvlink-state-not-reported",
     "NVLink state not reported",
-    meaning="The driver does not tell the state of the NVLinks, often because the fabric manager does not run.",
+    meaning="The driver does not report the state of the NVLinks, often because the fabric manager does not run.",
     next_step="Check that the fabric manager runs (`systemctl status nvidia-fabricmanager`).",
 )
 NVLINK_DOWN = FailKind(
@@ -135,19 +135,19 @@ NVLINK_DOWN = FailKind(
     "NVLink down",
     meaning="Some NVLinks of this GPU are inactive: it reaches its peers with less bandwidth.",
     next_step="Power the node off and on once; if the link stays down, reseat the GPU, then replace it: "
-    "docs/runbooks/nvlink-down.md",
+    "docs/runbooks/nvlink-down.md.",
 )
 BOARD_PARTS_DIFFER = FailKind(
     "gpu-board-parts-differ",
     "board part numbers differ",
     meaning="The node's GPUs have boards of different part numbers.",
-    next_step="Ask who delivered it; where the site bought several, name them all in the gate's input `board_parts`.",
+    next_step="Ask the supplier. If the site bought several, name them all in the gate's input `board_parts`.",
 )
 SIBLINGS_TELL_BOARD = ErrorKind(
     "gpu-board-part-odd-one",
     "board part number not reported",
-    meaning="This GPU does not tell its board part number and its siblings do.",
-    next_step="Update the driver; if it stays so, replace the GPU.",
+    meaning="This GPU does not report its board part number, but its siblings do.",
+    next_step="Update the driver; if that does not help, replace the GPU.",
 )
 
 FINDINGS = (

@@ -1,4 +1,4 @@
-"""What a matrix product of one GPU is held against besides its siblings: more than the model can do is no measurement, less than a share of it is slow."""
+"""Bounds on the rate of one GPU's matrix product: the model's peak (implausible above it) and a floor."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rackready.model.outcome import Criterion, Op
 from rackready.model.profile import GpuProfile, Precision
 
 _SHARE = 0.6
-"""Of the best published product: 0.8 because it is of another shape (judgement), and 0.75, which DCGM leaves beneath its own measurements."""
+"""Share of the best published rate: 0.8 for its other shape (judgement), 0.75 as DCGM allows below its own figures."""
 _ALONE = 2
-"""As many GPUs as have no siblings to be held against (siblings.compare)."""
+"""With so few GPUs none has enough siblings to be compared with (siblings.compare)."""
 
 
 RATE_IMPLAUSIBLE = ErrorKind(
@@ -27,7 +27,7 @@ FINDINGS = (RATE_IMPLAUSIBLE,)
 
 
 def floor(gpu: GpuProfile, kind: Precision) -> Bound | None:
-    """Return the GFLOPS below which a GPU fails; None where nothing is published for its model.
+    """Return the GFLOPS below which a GPU fails; None if nothing is published for its model.
 
     FP16 runs as fast as BF16 on tensor cores; TF32 relates to BF16 as their dense rates do.
     """
@@ -45,15 +45,21 @@ def floor(gpu: GpuProfile, kind: Precision) -> Bound | None:
     )
 
 
-def told_by_fleet(gpu: GpuProfile, kinds: Iterable[Precision], gpus: int) -> bool:
-    """Whether only a fleet can tell that a node is slow: no floor, so siblings that are as slow judge alone, or so few GPUs that none has a sibling."""
+def needs_fleet(gpu: GpuProfile, kinds: Iterable[Precision], gpus: int) -> bool:
+    """Return whether only a fleet can show that a node is slow.
+
+    That is so without a floor, since equally slow siblings look right, and with too few GPUs to compare.
+    """
     return gpus <= _ALONE or any(floor(gpu, kind) is None for kind in kinds)
 
 
 def judge_rates(
     judge: Judge, gpu: GpuProfile, node: str, kind: Precision, values: Mapping[int, float], fault: FailKind
 ) -> set[int]:
-    """Judge the GFLOPS of each GPU by ceiling and floor; returns those below, each with ``fault`` found. The ceiling is the model's dense rate."""
+    """Compare the GFLOPS of each GPU with ceiling (the model's dense rate) and floor.
+
+    Fails with ``fault`` every GPU below the floor, and returns those.
+    """
     metric, dense, lower = f"gemm_{kind}", gpu.compute.get(kind), floor(gpu, kind)
     if dense is not None:
         bound = dense.value * 1000 * IMPLAUSIBLE

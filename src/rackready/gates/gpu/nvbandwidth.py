@@ -1,4 +1,7 @@
-"""Copy bandwidth of every GPU: to and from the host, to its siblings, in its own memory. DCGM's plugin of that name reports these and judges none."""
+"""Copy bandwidth of every GPU: to and from the host, to its siblings and in its own memory.
+
+DCGM's plugin of that name reports these rates and judges none.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ _HOST = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
 _OWN = "device_local_copy"
 _EFFECT, _SIGMA = 0.1, 0.01
 _TLP_BYTES, _PAYLOAD_BYTES, _DERIVED = 24, 128, 0.85
-"""A PCIe packet carries at least 128 bytes and about 24 of header, sequence and check (PCI Express Base Specification); 0.85: derived references."""
+"""A PCIe packet carries at least 128 bytes and about 24 of header, sequence and check; 0.85: derived references.
+
+Source: PCI Express Base Specification.
+"""
 _MEMORY = 0.5
 _MEMORY_SOURCE = (
     "NVIDIA/DCGM nvvs/diag-skus.yaml.in asks 0.51 (B200) to 0.70 of the data sheet's bandwidth, 0.57 of H100's"
@@ -40,7 +46,7 @@ _REPLAY_SOURCE = (
 
 
 class NvBandwidth(Gate):
-    """Every GPU copies to and from the host, its siblings and in its own memory as fast as it should, and its PCIe link does not replay while it does."""
+    """Every GPU copies to the host, to its siblings and in its memory as fast as it should, without PCIe replays."""
 
     id = "node/gpu/performance/nvbandwidth"
     findings = (
@@ -54,17 +60,18 @@ class NvBandwidth(Gate):
     fleet = tuple(FleetMetric(name, _EFFECT, _SIGMA) for name in (*_HOST, kinds.PEER, _OWN))
 
     class Inputs(base.Inputs):
-        """How the copies are made."""
+        """Program and launches of the copies."""
 
         binary: str | None = Field(
             None,
-            description="nvbandwidth; null: the one that DCGM's plugin package for the installed CUDA major brings",
+            description="path of nvbandwidth; null: the one in DCGM's plugin package for the installed CUDA major",
         )
         launches: int | None = Field(
             None,
             ge=1,
             le=20,
-            description="launches whose median counts; null: from the units of the site and an effect of 10 %",
+            description="launches whose median counts; null: computed from the number of GPUs of the site and an "
+            "effect of 10 %",
         )
 
     inputs: Inputs
@@ -73,7 +80,7 @@ class NvBandwidth(Gate):
         return self.inputs.launches or launches(facts.fleet * parts.gpus(facts, node), sigma=_SIGMA, effect=_EFFECT)
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """Counters before, the launches one after the other, counters after."""
+        """Return one run per node: counters, the launches one after the other, counters again."""
         return [Run.of_node(node, *self._commands(facts, node)) for node in nodes]
 
     def _commands(self, facts: GateFacts, node: str) -> list[Command]:
@@ -89,30 +96,29 @@ class NvBandwidth(Gate):
         return [smi.command(node, "before"), *runs, smi.command(node, "after", stage=1 + count)]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge each test by what the link can do and by the siblings, then the replays."""
+        """Compare each test with the rate of its link and with the siblings, then judge the replays."""
         node = run.nodes[0]
         judge = Judge()
         found = [self._read(judge, facts, node, outputs, number) for number in range(self._launches(facts, node))]
         runs = [one for one in found if one is not None]
         slow: set[int] = set()
-        if len(runs) == len(found) and self._launched(judge, facts, node, runs):
+        if len(runs) == len(found) and self._distinct_launches(judge, facts, node, runs):
             for test in _tests(facts.nodes[node]):
                 slow |= self._test(judge, facts, node, test, runs)
         slow |= _replays(judge, facts, node, outputs)
         if not judge.errors:
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in slow)
-        if any(
-            _floor(facts.nodes[node], test) is None for test in _tests(facts.nodes[node])
-        ):  # then siblings judge, who may be as slow
+        # without a floor only siblings judge, and they may be as slow
+        if any(_floor(facts.nodes[node], test) is None for test in _tests(facts.nodes[node])):
             judge.fleet_pending = True
         return judge.verdict(node)
 
     @staticmethod
-    def _launched(judge: Judge, facts: GateFacts, node: str, runs: Sequence[Bandwidths]) -> bool:
-        """Whether these are launches on the node's GPUs, and each another one."""
+    def _distinct_launches(judge: Judge, facts: GateFacts, node: str, runs: Sequence[Bandwidths]) -> bool:
+        """Return whether these are different launches, all on the node's GPUs."""
         figures = [{name: case.matrix for name, case in one.tests.items() if case.matrix} for one in runs]
         return twice.distinct(judge, node, "nvbandwidth", figures) and all(
-            _on_these(judge, facts.nodes[node], node, one.devices) for one in runs if one.devices
+            _same_devices(judge, facts.nodes[node], node, one.devices) for one in runs if one.devices
         )
 
     @staticmethod
@@ -146,9 +152,8 @@ class NvBandwidth(Gate):
         for gpu, value in values.items():
             judge.metric(test, f"{node}/gpu{gpu}", value, "GB/s")
         slow = judge_bounds(judge, facts.nodes[node], node, test, values)
-        if (
-            test == kinds.PEER and facts.nodes[node].gpu.form != "pcie"
-        ):  # cards reach some of their siblings by a bridge, and others by PCIe
+        # cards in slots reach some of their siblings over a bridge and others over PCIe
+        if test == kinds.PEER and facts.nodes[node].gpu.form != "pcie":
             slow |= _pairs(judge, node, [one.tests[test].matrix for one in runs], slow)
         units = facts.fleet * count
         return slow | compare(
@@ -159,8 +164,8 @@ class NvBandwidth(Gate):
         )
 
 
-def _on_these(judge: Judge, facts: NodeFacts, node: str, devices: Sequence[Device]) -> bool:
-    """Compare the devices that nvbandwidth lists with the platform: rows and columns of its tables are numbered by them."""
+def _same_devices(judge: Judge, facts: NodeFacts, node: str, devices: Sequence[Device]) -> bool:
+    """Return whether nvbandwidth lists the platform's GPUs: they number the rows and columns of its tables."""
     judge.judged += 1
     good = gpu_models.same(
         judge, node, "nvbandwidth ran on", [(node, device.name) for device in devices], [facts.gpu.product_name]
@@ -176,13 +181,16 @@ def _on_these(judge: Judge, facts: NodeFacts, node: str, devices: Sequence[Devic
 
 
 def _tests(facts: NodeFacts) -> tuple[str, ...]:
-    """GPUs reach each other directly by NVLink; by PCIe alone it depends on the server, and nothing is expected."""
+    """Return the tests to run. Peer copies need NVLink: over PCIe alone they depend on the server."""
     peers = facts.gpu.nvlink is not None and facts.platform.gpus > 1
     return (*_HOST, *((kinds.PEER,) if peers else ()), _OWN)
 
 
 def _per_gpu(judge: Judge, node: str, test: str, found: Bandwidths, count: int) -> dict[int, float] | None:
-    """Return one number per GPU: the cell of one row, or the median of its row between GPUs. None, with an error, where one is missing."""
+    """Return one figure per GPU: its cell, or in a table between GPUs the median of its row.
+
+    None, with an error, if one is missing.
+    """
     judge.judged += 1
     case = found.tests.get(test)
     if case is None or case.status != "Passed":
@@ -210,9 +218,9 @@ def _per_gpu(judge: Judge, node: str, test: str, found: Bandwidths, count: int) 
 
 
 def _pairs(judge: Judge, node: str, matrices: Sequence[Sequence[Sequence[float | None]]], slow: set[int]) -> set[int]:
-    """Hold each pair's copies, GB/s, against the median of all pairs, since a GPU's own median hides one of them; returns GPUs of bad pairs.
+    """Compare each pair's copies, GB/s, with the median of all pairs: a GPU's own median hides one bad pair.
 
-    Pairs of a GPU that is slow as a whole (``slow``) are that GPU's.
+    Pairs of a GPU that is slow as a whole (``slow``) are not blamed. Returns the GPUs of bad pairs.
     """
     count, bad = len(matrices[0]), set[int]()
     cells = {(a, b): [matrix[a][b] for matrix in matrices] for a in range(count) for b in range(count) if a != b}
@@ -243,14 +251,14 @@ def _pairs(judge: Judge, node: str, matrices: Sequence[Sequence[Sequence[float |
 
 
 def _ceiling(facts: NodeFacts, test: str) -> Figure | None:
-    """Return what no copy of this test can exceed, GB/s: the rate of the PCIe link, of the NVLinks or of the memory."""
+    """Return the GB/s that no copy of this test can exceed: the rate of the PCIe link, the NVLinks or the memory."""
     if test in _HOST:
         return facts.gpu.pcie.rate if facts.gpu.pcie else None
     return facts.gpu.memory_bandwidth if test == _OWN else facts.gpu.nvlink.per_gpu if facts.gpu.nvlink else None
 
 
 def _floor(facts: NodeFacts, test: str) -> Bound | None:
-    """Return the GB/s below which a copy of this test fails; None where nothing is published that it could follow from."""
+    """Return the GB/s below which a copy of this test fails; None if no published figure gives one."""
     nvlink, rate = facts.gpu.nvlink, _ceiling(facts, test)
     if rate is None or (test == kinds.PEER and nvlink is None):
         return None
@@ -272,7 +280,10 @@ def _floor(facts: NodeFacts, test: str) -> Bound | None:
 
 
 def judge_bounds(judge: Judge, facts: NodeFacts, node: str, test: str, values: dict[int, float]) -> set[int]:
-    """Hold copies against what their way can carry: above it is implausible, below the floor a fail; returns those below."""
+    """Compare copies with the rate of their path and with the floor. Return the GPUs below the floor.
+
+    A rate above that of the path is implausible.
+    """
     rate, lower = _ceiling(facts, test), _floor(facts, test)
     if rate is not None:
         judge.criterion(
@@ -317,7 +328,7 @@ def judge_bounds(judge: Judge, facts: NodeFacts, node: str, test: str, values: d
 
 
 def _replays(judge: Judge, facts: GateFacts, node: str, outputs: Outputs) -> set[int]:
-    """Hold the replays during the copies against the rate that DCGM allows for the link's generation and width."""
+    """Compare the PCIe replays during the copies with the rate that DCGM allows for the link's generation and width."""
     before, after = (smi.read(judge, outputs.get(key), node) for key in ("before", "after"))
     seconds = sum(output.seconds for key, output in outputs.items() if key.startswith("copy-"))
     if before is None or after is None:
@@ -325,7 +336,7 @@ def _replays(judge: Judge, facts: GateFacts, node: str, outputs: Outputs) -> set
     smi.same_gpus(judge, facts.nodes[node], node, after)
     if not twice.same_gpus(judge, facts.nodes[node], before, after):
         return set()
-    _copied_there(judge, facts.nodes[node], node, outputs, after)
+    _same_addresses(judge, facts.nodes[node], node, outputs, after)
     bad: set[int] = set()
     for position, gpu in enumerate(after.gpus):
         where = f"{node} {parts.name(facts.nodes[node], gpu.pci, gpu.position)}"
@@ -338,8 +349,8 @@ def _replays(judge: Judge, facts: GateFacts, node: str, outputs: Outputs) -> set
     return bad
 
 
-def _copied_there(judge: Judge, facts: NodeFacts, node: str, outputs: Outputs, after: SmiLog) -> None:
-    """Compare the PCI addresses that nvbandwidth lists with nvidia-smi's, whose counters are read."""
+def _same_addresses(judge: Judge, facts: NodeFacts, node: str, outputs: Outputs, after: SmiLog) -> None:
+    """Compare the PCI addresses that nvbandwidth lists with nvidia-smi's, whose counters count."""
     wanted = [parts.short(gpu.pci) for gpu in after.gpus]
     for key in sorted(key for key in outputs if key.startswith("copy-")):
         try:
@@ -354,7 +365,7 @@ def _copied_there(judge: Judge, facts: NodeFacts, node: str, outputs: Outputs, a
 def _replay_rate(
     judge: Judge, where: str, before: SmiLog, after: SmiLog, position: int, seconds: float
 ) -> tuple[float, int] | None:
-    """Return replays per minute and the most that DCGM allows. None, with an error, where the driver does not count."""
+    """Return replays per minute and the most that DCGM allows; None, with an error, if they are not counted."""
     judge.judged += 1
     old = next((gpu for gpu in before.gpus if gpu.pci == after.gpus[position].pci), None)
     try:
@@ -369,7 +380,7 @@ def _replay_rate(
         return None
     gained = values[1] - values[0]
     if gained < 0 or (gained > 0 and seconds <= 0):
-        actual = f"{values[0]:.0f} before, {values[1]:.0f} after{'' if gained < 0 else ', in a time that is not known'}"
+        actual = f"{values[0]:.0f} before, {values[1]:.0f} after{'' if gained < 0 else ', in an unknown time'}"
         judge.error(where, kinds.REPLAYS_NO_RATE, "a counter that grows, and the time of the copies", actual)
         return None
     rate = gained * 60 / seconds if gained else 0.0

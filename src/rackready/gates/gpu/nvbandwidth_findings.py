@@ -1,4 +1,4 @@
-"""What node/gpu/performance/nvbandwidth can find."""
+"""Findings of node/gpu/performance/nvbandwidth."""
 
 from __future__ import annotations
 
@@ -6,24 +6,20 @@ from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 
 PEER = "device_to_device_memcpy_read_ce"
 STEP = (
-    "Look at the PCIe path (gate node/gpu/sanity/pcie-path), at NUMA and IOMMU settings and at other work on the "
-    "node: docs/runbooks/gpu.md."
+    "Check the PCIe path (gate node/gpu/sanity/pcie-path), the NUMA and IOMMU settings, and that no other work runs "
+    "on the node: docs/runbooks/gpu.md."
 )
 OTHER_STEP = (
-    "Look at NVLinks and Fabric Manager (gates node/gpu/sanity/nvlink and fabric), at the memory clock and at other "
-    "work on the node; a GPU that stays slow "
-    "after a power cycle is replaced: docs/runbooks/gpu.md."
+    "Check NVLinks and fabric manager (gates node/gpu/sanity/nvlink and fabric), the memory clock, and that no other "
+    "work runs on the node. Replace a GPU that is still slow after a power cycle: docs/runbooks/gpu.md."
 )
-_REPLAY_STEP = (
-    "Reseat the GPU's board and riser; a link that goes on replaying is replaced with its board: docs/runbooks/gpu.md."
-)
+_REPLAY_STEP = "Reseat the GPU's board and riser; if the link still replays, replace the board: docs/runbooks/gpu.md."
 
 NVBANDWIDTH_UNREADABLE = ErrorKind(
     "nvbandwidth-unreadable",
     "nvbandwidth unreadable",
     meaning="nvbandwidth left no result, often because it is not installed.",
-    next_step="Install package datacenter-gpu-manager-4-cuda{major}, or name the "
-    "program under the gate's input `binary`.",
+    next_step="Install package datacenter-gpu-manager-4-cuda{major}, or name the program in the gate's input `binary`.",
 )
 NVBANDWIDTH_EXIT_CODE = ErrorKind(
     "nvbandwidth-exit-code",
@@ -35,20 +31,20 @@ NVBANDWIDTH_GPUS = ErrorKind(
     "nvbandwidth-gpus",
     "GPUs of nvbandwidth",
     meaning="nvbandwidth did not measure all GPUs of the node.",
-    next_step="Unset CUDA_VISIBLE_DEVICES, and see the gate "
-    "node/gpu/sanity/inventory: it says how many GPUs the node has.",
+    next_step="Unset CUDA_VISIBLE_DEVICES, and run gate node/gpu/sanity/inventory: it reports how many GPUs the node "
+    "has.",
 )
 NVBANDWIDTH_ORDER = ErrorKind(
     "nvbandwidth-gpu-order",
-    "nvbandwidth numbers the GPUs otherwise",
-    meaning="nvbandwidth numbers the GPUs in another order, so its figures would be given to the wrong GPU.",
-    next_step="Run it with CUDA_DEVICE_ORDER=PCI_BUS_ID: else gpu3 is another GPU than nvidia-smi's.",
+    "nvbandwidth numbers the GPUs in another order",
+    meaning="nvbandwidth does not number the GPUs by PCI address, so its figures would be assigned to the wrong GPUs.",
+    next_step="Run nvbandwidth with CUDA_DEVICE_ORDER=PCI_BUS_ID.",
 )
 NVBANDWIDTH_TEST_NOT_RUN = ErrorKind(
     "nvbandwidth-test-not-run",
     "nvbandwidth test {test} did not run",
-    meaning="One of the tests gave no result, so nothing is known of that path.",
-    next_step="Run nvbandwidth by hand; without the test nothing is known.",
+    meaning="One of the tests gave no result, so the bandwidth of that path is unknown.",
+    next_step="Run nvbandwidth by hand on the node.",
 )
 NVBANDWIDTH_NO_NUMBER = ErrorKind(
     "nvbandwidth-no-number",
@@ -59,20 +55,20 @@ NVBANDWIDTH_NO_NUMBER = ErrorKind(
 PEER_NO_NUMBER = ErrorKind(
     "nvbandwidth-peer-no-number",
     f"{PEER} has no number",
-    meaning="There is no figure between these two GPUs: they may not reach each other directly.",
-    next_step="Look at `nvidia-smi topo -p2p r`, then run the gate again.",
+    meaning="There is no figure between these two GPUs: perhaps they cannot reach each other directly.",
+    next_step="Run `nvidia-smi topo -p2p r`, then run the gate again.",
 )
 PEER_SLOW = FailKind(
     "nvbandwidth-peer-slow",
     f"{PEER} is slow between two GPUs",
-    meaning="These two GPUs reach each other slower than all others do.",
+    meaning="Copies between these two GPUs are slower than between all others.",
     next_step=OTHER_STEP,
 )
 PEER_IMPLAUSIBLE = ErrorKind(
     "nvbandwidth-peer-implausible",
     f"{PEER} is implausible between two GPUs",
-    meaning="These two GPUs reach each other faster than all others do, which NVSwitches do not allow: the figures are "
-    "wrong.",
+    meaning="Copies between these two GPUs are faster than between all others, which NVSwitches do not allow: the "
+    "figures are wrong.",
     next_step="Run the gate again.",
 )
 BANDWIDTH_IMPLAUSIBLE = ErrorKind(
@@ -84,40 +80,40 @@ BANDWIDTH_IMPLAUSIBLE = ErrorKind(
 BANDWIDTH_LOW = FailKind(
     "nvbandwidth-slow",
     "{test} is slow",
-    meaning="Copies to or from this GPU are slower than its link must allow.",
+    meaning="Copies to or from this GPU are slower than its link should allow.",
     next_step="{step}",
     steps=(STEP, OTHER_STEP),
 )
 REPLAYS = FailKind(
     "pcie-replays-under-load",
     "PCIe replays while data moves",
-    meaning="The GPU's PCIe link repeats packets while data moves: it has errors and loses bandwidth.",
+    meaning="The GPU's PCIe link replays packets while data moves: it has errors and loses bandwidth.",
     next_step=_REPLAY_STEP,
 )
 NVBANDWIDTH_OTHER_GPUS = ErrorKind(
     "nvbandwidth-other-gpus",
     "nvbandwidth ran on other GPUs than nvidia-smi reports",
-    meaning="nvbandwidth and nvidia-smi name different GPUs, so the outputs are not of one node.",
-    next_step="Give outputs of one node. On a node: run the gate again.",
+    meaning="nvbandwidth and nvidia-smi name different GPUs, so the outputs are not from one node.",
+    next_step="Give outputs from one node. On a node: run the gate again.",
 )
 REPLAYS_UNREADABLE = ErrorKind(
     "pcie-replays-unreadable",
     "PCIe replays unreadable",
-    meaning="The replay counter is no number, so errors of the PCIe link are not known.",
+    meaning="The replay counter is not a number, so the errors of the PCIe link are unknown.",
     next_step="Run `nvidia-smi -q -x` by hand.",
 )
 REPLAYS_NOT_REPORTED = ErrorKind(
     "pcie-replays-not-reported",
     "PCIe replays not reported",
-    meaning="The driver does not count replays of the PCIe link, so its errors are not known.",
-    next_step="Update the driver; without the value nothing is known.",
+    meaning="The driver does not count replays of the PCIe link, so its errors are unknown.",
+    next_step="Update the driver.",
 )
 REPLAYS_NO_RATE = ErrorKind(
     "pcie-replays-no-rate",
     "PCIe replays unreadable",
-    meaning="The replay counter went back or its time is not known, so no rate can be computed.",
-    next_step="The driver was loaded anew in between, or the outputs were captured "
-    "without their time: run the gate again.",
+    meaning="The replay counter went back or its time is unknown, so no rate can be computed.",
+    next_step="The driver was reloaded in between, or the outputs were captured without their time: run the gate "
+    "again.",
 )
 
 FINDINGS = (

@@ -1,4 +1,4 @@
-"""NVLink: how many links, how fast, and what they count as errors."""
+"""NVLinks of every GPU: their number, speed and error counters."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run,
 from rackready.gates.formats import smi_nvlink
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.smi_nvlink import LinkGpu, LinkReport
+from rackready.gates.gpu import nvlink_findings as kinds
 from rackready.gates.gpu import parts
 from rackready.gates.judging import gpu_models
-from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
 from rackready.model.profile import NvLink
 
-_RUNBOOK = "docs/runbooks/nvlink-down.md"
-_STEP = f"Power the node off and on once; if it stays so, reseat the GPU, then replace it: {_RUNBOOK}."
 FAULTS = frozenset(
     {
-        "Replay Errors", "Recovery Errors", "Malformed packet Errors", "Buffer overrun Errors", "Rx Errors", "Rx remote Errors", "Rx General Errors",
-        "Local link integrity Errors", "Tx discards", "Link recovery failed events", "Effective Errors",
+        "Replay Errors", "Recovery Errors", "Malformed packet Errors", "Buffer overrun Errors", "Rx Errors",
+        "Rx remote Errors", "Rx General Errors", "Local link integrity Errors", "Tx discards",
+        "Link recovery failed events", "Effective Errors",
     }
 )  # fmt: skip
-"""Counters of which one is a fault (NVIDIA/DCGM modules/health: replay, recovery and failed recovery; DCGM_LIMIT_MAX_NVLINK_ERROR 1)."""
+"""Counters that mean a fault from 1 on.
+
+Source: NVIDIA/DCGM modules/health (replay, recovery and failed recovery; DCGM_LIMIT_MAX_NVLINK_ERROR 1).
+"""
 WATCHED = frozenset(
     {
         "CRC Errors",
@@ -39,154 +41,18 @@ WATCHED = frozenset(
         "PLR Rcv Uncorrectable Code",
     }
 )
-"""Counters that a healthy link may have: CRC errors matter from 100 per second on, successful recoveries are a warning (DCGM). Noted."""
+"""Counters that a healthy link may have, so they are only noted.
+
+CRC errors matter from 100 per second on, successful recoveries are a warning (DCGM).
+"""
 PLAIN = re.compile(r"^(?:FEC Errors - \d+|Raw (?:Errors|BER).*|PLR .*|(?:Tx|Rx)\d* (?!.*(?:Errors|discards)).*)$")
-"""Traffic and what forward error correction does on a healthy link; of what is sent and received neither errors nor what was dropped."""
+"""Traffic (without its errors and discards), and counters of forward error correction that rise on a healthy link."""
 MOST_EFFECTIVE = 1e-12
 """The largest effective bit error rate of a good link."""
 EFFECTIVE_SOURCE = "NVIDIA/DCGM common/DcgmUtilities.cpp, IsEffectiveBerThresholdExceeded"
 _SPEED_TOLERANCE = 0.001
 _SHOWN = 2
-"""As many GPUs are named in a message."""
-
-
-NVLINK_ERRORS_NOT_REPORTED = ErrorKind(
-    "nvlink-errors-not-reported",
-    "NVLink error counters not reported",
-    meaning="nvidia-smi lists no error counters for this GPU's links, so their errors are not known.",
-    next_step="Run `nvidia-smi nvlink -e` by hand.",
-)
-NVLINK_NONE_ACTIVE = FailKind(
-    "nvlink-none-active",
-    "no NVLink active",
-    meaning="No NVLink of this GPU is active: it reaches its peers over PCIe only, or not at all.",
-    next_step=_STEP,
-)
-NVLINK_INACTIVE = FailKind(
-    "nvlink-inactive",
-    "NVLink down",
-    meaning="Some NVLinks of this GPU are inactive: it reaches its peers with less bandwidth, and slows every "
-    "collective.",
-    next_step=_STEP,
-)
-NVLINK_SPEED = FailKind(
-    "nvlink-speed",
-    "NVLink speed",
-    meaning="A link runs at another speed than its model's.",
-    next_step=_STEP,
-)
-NVLINK_COUNTER_UNREADABLE = ErrorKind(
-    "nvlink-counter-unreadable",
-    "NVLink counter {name} unreadable",
-    meaning="An error counter of a link is no number.",
-    next_step="Run `nvidia-smi nvlink -e` by hand.",
-)
-NVLINK_ERRORS = FailKind(
-    "nvlink-errors",
-    "NVLink {name}",
-    meaning="A link counted errors since the driver was loaded.",
-    next_step=_STEP,
-)
-NVLINK_COUNTER_UNKNOWN = ErrorKind(
-    "nvlink-counter-unknown",
-    "NVLink counter {name} is not known",
-    meaning="A counter that rackready does not know is above 0, so nobody can say what it means.",
-    next_step="Read the vendor's manual of nvidia-smi, and update rackready.",
-)
-NVLINK_CRC = FailKind(
-    "nvlink-crc",
-    "NVLink {name}",
-    meaning="A link counted more CRC errors than the gate set allows.",
-    next_step=_STEP,
-)
-NVLINK_FAULTS_NOT_COUNTED = ErrorKind(
-    "nvlink-faults-not-counted",
-    "NVLink faults not counted",
-    meaning="The driver counts no faults of the links, so their errors are not known.",
-    next_step="Run `nvidia-smi nvlink -e` by hand; update the driver.",
-)
-NVLINK_RATE_UNREADABLE = ErrorKind(
-    "nvlink-ber-unreadable",
-    "NVLink {name} unreadable",
-    meaning="The bit error rate of a link cannot be read.",
-    next_step="Run `nvidia-smi nvlink -e` by hand.",
-)
-NVLINK_EFFECTIVE_BER = FailKind(
-    "nvlink-effective-ber",
-    "NVLink effective bit error rate",
-    meaning="A link has bit errors that its error correction does not repair.",
-    next_step=_STEP,
-)
-NVLINK_GPU_LOST = FailKind(
-    "nvlink-gpu-lost",
-    "GPU lost",
-    meaning="The driver lost this GPU: it does not answer any more.",
-    next_step="Power the node off and on; if it comes back, replace the GPU: docs/runbooks/gpu.md.",
-)
-NVLINK_UNREADABLE = ErrorKind(
-    "nvlink-unreadable",
-    "{what} unreadable",
-    meaning="nvidia-smi printed something else than GPUs and their links.",
-    next_step="Run `{what}` by hand on the node.",
-)
-NVLINK_EXIT_CODE = ErrorKind(
-    "nvlink-exit-code",
-    "{what} contradicts itself",
-    meaning="nvidia-smi listed links and still ended with an error.",
-    next_step="Run `{what}` by hand on the node.",
-)
-NVLINK_GPUS_MISSING = FailKind(
-    "nvlink-gpus-missing",
-    "GPUs in nvidia-smi nvlink",
-    meaning="nvidia-smi nvlink lists fewer GPUs than the platform has.",
-    next_step=parts.FEWER,
-)
-NVLINK_GPUS_MORE = FailKind(
-    "nvlink-gpus-too-many",
-    "GPUs in nvidia-smi nvlink",
-    meaning="nvidia-smi nvlink lists more GPUs than the platform has.",
-    next_step=parts.MORE,
-)
-NVLINK_GPUS_OTHER = FailKind(
-    "nvlink-gpus-other",
-    "GPUs in nvidia-smi nvlink",
-    meaning="nvidia-smi nvlink lists as many GPUs as the platform has, but with other numbers.",
-    next_step="Give the links of every GPU: `nvidia-smi nvlink -s` without -i.",
-)
-NVLINK_ERRORS_OTHER_GPUS = ErrorKind(
-    "nvlink-errors-other-gpus",
-    "NVLink error counters of other GPUs",
-    meaning="The error counters are of other GPUs than the links, so they are not of one node.",
-    next_step="Run `nvidia-smi nvlink -s` and `nvidia-smi nvlink -e` on the same host, one after the other.",
-)
-NVLINK_ERRORS_NOT_WHOLE = ErrorKind(
-    "nvlink-errors-not-whole",
-    "NVLink error counters not whole",
-    meaning="Some links have fewer counters than others: the output is cut off.",
-    next_step="Run `nvidia-smi nvlink -e` by hand; the output is cut off.",
-)
-
-FINDINGS = (
-    NVLINK_ERRORS_NOT_REPORTED,
-    NVLINK_NONE_ACTIVE,
-    NVLINK_INACTIVE,
-    NVLINK_SPEED,
-    NVLINK_COUNTER_UNREADABLE,
-    NVLINK_ERRORS,
-    NVLINK_COUNTER_UNKNOWN,
-    NVLINK_CRC,
-    NVLINK_FAULTS_NOT_COUNTED,
-    NVLINK_RATE_UNREADABLE,
-    NVLINK_EFFECTIVE_BER,
-    NVLINK_GPU_LOST,
-    NVLINK_UNREADABLE,
-    NVLINK_EXIT_CODE,
-    NVLINK_GPUS_MISSING,
-    NVLINK_GPUS_MORE,
-    NVLINK_GPUS_OTHER,
-    NVLINK_ERRORS_OTHER_GPUS,
-    NVLINK_ERRORS_NOT_WHOLE,
-)
+"""Number of GPUs that a message names."""
 
 
 class NvLinks(Gate):
@@ -195,38 +61,44 @@ class NvLinks(Gate):
     id = "node/gpu/sanity/nvlink"
     findings = (
         *gpu_models.FINDINGS,
-        *FINDINGS,
+        *kinds.FINDINGS,
     )
     looks = True
     covers = frozenset({"nvlink"})
 
     class Inputs(base.Inputs):
-        """How many errors of the corrected kind a link may have."""
+        """Limit on corrected errors of a link."""
 
         crc_limit: int | None = Field(
             None,
             ge=1,
             le=10**9,
             description="CRC errors since the driver was loaded above which a link fails, at most 10^9 (judgement); "
-            "null: no vendor publishes one, so noted",
+            "null: only noted, as no vendor publishes a limit",
         )
 
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
-        """Two commands per node, side by side."""
+        """Return one run per node, with its two commands side by side."""
         return [
-            Run.of_node(node, *(_command(node, key, option) for key, option in (("status", "-s"), ("errors", "-e"))))
+            Run.of_node(
+                node,
+                *(
+                    Command(key=key, node=node, argv=("nvidia-smi", "nvlink", option), timeout_s=60)
+                    for key, option in (("status", "-s"), ("errors", "-e"))
+                ),
+            )
             for node in nodes
         ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge states and speeds first, then counters of the links that are active."""
+        """Judge states and speeds, then the counters of active links."""
         node = run.nodes[0]
         of_node = facts.nodes[node]
         judge = Judge()
         if of_node.gpu.nvlink is None:
-            judge.nothing(f"GPU {of_node.gpu.id} has no NVLink: there is nothing to judge")
+            judge.nothing(f"GPU {of_node.gpu.id} has no NVLink: nothing to judge")
             return judge.verdict(node)
         reports = [
             _read(judge, outputs.get(key), node, what, parse)
@@ -241,19 +113,19 @@ class NvLinks(Gate):
         if counters is not None:
             _same_counters(judge, node, counters)
         if _same_gpus(judge, of_node, node, states, counters) and states:
-            _complete(judge, of_node, node, states)
+            _compare_numbers(judge, of_node, node, states)
             for gpu in states.values():
                 counted = counters.get(gpu.index) if counters is not None else None
                 if counters is not None and not gpu.refused and (counted is None or counted.refused):
                     said = f"NVML: {counted.refused}" if counted else "nothing"
-                    judge.error(f"{node} gpu{gpu.index}", NVLINK_ERRORS_NOT_REPORTED, "its links", said)
+                    judge.error(f"{node} gpu{gpu.index}", kinds.NVLINK_ERRORS_NOT_REPORTED, "its links", said)
                 self._gpu(judge, of_node.gpu.nvlink, node, gpu, counted)
         return judge.verdict(node)
 
     def _gpu(self, judge: Judge, wanted: NvLink, node: str, gpu: LinkGpu, counted: LinkGpu | None) -> None:
         where = f"{node} gpu{gpu.index}"
         if gpu.refused:
-            judge.fail(where, NVLINK_NONE_ACTIVE, f"{wanted.links} links active", f"NVML: {gpu.refused}")
+            judge.fail(where, kinds.NVLINK_NONE_ACTIVE, f"{wanted.links} links active", f"NVML: {gpu.refused}")
             return
         active = {link: speed for link, speed in gpu.speeds.items() if speed is not None}
         judge.count("nvlinks_active", where, len(active), wanted.links, "GPU profile")
@@ -261,7 +133,7 @@ class NvLinks(Gate):
             down = sorted(set(range(wanted.links)) - set(active))
             judge.fail(
                 where,
-                NVLINK_INACTIVE,
+                kinds.NVLINK_INACTIVE,
                 f"{wanted.links} links active",
                 f"{len(active)} (inactive or not listed: {', '.join(map(str, down)) or 'none'})",
             )
@@ -278,10 +150,9 @@ class NvLinks(Gate):
     def _speed(judge: Judge, wanted: NvLink, where: str, speed: float) -> None:
         judge.judged += 1
         bound = wanted.speed.value / 1000
-        if abs(speed - bound) > bound * _SPEED_TOLERANCE and speed != math.floor(
-            bound
-        ):  # drivers before 535 print whole GB/s (A100: 25 for 25.781)
-            judge.fail(where, NVLINK_SPEED, f"{bound:g} GB/s ({wanted.speed.source})", f"{speed:g} GB/s")
+        rounded = math.floor(bound)  # drivers before 535 print whole GB/s (A100: 25 for 25.781)
+        if abs(speed - bound) > bound * _SPEED_TOLERANCE and speed != rounded:
+            judge.fail(where, kinds.NVLINK_SPEED, f"{bound:g} GB/s ({wanted.speed.source})", f"{speed:g} GB/s")
 
     def _errors(self, judge: Judge, where: str, counters: dict[str, str]) -> None:
         judge.judged += 1
@@ -290,54 +161,50 @@ class NvLinks(Gate):
             if name.endswith("BER"):
                 _rate(judge, where, name, text)
             elif not text.isdigit():
-                judge.error(where, NVLINK_COUNTER_UNREADABLE, "a whole number", text, name=name)
+                judge.error(where, kinds.NVLINK_COUNTER_UNREADABLE, "a whole number", text, name=name)
             elif int(text) == 0:
                 continue
             elif name in FAULTS:
-                judge.fail(where, NVLINK_ERRORS, "0 since the driver was loaded", text, name=name)
+                judge.fail(where, kinds.NVLINK_ERRORS, "0 since the driver was loaded", text, name=name)
             elif name in WATCHED:
                 self._watched(judge, where, name, int(text))
             elif not PLAIN.match(name):
-                judge.error(where, NVLINK_COUNTER_UNKNOWN, "a known counter, or 0", text, name=name)
+                judge.error(where, kinds.NVLINK_COUNTER_UNKNOWN, "a known counter, or 0", text, name=name)
 
     def _watched(self, judge: Judge, where: str, name: str, value: int) -> None:
         if name == "CRC Errors" and self.inputs.crc_limit is not None and value > self.inputs.crc_limit:
-            judge.fail(where, NVLINK_CRC, f"at most {self.inputs.crc_limit} (gate input)", str(value), name=name)
+            judge.fail(where, kinds.NVLINK_CRC, f"at most {self.inputs.crc_limit} (gate input)", str(value), name=name)
             return
         judge.metric(name.lower().replace(" ", "_"), where, value, "1")
         judge.remark(f"{where}: {value} {name}")
 
 
 def counts_faults(judge: Judge, where: str, counters: Collection[str]) -> None:
-    """A link that counts nothing of which one is a fault (CRC errors only, say) proves nothing."""
+    """Add an error for a link without any counter of faults (with CRC errors only, for example): it proves nothing."""
     if not FAULTS & set(counters):
         judge.error(
             where,
-            NVLINK_FAULTS_NOT_COUNTED,
+            kinds.NVLINK_FAULTS_NOT_COUNTED,
             "a counter of faults on every active link",
             ", ".join(sorted(counters)) or "none",
         )
 
 
 def _rate(judge: Judge, where: str, name: str, text: str) -> None:
-    """Effective BER is after error correction: above 1e-12 the link loses data."""
+    """Judge a bit error rate. Effective BER is after error correction: above 1e-12 the link loses data."""
     try:
         value = smi_nvlink.bit_error_rate(text)
     except FormatError:
-        judge.error(where, NVLINK_RATE_UNREADABLE, "a rate such as 15e-255", text, name=name)
+        judge.error(where, kinds.NVLINK_RATE_UNREADABLE, "a rate such as 15e-255", text, name=name)
         return
     if name == "Effective BER" and value > MOST_EFFECTIVE:
-        judge.fail(where, NVLINK_EFFECTIVE_BER, f"at most {MOST_EFFECTIVE:g}", text)
-
-
-def _command(node: str, key: str, option: str) -> Command:
-    return Command(key=key, node=node, argv=("nvidia-smi", "nvlink", option), timeout_s=60)
+        judge.fail(where, kinds.NVLINK_EFFECTIVE_BER, f"at most {MOST_EFFECTIVE:g}", text)
 
 
 def lost(judge: Judge, facts: NodeFacts, name: str, words: str) -> None:
-    """Fail for a GPU that does not answer; ``name``: its number or PCI address, as nvidia-smi printed it."""
+    """Fail for a GPU that does not answer. ``name``: its number or PCI address, as nvidia-smi printed it."""
     part = f"gpu{name}" if name.isdigit() else parts.name(facts, name)
-    judge.fail(f"{facts.node.name} {part}", NVLINK_GPU_LOST, "a GPU that answers", words)
+    judge.fail(f"{facts.node.name} {part}", kinds.NVLINK_GPU_LOST, "a GPU that answers", words)
 
 
 def _read(
@@ -349,34 +216,34 @@ def _read(
         found = parse(output.stdout)
     except FormatError as error:
         judge.error(
-            node, NVLINK_UNREADABLE, "GPUs and their links", f"{error} (exit code {output.exit_code})", what=what
+            node, kinds.NVLINK_UNREADABLE, "GPUs and their links", f"{error} (exit code {output.exit_code})", what=what
         )
         return None
     if output.exit_code != 0 and not found.lost and not any(gpu.refused for gpu in found.gpus.values()):
         judge.error(
-            node, NVLINK_EXIT_CODE, "exit code 0 with a list of links", f"exit code {output.exit_code}", what=what
+            node, kinds.NVLINK_EXIT_CODE, "exit code 0 with a list of links", f"exit code {output.exit_code}", what=what
         )
     return found
 
 
-def _complete(judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkGpu]) -> None:
+def _compare_numbers(judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkGpu]) -> None:
     judge.judged += 1
     wanted = set(range(facts.platform.gpus))
     if len(states) != len(wanted):
         judge.fail(
             node,
-            NVLINK_GPUS_MISSING if len(states) < len(wanted) else NVLINK_GPUS_MORE,
+            kinds.NVLINK_GPUS_MISSING if len(states) < len(wanted) else kinds.NVLINK_GPUS_MORE,
             parts.numbers(wanted),
             parts.numbers(states),
         )
     elif set(states) != wanted:
-        judge.fail(node, NVLINK_GPUS_OTHER, parts.numbers(wanted), parts.numbers(states))
+        judge.fail(node, kinds.NVLINK_GPUS_OTHER, parts.numbers(wanted), parts.numbers(states))
 
 
 def _same_gpus(
     judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkGpu] | None, counters: dict[int, LinkGpu] | None
 ) -> bool:
-    """States and counters must be of the same GPUs, of the node's model: counters of another machine prove nothing of these links."""
+    """Return whether states and counters are of the same GPUs, of the node's model; else add an error."""
     named = [(node, gpu.name) for gpu in (states or counters or {}).values()]
     judge.judged += 1
     if not gpu_models.same(judge, node, "nvidia-smi nvlink reports", named, [facts.gpu.product_name]):
@@ -391,19 +258,19 @@ def _same_gpus(
     if others:
         expected = "the UUIDs of nvidia-smi nvlink -s"
         actual = f"{', '.join(others[:_SHOWN])}{f' and {len(others) - _SHOWN} more' if len(others) > _SHOWN else ''}"
-        judge.error(node, NVLINK_ERRORS_OTHER_GPUS, expected, actual)
+        judge.error(node, kinds.NVLINK_ERRORS_OTHER_GPUS, expected, actual)
     return not others
 
 
 def _same_counters(judge: Judge, node: str, counters: dict[int, LinkGpu]) -> None:
-    """Every link of every GPU has the same counters; one that lacks some was cut off."""
+    """Add an error unless every link of every GPU has the same counters: the output was cut off."""
     names = {frozenset(values) for gpu in counters.values() for values in gpu.counters.values()}
     judge.judged += 1
     if len(names) > 1:
         fewest = min(len(one) for one in names)
         judge.error(
             node,
-            NVLINK_ERRORS_NOT_WHOLE,
-            f"{max(len(one) for one in names)} counters of every link",
-            f"{fewest} of one",
+            kinds.NVLINK_ERRORS_NOT_WHOLE,
+            f"{max(len(one) for one in names)} counters for every link",
+            f"{fewest} for one",
         )

@@ -1,4 +1,4 @@
-"""An NVLink domain that spans servers (NVL72): one cluster and clique, a healthy fabric on every GPU, and IMEX between all nodes."""
+"""NVLink domains that span servers (NVL72): cluster and clique, fabric health, and IMEX between all nodes."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from rackready.model.outcome import Verdict
 _RUNBOOK = "docs/runbooks/nvlink-down.md"
 _NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
 _STEP = (
-    "Power the NVLink switch trays before the compute trays, check that NMX-C is configured, then restart the "
+    "Power on the NVLink switch trays before the compute trays, check that NMX-C is configured, then restart the "
     f"tray's driver: {_RUNBOOK}."
 )
 _IMEX_STEP = (
     "Compare /etc/nvidia-imex/nodes_config.cfg on all nodes of the rack, then restart nvidia-imex on all of them "
-    "(it reads the list at start only)."
+    "(it reads the list only when it starts)."
 )
 
 
 DOMAIN_NOT_WHOLE = ErrorKind(
     "nvlink-domain-not-whole",
-    "not all nodes of the NVLink domain take part",
+    "NVLink domain incomplete",
     meaning="Only a part of the NVLink domain was measured, so the domain as a whole is not proven.",
-    next_step="Run the gate on the whole rack, or declare a smaller domain (`nodes`).",
+    next_step="Run the gate on the whole rack, or declare a smaller domain (input `nodes`).",
 )
 DOMAIN_HEALTH_NOT_REPORTED = ErrorKind(
     "nvlink-domain-health-not-reported",
     "fabric health not reported",
-    meaning="The driver does not tell the health mask, so a degraded link or route of the domain would not be seen.",
-    next_step="Update the driver; without its health mask a degraded link or route of the domain is not seen.",
+    meaning="The driver does not report the health mask, so a degraded link or route of the domain would not be seen.",
+    next_step="Update the driver.",
 )
 NOT_IN_DOMAIN = FailKind(
     "nvlink-domain-not-joined",
@@ -53,12 +53,12 @@ NOT_IN_DOMAIN = FailKind(
 GPU_TWICE = ErrorKind(
     "nvlink-domain-gpu-twice",
     "one GPU on several nodes",
-    meaning="Two nodes report the same GPU: their outputs were mixed up.",
-    next_step="Run the gate again. For outputs that were captured elsewhere: give each node its own report.",
+    meaning="Several nodes report the same GPU: their outputs were mixed up.",
+    next_step="Run the gate again. For captured outputs: give each node its own report.",
 )
 NO_MAJORITY = FailKind(
     "nvlink-domain-split",
-    "no NVLink domain has most of its GPUs",
+    "no NVLink domain has most of the GPUs",
     meaning="The rack's GPUs are split over several NVLink domains and none has most of them.",
     next_step=_STEP,
 )
@@ -70,21 +70,21 @@ OTHER_DOMAIN = FailKind(
 )
 ADDRESSES_UNREADABLE = ErrorKind(
     "imex-addresses-unreadable",
-    "the node's addresses unreadable",
-    meaning="The node does not tell its own addresses, so its place in the IMEX domain is not known.",
+    "node addresses unreadable",
+    meaning="The node does not report its own addresses, so its place in the IMEX domain is unknown.",
     next_step="Run `hostname -I` on the node.",
 )
 IMEX_FOREIGN = FailKind(
     "imex-members-other",
     "members of the IMEX domain are not the nodes of {target}",
-    meaning="The IMEX domain is made of other nodes than those of this rack.",
+    meaning="The IMEX domain consists of other nodes than those of this rack.",
     next_step=_IMEX_STEP,
 )
 IMEX_UNREADABLE = ErrorKind(
     "imex-unreadable",
     "IMEX unreadable",
-    meaning="IMEX did not answer, so memory cannot be shared between nodes or nobody knows.",
-    next_step="Install package nvidia-imex of the driver's version; check `systemctl status nvidia-imex`.",
+    meaning="IMEX did not answer, so it is unknown whether nodes can share memory.",
+    next_step="Install package nvidia-imex of the driver's version, and check `systemctl status nvidia-imex`.",
 )
 IMEX_EXIT_CODE = ErrorKind(
     "imex-exit-code",
@@ -95,7 +95,7 @@ IMEX_EXIT_CODE = ErrorKind(
 IMEX_DOWN = FailKind(
     "imex-down",
     "IMEX domain",
-    meaning="The IMEX domain is not up: no memory can be shared between nodes.",
+    meaning="The IMEX domain is not up: nodes cannot share memory.",
     next_step=_IMEX_STEP,
 )
 IMEX_MEMBERS = FailKind(
@@ -119,14 +119,14 @@ IMEX_CONNECTIONS = FailKind(
 IMEX_VERSION_UNKNOWN = ErrorKind(
     "imex-version-not-reported",
     "IMEX version of {host} not reported",
-    meaning="A member does not tell its IMEX version.",
+    meaning="A member of the IMEX domain does not report its IMEX version.",
     next_step="Update nvidia-imex on both ends to the driver's version.",
 )
 IMEX_VERSION = FailKind(
     "imex-version",
     "IMEX version of {host}",
-    meaning="A member runs another IMEX version than its driver: the domain may not come up.",
-    next_step="IMEX must be exactly the driver's version; run install again.",
+    meaning="A member's IMEX version differs from its driver's: the domain may not come up.",
+    next_step="Run install again: IMEX must be exactly the driver's version.",
 )
 
 FINDINGS = (
@@ -150,18 +150,18 @@ FINDINGS = (
 
 
 class NvLinkDomain(Gate):
-    """All trays of a rack form one NVLink domain: one ClusterUUID and clique, no degraded fabric, and every IMEX daemon ready and connected."""
+    """All trays of a rack form one healthy NVLink domain (ClusterUUID, clique), and all IMEX daemons are connected."""
 
     id = "rack/gpu/validation/nvlink-domain"
     findings = (*smi.REPORT, *fabric.STATE, *FINDINGS)
     covers = frozenset({"gpu"})
     min_nodes = 2
     in_no_set = (
-        "only racks whose NVLink domain spans servers (NVL72) have one; sites with such racks add it to their set"
+        "only racks whose NVLink domain spans servers (NVL72) need it; sites with such racks add it to their set"
     )
 
     class Inputs(base.Inputs):
-        """How large the domain is."""
+        """Size of the domain."""
 
         nodes: int | None = Field(
             None,
@@ -173,7 +173,7 @@ class NvLinkDomain(Gate):
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """One run a rack, over those of its nodes whose NVLink domain spans servers."""
+        """Return one run per rack, over its nodes whose NVLink domain spans servers."""
         racks: dict[str, list[str]] = {}
         for node in nodes:
             if facts.nodes[node].platform.nvlink_domain is not None:
@@ -193,7 +193,7 @@ class NvLinkDomain(Gate):
         return Run(id=rack, target=rack, nodes=tuple(members), commands=(*ask, *status, *own))
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge each GPU's fabric, then that all agree, then IMEX as each node sees it."""
+        """Judge each GPU's fabric, then that all GPUs agree, then IMEX as each node sees it."""
         judge = Judge()
         wanted = self._size(facts, run)
         judge.judged += 1
@@ -211,11 +211,13 @@ class NvLinkDomain(Gate):
         for node, log in logs.items():
             if log is not None:
                 seen |= _gpus(judge, facts, node, log)
-        _own_gpus(judge, {node: log for node, log in logs.items() if log is not None})
+        _no_shared_gpus(judge, {node: log for node, log in logs.items() if log is not None})
         _agree(judge, run.target, seen)
         lists = {node: _imex(judge, node, outputs, wanted, facts.nodes[node].driver) for node in run.nodes}
         if len(run.nodes) == wanted:
-            _members(judge, run, lists, {node: _own(judge, node, outputs.get(f"address-{node}")) for node in run.nodes})
+            _members(
+                judge, run, lists, {node: _addresses(judge, node, outputs.get(f"address-{node}")) for node in run.nodes}
+            )
         judge.blamed.update(
             finding.where.split()[0] for finding in judge.fails if finding.where.split()[0] in run.nodes
         )
@@ -226,28 +228,28 @@ class NvLinkDomain(Gate):
         return self.inputs.nodes or (platform.nvlink_domain or platform.gpus) // platform.gpus
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
-        """A fail belongs to the nodes that it names, and the others of their domain wait for them; where it names none, it belongs to all.
+        """Return the verdicts of each node.
 
-        A server whose NVLinks end inside it has nothing to judge.
+        A fail belongs to the nodes that it names, and the others of their domain did not run; if it names none, it
+        belongs to all. A server whose NVLinks end inside it has nothing to judge.
         """
-        out = {node: [_no_domain(node)] for node, known in facts.nodes.items() if known.platform.nvlink_domain is None}
+        out: dict[str, list[Verdict]] = {}
+        for node, known in facts.nodes.items():
+            if known.platform.nvlink_domain is None:
+                judge = Judge()
+                judge.nothing("its NVLinks end inside the server: nothing to judge")
+                out[node] = [judge.verdict(node)]
         for item in done:
             bad = item.verdict.blamed
-            waits = f"{', '.join(bad)} of its NVLink domain did not pass"
+            reason = f"{', '.join(bad)} of its NVLink domain did not pass"
             for node in item.run.nodes:
-                mine = item.verdict if not bad or node in bad else not_run(node, self.id, waits, "Repair that first.")
+                mine = item.verdict if not bad or node in bad else not_run(node, self.id, reason, "Repair that first.")
                 out.setdefault(node, []).append(mine)
         return out
 
 
-def _no_domain(node: str) -> Verdict:
-    judge = Judge()
-    judge.nothing("its NVLinks end inside the server: nothing to judge")
-    return judge.verdict(node)
-
-
 def _gpus(judge: Judge, facts: GateFacts, node: str, log: SmiLog) -> dict[str, tuple[str, str]]:
-    """Judge every GPU's fabric; returns 'node02 gpu1' -> (cluster, clique) of each that has one."""
+    """Judge every GPU's fabric. Return 'node02 gpu1' -> (cluster, clique) of each GPU that has joined one."""
     smi.same_gpus(judge, facts.nodes[node], node, log)
     found: dict[str, tuple[str, str]] = {}
     for gpu in log.gpus:
@@ -272,8 +274,8 @@ def _gpus(judge: Judge, facts: GateFacts, node: str, log: SmiLog) -> dict[str, t
     return found
 
 
-def _own_gpus(judge: Judge, logs: Mapping[str, SmiLog]) -> None:
-    """No GPU is on two nodes: one node's report under the name of two is no report of the other's GPUs."""
+def _no_shared_gpus(judge: Judge, logs: Mapping[str, SmiLog]) -> None:
+    """Add an error for GPUs that several nodes report: one report was given for two nodes."""
     owners: dict[str, list[str]] = {}
     for node, log in logs.items():
         for uuid in {gpu.text("uuid") for gpu in log.gpus} - {None}:
@@ -283,12 +285,15 @@ def _own_gpus(judge: Judge, logs: Mapping[str, SmiLog]) -> None:
     for nodes in dict.fromkeys(tuple(nodes) for nodes in shared.values()):
         same = sorted(uuid for uuid, of in shared.items() if tuple(of) == nodes)
         more = f" and {len(same) - 1} more" if len(same) > 1 else ""
-        judge.error(", ".join(nodes), GPU_TWICE, "GPUs of its own on every node", f"{same[0]}{more} on each of them")
+        judge.error(", ".join(nodes), GPU_TWICE, "different GPUs on every node", f"{same[0]}{more} on each of them")
         judge.measured -= {item for item in judge.measured if item.split("/", 1)[0] in nodes}
 
 
 def _agree(judge: Judge, rack: str, seen: Mapping[str, tuple[str, str]]) -> None:
-    """All GPUs of a rack have one (cluster, clique); who differs from most is named, the rack where none has most. ``seen``: by node and GPU."""
+    """Fail every GPU whose (cluster, clique) differs from most of the rack; without a majority, fail the rack.
+
+    ``seen``: 'node02 gpu1' -> (cluster, clique).
+    """
     judge.judged += 1
     counts = Counter(seen.values())
     if len(counts) <= 1:
@@ -307,12 +312,12 @@ def _agree(judge: Judge, rack: str, seen: Mapping[str, tuple[str, str]]) -> None
             judge.fail(where, OTHER_DOMAIN, expected, f"{pair[0]}, clique {pair[1]}", rack=rack)
 
 
-def _own(judge: Judge, node: str, output: Output | None) -> frozenset[str]:
-    """Return the addresses of a node, as it says itself, and its name; empty where it says none, which is an error."""
+def _addresses(judge: Judge, node: str, output: Output | None) -> frozenset[str]:
+    """Return a node's name and the addresses that it reports; empty, with an error, if it reports none."""
     if judge.trouble(trouble(output, node, "reading of the node's addresses")) or output is None:
         return frozenset()
     try:
-        found = {_plain(str(ipaddress.ip_address(word))) for word in output.stdout.split()}
+        found = {_short(str(ipaddress.ip_address(word))) for word in output.stdout.split()}
     except ValueError:
         found = set()
     if not found or output.exit_code != 0:
@@ -322,8 +327,8 @@ def _own(judge: Judge, node: str, output: Output | None) -> frozenset[str]:
     return frozenset({node, *found})
 
 
-def _plain(host: str) -> str:
-    """Return an address in its short form, a host name without its domain."""
+def _short(host: str) -> str:
+    """Return an address in its short form, or a host name without its domain."""
     try:
         return str(ipaddress.ip_address(host))
     except ValueError:
@@ -331,7 +336,7 @@ def _plain(host: str) -> str:
 
 
 def _members(judge: Judge, run: Run, lists: Mapping[str, frozenset[str]], own: Mapping[str, frozenset[str]]) -> None:
-    """Hold the members that each daemon lists against the nodes of the rack: a domain with others may be as ready and connected."""
+    """Compare the members that each daemon lists with the nodes of the rack."""
     if not all(own.values()):
         return
     for node, hosts in lists.items():
@@ -341,15 +346,18 @@ def _members(judge: Judge, run: Run, lists: Mapping[str, frozenset[str]], own: M
         foreign = [
             f"{host} is none of them"
             for host in sorted(hosts)
-            if not any(_plain(host) in names for names in own.values())
+            if not any(_short(host) in names for names in own.values())
         ]
-        absent = [f"none is {name}" for name, names in own.items() if not any(_plain(host) in names for host in hosts)]
+        absent = [f"none is {name}" for name, names in own.items() if not any(_short(host) in names for host in hosts)]
         if foreign or absent:
             judge.fail(node, IMEX_FOREIGN, ", ".join(run.nodes), ", ".join([*foreign, *absent]), target=run.target)
 
 
 def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -> frozenset[str]:
-    """Judge the domain as one node's daemon sees it: up, of the wanted size, every member ready and connected to every other. Returns its members' hosts."""
+    """Judge the domain as one node's daemon sees it. Return the hosts of its members.
+
+    It must be up and of the wanted size, with every member ready and connected to every other.
+    """
     output = outputs.get(f"imex-{node}")
     if judge.trouble(trouble(output, node, "nvidia-imex-ctl")) or output is None:
         return frozenset()

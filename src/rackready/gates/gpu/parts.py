@@ -1,4 +1,4 @@
-"""How findings name a GPU: by its place in the chassis, found by PCI address, as far as the platform publishes the addresses."""
+"""Names of GPUs in findings: by place in the chassis, from the PCI addresses in the platform profile."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from rackready.gates.base import GateFacts
 from rackready.model.profile import GpuProfile
 
 BY_ADDRESS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-"""Makes CUDA number GPUs by PCI address, as NVML and the platform do: its own order begins with the one that it takes for the fastest."""
+"""Makes CUDA number GPUs by PCI address, as NVML and the platform do; its default order is fastest first."""
 
 
 @lru_cache(maxsize=1024)
 def short(pci: str) -> str:
-    """Return a PCI address as sysfs writes it, without function: 0000:1b:00. NVML writes the domain with eight digits."""
+    """Return a PCI address as sysfs writes it, without function: 0000:1b:00 (NVML's domain has eight digits)."""
     pieces = pci.strip().lower().split(".", 1)[0].split(":")
     return ":".join([pieces[0][-4:], *pieces[1:]])
 
 
-FEWER = "See the gate node/gpu/sanity/inventory: a GPU is missing."
-"""Next step where an output has fewer GPUs than the platform."""
+FEWER = "See gate node/gpu/sanity/inventory: a GPU is missing."
+"""Next step if an output has fewer GPUs than the platform."""
 MORE = (
     "Correct the node's platform in site.yml: it has fewer GPUs than the node. "
-    "For an output that was captured elsewhere, correct --profile or --gpus."
+    "For a captured output: correct --profile or --gpus."
 )
-"""Next step where an output has more GPUs than the platform."""
+"""Next step if an output has more GPUs than the platform."""
 
 
 def index_of(facts: NodeFacts, pci: str) -> int | None:
-    """Return the index of the GPU at a PCI address; None where the platform has none there."""
+    """Return the index of the GPU at a PCI address; None if the platform has none there."""
     return next((at for at, known in enumerate(facts.platform.gpu_pci) if short(known) == short(pci)), None)
 
 
 def name(facts: NodeFacts, pci: str, position: int | None = None) -> str:
-    """Return 'gpu2' for the GPU at an address: by the platform's addresses, else by its position among those found, else by the address itself."""
+    """Return 'gpu2' for the GPU at an address: by the platform's addresses, else its position, else the address."""
     index = index_of(facts, pci)
     if index is not None:
         return f"gpu{index}"
@@ -43,9 +43,9 @@ def name(facts: NodeFacts, pci: str, position: int | None = None) -> str:
 
 
 def empty_places(facts: NodeFacts, present: Iterable[str]) -> str:
-    """Return ' (none at 0000:61:00.0, the place of gpu3)' when the platform has GPUs at addresses that are not present, else ''.
+    """Return ' (none at 0000:61:00.0, the place of gpu3)' for GPUs of the platform that are not present, else ''.
 
-    NVML's own numbers close up when a GPU is gone, so they cannot say which.
+    NVML's own numbers close up when a GPU is missing, so they do not show which one it is.
     """
     found = {short(pci) for pci in present}
     missing = [
@@ -67,5 +67,8 @@ def gpus(facts: GateFacts, node: str) -> int:
 
 
 def of_one_serial(gpu: GpuProfile) -> int:
-    """Return how many GPUs say the same serial number: on a superchip the two of its module (nvidia-smi -q of GB200 and GB300, NVIDIA/k8s-test-infra)."""
+    """Return how many GPUs share a serial number: on a superchip the two of its module.
+
+    Source: nvidia-smi -q of GB200 and GB300 (NVIDIA/k8s-test-infra).
+    """
     return 2 if gpu.form == "superchip" else 1

@@ -1,4 +1,4 @@
-"""The PCIe path of every GPU: each link from the GPU to the root port."""
+"""PCIe path of every GPU: each link from the GPU to the root port."""
 
 from __future__ import annotations
 
@@ -20,77 +20,76 @@ from rackready.ondevice import pcie_path
 _KEY = "path"
 _RUNBOOK = "docs/runbooks/gpu.md"
 _STEP = (
-    "Power the node off and on; if it stays so, reseat the board or riser of that link, then look at the BIOS's "
-    f"link speed: {_RUNBOOK}."
+    "Power the node off and on; if that does not help, reseat the board or riser of that link, then check the link "
+    f"speed in the BIOS: {_RUNBOOK}."
 )
 _VIRTUAL = frozenset({"0x1b36", "0x15ad"})
-"""Vendors of ports that no wire leaves (pci.ids: Red Hat, for QEMU; VMware): what they say that they can do is about no hardware."""
+"""Vendors of virtual ports (pci.ids: Red Hat, for QEMU; VMware), whose capabilities describe no hardware."""
 _REVISION = re.compile(r"0x[0-9a-f]{2}|None")
-"""As sysfs writes it; None where it could not be read."""
+"""As sysfs writes it; None if it could not be read."""
 _GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 PATH_UNREADABLE = ErrorKind(
     "gpu-pcie-unreadable",
     "PCIe path unreadable",
-    meaning="The document of the GPUs' PCIe links is not whole.",
-    next_step="Run the gate again; read `lspci -t` and `lspci -vv` by hand.",
+    meaning="The document of the GPUs' PCIe links is not complete.",
+    next_step="Run the gate again, or run `lspci -t` and `lspci -vv` by hand.",
 )
 PCIE_GPUS = FailKind(
     "gpu-pcie-count",
     "GPUs on PCIe",
-    meaning="Another number of GPUs is on the PCIe bus than the platform has.",
-    next_step=f"Power the node off and on; if it stays so, reseat the GPU: {_RUNBOOK}.",
+    meaning="The PCIe bus has another number of GPUs than the platform.",
+    next_step=f"Power the node off and on; if that does not help, reseat the GPU: {_RUNBOOK}.",
 )
 FELL_OFF = FailKind(
     "gpu-pcie-fell-off",
     "GPU fell off the PCIe bus",
-    meaning="The GPU is listed on the PCIe bus and does not answer: only a power cycle may bring it back.",
-    next_step=f"Power the node off and on; if it comes back, replace the GPU: {_RUNBOOK}.",
+    meaning="The GPU is listed on the PCIe bus and does not answer: only a power cycle can bring it back.",
+    next_step=f"Power the node off and on; if it happens again, replace the GPU: {_RUNBOOK}.",
 )
 REVISION_UNREADABLE = ErrorKind(
     "gpu-pcie-revision-unreadable",
     "PCI revision unreadable",
-    meaning="The PCI revision cannot be read, so nobody knows whether the GPU answers.",
-    next_step="Read `lspci -s ADDRESS -n` by hand.",
+    meaning="The PCI revision cannot be read, so it is unknown whether the GPU answers.",
+    next_step="Run `lspci -s ADDRESS -n` by hand.",
 )
 PATH_NOT_REPORTED = ErrorKind(
     "gpu-pcie-path-not-reported",
     "PCIe path not reported",
     meaning="The bridges above the GPU are not listed, so its PCIe path cannot be judged.",
-    next_step="Read `lspci -t` by hand.",
+    next_step="Run `lspci -t` by hand.",
 )
 GENERATION_ABLE = FailKind(
     "gpu-pcie-generation-able",
-    "PCIe generation that {whom} can do",
-    meaning="The GPU or the slot above it can do another PCIe generation than it "
-    "must: another part, or a BIOS setting.",
+    "PCIe generation that {part} supports",
+    meaning="The GPU or a port above it supports a lower PCIe generation than it should: it is another part, or the "
+    "BIOS limits it.",
     next_step=_STEP,
 )
 LANES_ABLE = FailKind(
     "gpu-pcie-lanes-able",
-    "PCIe lanes that {whom} can do",
-    meaning="The GPU or the slot above it can do another number of lanes than it "
-    "must: another part, or a riser that is "
-    "not fully connected.",
+    "PCIe lanes that {part} supports",
+    meaning="The GPU or a port above it supports fewer lanes than it should: it is another part, or a riser is not "
+    "fully connected.",
     next_step=_STEP,
 )
 LINK_NOT_REPORTED = ErrorKind(
     "gpu-pcie-link-not-reported",
     "PCIe link {name} not reported",
-    meaning="Speed and width of a PCIe link are not told, so it cannot be judged.",
-    next_step="Read `lspci -vv` as root by hand; a device in D3 or off the bus reports none.",
+    meaning="Speed and width of a PCIe link are not reported, so it cannot be judged.",
+    next_step="Run `lspci -vv` as root by hand; a device in D3 or off the bus reports none.",
 )
 WIDTH = FailKind(
     "gpu-pcie-width",
     "PCIe width of {name}",
-    meaning="A PCIe link on the GPU's path runs with fewer lanes than both ends can do: copies are slower.",
+    meaning="A PCIe link on the GPU's path uses fewer lanes than both ends support: copies are slower.",
     next_step=_STEP,
 )
 GENERATION = FailKind(
     "gpu-pcie-generation",
     "PCIe generation of {name}",
-    meaning="A PCIe link on the GPU's path runs at a lower speed than both ends can do: copies are slower.",
+    meaning="A PCIe link on the GPU's path runs at a lower speed than both ends support: copies are slower.",
     next_step=_STEP,
 )
 
@@ -109,7 +108,7 @@ FINDINGS = (
 
 
 class PciePath(Gate):
-    """Every PCIe link between a GPU and the root port runs at the generation and width that both its ends can do, and both can do what the profiles say."""
+    """Every PCIe link from a GPU to the root port runs at the generation and width of its ends and of the profiles."""
 
     id = "node/gpu/sanity/pcie-path"
     findings = FINDINGS
@@ -117,11 +116,11 @@ class PciePath(Gate):
     covers = frozenset({"gpu"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
-        """One script per node."""
+        """Return one script per node."""
         return [Run.of_node(node, command(_KEY, node, pcie_path)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge each link by what its two ends say they can do, and the ends by the profiles of GPU and server."""
+        """Compare each link with what its ends support, and the ends with the profiles of GPU and server."""
         node = run.nodes[0]
         judge = Judge()
         output = outputs.get(_KEY)
@@ -171,25 +170,31 @@ def _gpu(judge: Judge, facts: NodeFacts, where: str, gpu: dict[str, Any], notes:
         _link(judge, facts, where, links[-1], links[-1], notes)
         notes.append(
             f"{where}: the other end of {links[-1]['pci']}'s link is not in sysfs (virtual machine?); "
-            "judged by the GPU's end alone"
+            "only the GPU's end is judged"
         )
     if len(judge.fails) + len(judge.errors) == before:
         judge.measured.add(where.replace(" ", "/"))
 
 
 def own_end(judge: Judge, facts: NodeFacts, where: str, link: dict[str, Any]) -> None:
-    """Hold what the GPU's end can do against the profile: a card that cannot do its model's lanes is another card, or behind a wrong slot's straps."""
+    """Compare the capabilities of the GPU's end with the profile.
+
+    A card that does not support its model's lanes is another card, or in a slot with wrong straps.
+    """
     judge.judged += 1
     if facts.gpu.pcie is not None:
-        _can(judge, where, link, "the GPU", _Wanted(facts.gpu.pcie.gen, facts.gpu.pcie.lanes, "GPU profile"))
+        _check_capabilities(
+            judge, where, link, "the GPU", _Wanted(facts.gpu.pcie.gen, facts.gpu.pcie.lanes, "GPU profile")
+        )
 
 
 def _ends_above(judge: Judge, facts: NodeFacts, where: str, links: Sequence[dict[str, Any]], notes: list[str]) -> None:
-    """Hold what the ports above can do: a port that a wrong riser or a BIOS limit keeps below its generation makes a slow link look right.
+    """Compare the capabilities of the ports above with the profiles.
 
-    The port at the other end of the GPU's own link must do what the GPU does, unless the server's profile says
-    otherwise; the ports further up only what the server's profile says, for a server may well share a slower uplink
-    among its GPUs.
+    A port that a wrong riser or a BIOS limit keeps below its generation makes a slow link look right. The port at the
+    other end of the GPU's own link must support what the GPU supports, unless the server's profile says otherwise. The
+    ports further up must support only what the server's profile says: a server may share a slower uplink among its
+    GPUs.
     """
     path, own = facts.platform.gpu_path, facts.gpu.pcie
     declared = None if path is None else _Wanted(path.gen, path.lanes, f"platform profile {facts.platform.id}")
@@ -198,42 +203,42 @@ def _ends_above(judge: Judge, facts: NodeFacts, where: str, links: Sequence[dict
         wanted = declared if place else nearest
         if facts.node.kind == "virtual" or link.get("vendor") in _VIRTUAL:
             notes.append(
-                f"{where}: {link['pci']} is a virtual port: what it can do is about no hardware, and not judged"
+                f"{where}: {link['pci']} is a virtual port: its capabilities describe no hardware and are not judged"
             )
         elif wanted is not None:
             judge.judged += 1
-            _can(judge, where, link, f"{link['pci']} above the GPU", wanted)
-    unsaid = []
+            _check_capabilities(judge, where, link, f"{link['pci']} above the GPU", wanted)
+    gaps = []
     if own is None:
-        unsaid.append(f"GPU profile {facts.gpu.id} does not say what a GPU's own PCIe link can do")
+        gaps.append(f"GPU profile {facts.gpu.id} has no capabilities of a GPU's own PCIe link")
     if len(links) > 1 and declared is None:
-        unsaid.append(f"platform profile {facts.platform.id} does not say what the PCIe path above it can do")
-    notes.extend(text for said in unsaid if (text := f"{said}: held end against end") not in notes)
+        gaps.append(f"platform profile {facts.platform.id} has no capabilities of the PCIe path above it")
+    notes.extend(text for gap in gaps if (text := f"{gap}: the two ends were compared with each other") not in notes)
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What the end of a link must be able to do, and who says so."""
+    """Capabilities that the end of a link must have, with their source."""
 
     gen: int
     lanes: int
     source: str
 
 
-def _can(judge: Judge, where: str, link: dict[str, Any], whom: str, wanted: _Wanted) -> None:
-    """Hold one end; what it does not report, the judgement of its link says."""
+def _check_capabilities(judge: Judge, where: str, link: dict[str, Any], part: str, wanted: _Wanted) -> None:
+    """Compare the capabilities of one end with the wanted ones. `_link` judges those that it does not report."""
     gen, lanes = _generation(link["max_link_speed"]), link["max_link_width"]
     if gen is not None and gen < wanted.gen:
-        judge.fail(where, GENERATION_ABLE, f"{wanted.gen} ({wanted.source})", f"{gen}", whom=whom)
+        judge.fail(where, GENERATION_ABLE, f"{wanted.gen} ({wanted.source})", f"{gen}", part=part)
     if lanes is not None and lanes < wanted.lanes:
-        judge.fail(where, LANES_ABLE, f"{wanted.lanes} ({wanted.source})", f"{lanes:.0f}", whom=whom)
+        judge.fail(where, LANES_ABLE, f"{wanted.lanes} ({wanted.source})", f"{lanes:.0f}", part=part)
 
 
 def _link(
     judge: Judge, facts: NodeFacts, where: str, below: dict[str, Any], above: dict[str, Any], notes: list[str]
 ) -> None:
-    """Judge one link by the least of what its two ends can do. Links inside a switch chip stand between two links and are none."""
-    name = f"{below['pci']} to {above['pci'] if above is not below else 'the end that is not seen'}"
+    """Compare one link with the lesser of its two ends' capabilities. Connections inside a switch chip are no links."""
+    name = f"{below['pci']} to {above['pci'] if above is not below else 'the unseen end'}"
     judge.judged += 2
     speed, width = below["current_link_speed"], below["current_link_width"]
     speeds, widths = (
@@ -256,11 +261,9 @@ def _link(
     if speed >= most:
         return
     actual, wanted = (f"generation {_generation(value)} ({value:g} GT/s)" for value in (speed, most))
-    if (
-        facts.gpu.form == "pcie"
-    ):  # a card in a slot trains down while idle to save power; SXM boards and superchips do not
+    if facts.gpu.form == "pcie":  # a card in a slot trains down while idle to save power; SXM and superchips do not
         notes.append(
-            f"{where}: {name} runs at {actual} of {wanted} while idle, which such a card may; "
+            f"{where}: {name} runs at {actual} of {wanted} while idle, as such a card may; "
             "node/gpu/performance/nvbandwidth measures it under load"
         )
     else:
@@ -268,7 +271,7 @@ def _link(
 
 
 def _known(speed: float | None, lanes: float | None) -> bool:
-    """Return whether these are a speed and a width that PCIe has."""
+    """Return whether PCIe has this speed and this width."""
     return _generation(speed) is not None and lanes is not None and lanes > 0
 
 

@@ -1,4 +1,4 @@
-"""What is set on the GPUs against what the site wants: persistence, MIG, compute mode, power limit, application clocks."""
+"""GPU settings as the site wants them: persistence, MIG, compute mode, power limit, application clocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rackready.gates.judging.finding_kinds import FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op
 
-_INSTALL = "Run install again; it sets this."
+_INSTALL = "Run install again: it sets this."
 _TOLERANCE_W = 0.5
 """nvidia-smi prints watts with two digits; a limit is set in whole watts."""
 
@@ -23,7 +23,7 @@ _TOLERANCE_W = 0.5
 PERSISTENCE = FailKind(
     "persistence-mode",
     "persistence mode",
-    meaning="Persistence mode is not as the site wants: without it the driver unloads when idle, and the first job "
+    meaning="Persistence mode is not as the site wants. Without it the driver unloads when idle, and the first job "
     "after that starts late.",
     next_step=f"Start nvidia-persistenced. {_INSTALL}",
 )
@@ -36,7 +36,7 @@ MIG = FailKind(
 MIG_PENDING = FailKind(
     "mig-mode-pending",
     "MIG mode after the next reset",
-    meaning="MIG changes at the next reset to something else than the site wants.",
+    meaning="At the next reset MIG changes to a mode that the site does not want.",
     next_step="Set it (`nvidia-smi -mig 0` or 1).",
 )
 COMPUTE_MODE = FailKind(
@@ -48,16 +48,16 @@ COMPUTE_MODE = FailKind(
 POWER_LIMIT = FailKind(
     "gpu-power-limit",
     "power limit",
-    meaning="The GPU's power limit is not the one that is wanted: with a lower limit it computes slower.",
-    next_step="Set it (`nvidia-smi -pl {wanted:.0f}`); a limit that the site lowered on purpose is declared under the "
+    meaning="The GPU's power limit is not the wanted one. With a lower limit it computes slower.",
+    next_step="Set it (`nvidia-smi -pl {wanted:.0f}`). If the site lowered the limit on purpose, declare it under the "
     "gate's input `power_limit_w`.",
 )
 APPLICATION_CLOCK = FailKind(
     "application-clock-lowered",
     "application clock of {name} lowered",
-    meaning="Somebody lowered the GPU's application clock: it computes slower.",
-    next_step="Reset them (`nvidia-smi -rac`): they are deprecated; a site that wants lower clocks locks them "
-    "(`nvidia-smi -lgc`).",
+    meaning="The GPU's application clock was lowered: it computes slower.",
+    next_step="Reset the application clocks (`nvidia-smi -rac`). They are deprecated: lock the clocks instead if the "
+    "site wants lower ones (`nvidia-smi -lgc`).",
 )
 
 FINDINGS = (
@@ -71,7 +71,7 @@ FINDINGS = (
 
 
 class Settings(SmiGate):
-    """Persistence mode, MIG mode, compute mode and power limit of every GPU are what the site wants, and its application clocks are not lowered."""
+    """Persistence, MIG, compute mode and power limit of every GPU are as wanted, and application clocks not lowered."""
 
     id = "node/gpu/sanity/settings"
     findings = (
@@ -82,9 +82,11 @@ class Settings(SmiGate):
     looks = True
 
     class Inputs(base.Inputs):
-        """The wanted state."""
+        """Wanted settings."""
 
-        persistence: bool = Field(default=True, description="the driver stays initialised without a client")
+        persistence: bool = Field(
+            default=True, description="persistence mode is on: the driver stays loaded without a client"
+        )
         mig: bool = Field(default=False, description="MIG mode is on")
         compute_mode: Literal["Default", "Exclusive_Process", "Prohibited"] = Field(
             "Default", description="who may use a GPU"
@@ -100,7 +102,7 @@ class Settings(SmiGate):
     inputs: Inputs
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
-        """Hold each setting against the wanted one."""
+        """Compare each setting with the wanted one."""
         words = {True: "Enabled", False: "Disabled"}
         judge.equal(where, PERSISTENCE, words[self.inputs.persistence], gpu.text("persistence_mode"))
         if facts.gpu.mig is not None:
@@ -132,10 +134,10 @@ class Settings(SmiGate):
 
 
 def _application_clocks(judge: Judge, where: str, gpu: SmiGpu) -> None:
-    """Hold application clocks against the driver's defaults. Many models have none and newer drivers give none up: then nothing is lowered by them.
+    """Compare application clocks with the driver's defaults.
 
-    Locked clocks (`nvidia-smi -lgc`) are in no report; a GPU that they hold low is told under load (gates gemm and
-    burn).
+    Many models have none and newer drivers report none: then they lower nothing. Locked clocks (`nvidia-smi -lgc`) are
+    in no report; the gates gemm and burn find a GPU that they slow down.
     """
     for name, kind in (("graphics", "graphics_clock"), ("memory", "mem_clock")):
         actual, least = (

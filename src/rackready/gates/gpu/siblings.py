@@ -1,4 +1,7 @@
-"""Holding the GPUs of one node against each other: the same formula as for a fleet (gates/judging/fleet.py), each against the median and spread of the others."""
+"""Comparison of the GPUs of one node with each other.
+
+The formula is that of a fleet (gates/judging/fleet.py): each GPU against the median and spread of the others.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from rackready.gates.judging.finding_kinds import FailKind
 from rackready.gates.judging.fleet import standing
 from rackready.gates.judging.judge import Judge
 
-_LEAST = 2
-"""Fewer others than this have no spread."""
+_LEAST_OTHERS = 2
+"""Fewer siblings than this have no spread."""
 
 
 BEHIND_SIBLINGS = FailKind(
@@ -26,7 +29,10 @@ FINDINGS = (BEHIND_SIBLINGS,)
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is compared: a metric with its unit, the effect to be found and the noise of one launch (shares of the median), and how often it was launched."""
+    """A metric to compare.
+
+    ``effect``: the smallest deficit to find; ``sigma``: the noise of one launch; both as shares of the median.
+    """
 
     metric: str
     unit: str
@@ -34,17 +40,17 @@ class Comparison:
     sigma: float
     launches: int
     units: int
-    """M: how many parts of the site are compared by it."""
+    """M: how many parts of the site are compared by this metric."""
     step: str
 
 
 def compare(judge: Judge, node: str, values: Mapping[int, float], how: Comparison) -> set[int]:
-    """Fail every GPU that falls behind its siblings; returns those. Nothing is said of fewer than three."""
+    """Fail every GPU that is slower than its siblings, and return those. Fewer than three are not compared."""
     behind: set[int] = set()
     metric = FleetMetric(how.metric, how.effect, how.sigma)
     for gpu, value in values.items():
         others = [other for index, other in values.items() if index != gpu]
-        if len(others) < _LEAST:
+        if len(others) < _LEAST_OTHERS:
             continue
         judge.judged += 1
         found = standing(metric, others, how.units, count=how.launches)

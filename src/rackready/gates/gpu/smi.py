@@ -1,4 +1,4 @@
-"""What the gates share that judge `nvidia-smi -q -x`: one command a node, all GPUs at once."""
+"""Shared code of the gates that judge `nvidia-smi -q -x`: one command per node for all GPUs."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ from rackready.model.outcome import Verdict
 KEY = "smi"
 ARGV = ("nvidia-smi", "-q", "-x")
 TIMEOUT_S = 60.0
-"""Without persistence mode the driver initialises every GPU first, which takes seconds each."""
+"""Without persistence mode the driver first initialises every GPU, which takes seconds each."""
 RUNBOOK = "docs/runbooks/gpu.md"
 _CORRUPT_INFOROM, _LOST = 14, 15
-"""Exit codes of nvidia-smi (its manual): an InfoROM is corrupt, a GPU is lost. The report is printed all the same."""
+"""Exit codes of nvidia-smi (its manual): an InfoROM is corrupt, a GPU is lost. The report is still printed."""
 
 
 NO_DRIVER = ErrorKind(
     "nvidia-smi-no-driver",
-    "nvidia-smi cannot ask the driver",
+    "nvidia-smi cannot reach the driver",
     meaning="nvidia-smi cannot talk to the driver: it is not loaded or does not work, and no GPU can be used.",
     next_step="Check that the driver is loaded (`lsmod`), then run install again.",
 )
 TWO_REPORTS = ErrorKind(
     "nvidia-smi-two-reports",
     "nvidia-smi unreadable",
-    meaning="The output holds more than one report, so nobody knows which is this node's.",
-    next_step="Give one report of nvidia-smi -q -x, of this node.",
+    meaning="The output contains more than one report, so it is unknown which one is this node's.",
+    next_step="Give one report of `nvidia-smi -q -x`, from this node.",
 )
 SMI_UNREADABLE = ErrorKind(
     "nvidia-smi-unreadable",
     "nvidia-smi unreadable",
-    meaning="nvidia-smi left no whole report, so nothing is known of the GPUs.",
-    next_step="Run `nvidia-smi -q -x` by hand; when it is not there, run install again (package nvidia-driver-cuda).",
+    meaning="nvidia-smi left no complete report, so nothing is known about the GPUs.",
+    next_step="Run `nvidia-smi -q -x` by hand. If it is missing, run install again (package nvidia-driver-cuda).",
 )
 SMI_GPU_LOST = FailKind(
     "gpu-lost",
     "GPU lost ({name})",
-    meaning="The driver lost this GPU: it does not answer any more, and jobs on it hang or end.",
-    next_step=f"Power the node off and on; if it comes back, replace the GPU: {RUNBOOK}.",
+    meaning="The driver lost this GPU: it no longer answers, and jobs on it hang or crash.",
+    next_step=f"Power the node off and on; if the GPU is lost again, replace it: {RUNBOOK}.",
 )
 SMI_EXIT_CODE = ErrorKind(
     "nvidia-smi-exit-code",
     "nvidia-smi contradicts itself",
-    meaning="nvidia-smi gave a report and still ended with an error that the report does not explain.",
+    meaning="nvidia-smi printed a report and still ended with an error that the report does not explain.",
     next_step="Run `nvidia-smi -q -x` by hand.",
 )
 SMI_GPUS_MISSING = FailKind(
@@ -69,28 +69,28 @@ SMI_GPUS_MORE = FailKind(
 )
 SMI_GPU_TWICE = ErrorKind(
     "nvidia-smi-gpu-twice",
-    "nvidia-smi describes one GPU twice",
-    meaning="Two GPUs have the same identity in the report, so figures cannot be told apart.",
-    next_step="Run `nvidia-smi -q -x` by hand; if it says so again, reseat the "
-    "GPUs: the board's InfoROM may be damaged.",
+    "nvidia-smi lists one GPU twice",
+    meaning="Several GPUs have the same identity in the report, so their figures cannot be told apart.",
+    next_step="Run `nvidia-smi -q -x` by hand. If it shows the same, reseat the GPUs: a board's InfoROM may be "
+    "damaged.",
 )
 SMI_NUMBERS = ErrorKind(
     "nvidia-smi-not-numbers",
     "nvidia-smi unreadable",
-    meaning="nvidia-smi printed something else where a number belongs.",
+    meaning="nvidia-smi printed something other than a number where a number belongs.",
     next_step="Run `nvidia-smi -q -x` by hand.",
 )
 NUMBER_NOT_REPORTED = ErrorKind(
     "gpu-number-not-reported",
     "{what} not reported",
-    meaning="The driver does not tell a number that the gate judges.",
-    next_step="Update the driver; without the value nothing is known.",
+    meaning="The driver does not report a number that the gate judges.",
+    next_step="Update the driver.",
 )
 FLAG_NOT_REPORTED = ErrorKind(
     "gpu-flag-not-reported",
     "{what} not reported",
-    meaning="The driver does not answer a question that the gate judges with Yes or No.",
-    next_step="Update the driver; without the value nothing is known.",
+    meaning="The driver does not report a flag (Yes or No) that the gate judges.",
+    next_step="Update the driver.",
 )
 
 REPORT = (
@@ -104,9 +104,9 @@ REPORT = (
     SMI_GPUS_MORE,
     SMI_GPU_TWICE,
 )
-"""What reading a report of nvidia-smi can find."""
+"""Findings of reading a report of nvidia-smi."""
 FINDINGS = (*REPORT, SMI_NUMBERS)
-"""What every gate on such a report can find."""
+"""Findings of every gate on such a report."""
 
 
 def command(node: str, key: str = KEY, stage: int = 0) -> Command:
@@ -115,7 +115,7 @@ def command(node: str, key: str = KEY, stage: int = 0) -> Command:
 
 
 def read(judge: Judge, output: Output | None, node: str) -> SmiLog | None:
-    """Return the report; None, with the reason as an error or a fail of the judge, where there is none that could be judged."""
+    """Return the report; None, with an error, if there is none that can be judged. A lost GPU is a fail."""
     if judge.trouble(trouble(output, node, "nvidia-smi")) or output is None:
         return None
     try:
@@ -127,7 +127,7 @@ def read(judge: Judge, output: Output | None, node: str) -> SmiLog | None:
         judge.error(
             node,
             TWO_REPORTS if isinstance(error, TwoReportsError) else SMI_UNREADABLE,
-            "a whole report of nvidia-smi -q -x",
+            "a complete report of nvidia-smi -q -x",
             f"{error} (exit code {output.exit_code})",
         )
         return None
@@ -135,15 +135,15 @@ def read(judge: Judge, output: Output | None, node: str) -> SmiLog | None:
         judge.fail(node, SMI_GPU_LOST, "a GPU that answers", "GPU is lost", name=name)
     explained = {0} | ({_CORRUPT_INFOROM} if log.corrupt_inforom else set()) | ({_LOST} if log.lost else set())
     if output.exit_code not in explained:
-        judge.error(node, SMI_EXIT_CODE, "exit code 0 with a whole report", f"exit code {output.exit_code}")
+        judge.error(node, SMI_EXIT_CODE, "exit code 0 with a complete report", f"exit code {output.exit_code}")
     return log
 
 
 def same_gpus(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
     """Compare number and model of the GPUs with the platform's, and the GPUs with each other.
 
-    Returns whether all are of its model, and each is described once: no bound of it is one for others, and a GPU in the
-    place of another hides that one.
+    Returns whether all are of the platform's model and each is listed once: the model's bounds do not suit others, and
+    a GPU that is listed in the place of another hides that one.
     """
     judge.judged += 1
     judge.count("gpus_reported", node, len(log.gpus), facts.platform.gpus, f"platform profile {facts.platform.id}")
@@ -155,13 +155,13 @@ def same_gpus(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
             f"{len(log.gpus)}",
         )
     named = [(node, gpu.text("product_name") or "no model") for gpu in log.gpus]
-    return gpu_models.same(judge, node, "nvidia-smi reports", named, [facts.gpu.product_name]) and _once(
+    return gpu_models.same(judge, node, "nvidia-smi reports", named, [facts.gpu.product_name]) and _listed_once(
         judge, facts, node, log
     )
 
 
-def _once(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
-    """Err where GPUs at different addresses have one UUID, or more of them one serial than GPUs of their kind share."""
+def _listed_once(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
+    """Return whether no UUID is at two addresses and no serial on more GPUs than a module has; else add an error."""
     for field, most in (("uuid", 1), ("serial", parts.of_one_serial(facts.gpu))):
         found: dict[str, list[str]] = {}
         for gpu in log.gpus:
@@ -171,7 +171,7 @@ def _once(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
             expected = (
                 f"a {field} of its own for every GPU"
                 if most == 1
-                else f"at most {most} GPUs of one {field}, those of a module"
+                else f"one {field} for at most {most} GPUs, those of a module"
             )
             judge.error(node, SMI_GPU_TWICE, expected, f"{field} {twice} at {', '.join(found[twice])}")
             return False
@@ -179,23 +179,23 @@ def _once(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
 
 
 class SmiGate(Gate):
-    """A gate that judges each GPU of one `nvidia-smi -q -x`."""
+    """A gate that judges each GPU in a report of `nvidia-smi -q -x`."""
 
     covers = frozenset({"gpu"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
-        """One report per node."""
+        """Return one report per node."""
         return [Run.of_node(node, command(node)) for node in nodes]
 
     def tools(self, outputs: Outputs) -> dict[str, str]:
-        """Return the driver's version as the report has it."""
+        """Return the driver's version from the report."""
         try:
             return {"driver": smi_xml.parse(outputs[KEY].stdout).driver}
         except (KeyError, FormatError):
             return {}
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge every GPU that the report has; one with a finding is not measured."""
+        """Judge every GPU in the report; a GPU with a finding is not measured."""
         node = run.nodes[0]
         judge = Judge()
         log = read(judge, outputs.get(KEY), node)
@@ -217,14 +217,14 @@ class SmiGate(Gate):
 
     @abstractmethod
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
-        """Judge one GPU. FormatError of a number becomes an error of that GPU."""
+        """Judge one GPU. A FormatError becomes an error of that GPU."""
 
     def together(self, judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:
         """Compare the GPUs of a node with each other."""
 
 
 def number(judge: Judge, where: str, gpu: SmiGpu, path: str, what: str) -> float | None:
-    """Return a number that must be there; None, with an error, where the driver does not give it."""
+    """Return a number that must be there; None, with an error, if the driver does not report it."""
     judge.judged += 1
     value = gpu.number(path)
     if value is None:

@@ -1,4 +1,7 @@
-"""Two reports of nvidia-smi, before and after a load: of the same GPUs, and the second one later. Counters that differ in either tell nothing of the load."""
+"""Checks that two outputs belong together: reports before and after a load, and launches of one program.
+
+The reports must be of the same GPUs and the second one later, or their counters prove nothing about the load.
+"""
 
 from __future__ import annotations
 
@@ -12,47 +15,47 @@ from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.judging.judge import Judge
 
 _SHOWN = 2
-"""As many GPUs are named in a message."""
+"""Number of GPUs that a message names."""
 _STEP = (
-    "Run the gate again. For outputs that were captured elsewhere: give the report before the load and the one "
-    "after it, of this node."
+    "Run the gate again. For captured outputs: give the report before the load and the one after it, both from this "
+    "node."
 )
 
 
 SAME_LAUNCH = ErrorKind(
     "same-launch-twice",
-    "launches {one} and {other} of {program} are one",
-    meaning="Two launches have the same figures, so one output was given twice: a median of them would be no median.",
+    "launches {one} and {other} of {program} have the same figures",
+    meaning="Two launches have the same figures, so one output was given twice: their median would mean nothing.",
     next_step="Give the output of each launch. On a node: run the gate again.",
 )
 OTHER_GPUS = ErrorKind(
     "other-gpus-after-load",
     "nvidia-smi reports other GPUs {when} the load",
-    meaning="The reports before and after the load are of different GPUs, so counters of the one say nothing of the "
-    "other.",
+    meaning="The reports before and after the load are of different GPUs, so their counters cannot be compared.",
     next_step=_STEP,
 )
 NO_TIMES = ErrorKind(
     "report-time-not-told",
-    "time of nvidia-smi's report not told",
-    meaning="A report does not say when it was made, so the order of both is not known.",
+    "time of nvidia-smi's report missing",
+    meaning="A report has no time, so the order of the two is unknown.",
     next_step=_STEP,
 )
 NOT_LATER = ErrorKind(
     "report-not-later",
     "nvidia-smi's report {when} the load is not later",
-    meaning="The report of after the load is not later than the one before it, so it may be the same one.",
+    meaning="The report after the load is not later than the one before it, so it may be the same report.",
     next_step=_STEP,
 )
 
 AROUND_LOAD = (OTHER_GPUS, NO_TIMES, NOT_LATER)
-"""What ``same_gpus`` can find."""
+"""Findings of ``same_gpus``."""
 
 
 def distinct(judge: Judge, node: str, program: str, launches: Sequence[Mapping[str, object]]) -> bool:
-    """Whether several launches measured each for itself: what they measure differs in its last digits. ``launches``: part -> its figures, by launch.
+    """Return whether all launches are different: figures of two launches differ in their last digits.
 
-    Two launches of which half of the parts have the same figures are one, of which some were damaged.
+    Two launches with the same figures for half of their parts or more are one launch whose output was altered.
+    ``launches``: per launch, part -> its figures.
     """
     for one, other in itertools.combinations(range(len(launches)), 2):
         same = [part for part, figures in launches[one].items() if launches[other].get(part) == figures]
@@ -71,7 +74,7 @@ def distinct(judge: Judge, node: str, program: str, launches: Sequence[Mapping[s
 
 
 def same_gpus(judge: Judge, facts: NodeFacts, before: SmiLog, after: SmiLog, when: str = "after") -> bool:
-    """Compare the UUIDs of the GPUs that both reports have, and their times; returns whether counters of the one may be taken from those of the other."""
+    """Return whether two reports are of the same GPUs (by UUID) and in order, so that counters can be compared."""
     node, old = facts.node.name, {gpu.pci: gpu.text("uuid") for gpu in before.gpus}
     found = [(gpu, gpu.text("uuid")) for gpu in after.gpus if gpu.pci in old]
     others = [(gpu, uuid) for gpu, uuid in found if uuid is None or uuid != old[gpu.pci]]
@@ -82,7 +85,7 @@ def same_gpus(judge: Judge, facts: NodeFacts, before: SmiLog, after: SmiLog, whe
             for gpu, uuid in others
         ]
         more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
-        judge.error(node, OTHER_GPUS, "the UUIDs of before", f"{', '.join(words[:_SHOWN])}{more}", when=when)
+        judge.error(node, OTHER_GPUS, "the UUIDs from before", f"{', '.join(words[:_SHOWN])}{more}", when=when)
         return False
     return _later(judge, node, before, after, when)
 

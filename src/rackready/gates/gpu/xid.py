@@ -1,4 +1,4 @@
-"""Xids and SXids since boot, each with the vendor's action."""
+"""The gate on Xids and SXids since boot, each with the vendor's action."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run,
 from rackready.gates.formats import kernel_log
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.kernel_log import Event, KernelLog
-from rackready.gates.gpu import parts
+from rackready.gates.gpu import parts, xid_actions
 from rackready.gates.gpu.recovery import ACTIONS
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
@@ -24,60 +24,34 @@ from rackready.profiles import loader
 
 _KEY = "log"
 _CLOCK = "clock"
-_NVLINK5 = range(144, 151)
 _RECOVERY = 154
 _INTERRUPTED = 45
-_NEW_DECODE = 575
-"""Driver branch from which the NVLink 5 interrupt information is laid out anew (Xid catalogue, sheet 'Xid 144-150 Decode')."""
 _HARMLESS = frozenset({"IGNORE", "RESTART_APP", "WORKFLOW_XID_45"})
-_STEPS = {
-    "RESET_GPU": "Vendor's action RESET_GPU: drain the node and reset the GPU (`nvidia-smi -r -i N`)",
-    "RESTART_BM": "Vendor's action RESTART_BM: power the node off and on",
-    "RESTART_VM": "Vendor's action RESTART_VM: restart the virtual machine",
-    "RESTART_APP": "Vendor's action RESTART_APP: restart the application",
-    "WORKFLOW_XID_48": "Vendor's action WORKFLOW_XID_48: reset the GPU; "
-    "run the field diagnostic when the SRAM threshold flag is "
-    "set (gate ecc says)",
-    "WORKFLOW_NVLINK_ERR": "Vendor's action WORKFLOW_NVLINK_ERR: reset the GPU or reboot; "
-    "where it comes back, look at both ends of the link",
-    "WORKFLOW_NVLINK5_ERR": "Vendor's action WORKFLOW_NVLINK5_ERR: the message is in no "
-    "row of the vendor's decode table; "
-    "give it to support as it is",
-    "XID_154_EVAL": "Vendor's action XID_154_EVAL: follow the Xid 154 beside it "
-    "(`nvidia-smi -q | grep 'Recovery Action'`)",
-    "CHECK_MECHANICALS": "Vendor's action CHECK_MECHANICALS: check the GPU board's power cables and seating",
-    "UPDATE_SWFW": "Vendor's action UPDATE_SWFW: update driver and firmware",
-    "CHECK_UVM": "Vendor's action CHECK_UVM: look at the errors beside it; alone, report it",
-    "CONTACT_SUPPORT": "Vendor's action CONTACT_SUPPORT: open a support case with nvidia-bug-report",
-    "none": "The vendor's catalogue names no action: open a support case with nvidia-bug-report",
-}
 
 
 LOG_UNREADABLE = ErrorKind(
     "kernel-log-unreadable",
     "kernel log unreadable",
-    meaning="The kernel log cannot be read, so nobody knows whether the GPUs had errors.",
+    meaning="The kernel log cannot be read, so it is unknown whether the GPUs had errors.",
     next_step="Read it by hand (`journalctl --dmesg --boot` as root on the node), then run the gate again.",
 )
 CLOCK_UNREADABLE = ErrorKind(
     "xid-clock-unreadable",
-    "the node's clock unreadable",
-    meaning="The node's time is not known, so events cannot be counted from a day on.",
+    "node clock unreadable",
+    meaning="The node's time is unknown, so the input `since` cannot be checked.",
     next_step="Run `date +%s` on the node.",
 )
 SINCE_AHEAD = ErrorKind(
     "xid-since-ahead",
-    "events count from a time that is still to come",
-    meaning="Events count from a time that has not come yet, so none would count.",
-    next_step="Correct the input `since` in the gate set, or the node's clock (gate "
-    "node/host/sanity/clock): from a time "
-    "to come on no event would count.",
+    "events count from a time in the future",
+    meaning="Events count from a time in the future, so none would count.",
+    next_step="Correct the input `since` in the gate set, or the node's clock (gate node/host/sanity/clock).",
 )
 XID_FORM = ErrorKind(
     "xid-unknown-form",
-    "kernel log has an Xid in a form that is not known",
+    "kernel log has an Xid in an unknown form",
     meaning="The driver wrote an Xid that rackready cannot read.",
-    next_step="Read the line and the vendor's catalogue.",
+    next_step="Look the Xid up in the vendor's catalogue.",
 )
 FALLEN_OFF = FailKind(
     "gpu-fallen-off-bus",
@@ -88,21 +62,21 @@ FALLEN_OFF = FailKind(
 LOG_EXIT_CODE = ErrorKind(
     "kernel-log-exit-code",
     "kernel log contradicts itself",
-    meaning="The log was printed and the tool still ended with an error, so lines may be missing.",
+    meaning="journalctl printed the log and still ended with an error, so lines may be missing.",
     next_step="Run `journalctl --dmesg --boot` by hand.",
 )
 LOG_EXCERPT = ErrorKind(
     "kernel-log-excerpt",
     "kernel log is an excerpt",
-    meaning="The log lacks the line with which the driver was loaded: it is not the whole log, and errors may be "
-    "missing.",
-    next_step="Give the whole log, not lines of it. On a node: check that the driver is loaded (`lsmod`), then run the "
-    "gate again.",
+    meaning="The log lacks the line that the driver writes when it is loaded: it is not the whole log, and errors may "
+    "be missing.",
+    next_step="Give the whole log, not parts of it. On a node: check that the driver is loaded (`lsmod`), then run "
+    "the gate again.",
 )
 LOG_NOT_FROM_BOOT = ErrorKind(
     "kernel-log-not-from-boot",
     "kernel log does not reach back to the boot",
-    meaning="The journal dropped the first messages since boot, so errors may be lost with them.",
+    meaning="The journal dropped the first messages since boot, and errors may be lost with them.",
     next_step="Enlarge the journal (journald.conf SystemMaxUse, RuntimeMaxUse), reboot, then run the gate again.",
 )
 XID = FailKind(
@@ -114,36 +88,36 @@ XID = FailKind(
 XID_154_UNREADABLE = ErrorKind(
     "xid-154-unreadable",
     "Xid 154 unreadable",
-    meaning="The driver asks for a recovery action and does not say which.",
-    next_step="Read `nvidia-smi -q | grep 'Recovery Action'`.",
+    meaning="The driver asks for a recovery action but does not report which.",
+    next_step="Run `nvidia-smi -q | grep 'Recovery Action'`.",
 )
 XID_154 = FailKind(
     "xid-154",
     "Xid 154 (GPU recovery action changed)",
-    meaning="The driver asks for a recovery action of this GPU.",
+    meaning="The driver asks for a recovery action on this GPU.",
     next_step="{step}",
     steps=tuple(dict.fromkeys(ACTIONS.values())),
 )
 XID_154_UNKNOWN = ErrorKind(
     "xid-154-unknown-action",
-    "Xid 154: recovery action not known",
+    "Xid 154: unknown recovery action",
     meaning="The driver asks for a recovery action that rackready does not know.",
-    next_step="Read the vendor's catalogue and `nvidia-smi -q | grep 'Recovery Action'`, and update rackready.",
+    next_step="Read the vendor's catalogue, run `nvidia-smi -q | grep 'Recovery Action'`, and update rackready.",
 )
 SXID_FATAL = FailKind(
     "sxid-fatal",
     "SXid {code} ({name})",
     meaning="An NVSwitch reported a fatal error: NVLink traffic of all GPUs behind it may have stopped.",
     next_step=(
-        "Power the node off and on: the fabric and all its GPUs are reset; "
-        "where it comes back, the NVSwitch board is to be replaced: docs/runbooks/nvlink-down.md."
+        "Power the node off and on: this resets the fabric and all its GPUs. "
+        "If it happens again, replace the NVSwitch board: docs/runbooks/nvlink-down.md."
     ),
 )
 SXID_UNKNOWN = ErrorKind(
     "sxid-unknown",
     "SXid {code} ({name})",
     meaning="An NVSwitch reported an error that the vendor's guide does not list.",
-    next_step="Look the number up in the Fabric Manager guide, appendix D.",
+    next_step="Look the SXid up in the Fabric Manager guide, appendix D.",
 )
 
 FINDINGS = (
@@ -173,18 +147,18 @@ class Xids(Gate):
     covers = frozenset({"gpu"})
 
     class Inputs(base.Inputs):
-        """From when on the log counts."""
+        """Time from which events count."""
 
         since: Annotated[datetime, Strict(strict=False)] | None = Field(
             None,
-            description="events before this time (with its zone) are only noted, e.g. a reset that was recorded; "
+            description="events before this time (with its zone) are only noted, e.g. before a recorded reset; "
             "null: since boot",
         )
 
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
-        """One command per node: the kernel's messages of the present boot; where a time is given from which they count, the node's clock as well."""
+        """Return one run per node: the kernel's messages since boot, and the clock if the input `since` is set."""
         argv: dict[str, tuple[str, ...]] = {
             _KEY: ("journalctl", "--dmesg", "--boot", "--no-pager", "--output=short-iso")
         }
@@ -218,7 +192,10 @@ class Xids(Gate):
         return since if since is None or since.tzinfo else since.replace(tzinfo=UTC)
 
     def _since_is_past(self, judge: Judge, node: str, output: Output | None) -> bool:
-        """Whether the time from which events count has come on the node: from one to come no event would count, and every log would pass."""
+        """Return whether `since` is in the past on the node, else add an error.
+
+        With a time in the future no event would count, and every log would pass.
+        """
         since = self._since()
         if since is None:
             return True
@@ -241,7 +218,7 @@ class Xids(Gate):
             _xids(judge, facts, where, events, notes)
         for where, events in _grouped(facts, node, self._counted(log.sxids, notes)).items():
             _sxids(judge, where, events, notes)
-        self._fallen(judge, facts, node, log, notes)
+        self._fallen_off(judge, facts, node, log, notes)
         for line in log.unreadable:
             judge.error(node, XID_FORM, "a known form", line)
         _completeness(judge, node, log, exit_code)
@@ -254,8 +231,8 @@ class Xids(Gate):
                 f"{node}/gpu{index}" for index in range(facts.platform.gpus) if f"{node} gpu{index}" not in bad
             )
 
-    def _fallen(self, judge: Judge, facts: NodeFacts, node: str, log: KernelLog, notes: list[str]) -> None:
-        """Fail every GPU that fell off the bus and has no Xid that says so: the driver writes one only for a GPU that it had started."""
+    def _fallen_off(self, judge: Judge, facts: NodeFacts, node: str, log: KernelLog, notes: list[str]) -> None:
+        """Fail every GPU that fell off the bus without an Xid: the driver logs one only for a GPU it had started."""
         known = {event.pci for event in log.xids if event.code == kernel_log.FALLEN}
         fallen = [
             event
@@ -267,11 +244,15 @@ class Xids(Gate):
             where = f"{node} {parts.name(facts, pci)}" if pci else node
             actual = f"{_times(same)}: {same[-1].text.rstrip('.')}"
             judge.fail(
-                where, FALLEN_OFF, "no such line since boot", actual, step=_step("RESTART_BM", kernel_log.FALLEN)
+                where,
+                FALLEN_OFF,
+                "no such line since boot",
+                actual,
+                step=xid_actions.next_step("RESTART_BM", kernel_log.FALLEN),
             )
 
     def _counted(self, events: Sequence[Event], notes: list[str]) -> list[Event]:
-        """Leave out what was before the time from which the log counts."""
+        """Return the events since the time from which they count."""
         since = self._since()
         if since is None:
             return list(events)
@@ -315,7 +296,7 @@ def _xids(judge: Judge, facts: NodeFacts, where: str, events: Sequence[Event], n
         if code == _RECOVERY:
             _recovery(judge, where, same)
             continue
-        action, name = _action(facts, same)
+        action, name = xid_actions.action(facts, same)
         if action in _HARMLESS:
             notes.append(f"{where}: Xid {code} ({name}) {_times(same)}, vendor's action {action}")
         else:
@@ -326,41 +307,12 @@ def _xids(judge: Judge, facts: NodeFacts, where: str, events: Sequence[Event], n
                 f"{_times(same)}: {same[-1].text.rstrip('.')}",
                 code=code,
                 name=name,
-                step=_step(action, code),
+                step=xid_actions.next_step(action, code),
             )
 
 
-def _action(facts: NodeFacts, events: Sequence[Event]) -> tuple[str, str]:
-    """Return the vendor's action for an Xid, and its name: of several NVLink 5 events, the one that asks for most."""
-    catalogue, code = loader.xids(), events[-1].code
-    known = catalogue.xids.get(code)
-    if known is None:
-        return "CONTACT_SUPPORT", "not in the vendor's catalogue"
-    if code in _NVLINK5:
-        actions = {_decoded(facts, event) for event in events}
-        return next(
-            (action for action in ("RESET_GPU", "WORKFLOW_NVLINK5_ERR", "XID_154_EVAL") if action in actions), "IGNORE"
-        ), known.name
-    return known.convenient or known.action, known.name
-
-
-def _decoded(facts: NodeFacts, event: Event) -> str:
-    found = kernel_log.nvlink5(event.text)
-    if found is None:
-        return "WORKFLOW_NVLINK5_ERR"
-    new = int(facts.driver.split(".", 1)[0]) >= _NEW_DECODE
-    for rule in loader.xids().nvlink5:
-        if rule.xid == event.code and rule.status == found.status and _fits(rule.v2 if new else rule.v1, found.info):
-            return rule.action
-    return "WORKFLOW_NVLINK5_ERR"
-
-
-def _fits(pattern: str, info: int) -> bool:
-    return all(wanted in ("-", bit) for wanted, bit in zip(pattern, f"{info & 0xFFFFFFFF:032b}", strict=True))
-
-
 def _recovery(judge: Judge, where: str, events: Sequence[Event]) -> None:
-    """Xid 154 says what the driver now asks for: the last one counts."""
+    """Judge Xid 154, the action that the driver asks for: the last one counts."""
     wanted = kernel_log.recovery(events[-1].text)
     if wanted is None:
         judge.error(where, XID_154_UNREADABLE, "the recovery action that the driver asks for", events[-1].text)
@@ -391,14 +343,3 @@ def _sxids(judge: Judge, where: str, events: Sequence[Event], notes: list[str]) 
 def _times(events: Sequence[Event]) -> str:
     last = events[-1].when
     return f"1 time at {last}" if len(events) == 1 else f"{len(events)} times, last at {last}"
-
-
-def _step(action: str, code: int) -> str:
-    entry = loader.xids().xids.get(code)
-    again = f"; if it comes back: {entry.next}" if entry and entry.next != "none" else ""
-    extra = (
-        f"{_STEPS['RESTART_APP']}, and reset the GPU when convenient"
-        if entry and entry.convenient
-        else _STEPS.get(action, f"Vendor's action {action}")
-    )
-    return f"{extra}{again}: docs/runbooks/gpu.md."

@@ -1,1 +1,1 @@
-"""Gates of the host around the GPUs: processors, memory, clock, services, PCIe settings, disks, firmware, links and optics."""
+"""Gates on the host around the GPUs: CPUs, memory, clock, services, PCIe, drives, firmware, links and optics."""

@@ -1,4 +1,4 @@
-"""Clock: it follows a source, is right to within what monitoring takes for a skew, and cannot be further off than a source may be."""
+"""The gate on the node's clock: time source, offset and largest possible error."""
 
 from __future__ import annotations
 
@@ -24,33 +24,32 @@ NO_CLOCK_DAEMON = FailKind(
     "clock-daemon",
     "clock daemon",
     meaning="The node's clock daemon does not answer, so nothing keeps its time.",
-    next_step="`systemctl status chrony` on the node says why it does not run.",
+    next_step="Run `systemctl status chrony` on the node: it shows why chrony does not run.",
 )
 CHRONY_UNREADABLE = ErrorKind(
     "clock-unreadable",
     "chronyc's output is not understood",
-    meaning="chronyc printed something else than its state.",
+    meaning="chronyc printed something other than its state.",
     next_step=AGAIN,
 )
 NOT_SYNCHRONISED = FailKind(
     "clock-not-synchronised",
     "clock is not synchronised",
-    meaning="The node follows no time source: its clock drifts, and logs of nodes do not fit together.",
+    meaning="The node follows no time source: its clock drifts, and the times in the nodes' logs do not match.",
     next_step="Check that the node reaches its time servers (`chronyc -n sources`), and that UDP port 123 is open.",
 )
 CLOCK_ERROR = FailKind(
     "clock-error",
-    "clock's largest error",
+    "largest clock error",
     meaning="The clock may be wrong by more than the gate set allows.",
-    next_step="Check that the node reaches its time servers now (`chronyc -n "
-    "sources -v`) and which path they take: the "
-    "bound grows while none answers.",
+    next_step="Check that the node reaches its time servers now (`chronyc -n sources -v`), and over which path: the "
+    "possible error grows while none answers.",
 )
 CLOCK_OFFSET = FailKind(
     "clock-offset",
     "clock offset",
     meaning="The clock differs from its source by more than the gate set allows.",
-    next_step="Wait until chrony has slewed it, or step it once with `chronyc makestep` while no job runs; "
+    next_step="Wait until chrony has slewed the clock, or step it once with `chronyc makestep` while no job runs; "
     "then run the gate again.",
 )
 
@@ -58,7 +57,7 @@ FINDINGS = (NO_CLOCK_DAEMON, CHRONY_UNREADABLE, NOT_SYNCHRONISED, CLOCK_ERROR, C
 
 
 class Clock(HostGate):
-    """The clock follows a time source and is right."""
+    """The clock follows a time source, and its offset and possible error are small."""
 
     id = "node/host/sanity/clock"
     findings = (*reading.FINDINGS, *FINDINGS)
@@ -66,37 +65,35 @@ class Clock(HostGate):
     what = "clock"
 
     class Inputs(base.Inputs):
-        """How far off the clock may be."""
+        """Limits on the clock's error."""
 
         max_offset_s: float = Field(
             0.05,
             gt=0,
             le=60,
-            description="largest offset from the source in seconds, at most 60 (judgement); "
-            f"source of the default: {_SOURCE}",
+            description=f"largest offset from the source, s, at most 60 (judgement); source of the default: {_SOURCE}",
         )
         max_error_s: float = Field(
             3.0,
             gt=0,
             le=60,
-            description="largest error that cannot be ruled out, in seconds: offset, root dispersion and half the root "
-            "delay (chronyc(1)); less where jobs or "
-            f"PTP need less, at most 60 (judgement); source of the default: {_DISTANCE}",
+            description="largest possible error, s: offset, root dispersion and half the root delay (chronyc(1)); "
+            f"lower it if jobs or PTP need less; at most 60 (judgement); source of the default: {_DISTANCE}",
         )
 
     inputs: Inputs
 
     def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
-        """Ask the clock daemon."""
+        """Return the question to the clock daemon."""
         return Wanted((TRACKING,))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Hold offset and state against the bound."""
+        """Compare state, possible error and offset with their bounds."""
         node = facts.node.name
         answer = found.commands.get("chronyc")
         if answer is not None and answer["stdout"].strip() == _SILENT:
             judge.judged += 1
-            judge.fail(node, NO_CLOCK_DAEMON, "chronyd that answers", _SILENT)
+            judge.fail(node, NO_CLOCK_DAEMON, "an answer of chronyd", _SILENT)
             return
         text = found.text("chronyc")
         if text is None:
@@ -110,7 +107,7 @@ class Clock(HostGate):
         if not state.synchronised:
             own = ", its own clock (reference 7F7F0101, chrony's local mode)" if state.alone else ""
             actual = f"leap status {state.leap}, stratum {state.stratum}{own}"
-            judge.fail(node, NOT_SYNCHRONISED, "a time source that is followed", actual)
+            judge.fail(node, NOT_SYNCHRONISED, "a time source that it follows", actual)
             return
         most = Limit("clock_max_error", Op.LE, self.inputs.max_error_s, "s", _DISTANCE)
         if not most.holds(judge, node, state.max_error):

@@ -1,4 +1,4 @@
-"""One counter that is read before and after a load."""
+"""A counter that is read before and after a load."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rackready.gates.host.reading import Limit
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """Where it is, its name (part/counter), what may be added to it under load, and what to do where more was."""
+    """A counter: its place, name (part/counter), largest rise under load, and next step if it rose more."""
 
     where: str
     name: str

@@ -1,4 +1,4 @@
-"""Processors: as many as were bought, all online, SMT and frequency governor as wanted, one microcode."""
+"""The gate on processors: number, CPUs online, SMT, frequency governor and microcode."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ _SHOWN = 8
 LSCPU_UNREADABLE = ErrorKind(
     "lscpu-unreadable",
     "lscpu's output is not understood",
-    meaning="lscpu printed something else than its document.",
+    meaning="lscpu printed something other than its document.",
     next_step=AGAIN,
 )
 CPUS_OFFLINE = FailKind(
     "cpus-offline",
     "CPUs offline",
-    meaning="Some CPUs of the node are switched off: jobs have fewer cores than they expect.",
-    next_step="Read why in the kernel log (`dmesg`), then `echo 1 > /sys/devices/system/cpu/cpuN/online`; "
-    "if it goes off again, replace the processor.",
+    meaning="Some CPUs of the node are offline: jobs have fewer cores than they expect.",
+    next_step="Read the reason in the kernel log (`dmesg`), then `echo 1 > /sys/devices/system/cpu/cpuN/online`. "
+    "If the CPU goes offline again, replace the processor.",
 )
 CPU_MODEL = FailKind(
     "cpu-model",
     "processor model",
     meaning="The node has other processors than its platform.",
-    next_step="Correct the node's platform in the site file, or have the right processors built in.",
+    next_step="Correct the node's platform in the site file, or install the right processors.",
 )
 SOCKETS = FailKind(
     "cpu-sockets",
     "sockets",
     meaning="The node has another number of processors than its platform.",
-    next_step="A processor is not seen: read the BMC's event log, reseat or replace it.",
+    next_step="Read the BMC's event log, then reseat or replace the missing processor.",
 )
 CORES = FailKind(
     "cpu-cores",
     "cores per socket",
     meaning="The processors have another number of active cores than their model.",
-    next_step="Cores are switched off: check the BIOS's active cores, then the processor.",
+    next_step="Check the BIOS setting for active cores, then the processor.",
 )
 SMT_NOT_REPORTED = ErrorKind(
     "smt-not-reported",
     "SMT state not reported",
-    meaning="The kernel does not tell whether hyper-threading is on.",
+    meaning="The kernel does not report whether hyper-threading is on.",
     next_step="Check the kernel's version.",
 )
 SMT_SETTING = FailKind(
@@ -70,24 +70,23 @@ SMT_SETTING = FailKind(
 NO_GOVERNOR = ErrorKind(
     "frequency-governor-not-reported",
     "frequency governor not reported",
-    meaning="The kernel has no say in the processors' frequency, so the wanted governor cannot be set.",
+    meaning="The kernel does not control the processors' frequency, so the wanted governor cannot be set.",
     next_step=(
-        "Load the cpufreq driver (intel_pstate, amd-pstate), or have the BIOS give frequency control to the "
-        "operating system; "
-        "where the BIOS is to keep it, the site declares input governor: null."
+        "Load the cpufreq driver (intel_pstate, amd-pstate), or let the operating system control the frequency (BIOS "
+        "setting). If the BIOS must keep control, declare the input `governor: null`."
     ),
 )
 GOVERNOR_PRESENT = FailKind(
     "frequency-governor-present",
     "frequency governor",
-    meaning="The site wants the BIOS to keep frequency control, and the kernel has it.",
-    next_step="Have the BIOS keep frequency control (its system profile), or declare the governor that the site wants.",
+    meaning="The site wants the BIOS to control the frequency, but the kernel does.",
+    next_step="Let the BIOS control the frequency (its system profile), or declare the wanted governor.",
 )
 GOVERNOR = FailKind(
     "frequency-governor",
     "frequency governor",
     meaning="Some CPUs use another frequency governor than the site wants: they may run slower.",
-    next_step="`cpupower frequency-set -g {governor}`, and let tuned or a unit set it at boot.",
+    next_step="Run `cpupower frequency-set -g {governor}`, and let tuned or a unit set it at boot.",
 )
 MICROCODE_DIFFERS = FailKind(
     "microcode-differs",
@@ -112,7 +111,7 @@ FINDINGS = (
 
 
 def processors(judge: Judge, found: Answers) -> lscpu.Processors | None:
-    """Return what lscpu says; None after an error was added."""
+    """Return lscpu's answer; None, with an error, if it cannot be read."""
     text = found.text("lscpu")
     if text is None:
         return None
@@ -132,24 +131,24 @@ class Cpu(HostGate):
     what = "processors"
 
     class Inputs(base.Inputs):
-        """What a site may choose differently."""
+        """Settings that a site may choose."""
 
         governor: str | None = Field(
             "performance",
             description="frequency governor of every core; source of the default: nvidia-tuned, profile generic. "
-            "null: the BIOS keeps frequency control, and "
+            "null: the BIOS controls the frequency, and "
             "Linux has no cpufreq policy (PowerEdge servers with CPU Power Management at Maximum Performance)",
         )
-        smt: bool | None = Field(None, description="whether SMT is on; null: as the platform is shipped (its profile)")
+        smt: bool | None = Field(None, description="whether SMT is on; null: as in the platform profile")
 
     inputs: Inputs
 
     def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
-        """Read lscpu and the kernel's files on SMT, governors and microcode."""
+        """Return lscpu and the kernel's files on SMT, governors and microcode."""
         return Wanted((LSCPU,), (SMT, GOVERNORS, MICROCODE))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Hold processors against the platform's profile and each other."""
+        """Compare the processors with the platform profile and with each other."""
         cpus = processors(judge, found)
         if cpus is not None:
             self._count(judge, facts, cpus, self._siblings(facts, found))
@@ -158,13 +157,13 @@ class Cpu(HostGate):
         self._microcode(judge, facts, found)
 
     def _siblings(self, facts: NodeFacts, found: Answers) -> int:
-        """Return of how many threads of a core one is to be online: with `nosmt` the kernel leaves the others offline."""
+        """Return of how many threads per core one must be online: with `nosmt` the kernel leaves the others offline."""
         parts = facts.platform.host
-        if self._wish(facts) is not False or found.one(SMT) not in {"off", "forceoff"}:
+        if self._wanted_smt(facts) is not False or found.one(SMT) not in {"off", "forceoff"}:
             return 1
         return 2 if parts is None else max(2, parts.threads)
 
-    def _wish(self, facts: NodeFacts) -> bool | None:
+    def _wanted_smt(self, facts: NodeFacts) -> bool | None:
         parts = facts.platform.host
         return self.inputs.smt if self.inputs.smt is not None else None if parts is None else parts.threads > 1
 
@@ -179,7 +178,7 @@ class Cpu(HostGate):
             names = _listed(cpus.offline) or "some"
             judge.fail(node, CPUS_OFFLINE, f"{wanted} online", f"{len(cpus.online)} online, offline: {names}")
         if parts is None:
-            judge.remark("neither model nor number of cores is judged: the platform's profile has none")
+            judge.remark("model and number of cores are not judged: the platform profile has none")
             return
         if parts.cpu_model not in cpus.model:
             judge.fail(node, CPU_MODEL, parts.cpu_model, cpus.model)
@@ -188,15 +187,15 @@ class Cpu(HostGate):
             judge.equal(node, CORES, parts.cores, cpus.cores)
 
     def _smt(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        wish = self._wish(facts)
-        if wish is None:
+        wanted = self._wanted_smt(facts)
+        if wanted is None:
             return
         control = found.one(SMT)
         known = {"on": True, "off": False, "forceoff": False, "notsupported": False, "notimplemented": False}
         if control not in known:
             judge.error(facts.node.name, SMT_NOT_REPORTED, f"one of {', '.join(known)} in {SMT}", control or "nothing")
             return
-        judge.equal(facts.node.name, SMT_SETTING, "on" if wish else "off", "on" if known[control] else "off")
+        judge.equal(facts.node.name, SMT_SETTING, "on" if wanted else "off", "on" if known[control] else "off")
 
     def _governor(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         governors = found.matching(GOVERNORS)
@@ -207,8 +206,8 @@ class Cpu(HostGate):
             judge.judged += 1
             if self.inputs.governor is None:
                 judge.remark(
-                    "the BIOS keeps frequency control, as the site says: Linux has no cpufreq policy, and what the "
-                    "BIOS does is not judged here"
+                    "the BIOS controls the frequency, as the site declares: Linux has no cpufreq policy, and the "
+                    "BIOS's settings are not judged here"
                 )
                 return
             judge.error(node, NO_GOVERNOR, self.inputs.governor, "no cpufreq policy")
@@ -218,8 +217,8 @@ class Cpu(HostGate):
             judge.fail(
                 node,
                 GOVERNOR_PRESENT,
-                "no cpufreq policy: the BIOS keeps frequency control",
-                f"{_on(governors)} of {len(governors)} policies",
+                "no cpufreq policy: the BIOS controls the frequency",
+                f"{_counts(governors)} of {len(governors)} policies",
             )
             return
         wrong = {
@@ -232,7 +231,7 @@ class Cpu(HostGate):
                 node,
                 GOVERNOR,
                 self.inputs.governor,
-                f"{_on(wrong)} of {len(governors)} policies (CPU {_listed(frozenset(wrong))})",
+                f"{_counts(wrong)} of {len(governors)} policies (CPU {_listed(frozenset(wrong))})",
                 governor=self.inputs.governor,
             )
 
@@ -240,7 +239,7 @@ class Cpu(HostGate):
     def _microcode(judge: Judge, facts: NodeFacts, found: Answers) -> None:
         versions = found.matching(MICROCODE)
         if not versions:
-            judge.remark("microcode is not reported by this kernel and not judged")
+            judge.remark("this kernel does not report microcode: not judged")
             return
         judge.judged += 1
         counted = Counter(versions.values()).most_common()
@@ -252,8 +251,8 @@ class Cpu(HostGate):
             judge.fail(facts.node.name, MICROCODE_DIFFERS, "one version on all CPUs", words)
 
 
-def _on(values: Mapping[Any, str]) -> str:
-    """Return on how many each of the values is, for people."""
+def _counts(values: Mapping[Any, str]) -> str:
+    """Return how often each value occurs, as text."""
     return ", ".join(f"{value} on {count}" for value, count in sorted(Counter(values.values()).items()))
 
 

@@ -1,4 +1,4 @@
-"""Error counters before and after a load: absolute counters tell little, since nobody knows what was done to the links before."""
+"""Error counters before and after a load: absolute values say little, as their history is unknown."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run,
 from rackready.gates.fabric import port_errors
 from rackready.gates.formats import complaint, dcgm_diag
 from rackready.gates.formats.error import FormatError
-from rackready.gates.gpu import nvlink
-from rackready.gates.host import nvlink_deltas, optics, pairing, reading
+from rackready.gates.gpu import nvlink_findings
+from rackready.gates.host import nvlink_deltas, optics, optics_findings, pairing, reading
 from rackready.gates.host.counter import Counter
 from rackready.gates.host.links import folder
 from rackready.gates.host.memory import CE_PER_DAY, CE_SOURCE, COUNTS, UE_SOURCE
@@ -28,7 +28,7 @@ from rackready.ondevice.rdma_counters import ERRORS
 
 _REPLAYS = Tool("nvidia-smi", ("nvidia-smi", "-q"), "nvidia-open", keep=r"^GPU [0-9A-Fa-f:.]+$|Replays Since Reset")
 _ANSWERED = frozenset({0, 15})
-"""Exit codes of nvidia-smi (its manual): 15 where a GPU is lost, which its output names."""
+"""Exit codes of nvidia-smi (its manual): 15 if a GPU is lost, which its output names."""
 _AER = ("aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal")
 _GT_S = {1: 2.5e9, 2: 5e9, 3: 8e9, 4: 16e9, 5: 32e9, 6: 64e9}
 _BER = 1e-12
@@ -40,37 +40,40 @@ _AER_SOURCE = (
 )
 _NONE_SOURCE = "PCI Express base specification: an uncorrectable error lost data or the link"
 _REPLAY_SOURCE = "DCGM 4.6, pcie plugin, max_pcie_replays: 80 a run"
-_SEAT = "Reseat the card and its riser; then swap it with another slot's, to see whether the errors move with it."
+_SEAT = (
+    "Reseat the card and its riser, then swap the card with that of another slot and check whether the errors follow "
+    "it."
+)
 
 
 LOAD_FAILED = ErrorKind(
     "load-failed",
     "load failed",
-    meaning="The load that should stress the parts ended with an error, so counters beside it mean little.",
-    next_step="Run the gates of what it tests first; by hand: `{load}`.",
+    meaning="The load ended with an error, so the counters say little.",
+    next_step="First run the gates of the parts that it loads, then `{load}` by hand.",
 )
 LOAD_ENDED_AT_ONCE = ErrorKind(
     "load-ended-at-once",
     "load ended at once",
-    meaning="The load ran for a moment only, so the parts were not stressed.",
-    next_step="Run the gates of what it tests first; by hand: `{load}`.",
+    meaning="The load ended at once, so it did not stress the parts.",
+    next_step="First run the gates of the parts that it loads, then `{load}` by hand.",
 )
 LOAD_NOT_PROVEN = ErrorKind(
     "load-not-proven",
     "load failed",
     meaning="The load's output does not show that every GPU was tested and passed.",
-    next_step="Run the gates of what it tests first; by hand: `{load}`.",
+    next_step="First run the gates of the parts that it loads, then `{load}` by hand.",
 )
 COUNT_UNREADABLE = ErrorKind(
     "error-count-unreadable",
-    "{what} not readable",
-    meaning="A counter of errors is missing or went back, so nobody knows how many there were.",
+    "{what} unreadable",
+    meaning="An error counter is missing or went back, so the number of errors is unknown.",
     next_step=AGAIN,
 )
 ERRORS_GREW = FailKind(
     "error-count-grew",
-    "{what} grew under load",
-    meaning="A counter of errors grew while the part was under load: the part has errors only when it works.",
+    "{what} rose under load",
+    meaning="An error counter rose while the part was under load.",
     next_step="{step}",
 )
 
@@ -78,22 +81,22 @@ FINDINGS = (LOAD_FAILED, LOAD_ENDED_AT_ONCE, LOAD_NOT_PROVEN, COUNT_UNREADABLE, 
 
 
 def pcie_errors(generation: int, seconds: float) -> int:
-    """Return how many corrected errors a link of 16 lanes within the specification's bit error rate may show."""
+    """Return how many corrected errors a 16-lane link may have at the specification's bit error rate."""
     mean = _LANES * _GT_S[generation] * seconds * _BER
     return math.ceil(mean + 3 * math.sqrt(mean))
 
 
 class CounterDeltas(Gate):
-    """Under load, no PCIe, NVLink, NIC or memory error counter grows faster than it may, and links and modules stay within their limits."""
+    """Under load no PCIe, NVLink, NIC or memory error counter rises too much, and links stay within their limits."""
 
     id = "node/host/stress/counter-deltas"
     findings = (
-        *optics.LINK,
+        *optics_findings.LINK,
         *reading.FINDINGS,
         *nvlink_deltas.FINDINGS,
         *pairing.FINDINGS,
         reading.PARTS_NOT_PLACED,
-        nvlink.NVLINK_GPU_LOST,
+        nvlink_findings.NVLINK_GPU_LOST,
         *FINDINGS,
     )
     covers = frozenset({"node"})
@@ -104,14 +107,14 @@ class CounterDeltas(Gate):
         load: tuple[str, ...] = Field(
             ("dcgmi", "diag", "-r", "2", "-j"),
             min_length=1,
-            description="command that loads the node; it must end with 0",
+            description="command that loads the node; it must exit with 0",
         )
         least_s: float = Field(
             1,
             gt=0,
             le=86400,
             description="shortest time of a load other than DCGM's, s, at most a day; "
-            "judgement: what ends sooner did nothing",
+            "judgement: a load that ends sooner did nothing",
         )
         timeout_s: float = Field(
             900, gt=0, le=259200, description="longest time that the load may take, s; at most three days (judgement)"
@@ -120,7 +123,7 @@ class CounterDeltas(Gate):
     inputs: Inputs
 
     def wanted(self, facts: NodeFacts, key: str) -> Wanted:
-        """Say what is read before or after: counters both times, links and modules while they are still warm."""
+        """Return what to read before or after: counters both times, links and modules after, while still warm."""
         pcie = tuple(
             f"/sys/bus/pci/devices/{pci}/{leaf}" for pci in parts(facts) for leaf in (*_AER, "current_link_speed")
         )
@@ -134,7 +137,7 @@ class CounterDeltas(Gate):
         )
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """Read, load, read again."""
+        """Return one run per node: read, load, read again."""
         return [
             Run.of_node(
                 node,
@@ -146,7 +149,7 @@ class CounterDeltas(Gate):
         ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Hold what was added to each counter against what the load's time allows."""
+        """Compare the rise of each counter with the rise that the load's time allows."""
         node, judge = run.nodes[0], Judge()
         known = facts.nodes[node]
         load = outputs.get("load")
@@ -185,7 +188,7 @@ class CounterDeltas(Gate):
         return judge.verdict(node)
 
     def _loaded(self, judge: Judge, facts: NodeFacts, load: Output | None) -> bool:
-        """Whether the load ran: DCGM's own by what it says of every GPU, any other by its exit code and how long it took."""
+        """Return whether the load ran: DCGM's by its results for every GPU, any other by exit code and length."""
         node = facts.node.name
         if judge.trouble(trouble(load, node, "load")) or load is None:
             return False
@@ -200,7 +203,7 @@ class CounterDeltas(Gate):
             return False
         lacks = ""
         if self.inputs.load[:2] == _DCGM and "-j" in self.inputs.load:
-            lacks = _unloaded(load.stdout, facts.platform.gpus)
+            lacks = _missing_load(load.stdout, facts.platform.gpus)
         elif load.seconds < self.inputs.least_s:
             judge.error(
                 node,
@@ -222,18 +225,21 @@ class CounterDeltas(Gate):
 
     @staticmethod
     def _traffic(judge: Judge, facts: NodeFacts, before: Mapping[str, int], after: Mapping[str, int]) -> None:
-        """Say it where the load did not touch the NICs: counters of an idle link tell little."""
+        """Note NICs that the load did not use: counters of an idle link say little."""
         keys = [f"{nic.rdma_device}/port_xmit_data" for nic in facts.nics]
         idle = [key.split("/", 1)[0] for key in keys if after.get(key, 0) <= before.get(key, 0)]
         if idle:
             judge.remark(
-                f"the load sent nothing over {', '.join(idle)}: their counters were read, not loaded; "
-                "the gates that send over them hold the same counters"
+                f"the load sent nothing over {', '.join(idle)}, so their counters say little; "
+                "the gates that send over them judge the same counters"
             )
 
 
-def _unloaded(text: str, gpus: int) -> str:
-    """Return what a diagnostic lacks to be a load of every GPU; empty when nothing does. Tests of the Deployment category only look at software."""
+def _missing_load(text: str, gpus: int) -> str:
+    """Return why a diagnostic did not load every GPU; empty if it did.
+
+    Tests of the Deployment category only check software.
+    """
     try:
         found = dcgm_diag.parse(text)
     except FormatError as error:
@@ -287,7 +293,7 @@ def _counters(facts: NodeFacts, after: Answers, seconds: float) -> list[Counter]
 
 
 def _generation(speed: str | None) -> int:
-    """Return the PCIe generation of a sysfs speed such as '32.0 GT/s PCIe'; the slowest when it is not said, which allows least."""
+    """Return the PCIe generation of a sysfs speed such as '32.0 GT/s PCIe'; if unknown 1, which allows least."""
     match = re.match(r"([\d.]+) GT/s", speed or "")
     rate = float(match[1]) * 1e9 if match else 0.0
     return next((generation for generation, known in _GT_S.items() if known == rate), 1)
@@ -312,7 +318,7 @@ def _compare(judge: Judge, counter: Counter, before: Mapping[str, int], after: M
 
 
 def _values(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, int]:
-    """Return every counter that could be read by part/name; what is missing is left out, and then judged as not readable."""
+    """Return part/name -> value of every readable counter. `_compare` adds an error for a missing one."""
     out: dict[str, int] = {}
     for pci, part in parts(facts).items():
         for leaf in _AER:
@@ -331,7 +337,7 @@ def _values(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, int]:
 
 
 def _total(part: str, leaf: str, text: str | None) -> dict[str, int]:
-    """Return the total line of an AER file (TOTAL_ERR_COR, TOTAL_ERR_NONFATAL, TOTAL_ERR_FATAL)."""
+    """Return part/leaf -> the total in an AER file (TOTAL_ERR_COR, TOTAL_ERR_NONFATAL, TOTAL_ERR_FATAL)."""
     match = re.search(r"^TOTAL_ERR_\w+ (\d+)$", text or "", re.MULTILINE)
     return {f"{part}/{leaf}": int(match[1])} if match else {}
 

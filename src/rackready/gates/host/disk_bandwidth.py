@@ -1,4 +1,4 @@
-"""Drives: each reads as fast as its siblings of the same model, and as fast as is declared."""
+"""The gate on drives' read rates: compared with siblings of the same model and with declared rates."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rackready.gates import base
 from rackready.gates.formats import fio, printed_json
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
-from rackready.gates.host.disks import of_the_host
+from rackready.gates.host.drive_reading import of_the_host
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
 
 _RUN_S = 10
-"""Seconds of reading that FIO asks for."""
+"""How long fio reads, s."""
 LIST = Tool(
     "lsblk",
     ("lsblk", "--json", "--nodeps", "--bytes", "--exclude", "1,7,11", "--output", "PATH,MODEL,SERIAL,SIZE,TRAN,RM"),
@@ -30,71 +30,71 @@ LIST = Tool(
 FIO = Tool(
     "fio",
     (
-        "fio", "--name=read", "--readonly", "--rw=read", "--bs=1M", "--iodepth=32", "--direct=1", "--ioengine=libaio", "--time_based", f"--runtime={_RUN_S}",
-        "--output-format=json", "--filename", "{}",
+        "fio", "--name=read", "--readonly", "--rw=read", "--bs=1M", "--iodepth=32", "--direct=1", "--ioengine=libaio",
+        "--time_based", f"--runtime={_RUN_S}", "--output-format=json", "--filename", "{}",
     ),
     "fio", timeout_s=40, each=("lsblk", "blockdevices", "path"),
 )  # fmt: skip
-_LEAST = 0.9
-"""Share of them that a reading must have lasted; judgement: fio ends sooner only where it was stopped."""
+_LEAST_SHARE = 0.9
+"""Share of that time that fio must have read; judgement: it ends sooner only if it was stopped."""
 _SIBLINGS = 3
 _SOURCE = "oci-hpc, active check of NVMe drives: each within 2 % of the median"
 
 
 DRIVE_NOT_LISTED = ErrorKind(
     "drive-read-not-listed",
-    "a drive was read that lsblk does not list",
-    meaning="A drive was read that the list of drives does not have: the outputs are not of one moment.",
+    "lsblk does not list a drive that was read",
+    meaning="A drive was read that is not on the list of drives: the outputs were not made together.",
     next_step=AGAIN,
 )
 LSBLK_UNREADABLE = ErrorKind(
     "drive-list-unreadable",
     "lsblk's output is not understood",
-    meaning="lsblk printed something else than its list of drives.",
+    meaning="lsblk printed something other than its list of drives.",
     next_step=AGAIN,
 )
 FIO_UNREADABLE = ErrorKind(
     "drive-fio-unreadable",
     "fio's output is not understood",
-    meaning="fio printed something else than its document.",
+    meaning="fio printed something other than its document.",
     next_step=AGAIN,
 )
 READ_ERROR = FailKind(
     "drive-read-error",
     "reading the drive",
-    meaning="The drive could not be read without an error: data on it are in danger.",
+    meaning="Reading the drive gave an error: its data are at risk.",
     next_step="Replace the drive.",
 )
 READ_TOO_SHORT = ErrorKind(
     "drive-read-too-short",
     "reading ended too soon",
-    meaning="Reading ended long before its time, so the rate means little.",
-    next_step="Run the gate again; if it stays so, look for what stops fio (kernel log).",
+    meaning="Reading ended before its time, so the rate says little.",
+    next_step="Run the gate again; if that does not help, find out what stops fio (kernel log).",
 )
 DRIVE_SLOW = FailKind(
     "drive-slow",
     "drive is slow",
     meaning="The drive reads slower than the site declares.",
-    next_step="Look at its PCIe width (`lspci -vv`), temperature and firmware; then replace it.",
+    next_step="Check its PCIe width (`lspci -vv`), temperature and firmware; if they are right, replace the drive.",
 )
 DRIVE_SLOW_BESIDE = FailKind(
     "drive-slow-beside-others",
     "drive is slow",
     meaning="The drive reads slower than others of its model in the node.",
-    next_step="Look at its PCIe width (`lspci -vv`), temperature and firmware; then replace it.",
+    next_step="Check its PCIe width (`lspci -vv`), temperature and firmware; if they are right, replace the drive.",
 )
 NO_DRIVE = ErrorKind(
     "no-drive-to-read",
     "no drive to read",
     meaning="The node lists no drive that can be read.",
-    next_step="Look at what the kernel sees (`lsblk` on the node); "
-    "node/host/sanity/disks says how many drives it must be.",
+    next_step="Check which drives the kernel sees (`lsblk` on the node); "
+    "gate node/host/sanity/disks reports how many there must be.",
 )
 RATE_NOT_JUDGED = ErrorKind(
     "drive-rate-not-judged",
-    "rate of the drives cannot be judged",
+    "read rate of the drives cannot be judged",
     meaning="No rate is declared and there are too few drives of one model to compare.",
-    next_step="Declare what each model reads, from its data sheet (input `models`; `read_gb_s` for all).",
+    next_step="Declare each model's read rate, from its data sheet (input `models`, or `read_gb_s` for all).",
 )
 
 FINDINGS = (
@@ -111,7 +111,7 @@ FINDINGS = (
 
 
 class DiskBandwidth(HostGate):
-    """Every drive reads as fast as its siblings of the same model, and as fast as is declared."""
+    """Every drive reads as fast as its siblings of the same model, and as fast as declared."""
 
     id = "node/host/performance/disk-bandwidth"
     findings = (*reading.FINDINGS, *FINDINGS)
@@ -124,13 +124,13 @@ class DiskBandwidth(HostGate):
             None,
             gt=0,
             le=1000,
-            description="least sequential read rate of a drive, GB/s (10^9 bytes), as its data sheet has it; "
+            description="lowest sequential read rate of a drive, GB/s (10^9 bytes), from its data sheet; "
             "at most 1000 (judgement)",
         )
         models: dict[str, Annotated[float, Field(gt=0, le=1000)]] = Field(
             default_factory=dict,
-            description="model as lsblk names it -> least sequential read rate, GB/s, as its data sheet has it; "
-            "goes before read_gb_s",
+            description="model as lsblk names it -> lowest sequential read rate, GB/s, from its data sheet; "
+            "overrides read_gb_s",
         )
         sibling_tolerance: float = Field(
             0.02, gt=0, lt=1, description=f"how far below the median of its siblings a drive may be; source: {_SOURCE}"
@@ -139,11 +139,11 @@ class DiskBandwidth(HostGate):
     inputs: Inputs
 
     def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
-        """List the drives, then read from one after the other for 10 s."""
+        """Return the list of drives, then a read of each for 10 s, one after the other."""
         return Wanted((LIST, FIO))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Hold every drive against its siblings and the declared rate."""
+        """Compare every drive with its siblings and with the declared rate."""
         node = facts.node.name
         rates: dict[str, dict[str, float]] = {}
         for name, model in self._drives(judge, found).items():
@@ -153,7 +153,7 @@ class DiskBandwidth(HostGate):
         for model, by_name in rates.items():
             self._model(judge, node, model, by_name)
         if not (judge.judged or judge.fails or judge.errors):
-            _unjudged(judge, node, rates)
+            _nothing_judged(judge, node, rates)
 
     @staticmethod
     def _drives(judge: Judge, found: Answers) -> dict[str, str]:
@@ -187,7 +187,7 @@ class DiskBandwidth(HostGate):
         if done.error or done.read <= 0:
             judge.fail(where, READ_ERROR, "no error", f"errno {done.error}, {done.read:.2f} GB/s")
             return None
-        if done.runtime < _LEAST * _RUN_S:
+        if done.runtime < _LEAST_SHARE * _RUN_S:
             judge.error(where, READ_TOO_SHORT, f"{_RUN_S} s", f"{done.runtime:g} s")
             return None
         return done.read
@@ -214,14 +214,14 @@ class DiskBandwidth(HostGate):
         if declared is None:
             few = f"{len(rates)} of this model are too few to compare, and no rate is declared: measured, not judged"
             alike = (
-                f"no rate of this model is declared: held against each other only ({min(rates.values()):.2f} to "
+                f"no rate of this model is declared: compared with each other only ({min(rates.values()):.2f} to "
                 f"{max(rates.values()):.2f} GB/s)"
             )
             judge.remark(f"{model}: {few if len(rates) < _SIBLINGS else alike} (inputs models, read_gb_s)")
 
 
-def _unjudged(judge: Judge, node: str, rates: Mapping[str, Mapping[str, float]]) -> None:
-    """Say why no drive could be held against anything, and what is missing for it."""
+def _nothing_judged(judge: Judge, node: str, rates: Mapping[str, Mapping[str, float]]) -> None:
+    """Add an error with the reason why no drive could be judged."""
     if not rates:
         judge.error(node, NO_DRIVE, "at least one block device with a size", "none")
         return

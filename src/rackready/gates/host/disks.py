@@ -1,30 +1,22 @@
-"""Drives: all are there in their sizes, each once, and none warns, wears out or has lost data. What hangs on USB is no drive of the host."""
+"""The gate on drives: number, capacity and health. Drives on USB are not the host's."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
 
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.formats import printed_json, smart
-from rackready.gates.formats.error import FormatError
-from rackready.gates.host import reading
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
+from rackready.gates.formats import smart
+from rackready.gates.host import drive_reading, reading
+from rackready.gates.host.drive_reading import BLOCK, HEALTH, SCAN, attached, drives
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Wanted
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
 
-SCAN = Tool("scan", ("smartctl", "--scan-open", "--json"), "smartmontools")
-HEALTH = Tool("smart", ("smartctl", "--all", "--json", "{}"), "smartmontools", each=("scan", "devices", "name"))
-BLOCK = Tool("lsblk", ("lsblk", "--json", "--nodeps", "--exclude", "1,7,11", "--output", "PATH,TRAN,RM"), "util-linux")
-"""Block devices without RAM disks, loops and optical drives: how each is attached, and whether its medium can be taken out."""
-_NOT_READ = 0b111
-"""Bits of smartctl's exit code that mean that the drive could not be asked (smartctl(8), exit status)."""
 _NVME = "NVM Express base specification, SMART / health information log"
 _ATA = (
     "smartd.conf(5), -C and -U: pending and uncorrectable sectors warn above 0; "
@@ -32,95 +24,65 @@ _ATA = (
 )
 _EXIT = "smartctl(8), exit status"
 _FAILING, _FAILED_TEST = 1 << 4, 1 << 7
-"""Bits of smartctl's exit code that are alarms now: a pre-failure attribute at or below its threshold; a self-test that failed (outdated ones do not count)."""
-_ONCE = {1 << 5: "an attribute was at or below its threshold once", 1 << 6: "its error log has entries"}
-"""Bits that tell of the past."""
+"""Bits of smartctl's exit code that are alarms now.
+
+A pre-failure attribute at or below its threshold; a failed self-test (outdated ones do not count).
+"""
+_PAST = {1 << 5: "an attribute was at or below its threshold once", 1 << 6: "its error log has entries"}
+"""Bits about the past."""
 _REPLACE = "Replace the drive."
 _GB = 10**9
 _ROUNDING = 0.01
-"""How far below its nominal capacity a drive may be; judgement: a drive holds what it is sold as (IDEMA LBA1-03: one of 1920 GB has 1,920,383,410,176 bytes),
-and the next smaller one that is sold holds less by far."""
+"""How far below its nominal capacity a drive may be, as a share.
+
+Judgement: a drive holds its nominal capacity (IDEMA LBA1-03: one of 1920 GB has 1,920,383,410,176 bytes), and the next
+smaller one on the market holds far less.
+"""
 
 
-SMART_UNREADABLE = ErrorKind(
-    "smart-unreadable",
-    "smartctl's output is not understood",
-    meaning="smartctl printed something else than its documents.",
-    next_step=AGAIN,
-)
-SMART_LIST = ErrorKind(
-    "smart-list-contradicts",
-    "smartctl's list contradicts its answers",
-    meaning="smartctl answered for a drive that its list does not have.",
-    next_step=AGAIN,
-)
-HEALTH_UNREADABLE = ErrorKind(
-    "drive-health-unreadable",
-    "health of the drive cannot be read",
-    meaning="smartctl's document of this drive is not whole, so its health is not known.",
-    next_step="Run `smartctl -a {name}` on the node.",
-)
-HEALTH_REFUSED = ErrorKind(
-    "drive-health-refused",
-    "health of the drive cannot be read",
-    meaning="smartctl could not ask the drive, so its health is not known.",
-    next_step="Run `smartctl -a {name}` on the node.",
-)
-SMART_CONTRADICTS = ErrorKind(
-    "smart-contradicts",
-    "smartctl contradicts itself",
-    meaning="smartctl's exit code and the drive's verdict do not agree.",
-    next_step="Run `smartctl -a {name}`.",
-)
-DRIVES_UNREADABLE = ErrorKind(
-    "drives-unreadable",
-    "lsblk's output is not understood",
-    meaning="lsblk printed something else than its list of drives.",
-    next_step=AGAIN,
-)
 ATTACHMENT_UNKNOWN = ErrorKind(
     "drive-attachment-unknown",
-    "how the drive is attached is not known",
-    meaning="The list of drives lacks this drive, so nobody knows how it is attached.",
+    "attachment of the drive unknown",
+    meaning="The list of drives lacks this drive, so it is unknown how it is attached.",
     next_step=AGAIN,
 )
 SERIAL_TWICE = ErrorKind(
     "drive-serial-twice",
     "drives with one serial number",
-    meaning="Two drives tell one serial number, so evidence cannot name the part.",
-    next_step="Look (`smartctl -i`) whether it is one drive under several names; "
-    "else replace the one that tells another's serial number.",
+    meaning="Several drives report one serial number, so evidence cannot name the part.",
+    next_step="Check with `smartctl -i` whether this is one drive under several names; "
+    "if not, replace the drive with the wrong serial number.",
 )
 COUNT_NOT_JUDGED = ErrorKind(
     "drive-count-not-judged",
     "number of drives cannot be judged",
-    meaning="Nobody says how many drives the node must have.",
-    next_step="Declare `drives` in the gate set, or add `host` to the platform's profile with its source.",
+    meaning="Neither the platform profile nor the gate set declares how many drives the node must have.",
+    next_step="Declare `drives` in the gate set, or add `host` to the platform profile with its source.",
 )
 DRIVE_COUNT = FailKind(
     "drive-count",
     "drives",
-    meaning="The node has another number of drives than it must.",
-    next_step="Reseat the drive that is missing (compare serial numbers with the delivery's list), then replace it.",
+    meaning="The node has another number of drives than it should.",
+    next_step="Reseat the missing drive (compare the serial numbers with the delivery list), then replace it.",
 )
 CAPACITY = FailKind(
     "drive-capacity",
     "capacity of drives",
     meaning="Drives have less capacity than the platform's.",
-    next_step="Put in drives of the capacity that the server was delivered with; "
-    "a namespace that does not fill its drive is made anew (`nvme list`).",
+    next_step="Install drives of the capacity that the server was delivered with. "
+    "If a namespace does not fill its drive, recreate it (`nvme list`).",
 )
 CAPACITY_DIFFERS = FailKind(
     "drive-capacity-differs",
     "capacity of drives {model}",
     meaning="Drives of one model have different capacities.",
-    next_step="Put in drives of the capacity that the server was delivered with; "
-    "a namespace that does not fill its drive is made anew (`nvme list`).",
+    next_step="Install drives of the capacity that the server was delivered with. "
+    "If a namespace does not fill its drive, recreate it (`nvme list`).",
 )
 ENDURANCE_USED = FailKind(
     "drive-endurance-used",
     "rated endurance used",
-    meaning="The drive wrote as much as it is rated for, or more than the gate set allows: it wears out.",
+    meaning="The drive has used more of its rated endurance than the gate set allows: it wears out.",
     next_step=_REPLACE,
 )
 MEDIA_ERRORS = FailKind(
@@ -138,13 +100,13 @@ SECTORS_REALLOCATED = FailKind(
 SECTORS_UNCORRECTABLE = FailKind(
     "drive-uncorrectable",
     "uncorrectable errors or sectors",
-    meaning="The drive has sectors that it cannot read any more.",
+    meaning="The drive has sectors that it can no longer read.",
     next_step=_REPLACE,
 )
 DRIVE_WARNS = FailKind(
     "drive-warns",
     "drive warns",
-    meaning="The drive itself says that it is failing.",
+    meaning="The drive reports that it is failing.",
     next_step=_REPLACE,
 )
 SPARE_BLOCKS = FailKind(
@@ -156,14 +118,12 @@ SPARE_BLOCKS = FailKind(
 SMART_WARNS = FailKind(
     "smart-warns",
     "smartctl warns",
-    meaning="smartctl warns of this drive by its exit code.",
+    meaning="smartctl's exit code warns about this drive.",
     next_step=_REPLACE,
 )
 
-READ = (SMART_UNREADABLE, SMART_LIST, HEALTH_UNREADABLE, HEALTH_REFUSED, SMART_CONTRADICTS, DRIVES_UNREADABLE)
-"""What reading the drives can find."""
 FINDINGS = (
-    *READ,
+    *drive_reading.READ,
     ENDURANCE_USED,
     MEDIA_ERRORS,
     SECTORS_REALLOCATED,
@@ -180,69 +140,18 @@ FINDINGS = (
 )
 
 
-def drives(judge: Judge, found: Answers, loose: Collection[str] = ()) -> list[smart.Drive]:
-    """Return every drive that smartctl could read; the others are errors. ``loose``: names of drives that are none of the host."""
-    text = found.text("scan")
-    if text is None:
-        return []
-    try:
-        names = smart.scan(text)
-    except FormatError as error:
-        judge.error(found.node, SMART_UNREADABLE, "a list of drives", error)
-        return []
-    for name in sorted({key.split(" ", 1)[1] for key in found.repeated("smart")} - set(names)):
-        judge.error(f"{found.node} {name}", SMART_LIST, "a drive of its list", "an answer, and no place on the list")
-    return [drive for name in names if name not in loose and (drive := _drive(judge, found, name)) is not None]
+def _check_attachment(judge: Judge, node: str, read: list[smart.Drive], listed: Mapping[str, bool]) -> None:
+    """Add an error for every drive that lsblk does not list.
 
-
-def _drive(judge: Judge, found: Answers, name: str) -> smart.Drive | None:
-    where = f"{found.node} {name}"
-    text = found.text(f"smart {name}", good=None, where=where)
-    if text is None:
-        return None
-    code = found.code(f"smart {name}")
-    try:
-        read = smart.drive(text)
-    except FormatError as error:
-        judge.error(where, HEALTH_UNREADABLE, "smartctl's document", f"{error} (exit {code})", name=name)
-        return None
-    if code & _NOT_READ:
-        judge.error(where, HEALTH_REFUSED, "exit code without bits 0 to 2", f"exit {code}", name=name)
-        return None
-    if bool(code & 8) == read.passed:
-        judge.error(
-            where, SMART_CONTRADICTS, "exit code and verdict agree", f"exit {code}, passed {read.passed}", name=name
-        )
-        return None
-    return replace(read, name=name, exit_code=code)
-
-
-def of_the_host(item: Mapping[str, Any]) -> bool:
-    """Whether a block device of lsblk is the host's own: neither on USB nor removable. KeyError where it does not say."""
-    return item["tran"] != "usb" and item["rm"] in {False, "0"}
-
-
-def attached(judge: Judge, found: Answers) -> dict[str, bool]:
-    """Return block device -> whether it is the host's own."""
-    text = found.text("lsblk")
-    if text is None:
-        return {}
-    try:
-        return {str(item["path"]): of_the_host(item) for item in printed_json.load(text)["blockdevices"]}
-    except (ValueError, KeyError, TypeError) as error:
-        judge.error(found.node, DRIVES_UNREADABLE, "a list of block devices with transport", error)
-        return {}
-
-
-def _known(judge: Judge, node: str, read: list[smart.Drive], listed: Mapping[str, bool]) -> None:
-    """Say of which drives lsblk does not tell how they are attached; a controller of NVMe is on PCIe, and has no block device of its own name."""
+    An NVMe controller is on PCIe and has no block device of its own name.
+    """
     for drive in read:
         if not drive.name.startswith("/dev/nvme") and drive.name not in listed:
             judge.error(f"{node} {drive.name}", ATTACHMENT_UNKNOWN, "the drive on lsblk's list", "not there")
 
 
 def _capacities(read: list[smart.Drive]) -> str:
-    """Return drives by their capacity, the largest first, for people."""
+    """Return the drives by capacity, the largest first, as text."""
     by_size: dict[str, list[str]] = {}
     for drive in sorted(read, key=lambda drive: drive.size, reverse=True):
         by_size.setdefault(f"{drive.size / 1e9:.0f} GB" if drive.size >= _GB else f"{drive.size} bytes", []).append(
@@ -260,31 +169,30 @@ class Disks(HostGate):
     what = "drives"
 
     class Inputs(base.Inputs):
-        """What a site may know better."""
+        """Number of drives, and limit on their wear."""
 
         drives: int | None = Field(
             None,
             ge=0,
             le=1000,
-            description="drives of the host, at most 1000 (judgement); null: as the platform's profile says",
+            description="drives of the host, at most 1000 (judgement); null: as in the platform profile",
         )
         max_used_percent: int = Field(
             100,
             ge=1,
             le=254,
             description="rated endurance that may be used up, percent; "
-            f"source of the default: {_NVME}, 100 is all of it, "
-            "and 255 stands for all above 254",
+            f"source of the default: {_NVME}: 100 is all of it, 255 stands for all above 254",
         )
 
     inputs: Inputs
 
     def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
-        """List the drives, then read the health of each."""
+        """Return the list of drives, then the health of each."""
         return Wanted((SCAN, HEALTH, BLOCK))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Hold number, sizes and health against profile, siblings and the drives' own limits."""
+        """Compare number, capacity and health with the profile, siblings and the drives' own limits."""
         node, before = facts.node.name, len(judge.errors)
         known = attached(judge, found)
         loose = {name for name, own in known.items() if not own}
@@ -294,8 +202,8 @@ class Disks(HostGate):
         if len(judge.errors) > before and not read:
             return
         for name in sorted(loose):
-            judge.remark(f"{name}: on USB or removable, no drive of the host: not judged")
-        _known(judge, node, read, known)
+            judge.remark(f"{name}: on USB or removable, so not the host's: not judged")
+        _check_attachment(judge, node, read, known)
         if self._number(judge, facts, read, unread):
             self._sizes(judge, facts, read)
         for drive in read:
@@ -303,7 +211,7 @@ class Disks(HostGate):
             self._alarms(judge, node, drive)
 
     def _number(self, judge: Judge, facts: NodeFacts, read: list[smart.Drive], unread: int) -> bool:
-        """Hold the number of drives against the profile's, and say whether it is right. A drive counts once, under whatever names it stands."""
+        """Return whether the number of drives is the profile's; else fail. A drive under two names counts once."""
         node, parts = facts.node.name, facts.platform.host
         wanted = self.inputs.drives if self.inputs.drives is not None else None if parts is None else parts.drives
         names = defaultdict(list)
@@ -312,7 +220,7 @@ class Disks(HostGate):
         for serial, same in names.items():
             if len(same) > 1:
                 judge.error(
-                    node, SERIAL_TWICE, "a serial number of its own on every drive", f"{serial} on {', '.join(same)}"
+                    node, SERIAL_TWICE, "a different serial number on every drive", f"{serial} on {', '.join(same)}"
                 )
         judge.judged += 1
         if wanted is None:
@@ -323,7 +231,7 @@ class Disks(HostGate):
         return wanted is not None and len(read) == wanted
 
     def _sizes(self, judge: Judge, facts: NodeFacts, read: list[smart.Drive]) -> None:
-        """Hold capacities against the profile's, the largest against the largest; where it publishes none, against drives of the same model."""
+        """Compare capacities with the profile's, largest first; if it has none, with drives of the same model."""
         node, parts = facts.node.name, facts.platform.host
         if self.inputs.drives is None and parts is not None and parts.drive_gb:
             wanted = sorted((gb for gb, count in parts.drive_gb.items() for _ in range(count)), reverse=True)
@@ -350,8 +258,8 @@ class Disks(HostGate):
                 )
         alone = ", ".join(alike[0].name for alike in models.values() if len(alike) == 1)
         judge.remark(
-            "no capacities are published for its drives: held against others of the same model only"
-            + (f", {alone} against nothing" if alone else "")
+            "no capacities are published for the drives: compared only with others of the same model"
+            + (f" (none for {alone})" if alone else "")
         )
 
     def _drive(self, judge: Judge, node: str, drive: smart.Drive) -> None:
@@ -379,7 +287,7 @@ class Disks(HostGate):
 
     @staticmethod
     def _alarms(judge: Judge, node: str, drive: smart.Drive) -> None:
-        """Hold what smartctl itself warns of; what it or the drive says of the past is noted."""
+        """Fail for smartctl's present warnings; its warnings about the past are noted."""
         where = f"{node} {drive.name} ({drive.model} {drive.serial})"
         for bit, expected, actual in (
             (_FAILING, "every pre-failure attribute above its threshold", "one at or below it"),
@@ -387,10 +295,10 @@ class Disks(HostGate):
         ):
             if drive.exit_code & bit:
                 judge.fail(where, SMART_WARNS, expected, f"{actual} (exit {drive.exit_code}; {_EXIT})")
-        past = [words for bit, words in _ONCE.items() if drive.exit_code & bit]
+        past = [words for bit, words in _PAST.items() if drive.exit_code & bit]
         if drive.replaced:
             past.append(f"{drive.replaced} of its flash blocks were replaced from its reserve (attribute 5)")
         if drive.critical_minutes:
-            past.append(f"{drive.critical_minutes} minutes of its life above its critical temperature")
+            past.append(f"{drive.critical_minutes} minutes above its critical temperature so far")
         if past:
             judge.remark(f"{drive.name}: {', '.join(past)}")

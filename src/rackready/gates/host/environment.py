@@ -1,4 +1,4 @@
-"""The environment in which programs are measured: no file and no login sets a variable that changes a measurement behind the gate's back."""
+"""The gate on environment variables that change a measurement, set by a file or a login."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 
 _END = "complete"
-"""What stands behind each list: one that was cut off on its way is not taken for one that ends there."""
+"""Last line of each list, so that one that was cut off is noticed."""
 SESSION = Tool("env", ("sh", "-c", f"env && echo {_END}"), "coreutils")
 SSHD = Tool(
     "sshd",
@@ -31,52 +31,53 @@ MCA = ("/etc/openmpi/openmpi-mca-params.conf", "/root/.openmpi/mca-params.conf",
 UCX = ("/etc/ucx/ucx.conf",)
 PRELOAD = "/etc/ld.so.preload"
 SHELL = (
-    "/etc/environment", "/etc/environment.d/*.conf", "/etc/security/pam_env.conf", "/etc/profile", "/etc/profile.d/*.sh", "/etc/bash.bashrc",
-    "/root/.bashrc", "/root/.bash_profile", "/root/.profile", "/root/.pam_environment", "/root/.ssh/environment",
+    "/etc/environment", "/etc/environment.d/*.conf", "/etc/security/pam_env.conf", "/etc/profile",
+    "/etc/profile.d/*.sh", "/etc/bash.bashrc", "/root/.bashrc", "/root/.bash_profile", "/root/.profile",
+    "/root/.pam_environment", "/root/.ssh/environment",
 )  # fmt: skip
 PREFIXES = ("NCCL_", "UCX_", "UCC_", "OMPI_", "PMIX_", "PRTE_", "CUDA_")
 NAMES = ("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT")
 HARMLESS = frozenset({"CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_DIR", "CUDA_VERSION"})
-"""Variables that only say where the toolkit lies."""
+"""Variables with the toolkit's location or version only."""
 _SETTING = re.compile(r"^\s*([A-Za-z_]\w*)\s*=\s*(.*?)\s*$")
-"""NAME = value, as NCCL (src/misc/param.cc), UCX and Open MPI's parameter files have it, one a line."""
+"""NAME = value, as in parameter files of NCCL (src/misc/param.cc), UCX and Open MPI, one per line."""
 _SHELL = re.compile(r"(?:^|[\s;&({])([A-Za-z_]\w*)(?:=|\s+(?:DEFAULT|OVERRIDE)=)(\"[^\"]*\"|'[^']*'|[^\s;&)}]*)")
-"""Anywhere in a line: VAR=value, and VAR DEFAULT=value OVERRIDE=value as pam_env.conf(5) has it."""
+"""Anywhere in a line: VAR=value, and VAR DEFAULT=value OVERRIDE=value as in pam_env.conf(5)."""
 _STEP = (
-    "Take it out, or declare it with its value in the gate set (inputs of node/host/sanity/environment: `allow: "
-    "{{{name}: '{value}'}}`), then repair the node."
+    "Remove it, or declare it with its value in the gate set (inputs of node/host/sanity/environment: `allow: "
+    "{{{name}: '{value}'}}`), then run `rackready repair`."
 )
 
 
 SETTING_FOUND = FailKind(
     "environment-setting",
     "{name} is set",
-    meaning="A variable is set on the node that changes what is measured.",
+    meaning="The node sets a variable that changes measurements.",
     next_step=_STEP,
 )
 PRELOAD_FOUND = FailKind(
     "environment-preload",
-    "library is loaded into every program",
-    meaning="A library is loaded into every program of the node and may change what is measured.",
-    next_step="Take it out: this library is loaded into every program of the node, those that measure among them.",
+    "library loaded into every program",
+    meaning="A library is loaded into every program of the node and may change measurements.",
+    next_step="Remove it: this library is loaded into every program of the node, also into those that measure.",
 )
 LIST_CUT_OFF = ErrorKind(
     "environment-list-cut-off",
-    "list of {key} was cut off",
-    meaning="A list of the node's settings is not whole, so a setting may be missed.",
+    "list of {key} cut off",
+    meaning="A list of the node's settings is not complete, so a setting may be missed.",
     next_step=AGAIN,
 )
 SSHD_SETS = FailKind(
     "sshd-sets-environment",
     "SetEnv",
-    meaning="The SSH server sets a variable that changes what is measured.",
-    next_step="Take it out of sshd's configuration (`sshd -T | grep -i {key}`): a gate logs in by SSH.",
+    meaning="The SSH server sets a variable that changes measurements.",
+    next_step="Remove it from sshd's configuration (`sshd -T | grep -i {key}`): gates log in over SSH.",
 )
 SSHD_ACCEPTS = FailKind(
     "sshd-accepts-environment",
     "AcceptEnv",
-    meaning="The SSH server accepts a variable from outside that changes what is measured.",
-    next_step="Take it out of sshd's configuration (`sshd -T | grep -i {key}`): a gate logs in by SSH.",
+    meaning="The SSH server accepts from clients a variable that changes measurements.",
+    next_step="Remove it from sshd's configuration (`sshd -T | grep -i {key}`): gates log in over SSH.",
 )
 
 FINDINGS = (SETTING_FOUND, PRELOAD_FOUND, LIST_CUT_OFF, SSHD_SETS, SSHD_ACCEPTS)
@@ -84,7 +85,7 @@ FINDINGS = (SETTING_FOUND, PRELOAD_FOUND, LIST_CUT_OFF, SSHD_SETS, SSHD_ACCEPTS)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One variable that something sets. ``where``: file and line."""
+    """A variable and its value. ``where``: file and line that set it."""
 
     where: str
     name: str
@@ -92,7 +93,7 @@ class Setting:
 
 
 class Environment(HostGate):
-    """No file and no login of the node sets a variable that changes a measurement, other than the site declares."""
+    """No file and no login of the node sets a variable that changes a measurement, unless the site declares it."""
 
     id = "node/host/sanity/environment"
     findings = (*reading.FINDINGS, *FINDINGS)
@@ -100,24 +101,23 @@ class Environment(HostGate):
     what = "environment"
 
     class Inputs(base.Inputs):
-        """What the site sets on purpose."""
+        """Variables that the site sets on purpose."""
 
         allow: dict[str, str] = Field(
             {},
-            description="variable (NCCL_IB_HCA, or an Open MPI parameter such as btl) to the value that it must have "
-            "wherever it is set",
+            description="variable (NCCL_IB_HCA, or an Open MPI parameter such as btl) -> its only accepted value",
         )
 
     inputs: Inputs
 
     def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
-        """Read the environment of a login, what sshd lets in, and every file that sets variables."""
+        """Return the environment of a login, sshd's settings, and every file that sets variables."""
         return Wanted((SESSION, SSHD, PACKAGED), (*NCCL, *MCA, *UCX, *SHELL, PRELOAD))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Refuse every setting that is not declared; each is named once, by the file that sets it."""
+        """Fail for every setting that is not declared, once each, with the file that sets it."""
         node = facts.node.name
-        session, sshd, changed = (_whole(judge, found, tool) for tool in (SESSION, SSHD, PACKAGED))
+        session, sshd, changed = (_complete_list(judge, found, tool) for tool in (SESSION, SSHD, PACKAGED))
         if session is None or sshd is None or changed is None:
             return
         settings = [item for item in self._files(found, changed) if self.inputs.allow.get(item.name) != item.value]
@@ -132,7 +132,7 @@ class Environment(HostGate):
             expected = (
                 f"{item.name}={declared}, as the site declares"
                 if declared is not None
-                else "not set: it changes what is measured"
+                else "not set: it changes measurements"
             )
             judge.fail(
                 f"{node} {item.where}",
@@ -155,9 +155,8 @@ class Environment(HostGate):
                 yield from _settings(path, text)
         for pattern in MCA:
             for path, text in found.matching(pattern).items():
-                if path != MCA[0] or any(
-                    line.split()[-1:] == [path] for line in changed.splitlines()
-                ):  # as its package ships it: nobody's doing
+                # the package's own file counts only if it was changed
+                if path != MCA[0] or any(line.split()[-1:] == [path] for line in changed.splitlines()):
                     yield from _settings(path, text)
 
     @staticmethod
@@ -169,8 +168,8 @@ class Environment(HostGate):
             judge.fail(f"{node} {PRELOAD}", PRELOAD_FOUND, "none", ", ".join(loaded))
 
 
-def _whole(judge: Judge, found: Answers, tool: Tool) -> str | None:
-    """Return what a tool listed; None after an error was added: it failed, or its list was cut off."""
+def _complete_list(judge: Judge, found: Answers, tool: Tool) -> str | None:
+    """Return a tool's list; None, with an error, if the tool failed or its list was cut off."""
     text = found.text(tool.key)
     if text is None:
         return None
@@ -182,7 +181,7 @@ def _whole(judge: Judge, found: Answers, tool: Tool) -> str | None:
 
 
 def changes(name: str) -> bool:
-    """Whether a variable changes what is measured."""
+    """Return whether a variable changes measurements."""
     return name in NAMES or (name.startswith(PREFIXES) and name not in HARMLESS)
 
 
@@ -198,17 +197,17 @@ def _settings(path: str, text: str, pattern: re.Pattern[str] = _SETTING) -> Iter
 
 
 def _sshd(judge: Judge, node: str, text: str) -> None:
-    """Refuse what sshd sets for every login, and names that a client may bring along."""
+    """Fail for variables that sshd sets for every login or accepts from a client."""
     judge.judged += 1
     for line in text.splitlines():
         key, _, value = line.strip().partition(" ")
         if key.lower() == "setenv" and any(changes(word.partition("=")[0]) for word in value.split()):
-            judge.fail(f"{node} sshd", SSHD_SETS, "no variable that changes what is measured", value, key=key)
-        elif key.lower() == "acceptenv" and any(_lets_in(pattern) for pattern in value.split()):
-            judge.fail(f"{node} sshd", SSHD_ACCEPTS, "no variable that changes what is measured", value, key=key)
+            judge.fail(f"{node} sshd", SSHD_SETS, "no variable that changes measurements", value, key=key)
+        elif key.lower() == "acceptenv" and any(_accepts(pattern) for pattern in value.split()):
+            judge.fail(f"{node} sshd", SSHD_ACCEPTS, "no variable that changes measurements", value, key=key)
 
 
-def _lets_in(pattern: str) -> bool:
+def _accepts(pattern: str) -> bool:
     probes: Mapping[str, None] = dict.fromkeys(
         [*NAMES, *(f"{prefix}{rest}" for prefix in PREFIXES for rest in ("NET", "DEBUG", "VISIBLE_DEVICES", "TLS"))]
     )

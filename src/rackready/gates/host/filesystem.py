@@ -1,4 +1,4 @@
-"""The parallel file system: this node reads and writes it as fast as the site declares. No rate declared means no verdict."""
+"""The gate on the parallel file system: rates of this node, compared with those that the site declares."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _DECLARED = "declared in the gate set"
 _UNIT = {"M": 1 << 20, "G": 1 << 30}
 """fio's suffixes of sizes: powers of 1024 (fio(1), kb_base)."""
 _CEILING = (
-    "derived: 1.02 x the sum of the rates of all network ports of the server (profile): no file system of a network "
-    "gives a node more"
+    "derived: 1.02 x the sum of the rates of all network ports of the server (profile): no network file system is "
+    "faster"
 )
 NETWORK = (
     "lustre",
@@ -37,54 +37,52 @@ NETWORK = (
     "fuse.daos",
     "fuse.juicefs",
 )
-"""File systems of a network, as Linux names their types: the registered names of their clients (file_system_type.name, or the FUSE subtype)."""
+"""Types of network file systems: their clients' registered names (file_system_type.name, or the FUSE subtype)."""
 
 
 FILESYSTEM_NOT_DECLARED = ErrorKind(
     "filesystem-not-declared",
     "parallel file system cannot be judged",
-    meaning="The site declares no folder and rates of its parallel file system, so there is nothing to compare with.",
-    next_step="Declare directory, read_gb_s and write_gb_s for this gate in the gate set, or its skip with a reason "
-    "(site.yml gates.skip).",
+    meaning="The site declares no folder or no rates of its parallel file system, so there is nothing to compare with.",
+    next_step="Declare directory, read_gb_s and write_gb_s for this gate in the gate set, or skip the gate with a "
+    "reason (site.yml gates.skip).",
 )
 FILESYSTEM_FIO_UNREADABLE = ErrorKind(
     "filesystem-fio-unreadable",
     "fio's output is not understood",
-    meaning="fio printed something else than its document.",
+    meaning="fio printed something other than its document.",
     next_step=AGAIN,
 )
 NOT_MOUNTED = FailKind(
     "filesystem-not-mounted",
     "parallel file system",
     meaning="The folder is not on a network file system: the parallel file system is not mounted there.",
-    next_step="Mount the parallel file system there, or correct the folder in the gate set; "
-    "a type that it does not know is named there, too (kinds).",
+    next_step="Mount the parallel file system there, or correct the folder in the gate set. "
+    "Declare a type that the gate does not know in the input `kinds`.",
 )
 FILESYSTEM_SLOW = FailKind(
     "filesystem-slow",
     "parallel file system is slow to {way}",
     meaning="The node reads or writes the parallel file system slower than the site declares.",
-    next_step="Compare with other nodes: one slow node has a network or client "
-    "problem, all slow ones a server problem.",
+    next_step="Compare with other nodes: if only this node is slow, check its network and client, else the servers.",
 )
 FILESYSTEM_ERROR = FailKind(
     "filesystem-error",
     "parallel file system",
-    meaning="Files of the parallel file system could not be read or written without an error.",
+    meaning="Reading or writing the parallel file system gave an error.",
     next_step="Read the client's messages in the kernel log (`dmesg`).",
 )
 FILESYSTEM_NOT_WHOLE = ErrorKind(
     "filesystem-not-whole",
-    "files were not moved in whole ({way})",
-    meaning="fio moved fewer bytes than it was asked to.",
-    next_step="Look whether the folder is full or the client ended fio; then run the gate again.",
+    "files not transferred completely ({way})",
+    meaning="fio transferred fewer bytes than it was told to.",
+    next_step="Check whether the folder is full or the client ended fio, then run the gate again.",
 )
 FILESYSTEM_IMPLAUSIBLE = ErrorKind(
     "filesystem-implausible",
-    "{way} rate is none of this server's network",
-    meaning="The rate is more than the node's network carries, so a cache answered.",
-    next_step="Something on the node answered in its place (a cache, another file system): look at the mount and its "
-    "options.",
+    "{way} rate above the server's network rate",
+    meaning="The rate is more than the node's network can carry, so a cache answered.",
+    next_step="Check the mount and its options: something on the node answered instead (a cache, another file system).",
 )
 
 FINDINGS = (
@@ -99,7 +97,7 @@ FINDINGS = (
 
 
 class ParallelFilesystem(HostGate):
-    """The parallel file system is mounted, and gives this node the declared rates."""
+    """The parallel file system is mounted, and this node reads and writes it at the declared rates."""
 
     id = "node/storage/performance/parallel-filesystem"
     findings = (*reading.FINDINGS, *FINDINGS)
@@ -107,43 +105,44 @@ class ParallelFilesystem(HostGate):
     what = "parallel file system"
 
     class Inputs(base.Inputs):
-        """What the site bought; without it the gate is an error, never a pass: declare its skip where there is no such file system."""
+        """Folder and rates. Without them the gate is an error: skip it if there is no such file system."""
 
         directory: str | None = Field(
             None,
             min_length=1,
             pattern="^/",
-            description="folder on the file system for test files, which are removed again",
+            description="folder on the file system for test files, which the gate removes",
         )
         read_gb_s: float | None = Field(
             None,
             gt=0,
             le=10_000,
-            description="least rate of reading from one node, GB/s (10^9 bytes); at most 10^4 (judgement)",
+            description="lowest read rate of one node, GB/s (10^9 bytes); at most 10^4 (judgement)",
         )
         write_gb_s: float | None = Field(
-            None, gt=0, le=10_000, description="least rate of writing from one node, GB/s; at most 10^4 (judgement)"
+            None, gt=0, le=10_000, description="lowest write rate of one node, GB/s; at most 10^4 (judgement)"
         )
         kinds: tuple[str, ...] = Field(
             NETWORK,
             min_length=1,
-            description="types of file systems that count as one of a network, as findmnt names them",
+            description="types that count as a network file system, as findmnt names them",
         )
-        jobs: int = Field(16, ge=1, le=256, description="files that are moved side by side")
+        jobs: int = Field(16, ge=1, le=256, description="files that are transferred side by side")
         size: str = Field("4G", pattern=r"^\d+[MG]$", description="size of each file")
 
     inputs: Inputs
 
     def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
-        """Write, then read back past the page cache; nothing where nothing is declared."""
+        """Return a write and a read past the page cache; nothing without a declared folder."""
         if self.inputs.directory is None:
             return Wanted()
         mounted = Tool(
             "mount", ("findmnt", "--noheadings", "--output=FSTYPE", "--target", self.inputs.directory), "util-linux"
         )
         common = (
-            f"--directory={self.inputs.directory}", f"--numjobs={self.inputs.jobs}", f"--size={self.inputs.size}", "--bs=1M", "--direct=1",
-            "--iodepth=16", "--ioengine=libaio", "--group_reporting", "--output-format=json", "--filename_format=rackready.$jobnum.$filenum",
+            f"--directory={self.inputs.directory}", f"--numjobs={self.inputs.jobs}", f"--size={self.inputs.size}",
+            "--bs=1M", "--direct=1", "--iodepth=16", "--ioengine=libaio", "--group_reporting", "--output-format=json",
+            "--filename_format=rackready.$jobnum.$filenum",
         )  # fmt: skip
         sections = (
             "--name=write",
@@ -158,7 +157,7 @@ class ParallelFilesystem(HostGate):
         return Wanted((mounted, both))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Hold both rates against what is declared."""
+        """Compare both rates with the declared ones."""
         node, inputs = facts.node.name, self.inputs
         if inputs.directory is None or (inputs.read_gb_s is None and inputs.write_gb_s is None):
             judge.judged += 1
@@ -177,7 +176,7 @@ class ParallelFilesystem(HostGate):
         judge.judged += 1
         if kind.strip() not in inputs.kinds:
             judge.fail(node, NOT_MOUNTED, f"a network file system at {inputs.directory}", kind.strip() or "nothing")
-        self._moved(judge, facts, done)
+        self._check_transfer(judge, facts, done)
         for way, rate, bound in (("write", done.write, inputs.write_gb_s), ("read", done.read, inputs.read_gb_s)):
             if bound is not None and not Limit(f"filesystem_{way}", Op.GE, bound, "GB/s", _DECLARED).holds(
                 judge, node, rate
@@ -186,8 +185,8 @@ class ParallelFilesystem(HostGate):
         if done.error:
             judge.fail(node, FILESYSTEM_ERROR, "no error", f"errno {done.error}")
 
-    def _moved(self, judge: Judge, facts: NodeFacts, done: fio.Transfer) -> None:
-        """A rate counts only where the files were moved in whole, and where the server's network can carry it."""
+    def _check_transfer(self, judge: Judge, facts: NodeFacts, done: fio.Transfer) -> None:
+        """Add an error for an incomplete transfer, or a rate that the server's network cannot carry."""
         node, inputs = facts.node.name, self.inputs
         wanted = inputs.jobs * int(inputs.size[:-1]) * _UNIT[inputs.size[-1]]
         network = (

@@ -1,7 +1,7 @@
-"""Firmware: what the site declares where it does; else alike parts carry the same, in a node and across identical nodes.
+"""The gate on firmware: the versions that the site declares; else the same version on alike parts of identical nodes.
 
-A site that declares one kind of a sort of parts (BIOS, NIC, VBIOS, drive) declares every kind of that sort that its
-nodes have.
+A site that declares one kind of a sort of parts (BIOS, NIC, VBIOS, drive) must declare every kind of that sort that
+its nodes have.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from rackready.gates import base
 from rackready.gates.base import Done, Gate, GateFacts, Outputs, Run
 from rackready.gates.formats import dmidecode
 from rackready.gates.formats.error import FormatError
-from rackready.gates.host import disks, reading
-from rackready.gates.host.disks import BLOCK, HEALTH, SCAN, attached, drives
+from rackready.gates.host import drive_reading, reading
+from rackready.gates.host.drive_reading import BLOCK, HEALTH, SCAN, attached, drives
 from rackready.gates.host.reading import AGAIN, Answers, Tool, Wanted, answers
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
@@ -30,76 +30,79 @@ VBIOS = Tool(
 )
 _NIC = "NIC"
 _SORTS = ("BIOS of", _NIC, "VBIOS of", "drive")
-"""How names of kinds of parts begin: what the inventory has."""
+"""Beginnings of the names of kinds of parts that `inventory` returns."""
 _NIC_VERSION = re.compile(r"\d+(\.\d+){2,3}")
 _PSID = re.compile(r"[A-Z0-9_-]{4,16}")
-"""Firmware version and PSID of a NIC as the driver shows them (fw_ver; board_id: at most 16 characters, mlx5 IB_DEVICE and mstflint, PSID_LEN)."""
+"""Firmware version and PSID of a NIC as the driver shows them.
+
+fw_ver; board_id with at most 16 characters (mlx5 IB_DEVICE and mstflint, PSID_LEN).
+"""
 _UNKNOWN = frozenset({"", "unknown", "n/a", "none", "[no information found]"})
-"""What stands where a drive does not tell it; the last as smartctl prints it."""
+"""Values for a name or version that a drive does not report; the last as smartctl prints it."""
 _FLASH = (
-    "Flash it to the version that is wanted (the server's or part's update package), power the node off and on, and "
-    "run the gate again."
+    "Flash the wanted version (the server's or part's update package), power the node off and on, and run the gate "
+    "again."
 )
 
 
 BIOS_UNREADABLE = ErrorKind(
     "firmware-dmidecode-unreadable",
     "dmidecode's output is not understood",
-    meaning="dmidecode printed something else than the BIOS's version.",
+    meaning="dmidecode printed something other than the BIOS version.",
     next_step=AGAIN,
 )
 NIC_NOT_REPORTED = ErrorKind(
     "nic-firmware-not-reported",
     "NIC firmware not reported",
-    meaning="A NIC does not tell firmware version and PSID.",
+    meaning="A NIC does not report its firmware version and PSID.",
     next_step="Check that the NIC is on the bus and its driver is loaded.",
 )
 DRIVE_NOT_REPORTED = ErrorKind(
     "drive-firmware-not-reported",
     "drive firmware not reported",
-    meaning="A drive does not tell model and firmware version.",
+    meaning="A drive does not report its model and firmware version.",
     next_step="Run `smartctl -a {name}` on the node.",
 )
 VBIOS_UNREADABLE = ErrorKind(
     "vbios-unreadable",
     "nvidia-smi's output is not understood",
-    meaning="nvidia-smi printed something else than VBIOS versions.",
+    meaning="nvidia-smi printed something other than VBIOS versions.",
     next_step=AGAIN,
 )
 VBIOS_NOT_ALL = ErrorKind(
     "vbios-not-all-told",
-    "VBIOS not told of every GPU",
-    meaning="nvidia-smi tells the VBIOS of another number of GPUs than the platform has.",
-    next_step="Run node/gpu/sanity/inventory: it names the GPU that is missing or another.",
+    "VBIOS not reported for every GPU",
+    meaning="nvidia-smi does not report one VBIOS for each GPU of the platform, all of one model.",
+    next_step="Run gate node/gpu/sanity/inventory: it names the missing or different GPU.",
 )
 NO_MAJORITY = FailKind(
     "firmware-no-majority",
     "firmware",
-    meaning="Alike parts have different firmware and no version has most of them, so nobody knows which is right.",
-    next_step="Declare the wanted version in the gate set (baseline): there is no majority to follow.",
+    meaning="Alike parts have different firmware and no version is on most of them, so it is unknown which is right.",
+    next_step="Declare the wanted version in the gate set (input `baseline`).",
 )
 FIRMWARE_VERSION = FailKind(
     "firmware-version",
     "firmware of {kind}",
-    meaning="The part has another firmware version than the site declares or most alike parts have.",
+    meaning="The part has another firmware version than the site declares, or than most alike parts have.",
     next_step=_FLASH,
 )
 NOT_IN_BASELINE = ErrorKind(
     "firmware-not-in-baseline",
-    "{sort} that the firmware baseline does not declare",
+    "{sort} missing in the firmware baseline",
     meaning="The site's baseline does not declare this kind of part, so its firmware cannot be judged.",
-    next_step="Put in a part that is declared, or declare this kind of part, too (input baseline: '{kind}' and the "
-    "version that is wanted).",
+    next_step="Install a declared part, or also declare this kind of part (input `baseline`: '{kind}' and the wanted "
+    "version).",
 )
 NIC_ALONE = ErrorKind(
     "firmware-nic-alone",
-    "NIC that no other NIC is like",
-    meaning="This NIC is of a kind that no other NIC is, so there is nothing to compare its firmware with.",
-    next_step="Put in a NIC of the same kind, or declare both kinds in the gate set (baseline). "
+    "NIC unlike all other NICs",
+    meaning="No other NIC is of this kind, so there is nothing to compare its firmware with.",
+    next_step="Install a NIC of the same kind, or declare both kinds in the gate set (input `baseline`). "
     "`mstflint -d DEVICE query` shows its PSID.",
 )
 _WRONG = frozenset({NO_MAJORITY.code, FIRMWARE_VERSION.code})
-"""Codes of firmware that was read and is another than it should be: the rest could not be judged."""
+"""Codes of findings on wrong firmware; the other findings are about firmware that could not be judged."""
 
 FINDINGS = (
     BIOS_UNREADABLE,
@@ -115,7 +118,7 @@ FINDINGS = (
 
 
 def wanted(facts: NodeFacts) -> Wanted:
-    """Say what to read on one node."""
+    """Return what to read on one node."""
     base_ = "/sys/class/infiniband"
     return Wanted(
         (BIOS, VBIOS, SCAN, HEALTH, BLOCK),
@@ -124,9 +127,9 @@ def wanted(facts: NodeFacts) -> Wanted:
 
 
 def inventory(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, dict[str, str]]:
-    """Return kind of part (BIOS; NIC with its PSID; GPU or drive with its model) -> part -> firmware version. What cannot be read is an error.
+    """Return kind of part (BIOS; NIC with its PSID; GPU or drive with its model) -> part -> firmware version.
 
-    What hangs on USB (a BMC's virtual media, say) is no part of the host.
+    A version that cannot be read is an error. Devices on USB (a BMC's virtual media, for example) are left out.
     """
     out: dict[str, dict[str, str]] = defaultdict(dict)
     text = found.text("dmidecode")
@@ -146,7 +149,7 @@ def inventory(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, dict[
             judge.error(f"{found.node} {nic.rdma_device}", NIC_NOT_REPORTED, "version and PSID", actual)
     loose = {name for name, own in attached(judge, found).items() if not own}
     for drive in drives(judge, found, loose):
-        if _called(drive.model) and _called(drive.firmware):
+        if _is_reported(drive.model) and _is_reported(drive.firmware):
             out[f"drive {drive.model}"][drive.name] = drive.firmware
         else:
             actual = f"{drive.model!r} and {drive.firmware!r}"
@@ -155,16 +158,19 @@ def inventory(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, dict[
     return dict(out)
 
 
-def _called(word: str) -> bool:
-    """Whether a drive tells what it is: ASCII in single blanks, and no word for what nobody knows."""
+def _is_reported(word: str) -> bool:
+    """Return whether a drive reports this: printable ASCII with single spaces, and no word for unknown."""
     return word.isascii() and word.isprintable() and word == " ".join(word.split()) and word.lower() not in _UNKNOWN
 
 
 def _vbios(judge: Judge, facts: NodeFacts, found: Answers, out: dict[str, dict[str, str]]) -> None:
-    """Read the VBIOS of every GPU. A node has GPUs of one model: what names another is damaged, or another part, and is compared with nothing."""
+    """Add the VBIOS of every GPU to ``out``.
+
+    A node has GPUs of one model: an output with another one is damaged or of another part, and is an error.
+    """
     text = found.text("nvidia-smi")
     rows = [[field.strip() for field in line.split(",")] for line in (text or "").splitlines() if line.strip()]
-    if text is not None and (not rows or any(len(row) != 3 or not row[0].isdigit() or not row[2] for row in rows)):  # noqa: PLR2004 - as asked for
+    if text is not None and (not rows or any(len(row) != 3 or not row[0].isdigit() or not row[2] for row in rows)):  # noqa: PLR2004 - index, name, version
         judge.error(
             found.node, VBIOS_UNREADABLE, "index, name, VBIOS version per line", (text or "").strip()[:80] or "nothing"
         )
@@ -180,12 +186,12 @@ def _vbios(judge: Judge, facts: NodeFacts, found: Answers, out: dict[str, dict[s
 
 
 class Firmware(Gate):
-    """All firmware is as the site declares it; where it declares none, alike parts of identical nodes carry the same version."""
+    """All firmware is as the site declares; else alike parts of identical nodes have the same version."""
 
     id = "group/host/validation/firmware"
     findings = (
         *reading.FINDINGS,
-        *disks.READ,
+        *drive_reading.READ,
         *FINDINGS,
     )
     after_fail = True
@@ -196,17 +202,16 @@ class Firmware(Gate):
 
         baseline: dict[str, str] = Field(
             {},
-            description="kind of part, as findings name it (e.g. 'NIC MT_0000000838'), to the firmware version that is "
-            "wanted",
+            description="kind of part, as findings name it (e.g. 'NIC MT_0000000838') -> the wanted firmware version",
         )
 
         @field_validator("baseline")
         @classmethod
-        def _kinds_are_of_a_known_sort(cls, baseline: dict[str, str]) -> dict[str, str]:
+        def _known_sorts_only(cls, baseline: dict[str, str]) -> dict[str, str]:
             strange = sorted(kind for kind in baseline if not kind.startswith(_SORTS))
             if strange:
                 message = (
-                    f"{', '.join(strange)}: no part is called so, and nothing would be held against it; "
+                    f"{', '.join(strange)}: no part has such a name, so this would never be checked; "
                     f"names begin with {', '.join(_SORTS)}"
                 )
                 raise ValueError(message)
@@ -215,7 +220,7 @@ class Firmware(Gate):
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """One run for all nodes of a platform, side by side."""
+        """Return one run per platform, over all its nodes."""
         groups: dict[str, list[str]] = defaultdict(list)
         for node in nodes:
             groups[facts.nodes[node].platform.id].append(node)
@@ -230,7 +235,7 @@ class Firmware(Gate):
         ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Read every node's parts, and compare them."""
+        """Read the parts of every node and compare them."""
         judge = Judge()
         seen: dict[str, dict[str, dict[str, str]]] = {}
         for node in run.nodes:
@@ -275,7 +280,7 @@ class Firmware(Gate):
                     judge.fail(f"{node} {part}", FIRMWARE_VERSION, expected, version, kind=kind)
 
     def _undeclared(self, judge: Judge, kind: str, by_node: Mapping[str, Mapping[str, str]]) -> None:
-        """Say of parts that the baseline declares others of their sort, and not them: held against nothing, they would slip past it."""
+        """Add an error for parts that the baseline lacks, though it declares others of their sort."""
         sort = _sort(kind)
         expected = " or ".join(sorted(name for name in self.inputs.baseline if _sort(name) == sort)) + " (declared)"
         for node, parts in by_node.items():
@@ -283,27 +288,27 @@ class Firmware(Gate):
             judge.error(f"{node} {kind}", NOT_IN_BASELINE, expected, actual, sort=sort, kind=kind)
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002 - the verdict names its nodes
-        """Give each node what was found on it: another node's drift is not its fault."""
+        """Return each node's own part of the verdict: another node's drift is not its fault."""
         out: dict[str, list[Verdict]] = {}
         for item in done:
             for node in item.run.nodes:
-                out.setdefault(node, []).append(_own(item.verdict, node))
+                out.setdefault(node, []).append(_of_node(item.verdict, node))
         return out
 
 
 def _odd_one(judge: Judge, kind: str, by_node: Mapping[str, Mapping[str, str]], others: Sequence[str]) -> None:
-    """Say of a compute NIC that no other of the group is like: a PSID of its own keeps it from every comparison."""
+    """Add an error for a compute NIC with a PSID of its own: it is compared with no other."""
     for node, parts in by_node.items():
         actual = ", ".join(f"{part} is {kind}" for part in parts)
         judge.error(f"{node} {', '.join(parts)}", NIC_ALONE, " or ".join(others), actual)
 
 
 def _sort(kind: str) -> str:
-    """Return what sort of part a kind is: BIOS, NIC, VBIOS or drive, the first word of its name."""
+    """Return the sort of a kind of part, the first word of its name: BIOS, NIC, VBIOS or drive."""
     return kind.split(" ", 1)[0]
 
 
-def _own(verdict: Verdict, node: str) -> Verdict:
+def _of_node(verdict: Verdict, node: str) -> Verdict:
     """Return the part of a group's verdict that is about one node."""
     findings = [finding for finding in verdict.findings if finding.where.split(" ", 1)[0] == node]
     if not findings and node not in verdict.measured:
@@ -323,9 +328,9 @@ def _own(verdict: Verdict, node: str) -> Verdict:
 
 def _note(nodes: int, baseline: Mapping[str, str], missing: Sequence[str], alone: Sequence[str]) -> str:
     words = (
-        "held against the declared baseline"
+        "compared with the declared baseline"
         if baseline
         else f"no baseline is declared: compared among {nodes} identical node{'s' if nodes != 1 else ''}"
     )
     words += f"; declared but not found: {', '.join(missing)}" if missing else ""
-    return words + (f"; not judged, since there is only one: {', '.join(alone)}" if alone else "")
+    return words + (f"; not judged, as there is only one: {', '.join(alone)}" if alone else "")

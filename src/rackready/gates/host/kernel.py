@@ -1,4 +1,4 @@
-"""Kernel settings that jobs depend on: command line, huge pages, locked memory for RDMA, no swap."""
+"""The gate on kernel settings for jobs: command line, huge pages, locked memory for RDMA, swap."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEMLOCK = Tool("prlimit", ("prlimit", "--memlock", "--raw", "--noheadings", "--o
 SWAPS = Tool("swapon", ("swapon", "--show=NAME", "--noheadings", "--raw"), "mount")
 _SIZES = {"k": 1, "m": 1024, "g": 1024 * 1024}
 _DEFAULT_KB = 2048
-"""Size of huge pages that x86 and arm64 (4 KiB pages) take when the command line names none."""
+"""Size of huge pages on x86 and arm64 (4 KiB pages) if the command line names none."""
 
 
 CMDLINE_NOT_REPORTED = ErrorKind(
@@ -32,41 +32,40 @@ CMDLINE_NOT_REPORTED = ErrorKind(
 SWAP = FailKind(
     "swap-on",
     "swap",
-    meaning="Swap is on: memory of a job may be moved to a drive, which slows it a lot.",
-    next_step="`swapoff -a`, and take it out of /etc/fstab; or allow it in the gate set (swap: true).",
+    meaning="Swap is on: memory of a job may be moved to a drive, which slows the job down.",
+    next_step="Run `swapoff -a` and remove swap from /etc/fstab, or allow it in the gate set (`swap: true`).",
 )
 CMDLINE_WORD = FailKind(
     "kernel-cmdline",
     "kernel command line",
     meaning="A word that the site wants is not on the kernel command line.",
-    next_step="Correct GRUB_CMDLINE_LINUX on the node (`update-grub`), and reboot it.",
+    next_step="Correct GRUB_CMDLINE_LINUX on the node, run `update-grub`, and reboot it.",
 )
 HUGE_PAGES_NOT_REPORTED = ErrorKind(
     "huge-pages-not-reported",
     "huge pages of {size} kB not reported",
-    meaning="The kernel does not tell how many huge pages of this size there are.",
+    meaning="The kernel does not report how many huge pages of this size there are.",
     next_step="Check that the processor and the kernel offer this size.",
 )
 HUGE_PAGES = FailKind(
     "huge-pages",
     "huge pages of {size} kB",
     meaning="The kernel has reserved fewer huge pages than the site wants.",
-    next_step="Memory was too fragmented or too small: reserve them on the kernel command line and reboot; "
-    "look whether a memory module is missing.",
+    next_step="Memory was too fragmented or too small: reserve them on the kernel command line and reboot, "
+    "and check that no memory module is missing.",
 )
 PRLIMIT_UNREADABLE = ErrorKind(
     "memlock-unreadable",
     "prlimit's output is not understood",
-    meaning="prlimit printed something else than limits.",
+    meaning="prlimit printed something other than limits.",
     next_step=AGAIN,
 )
 MEMLOCK_LIMITED = FailKind(
     "memlock-limited",
     "locked memory (memlock)",
-    meaning="Programs may lock only a part of the memory: RDMA fails with large buffers.",
-    next_step="RDMA registers its buffers as locked memory: run install again (it "
-    "writes /etc/security/limits.d), and log "
-    "in anew.",
+    meaning="Programs may lock only a part of the memory, so RDMA fails with large buffers.",
+    next_step="Run install again (it writes /etc/security/limits.d), then log in again: RDMA needs locked memory for "
+    "its buffers.",
 )
 
 FINDINGS = (
@@ -81,7 +80,7 @@ FINDINGS = (
 
 
 def asked_for(cmdline: str) -> dict[int, int]:
-    """Return page size in kB -> pages that a kernel command line reserves (hugepagesz=, hugepages=, default_hugepagesz=)."""
+    """Return page size in kB -> pages that a command line reserves (hugepagesz=, hugepages=, default_hugepagesz=)."""
     out: dict[int, int] = {}
     default = size = _DEFAULT_KB
     for word in cmdline.split():
@@ -110,7 +109,7 @@ class KernelSettings(HostGate):
     what = "kernel settings"
 
     class Inputs(base.Inputs):
-        """What a site wants beyond what follows from the running kernel itself."""
+        """Settings that the site wants beyond those of the running kernel."""
 
         cmdline: tuple[str, ...] = Field(
             (), description="words that the kernel command line must have, e.g. numa_balancing=disable"
@@ -118,22 +117,23 @@ class KernelSettings(HostGate):
         hugepages: dict[
             Annotated[int, Strict(strict=False), Field(ge=1, le=1 << 24)], Annotated[int, Field(ge=0, le=10**9)]
         ] = Field(
-            {}, description="page size in kB to the least number of huge pages, beside what the command line reserves"
+            {},
+            description="page size in kB -> lowest number of huge pages, beside those that the command line reserves",
         )
         swap: bool = Field(
             default=False,
-            description="swap may be on; source of the default: Kubernetes, kubelet does "
-            "not start with swap unless told to",
+            description="swap may be on; source of the default: Kubernetes (kubelet does not start with swap by "
+            "default)",
         )
 
     inputs: Inputs
 
     def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
-        """Read command line, huge pages, limits and swap."""
+        """Return command line, huge pages, limits and swap."""
         return Wanted((MEMLOCK, SWAPS), (CMDLINE, HUGE))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Hold each setting against what is wanted."""
+        """Compare each setting with the wanted one."""
         node = facts.node.name
         cmdline = found.one(CMDLINE)
         if not cmdline:

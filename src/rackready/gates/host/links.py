@@ -1,4 +1,4 @@
-"""Links of the compute NICs: up, at their rate, and neither gone for long nor flapping."""
+"""The gate on links of the compute NICs: state, rate, outages and flaps."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _LINE = re.compile(
     r"^\[\s*(?P<at>\d+\.\d+)\] mlx5_core (?:(?P<pci>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) "
     r")?(?P<netdev>[^\s:]+)(?: \([\w ]+\))?: Link (?P<way>down|up)$"
 )
-"""As netdev_info writes it: driver, PCI address, name of the interface, in brackets what it is called while it has none. The address stays when the interface
-is renamed, so it tells the NIC; the name does where no address is logged."""
+"""As netdev_info writes it: driver, PCI address, interface name, and in brackets its state while it has no name.
+
+The address stays if the interface is renamed, so it identifies the NIC; the name does if no address is logged.
+"""
 UPTIME = "/proc/uptime"
 _GRACE_SOURCE = "oci-hpc: any flap of the last 6 hours that is later than 30 minutes after boot"
 _YEAR_S = 366 * 86400
@@ -41,7 +43,7 @@ LINK_NOT_UP = FailKind(
     "link-not-up",
     "link is not up",
     meaning="The port has no link.",
-    next_step="Check cable and module at {far} and the port's state on the switch.",
+    next_step="Check cable and module at {far}, and the port's state on the switch.",
 )
 RATE_NOT_REPORTED = ErrorKind(
     "link-rate-not-reported",
@@ -64,32 +66,30 @@ DOWNS_NOT_REPORTED = ErrorKind(
 WENT_DOWN_LATELY = FailKind(
     "link-went-down-lately",
     "link went down",
-    meaning="The link went down a short while ago: it flaps, and jobs on it stall or end.",
-    next_step="Clean and reseat cable and module, then swap them with those of "
-    "another port: see whether the flaps move "
-    "with them.",
+    meaning="The link went down a short while ago: it flaps, and jobs on it stall or crash.",
+    next_step="Clean and reseat cable and module, then swap them with those of another port and check whether the "
+    "flaps follow them.",
 )
 WENT_DOWN_OFTEN = FailKind(
     "link-went-down-often",
     "link went down",
     meaning="The link went down more often since boot than the gate set allows.",
-    next_step="Clean and reseat cable and module, then swap them with those of "
-    "another port: see whether the flaps move "
-    "with them.",
+    next_step="Clean and reseat cable and module, then swap them with those of another port and check whether the "
+    "flaps follow them.",
 )
 RETURN_NOT_LOGGED = ErrorKind(
     "link-return-not-logged",
-    "link's return not in the kernel log",
-    meaning="The kernel log says that the link went down and not that it came back.",
+    "end of the outage not in the kernel log",
+    meaning="The kernel log shows that the link went down but not that it came back.",
     next_step=AGAIN,
 )
 LINK_AWAY = FailKind(
     "link-was-away",
-    "link was away",
-    meaning="The link was away longer than the gate set allows.",
+    "link was down",
+    meaning="The link was down for longer than the gate set allows.",
     next_step=(
-        "Find out why. Cable and module: clean and reseat them. A switch that was restarted on purpose: raise the "
-        "gate's input max_outage_s. It counts for {days:g} days, or until the node's next boot."
+        "Clean and reseat cable and module. If a switch was restarted on purpose, raise the gate's input "
+        "max_outage_s. The outage counts for {days:g} days, or until the node's next boot."
     ),
 )
 LINE_UNREADABLE = ErrorKind(
@@ -114,25 +114,25 @@ FINDINGS = (
 
 
 def folder(device: str) -> str:
-    """Return the kernel's folder of an RDMA device's port."""
+    """Return the kernel's folder for an RDMA device's port."""
     return f"/sys/class/infiniband/{device}/ports/1"
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A time without the link, seconds since boot; ``end`` None: the kernel log does not say that it came back."""
+    """A time without the link, in seconds since boot. ``end`` None: the kernel log does not show that it came back."""
 
     start: float
     end: float | None
 
     def late(self, grace: float, now: float) -> float:
-        """Return how long it lasted after the grace, s."""
+        """Return how long the outage lasted after the grace, s."""
         return (now if self.end is None else self.end) - max(self.start, grace)
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """One line of the kernel log on a link. ``pci`` with its function, empty where the line has none."""
+    """A line of the kernel log about a link. ``pci`` includes the function; empty if the line has no address."""
 
     at: float
     pci: str
@@ -141,7 +141,7 @@ class _Event:
 
 
 class Links(HostGate):
-    """Every compute NIC's link is up at its rate; it was not away for long this week, has not gone down often since boot, and not lately."""
+    """Every compute NIC's link is up at its rate, does not flap, and had no long outage lately."""
 
     id = "node/host/sanity/links"
     findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, *FINDINGS)
@@ -150,20 +150,20 @@ class Links(HostGate):
     covers = frozenset({"node", "nic"})
 
     class Inputs(base.Inputs):
-        """When a link that went down counts as flapping."""
+        """Limits on flaps and outages."""
 
         grace_s: float = Field(
             1800,
             ge=0,
             le=86400,
-            description="seconds after boot in which links may go down, at most a day (judgement); "
+            description="time after boot in which links may go down, s, at most a day (judgement); "
             f"source of the default: {_GRACE_SOURCE}",
         )
         window_s: float = Field(
             21600,
             gt=0,
             le=_YEAR_S,
-            description="seconds back from now in which one such flap is too many, at most a year; "
+            description="time before now in which one later flap is too many, s, at most a year; "
             f"source of the default: {_GRACE_SOURCE}",
         )
         max_outage_s: float = Field(
@@ -177,26 +177,26 @@ class Links(HostGate):
             604800,
             gt=0,
             le=_YEAR_S,
-            description="seconds back from now in which such an outage counts, at most a year; "
-            "judgement: a planned restart of a switch is history in a week",
+            description="time before now in which such an outage counts, s, at most a year; "
+            "judgement: after a week a planned restart of a switch no longer matters",
         )
         max_downs: int = Field(
             4,
             ge=0,
             le=1000,
-            description="times that a link may have gone down since boot, grace included, at most 1000 (judgement); "
+            description="how often a link may have gone down since boot, grace included, at most 1000 (judgement); "
             f"source of the default: {_COUNT_SOURCE}",
         )
 
     inputs: Inputs
 
     def wanted(self, facts: NodeFacts) -> Wanted:
-        """Read each port's state and counter, and the kernel log's lines on links."""
+        """Return each port's state and counter, and the kernel log's lines about links."""
         leaves = ("state", "phys_state", "rate", "counters/link_downed")
         return Wanted((LOG,), (UPTIME, *(f"{folder(nic.rdma_device)}/{leaf}" for nic in facts.nics for leaf in leaves)))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Hold each link against the plan; a node without compute NICs has nothing to judge."""
+        """Compare each link with the plan; a node without compute NICs has nothing to judge."""
         if not facts.nics:
             judge.nothing(NOTE)
             return
@@ -210,7 +210,7 @@ class Links(HostGate):
                 [event for event in events if (event.pci == nic.pci if event.pci else event.netdev == nic.netdev)]
             )
             good &= text is not None and self._flaps(judge, facts.node.name, nic, [one.start for one in away], found)
-            good &= not up or self._away(judge, facts.node.name, nic, away, found)
+            good &= not up or self._longest_outage(judge, facts.node.name, nic, away, found)
             if good:
                 judge.measured.add(f"{facts.node.name}/{nic.rdma_device}")
 
@@ -250,7 +250,7 @@ class Links(HostGate):
             judge.fail(
                 where,
                 WENT_DOWN_LATELY,
-                f"not in the last {self.inputs.window_s / 3600:g} h, {self.inputs.grace_s:.0f} s after boot apart",
+                f"not in the last {self.inputs.window_s / 3600:g} h, except {self.inputs.grace_s:.0f} s after boot",
                 actual,
             )
             return False
@@ -260,8 +260,11 @@ class Links(HostGate):
             return False
         return True
 
-    def _away(self, judge: Judge, node: str, nic: NicFacts, outages: list[Outage], found: Answers) -> bool:
-        """Hold the longest outage against the bound; one that ends nowhere in the log counts up to now, and contradicts a link that is up."""
+    def _longest_outage(self, judge: Judge, node: str, nic: NicFacts, outages: list[Outage], found: Answers) -> bool:
+        """Compare the longest outage with the bound.
+
+        One without an end in the log counts up to now, and contradicts a link that is up.
+        """
         where, grace, now = _where(node, nic), self.inputs.grace_s, _now(found)
         outages = [one for one in outages if one.end is None or one.end > now - self.inputs.outage_window_s]
         if not outages:
@@ -276,20 +279,20 @@ class Links(HostGate):
                 where, RETURN_NOT_LOGGED, "Link up after each Link down", f"Link down {longest.start:.0f} s after boot"
             )
             return False
-        expected = f"at most {self.inputs.max_outage_s:g} s at a time, {grace:.0f} s after boot apart"
+        expected = f"at most {self.inputs.max_outage_s:g} s at a time, except {grace:.0f} s after boot"
         days = self.inputs.outage_window_s / 86400
         judge.fail(
             where,
             LINK_AWAY,
             expected,
-            f"{longest.end - longest.start:.0f} s, from {longest.start:.0f} s after boot on",
+            f"{longest.end - longest.start:.0f} s, from {longest.start:.0f} s after boot",
             days=days,
         )
         return False
 
 
 def _events(judge: Judge, node: str, text: str) -> list[_Event]:
-    """Return what the kernel logged of links, in its order; a line that is not understood is an error."""
+    """Return the kernel log's events of links, in their order; a line that is not understood is an error."""
     out = []
     for line in (line.strip() for line in text.splitlines()):
         match = _LINE.match(line)
@@ -301,7 +304,7 @@ def _events(judge: Judge, node: str, text: str) -> list[_Event]:
 
 
 def _outages(events: list[_Event]) -> list[Outage]:
-    """Return the times without a link of one NIC, in their order."""
+    """Return one NIC's times without a link, in their order."""
     out: list[Outage] = []
     for event in events:
         if event.down:
@@ -312,7 +315,7 @@ def _outages(events: list[_Event]) -> list[Outage]:
 
 
 def _now(found: Answers) -> float:
-    """Return seconds since boot; 0 where the kernel does not say, so that every flap counts."""
+    """Return seconds since boot; 0 if unknown, so that every flap counts."""
     text = (found.one(UPTIME) or "").split()
     return float(text[0]) if text and re.fullmatch(r"\d+(\.\d+)?", text[0]) else 0.0
 

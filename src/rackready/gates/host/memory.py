@@ -1,4 +1,4 @@
-"""Memory: every module is there, alike and at one speed; no uncorrected error, and no module that corrects too many."""
+"""Gates on memory: number, size and speed of the modules, and their errors."""
 
 from __future__ import annotations
 
@@ -21,54 +21,51 @@ MODULES = Tool("dmidecode", ("dmidecode", "--type", "memory"), "dmidecode")
 DMI_UNREADABLE = ErrorKind(
     "memory-dmidecode-unreadable",
     "dmidecode's output is not understood",
-    meaning="dmidecode printed something else than memory modules.",
+    meaning="dmidecode printed something other than memory modules.",
     next_step=AGAIN,
 )
 MODULES_NOT_JUDGED = ErrorKind(
     "memory-modules-not-judged",
     "number of memory modules cannot be judged",
-    meaning="The platform's profile does not say how many memory modules there must be.",
-    next_step="Add `host` to the platform's profile, with its source.",
+    meaning="The platform profile has no number of memory modules.",
+    next_step="Add `host` to the platform profile, with its source.",
 )
 MODULE_COUNT = FailKind(
     "memory-modules",
     "memory modules",
     meaning="The node has another number of memory modules than its platform.",
-    next_step="Reseat the module in that slot and read again; "
-    "if it stays away, replace it, then suspect the slot or the "
-    "processor's memory channel.",
+    next_step="Reseat the module in that slot and run the gate again. "
+    "If the module is still missing, replace it, then suspect the slot or the processor's memory channel.",
 )
 MEMORY_SIZE = FailKind(
     "memory-size",
     "memory",
     meaning="The node has another amount of memory than its platform.",
-    next_step="Reseat the module in that slot and read again; "
-    "if it stays away, replace it, then suspect the slot or the "
-    "processor's memory channel.",
+    next_step="Reseat the module in that slot and run the gate again. "
+    "If the module is still missing, replace it, then suspect the slot or the processor's memory channel.",
 )
 SPEED_NOT_REPORTED = ErrorKind(
     "memory-speed-not-reported",
     "speed of memory modules not reported",
-    meaning="Some memory modules do not tell their speed and others do.",
+    meaning="Some memory modules do not report their speed, but others do.",
     next_step=AGAIN,
 )
 MODULES_DIFFER = FailKind(
     "memory-modules-differ",
     "{what} of memory modules",
-    meaning="The memory modules are not alike in size or speed, which slows the memory.",
-    next_step="Replace the odd module by one of the same part, or reseat it: one slow module slows its whole channel.",
+    meaning="The memory modules differ in size or speed, which slows the memory.",
+    next_step="Reseat the odd module, or replace it by one like the others: one slow module slows its whole channel.",
 )
 NO_EDAC = ErrorKind(
     "memory-errors-not-counted",
     "memory error counters not reported",
     meaning="No driver counts memory errors, so they would not be seen.",
-    next_step="Load the platform's driver (`modprobe i10nm_edac`, `amd64_edac`, or ghes_edac); "
-    "without it memory errors are not seen.",
+    next_step="Load the platform's driver (`modprobe i10nm_edac`, `amd64_edac` or `ghes_edac`).",
 )
 EDAC_UNREADABLE = ErrorKind(
     "memory-errors-unreadable",
     "memory error counters not understood",
-    meaning="The counters of memory errors are no whole numbers.",
+    meaning="The counters of memory errors are not whole numbers.",
     next_step=AGAIN,
 )
 MACHINE_CHECK = FailKind(
@@ -80,7 +77,7 @@ MACHINE_CHECK = FailKind(
 CORRECTED = FailKind(
     "memory-errors-corrected",
     "corrected memory errors",
-    meaning="More memory errors were corrected than is normal: a module wears out.",
+    meaning="More memory errors were corrected than is normal: a module is wearing out.",
     next_step="Reseat the module; if the count grows again, replace it.",
 )
 UNCORRECTED = FailKind(
@@ -122,11 +119,11 @@ class MemoryModules(HostGate):
     what = "memory modules"
 
     def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
-        """Read what the BIOS says of the modules."""
+        """Return the BIOS's list of modules."""
         return Wanted((MODULES,))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Hold the modules against the platform's profile and each other."""
+        """Compare the modules with the platform profile and with each other."""
         text = found.text("dmidecode")
         if text is None:
             return
@@ -146,7 +143,7 @@ class MemoryModules(HostGate):
         judge.metric("memory", node, total, "GiB")
         if parts is None:
             judge.judged += 1
-            judge.error(node, MODULES_NOT_JUDGED, "a number in the platform's profile", "none")
+            judge.error(node, MODULES_NOT_JUDGED, "a number in the platform profile", "none")
             return
         empty = ", ".join(slot.locator for slot in slots if not slot.size_gib)
         if parts.dimms:
@@ -167,7 +164,7 @@ class MemoryModules(HostGate):
     def _alike(judge: Judge, node: str, filled: list[dmidecode.Module]) -> None:
         judge.judged += 1
         silent = [slot.locator for slot in filled if slot.speed is None]
-        if 0 < len(silent) < len(filled):  # firmware of virtual machines says none of any module
+        if 0 < len(silent) < len(filled):  # the firmware of virtual machines reports none at all
             judge.error(
                 node, SPEED_NOT_REPORTED, "a speed of every module, as most have", f"none of {', '.join(silent)}"
             )
@@ -198,20 +195,29 @@ LOG = Tool(
 )
 _FATAL = ("CMCI storm", "Uncorrected", "uncorrected", "Fatal", "fatal", "Processor context corrupt", " UE ")
 _BANK = re.compile(r"Machine Check(?: Exception)?: [0-9a-f]+ Bank \d+: (?P<status>[0-9a-f]{16})$")
-"""What the kernel prints of a bank (arch/x86/kernel/cpu/mce/core.c): the global status, and the bank's."""
+"""What the kernel prints about a bank (arch/x86/kernel/cpu/mce/core.c): the global status, and the bank's."""
 _UNCORRECTED_BIT = 1 << 61
-"""UC of a bank's status (Intel software developer's manual, volume 3B, IA32_MCi_STATUS; AMD programmer's manual, volume 2, MCi_STATUS)."""
+"""UC of a bank's status.
+
+Sources: Intel software developer's manual, volume 3B, IA32_MCi_STATUS; AMD programmer's manual, volume 2, MCi_STATUS.
+"""
 _POISONED = re.compile(r"Memory failure: 0x[0-9a-f]+: recovery action ")
-"""The kernel took a page with an uncorrected error away (mm/memory-failure.c); it says otherwise where it only moved one away in time."""
+"""The kernel took a page with an uncorrected error away (mm/memory-failure.c).
+
+Its message differs if it only moved a page away in time.
+"""
 _EVENT = re.compile(r"\{(?P<number>\d+)\}\[Hardware Error\]:\s+(?P<words>.*)$")
-"""A line of an event that firmware reports: all lines of one event have its number (drivers/acpi/apei/ghes.c)."""
+"""A line of an event from the firmware: all lines of one event have its number (drivers/acpi/apei/ghes.c)."""
 _LOST = re.compile(
     r"(?:severity|type): (?:recoverable|fatal)$|error_type: \d+, (?:multi-bit ECC|multi-symbol chipkill ECC|scrub "
     r"uncorrected error)"
 )
 _HEALED = re.compile(r"severity: (?:corrected|info)$")
 _PCIE = "section_type: PCIe error"
-"""Words of drivers/firmware/efi/cper.c; recoverable is uncorrected (UEFI specification, appendix N: error severity 0, "also called non-fatal uncorrected")."""
+"""These words are from drivers/firmware/efi/cper.c.
+
+Recoverable is uncorrected (UEFI specification, appendix N: error severity 0, "also called non-fatal uncorrected").
+"""
 _DAY_S = 86400
 CE_PER_DAY = 10
 CE_SOURCE = "mcelog, default of [dimm] ce-error-threshold: 10 / 24h"
@@ -219,7 +225,7 @@ UE_SOURCE = "mcelog, default of [dimm] uc-error-threshold: 1 / 24h"
 
 
 class MemoryErrors(HostGate):
-    """No memory module had an uncorrected error or corrects too many, and the kernel logged no fatal machine check."""
+    """No memory module had uncorrected errors or too many corrected ones, and no fatal machine check was logged."""
 
     id = "node/host/sanity/memory-errors"
     findings = (*reading.FINDINGS, NO_EDAC, EDAC_UNREADABLE, MACHINE_CHECK, CORRECTED, UNCORRECTED)
@@ -227,11 +233,11 @@ class MemoryErrors(HostGate):
     what = "memory errors"
 
     def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
-        """Read the counters of the kernel's EDAC driver, and the kernel log's lines on machine checks."""
+        """Return the counters of the kernel's EDAC driver, and the kernel log's lines about machine checks."""
         return Wanted((LOG,), (COUNTS, AGE, DIMM_COUNTS, DIMM_LABELS))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Hold counters and log against what mcelog takes for a bad module."""
+        """Compare the counters with mcelog's thresholds for a bad module, and judge the log."""
         node = facts.node.name
         self._log(judge, node, found)
         controllers, ages = found.matching(COUNTS), found.matching(AGE)
@@ -244,8 +250,8 @@ class MemoryErrors(HostGate):
             seconds = {path.rsplit("/", 1)[0]: int(text) for path, text in ages.items()}
             for path, text in sorted((modules or controllers).items()):
                 self._counter(judge, node, path, int(text), labels, seconds)
-            if modules:  # errors that the controller could not pin on a module
-                known = _known(modules)
+            if modules:  # errors that the controller could not assign to a module
+                known = _by_controller(modules)
                 for path, text in sorted(controllers.items()):
                     self._unassigned(judge, node, path, int(text) - known[path], seconds)
         except (ValueError, KeyError) as error:
@@ -261,7 +267,7 @@ class MemoryErrors(HostGate):
         if of_pcie:
             judge.remark(
                 f"uncorrected PCIe errors that the firmware reported: {of_pcie}; "
-                "not of memory, node/host/stress/counter-deltas counts them under load"
+                "they are not memory errors; node/host/stress/counter-deltas counts them under load"
             )
         if lines:
             judge.fail(
@@ -290,7 +296,10 @@ class MemoryErrors(HostGate):
 
 
 def _uncorrected(log: list[str]) -> tuple[list[str], int]:
-    """Return the lines that tell of an uncorrected error, each event of the firmware by one of them, and how many such events only PCIe recovered from."""
+    """Return the lines about uncorrected errors, and the number of recovered PCIe events of the firmware.
+
+    Each of the firmware's other events appears with one of its lines.
+    """
     events: dict[str, list[str]] = {}
     for line in log:
         if match := _EVENT.search(line):
@@ -322,12 +331,12 @@ def _only_pcie(words: list[str]) -> bool:
 
 
 def _lost(words: list[str]) -> bool:
-    """Whether an event of the firmware says that data was lost; several bits that it calls corrected were."""
+    """Return whether an event of the firmware lost data: several wrong bits may still have been corrected."""
     return any(_LOST.search(word) for word in words) and not any(_HEALED.search(word) for word in words)
 
 
-def _known(modules: dict[str, str]) -> Counter[str]:
-    """Return what modules counted, added up by the path of their controller's counter: .../mc0/ce_count of .../mc0/dimm1/dimm_ce_count."""
+def _by_controller(modules: dict[str, str]) -> Counter[str]:
+    """Return the modules' counts summed by controller: .../mc0/ce_count for .../mc0/dimm1/dimm_ce_count."""
     out: Counter[str] = Counter()
     for path, text in modules.items():
         folder, name = path.rsplit("/", 1)
@@ -336,7 +345,10 @@ def _known(modules: dict[str, str]) -> Counter[str]:
 
 
 def _compare(judge: Judge, where: str, *, corrected: bool, count: int, seconds: int) -> None:
-    """Hold one counter against mcelog's thresholds: 10 corrected in every day that was begun since the counter's reset, and no uncorrected one."""
+    """Compare one counter with mcelog's thresholds.
+
+    10 corrected errors for each day or part of a day since the counter's reset, and no uncorrected one.
+    """
     days = max(1, math.ceil(seconds / _DAY_S))
     name, bound, source = (
         ("memory_corrected", CE_PER_DAY * days, CE_SOURCE) if corrected else ("memory_uncorrected", 0, UE_SOURCE)

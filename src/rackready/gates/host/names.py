@@ -1,4 +1,4 @@
-"""Names: the node finds itself, the site's nodes and what the site needs under their right addresses, and a name server answers it."""
+"""The gate on names: the node resolves its own and other names to the right addresses, and a name server answers."""
 
 from __future__ import annotations
 
@@ -21,48 +21,48 @@ from rackready.ondevice import names as script
 
 _KEY = "names"
 _HOSTS = (
-    "Correct /etc/hosts on the node; a name that the site maps otherwise on purpose is declared in the gate set "
-    "(inputs of node/host/sanity/names: `hosts`)."
+    "Correct /etc/hosts on the node. If the site maps the name to another address on purpose, declare it in the gate "
+    "set (inputs of node/host/sanity/names: `hosts`)."
 )
-_SERVER = "Correct /etc/resolv.conf on the node, or mend the name server: every lookup of a name waits for it."
+_SERVER = "Correct /etc/resolv.conf on the node, or fix the name server: every lookup waits for it."
 _WORKS = frozenset({"NOERROR", "NXDOMAIN", "SERVFAIL"})
-"""Answers of a name server that does its work; SERVFAIL is all that one without the internet can say of a name of no zone of its own."""
+"""Answers of a working name server. Without the internet it answers SERVFAIL for names outside its own zones."""
 
 
 NAMES_UNREADABLE = ErrorKind(
     "names-unreadable",
     "resolution of names unreadable",
-    meaning="The document of how names resolve is not whole.",
+    meaning="The document with the names and their addresses is not complete.",
     next_step="Run the gate again.",
 )
 NAME_IN_HOSTS = FailKind(
     "name-in-hosts-file",
     "name {name}",
-    meaning="The node's hosts file gives a name another address than the site.",
+    meaning="The node's hosts file has another address for a name than the site.",
     next_step=_HOSTS,
 )
 NAME_UNRESOLVED = FailKind(
     "name-not-resolved",
     "name {name} does not resolve",
-    meaning="The node cannot find the address of a name that it needs.",
+    meaning="The node cannot resolve a name that it needs.",
     next_step=_SERVER,
 )
 NAME_ADDRESS = FailKind(
     "name-other-address",
     "name {name}",
-    meaning="The node finds another address for a name than the site's.",
+    meaning="The node resolves a name to another address than the site's.",
     next_step=_HOSTS,
 )
 OWN_NAME_UNRESOLVED = FailKind(
     "own-name-not-resolved",
-    "its own name {hostname} does not resolve",
-    meaning="The node cannot find its own address by its name: MPI and Slurm fail on it.",
+    "own name {hostname} does not resolve",
+    meaning="The node cannot resolve its own name: MPI and Slurm fail on it.",
     next_step="Give {hostname} the address {address} in DNS or in /etc/hosts on the node.",
 )
 OWN_NAME_ELSEWHERE = FailKind(
     "own-name-other-machine",
-    "its own name {hostname} leads to another machine",
-    meaning="The node's own name leads to another machine.",
+    "own name {hostname} resolves to another machine",
+    meaning="The node's own name resolves to the address of another machine.",
     next_step="Give {hostname} the address {address} in DNS or in /etc/hosts on the node.",
 )
 NO_NAME_SERVER = FailKind(
@@ -84,7 +84,7 @@ FINDINGS = (
 
 
 class Names(Gate):
-    """The node resolves its own name, the site's nodes and what the site needs rightly, and a name server answers."""
+    """The node resolves its own name, the site's nodes and all needed names correctly, and a name server answers."""
 
     id = "node/host/sanity/names"
     findings = FINDINGS
@@ -92,26 +92,25 @@ class Names(Gate):
     covers = frozenset({"node"})
 
     class Inputs(base.Inputs):
-        """What else a site knows by name."""
+        """Further names of the site."""
 
         resolve: tuple[str, ...] = Field(
-            (), description="further names that every node must resolve, e.g. of a file server or of a license server"
+            (), description="further names that every node must resolve, e.g. those of file and license servers"
         )
         hosts: dict[str, str] = Field(
             {},
-            description="name to the address that is right for it on every node, where "
-            "the site file has another or none",
+            description="name -> its right address on every node, if the site file has another or none",
         )
 
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """One script per node."""
+        """Return one script per node."""
         wanted = json.dumps({"resolve": sorted({*facts.needed, *self.inputs.resolve, *self.inputs.hosts})})
         return [Run.of_node(node, command(_KEY, node, script, wanted)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Hold what names resolve to against the site file."""
+        """Compare the addresses of names with the site file."""
         node = run.nodes[0]
         judge = Judge()
         output = outputs.get(_KEY)
@@ -122,7 +121,7 @@ class Names(Gate):
         except FormatError as error:
             judge.error(node, NAMES_UNREADABLE, "a complete document", error)
             return judge.verdict(node)
-        _own(judge, node, facts.names.get(node) or str(facts.nodes[node].node.address), found)
+        _own_name(judge, node, facts.names.get(node) or str(facts.nodes[node].node.address), found)
         self._hosts(judge, node, facts, found)
         self._needed(judge, node, facts, found)
         _servers(judge, node, found["servers"])
@@ -131,7 +130,7 @@ class Names(Gate):
         return judge.verdict(node)
 
     def _hosts(self, judge: Judge, node: str, facts: GateFacts, found: Mapping[str, Any]) -> None:
-        """No entry of /etc/hosts leads to another address than the site file's: such an entry wins over DNS."""
+        """Fail for entries of /etc/hosts with another address than the site file's: they win over DNS."""
         judge.judged += 1
         right = {**facts.names, **self.inputs.hosts}
         for name, address in found["hosts"]:
@@ -150,8 +149,8 @@ class Names(Gate):
                 judge.fail(node, NAME_ADDRESS, known, ", ".join(there), name=name)
 
 
-def _own(judge: Judge, node: str, address: str, found: Mapping[str, Any]) -> None:
-    """The node's own name leads to the node: launchers and the scheduler's daemon look themselves up."""
+def _own_name(judge: Judge, node: str, address: str, found: Mapping[str, Any]) -> None:
+    """Fail unless the node's own name resolves to the node: launchers and the scheduler's daemon look themselves up."""
     judge.judged += 1
     hostname = found["hostname"]
     there = found["resolved"].get(hostname, [])
@@ -170,9 +169,9 @@ def _loopback(address: str) -> bool:
 
 
 def _servers(judge: Judge, node: str, servers: Sequence[Mapping[str, Any]]) -> None:
-    """One name server must answer; that others are silent is noted. A node without one resolves by its own files alone."""
+    """Fail if no name server answers; note silent ones. A node without name servers resolves by its own files."""
     if not servers:
-        judge.remark("no name server in /etc/resolv.conf: names are resolved by files alone")
+        judge.remark("no name server in /etc/resolv.conf: names are resolved only by files")
         return
     judge.judged += 1
     bad = [

@@ -1,4 +1,4 @@
-"""NUMA: as many nodes as the platform has, and every GPU and NIC on the one that it is wired to."""
+"""The gate on NUMA: number of NUMA nodes, and the NUMA node of every GPU and NIC."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ _STEP = "Check the BIOS (sub-NUMA clustering, NPS, node interleaving) and that t
 NUMA_NODES = FailKind(
     "numa-nodes",
     "NUMA nodes",
-    meaning="The BIOS divides the machine into another number of NUMA nodes than the platform's.",
+    meaning="The BIOS sets up another number of NUMA nodes than the platform's.",
     next_step=_STEP,
 )
 NUMA_NOT_JUDGED = ErrorKind(
     "numa-not-judged",
     "NUMA layout cannot be judged",
-    meaning="The platform's profile says nothing of NUMA nodes and has no NICs, so there is nothing to compare with.",
-    next_step="Add `host` to the platform's profile ({platform}.yml), with its source.",
+    meaning="The platform profile has neither a number of NUMA nodes nor NICs, so there is nothing to compare with.",
+    next_step="Add `host` to the platform profile ({platform}.yml), with its source.",
 )
 NO_AFFINITY = FailKind(
     "numa-no-affinity",
     "NUMA node",
-    meaning="The BIOS does not say to which NUMA node this device belongs: programs are placed far from it.",
-    next_step="The BIOS gives no affinity for it: update the BIOS, and check its NUMA setting.",
+    meaning="The BIOS does not report this device's NUMA node, so programs may run far from it.",
+    next_step="Update the BIOS, and check its NUMA setting.",
 )
 AFFINITY_NOT_REPORTED = ErrorKind(
     "numa-not-reported",
     "NUMA node not reported",
-    meaning="The kernel does not tell this device's NUMA node.",
-    next_step="Look whether the device is on the bus: `lspci -s {pci}`.",
+    meaning="The kernel does not report this device's NUMA node.",
+    next_step="Check whether the device is on the bus: `lspci -s {pci}`.",
 )
 AFFINITY = FailKind(
     "numa-other-node",
     "NUMA node",
-    meaning="This device belongs to another NUMA node than on its platform.",
+    meaning="This device is on another NUMA node than the platform profile says.",
     next_step=_STEP,
 )
 
@@ -56,7 +56,7 @@ def expected(facts: NodeFacts) -> dict[str, tuple[str, int]]:
 
 
 class Numa(HostGate):
-    """The node has its NUMA nodes, and every GPU and NIC is on the one that it is wired to."""
+    """The node has its platform's NUMA nodes, and every GPU and NIC is on the NUMA node to which it is wired."""
 
     id = "node/host/sanity/numa"
     findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, cpu.LSCPU_UNREADABLE, *FINDINGS)
@@ -64,11 +64,11 @@ class Numa(HostGate):
     what = "NUMA layout"
 
     def wanted(self, facts: NodeFacts) -> Wanted:
-        """Read lscpu and the NUMA node of every GPU and NIC."""
-        return Wanted((LSCPU,), tuple(sorted(_file(pci) for pci in expected(facts))))
+        """Return lscpu and the NUMA node of every GPU and NIC."""
+        return Wanted((LSCPU,), tuple(sorted(_numa_file(pci) for pci in expected(facts))))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Hold the layout against the platform's profile."""
+        """Compare the layout with the platform profile."""
         node, parts = facts.node.name, facts.platform.host
         if not placed(judge, facts):
             return
@@ -80,22 +80,22 @@ class Numa(HostGate):
             judge.error(
                 node,
                 NUMA_NOT_JUDGED,
-                "a number of NUMA nodes, or compute NICs, in the platform's profile",
+                "a number of NUMA nodes, or compute NICs, in the platform profile",
                 "neither",
                 platform=facts.platform.id,
             )
         for pci, (part, wanted) in sorted(expected(facts).items(), key=lambda item: item[1]):
-            text = found.one(_file(pci))
+            text = found.one(_numa_file(pci))
             where = f"{node} {part}"
             if text == "-1":
                 judge.judged += 1
                 judge.fail(where, NO_AFFINITY, wanted, "none (-1)")
             elif text is None or not text.isdigit():
                 judge.judged += 1
-                judge.error(where, AFFINITY_NOT_REPORTED, wanted, text or f"no {_file(pci)}", pci=pci)
+                judge.error(where, AFFINITY_NOT_REPORTED, wanted, text or f"no {_numa_file(pci)}", pci=pci)
             else:
                 judge.equal(where, AFFINITY, wanted, int(text))
 
 
-def _file(pci: str) -> str:
+def _numa_file(pci: str) -> str:
     return f"/sys/bus/pci/devices/{pci}/numa_node"

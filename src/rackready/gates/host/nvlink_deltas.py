@@ -1,4 +1,4 @@
-"""What NVLinks count under load: faults, of which none is allowed, CRC errors by their rate, and the bit error rate that is left after correction."""
+"""NVLink counters under load: faults (none allowed), rate of CRC errors, bit error rate after correction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rackready.model.outcome import Op
 
 TOOL = Tool("nvlink", ("nvidia-smi", "nvlink", "-e"), "nvidia-open")
 _SOURCE = (
-    "DCGM 4.6, pcie plugin, max_nvlink_recovery_errors: 0; the other counters of faults: one is a fault "
+    "DCGM 4.6, pcie plugin, max_nvlink_recovery_errors: 0; the other counters mean a fault from 1 on "
     "(DCGM_LIMIT_MAX_NVLINK_ERROR 1)"
 )
 _CRC = "CRC Errors"
@@ -26,22 +26,22 @@ _CRC_RATE = Limit(
     Op.LE,
     100,
     "1/s",
-    "DCGM, health watch of NVLinks: CRC errors count from 100 a second of one link on",
+    "DCGM, health watch of NVLinks: CRC errors matter from 100 a second on one link",
 )
 _BER = Limit("nvlink_effective_ber", Op.LE, nvlink.MOST_EFFECTIVE, "1", nvlink.EFFECTIVE_SOURCE)
-_STEP = "Reset the GPU; if it comes back, reseat the board, then replace it."
+_STEP = "Reset the GPU; if the errors return, reseat the board, then replace it."
 
 
 NVLINK_COUNT_UNREADABLE = ErrorKind(
     "nvlink-load-counter-unreadable",
-    "NVLink counter {name} not readable",
-    meaning="A counter of a link is missing or went back, so its errors under load are not known.",
+    "NVLink counter {name} unreadable",
+    meaning="A counter of a link is missing or went back, so its errors under load are unknown.",
     next_step=AGAIN,
 )
 NVLINK_CRC_UNDER_LOAD = FailKind(
     "nvlink-load-crc",
     "NVLink CRC errors under load",
-    meaning="A link counts CRC errors while it carries data, faster than is normal.",
+    meaning="A link under load counts more CRC errors per second than a good one.",
     next_step=_STEP,
 )
 NVLINK_BER_UNREADABLE = ErrorKind(
@@ -53,19 +53,19 @@ NVLINK_BER_UNREADABLE = ErrorKind(
 NVLINK_BER = FailKind(
     "nvlink-load-ber",
     "NVLink bit error rate after correction",
-    meaning="A link has bit errors that its error correction does not repair.",
+    meaning="A link has bit errors that its error correction does not correct.",
     next_step=_STEP,
 )
 NVLINK_COUNTERS_UNREADABLE = ErrorKind(
     "nvlink-load-counters-unreadable",
     "NVLink counters unreadable",
-    meaning="nvidia-smi printed something else than the links' counters.",
+    meaning="nvidia-smi printed something other than the links' counters.",
     next_step="Run `nvidia-smi nvlink -e` by hand.",
 )
 NVLINK_LOAD_FAULTS = ErrorKind(
     "nvlink-load-faults-not-counted",
     "NVLink faults not counted",
-    meaning="The driver counts no faults of this GPU's links under load.",
+    meaning="The driver does not count faults of this GPU's links under load.",
     next_step=AGAIN,
 )
 
@@ -80,7 +80,7 @@ FINDINGS = (
 
 
 def counters(facts: NodeFacts, before: Mapping[str, int], after: Mapping[str, int]) -> list[Counter]:
-    """Return every GPU's counters of NVLink faults, under the names that its driver gives them; where it names none, one that cannot be read."""
+    """Return every GPU's counters of NVLink faults, with the driver's names; if it names none, an unreadable one."""
     out = []
     for gpu in range(facts.platform.gpus if facts.gpu.nvlink is not None else 0):
         names = sorted({key for key in (*before, *after) if key.startswith(f"gpu{gpu}/nvlink_")}) or [
@@ -94,9 +94,10 @@ def counters(facts: NodeFacts, before: Mapping[str, int], after: Mapping[str, in
 
 
 def links(judge: Judge, facts: NodeFacts, texts: Sequence[str], seconds: float) -> None:
-    """Hold each GPU's worst link by CRC errors a second and by effective bit error rate; what else healthy links may count is noted where it grew.
+    """Judge each GPU's worst link by CRC errors a second, and every link by its effective bit error rate.
 
-    ``texts``: what nvidia-smi said before and after the load. One that cannot be read is an error already (`values`).
+    Rises of other counters that healthy links may have are noted. ``texts``: output of nvidia-smi before and after the
+    load; for an unreadable one `values` has already added an error.
     """
     try:
         before, after = (smi_nvlink.errors(text).gpus for text in texts)
@@ -131,7 +132,7 @@ def links(judge: Judge, facts: NodeFacts, texts: Sequence[str], seconds: float) 
 def _crc(judge: Judge, where: str, grown: Mapping[int, int], seconds: float) -> None:
     if grown:
         link = max(grown, key=lambda one: grown[one])
-        rate = grown[link] / max(seconds, 1.0)  # what takes less than a second says little about a rate
+        rate = grown[link] / max(seconds, 1.0)  # less than a second says little about a rate
         if not _CRC_RATE.holds(judge, where, rate):
             judge.fail(
                 f"{where} nvlink{link}",
@@ -144,7 +145,7 @@ def _crc(judge: Judge, where: str, grown: Mapping[int, int], seconds: float) -> 
 def _effective(judge: Judge, where: str, counted: Mapping[str, str]) -> None:
     text = counted.get("Effective BER")
     if text is None:
-        return  # links before the fifth generation have no forward error correction to report on
+        return  # links before the fifth generation have no forward error correction
     try:
         rate = smi_nvlink.bit_error_rate(text)
     except FormatError:
@@ -155,7 +156,10 @@ def _effective(judge: Judge, where: str, counted: Mapping[str, str]) -> None:
 
 
 def values(judge: Judge, facts: NodeFacts, text: str) -> dict[str, int]:
-    """Return the faults that all links of a GPU count, by kind: every counter that is no traffic, no error correction and none that a healthy link has."""
+    """Return the faults that all links of each GPU count, by kind.
+
+    Faults are all counters other than traffic, error correction and those that a healthy link may have.
+    """
     out: dict[str, int] = {}
     try:
         found = smi_nvlink.errors(text)

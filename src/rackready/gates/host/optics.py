@@ -1,4 +1,7 @@
-"""Optics and cables of the compute NICs: bit error rates, the firmware's own verdict, light, temperature and supply within limits, the right part."""
+"""The gate on optics and cables of the compute NICs.
+
+It judges bit error rates, the firmware's own verdict, the module's readings, error correction and part numbers.
+"""
 
 from __future__ import annotations
 
@@ -12,155 +15,15 @@ from rackready.gates import base
 from rackready.gates.engine.nodes_without_nics import NOTE
 from rackready.gates.formats import mlxlink
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import optics_findings as kinds
 from rackready.gates.host import reading
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted, placed
-from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
+from rackready.gates.host.reading import Answers, HostGate, Limit, Tool, Wanted, placed
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
 
 EFFECTIVE_SOURCE = "NVIDIA ibdiagnet user manual, bit error rate: threshold 10^-12"
 _RAW_SOURCE = "IEEE 802.3 clause 124 (400GBASE-DR4): 2.4 x 10^-4 before the RS(544,514) code corrects"
 _MODULE = "the module's own alarm thresholds, as mlxlink prints them"
-_SWAP = (
-    "Clean the connectors and reseat; then swap cable and module with another port's: see whether the fault moves "
-    "with them."
-)
-
-
-MLXLINK_UNREADABLE = ErrorKind(
-    "mlxlink-unreadable",
-    "mlxlink's output is not understood",
-    meaning="mlxlink printed something else than its document.",
-    next_step=AGAIN,
-)
-MLXLINK_CONTRADICTS = ErrorKind(
-    "mlxlink-contradicts",
-    "mlxlink contradicts itself",
-    meaning="mlxlink gave a document and still ended with an error.",
-    next_step=AGAIN,
-)
-OPTICS_LINK_DOWN = FailKind(
-    "optics-link-down",
-    "link is not up",
-    meaning="The port has no link; the firmware says what it thinks is wrong.",
-    next_step=_SWAP,
-)
-BER_NOT_REPORTED = ErrorKind(
-    "link-ber-not-reported",
-    "{what} not reported",
-    meaning="The NIC does not tell this bit error rate.",
-    next_step="Update the NIC's firmware and MFT.",
-)
-BER_HIGH = FailKind(
-    "link-ber-high",
-    "{what}",
-    meaning="The link has more bit errors than a good one.",
-    next_step=_SWAP,
-)
-NO_FIRMWARE_VERDICT = ErrorKind(
-    "link-firmware-no-verdict",
-    "the NIC's firmware gives no verdict on the link",
-    meaning="The NIC's firmware does not say whether the link is good.",
-    next_step=AGAIN,
-)
-FIRMWARE_VERDICT = FailKind(
-    "link-firmware-finds-fault",
-    "the NIC's firmware finds fault with the link",
-    meaning="The NIC's firmware says that something is wrong with the link.",
-    next_step=_SWAP,
-)
-MODULE_DARK = ErrorKind(
-    "module-reads-dark",
-    "no {what} on a link that is up",
-    meaning="The module reads no light on a link that is up, so its readings are wrong.",
-    next_step="Read it again (`mlxlink -m`); then replace the module.",
-)
-MODULE_READING = FailKind(
-    "module-reading-out-of-limits",
-    "{what}",
-    meaning="A reading of the module is beyond its own limits: it is too hot, too weak or about to fail.",
-    next_step="{step}",
-)
-READING_MISSING = ErrorKind(
-    "module-reading-missing",
-    "{what} not reported",
-    meaning="The module does not tell a reading that others of its part tell.",
-    next_step="Reseat the module and read again (`mlxlink -m`); if it stays so, replace the module.",
-)
-NO_READING = ErrorKind(
-    "module-no-readings",
-    "{what} not reported",
-    meaning="No module of the node tells this reading, though optics are plugged in.",
-    next_step="Reseat the module and read again (`mlxlink -m`); if it stays so, replace the module.",
-)
-LANES_MISSING = ErrorKind(
-    "module-lanes-missing",
-    "{what} not reported of every lane",
-    meaning="The module does not tell a reading of all lanes.",
-    next_step="Reseat the module and read again (`mlxlink -m`); if it stays so, replace the module.",
-)
-FEC_NO_MAJORITY = FailKind(
-    "fec-no-majority",
-    "error correction (FEC)",
-    meaning="The links use different error corrections and none is used by most.",
-    next_step="Set both ends of the link to the same FEC (switch port, `mlxlink -k`), or let them negotiate.",
-)
-FEC_OTHER = FailKind(
-    "fec-other",
-    "error correction (FEC)",
-    meaning="The link uses another error correction than most: its far end may be set otherwise.",
-    next_step="Set both ends of the link to the same FEC (switch port, `mlxlink -k`), or let them negotiate.",
-)
-PART_NOT_REPORTED = ErrorKind(
-    "module-part-not-reported",
-    "part number not reported",
-    meaning="The module or cable does not tell its part number.",
-    next_step="Reseat the module: it cannot be read.",
-)
-PART_OTHER = FailKind(
-    "module-part-other",
-    "module or cable",
-    meaning="The module or cable is none of the parts that the site declares.",
-    next_step="Put in the part that the cabling plan has for this link (`rackready plan`).",
-)
-PART_NO_MAJORITY = FailKind(
-    "module-part-no-majority",
-    "module or cable",
-    meaning="The ports have different modules or cables, and none is on most.",
-    next_step="Put in the part that the cabling plan has for this link (`rackready plan`). "
-    "Where several are right, declare them (input `parts`).",
-)
-PART_ODD = FailKind(
-    "module-part-odd-one",
-    "module or cable",
-    meaning="This port has another module or cable than most ports of the node.",
-    next_step="Put in the part that the cabling plan has for this link (`rackready plan`).",
-)
-
-LINK = (
-    MLXLINK_UNREADABLE,
-    MLXLINK_CONTRADICTS,
-    OPTICS_LINK_DOWN,
-    BER_NOT_REPORTED,
-    BER_HIGH,
-    NO_FIRMWARE_VERDICT,
-    FIRMWARE_VERDICT,
-    MODULE_DARK,
-    MODULE_READING,
-)
-"""What one link's errors and module can show."""
-FINDINGS = (
-    *LINK,
-    READING_MISSING,
-    NO_READING,
-    LANES_MISSING,
-    FEC_NO_MAJORITY,
-    FEC_OTHER,
-    PART_NOT_REPORTED,
-    PART_OTHER,
-    PART_NO_MAJORITY,
-    PART_ODD,
-)
 
 
 def tools(facts: NodeFacts) -> tuple[Tool, ...]:
@@ -172,7 +35,7 @@ def tools(facts: NodeFacts) -> tuple[Tool, ...]:
 
 
 def read(judge: Judge, node: str, nic: NicFacts, found: Answers) -> mlxlink.Port | None:
-    """Return what mlxlink says of one NIC's port; None after an error was added."""
+    """Return mlxlink's answer for one NIC's port; None, with an error, if it cannot be read."""
     where = f"{node} {nic.rdma_device} (rail {nic.rail})"
     text = found.text(f"mlxlink-{nic.rdma_device}", good=None, where=where)
     if text is None:
@@ -180,22 +43,22 @@ def read(judge: Judge, node: str, nic: NicFacts, found: Answers) -> mlxlink.Port
     try:
         port = mlxlink.parse(text)
     except FormatError as error:
-        judge.error(where, MLXLINK_UNREADABLE, "its JSON document", error)
+        judge.error(where, kinds.MLXLINK_UNREADABLE, "its JSON document", error)
         return None
     if found.code(f"mlxlink-{nic.rdma_device}"):
         judge.error(
-            where, MLXLINK_CONTRADICTS, "exit 0 with status 0", f"exit {found.code(f'mlxlink-{nic.rdma_device}')}"
+            where, kinds.MLXLINK_CONTRADICTS, "exit 0 with status 0", f"exit {found.code(f'mlxlink-{nic.rdma_device}')}"
         )
         return None
     return port
 
 
 _GOOD, _SIGNAL, _SIGNAL_BER = "No issue was observed", "Bad signal integrity", 1e-7
-"""What mlxlink says of a good link; what may be ignored below this raw bit error rate (oci-hpc, check of links)."""
+"""mlxlink's verdict on a good link; one that may be ignored below this raw bit error rate (oci-hpc, link check)."""
 _NO_VERDICT = frozenset({"", "N/A", "Info not available", "Troubleshooting in process"})
-"""Words by which the firmware says that it does not know, or not yet (Mellanox/mstflint, opcodes of the register PDDR)."""
+"""The firmware's words for no verdict, or none yet (Mellanox/mstflint, opcodes of the register PDDR)."""
 _DARK_DBM = -40
-"""What a module reads of no light at all: 0 in steps of 0.1 uW (CMIS, optical power monitors)."""
+"""A module's reading without any light: 0 in steps of 0.1 uW (CMIS, optical power monitors)."""
 EFFECTIVE_BER, RAW_BER = 1e-12, 2.4e-4
 _WATCHED: tuple[tuple[str, str, Callable[[mlxlink.Port], mlxlink.Watched | None], str], ...] = (
     (
@@ -204,50 +67,50 @@ _WATCHED: tuple[tuple[str, str, Callable[[mlxlink.Port], mlxlink.Watched | None]
         lambda port: port.temperature,
         "Check the airflow at this slot, and that the module has the heat sink that its cage needs.",
     ),
-    ("received light", "dBm", lambda port: port.rx_power, _SWAP),
+    ("received light", "dBm", lambda port: port.rx_power, kinds.SWAP),
     ("sent light", "dBm", lambda port: port.tx_power, "Replace the module."),
     (
         "supply voltage of the module",
         "mV",
         lambda port: port.voltage,
-        "Reseat the module; if other modules of this node are out of limits, replace the NIC.",
+        "Reseat the module; if other modules of this node are outside their limits, replace the NIC.",
     ),
-    ("laser current", "mA", lambda port: port.bias, "Replace the module: its laser wears out."),
+    ("laser current", "mA", lambda port: port.bias, "Replace the module: its laser is wearing out."),
 )
-"""What a module watches itself: name, unit, reading, next step where it is out of its limits."""
+"""Readings of a module: name, unit, reading, next step if it is outside its limits."""
 _BY_LANE = frozenset({"dBm", "mA"})
-"""Units of what it watches on every lane of the link: mlxlink prints as many values as the link has lanes (Mellanox/mstflint, mlxlink)."""
+"""Units of readings per lane: mlxlink prints one value for each lane of the link (Mellanox/mstflint, mlxlink)."""
 
 
 def errors(
     judge: Judge, where: str, port: mlxlink.Port, effective: float = EFFECTIVE_BER, raw: float = RAW_BER
 ) -> None:
-    """Hold a port's bit error rates, after and before correction, against their bounds, and what its firmware recommends against nothing to do."""
+    """Compare a port's bit error rates with their bounds, and judge its firmware's verdict."""
     found = len(judge.fails) + len(judge.errors)
     judge.judged += 1
     if port.state != "Active":
-        judge.fail(where, OPTICS_LINK_DOWN, "Active", f"{port.state}: {port.recommendation}")
+        judge.fail(where, kinds.OPTICS_LINK_DOWN, "Active", f"{port.state}: {port.recommendation}")
         return
     for what, name, value, bound, source in (
         ("bit error rate after correction", "effective_ber", port.effective_ber, effective, EFFECTIVE_SOURCE),
         ("bit error rate before correction", "raw_ber", port.raw_ber, raw, _RAW_SOURCE),
     ):
         if value is None:
-            judge.error(where, BER_NOT_REPORTED, f"at most {bound:g}", "N/A", what=what)
+            judge.error(where, kinds.BER_NOT_REPORTED, f"at most {bound:g}", "N/A", what=what)
         elif not Limit(name, Op.LE, bound, "1", source).holds(judge, where, value):
-            judge.fail(where, BER_HIGH, f"at most {bound:g}", f"{value:g} ({port.recommendation})", what=what)
+            judge.fail(where, kinds.BER_HIGH, f"at most {bound:g}", f"{value:g} ({port.recommendation})", what=what)
     said = port.recommendation.strip().rstrip(".")
     ignored = said == _SIGNAL and port.raw_ber is not None and port.raw_ber < _SIGNAL_BER
     if len(judge.fails) + len(judge.errors) > found:
         return
     if said in _NO_VERDICT:
-        judge.error(where, NO_FIRMWARE_VERDICT, _GOOD, said or "nothing")
+        judge.error(where, kinds.NO_FIRMWARE_VERDICT, _GOOD, said or "nothing")
     elif said != _GOOD and not ignored:
-        judge.fail(where, FIRMWARE_VERDICT, _GOOD, f"{said or 'nothing'} (raw bit error rate {port.raw_ber:g})")
+        judge.fail(where, kinds.FIRMWARE_VERDICT, _GOOD, f"{said or 'nothing'} (raw bit error rate {port.raw_ber:g})")
 
 
 def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
-    """Hold what a module watches against the limits that it gives itself; copper has neither light nor, mostly, a sensor."""
+    """Compare a module's readings with its own limits. Copper has no light and mostly no sensors."""
     for what, unit, read, step in _WATCHED:
         watched = read(port)
         if watched is None:
@@ -255,8 +118,8 @@ def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
         if watched.low is None or watched.high is None:
             if unit == "dBm" and all(value <= _DARK_DBM for value in watched.values):
                 actual = f"{', '.join(f'{value:g}' for value in watched.values)} dBm"
-                judge.error(where, MODULE_DARK, f"more than {_DARK_DBM} dBm on a lane", actual, what=what)
-            judge.remark("a module gives no limits: what it watches is held only where it does")
+                judge.error(where, kinds.MODULE_DARK, f"more than {_DARK_DBM} dBm on a lane", actual, what=what)
+            judge.remark("a module has no limits for some readings: those are not judged")
             continue
         for lane, value in enumerate(watched.values):
             name = f"{where} lane {lane}" if unit in _BY_LANE else where
@@ -266,7 +129,7 @@ def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
             if not good:
                 judge.fail(
                     name,
-                    MODULE_READING,
+                    kinds.MODULE_READING,
                     f"{watched.low:g} to {watched.high:g} {unit} ({_MODULE})",
                     f"{value:g} {unit}",
                     what=what,
@@ -275,14 +138,14 @@ def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
 
 
 def _readings(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.Port]) -> None:
-    """What optics watch, and what others of the same part report with limits, must be there, lane by lane: else nothing was held against a limit."""
+    """Add errors for missing readings of optics, and for readings or limits that modules of the same part have."""
     alike = [other for other in ports if other.part == port.part]
     for what, unit, read, _step in _WATCHED:
-        watched, having = read(port), sum(_limited(read(other)) for other in alike)
-        if having and not _limited(watched):
+        watched, having = read(port), sum(_has_limits(read(other)) for other in alike)
+        if having and not _has_limits(watched):
             judge.error(
                 where,
-                READING_MISSING,
+                kinds.READING_MISSING,
                 f"a reading with its limits, as {having} modules of the same part have",
                 "nothing",
                 what=what,
@@ -290,28 +153,27 @@ def _readings(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.
         elif watched is None and port.watches and port.part:
             judge.error(
                 where,
-                NO_READING,
-                "a reading: no copper is plugged in, and what has optics watches itself",
+                kinds.NO_READING,
+                "a reading: the module is optical, not copper, so it has sensors",
                 "nothing",
                 what=what,
             )
         elif watched is not None and unit in _BY_LANE:
             lanes = max(port.lanes or 0, *(len(other.values) for other in map(read, alike) if other is not None))
             if len(watched.values) < lanes:
-                judge.error(where, LANES_MISSING, f"{lanes} lanes", f"{len(watched.values)}", what=what)
+                judge.error(where, kinds.LANES_MISSING, f"{lanes} lanes", f"{len(watched.values)}", what=what)
     if not port.watches and not port.copper:
         judge.remark(
-            "an optical cable has no sensors (digital diagnostic monitoring): neither its light nor its temperature "
-            "is judged"
+            "an optical cable has no sensors (digital diagnostic monitoring): its light and temperature are not judged"
         )
 
 
-def _limited(watched: mlxlink.Watched | None) -> bool:
+def _has_limits(watched: mlxlink.Watched | None) -> bool:
     return watched is not None and watched.low is not None and watched.high is not None
 
 
-def _usual(values: Sequence[str]) -> tuple[str | None, str]:
-    """Return what more than half of the values are (None: no majority), and how many are what, for people."""
+def _majority(values: Sequence[str]) -> tuple[str | None, str]:
+    """Return the value of more than half (None: no majority), and how often each value occurs, as text."""
     counted = Counter(values).most_common()
     usual, times = counted[0] if counted else ("", 0)
     return (usual if times * 2 > len(values) else None), ", ".join(
@@ -320,32 +182,32 @@ def _usual(values: Sequence[str]) -> tuple[str | None, str]:
 
 
 def _fec(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.Port]) -> None:
-    """Hold the error correction in use against what most ports have, those with the same part where they are several: rails are alike."""
+    """Compare the error correction with that of most ports, or of those with the same part: rails are alike."""
     judge.judged += 1
     if port.state != "Active":
         return
     active = [other for other in ports if other.state == "Active"]
     alike = [other for other in active if other.part == port.part]
     alike = alike if len(alike) > 1 else active
-    of = f"of the node's {len(alike)} ports" + (f" with {port.part}" if len(alike) < len(active) else "")
+    group = f"of the node's {len(alike)} ports" + (f" with {port.part}" if len(alike) < len(active) else "")
     values = [other.fec for other in alike]
-    usual, all_ = _usual(values)
+    usual, all_ = _majority(values)
     if usual is None:
-        judge.fail(where, FEC_NO_MAJORITY, f"one on most {of}", f"{port.fec} ({all_})")
+        judge.fail(where, kinds.FEC_NO_MAJORITY, f"one on most {group}", f"{port.fec} ({all_})")
     elif port.fec != usual:
-        judge.fail(where, FEC_OTHER, f"{usual}, as {values.count(usual)} {of} have", port.fec)
+        judge.fail(where, kinds.FEC_OTHER, f"{usual}, as {values.count(usual)} {group} have", port.fec)
 
 
 class Optics(HostGate):
-    """Every compute NIC's link has few bit errors, and its module is the right part, cool enough and gets enough light."""
+    """Every compute NIC's link has few bit errors, and its module is the right part, within its limits."""
 
     id = "node/host/validation/optics"
-    findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, *FINDINGS)
+    findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, *kinds.FINDINGS)
     what = "optics"
     covers = frozenset({"node", "nic"})
 
     class Inputs(base.Inputs):
-        """Bounds; parts that are not declared are compared with the node's other ports."""
+        """Bounds and parts. If no parts are declared, the node's ports are compared with each other."""
 
         max_effective_ber: float = Field(
             EFFECTIVE_BER,
@@ -363,18 +225,17 @@ class Optics(HostGate):
         )
         parts: tuple[str, ...] = Field(
             (),
-            description="part numbers of modules or cables that are right; "
-            "empty: the one of more than half of the ports",
+            description="right part numbers of modules or cables; empty: the one on more than half of the ports",
         )
 
     inputs: Inputs
 
     def wanted(self, facts: NodeFacts) -> Wanted:
-        """Ask mlxlink about every compute NIC, all at once."""
+        """Return one call of mlxlink for every compute NIC."""
         return Wanted(tools(facts))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Hold every port against the bounds and its siblings."""
+        """Compare every port with the bounds and its siblings."""
         node = facts.node.name
         if not facts.nics:
             judge.nothing(NOTE)
@@ -396,20 +257,20 @@ class Optics(HostGate):
     def _part(self, judge: Judge, where: str, port: mlxlink.Port, siblings: list[str]) -> None:
         judge.judged += 1
         if not port.part:
-            judge.error(where, PART_NOT_REPORTED, "the module's or cable's part number", "N/A")
+            judge.error(where, kinds.PART_NOT_REPORTED, "the module's or cable's part number", "N/A")
             return
         if self.inputs.parts:
             if port.part not in self.inputs.parts:
-                judge.fail(where, PART_OTHER, f"{' or '.join(self.inputs.parts)} (declared)", port.part)
+                judge.fail(where, kinds.PART_OTHER, f"{' or '.join(self.inputs.parts)} (declared)", port.part)
             return
-        usual, all_ = _usual(siblings)
+        usual, all_ = _majority(siblings)
         if usual is None:
             expected = f"one part on most of the node's {len(siblings)} ports, or the right ones declared"
-            judge.fail(where, PART_NO_MAJORITY, expected, f"{port.part} ({all_})")
+            judge.fail(where, kinds.PART_NO_MAJORITY, expected, f"{port.part} ({all_})")
         elif port.part != usual:
             judge.fail(
                 where,
-                PART_ODD,
+                kinds.PART_ODD,
                 f"{usual}, as {siblings.count(usual)} of the node's {len(siblings)} ports have",
                 port.part,
             )

@@ -1,4 +1,4 @@
-"""Whether two readings of a node were made before and after one load: by the node's boot, the time since it, and the UUIDs of its GPUs."""
+"""Check that two readings of a node were made before and after one load: by boot, uptime and GPU UUIDs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.judging.judge import Judge
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-"""Drawn anew at each boot (random(4)): no two nodes have the same."""
+"""Random at each boot (random(4)), so no two nodes have the same."""
 UPTIME = "/proc/uptime"
 _ROUNDING_S, _DRIFT = 1.0, 0.001
-"""Judgement: the load's time is taken by the controller's clock, the uptime by the node's."""
+"""Judgement: the controller's clock measures the load's time, the node's clock the uptime."""
 _STEP = (
-    "Run the gate again. For readings that were captured elsewhere: give the one before the load and the one after "
-    "it, of this node."
+    "Run the gate again. For captured readings: give the one before the load and the one after it, both from this node."
 )
 Pair = tuple[Answers, Answers]
 
@@ -27,31 +26,31 @@ Pair = tuple[Answers, Answers]
 ONE_READING = ErrorKind(
     "one-reading-twice",
     "one reading before and after the load",
-    meaning="One output was given for both readings, so no counter can have grown.",
+    meaning="One output was given for both readings, so no counter can have risen.",
     next_step=_STEP,
 )
 OTHER_BOOT = ErrorKind(
     "readings-of-two-boots",
-    "the readings are of two boots or two nodes",
-    meaning="The readings are of two boots or two nodes, so counters do not compare.",
+    "readings of two boots or two nodes",
+    meaning="The readings are of two boots or two nodes, so their counters cannot be compared.",
     next_step=_STEP,
 )
 READING_TIME_MISSING = ErrorKind(
     "reading-time-missing",
-    "time of a reading not told",
-    meaning="A reading does not say when it was made.",
+    "time of a reading missing",
+    meaning="A reading has no time.",
     next_step=_STEP,
 )
 READINGS_TOO_CLOSE = ErrorKind(
     "readings-not-around-load",
-    "the readings are not of before and after the load",
-    meaning="The readings are not as far apart as the load lasted, so they are not of before and after it.",
+    "readings not from before and after the load",
+    meaning="The time between the readings is shorter than the load, so they are not from before and after it.",
     next_step=_STEP,
 )
 READINGS_OTHER_GPUS = ErrorKind(
     "readings-of-other-gpus",
-    "the readings are of other GPUs",
-    meaning="The readings name different GPUs, so counters do not compare.",
+    "readings of different GPUs",
+    meaning="The readings name different GPUs, so their counters cannot be compared.",
     next_step=_STEP,
 )
 
@@ -59,7 +58,7 @@ FINDINGS = (ONE_READING, OTHER_BOOT, READING_TIME_MISSING, READINGS_TOO_CLOSE, R
 
 
 def paired(judge: Judge, facts: NodeFacts, outputs: tuple[Output, Output], readings: Pair, seconds: float) -> bool:
-    """Whether counters of the second reading may be compared with the first's; else an error is added. ``seconds``: how long the load took."""
+    """Return whether the counters of both readings can be compared; else add an error. ``seconds``: load time."""
     node = facts.node.name
     judge.judged += 1
     if outputs[0].stdout == outputs[1].stdout:
@@ -76,8 +75,7 @@ def _one_boot(judge: Judge, node: str, readings: Pair) -> bool:
     first, last = (reading.one(BOOT_ID) for reading in readings)
     if first is None and last is None:
         judge.remark(
-            "the readings tell no boot (they were made by an earlier version): that they are of one node is known "
-            "by its GPUs alone"
+            "the readings have no boot id (an earlier version made them): only the GPUs show that they are of one node"
         )
         return True
     if not first or first != last:
@@ -88,7 +86,7 @@ def _one_boot(judge: Judge, node: str, readings: Pair) -> bool:
 
 
 def _apart(judge: Judge, node: str, readings: Pair, seconds: float) -> bool:
-    """Two readings with a load between them are at least its length apart."""
+    """Return whether the readings are at least the length of the load apart; else add an error."""
     if readings[0].one(BOOT_ID) is None:
         return True
     times = [_uptime(reading) for reading in readings]
@@ -109,7 +107,7 @@ def _uptime(reading: Answers) -> float | None:
 
 
 def _same_gpus(judge: Judge, node: str, readings: Pair) -> bool:
-    """Compare the UUIDs that nvidia-smi nvlink -e prints; what cannot be read is judged with the counters."""
+    """Compare the UUIDs that nvidia-smi nvlink -e prints. An unreadable output is judged with the counters."""
     try:
         reports = [
             smi_nvlink.errors(str(reading.commands["nvlink"]["stdout"]))

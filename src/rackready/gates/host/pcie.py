@@ -1,4 +1,4 @@
-"""PCIe between GPUs and NICs: no access control that sends their traffic through the processor, and an IOMMU that does not translate."""
+"""Gates on PCIe between GPUs and NICs: access control (ACS) off, and an IOMMU that does not translate."""
 
 from __future__ import annotations
 
@@ -12,57 +12,56 @@ from rackready.gates.judging.judge import Judge
 
 BRIDGES = Tool("lspci", ("lspci", "-D", "-vvv", "-d", "::0604"), "pciutils")
 _REDIRECTS = frozenset({"SrcValid", "ReqRedir", "CmpltRedir"})
-"""NCCL's guide looks for SrcValid+; the redirections are what sends peer-to-peer traffic up (PCI Express, access control services)."""
+"""NCCL's guide checks SrcValid+; the redirects send peer-to-peer traffic up (PCI Express, access control services)."""
 _VIRTUAL = (
-    "a virtual machine: its host needs access control services, and the NIC address translation (ATS) instead; "
-    "not judged here"
+    "virtual machine: its host needs access control services and the NIC address translation (ATS); not judged here"
 )
 
 
 LSPCI_UNREADABLE = ErrorKind(
     "lspci-unreadable",
     "lspci's output is not understood",
-    meaning="lspci printed something else than bridges with their capabilities.",
+    meaning="lspci printed something other than bridges with their capabilities.",
     next_step=AGAIN,
 )
-WAY_NOT_FOUND = ErrorKind(
+PATH_NOT_FOUND = ErrorKind(
     "pcie-way-not-found",
-    "way to a GPU or NIC not found",
+    "path to a GPU or NIC not found",
     meaning="No bridge is listed above a GPU or NIC, so its path cannot be judged.",
-    next_step="Check with `lspci -t` that the device is on the bus, and its address in the platform's profile.",
+    next_step="Check with `lspci -t` that the device is on the bus, and check its address in the platform profile.",
 )
 PORT_KIND_UNKNOWN = ErrorKind(
     "pcie-port-kind-unknown",
     "kind of PCIe port not reported",
-    meaning="lspci does not tell what kind of port a bridge is.",
+    meaning="lspci does not report what kind of port a bridge is.",
     next_step="Run `lspci -vvv -s {address}` as root.",
 )
 ACS_ON = FailKind(
     "acs-on",
     "access control services",
-    meaning="Access control sends traffic between GPU and NIC over the processor: GPUDirect RDMA is slow.",
-    next_step="`setpci -s {address} ECAP_ACS+0x6.w=0000` at each boot, or switch ACS off in the BIOS: "
-    "docs/runbooks/nccl-transport.md",
+    meaning="Access control sends traffic between GPU and NIC through the processor: GPUDirect RDMA is slow.",
+    next_step="Run `setpci -s {address} ECAP_ACS+0x6.w=0000` at each boot, or turn ACS off in the BIOS: "
+    "docs/runbooks/nccl-transport.md.",
 )
 DEVICE_NOT_FOUND = ErrorKind(
     "pci-device-not-found",
     "PCI device not found",
     meaning="A GPU or NIC is not at its PCI address.",
-    next_step="Look whether it is on the bus: `lspci -s {pci}`.",
+    next_step="Check whether the device is on the bus: `lspci -s {pci}`.",
 )
 IOMMU_TRANSLATES = FailKind(
     "iommu-translates",
     "IOMMU",
-    meaning="The IOMMU translates addresses of GPU or NIC: transfers between them are slower.",
+    meaning="The IOMMU translates addresses of a GPU or NIC: transfers between them are slower.",
     next_step="Add iommu=pt (arm64: iommu.passthrough=1) to the kernel command line and reboot (nvidia-tuned sets the "
     "same).",
 )
 
-FINDINGS = (LSPCI_UNREADABLE, WAY_NOT_FOUND, PORT_KIND_UNKNOWN, ACS_ON, DEVICE_NOT_FOUND, IOMMU_TRANSLATES)
+FINDINGS = (LSPCI_UNREADABLE, PATH_NOT_FOUND, PORT_KIND_UNKNOWN, ACS_ON, DEVICE_NOT_FOUND, IOMMU_TRANSLATES)
 
 
 def parts(facts: NodeFacts) -> dict[str, str]:
-    """Return PCI address -> name of every GPU and compute NIC whose address the profile has."""
+    """Return PCI address -> name of every GPU and compute NIC with an address in the profile."""
     gpus = {pci: f"gpu{index}" for index, pci in enumerate(facts.platform.gpu_pci)}
     return {**gpus, **{nic.pci: nic.rdma_device for nic in facts.nics if nic.pci}}
 
@@ -71,16 +70,23 @@ class AccessControl(HostGate):
     """No PCIe switch between a GPU and a NIC redirects their traffic to the processor (ACS is off)."""
 
     id = "node/host/sanity/pcie-acs"
-    findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, LSPCI_UNREADABLE, WAY_NOT_FOUND, PORT_KIND_UNKNOWN, ACS_ON)
+    findings = (
+        *reading.FINDINGS,
+        reading.PARTS_NOT_PLACED,
+        LSPCI_UNREADABLE,
+        PATH_NOT_FOUND,
+        PORT_KIND_UNKNOWN,
+        ACS_ON,
+    )
     looks = True
     what = "PCIe bridges"
 
     def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
-        """Read all PCI bridges."""
+        """Return the list of all PCI bridges."""
         return Wanted((BRIDGES,))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Look at every switch port on the way to a GPU or NIC."""
+        """Judge every switch port on the path to a GPU or NIC."""
         node = facts.node.name
         if facts.node.kind == "virtual":
             judge.nothing(_VIRTUAL)
@@ -101,7 +107,7 @@ class AccessControl(HostGate):
         lost = [name for pci, name in below.items() if not any(bridge.above(pci) for bridge in bridges)]
         judge.judged += 1
         if lost:
-            judge.error(node, WAY_NOT_FOUND, "a bridge above each", f"none above {', '.join(lost)}")
+            judge.error(node, PATH_NOT_FOUND, "a bridge above each", f"none above {', '.join(lost)}")
         for bridge in bridges:
             under = [name for pci, name in below.items() if bridge.above(pci)]
             on = (bridge.acs or frozenset()) & _REDIRECTS
@@ -122,7 +128,7 @@ class AccessControl(HostGate):
 
 
 class Iommu(HostGate):
-    """The IOMMU, where it is on, passes GPU and NIC traffic through without translation."""
+    """The IOMMU is off or passes GPU and NIC traffic through without translation."""
 
     id = "node/host/sanity/iommu"
     findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, DEVICE_NOT_FOUND, IOMMU_TRANSLATES)
@@ -130,11 +136,13 @@ class Iommu(HostGate):
     what = "IOMMU"
 
     def wanted(self, facts: NodeFacts) -> Wanted:
-        """Read the type of every GPU's and NIC's IOMMU group."""
-        return Wanted(files=tuple(sorted(name for pci in parts(facts) for name in (_group(pci), _present(pci)))))
+        """Return the type of every GPU's and NIC's IOMMU group."""
+        return Wanted(
+            files=tuple(sorted(name for pci in parts(facts) for name in (_group_file(pci), _vendor_file(pci))))
+        )
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Hold every device's group against pass-through (identity); no group means that the IOMMU is off."""
+        """Fail for every device whose group is not pass-through (identity); no group means that the IOMMU is off."""
         node = facts.node.name
         if facts.node.kind == "virtual":
             judge.nothing(_VIRTUAL)
@@ -144,19 +152,19 @@ class Iommu(HostGate):
         wrong: dict[str, list[str]] = {}
         for pci, name in sorted(parts(facts).items(), key=lambda item: item[1]):
             judge.judged += 1
-            if found.one(_present(pci)) is None:
-                judge.error(f"{node} {name}", DEVICE_NOT_FOUND, _present(pci), "nothing", pci=pci)
+            if found.one(_vendor_file(pci)) is None:
+                judge.error(f"{node} {name}", DEVICE_NOT_FOUND, _vendor_file(pci), "nothing", pci=pci)
                 continue
-            for kind in found.matching(_group(pci)).values():  # a group whose type cannot be read is an error
+            for kind in found.matching(_group_file(pci)).values():  # a group whose type cannot be read is an error
                 if kind != "identity":
                     wrong.setdefault(kind, []).append(name)
         for kind, names in wrong.items():
             judge.fail(f"{node} {', '.join(names)}", IOMMU_TRANSLATES, "identity (pass-through), or off", kind)
 
 
-def _group(pci: str) -> str:
+def _group_file(pci: str) -> str:
     return f"/sys/bus/pci/devices/{pci}/iommu_group/type"
 
 
-def _present(pci: str) -> str:
+def _vendor_file(pci: str) -> str:
     return f"/sys/bus/pci/devices/{pci}/vendor"

@@ -1,4 +1,4 @@
-"""The programs whose words gates trust: each is the file that its package shipped. A broken or replaced one makes every measurement worthless."""
+"""The gate on the programs that gates trust: each must be the file that its package shipped."""
 
 from __future__ import annotations
 
@@ -64,15 +64,14 @@ READING = (
         "ctr",
     ),
 )
-"""Programs that read for gates, and those by which programs are found and run."""
+"""Programs that gates read with, and those that find and run programs."""
 _STEP = (
-    "Look who put it there; install its package anew (`apt-get install --reinstall {package}`), then `rackready "
+    "Find out who changed it, reinstall its package (`apt-get install --reinstall {package}`), then run `rackready "
     "repair {node} --reason '...'`."
 )
 _FOREIGN = (
     "Install it from a package, or declare the file in the gate set (inputs of node/host/sanity/programs: `sha256: "
-    "{{{path}: {sha256}}}`, "
-    "or `unchecked: [{path}]`)."
+    "{{{path}: {sha256}}}` or `unchecked: [{path}]`)."
 )
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
@@ -80,7 +79,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 PROGRAMS_UNREADABLE = ErrorKind(
     "programs-unreadable",
     "comparison of programs unreadable",
-    meaning="The comparison of programs with their packages is not whole.",
+    meaning="The document that compares programs with their packages is not complete.",
     next_step="Run the gate again.",
 )
 PROGRAMS_NOT_COMPARED = ErrorKind(
@@ -92,13 +91,13 @@ PROGRAMS_NOT_COMPARED = ErrorKind(
 NOT_DECLARED_FILE = FailKind(
     "program-not-declared-file",
     "{name} is not the file that the site declares",
-    meaning="A program that measures is another file than the site declares.",
+    meaning="A program that gates trust is another file than the site declares.",
     next_step="Put the declared file back.",
 )
 NO_PACKAGE = FailKind(
     "program-of-no-package",
     "{name} belongs to no package",
-    meaning="A program that measures belongs to no package, so nobody knows what it does.",
+    meaning="A program that gates trust belongs to no package, so its origin is unknown.",
     next_step=_FOREIGN,
 )
 NO_CHECKSUM = ErrorKind(
@@ -109,8 +108,8 @@ NO_CHECKSUM = ErrorKind(
 )
 CHANGED = FailKind(
     "program-changed",
-    "{name} is not the file of its package",
-    meaning="A program that measures is not the file that its package shipped: its figures cannot be trusted.",
+    "{name} is not the file from its package",
+    meaning="A program that gates trust is not the file that its package shipped: its output cannot be trusted.",
     next_step=_STEP,
 )
 
@@ -118,7 +117,7 @@ FINDINGS = (PROGRAMS_UNREADABLE, PROGRAMS_NOT_COMPARED, NOT_DECLARED_FILE, NO_PA
 
 
 class Programs(Gate):
-    """Every program and library that gates trust is the one that its package shipped, or that the site declares."""
+    """Every program and library that gates trust is the one that its package shipped or the site declares."""
 
     id = "node/host/sanity/programs"
     findings = FINDINGS
@@ -126,29 +125,28 @@ class Programs(Gate):
     covers = frozenset({"node"})
 
     class Inputs(base.Inputs):
-        """Files that are the site's own: built from source, or another build than the package's."""
+        """The site's own files: built from source, or another build than the package's."""
 
         sha256: dict[Annotated[str, StringConstraints(pattern=r"^/")], Sha256] = Field(
-            {}, description="path of a program or library to its SHA-256: held to this, whatever package it belongs to"
+            {},
+            description="path of a program or library -> its SHA-256, which counts instead of its package's checksum",
         )
         unchecked: tuple[Annotated[str, StringConstraints(pattern=r"^/")], ...] = Field(
             (),
-            description="paths of programs of no package that are taken as they are: a "
-            "figure of such a program is as good "
-            "as the program",
+            description="paths of programs of no package that are accepted unchecked, and their figures with them",
         )
 
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
-        """One script per node."""
+        """Return one script per node."""
         wanted = json.dumps(
             {"programs": sorted({*MEASURING, *READING}), "libraries": sorted(LIBRARIES)}, sort_keys=True
         )
         return [Run.of_node(node, command(_KEY, node, script, wanted, timeout_s=180)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002 - the same for all
-        """Hold every file that is there against its package's checksum, else against what the site declares."""
+        """Compare every file with the checksum that the site declares, else with its package's."""
         node = run.nodes[0]
         judge = Judge()
         output = outputs.get(_KEY)
@@ -183,7 +181,7 @@ class Programs(Gate):
                 judge.fail(where, NOT_DECLARED_FILE, f"SHA-256 {declared}", file["sha256"], name=name)
         elif package is None:
             if path in self.inputs.unchecked or file["real"] in self.inputs.unchecked:
-                judge.remark(f"{path} belongs to no package and is taken as it is (declared)")
+                judge.remark(f"{path} belongs to no package and is accepted unchecked (declared)")
             else:
                 judge.fail(
                     where,

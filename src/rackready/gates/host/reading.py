@@ -1,4 +1,4 @@
-"""What host gates share: which tools and kernel files to read on a node, and the way back from the document to their texts."""
+"""Shared code of host gates: the tools and kernel files to read on a node, and their texts from the document."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TOOL_DID_NOT_END = ErrorKind(
     "tool-did-not-end",
     "{name} did not end",
     meaning="A program of the reading ran past its time limit and was killed.",
-    next_step="Look at the kernel log (`dmesg`) of the node.",
+    next_step="Read the kernel log (`dmesg`) of the node.",
 )
 TOOL_FAILED = ErrorKind(
     "tool-failed",
@@ -49,8 +49,8 @@ TOOL_FAILED = ErrorKind(
 LOG_EMPTY = ErrorKind(
     "kernel-log-empty",
     "kernel log is empty",
-    meaning="The kernel log has no line, so errors before now are lost.",
-    next_step="Somebody cleared it (`dmesg --clear`): reboot the node.",
+    meaning="The kernel log has no lines, so past errors are lost.",
+    next_step="Reboot the node: the log was cleared (`dmesg --clear`).",
 )
 FILE_UNREADABLE = ErrorKind(
     "file-unreadable",
@@ -61,37 +61,37 @@ FILE_UNREADABLE = ErrorKind(
 READING_UNREADABLE = ErrorKind(
     "reading-unreadable",
     "{what} unreadable",
-    meaning="The document of readings is not whole.",
+    meaning="The document of readings is not complete.",
     next_step=AGAIN,
 )
 PARTS_NOT_PLACED = ErrorKind(
     "parts-not-placed",
-    "parts cannot be found",
-    meaning="The platform's profile does not say where GPUs and NICs are, so no part was looked at.",
-    next_step="Add what is missing to the platform's profile ({profile}.yml), with its source: `lspci -D` and `ls -l "
+    "location of parts unknown",
+    meaning="The platform profile has no addresses of GPUs and NICs, so no part was judged.",
+    next_step="Add them to the platform profile ({profile}.yml), with their source: `lspci -D` and `ls -l "
     "/sys/class/infiniband` on such a server.",
 )
 
 FINDINGS = (TOOL_NOT_RUN, TOOL_MISSING, TOOL_DID_NOT_END, TOOL_FAILED, LOG_EMPTY, FILE_UNREADABLE, READING_UNREADABLE)
-"""What reading a node can find."""
+"""Findings of reading a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One program to run on the node."""
+    """A program to run on the node."""
 
     key: str
     argv: tuple[str, ...]
     package: str
-    """Package that brings it: the next step when it is missing."""
+    """Package that contains it, for the next step if it is missing."""
     timeout_s: float = 20
     keep: str = ""
-    """Regular expression: only lines with it are sent back."""
+    """Regular expression: only matching lines are returned."""
     each: tuple[str, str, str] | None = None
     """(key of another tool, list, field): run once for every entry of that list in its JSON output."""
 
     def spec(self) -> dict[str, object]:
-        """Return it as host_read takes it."""
+        """Return the tool as input of host_read."""
         out: dict[str, object] = {"key": self.key, "argv": list(self.argv), "timeout_s": self.timeout_s}
         if self.keep:
             out["keep"] = self.keep
@@ -102,14 +102,14 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Everything that one gate reads on one node."""
+    """Everything that a gate reads on a node."""
 
     tools: tuple[Tool, ...] = ()
     files: tuple[str, ...] = ()
     """Patterns of kernel files."""
 
     def command(self, node: str, key: str = KEY, stage: int = 0) -> Command:
-        """Return the one command that reads it all."""
+        """Return the command that reads all of it."""
         text = json.dumps({"commands": [tool.spec() for tool in self.tools], "files": list(self.files)}, sort_keys=True)
         return command(
             key,
@@ -123,7 +123,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What a node answered. Everything that is missing becomes an error of the judge, with what to install or look at."""
+    """A node's answers. Everything that is missing becomes an error of the judge, with a next step."""
 
     node: str
     wanted: Wanted
@@ -132,7 +132,10 @@ class Answers:
     judge: Judge = field(compare=False)
 
     def text(self, key: str, *, good: frozenset[int] | None = frozenset({0}), where: str = "") -> str | None:
-        """Return a tool's standard output; None after an error was added: missing tool, time-out, an exit code that is not ``good`` (None: any)."""
+        """Return a tool's standard output; None, with an error, if it failed.
+
+        It failed if it is missing, timed out, or has an exit code that is not in ``good`` (None: any).
+        """
         tool = next(tool for tool in self.wanted.tools if tool.key == key.split(" ", 1)[0])
         found = self.commands.get(key)
         where = where or self.node
@@ -152,7 +155,10 @@ class Answers:
         return None
 
     def kernel_log(self, key: str = "dmesg") -> str | None:
-        """Return the lines that a tool kept of the kernel log; None after an error was added: an empty log was cleared, and says of nothing that it was not."""
+        """Return the lines that a tool kept of the kernel log; None, with an error, if it failed or the log is empty.
+
+        An empty log was cleared, so it does not prove that nothing happened.
+        """
         text = self.text(key)
         if text is not None and not self.commands[key]["lines"]:
             self.judge.error(self.node, LOG_EMPTY, "the kernel's messages since boot", "none")
@@ -164,11 +170,11 @@ class Answers:
         return int(self.commands[key]["exit_code"])
 
     def repeated(self, key: str) -> list[str]:
-        """Return the keys of a tool that was run for each entry of a list."""
+        """Return the keys of the answers of a tool that ran for each entry of a list."""
         return [name for name in self.commands if name.split(" ", 1)[0] == key and " " in name]
 
     def matching(self, pattern: str) -> dict[str, str]:
-        """Return path -> text of a pattern's files; one that could not be read is an error."""
+        """Return path -> text of a pattern's files; an unreadable file is an error."""
         out = {}
         for path, text in self.files.get(pattern, {}).items():
             if text is None:
@@ -178,17 +184,18 @@ class Answers:
         return out
 
     def one(self, path: str) -> str | None:
-        """Return a file's text, None when it is not there."""
+        """Return a file's text; None if it does not exist."""
         return self.files.get(path, {}).get(path)
 
 
 def answers(judge: Judge, output: Output | None, node: str, wanted: Wanted, what: str) -> Answers | None:
-    """Return what a node answered; None after an error was added."""
+    """Return a node's answers; None, with an error, if there are none."""
     if judge.trouble(trouble(output, node, what)) or output is None:
         return None
     try:
         found = document(output, host_read.FORMAT)
-        _whole(found)
+        if found.get("digest") != host_read.digest(found["commands"], found["files"]):
+            raise FormatError("its digest is not that of its contents")  # noqa: TRY301 - reported like any damage
         commands = {str(key): _answer(item) for key, item in found["commands"].items()}
         files = {
             str(key): {str(path): None if text is None else str(text) for path, text in item.items()}
@@ -198,11 +205,6 @@ def answers(judge: Judge, output: Output | None, node: str, wanted: Wanted, what
         judge.error(node, READING_UNREADABLE, "a complete document of readings", error, what=what)
         return None
     return Answers(node, wanted, commands, files, judge)
-
-
-def _whole(found: Mapping[str, Any]) -> None:
-    if found.get("digest") != host_read.digest(found["commands"], found["files"]):
-        raise FormatError("its digest is not that of its contents")
 
 
 def _answer(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,7 +221,7 @@ def _answer(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def placed(judge: Judge, facts: NodeFacts) -> bool:
-    """Whether the platform's profile says where GPUs and compute NICs are; where it does not, an error names it: no part was looked at."""
+    """Return whether the platform profile has the addresses of GPUs and compute NICs; else add an error."""
     missing = facts.platform.unpublished()
     if missing:
         judge.judged += 1
@@ -235,12 +237,12 @@ def placed(judge: Judge, facts: NodeFacts) -> bool:
 
 
 LABELS: Mapping[Op, str] = {Op.GE: "floor", Op.LE: "ceiling", Op.EQ: "identity"}
-"""What a bound is called that has no name of its own."""
+"""Labels of bounds without one of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One bound on a metric, with its unit and source."""
+    """A bound on a metric, with its unit and source."""
 
     metric: str
     op: Op
@@ -248,11 +250,11 @@ class Limit:
     unit: str
     source: str
     label: str = ""
-    """What the bound is called; empty: floor, ceiling or identity, as its operator says."""
+    """Label of the bound; empty: floor, ceiling or identity, by its operator."""
     derived: bool = False
 
     def holds(self, judge: Judge, where: str, value: float) -> bool:
-        """Record the value and the bound, and say whether it holds."""
+        """Record the value and the bound. Return whether the bound holds."""
         judge.judged += 1
         judge.metric(self.metric, where, value, self.unit)
         judge.once(self, self._criterion)
@@ -278,22 +280,22 @@ class HostGate(Gate):
 
     covers = frozenset({"node"})
     what = "host reading"
-    """What is read, for messages."""
+    """Name of the reading in messages."""
 
     @abstractmethod
     def wanted(self, facts: NodeFacts) -> Wanted:
-        """Say what to read on the node."""
+        """Return what to read on the node."""
 
     @abstractmethod
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Hold the answers against what is wanted of the node."""
+        """Judge the node's answers."""
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """One command per node."""
+        """Return one command per node."""
         return [Run.of_node(node, self.wanted(facts.nodes[node]).command(node)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Read the document back, and judge."""
+        """Read the document and judge the answers."""
         node, judge = run.nodes[0], Judge()
         found = answers(judge, outputs.get(KEY), node, self.wanted(facts.nodes[node]), self.what)
         if found is not None:

@@ -1,4 +1,4 @@
-"""Services and mounts: nothing that systemd runs has failed or is being started again and again, and what must run does."""
+"""The gate on services and mounts: none failed or restarts again and again, and the needed ones run."""
 
 from __future__ import annotations
 
@@ -12,58 +12,64 @@ from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 
 _ANSWERS = frozenset({0, 3, 4})
-"""Exit codes of `systemctl is-active`: all units active; one is not; one does not exist, from systemd 253 on (systemctl(1), exit status)."""
+"""Exit codes of `systemctl is-active`: all units active; one is not; one does not exist (from systemd 253 on).
+
+Source: systemctl(1), exit status.
+"""
 _STATES = frozenset(
     {"active", "inactive", "failed", "activating", "deactivating", "reloading", "maintenance", "unknown"}
 )
 _RESTARTS = frozenset({"auto-restart", "auto-restart-queued"})
-"""SUB of a service that ended by itself and waits to be started again (systemd's service_state; systemd.service(5), Restart=)."""
+"""SUB of a service that ended by itself and waits for its restart (service_state; systemd.service(5), Restart=)."""
 _KERNEL = ("dev-", "proc-", "sys-")
-"""Mounts of the kernel's own interfaces (systemd's API file systems) hold no data, and a container may not have them: the gates that read there say so."""
+"""Mounts of the kernel's own interfaces (systemd's API file systems).
+
+They contain no data, and a container may lack them: gates that read there report that.
+"""
 
 
 SYSTEMCTL_UNREADABLE = ErrorKind(
     "systemctl-unreadable",
     "systemctl's output is not understood",
-    meaning="systemctl printed something else than its list of units.",
+    meaning="systemctl printed something other than its list of units.",
     next_step="Run the gate again.",
 )
 MOUNT_FAILED = FailKind(
     "mount-failed",
     "mount failed",
     meaning="A mount of the node failed.",
-    next_step="`systemctl status {name}` and `journalctl -u {name}` on the node say why.",
+    next_step="Run `systemctl status {name}` and `journalctl -u {name}` on the node: they show why.",
 )
 SERVICE_FAILED = FailKind(
     "service-failed",
     "service failed",
     meaning="A service of the node failed.",
-    next_step="`systemctl status {name}` and `journalctl -u {name}` on the node say why.",
+    next_step="Run `systemctl status {name}` and `journalctl -u {name}` on the node: they show why.",
 )
 SERVICE_RESTARTS = FailKind(
     "service-restarts",
-    "service ended and is started again",
-    meaning="A service ends again and again.",
-    next_step="`systemctl status {name}` and `journalctl -u {name}` on the node say why.",
+    "service ended and restarts",
+    meaning="A service ends by itself and is restarted again and again.",
+    next_step="Run `systemctl status {name}` and `journalctl -u {name}` on the node: they show why.",
 )
 STATES_UNREADABLE = ErrorKind(
     "service-states-unreadable",
     "states of services not understood",
-    meaning="systemctl told another number of states than was asked for.",
+    meaning="systemctl did not print one known state for each service.",
     next_step="Run the gate again.",
 )
 SERVICE_NOT_ACTIVE = FailKind(
     "service-not-active",
     "{name}",
     meaning="A service that the site wants does not run.",
-    next_step="`systemctl status {name}` and `journalctl -u {name}` on the node say why.",
+    next_step="Run `systemctl status {name}` and `journalctl -u {name}` on the node: they show why.",
 )
 
 FINDINGS = (SYSTEMCTL_UNREADABLE, MOUNT_FAILED, SERVICE_FAILED, SERVICE_RESTARTS, STATES_UNREADABLE, SERVICE_NOT_ACTIVE)
 
 
 class Services(HostGate):
-    """No service or mount has failed, none is being started again and again, and the services that must run do."""
+    """No service or mount has failed, none restarts again and again, and the services that must run do."""
 
     id = "node/host/sanity/services"
     findings = (*reading.FINDINGS, *FINDINGS)
@@ -71,10 +77,11 @@ class Services(HostGate):
     what = "services"
 
     class Inputs(base.Inputs):
-        """Which units count."""
+        """Units that must run, and units that may fail."""
 
         active: tuple[str, ...] = Field(
-            ("chrony.service",), description="units that must be active; node/gpu/sanity/versions judges the driver's"
+            ("chrony.service",),
+            description="units that must be active; node/gpu/sanity/versions judges those of the driver",
         )
         may_fail: tuple[str, ...] = Field(
             (), description="services and mounts whose failure or restarts are accepted, by name"
@@ -83,14 +90,14 @@ class Services(HostGate):
     inputs: Inputs
 
     def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
-        """Ask systemd."""
+        """Return the questions to systemd."""
         options = ("--all", "--plain", "--no-legend", "--no-pager", "--full", "--type=service,mount")
         failed = Tool("systemctl", ("systemctl", "list-units", *options), "systemd")
         asked = Tool("is-active", ("systemctl", "is-active", *self.inputs.active), "systemd")
         return Wanted((failed, asked) if self.inputs.active else (failed,))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Hold the states of units against what is wanted."""
+        """Compare the states of units with the wanted ones."""
         node = facts.node.name
         text = found.text("systemctl")
         if text is not None:

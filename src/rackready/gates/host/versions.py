@@ -1,4 +1,4 @@
-"""Versions: what runs is what was wanted, and the parts agree with each other."""
+"""The gate on versions of the GPU software: as wanted, matching each other, with their services running."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from rackready.model.outcome import Verdict
 from rackready.ondevice import versions as script
 
 _KEY = "versions"
-_AGAIN = "Run install again; it pins this version."
+_AGAIN = "Run install again: it pins this version."
 
 
 VERSIONS_UNREADABLE = ErrorKind(
     "versions-unreadable",
     "versions unreadable",
-    meaning="The document of installed versions is not whole.",
+    meaning="The document of installed versions is not complete.",
     next_step="Run the gate again.",
 )
 VERSIONS_NVML = ErrorKind(
     "versions-nvml-cannot-be-asked",
-    "NVML cannot be asked",
-    meaning="NVML does not answer: the driver is not loaded or does not work.",
+    "NVML does not answer",
+    meaning="NVML returned an error: the driver is not loaded or does not work.",
     next_step="Check that the driver is loaded (`nvidia-smi` on the node), then run install again.",
 )
 DRIVER_VERSION = FailKind(
@@ -40,25 +40,25 @@ DRIVER_VERSION = FailKind(
 KERNEL_MODULE_VERSION = FailKind(
     "driver-module-version",
     "loaded kernel module",
-    meaning="The loaded kernel module has another version than the driver that is installed.",
-    next_step="Reboot the node: a module of another version is loaded.",
+    meaning="The loaded kernel module has another version than the driver that the site wants.",
+    next_step="Reboot the node to load the installed module.",
 )
 FABRIC_MANAGER_VERSION = FailKind(
     "fabric-manager-version",
     "fabric manager",
-    meaning="The fabric manager has another version than the driver: NVSwitches are not set up.",
+    meaning="The fabric manager has another version than the driver, so it does not set up the NVSwitches.",
     next_step=f"The fabric manager must be exactly the driver's version. {_AGAIN}",
 )
 PACKAGES_NOT_REPORTED = ErrorKind(
     "packages-not-reported",
     "packages not reported",
-    meaning="The node tells no package versions.",
+    meaning="The node reports no package versions.",
     next_step="Run the gate again.",
 )
 PACKAGE_NOT_REPORTED = ErrorKind(
     "package-not-reported",
     "package {name} not reported",
-    meaning="The node does not tell the version of this package.",
+    meaning="The node does not report the version of this package.",
     next_step="Run the gate again.",
 )
 PACKAGE_VERSION = FailKind(
@@ -71,12 +71,12 @@ SERVICE_NOT_ACTIVE = FailKind(
     "gpu-service-not-active",
     "{name}",
     meaning="A service that GPUs need does not run.",
-    next_step="`systemctl status {name}` and `journalctl -u {name}` on the node say why.",
+    next_step="Run `systemctl status {name}` and `journalctl -u {name}` on the node: they show why.",
 )
 CUDA_NOT_REPORTED = ErrorKind(
     "cuda-version-not-reported",
     "CUDA version of the driver not reported",
-    meaning="The driver does not tell which CUDA version it supports.",
+    meaning="The driver does not report which CUDA version it supports.",
     next_step="Update the driver.",
 )
 CUDA_VERSION = FailKind(
@@ -102,7 +102,7 @@ FINDINGS = (
 
 
 def wanted_packages(facts: NodeFacts) -> dict[str, str]:
-    """Return package -> version that the version set pins and this gate holds to."""
+    """Return package -> version, as the version set pins it."""
     software = facts.software
     out = {
         **software.cuda_packages,
@@ -116,7 +116,7 @@ def wanted_packages(facts: NodeFacts) -> dict[str, str]:
 
 
 class Versions(Gate):
-    """Driver, fabric manager, CUDA, NCCL and DCGM are the wanted versions, agree with each other, and their services run."""
+    """Driver, fabric manager, CUDA, NCCL and DCGM have the wanted, matching versions, and their services run."""
 
     id = "node/gpu/sanity/versions"
     findings = FINDINGS
@@ -125,7 +125,7 @@ class Versions(Gate):
     covers = frozenset({"node"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """One script per node, told which packages to ask for."""
+        """Return one script per node, with the names of the packages to ask for."""
         return [
             Run.of_node(node, command(_KEY, node, script, *sorted(wanted_packages(facts.nodes[node]))))
             for node in nodes
@@ -186,7 +186,7 @@ class Versions(Gate):
 
 
 def _cuda(judge: Judge, node: str, wanted: str, actual: object) -> None:
-    """The driver's CUDA version must be at least the toolkit's: a newer driver runs an older toolkit."""
+    """Fail unless the driver's CUDA version is at least the toolkit's: a newer driver runs an older toolkit."""
     judge.judged += 1
     if not isinstance(actual, str) or not all(part.isdigit() for part in actual.split(".")):
         judge.error(node, CUDA_NOT_REPORTED, f"at least {wanted}", actual or "nothing")

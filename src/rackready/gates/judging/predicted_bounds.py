@@ -14,6 +14,7 @@ from rackready.gates.fabric import domains
 from rackready.gates.fabric.collective import Multi, bounds
 from rackready.gates.fabric.ib_write_bw import IbWriteBw
 from rackready.gates.fabric.latency import IbWriteLat
+from rackready.gates.fabric.latency_bounds import judge_mark, judge_plausible
 from rackready.gates.fabric.perftest_call import ASKED
 from rackready.gates.fabric.rdma_port import layer, path_mtu, payload_rate
 from rackready.gates.formats.perftest import Memory, WriteBandwidth
@@ -75,8 +76,8 @@ def _(gate: IbWriteBw, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterio
 @foreseen.register
 def _(gate: IbWriteLat, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     gathered = Judge()
-    gate.believed(gathered, nodes[0], 1.0)
-    gate.against_mark(gathered, nodes[0], 1.0, gate.mark(facts.nodes[nodes[0]]))
+    judge_plausible(gathered, nodes[0], 1.0, gate.least())
+    judge_mark(gathered, nodes[0], 1.0, gate.mark(facts.nodes[nodes[0]]))
     return tuple(gathered.criteria)
 
 

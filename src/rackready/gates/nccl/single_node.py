@@ -8,7 +8,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from rackready.gates.base import Command, FleetMetric, GateFacts, Outputs, Run
-from rackready.gates.fabric import collective, domains, transport
+from rackready.gates.fabric import collective_findings, domains, transport
 from rackready.gates.fabric.collective import WORDS, NcclGate, bounds, judge_busbw
 from rackready.gates.judging import node_topology
 from rackready.gates.judging.expectation import Bound
@@ -40,7 +40,7 @@ class OneNode(NcclGate):
     findings = (
         *nccl_findings.FINDINGS,
         *transport.FINDINGS,
-        collective.COLLECTIVE_IMPLAUSIBLE,
+        collective_findings.COLLECTIVE_IMPLAUSIBLE,
         NODE_SLOW,
     )
 

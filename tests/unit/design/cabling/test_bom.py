@@ -1,4 +1,4 @@
-"""The bill of materials: modules once a cage, splitters once a piece, spares, and the counts of NVIDIA's own list for an H100 SuperPOD."""
+"""The bill of materials: modules, splitters, spares, and the counts of NVIDIA's list for an H100 SuperPOD."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_spares_are_rounded_up_and_at_least_one(count: int, pct: float, expected
 
 def test_a_negative_share_of_spares_is_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"^spares - Expected: 0 per cent or more Actual: -1\. Correct the share of spares\.$"
+        ValueError, match=r"^spares - Expected: 0 percent or more Actual: -1\. Correct the share of spares\.$"
     ):
         bill_of_materials((), catalogue(), -1)
 
@@ -87,7 +87,10 @@ def test_lines_say_what_the_part_is_and_devices_stand_beside_them() -> None:
 
 
 def superpod() -> list[BomLine]:
-    """An H100 SuperPOD of four units with 127 nodes; UFM takes one place. Copper is left out, as in NVIDIA's list: leafs and spines stand apart."""
+    """Return an H100 SuperPOD of four units with 127 nodes; UFM takes one place.
+
+    Copper is left out, as in NVIDIA's list: leafs and spines are apart.
+    """
     site = yaml.safe_load((ROOT / "inventories/examples/h100-1su-infiniband.yml").read_text(encoding="utf-8"))
     place = {"hall": "hall-a", "row": "row-1", "position": {"offset": 0}, "height_u": 48}
     node = {"template": "h100", "unit": {"first": 1, "step": 10}}
@@ -115,7 +118,10 @@ def superpod() -> list[BomLine]:
 
 
 def test_counts_are_those_of_the_published_superpod() -> None:
-    """RA-11333-001 V11, table 8 (4 SU): 1,536 switch transceivers, 508 in the DGX systems, 4 in the UFM hosts. 1,020 + 1,024 cables (its table 4)."""
+    """RA-11333-001 V11, table 8 (4 SU): 1,536 switch transceivers, 508 in the DGX systems, 4 in the UFM hosts.
+
+    1,020 + 1,024 cables (its table 4).
+    """
     lines = superpod()
     modules = {line.part: line.needed for line in lines if line.group == "module"}
     assert modules == {"MMA4Z00-NS": 1536, "MMA4Z00-NS-FLT": 508, "MMA4Z00-NS400": 4}

@@ -1,4 +1,4 @@
-"""Power cords: one a supply, on the feeds that losses are judged by; type and length only where somebody says them; NVLink is said once."""
+"""Power cords: one per supply, on the feeds used for losses; type and length only if known; NVLink notes."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def test_each_supply_has_a_cord_on_its_own_feed() -> None:
     ]
 
 
-def test_type_and_length_are_what_is_said() -> None:
+def test_type_and_length_are_as_given() -> None:
     (first, *_) = cords([rack("r1", *stack(KNOWN, 1), feeds=FEEDS)])
     assert first.kind == "power cord, outlet C13 to inlet C14, 1.5 m"
     (unsaid, *_) = cords([rack("r1", *stack(DUAL, 1), feeds=pdus("rpp-a", "rpp-b"))])
-    assert unsaid.kind == "power cord, outlet not said to inlet not published, length not said"
+    assert unsaid.kind == "power cord, outlet not given to inlet not published, length not given"
 
 
-def test_what_is_ordered_has_no_part_number_and_says_so() -> None:
+def test_ordered_cords_report_that_they_have_no_part_number() -> None:
     racks = [rack(f"r{number}", *stack(KNOWN, 3), feeds=FEEDS) for number in range(4)] + [
         rack("r9", *stack(DGX, 1), feeds=pdus("rpp-a", "rpp-b", "rpp-c"))
     ]
     assert [(line.group, line.part, line.description, line.needed, line.spare) for line in cord_lines(racks, 5)] == [
         ("cord", NO_PART, "power cord, outlet C13 to inlet C14, 1.5 m", 24, 2),
-        ("cord", NO_PART, "power cord, outlet not said to inlet not published, length not said", 6, 1),
+        ("cord", NO_PART, "power cord, outlet not given to inlet not published, length not given", 6, 1),
     ]
     assert sum(line.needed for line in cord_lines(racks, 5)) == len([*cords(racks)])
 
@@ -58,7 +58,7 @@ def test_racks_that_differ_in_outlets_only_are_counted_apart() -> None:
     ]
 
 
-def test_what_has_no_cord_is_said_with_its_reason() -> None:
+def test_equipment_without_cord_is_reported_with_its_reason() -> None:
     shelf = (Feed(name="shelf-1", source="rpp-a", kind="shelf", rating_kw=33),)
     racks = [
         rack("r1", *stack(DeviceModel("mystery", 1, 300.0), 2), feeds=pdus("rpp-a")),
@@ -69,11 +69,11 @@ def test_what_has_no_cord_is_said_with_its_reason() -> None:
     assert [*cords(racks)] == []
     assert cord_notes(racks) == [
         (
-            "power cords of 2 x mystery are not listed: how many power supplies they have is not published (psus of a "
-            "device says it)."
+            "power cords of 2 x mystery are not listed: their number of power supplies is not published (set psus "
+            "of a device)."
         ),
-        "power cords: devices on the bus bar of 1 rack have none.",
-        "power cords of 1 rack are not listed: the site gives it no feeds.",
+        "power cords: devices on the bus bar of 1 rack need none.",
+        "power cords of 1 rack are not listed: the site lists no feeds for it.",
     ]
 
 
@@ -89,22 +89,22 @@ def test_the_file_has_a_row_a_cord() -> None:
     assert len(rest) + 1 == 31 * 6 + 17 * 2 + 7 * 2 == sum(line.needed for line in plan.bom if line.group == "cord")
 
 
-def test_nvlink_of_a_rack_is_said_once() -> None:
+def test_nvlink_of_a_rack_is_noted_once() -> None:
     (note,) = nvlink_notes(parse(example("gb200-nvl72-8-racks")))
     assert note == (
-        "NVLink: 144 gb200_nvl72 trays are joined inside their 8 racks by cable cartridges, which come with the "
-        "rack: no cable of theirs is pulled or ordered, "
-        "and no part number is published (NVIDIA NVOS user manual for NVLink switches, chassis information and "
+        "NVLink: 144 gb200_nvl72 trays are connected inside their 8 racks by cable cartridges, which come with the "
+        "rack: no cable is pulled or ordered for them, and no part number is published (NVIDIA NVOS user manual for "
+        "NVLink switches, chassis information and "
         "inventory: "
         "the cable cartridge is a part of the rack)."
     )
     assert nvlink_notes(parse(example("h100-1su-infiniband"))) == []
 
 
-def test_nvlink_between_racks_is_missing_and_said() -> None:
+def test_missing_nvlink_between_racks_is_noted() -> None:
     document = example("gb200-nvl72-8-racks")
     document["nvlink_domains"] = [{"name": "wide", "nodes": ["r01-c[01-09]", "r02-c[01-09]"], "across_racks": True}]
     assert (
         nvlink_notes(parse(document))[-1]
-        == "NVLink: cables between the racks of domain wide are not listed: the site does not say them."
+        == "NVLink: cables between the racks of domain wide are not listed: the site file does not define them."
     )

@@ -1,4 +1,4 @@
-"""Lengths of cables: the formula by hand, what always holds of it (hypothesis), and every refusal by its exact text."""
+"""Cable lengths: the formula by hand, its invariants (hypothesis), and every refusal by its exact text."""
 
 from __future__ import annotations
 
@@ -133,17 +133,13 @@ def test_a_unit_outside_its_rack_is_refused() -> None:
 
 
 def test_a_rack_without_a_place_is_refused() -> None:
-    expected = (
-        "rack s - Expected: hall, row and position Actual: not given. "
-        "Say where the rack stands, so that lengths can be computed."
-    )
+    expected = "rack s - Expected: hall, row and position Actual: not given. Add them, so that lengths can be computed."
     assert refused(floor()) == expected
 
 
 def test_a_place_before_the_beginning_is_refused() -> None:
     assert (
-        refused(floor(s=(-1, 2)))
-        == "rack s - Expected: row and position of 0 or more Actual: -1 and 2. Correct its place."
+        refused(floor(s=(-1, 2))) == "rack s - Expected: row and position of 0 or more Actual: -1 and 2. Correct them."
     )
 
 
@@ -167,15 +163,16 @@ def test_a_hall_without_extent_is_refused(name: str) -> None:
 
 def test_halls_with_nothing_between_them_are_refused() -> None:
     expected = (
-        "halls hall-a and hall-b - Expected: the way between them in m Actual: not given. "
-        "Measure it from entry to entry, and say it (ways_m)."
+        "halls hall-a and hall-b - Expected: the cable path between them in m Actual: not given. "
+        "Measure it from entry to entry, and add it to ways_m."
     )
     assert refused(two_halls({})) == expected
 
 
 def test_a_way_of_nothing_between_halls_is_refused() -> None:
     expected = (
-        "halls hall-a and hall-b - Expected: a way of more than 0 m Actual: -5 m. Measure it from entry to entry."
+        "halls hall-a and hall-b - Expected: a cable path of more than 0 m Actual: -5 m. "
+        "Measure it from entry to entry."
     )
     assert refused(two_halls({("hall-a", "hall-b"): -5})) == expected
 
@@ -193,6 +190,6 @@ def test_a_way_without_end_is_refused() -> None:
     with pytest.raises(LengthError) as refused:
         measure(plan, ("r", 1), ("s", 1))
     assert (
-        str(refused.value) == "racks r and s - Expected: a way that can be measured Actual: inf m. "
+        str(refused.value) == "racks r and s - Expected: a measurable distance Actual: inf m. "
         "Correct the pitches of the hall, and the slack."
     )

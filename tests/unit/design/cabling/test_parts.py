@@ -1,4 +1,4 @@
-"""The parts profile: every part has its source, none stands twice, and each can come out of a plan."""
+"""The parts profile: every part has a source, appears once, and can come out of a plan."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def raw() -> dict[str, Any]:
     return NVIDIA.model_dump(mode="json")
 
 
-def test_a_part_number_that_stands_twice_is_refused() -> None:
+def test_duplicate_part_number_is_refused() -> None:
     document = raw()
     document["transceivers"].append(document["transceivers"][0])
     with pytest.raises(ValidationError, match="part numbers that stand twice: MMA4Z00-NS"):

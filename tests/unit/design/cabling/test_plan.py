@@ -1,4 +1,4 @@
-"""Which parts serve which run: modules by cage, optics by reach, copper where it fits, shared modules, stock, and every refusal by its exact text."""
+"""Parts of a run: modules by cage, optics by reach, copper, shared modules, stock, and refusals by exact text."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_active_optical_cables_serve_cages_without_modules() -> None:
         (
             "r U1 gpu01 mgmt0 to mid U1 ib01 swp1: Expected: a part of at least 48.96 m for 100 Gb/s ethernet over "
             "4 lanes between qsfp28 and qsfp28 "
-            "Actual: 30 m (MFA1A00). Bring the racks closer, stock a longer length, or add a part to profiles/parts."
+            "Actual: 30 m (MFA1A00). Move the racks closer, stock a longer length, or add a part to profiles/parts."
         ),
     )
 
@@ -151,7 +151,7 @@ def test_lengths_are_rounded_up_to_what_is_on_the_shelf() -> None:
     assert (cable.cable_part, cable.stock_m) == ("MFP7E10-N030", 30)
 
 
-def test_stock_that_nobody_makes_is_refused() -> None:
+def test_unknown_stock_is_refused() -> None:
     with pytest.raises(StockError) as caught:
         catalogue(MFP7E99=[5], MFP7E10=[5, 12])
     assert caught.value.problems == [
@@ -181,7 +181,7 @@ def test_a_nic_beyond_its_modules_reach_is_refused() -> None:
             "yonder U1 gpu01 rail1 to r U1 leaf01 swp1s0: Expected: a part of at least 306.96 m for 400 Gb/s "
             "ethernet over 4 lanes between osfp_flat and "
             "osfp_finned Actual: 100 m (MMS4X00-NS400 to MMS4X00-NS). "
-            "Bring the racks closer, stock a longer length, or add a part to profiles/parts."
+            "Move the racks closer, stock a longer length, or add a part to profiles/parts."
         ),
     )
 
@@ -193,7 +193,7 @@ def test_cages_that_no_part_joins_are_refused() -> None:
         (
             "r U1 gpu01 bmc to near U1 leaf01 swp1s0: Expected: a part for 1 Gb/s ethernet over 1 lanes between "
             "rj45 and osfp_finned "
-            "Actual: none in profiles/parts. Change cage or rate of one end, or add the part."
+            "Actual: none in profiles/parts. Change the cage or rate of one end, or add the part."
         ),
     )
 
@@ -206,7 +206,7 @@ def test_a_port_with_two_cables_is_refused() -> None:
     assert refusal(bench) == (
         (
             "near U1 gpu02 rail1 to r U20 leaf01 swp1s0: Expected: a free port "
-            "Actual: leaf01 swp1s0 has a cable already. Give each port one link."
+            "Actual: leaf01 swp1s0 already has a cable. Give each port one link."
         ),
     )
 
@@ -229,14 +229,14 @@ def test_cables_of_one_module_that_need_different_optics_are_refused() -> None:
         (
             "near U1 gpu01 rail1 to r U20 leaf01 swp1s0: 8.52 m - Expected: one kind of optics for all cables of a "
             "shared module Actual: this one can have "
-            "sr4, dr4, a cable beside it cannot. Put the two on different cages, or bring the longer one's racks "
-            "closer."
+            "sr4, dr4, a cable that shares its module cannot. "
+            "Use different cages, or move the racks of the longer one closer."
         ),
         (
             "r U20 leaf01 swp1s1 to yonder U1 spine01 swp1s0: 306.12 m - "
             "Expected: one kind of optics for all cables of a shared module Actual: this one can "
-            "have dr4-500m, fr4, a cable beside it cannot. Put the two on different cages, or bring the longer "
-            "one's racks closer."
+            "have dr4-500m, fr4, a cable that shares its module cannot. "
+            "Use different cages, or move the racks of the longer one closer."
         ),
     )
 
@@ -248,7 +248,7 @@ def test_a_length_that_cannot_be_given_is_a_problem_of_its_cable() -> None:
         (
             "r U1 gpu01 rail1 to nowhere U1 leaf01 swp1s0: rack nowhere - Expected: hall, row and position "
             "Actual: not given. "
-            "Say where the rack stands, so that lengths can be computed."
+            "Add them, so that lengths can be computed."
         ),
     )
 
@@ -269,7 +269,7 @@ def test_labels_are_unique_and_the_same_every_time() -> None:
     assert labels() == labels()
 
 
-def test_a_cause_is_told_once_with_how_many_cables_it_keeps_back() -> None:
+def test_a_cause_is_reported_once_with_its_number_of_cables() -> None:
     bench = Bench()
     for number in (1, 2, 3):
         bench.join(bench.nic(f"r/{number}/gpu0{number}/rail1"), bench.twin(f"nowhere/1/leaf01/swp{number}"))
@@ -279,7 +279,7 @@ def test_a_cause_is_told_once_with_how_many_cables_it_keeps_back() -> None:
         (
             "r U1 gpu01 rail1 to nowhere U1 leaf01 swp1s0: rack nowhere - Expected: hall, row and position "
             "Actual: not given. "
-            "Say where the rack stands, so that lengths can be computed. So it is with 2 more."
+            "Add them, so that lengths can be computed. 2 more cables have the same problem."
         ),
     )
 
@@ -292,6 +292,6 @@ def test_half_a_connector_is_refused() -> None:
         (
             "r U1 gpu01 rail1 to near U1 leaf01 swp1s0: Expected: a part for 200 Gb/s infiniband over 2 lanes "
             "between osfp_flat and osfp_finned "
-            "Actual: none in profiles/parts. Change cage or rate of one end, or add the part."
+            "Actual: none in profiles/parts. Change the cage or rate of one end, or add the part."
         ),
     )

@@ -1,4 +1,4 @@
-"""From a site to runs: ports of both ends, what is served in its own rack, and what is left out with a note or a problem that says so."""
+"""From a site to runs: ports of both ends, service in the own rack, and notes and problems for the rest."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def test_the_lab_has_every_rail_and_its_bmcs() -> None:
     assert Counter(run.kind for run in found.runs) == {"compute": 32, "oob": 6}
     assert found.notes == [
         (
-            "in-band: 16 ports of nodes are not cabled: no in-band switch stands in their rack and no declared fabric "
-            "serves it."
+            "in-band: 16 ports of nodes are not cabled: no in-band switch is in their rack, and no declared "
+            "fabric serves it."
         ),
         (
-            "storage: 8 ports of nodes are not cabled: no storage switch stands in their rack and no declared fabric "
+            "storage: 8 ports of nodes are not cabled: no storage switch is in their rack, and no declared fabric "
             "serves it."
         ),
     ]
@@ -91,7 +91,7 @@ def test_the_lab_has_every_rail_and_its_bmcs() -> None:
     assert management == {"leaf01": ("eth0", "oob01", "swp9"), "leaf02": ("eth0", "oob01", "swp7")}
 
 
-def test_management_ports_that_nobody_can_know_are_listed_as_missing() -> None:
+def test_unknown_management_ports_are_listed_as_missing() -> None:
     document = lab()
     rack = document["racks"][0]["name"]
     document["devices"] = [
@@ -119,12 +119,12 @@ def test_management_ports_that_nobody_can_know_are_listed_as_missing() -> None:
     assert [(run.a_port, run.b_port) for run in found.runs if run.a.device.name == "head-1"] == [("bmc", "swp12")]
     assert [note for note in found.notes if "management" in note] == [
         (
-            "out-of-band: management ports of ufm-1 are not cabled: the site does not say the management port of "
-            "devices of kind ufm (management)."
+            "out-of-band: management ports of ufm-1 are not cabled: the site does not define the management port "
+            "of devices of kind ufm (management)."
         ),
         "out-of-band: management ports of head-2 are not cabled: sn2201 has no sfp28 ports of 25 Gb/s.",
         "out-of-band: management ports of pdu-1 are not cabled: they have no unit in their rack.",
-        "out-of-band: management ports of cdu-1 are not cabled: the site does not say where they stand.",
+        "out-of-band: management ports of cdu-1 are not cabled: the site does not place them in a rack.",
     ]
 
 
@@ -137,7 +137,7 @@ def test_a_management_port_never_takes_the_port_of_a_node_that_may_come() -> Non
     )
 
 
-def test_a_switch_whose_management_port_nobody_publishes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_switch_with_unpublished_management_port_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = loader.switch("qm9700").model_copy(update={"management": None})
     known = loader.switch
     monkeypatch.setattr(loader, "switch", lambda name: silent if name == "qm9700" else known(name))
@@ -172,7 +172,7 @@ def test_ports_of_another_rate_than_their_switch_are_noted() -> None:
     ]
 
 
-def test_a_port_is_cabled_into_the_network_that_the_nic_plan_says() -> None:
+def test_a_port_is_cabled_into_the_network_of_the_nic_plan() -> None:
     document = lab()
     # A third of the in-band ports carries storage here; the switch that serves storage has ports of their rate.
     document["nic_plans"] = [{"name": "h100", "platform": "dgx_h100", "nics": [{"name": "slot1p2", "role": "storage"}]}]
@@ -186,9 +186,9 @@ def test_a_port_is_cabled_into_the_network_that_the_nic_plan_says() -> None:
         "slot2p1": 4,
     }
     assert (
-        "in-band: 12 ports of nodes are not cabled: no in-band switch stands in their rack and no declared fabric "
-        "serves it." in found.notes
-    )
+        "in-band: 12 ports of nodes are not cabled: no in-band switch is in their rack, and no declared fabric "
+        "serves it."
+    ) in found.notes
 
 
 def test_an_out_of_band_switch_that_is_too_small_is_noted() -> None:
@@ -206,7 +206,7 @@ def test_switches_without_a_place_are_a_note_when_none_has_one() -> None:
     assert found.problems == []
     assert (
         found.notes[0] == "compute fabric: 2 switches have no place, so its cables are not listed. "
-        "Give switch_slots, or rack and unit of switches."
+        "Add switch_slots, or rack and unit of switches."
     )
 
 
@@ -214,7 +214,7 @@ def test_a_switch_without_a_place_beside_others_that_have_one_is_a_problem() -> 
     document = lab()
     del document["switches"][1]["unit"]
     assert runs_of(document).problems == [
-        "leaf02: place - Expected: rack and unit Actual: not given; 16 cables end there. Say where it stands."
+        "leaf02: place - Expected: rack and unit Actual: not given; 16 cables end there. Add its rack and unit."
     ]
 
 
@@ -226,17 +226,18 @@ def test_racks_without_a_place_are_one_problem_each() -> None:
     assert runs_of(document).problems == [
         (
             "rack02: hall, row and position - Expected: given Actual: not given; 32 cables leave it. "
-            "Say where the rack stands."
+            "Add them to the rack."
         )
     ]
 
 
-def test_a_site_without_halls_says_that_it_cannot_know_lengths() -> None:
+def test_a_site_without_halls_reports_unknown_lengths() -> None:
     found = runs_of(example("mixed-metal-virtual"))
     assert found.problems == []
     assert found.notes[-1] == (
-        "32 cables between racks are not listed: the site has no halls, so nothing says how long they are. "
-        "Give halls, and racks their hall, row and position."
+        "32 cables between racks are not listed: the site has no halls, so their "
+        "lengths are not known. "
+        "Add halls, and the hall, row and position of racks."
     )
 
 

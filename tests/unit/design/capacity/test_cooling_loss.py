@@ -1,4 +1,4 @@
-"""The loss of a coolant distribution unit: racks without liquid, what the others carry then, and what nobody can judge."""
+"""Loss of a coolant distribution unit: racks without liquid, load on the others, and cases not judged."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_other_unit_that_cannot_carry_all_is_a_problem() -> None:
     assert [case.survived for case in found.cases] == [False, True]
     assert [str(problem) for problem in found.problems] == [
         (
-            "cdu cdu-2: it carries more heat than it can at the loss of cdu-1 - Expected: at most 300.0 kW "
-            "Actual: 320.0 kW, by racks r1, r2, r3, r4."
-            " Let another CDU take 20.0 kW of it, or serve fewer racks."
+            "cdu cdu-2: its heat load exceeds its rating at the loss of cdu-1 - Expected: at most 300.0 kW "
+            "Actual: 320.0 kW, from racks r1, r2, r3, r4."
+            " Move 20.0 kW to another CDU, or serve fewer racks."
         )
     ]
 
@@ -64,12 +64,12 @@ def test_rack_with_one_unit_is_dark_when_that_is_lost() -> None:
         (
             "cdu cdu-1: its loss leaves racks r3, r4 without liquid cooling - "
             "Expected: another CDU that serves them Actual: none."
-            " Let a second CDU serve them (serves), or say why the loss is accepted (loss_accepted)."
+            " Add them to serves of a second CDU, or accept the loss with a reason (loss_accepted)."
         )
     ]
 
 
-def test_accepted_loss_is_no_problem_and_said() -> None:
+def test_accepted_loss_is_noted_and_no_problem() -> None:
     found = cooled([cdu("cdu-1", *ALL, accepted="a test hall")], racks())
     assert (found.cases[0].fails, found.cases[0].accepted, found.problems) == (True, "a test hall", ())
     assert found.notes == ("loss of cdu-1 is accepted: a test hall",)
@@ -83,17 +83,17 @@ def test_accepted_loss_does_not_hide_that_the_other_unit_is_over_its_rating() ->
     ]
     assert [str(problem) for problem in found.problems] == [
         (
-            "cdu cdu-2: it carries more heat than it can at the loss of cdu-1 - Expected: at most 200.0 kW "
-            "Actual: 240.0 kW, by racks r1, r2, r3."
-            " Let another CDU take 40.0 kW of it, or serve fewer racks."
+            "cdu cdu-2: its heat load exceeds its rating at the loss of cdu-1 - Expected: at most 200.0 kW "
+            "Actual: 240.0 kW, from racks r1, r2, r3."
+            " Move 40.0 kW to another CDU, or serve fewer racks."
         )
     ]
 
 
-def test_unit_over_its_rating_with_everything_alive_is_told_once() -> None:
+def test_unit_over_its_rating_with_everything_alive_is_reported_once() -> None:
     found = cooled([cdu("cdu-1", *ALL, kw=100), cdu("cdu-2", *ALL)], racks())
     assert [problem.message for problem in found.problems] == [
-        "it carries more heat than it can - Expected: at most 100.0 kW Actual: 160.0 kW, by racks r1, r2, r3, r4."
+        "its heat load exceeds its rating - Expected: at most 100.0 kW Actual: 160.0 kW, from racks r1, r2, r3, r4."
     ]
 
 
@@ -117,8 +117,8 @@ def test_loss_is_judged_only_where_what_is_known_suffices(model: DeviceModel, kw
 def test_what_the_site_does_not_say_is_noted() -> None:
     found = cooled([cdu("cdu-1"), cdu("cdu-2", "r1", "r2", "r3", kw=None, accepted="a test hall")], racks())
     assert found.notes[:2] == (
-        "loss of cdu-1 is not judged: the site does not say which racks it serves (serves)",
-        "cdu-2: heat not judged, the site does not say how much it can carry (cooling_kw)",
+        "loss of cdu-1 is not judged: the site does not list which racks it serves (serves)",
+        "cdu-2: heat not judged, the site does not give the capacity (cooling_kw)",
     )
     assert cooled([], racks()).notes == ()
 
@@ -128,9 +128,9 @@ def test_rack_that_no_unit_serves_is_a_problem_beside_racks_that_have_one(model:
     found = cooled([cdu("cdu-1", "r1", "r2", kw=400), cdu("cdu-2", "r1", "r2", kw=400)], racks(model=model))
     assert [str(problem) for problem in found.problems] == [
         (
-            "racks r3, r4: heat goes into liquid, and no CDU serves them - Expected: a CDU that serves them "
+            "racks r3, r4: heat goes into liquid, but no CDU serves them - Expected: a CDU that serves them "
             "Actual: none."
-            " Name them in serves of a CDU, or say that air cools them (cooling of kind air)."
+            " Add them to serves of a CDU, or set cooling of kind air."
         )
     ]
 
@@ -199,15 +199,15 @@ def test_rack_of_the_example_that_no_unit_serves_is_named() -> None:
     problems = [str(problem) for problem in plan_site(parse(gb200(serves=["r[01-07]"]))).problems]
     assert problems == [
         (
-            "rack r08: heat goes into liquid, and no CDU serves it - Expected: a CDU that serves it Actual: none."
-            " Name it in serves of a CDU, or say that air cools it (cooling of kind air)."
+            "rack r08: heat goes into liquid, but no CDU serves it - Expected: a CDU that serves it Actual: none."
+            " Add it to serves of a CDU, or set cooling of kind air."
         )
     ]
 
 
 def test_loss_of_the_only_unit_is_a_single_point_of_failure() -> None:
     plan = plan_site(parse(gb200(name="cdu-1", loss_accepted="the second one comes with the next racks")))
-    text = "cdu-1: 8 racks have no liquid cooling when it is lost; accepted: the second one comes with the next racks."
+    text = "cdu-1: its loss leaves 8 racks without liquid cooling; accepted: the second one comes with the next racks."
     assert text in summary(plan)["single_points_of_failure"]
     assert plan.problems == ()
 

@@ -1,4 +1,4 @@
-"""From a site to racks with figures: what stands in a rack, what draws nothing, what is not published; and the examples hold."""
+"""From a site to racks with figures: equipment, zero draws, unpublished figures, and the examples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.design.written import parse, refusals
 
 ROOT = Path(__file__).resolve().parents[4]
 MODELS = ", ".join(sorted([*loader.known("platform"), *loader.known("switch")]))
-WAY_OUT = "Correct the id; what devices draw is said as their max_power_w."
+WAY_OUT = "Correct the id; for devices, set max_power_w instead."
 
 
 def example(name: str) -> Site:
@@ -77,17 +77,17 @@ def test_switch_trays_of_an_nvl72_rack_fill_it_up_to_its_published_draw() -> Non
     assert (round(rack.max_w / 1000), rack.unpublished) == (120, ())
 
 
-def test_what_the_site_states_takes_the_place_of_the_profile_and_says_so() -> None:
+def test_figures_of_the_site_replace_the_profile_and_are_noted() -> None:
     document = written("h100-1su-infiniband")
     source = "nameplate of the delivered switches"
     document["facility"]["nameplates"] = [{"model": "qm9700", "max_power_w": 1700, "weight_kg": 15, "source": source}]
     report = capacity_of(parse(document), fabric_of(parse(document)))
     rack = next(rack for rack in report.racks if rack.name == "net09")
     assert "qm9700" not in rack.unpublished
-    assert f"figures of qm9700 are the site's own statement ({source})" in report.notes
+    assert f"figures of qm9700 are stated by the site ({source})" in report.notes
 
 
-def test_without_a_statement_the_way_to_state_it_is_said() -> None:
+def test_missing_figures_are_reported_with_the_way_to_state_them() -> None:
     document = written("h100-1su-infiniband")
     document["facility"].pop("nameplates", None)
     for device in document["racks"][2]["devices"]:
@@ -95,7 +95,7 @@ def test_without_a_statement_the_way_to_state_it_is_said() -> None:
     document["templates"]["devices"]["server"].pop("max_power_w")
     report = capacity_of(parse(document), fabric_of(parse(document)))
     way = "max_power_w of devices of kind head, login, storage, ufm and facility.nameplates for qm9700, sn2201, sn4600c"
-    assert f"a draw that is not published is judged once the site states it: {way}" in report.notes
+    assert f"an unpublished draw is judged once the site states it: {way}" in report.notes
     assert not any(case.judged for case in report.losses if case.element.startswith("busway"))
 
 
@@ -113,7 +113,7 @@ def test_without_a_statement_the_way_to_state_it_is_said() -> None:
         ),
         (
             [{"model": "qm9700", "weight_kg": 15, "source": "our own reading"}] * 2,
-            ["facility.nameplates[1].model: qm9700 has a nameplate already. One nameplate for a model."],
+            ["facility.nameplates[1].model: qm9700 has a nameplate already. Keep one nameplate per model."],
         ),
         (
             [{"model": "qm9700", "source": "our own reading"}],

@@ -1,4 +1,4 @@
-"""What is not published, or has no rating: sums are least ones, losses and limits that rest on them are not judged, and what is known alone still fails."""
+"""Unpublished figures and missing ratings: sums are lower bounds, dependent losses and limits are not judged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.design.capacity.racks import DUAL, pdus, rack, stack, tree
 
 MYSTERY = DeviceModel("mystery", 1, None, psus=2, psu_min=1)
 PLATFORM = DeviceModel("gb200_nvl72", 1, 5400.0, weight_kg=30.0)
-NO_ROOM = "No rack has room for its nodes: split them over one rack more."
+NO_ROOM = "No rack has room for its nodes: split them over one more rack."
 
 
 def texts(report: CapacityReport) -> list[str]:
@@ -52,7 +52,7 @@ def test_what_is_known_alone_still_fails() -> None:
             "Expected: at most 17.3 kW Actual: at least 18.0 kW."
         )
     ]
-    assert [text.partition(", by ")[0] for text in texts(report)[:1]] == [
+    assert [text.partition(", from ")[0] for text in texts(report)[:1]] == [
         (
             "power node ups-a: ups (10 kW) is over its rating at the loss of ups-b - Expected: at most 10.0 kW "
             "Actual: at least 16.0 kW"
@@ -69,9 +69,9 @@ def test_limits_of_the_site_are_not_judged() -> None:
     ]
     small = capacity([partial_rack()], Facility(cooling_kw=3))
     assert (
-        "facility.cooling_kw: all heat is more than the plant carries - Expected: at most 3 kW Actual: at least 4.0 kW."
-        in texts(small)[-1]
-    )
+        "facility.cooling_kw: the heat of the site exceeds its cooling plant - "
+        "Expected: at most 3 kW Actual: at least 4.0 kW."
+    ) in texts(small)[-1]
 
 
 def test_a_step_that_is_too_large_already_is_a_least_one() -> None:
@@ -80,7 +80,7 @@ def test_a_step_that_is_too_large_already_is_a_least_one() -> None:
         (
             "rack r1: load cannot come on within facility.power_on.max_step_kw - Expected: at most 5 kW "
             "Actual: at least 5.2 kW. "
-            "Raise the limit with the facility, or start the rack's nodes a few at a time."
+            "Agree a higher limit with the facility, or start the rack's nodes a few at a time."
         )
     ]
 
@@ -137,16 +137,10 @@ def test_limits_that_the_known_part_exceeds_are_problems() -> None:
     )
     report = capacity([item], None)
     assert texts(report) == [
-        f"rack r1: devices are too heavy - Expected: at most 800 kg Actual: at least 930.0 kg. {NO_ROOM}",
-        f"rack r1: heat is more than its cooling carries - Expected: at most 20 kW Actual: at least 23.4 kW. {NO_ROOM}",
-        (
-            "rack r1: heat into air is more than its cooling carries - Expected: at most 8 kW Actual: at least 9.0 kW. "
-            f"{NO_ROOM}"
-        ),
-        (
-            "rack r1: heat into liquid is more than its cooling carries - Expected: at most 8 kW "
-            f"Actual: at least 9.0 kW. {NO_ROOM}"
-        ),
+        f"rack r1: total weight is too high - Expected: at most 800 kg Actual: at least 930.0 kg. {NO_ROOM}",
+        f"rack r1: heat exceeds its cooling - Expected: at most 20 kW Actual: at least 23.4 kW. {NO_ROOM}",
+        (f"rack r1: heat into air exceeds its cooling - Expected: at most 8 kW Actual: at least 9.0 kW. {NO_ROOM}"),
+        (f"rack r1: heat into liquid exceeds its cooling - Expected: at most 8 kW Actual: at least 9.0 kW. {NO_ROOM}"),
     ]
     assert judged(report)[1:] == [], "what is broken already is a problem, not a note"
 
@@ -172,12 +166,12 @@ def test_a_place_that_is_known_to_fit_comes_first() -> None:
     assert "Move n9 to rack r3 unit 1, n8 to rack r3 unit 3," in texts(capacity([over, unclear, known], tree("abc")))[0]
 
 
-def test_a_place_for_weight_says_whose_weight_is_not_known() -> None:
+def test_a_move_names_models_of_unknown_weight() -> None:
     heavy = RackInput("r1", stack(DUAL, 2), (), 48, None, 50.0)
     unclear = RackInput("r2", stack(MYSTERY, 1, "m"), (), 48, None, 50.0)
     assert texts(capacity([heavy, unclear], None)) == [
         (
-            "rack r1: devices are too heavy - Expected: at most 50 kg Actual: 60.0 kg. "
+            "rack r1: total weight is too high - Expected: at most 50 kg Actual: 60.0 kg. "
             "Move n2 to rack r2 unit 2 (not known to fit: weight of mystery not published)."
         )
     ]
@@ -186,10 +180,10 @@ def test_a_place_for_weight_says_whose_weight_is_not_known() -> None:
 def test_bigger_feeds_and_sources_are_least_ones() -> None:
     feeds = texts(capacity([partial_rack(count=9)], tree()))
     assert feeds[0].endswith(
-        "give feeds a, b a breaker of at least 35 A (415 V), or split its nodes over one rack more."
+        "use a breaker of at least 35 A (415 V) for feeds a, b, or split its nodes over one more rack."
     )
     nodes = texts(capacity([partial_rack(count=8)], tree(rating_kw=10)))
-    assert nodes[0].endswith("Feed at least 6.0 kW of racks from elsewhere, or give it a rating of at least 16 kW.")
+    assert nodes[0].endswith("Feed at least 6.0 kW of racks from elsewhere, or use a rating of at least 16 kW.")
 
 
 def test_a_source_with_a_draw_not_published_is_offered_with_that_doubt() -> None:
@@ -198,8 +192,8 @@ def test_a_source_with_a_draw_not_published_is_offered_with_that_doubt() -> None
     other = rack("r2", *stack(DUAL, 1), *stack(MYSTERY, 1, "m"), feeds=pdus("rpp-b"))
     found = [text for text in texts(capacity([full, other], Facility(power=power))) if text.startswith("power node")]
     assert found[0].endswith(
-        "Feed 1.0 kW of racks from rpp-b, which has that to spare, as far as its racks' draw is published, or give "
-        "it a rating of 6 kW."
+        "Feed 1.0 kW of racks from rpp-b, which has that much spare capacity, based on the published draw of its "
+        "racks, or use a rating of 6 kW."
     )
 
 
@@ -227,4 +221,6 @@ def test_a_source_of_which_every_draw_is_known_comes_first() -> None:
     found = [
         text for text in texts(capacity([full, unclear, known], Facility(power=power))) if text.startswith("power node")
     ]
-    assert found[0].endswith("Feed 1.0 kW of racks from rpp-c, which has that to spare, or give it a rating of 6 kW.")
+    assert found[0].endswith(
+        "Feed 1.0 kW of racks from rpp-c, which has that much spare capacity, or use a rating of 6 kW."
+    )

@@ -1,4 +1,4 @@
-"""Every single loss: 2N, N+1, 4+2 supplies, shelves, transfer switches; and what holds for any power graph."""
+"""Every single loss: 2N, N+1, 4+2 supplies, shelves, transfer switches; and invariants of any power graph."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_only_utility_lost_darkens_everything_unless_the_site_accepts_it() -> No
     assert [str(problem) for problem in report.problems] == [
         (
             "rack r1: 2 x dual keep too few power supplies with feed a and b lost - Expected: at least 1 "
-            "Actual: 0 of 2. The loss of grid does the same. "
-            "Feeds a and b hang on one power node: feed one of them from another."
+            "Actual: 0 of 2. The loss of grid has the same effect. "
+            "Feeds a and b depend on one power node: feed one of them from another."
         )
     ]
     accepted = power[0].model_copy(update={"loss_accepted": "one utility only at this site"})
@@ -69,7 +69,8 @@ def test_four_plus_two_on_two_feeds_is_not_redundant() -> None:
     assert [str(problem) for problem in report.problems] == [
         (
             "rack r1: 4 x dgx_h100 keep too few power supplies with feed a lost - Expected: at least 4 Actual: 3 of 6. "
-            "The loss of ups-a, rpp-a does the same. Spread its 6 supplies over 3 feeds (2 + 2 + 2): add 1 feed to "
+            "The loss of ups-a, rpp-a has the same effect. "
+            "Spread its 6 supplies over 3 feeds (2 + 2 + 2): add 1 feed to "
             "the rack."
         )
     ]
@@ -97,8 +98,8 @@ def test_n_plus_1_ups_share_and_the_others_take_over() -> None:
     more = capacity([*racks, rack("r3", *stack(DUAL, 1), feeds=pdus("rpp-a", "rpp-b", amps=30))], Facility(power=power))
     assert str(more.problems[0]) == (
         "power node ups-1: ups (10 kW) is over its rating at the loss of ups-2 - Expected: at most 10.0 kW "
-        "Actual: 11.0 kW, by racks r1, r2, r3. "
-        "Feed 1.0 kW of racks from elsewhere, or give it a rating of 11 kW."
+        "Actual: 11.0 kW, from racks r1, r2, r3. "
+        "Feed 1.0 kW of racks from elsewhere, or use a rating of 11 kW."
     )
     assert len(more.problems) == 3
 
@@ -115,10 +116,10 @@ def test_shelves_of_a_bus_bar_carry_one_load_and_survive_a_grid() -> None:
         (
             "rack r1: feed shelf-5 (33 kW) is over its rating with feed shelf-1 and shelf-2 and shelf-3 and shelf-4 "
             "lost"
-            " - Expected: at most 33.0 kW Actual: 34.5 kW. The loss of ups-a, rpp-a does the same. "
+            " - Expected: at most 33.0 kW Actual: 34.5 kW. The loss of ups-a, rpp-a has the same effect. "
             "No rack has room for its nodes: "
-            "give feeds shelf-1, shelf-2, shelf-3, shelf-4, shelf-5, shelf-6, shelf-7, shelf-8 a rating of 35 kW, "
-            "or split its nodes over one rack more."
+            "use a rating of 35 kW for feeds shelf-1, shelf-2, shelf-3, shelf-4, shelf-5, shelf-6, shelf-7, shelf-8, "
+            "or split its nodes over one more rack."
         )
     ]
 
@@ -144,7 +145,7 @@ def test_alike_racks_are_one_case_and_each_is_named() -> None:
     assert [item.racks for item in report.losses if item.kind == "feed"] == [("r1", "r2", "r3", "r4", "r5")] * 2
 
 
-def test_wrong_graphs_are_told_and_nothing_is_computed() -> None:
+def test_invalid_graphs_are_reported_and_nothing_is_computed() -> None:
     power = [
         PowerNode(name="a", kind="ups", fed_by=["b"]),
         PowerNode(name="b", kind="ups", fed_by=["a"]),
@@ -153,11 +154,11 @@ def test_wrong_graphs_are_told_and_nothing_is_computed() -> None:
     report = capacity([rack("r1", *stack(DUAL, 1), feeds=pdus("c"))], Facility(power=power[:1]))
     assert [str(problem) for problem in report.problems] == [
         (
-            "facility.power[0].fed_by[0]: power node 'b' does not exist - Expected: a name of facility.power. "
+            "facility.power[0].fed_by[0]: power node 'b' does not exist - Expected: a name in facility.power. "
             "Correct it or declare it."
         ),
         (
-            "rack r1: feed a comes from 'c' - Expected: a name of facility.power Actual: not there. "
+            "rack r1: feed a comes from 'c' - Expected: a name in facility.power Actual: not declared. "
             "Correct it or declare the power node."
         ),
         # What the rack's own feeds say does not wait until the graph is right.
@@ -172,7 +173,7 @@ def test_wrong_graphs_are_told_and_nothing_is_computed() -> None:
     assert texts[0].startswith("facility.power: power runs in a circle: ")
     assert (
         str(capacity([], Facility(power=power)).problems[0])
-        == "facility.power[2].name: power node b is also facility.power[1]. Give each its own name."
+        == "facility.power[2].name: power node b is already facility.power[1]. Give each its own name."
     )
 
 

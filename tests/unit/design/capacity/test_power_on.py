@@ -1,4 +1,4 @@
-"""Waves of power-on: order, limits of the facility, what cannot come on at all; and that ratings hold in every wave."""
+"""Power-on waves: order, limits of the facility, racks that cannot come on, and ratings in every wave."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def test_rack_that_cannot_come_on_is_named_with_what_it_meets() -> None:
     order = staged(PowerGraph(tree(rating_kw=26).power), FIVE, PowerOn())
     assert [str(problem) for problem in order.problems] == [
         (
-            "rack r5: load cannot come on beside what runs before it: rpp rpp-a - Expected: at most 26.0 kW "
+            "rack r5: load cannot come on with all earlier waves running: rpp rpp-a - Expected: at most 26.0 kW "
             "Actual: 26.5 kW. "
-            "Leave as much load off during burn-in, or feed the rack from elsewhere."
+            "Reduce the load during burn-in by as much, or feed the rack from another source."
         )
     ]
     small = staged(PowerGraph(tree().power), FIVE, PowerOn(max_step_kw=12))
@@ -55,7 +55,7 @@ def test_rack_that_cannot_come_on_is_named_with_what_it_meets() -> None:
         (
             "racks r1 .. r5 (5 racks): load cannot come on within facility.power_on.max_step_kw - "
             "Expected: at most 12 kW Actual: 13.0 kW. "
-            "Raise the limit with the facility, or start the rack's nodes a few at a time."
+            "Agree a higher limit with the facility, or start the rack's nodes a few at a time."
         )
     ]
 

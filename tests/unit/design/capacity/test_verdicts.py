@@ -1,4 +1,4 @@
-"""Verdicts that were wrong: PUE that no grid carried, losses that were not counted, devices that nobody added up, fixes that cannot be."""
+"""Verdicts that were wrong: PUE, uncounted losses, unsummed devices, impossible fixes."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ def test_cooling_and_losses_reach_the_grid_and_nothing_below_it() -> None:
     assert texts(report)[0] == (
         "power node grid: utility (25 kW) is over its rating with everything alive - Expected: at most 25.0 kW "
         "Actual: 28.0 kW"
-        " with cooling and losses (PUE 1.4), by racks r1, r2. Feed 2.2 kW of racks from elsewhere, or give it a "
+        " with cooling and losses (PUE 1.4), from racks r1, r2. Feed 2.2 kW of racks from elsewhere, or use a "
         "rating of 28 kW."
     )
     assert capacity(loads(2), one_grid(31, 1.4)).problems == ()
     assert (
-        "load of grid is that of racks x PUE 1.4: cooling and losses draw there too; "
-        "all other power nodes carry racks alone" in report.notes
+        "load of grid is that of racks x PUE 1.4: this includes cooling and losses; "
+        "all other power nodes carry only racks" in report.notes
     )
 
 
-def test_without_pue_the_gap_is_said() -> None:
+def test_missing_pue_is_noted() -> None:
     report = capacity(loads(2), one_grid(25, None))
     assert report.problems == ()
-    assert "facility.pue is not given: cooling and losses are not in the load of grid" in report.notes
+    assert "facility.pue is not set: cooling and losses are not in the load of grid" in report.notes
 
 
 def test_what_no_power_node_shows_counts_against_the_utility() -> None:
@@ -69,13 +69,13 @@ def test_what_no_power_node_shows_counts_against_the_utility() -> None:
         (
             "facility.power: the site draws more than grid carries - Expected: at most 1400.0 kW "
             "Actual: 6275.0 kW with cooling and losses (facility.pue). "
-            "Raise their rating with the utility, or plan fewer racks."
+            "Agree a higher rating with the utility, or plan fewer racks."
         )
     ]
     assert (report.totals.max_w, report.totals.devices, report.totals.unplaced) == (5_020_000, 11, ("cdu-1",))
     assert (
-        "cdu-1 stands in no rack: their 5,000.0 kW are in the sums of the site, and in the load of no rack, feed or "
-        "power node; give each its rack" in report.notes
+        "cdu-1 is in no rack: their 5,000.0 kW are in the sums of the site, but not in the load of any rack, feed or "
+        "power node; add the rack of each" in report.notes
     )
 
 
@@ -116,7 +116,7 @@ def test_grid_that_is_left_must_carry_the_whole_site(rating_kw: float, accepted:
         [
             (
                 f"facility.power: the site draws more than {told} with cooling and losses (facility.pue). "
-                "Raise their rating with the utility, or plan fewer racks."
+                "Agree a higher rating with the utility, or plan fewer racks."
             )
         ]
         if told
@@ -234,21 +234,21 @@ def test_over_its_rating_before_anything_is_lost_names_no_loss() -> None:
     over_rpp = next(text for text in texts(report) if text.startswith("power node rpp"))
     assert over_rpp.startswith(
         "power node rpp: rpp (9 kW) is over its rating with everything alive - Expected: at most 9.0 kW "
-        "Actual: 10.0 kW, by rack r1."
+        "Actual: 10.0 kW, from rack r1."
     )
 
 
-def test_what_a_loss_adds_to_an_overload_is_said_behind_it() -> None:
+def test_overload_is_followed_by_what_a_loss_adds() -> None:
     item = rack("r1", *stack(DUAL, 9), feeds=pdus("rpp-a", "rpp-b"))
     report = capacity([item], tree(rating_kw=8))
     assert next(text for text in texts(report) if text.startswith("power node ups-a")).startswith(
         "power node ups-a: ups (8 kW) is over its rating with everything alive - Expected: at most 8.0 kW "
         "Actual: 9.0 kW,"
-        " and 18.0 kW at the loss of ups-b, by rack r1."
+        " and 18.0 kW at the loss of ups-b, from rack r1."
     )
 
 
-def test_a_feed_over_its_rating_with_everything_alive_says_so_and_what_a_loss_adds() -> None:
+def test_overloaded_feed_is_reported_with_what_a_loss_adds() -> None:
     report = capacity([rack("r1", *stack(DUAL, 9), feeds=pdus("rpp-a", "rpp-b", amps=15))], tree())
     found = next(text for text in texts(report) if "feed a" in text or "feed b" in text)
     assert found.startswith(
@@ -303,8 +303,8 @@ def test_trays_of_an_nvlink_domain_are_never_moved() -> None:
     report = capacity([full, net], tree())
     assert not any("Move" in text for text in texts(report))
     assert texts(report)[0] == (
-        "rack r1: heat is more than its cooling carries - Expected: at most 40 kW Actual: 48.6 kW. "
-        "The trays of one NVLink domain stay in their rack: correct the figure, or prepare a place that carries it."
+        "rack r1: heat exceeds its cooling - Expected: at most 40 kW Actual: 48.6 kW. "
+        "The trays of one NVLink domain stay in their rack: correct the figure, or prepare a stronger place."
     )
 
 
@@ -333,7 +333,7 @@ def test_a_node_goes_only_where_its_cooling_and_its_feeds_are(
     assert any("Move n3 to rack r2" in text for text in texts(report)) is fits
 
 
-def test_a_share_of_the_rack_stands_for_what_nobody_publishes() -> None:
+def test_share_of_the_rack_replaces_an_unpublished_share() -> None:
     tray, switch = DeviceModel("tray", 1, 1000.0, cooled="hybrid"), DeviceModel("switch", 1, 1000.0)
     devices = (*stack(tray, 1), Device("s", switch, 9, "switch"))
     report = capacity([rack("r1", *devices, cooling=RackCooling(kind="hybrid"))], None)
@@ -346,7 +346,7 @@ def test_a_share_of_the_rack_stands_for_what_nobody_publishes() -> None:
     assert (known.totals.liquid_w, known.totals.air_w, known.totals.no_liquid_share) == (1500, 500, ())
 
 
-def test_the_plan_says_whose_liquid_share_is_missing_and_counts_nodes_alone() -> None:
+def test_the_plan_names_missing_liquid_shares_and_counts_only_nodes() -> None:
     found = summary(plan_site(parse(example("h100-1su-infiniband"))))
     lines = dict(facts(found))
     assert lines["heat"].endswith(
@@ -357,7 +357,7 @@ def test_the_plan_says_whose_liquid_share_is_missing_and_counts_nodes_alone() ->
     assert "the only leaf of a rail for 31 nodes and 1 device:" in found["single_points_of_failure"][0]
 
 
-def test_air_cooled_rack_of_many_racks_is_told_by_its_models() -> None:
+def test_air_cooled_rack_among_many_is_reported_by_its_models() -> None:
     report = capacity(
         [
             rack("r1", *stack(TRAYS, 1), cooling=RackCooling(kind="air")),
@@ -368,7 +368,7 @@ def test_air_cooled_rack_of_many_racks_is_told_by_its_models() -> None:
     assert texts(report) == [
         (
             "rack r1: gb200_nvl72 is liquid-cooled - Expected: cooling of kind liquid or hybrid Actual: air. "
-            "Place it in a rack with a liquid loop."
+            "Move it to a rack with a liquid loop."
         )
     ]
 

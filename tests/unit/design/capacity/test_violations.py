@@ -10,8 +10,8 @@ from rackready.design.capacity.report import CapacityReport, capacity
 from rackready.model.facility import Facility, Feed, RackCooling
 from tests.unit.design.capacity.racks import DGX, DUAL, TRAY, pdus, rack, stack, tree
 
-NO_ROOM = "No rack has room for its nodes: split them over one rack more."
-ALL_OR_NONE = "Give every feed of the rack its psus so that they add up, or none."
+NO_ROOM = "No rack has room for its nodes: split them over one more rack."
+ALL_OR_NONE = "Set psus for every feed of the rack so that they add up, or for none."
 
 
 def texts(report: CapacityReport) -> list[str]:
@@ -28,8 +28,8 @@ def test_node_is_moved_to_the_rack_that_has_room() -> None:
         (
             "rack r1: feed b (415 V three-phase 30 A at 80 %) is over its rating with feed a lost - "
             "Expected: at most 17.3 kW Actual: 22.9 kW. "
-            "The loss of ups-a, rpp-a does the same. Move r1-n4 to rack r2 unit 17, or give feeds a, b, c a breaker "
-            "of 40 A (415 V)."
+            "The loss of ups-a, rpp-a has the same effect. "
+            "Move r1-n4 to rack r2 unit 17, or use a breaker of 40 A (415 V) for feeds a, b, c."
         )
     ]
 
@@ -39,8 +39,8 @@ def test_one_free_place_is_offered_to_one_rack_only() -> None:
     assert len(report.problems) == 2
     assert "Move r1-n4 to rack r2 unit 17, or" in texts(report)[0]
     assert texts(report)[1].endswith(
-        "No rack has room for its nodes: give feeds a, b, c a breaker of 40 A (415 V), or split its nodes over one "
-        "rack more."
+        "No rack has room for its nodes: use a breaker of 40 A (415 V) for feeds a, b, c, or split its nodes over "
+        "one more rack."
     )
     places = re.findall(r"to rack (\S+) unit (\d+)", " ".join(texts(report)))
     assert len(places) == len(set(places)) == 1
@@ -56,9 +56,9 @@ def test_same_problem_of_many_racks_is_one_line() -> None:
     assert texts(report) == [
         (
             "racks r1 .. r40 (40 racks): feed b (415 V three-phase 30 A at 80 %) is over its rating with feed a lost"
-            " - Expected: at most 17.3 kW Actual: 22.9 kW. The loss of ups-a, rpp-a does the same. "
-            "No rack has room for its nodes: give feeds a, b, c a breaker of 40 A (415 V), or split its nodes over "
-            "one rack more."
+            " - Expected: at most 17.3 kW Actual: 22.9 kW. The loss of ups-a, rpp-a has the same effect. "
+            "No rack has room for its nodes: use a breaker of 40 A (415 V) for feeds a, b, c, or split its nodes over "
+            "one more rack."
         )
     ]
 
@@ -68,13 +68,13 @@ def test_weight_units_and_heat() -> None:
     assert texts(capacity([heavy], None)) == [
         f"rack r1: devices need more units than the rack has - Expected: at most 30 U Actual: 32 U. {NO_ROOM}",
         (
-            "rack r1: devices are too heavy - Expected: at most 500 kg Actual: 521.8 kg. "
-            "No rack has room for its nodes: split them over one rack more."
+            "rack r1: total weight is too high - Expected: at most 500 kg Actual: 521.8 kg. "
+            "No rack has room for its nodes: split them over one more rack."
         ),
-        f"rack r1: heat is more than its cooling carries - Expected: at most 40 kW Actual: 40.8 kW. {NO_ROOM}",
+        f"rack r1: heat exceeds its cooling - Expected: at most 40 kW Actual: 40.8 kW. {NO_ROOM}",
         (
-            "rack r1: heat into air is more than its cooling carries - Expected: at most 35 kW Actual: 40.8 kW. "
-            "No rack has room for its nodes: split them over one rack more."
+            "rack r1: heat into air exceeds its cooling - Expected: at most 35 kW Actual: 40.8 kW. "
+            "No rack has room for its nodes: split them over one more rack."
         ),
     ]
 
@@ -84,7 +84,7 @@ def test_liquid_cooled_model_in_an_air_cooled_rack() -> None:
     assert texts(capacity([item], None)) == [
         (
             "rack r1: tray is liquid-cooled - Expected: cooling of kind liquid or hybrid Actual: air. "
-            "Place it in a rack with a liquid loop."
+            "Move it to a rack with a liquid loop."
         )
     ]
 
@@ -93,8 +93,8 @@ def test_heat_into_liquid_beyond_the_loop() -> None:
     item = rack("r1", *stack(TRAY, 10), cooling=RackCooling(kind="hybrid", max_liquid_kw=40))
     assert texts(capacity([item], None)) == [
         (
-            "rack r1: heat into liquid is more than its cooling carries - Expected: at most 40 kW Actual: 48.0 kW. "
-            "No rack has room for its nodes: split them over one rack more."
+            "rack r1: heat into liquid exceeds its cooling - Expected: at most 40 kW Actual: 48.0 kW. "
+            "No rack has room for its nodes: split them over one more rack."
         )
     ]
 
@@ -103,8 +103,8 @@ def test_all_heat_of_a_liquid_cooled_rack_goes_into_liquid() -> None:
     item = rack("r1", *stack(replace(DGX, liquid_share=None), 4), cooling=RackCooling(kind="liquid", max_liquid_kw=10))
     assert texts(capacity([item], None)) == [
         (
-            "rack r1: heat into liquid is more than its cooling carries - Expected: at most 10 kW Actual: 40.8 kW. "
-            "No rack has room for its nodes: split them over one rack more."
+            "rack r1: heat into liquid exceeds its cooling - Expected: at most 10 kW Actual: 40.8 kW. "
+            "No rack has room for its nodes: split them over one more rack."
         )
     ]
 
@@ -118,16 +118,17 @@ def test_stated_supplies_must_add_up() -> None:
 
     wrong = texts(capacity([rack("r1", *stack(DUAL, 1), feeds=feeds(2, 1))], tree()))
     assert (
-        wrong[0] == f"rack r1: psus of the feeds do not add up for dual - Expected: 2 in sum Actual: 3. {ALL_OR_NONE}"
+        wrong[0] == f"rack r1: psus of the feeds do not add up for dual - Expected: 2 in total Actual: 3. {ALL_OR_NONE}"
     )
     some = texts(capacity([rack("r1", *stack(DUAL, 1), feeds=feeds(2, None))], tree()))
-    assert some[0] == f"rack r1: psus is given for some feeds only - Expected: all 2 Actual: 1. {ALL_OR_NONE}"
+    assert some[0] == f"rack r1: psus is set for some feeds only - Expected: all 2 Actual: 1. {ALL_OR_NONE}"
 
 
 def test_plant_too_small() -> None:
     assert texts(capacity([rack("r1", *stack(DGX, 4))], Facility(cooling_kw=30))) == [
         (
-            "facility.cooling_kw: all heat is more than the plant carries - Expected: at most 30 kW Actual: 40.8 kW. "
+            "facility.cooling_kw: the heat of the site exceeds its cooling plant - "
+            "Expected: at most 30 kW Actual: 40.8 kW. "
             "Add 10.8 kW of cooling, or plan fewer racks."
         )
     ]
@@ -139,13 +140,13 @@ def test_supplies_that_all_are_needed() -> None:
     assert texts(report) == [
         (
             "rack r1: 1 x needy keep too few power supplies with feed a lost - Expected: at least 2 Actual: 1 of 2. "
-            "The loss of ups-a, rpp-a does the same. All 2 supplies are needed: no number of feeds survives the "
+            "The loss of ups-a, rpp-a has the same effect. All 2 supplies are needed: no number of feeds survives the "
             "loss of one."
         )
     ]
 
 
-def test_what_is_not_published_is_said_and_never_guessed() -> None:
+def test_unpublished_figures_are_reported_and_never_guessed() -> None:
     report = capacity([rack("r1", *stack(TRAY, 1), *stack(DeviceModel("mystery", 1, None), 1, "m"))], None)
     assert report.racks[0].typical_w is None
     assert report.racks[0].unpublished == ("mystery",)
@@ -158,7 +159,7 @@ def test_what_is_not_published_is_said_and_never_guessed() -> None:
         "transient draw not published: mystery, tray",
         "weight not published: mystery, tray",
         "minimum of power supplies not published: mystery, tray",
-        "a draw that is not published is judged once the site states it: facility.nameplates for mystery",
+        "an unpublished draw is judged once the site states it: facility.nameplates for mystery",
         (
             "heat into liquid and into air is not known: liquid share not published of mystery; "
             "give rack r1 cooling of kind air or liquid, or of kind hybrid with its liquid_share"

@@ -1,4 +1,4 @@
-"""config.json of many families: what is read, what is assumed and said so, and every refusal by its text."""
+"""config.json of many families: values read, assumptions reported, and every refusal by its text."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def test_a_head_may_be_wider_than_its_share() -> None:
     assert read(head_dim=256)[0].head_dim == 256
 
 
-def test_what_is_missing_is_assumed_and_said() -> None:
+def test_missing_values_are_assumed_and_reported() -> None:
     _, assumed = read(num_key_value_heads=..., intermediate_size=..., torch_dtype=...)
     assert assumed == [
-        "weights are bf16: the file names no dtype that is known",
-        "every head has its own keys and values: the file names no num_key_value_heads",
-        "the feed-forward layer is 4 x hidden wide: the file names no intermediate_size",
+        "weights are bf16: the file has no known dtype",
+        "every head has its own keys and values: the file has no num_key_value_heads",
+        "the feed-forward layer is 4 x hidden wide: the file has no intermediate_size",
     ]
 
 
 def test_sliding_windows_are_an_upper_bound() -> None:
     assert read(sliding_window=4096)[1] == [
-        "the cache is counted as if every layer looked at the whole context: sliding windows would need less"
+        "the cache is counted as if every layer used the whole context; sliding windows need less"
     ]
     assert read(sliding_window=4096, use_sliding_window=False)[1] == []
 
@@ -60,7 +60,7 @@ def test_one_key_and_value_head() -> None:
 def test_only_the_text_part_of_a_multimodal_model() -> None:
     model, assumed = read_config({"model_type": "llava", "text_config": BASE}, "config.json")
     assert model.layers == 32
-    assert assumed == ["only text_config is sized: the parts for images and sound are not counted"]
+    assert assumed == ["only text_config is sized: parts for images and sound are not counted"]
 
 
 def test_experts_of_qwen_and_of_deepseek() -> None:
@@ -189,13 +189,13 @@ def test_tied_embeddings_are_counted_once() -> None:
 @pytest.mark.parametrize(
     ("raw", "text"),
     [
-        ([], "config.json: Expected: one JSON object Actual: list. Give a model's config.json."),
+        ([], "config.json: Expected: one JSON object Actual: list. Use a model's config.json."),
         (
             {"architectures": ["ResNet"]},
             (
                 "config.json: num_attention_heads is missing - Expected: the config.json of a decoder-only model "
                 "Actual: keys architectures. "
-                "Give the model by --params and its shape instead."
+                "Describe the model with --params and its shape instead."
             ),
         ),
         (
@@ -209,15 +209,16 @@ def test_tied_embeddings_are_counted_once() -> None:
         (
             {**BASE, "kv_lora_rank": 512, "qk_rope_head_dim": 64},
             (
-                "config.json: qk_nope_head_dim, v_head_dim is missing - Expected: what latent attention needs beside "
-                "kv_lora_rank Actual: none. Correct the file."
+                "config.json: qk_nope_head_dim, v_head_dim is missing - "
+                "Expected: the keys that latent attention needs beside kv_lora_rank Actual: none. "
+                "Correct the file."
             ),
         ),
         (
             {**BASE, "num_local_experts": 8},
             (
-                "config.json: num_experts_per_tok is missing - Expected: how many of 8 experts a token visits "
-                "Actual: none. Correct the file."
+                "config.json: num_experts_per_tok is missing - "
+                "Expected: how many of 8 experts a token uses Actual: none. Correct the file."
             ),
         ),
         (
@@ -225,30 +226,30 @@ def test_tied_embeddings_are_counted_once() -> None:
             (
                 "config.json: quantization_config - Expected: awq, gptq, fp8, mxfp4, nvfp4, bitsandbytes or "
                 "compressed-tensors of 4 or 8 bits Actual: hqq. "
-                "Give the number format by --weights."
+                "Set the number format with --weights."
             ),
         ),
         (
             {**BASE, "model_type": "bert"},
             (
                 "config.json: model_type - Expected: a decoder-only model Actual: bert. "
-                "Give the config.json of a decoder-only model."
+                "Use the config.json of a decoder-only model."
             ),
         ),
         (
             {**BASE, "attn_layer_period": 8, "expert_layer_period": 2},
             (
                 "config.json: attn_layer_period - Expected: layers of one kind Actual: 8. "
-                "Such a model is not sized: choose another.\n"
+                "rackready cannot size such a model. Choose another one.\n"
                 "config.json: expert_layer_period - Expected: layers of one kind Actual: 2. "
-                "Such a model is not sized: choose another."
+                "rackready cannot size such a model. Choose another one."
             ),
         ),
         (
             {**BASE, "full_attention_interval": 4},
             (
                 "config.json: full_attention_interval - Expected: layers of one kind Actual: 4. "
-                "Such a model is not sized: choose another."
+                "rackready cannot size such a model. Choose another one."
             ),
         ),
         (
@@ -256,7 +257,7 @@ def test_tied_embeddings_are_counted_once() -> None:
             (
                 "config.json: layer_types - Expected: chunked_attention, full_attention, sliding_attention "
                 "Actual: linear_attention. "
-                "Such a model is not sized: choose another."
+                "rackready cannot size such a model. Choose another one."
             ),
         ),
         (
@@ -304,7 +305,7 @@ def test_tied_embeddings_are_counted_once() -> None:
             (
                 "config.json: quantization_config - Expected: awq, gptq, fp8, mxfp4, nvfp4, bitsandbytes or "
                 "compressed-tensors of 4 or 8 bits "
-                "Actual: gptq with bits [4]. Give the number format by --weights."
+                "Actual: gptq with bits [4]. Set the number format with --weights."
             ),
         ),
         (

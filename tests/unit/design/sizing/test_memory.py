@@ -1,4 +1,4 @@
-"""Memory of language models: published checks are met, and the wrong formulas that circulate give other numbers than ours."""
+"""Memory of language models: published checks pass, and wrong formulas in circulation differ from ours."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_an_odd_number_of_layers_makes_one_stage_fuller() -> None:
             Layout(pp=81),
             "--pp 81: the model has fewer layers than pipeline stages - Expected: at most 80 Actual: 81. Lower it.",
         ),
-        (L8, Layout(ep=2), "--ep 2: llama has no experts - Expected: 1 Actual: 2. Leave it out."),
+        (L8, Layout(ep=2), "--ep 2: llama has no experts - Expected: 1 Actual: 2. Remove it."),
         (
             MIXTRAL,
             Layout(ep=3, dp=3),

@@ -1,4 +1,4 @@
-"""Bounds of speed, days of a run and costs: by hand, against the profiles, with the binding resource named."""
+"""Bounds of speed, days of a run and costs: by hand, against the profiles, with the limiting resource."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_what_training_cannot_know_is_not_called_compute() -> None:
     assert training_time(L8, Layout(), job, H100, DGX, 1e12, 0.4).limit == "compute"  # one GPU needs no link
 
 
-def test_serving_says_which_limit_it_could_not_judge() -> None:
+def test_serving_names_the_limit_that_was_not_judged() -> None:
     nvl, dell = loader.gpu("h100_nvl"), loader.platform("r760xa_h100_nvl")  # its network cards are not in the profile
     job = ServingJob(context=8192)
     assert decode(L70, Layout(tp=2), job, nvl, dell, 1).not_judged == ()  # a bridged pair
@@ -168,7 +168,7 @@ def test_serving_says_which_limit_it_could_not_judge() -> None:
     assert decode(L70, Layout(tp=8), job, H100, DGX, 1).not_judged == ()
 
 
-def test_smallest_layout_that_fits_is_told() -> None:
+def test_smallest_layout_that_fits_is_reported() -> None:
     def smallest(model: Llm, platform: str) -> Layout | None:
         profile = loader.platform(platform)
         load = candidates.Load()
@@ -197,7 +197,7 @@ def test_gpus_must_be_a_multiple_of_a_replica() -> None:
         candidates.train_on(DGX, H100, L70, TrainingJob(4096, 1), Layout(8, 2), 100, 0.4)
     assert (
         str(refused.value)
-        == "--gpus 100: Expected: a multiple of tp x pp = 8 x 2 = 16 Actual: 100. Take 96, or other degrees."
+        == "--gpus 100: Expected: a multiple of tp x pp = 8 x 2 = 16 Actual: 100. Use 96, or other degrees."
     )
 
 

@@ -1,4 +1,4 @@
-"""Growth of a fabric whose cables lie: it moves none of them, or it is refused with the ways out; and the way out that is named does hold."""
+"""Growth of a cabled fabric moves no cable or is refused with options; the named option holds."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def test_growth_that_would_move_cables_is_refused() -> None:
         (
             "topology.laid_for_su: from 2 to 4 units (spine 8 to 16 in every plane) - Expected: no cable moved "
             "Actual: 510 of 512 trunks. "
-            "Ways out: at most 2 units; a fabric of its own for the others; "
-            "laid_for_su: 4, once it is decided to lay these cables anew."
+            "Options: at most 2 units; a separate fabric for the others; laid_for_su: 4, once you decide to move "
+            "these cables."
         ),
     )
 
@@ -36,11 +36,11 @@ def test_units_that_are_laid_and_not_filled_keep_their_spines() -> None:
     assert fabric(64, 32, 64, laid_for_su=4).counts["spine"] == fabric(128, 32, 64).counts["spine"]
 
 
-def test_a_site_that_says_nothing_is_told_when_one_more_unit_moves_cables() -> None:
+def test_a_site_without_growth_settings_is_warned_of_moved_cables() -> None:
     (note,) = fabric(64, 32, 64).notes[:1]
     assert note == (
-        "topology: sized for 2 units: one more would move cables between switches. "
-        "Set grow_to_su before they are laid, or laid_for_su: 2 once they are, so that such growth is refused."
+        "topology: sized for 2 units; one more would move cables between switches. "
+        "Set grow_to_su before the cables are installed, or laid_for_su: 2 afterwards, so that growth is refused."
     )
     assert fabric(96, 32, 64).notes == ()
     assert fabric(64, 32, 64, laid_for_su=2).notes == ()

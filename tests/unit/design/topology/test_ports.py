@@ -1,4 +1,4 @@
-"""Names of ports, whole and broken out, and the radix that a switch model has at a rate; models that do not fit are refused with exact texts."""
+"""Port names, whole and broken out, and the radix of a switch model; unsuitable models are refused."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_twin_cages_follow_the_pattern_of_the_profile() -> None:
 def test_a_port_that_is_not_there(index: int) -> None:
     with pytest.raises(
         ValueError,
-        match=f"^s1: port {index} at breakout 2 - Expected: 1 to 8 Actual: {index}. Give the switch a larger model.$",
+        match=f"^s1: port {index} at breakout 2 - Expected: 1 to 8 Actual: {index}. Use a larger switch model.$",
     ):
         ports.port_name(profile(), index, 2)
 
@@ -92,7 +92,7 @@ def _shelf(monkeypatch: pytest.MonkeyPatch) -> None:
                 0,
                 (
                     "leaf.radix: ports of s1 at 400 Gb/s - Expected: at most 8 Actual: 9. "
-                    "Leave radix out, or take a larger model."
+                    "Remove radix, or use a larger model."
                 ),
             ),
         ),
@@ -104,7 +104,7 @@ def _shelf(monkeypatch: pytest.MonkeyPatch) -> None:
                 0,
                 (
                     "leaf.model: s1: links of 100 Gb/s - Expected: one of 800, 400, 200 Gb/s Actual: 100. "
-                    "Take another model, or NICs of its rate."
+                    "Use another model, or NICs of its rate."
                 ),
             ),
         ),

@@ -1,7 +1,7 @@
-"""The proof reads cables alone, so a fabric whose cables are wrong is refused: swapped, missing and doubled trunks, NICs on the wrong leaf, shared ports.
+"""The proof refuses a fabric with wrong cables: swapped, missing or doubled trunks, wrong leafs, shared ports.
 
-Max-flow is tested by itself too, since one cut shows nothing: a miscabled fabric of four leafs has 8 of 8 over one cut
-and 0 of 8 over another.
+It reads cables alone. Max-flow has its own tests, since one cut proves nothing: a miscabled fabric of four leafs has 8
+of 8 over one cut and 0 of 8 over another.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def test_texts_of_wrong_ends() -> None:
 def test_many_faults_of_one_kind_are_counted() -> None:
     plan = SMALL["two tiers"]
     problems = again(plan, trunks=()).problems
-    assert "topology: 27 more of the same kind. Mend those above first." in problems
+    assert "topology: 27 more of the same kind. Fix those above first." in problems
     assert sum("max-flow" in text for text in problems) == 5
 
 
@@ -211,7 +211,6 @@ def test_nothing_is_no_proof() -> None:
 
 
 # --- max-flow by itself
-# ---------------------------------------------------------------------------------------------------------------------------
 
 
 def leaf(number: int) -> TopoSwitch:

@@ -1,4 +1,4 @@
-"""What cannot be built is refused with where, Expected, Actual and the ways out: exact texts. A size that just fits is built."""
+"""Impossible fabrics are refused by exact text with the options; a size that just fits is built."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_100000_gpus_at_radix_64() -> None:
         "topology: 12500 nodes with 8 links into each plane are 100000 endpoints a plane, more than 3 non-blocking "
         "tiers at radix 64 carry - "
         "Expected: at most 65536 endpoints a plane (256 units of 32 nodes) Actual: 100000 (391 units). "
-        "Ways out: radix 80 or more in every tier; planes: 2 with planes_by: rail; "
+        "Options: radix 80 or more in every tier; planes: 2 with planes_by: rail; "
         "oversubscription: 4:1 with su_nodes: 51."
     )
 
@@ -57,7 +57,7 @@ def test_one_unit_more_than_two_tiers_carry() -> None:
         "topology: 257 nodes with 8 links into each plane are 2056 endpoints a plane, more than 2 non-blocking "
         "tiers at radix 64 carry - "
         "Expected: at most 2048 endpoints a plane (8 units of 32 nodes) Actual: 2056 (9 units). "
-        "Ways out: tiers: 3; radix 72 or more in every tier; planes: 2 with planes_by: rail; "
+        "Options: tiers: 3; radix 72 or more in every tier; planes: 2 with planes_by: rail; "
         "oversubscription: 2:1 with su_nodes: 42."
     )
 
@@ -85,7 +85,7 @@ def test_units_that_are_mostly_empty_count_whole() -> None:
 
 
 def test_planes_by_port_do_not_make_room() -> None:
-    assert "Ways out: radix 80 or more in every tier; planes: 2 with planes_by: rail;" in refused(
+    assert "Options: radix 80 or more in every tier; planes: 2 with planes_by: rail;" in refused(
         12500, 32, 64, planes=2
     )
 
@@ -98,27 +98,27 @@ def test_a_ratio_says_itself() -> None:
 def test_a_unit_with_more_leafs_than_a_spine_has_ports() -> None:
     assert refused(600, 600, 64, 16, tiers=2) == (
         "topology.su_nodes: a unit of 600 nodes needs 304 leafs, each with a link to every spine - "
-        "Expected: at most 64 leafs (ports down of a spine) Actual: 304. Make units smaller, or take a larger radix."
+        "Expected: at most 64 leafs (ports down of a spine) Actual: 304. Make units smaller, or use a larger radix."
     )
 
 
 def test_a_leaf_of_a_fat_tree_narrower_than_a_node() -> None:
     assert refused(4, 4, 8, kind="fat_tree") == (
         "topology.leaf: ports down for all links of one node - Expected: at least 8 Actual: 4 (radix 8). "
-        "Take a larger radix, or kind: rail_optimized."
+        "Use a larger radix, or kind: rail_optimized."
     )
 
 
 def test_rails_that_do_not_divide_over_planes() -> None:
     assert refused(32, 32, 64, planes=3, planes_by="rail") == (
         "topology.planes: 8 rails over 3 planes - Expected: a number that divides 8 Actual: 3. "
-        "Take another number of planes, or planes_by: port."
+        "Use another number of planes, or planes_by: port."
     )
 
 
 def test_no_nodes() -> None:
     assert build(topology(), []).problems == (
-        "topology: nodes with a NIC - Expected: at least one Actual: none. Give the racks nodes, or remove topology.",
+        "topology: nodes with a NIC - Expected: at least one Actual: none. Add nodes to the racks, or remove topology.",
     )
 
 
@@ -127,7 +127,7 @@ def test_two_rates_in_one_fabric() -> None:
     assert build(topology(leaf={"model": "sn5600"}), mixed).problems == (
         (
             "topology: rates of compute NICs (Gb/s) - Expected: one rate in one fabric Actual: 200, 400. "
-            "Describe one fabric for each rate."
+            "Describe a separate fabric for each rate."
         ),
     )
 
@@ -145,7 +145,7 @@ def test_places_problems_are_all_reported() -> None:
         "topology.reserved: ufm-2: rail - Expected: one of 1, 2 Actual: 7. Correct the rail.",
         (
             "topology: ufm-1: slot 9 of unit 1 - Expected: 1 to 4 Actual: 9. "
-            "Put the node into the next unit, or raise topology.su_nodes."
+            "Move the node to the next unit, or raise topology.su_nodes."
         ),
         (
             "topology.reserved[0].devices: rail 1 - Expected: given once Actual: given twice. "
@@ -155,7 +155,7 @@ def test_places_problems_are_all_reported() -> None:
         "topology: b: slot 1 of unit 1 - Expected: free Actual: taken by a. Give one of them another slot.",
         (
             "topology: c: slot 5 of unit 1 - Expected: 1 to 4 Actual: 5. "
-            "Put the node into the next unit, or raise topology.su_nodes."
+            "Move the node to the next unit, or raise topology.su_nodes."
         ),
         "topology: d: unit - Expected: 1 or more Actual: 0. Number units from 1.",
     )
@@ -165,7 +165,7 @@ def test_a_full_unit_refuses_one_more_node() -> None:
     assert build_at((8, 8, 8), topology(su_nodes=2), [EndpointNode(name, 1, (1,), 400) for name in "abc"]).problems == (
         (
             "topology: c: slot 3 of unit 1 - Expected: 1 to 2 Actual: 3. "
-            "Put the node into the next unit, or raise topology.su_nodes."
+            "Move the node to the next unit, or raise topology.su_nodes."
         ),
     )
 

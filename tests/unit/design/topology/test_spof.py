@@ -1,4 +1,4 @@
-"""What one switch takes with it, in numbers; single points of failure are named, and redundancy is not called one."""
+"""The loss with one switch in numbers; single points of failure are named, redundancy is not."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ def test_a_leaf_is_the_only_one_of_a_rail() -> None:
     plan = fabric(95, 32, 64)
     assert plan.spof == (
         (
-            "leaf-su001-r1 to leaf-su002-r8 (16 switches), each: the only leaf of a rail for 32 nodes: when it is lost "
-            "they keep 7 of 8 rails (12.5 % lost)."
+            "leaf-su001-r1 to leaf-su002-r8 (16 switches), each: the only leaf of a rail for 32 nodes: after its "
+            "loss they keep 7 of 8 rails (12.5 % lost)."
         ),
         (
-            "leaf-su003-r1 to leaf-su003-r8 (8 switches), each: the only leaf of a rail for 31 nodes: when it is lost "
-            "they keep 7 of 8 rails (12.5 % lost)."
+            "leaf-su003-r1 to leaf-su003-r8 (8 switches), each: the only leaf of a rail for 31 nodes: after its "
+            "loss they keep 7 of 8 rails (12.5 % lost)."
         ),
     )
     assert plan.losses[0].nodes == 32
@@ -38,8 +38,8 @@ def test_planes_by_rail_are_no_second_way() -> None:
     plan = fabric(64, 32, 64, planes=2, planes_by="rail")
     assert plan.spof == (
         (
-            "p1-leaf-su001-r1 to p2-leaf-su002-r8 (16 switches), each: the only leaf of a rail for 32 nodes: when it is "
-            "lost they keep 7 of 8 rails (12.5 % lost)."
+            "p1-leaf-su001-r1 to p2-leaf-su002-r8 (16 switches), each: the only leaf of a rail for 32 nodes: "
+            "after its loss they keep 7 of 8 rails (12.5 % lost)."
         ),
     )
 
@@ -48,8 +48,8 @@ def test_a_leaf_of_a_fat_tree_cuts_its_nodes_off() -> None:
     plan = fabric(32, 32, 64, kind="fat_tree")
     assert plan.spof == (
         (
-            "leaf-su001-01 to leaf-su001-08 (8 switches), each: the only way of 4 nodes: when it is lost they are cut "
-            "off (100 % of their links)."
+            "leaf-su001-01 to leaf-su001-08 (8 switches), each: the only path of 4 nodes: its loss cuts them off "
+            "(100 % of their links)."
         ),
     )
 
@@ -57,10 +57,7 @@ def test_a_leaf_of_a_fat_tree_cuts_its_nodes_off() -> None:
 def test_a_spine_without_another_is_an_articulation_point() -> None:
     plan = fabric(4, 2, 8, 2)
     assert plan.counts["spine"] == 1
-    assert (
-        "spine-001: articulation point: without it the leafs fall into 4 parts that do not reach each other."
-        in plan.spof
-    )
+    assert "spine-001: articulation point: its loss separates the leafs into 4 parts." in plan.spof
 
 
 def test_a_device_with_one_cable_is_named() -> None:
@@ -68,7 +65,7 @@ def test_a_device_with_one_cable_is_named() -> None:
     assert plan.spof[0].startswith(
         "leaf-su001-r1 to leaf-su001-r3 (3 switches), each: the only leaf of a rail for 31 nodes and 1 device:"
     )
-    assert "leaf-su001-r1: articulation point: ufm-1 - no other leaf: cut off when it is lost." in plan.spof
+    assert "leaf-su001-r1: articulation point: ufm-1 - no other leaf: its loss cuts them off." in plan.spof
     assert not any("ufm-2" in text for text in plan.spof)
 
 
@@ -80,13 +77,17 @@ def test_cores_share_what_a_lost_one_takes() -> None:
     )
 
 
-def test_what_a_topology_says_of_a_tier_that_it_does_not_have_is_refused() -> None:
+def test_settings_of_a_missing_tier_are_refused() -> None:
     more = {"spine_oversubscription": "2:1", "core": {"model": "qm9700"}}
     plan = fabric(32, 32, 64, **more)
     assert plan.problems == (
         (
-            "topology.spine_oversubscription: two tiers carry these nodes - Expected: no spine_oversubscription "
-            "Actual: 2:1. Remove it, or say tiers: 3."
+            "topology.spine_oversubscription: two tiers are enough for these nodes - "
+            "Expected: no spine_oversubscription "
+            "Actual: 2:1. Remove it, or set tiers: 3."
         ),
-        "topology.core: two tiers carry these nodes - Expected: no core Actual: qm9700. Remove it, or say tiers: 3.",
+        (
+            "topology.core: two tiers are enough for these nodes - Expected: no core Actual: qm9700. "
+            "Remove it, or set tiers: 3."
+        ),
     )

@@ -1,4 +1,4 @@
-"""Published SuperPOD tables, row by row: counts of switches and cables come out of the rules, not out of a table in the code.
+"""Published SuperPOD tables, row by row: the rules, not a table in the code, give the counts.
 
 Sources: DGX SuperPOD reference architectures B200 and H100 (64-port switches, units of 32 nodes, 8 compute NICs a
 node), B300 with two planes, and B300-XDR (144-port switches, units of 72 nodes).

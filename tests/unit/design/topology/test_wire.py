@@ -1,4 +1,4 @@
-"""Names and ports: deterministic, each port used once, nodes never recabled by growth; growth that moves trunks is said, and ``grow_to_su`` avoids it."""
+"""Names and ports: deterministic, used once, nodes never recabled by growth; growth of trunks is reported."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_unit_without_nodes_between_others_keeps_its_leafs() -> None:
     assert plan.counts["leaf"] == 16, "the fabric is built for the full unit even where nodes are missing"
 
 
-def test_growth_moves_no_node_and_says_which_trunks_move() -> None:
+def test_growth_moves_no_node_and_reports_moved_trunks() -> None:
     result = growth(fabric(64, 32, 64), fabric(128, 32, 64))
     assert (result.moved_endpoints, result.moved_trunks) == (0, 510)
     assert result.text == (
@@ -73,7 +73,7 @@ def test_growth_where_the_number_of_spines_stays_moves_nothing() -> None:
     # Three units take the 16 spines of four: 12 would not spread evenly.
     result = growth(fabric(96, 32, 64), fabric(128, 32, 64))
     assert (result.moved_endpoints, result.moved_trunks) == (0, 0)
-    assert result.text == "topology: from 3 to 4 units: no cable that lies is moved."
+    assert result.text == "topology: from 3 to 4 units: no existing cable moves."
 
 
 def test_growth_planned_for_moves_nothing() -> None:
@@ -135,7 +135,7 @@ def test_growth_planned_for_never_moves_a_cable(
     fields = {"kind": kind, "oversubscription": ratio, "grow_to_su": units}
     small, large = fabric(before, su, radix, rails, **fields), fabric(before + more, su, radix, rails, **fields)
     if not large.problems:
-        assert growth(small, large).text.endswith("no cable that lies is moved.")
+        assert growth(small, large).text.endswith("no existing cable moves.")
 
 
 @settings(max_examples=40, deadline=None)

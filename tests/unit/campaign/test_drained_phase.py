@@ -1,4 +1,4 @@
-"""A phase on nodes in production: looked at first, held only when something would change, left alone while jobs run."""
+"""A phase on nodes in production: a dry run first, drained only when something would change, left alone with jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from rackready.campaign import drained_phase, fabric
 from rackready.campaign.drained_phase import Results, run_drained
-from rackready.campaign.fabric import ports_changed, run_fabric_held
+from rackready.campaign.fabric import ports_changed, run_fabric_drained
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -33,13 +33,13 @@ class World:
         self.busy, self.would, self.keep, self.unknown = busy, would or {}, keep, unknown
         self.looked: list[str] = []
         self.done: list[str] = []
-        self.held: dict[str, str] = {}
+        self.drained: dict[str, str] = {}
 
     def in_production(self, _ctx: PhaseContext, nodes: list[str]) -> tuple[list[str], Results]:
         return [node for node in nodes if node in self.busy], {node: KEPT for node in nodes if node in self.unknown}
 
     def take_out(self, _ctx: PhaseContext, reasons: dict[str, str]) -> Results:
-        self.held |= reasons
+        self.drained |= reasons
         return {node: KEPT for node in reasons if node in self.keep}
 
     def run(self, ctx: PhaseContext, nodes: list[str]) -> Results:
@@ -67,23 +67,23 @@ def play(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext, world: World) -> Re
 def test_nodes_out_of_production_are_done_without_a_look(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
     world = World()
     assert play(monkeypatch, ctx, world) == dict.fromkeys(NODES, PASS)
-    assert (world.looked, world.done, world.held) == ([], NODES, {})
+    assert (world.looked, world.done, world.drained) == ([], NODES, {})
 
 
-def test_where_nothing_would_change_nothing_is_held_and_nothing_runs_twice(
+def test_where_nothing_would_change_nothing_is_drained_and_nothing_runs_twice(
     monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext
 ) -> None:
     world = World(busy=("node01", "node02", "node03"))
     assert play(monkeypatch, ctx, world) == dict.fromkeys(NODES, PASS)
-    assert (world.looked, world.done, world.held) == (NODES, [], {})
+    assert (world.looked, world.done, world.drained) == (NODES, [], {})
 
 
-def test_only_what_would_change_is_held_with_the_reason(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+def test_only_what_would_change_is_drained_with_the_reason(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
     world = World(busy=("node01", "node02"), would={"node02": would("gpu_tuning : configure | Set")})
     assert set(play(monkeypatch, ctx, world)) == set(NODES)
     assert world.looked == ["node01", "node02"]
     assert sorted(world.done) == ["node02", "node03"]
-    assert world.held == {"node02": "optimize is about to change: gpu_tuning : configure | Set"}
+    assert world.drained == {"node02": "optimize is about to change: gpu_tuning : configure | Set"}
 
 
 def test_the_reason_says_what_differs_and_no_task(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
@@ -93,7 +93,7 @@ def test_the_reason_says_what_differs_and_no_task(monkeypatch: pytest.MonkeyPatc
     }
     world = World(busy=("node01",), would={"node01": NodeResult(Outcome.PASS, changed=True, data=found)})
     play(monkeypatch, ctx, world)
-    assert world.held == {"node01": "optimize is about to change: enp26s0np0 MTU 1500, wanted 9000"}
+    assert world.drained == {"node01": "optimize is about to change: enp26s0np0 MTU 1500, wanted 9000"}
 
 
 def test_a_node_that_keeps_its_jobs_is_not_touched(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
@@ -111,7 +111,7 @@ def test_a_node_of_which_nobody_can_say_it_is_not_touched(monkeypatch: pytest.Mo
 def test_a_dry_run_that_fails_is_no_word_about_changes(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
     world = World(busy=("node01",), would={"node01": NodeResult(Outcome.FAIL, "node01: optimize: broken")})
     play(monkeypatch, ctx, world)
-    assert world.held == {"node01": "optimize is about to run, its dry run failed: node01: optimize: broken"}
+    assert world.drained == {"node01": "optimize is about to run, its dry run failed: node01: optimize: broken"}
     assert "node01" in world.done
 
 
@@ -121,15 +121,15 @@ def test_a_node_that_cannot_be_looked_at_is_an_error_and_not_changed(
     world = World(busy=("node01",), would={"node01": NodeResult(Outcome.ERROR, "cannot log in")})
     result = play(monkeypatch, ctx, world)["node01"]
     assert (result.outcome, result.message, result.touched) == (Outcome.ERROR, "cannot log in", False)
-    assert world.held == {}
+    assert world.drained == {}
 
 
-def test_a_dry_run_holds_nobody(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+def test_a_dry_run_drains_nobody(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
     world = World(busy=("node01",), would={"node01": would("a")})
     monkeypatch.setattr(drained_phase, "in_production", world.in_production)
     monkeypatch.setattr(drained_phase, "take_out", world.take_out)
     assert run_drained(PhaseContext("sim", ctx.root, "c1", check=True), "optimize", world.run, NODES)["node01"].changed
-    assert world.held == {}
+    assert world.drained == {}
 
 
 PORTS = {"swp1", "swp2", "swp3", "swp4"}
@@ -186,35 +186,37 @@ def fabric_of(
         "verify_fabric": lambda _ctx, names: dict.fromkeys(names, PASS),
     }.items():
         monkeypatch.setattr(fabric, name, stand_in)
-    return run_fabric_held(ctx, nodes)
+    return run_fabric_drained(ctx, nodes)
 
 
 ALL = ("node01", "node02", "node03", "node04")
 
 
-def test_a_fabric_as_wanted_is_verified_and_nobody_is_held(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+def test_a_fabric_as_wanted_is_verified_and_nobody_is_drained(
+    monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext
+) -> None:
     world = Fabric(busy=ALL)
     out = fabric_of(monkeypatch, ctx, world, list(ALL))
     assert {node: (result.outcome, result.changed) for node, result in out.items()} == dict.fromkeys(
         ALL, (Outcome.PASS, False)
     )
-    assert world.held == {}
+    assert world.drained == {}
     assert world.done == ["leaf01", "leaf02"], "switches are verified; the hosts' dry run stands"
 
 
 def test_ports_of_a_new_node_touch_nobody_in_production(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
     world = Fabric(busy=("node01", "node02", "node03"))
     out = fabric_of(monkeypatch, ctx, world, list(ALL), leaf01="+ nv set interface swp13-16 link mtu 9216")
-    assert world.held == {}
+    assert world.drained == {}
     assert [node for node, result in sorted(out.items()) if result.changed] == ["node04"]
 
 
-def test_a_change_of_all_ports_holds_everybody_behind_the_switch(
+def test_a_change_of_all_ports_drains_everybody_behind_the_switch(
     monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext
 ) -> None:
     world = Fabric(busy=("node01", "node02"))
     fabric_of(monkeypatch, ctx, world, list(ALL), leaf01="+ nv set qos roce mode lossless")
-    assert world.held == dict.fromkeys(("node01", "node02"), "fabric is about to change: its ports on leaf01")
+    assert world.drained == dict.fromkeys(("node01", "node02"), "fabric is about to change: its ports on leaf01")
     assert {"leaf01", "leaf02", *ALL} == set(world.done)
 
 
@@ -227,7 +229,7 @@ def test_a_switch_waits_while_jobs_run_behind_the_ports_that_change(
     assert out["node03"].message == (
         "leaf01: its ports would change - Expected: all nodes in production behind it drained "
         "Actual: not drained: node01. "
-        "Nothing was touched: run again when their jobs have ended."
+        "Nothing was touched. Run again when their jobs have ended."
     )
     assert not out["node03"].touched
     assert world.done == []
@@ -241,19 +243,19 @@ def test_a_node_in_production_that_was_not_asked_for_is_not_cut_off(
     assert out["node03"].message == (
         "leaf02: its ports would change - Expected: all nodes in production behind it drained "
         "Actual: not drained: node01, node02. "
-        "Nothing was touched: run it for them too (--limit), or for the whole site."
+        "Nothing was touched. Run it for them, too (--limit), or for the whole site."
     )
-    assert (world.done, world.held) == ([], {})
+    assert (world.done, world.drained) == ([], {})
 
 
-def test_a_node_of_a_later_wave_is_held_and_its_evidence_voided(
+def test_a_node_of_a_later_wave_is_drained_and_its_evidence_voided(
     monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext
 ) -> None:
     ledger = Ledger.open(EnvPaths(ctx.root, "sim").database)
     ledger.put_campaign("c1", env="sim", kind="deploy", nodes=list(ALL), site_digest="d", abi="1", status="running")
     world = Fabric(busy=("node02",))
     fabric_of(monkeypatch, ctx, world, ["node01"], leaf01="+ nv set qos roce mode lossless")
-    assert list(world.held) == ["node02"]
+    assert list(world.drained) == ["node02"]
     assert ledger.last_change("node02") > 0
     assert ledger.last_change("node03") == 0
 
@@ -265,11 +267,11 @@ def test_a_change_that_a_killed_run_left_open_counts_for_every_port(
     ledger.begin("leaf02", "switch-commit", "digest", {})
     world = Fabric(busy=("node02",))
     fabric_of(monkeypatch, ctx, world, list(ALL))
-    assert world.held == {"node02": "fabric is about to change: its ports on leaf02"}
+    assert world.drained == {"node02": "fabric is about to change: its ports on leaf02"}
 
 
-def test_a_host_that_would_change_is_held_for_that(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+def test_a_host_that_would_change_is_drained_for_that(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
     world = Fabric(busy=("node01", "node02"), would={"node01": would("host_roce : service | Apply")})
     fabric_of(monkeypatch, ctx, world, list(ALL))
-    assert world.held == {"node01": "fabric is about to change: host_roce : service | Apply"}
+    assert world.drained == {"node01": "fabric is about to change: host_roce : service | Apply"}
     assert "node02" not in world.done

@@ -1,0 +1,142 @@
+"""Reads what the plan of the validate phase depends on: evidence, nodes in production, partners of a killed run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rackready.campaign.evidence_plan import NodeEvidence, Seen, Step, candidates, possible_partners
+from rackready.design.check_gates import today
+from rackready.design.facts import desired_digest
+from rackready.drivers.scheduler.registry import adapter_for
+from rackready.evidence.store import EvidenceStore
+from rackready.gates.engine.registry import gate
+from rackready.gates.records.damaged import set_aside
+from rackready.handover.certify import entries, fingerprints
+from rackready.handover.look import fingerprints as seen_now
+from rackready.handover.look import kept, to_load, unseen
+from rackready.handover.partners import drained_as_partner, last_word
+from rackready.handover.policy import Moment, decide
+from rackready.handover.production import in_production
+from rackready.handover.run import DRAIN
+from rackready.ledger.store import Ledger
+from rackready.model.evidence import EvidenceRecord, Fingerprint
+from rackready.model.outcome import Finding, Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Site
+from rackready.model.state import NodeState, at_least
+from rackready.paths import EnvPaths
+from rackready.profiles import loader
+
+
+def on_record(ctx: PhaseContext, site: Site, nodes: list[str]) -> Seen:
+    """Return the evidence of each node, with the gates that are due; an error for each whose parts cannot be read."""
+    paths = EnvPaths(ctx.root, ctx.env)
+    prints, parts = (fingerprints(site, paths, nodes), {}) if ctx.check else seen_now(ctx, site, nodes)
+    unreadable = {
+        node: NodeResult(Outcome.ERROR, str(found)) for node, found in parts.items() if isinstance(found, Finding)
+    }
+    with Ledger.open(paths.database) as ledger:
+        store = EvidenceStore.read_only(ledger, paths.raw)
+        found = tuple(
+            evidence_of(site, store, ledger, node, prints[node], campaign=ctx.campaign, again=ctx.again)
+            for node in nodes
+            if node not in unreadable
+        )
+        if not ctx.check:
+            set_aside(store, ledger, ctx.campaign, "validate")
+    seen = Seen(found, unreadable)
+    measured = seen.at(Step.MEASURE)
+    tell(ctx, {item.node: f"to be measured: {item.why}" for item in measured})
+    ids = [entry.id for entry in loader.gates_of(site.gates)]
+    due = set[str]().union(*(item.due(ids) for item in measured))
+    return replace(seen, min_nodes={name: gate(name, {}).min_nodes for name in sorted(due)})
+
+
+def with_production(ctx: PhaseContext, site: Site, seen: Seen) -> Seen:
+    """Return what was seen with the nodes in production, and the partners that a killed run left drained."""
+    with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
+        states = {row.name: row.state for row in ledger.states()}
+    fit = candidates(seen)
+    seen = replace(
+        seen,
+        ready=frozenset(node for node in fit if at_least(states.get(node, NodeState.DECLARED), NodeState.READY)),
+        lent=tuple(lent_before(ctx, site, fit)),
+    )
+    busy, unknown = in_production(ctx, [item.node for item in seen.at(Step.MEASURE)])
+    seen = replace(seen, busy=frozenset(busy), unknown=unknown)
+    also_busy, also_unknown = in_production(ctx, possible_partners(seen))
+    return replace(seen, busy=seen.busy | {*also_busy}, unknown=unknown | also_unknown)
+
+
+def evidence_of(  # noqa: PLR0913 - the record, and the node that it is about
+    site: Site,
+    store: EvidenceStore,
+    ledger: Ledger,
+    node: str,
+    found: Fingerprint | Finding,
+    *,
+    campaign: str = "",
+    again: bool = False,
+) -> NodeEvidence:
+    """Return a node's evidence: it is read once, and judged as handover judges it.
+
+    ``campaign``: the one that must have run the gates that only read. With ``again`` nothing is kept, but a fail on
+    record stays one.
+    """
+    if isinstance(found, Finding):
+        return NodeEvidence(node, f"its fingerprint could not be read ({found})", {})
+    moment = Moment(time.time(), found.boot_id, ledger.last_change(node), campaign)
+    records = store.valid(node, desired_digest(site, node), found, moment.changed)
+    failed = _failed(site, node, records, moment.changed)
+    if again:
+        return NodeEvidence(node, f"{node}: --again measures everything again", {}, failed)
+    gates = entries(site)
+    decision = decide(node, gates, records, site.gates.skipped(node, today()), moment)
+    return NodeEvidence(node, to_load(gates, decision), kept(records, decision), failed, unseen=unseen(decision))
+
+
+def _failed(site: Site, node: str, records: Mapping[str, EvidenceRecord], since: float) -> str:
+    """Return the fail on record for the node as it is now, since its last change or repair, "" when there is none."""
+    for entry in entries(site):
+        record = records.get(entry.id)
+        if (
+            entry.required
+            and record is not None
+            and record.verdict.outcome is Outcome.FAIL
+            and record.started.timestamp() >= since
+        ):
+            return str(record.verdict.findings[0]) if record.verdict.findings else f"{node}: {entry.id} failed"
+    return ""
+
+
+def lent_before(ctx: PhaseContext, site: Site, nodes: list[str]) -> list[str]:
+    """Return the nodes that a killed run drained as partners, and that are drained for that still.
+
+    The scheduler is asked only about nodes that we drained after we released them, as far as the ledger knows.
+    """
+    paths = EnvPaths(ctx.root, ctx.env)
+    with Ledger.open(paths.database) as ledger:
+        last = {node: last_word(ledger.entries(node)) for node in nodes}
+    drains = {node: entry for node, entry in last.items() if entry is not None and entry.operation == DRAIN}
+    if not drains:
+        return []
+    try:
+        with adapter_for(site, paths) as adapter:
+            return [node for node, entry in drains.items() if drained_as_partner(entry, adapter.show(node))]
+    except RackreadyError as error:
+        tell(
+            ctx,
+            dict.fromkeys(drains, f"the scheduler did not tell whether it is drained as a partner: {error}"),
+            "warn",
+        )
+        return []
+
+
+def tell(ctx: PhaseContext, words: Mapping[str, str], level: str = "info") -> None:
+    """Record a line of progress about each node."""
+    with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
+        for node, text in words.items():
+            ledger.event(ctx.campaign, node, "validate", text, level)

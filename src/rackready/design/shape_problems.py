@@ -1,0 +1,66 @@
+"""Converts pydantic's errors on the shape of a document to problems."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rackready.model.problems import Problem
+
+_WORDS = {
+    "extra_forbidden": ("unknown key.", "Correct its spelling or remove it; {lists_keys} lists the keys."),
+    "missing": ("is required and missing.", "Add it."),
+}
+
+
+_CREDENTIALS = re.compile(r"(?<=://)\S*@")
+"""User and password of a URL. A refused value is shown without them."""
+
+_ADDRESS_HINT = "Add it, or define under networks where addresses come from."
+
+
+_MAPPINGS = frozenset({"model_type", "model_attributes_type", "dict_type"})
+"""Pydantic's errors for a value that is not a mapping.
+
+The value is not shown: it may be a secret written in the place of its reference.
+"""
+
+
+def shape_problem(item: Any, path: str, lists_keys: str = "`rackready schema`") -> Problem:  # noqa: ANN401 - pydantic's ErrorDetails
+    """Return pydantic's error as a problem; ``lists_keys``: the command or page that lists the valid keys."""
+    if item["type"] == "missing" and item["loc"][-1] == "address":
+        return Problem(path, "is required and missing.", _ADDRESS_HINT)
+    words = _WORDS.get(item["type"])
+    if words:
+        return Problem(path, *(text.format(lists_keys=lists_keys) for text in words))
+    shown, text = item.get("input"), item["msg"].removesuffix(".")
+    if item["type"] in _MAPPINGS:
+        return Problem(path, f"Expected: a mapping Actual: {kind_of_value(shown)}.", "Correct it.")
+    actual = (
+        _CREDENTIALS.sub("***@", repr(shown))
+        if isinstance(shown, (str, int, float)) and not isinstance(shown, bool)
+        else kind_of_value(shown)
+    )
+    said = isinstance(shown, dict) and item["type"] in _WHOLE
+    return Problem(path, f"{text}." if said else f"{text} - Actual: {actual}.", "Correct it.")
+
+
+_WHOLE = frozenset({"value_error", "union_tag_invalid"})
+"""Pydantic's errors whose message already describes the mapping."""
+
+
+def kind_of_value(value: Any) -> str:  # noqa: ANN401 - what YAML holds
+    """Return the kind of a YAML value in words, without Python types and without its content."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return (
+        "a mapping"
+        if isinstance(value, dict)
+        else "a list"
+        if isinstance(value, list)
+        else "text"
+        if isinstance(value, str)
+        else "a number, day or time"
+    )

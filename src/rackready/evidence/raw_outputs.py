@@ -1,0 +1,100 @@
+"""Raw outputs of commands: scrubbed, compressed, and stored by hash in files of this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+from pathlib import Path
+
+from rackready import files
+from rackready.evidence.aside import Lost, put_aside
+from rackready.evidence.error import EvidenceError
+from rackready.evidence.scrub import scrub
+from rackready.ledger.store import Ledger
+
+EMPTY = hashlib.sha256(b"").hexdigest()
+"""Hash of an output of no bytes: its content is known without the store."""
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+_AGAIN = "Measure again: a pass of a node that was judged from it does not count any more."
+
+
+class _DamagedError(EvidenceError):
+    """A stored output is not what was written. ``actual``: what was found."""
+
+    def __init__(self, what: str, expected: str, actual: str) -> None:
+        super().__init__(f"{what} - Expected: {expected} Actual: {actual}. {_AGAIN}")
+        self.actual = actual
+
+
+class RawOutputs:
+    """The folder of raw outputs."""
+
+    def __init__(self, ledger: Ledger, folder: Path) -> None:
+        self._ledger = ledger
+        self.folder = folder
+
+    def path(self, digest: str) -> str:
+        """Return the path of an output's file. It is text: a report reads outputs by the hundred thousand."""
+        return f"{self.folder}/{digest[:2]}/{digest}.z"
+
+    def put(self, text: str) -> str:
+        """Store a captured output, secrets scrubbed, and return its SHA-256 (of the scrubbed text).
+
+        A damaged file in its place is replaced. Raises EvidenceError when it cannot be written; nothing of it is left
+        then.
+        """
+        data = scrub(text).encode()
+        digest = hashlib.sha256(data).hexdigest()
+        path = Path(self.path(digest))
+        if why := self.fault(digest):
+            try:
+                put_aside(self._ledger, [Lost(digest, path, why)] if path.exists() else [], "")
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                files.replace(path, zlib.compress(data, 6))
+            except OSError as error:
+                why = (
+                    f"Expected: a writable folder with room Actual: {error.strerror}. "
+                    "Free disk space or correct its owner, then run again."
+                )
+                raise EvidenceError(f"{path.parent}: a raw output cannot be stored - {why}") from error
+        return digest
+
+    def get(self, digest: str) -> str:
+        """Return a stored output. Raises EvidenceError when it is gone or damaged."""
+        if not _HASH.fullmatch(digest):
+            raise EvidenceError(
+                f"raw output {digest!r} - Expected: 64 hexadecimal digits. Take the hash from the report."
+            )
+        data = self._content(digest)
+        if data is None:
+            other = "Copy it from the machine that measured, or measure" if not self._ledger.alone else "Measure"
+            text = f"raw output {digest} cannot be read - Expected: a stored output Actual: none. {other} again."
+            raise EvidenceError(text)
+        return data.decode()
+
+    def fault(self, digest: str, *, elsewhere: bool = False) -> str:
+        """Return why an output is not stored as it was written, "" when it is.
+
+        ``elsewhere``: an output that is not here may be on another machine.
+        """
+        try:
+            data = self._content(digest)
+        except _DamagedError as error:
+            return error.actual
+        return "none" if data is None and not elsewhere else ""
+
+    def _content(self, digest: str) -> bytes | None:
+        """Return the output of a hash, None when there is none. Raises _DamagedError when it is damaged."""
+        try:
+            with open(self.path(digest), "rb", buffering=0) as file:  # noqa: PTH123 - faster, see path()
+                data = zlib.decompress(file.read())
+        except FileNotFoundError:
+            return None
+        except (OSError, zlib.error) as error:
+            what = f"raw output {digest} cannot be read"
+            raise _DamagedError(what, "a stored output", str(error).rstrip(".")) from error
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise _DamagedError(f"raw output {digest}", "content of that hash", "another")
+        return data

@@ -1,0 +1,53 @@
+"""Rows of the ledger as callers get them: effects, node states, lines of progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rackready.model.state import NodeState
+
+DETAIL = "detail"
+"""Level of a step that goes well: a role, a change, a gate that begins or passes. Commands show it on demand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One effect: ``status`` is intent (begun, its end unknown), done or failed."""
+
+    token: int
+    node: str
+    operation: str
+    desired: str
+    epoch: int
+    status: str
+    observed: dict[str, Any]
+    result: dict[str, Any]
+    begun: float
+    ended: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """The state of one node."""
+
+    name: str
+    state: NodeState
+    reason: str
+    phase: str
+    campaign: str
+    epoch: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """One line of progress."""
+
+    id: int
+    campaign: str
+    node: str
+    phase: str
+    level: str
+    text: str
+    at: float
