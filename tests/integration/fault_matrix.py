@@ -1,4 +1,4 @@
-"""The fault matrix: every fault of the simulated rack that names a gate is put into a node's hardware, and the gate is really run there.
+"""The fault matrix: inject every simulated fault that names a gate, and run that gate on the node.
 
 ``python -m tests.integration.fault_matrix`` (``make fault-matrix``) plays all of them on one rack and prints the table;
 with ``--write FILE`` the table is written as Markdown. ``--healthy N`` then has every gate judge N healthy nodes that
@@ -143,7 +143,7 @@ def trials(wanted: Iterable[str] | None = None) -> list[list[Trial]]:
 
 
 def is_check(gate: str) -> bool:
-    """Whether a gate is a check of one node that can be played with all the others: it reads, and looks at nothing that was before."""
+    """Return whether a gate checks one node and can share a round: it only reads, and needs no earlier state."""
     made = make_gate(gate)
     return made.alone and made.level == "sanity" and not made.since_last_pass
 
@@ -263,7 +263,10 @@ class Player:
                 say(f"FALSE ALARM {self.table.alarms[-1]}")
 
     def _run(self, gates: Sequence[str], nodes: Sequence[str]) -> dict[tuple[str, str], Said]:
-        """Run gates and return (gate, node) -> what the evidence says, or why the node was not measured at all. A gate over several nodes needs all of them."""
+        """Run gates; return (gate, node) -> what the evidence shows, or why the node was not measured.
+
+        A gate over several nodes needs all of them.
+        """
         members = nodes if all(make_gate(gate).alone for gate in gates) else NODES
         _, text = self.project.run(
             "gate", "run", *gates, *(word for node in members for word in ("--node", node)), "--output", "json"
@@ -391,7 +394,7 @@ def main() -> int:
 
 
 def play(folder: Path, rounds: Sequence[Sequence[Trial]], healthy: int, racks: int) -> Table:
-    """Play on racks of their own, side by side, which come down again. What one rack cannot do any more ends the whole."""
+    """Play on separate racks side by side, and take them down. A rack that fails ends the whole run."""
     began = time.monotonic()
     work: deque[Work] = deque([*jobs(rounds), *range(0, healthy, len(NODES))])
     with ThreadPoolExecutor(max_workers=racks) as pool:

@@ -1,4 +1,4 @@
-"""Export to NetBox and import from it: every page is read, writes are repeatable, nothing is deleted, the token is told to nobody.
+"""Export to NetBox and import from it: reads every page, repeats safely, deletes nothing, keeps the token secret.
 
 What NetBox does not know is listed, never guessed.
 """
