@@ -37,17 +37,16 @@ def main() -> None:
         if folder(module, Path(path)):
             drift.append(item(path, "folder, mode 0755", actual))
     for wish in module.params["files"]:
-        place = Path(wish["path"])
-        if place.is_dir():
+        if (place := Path(wish["path"])).is_dir():
             module.fail_json(msg=FOLDER.format(place=place))
-        before, actual = text(place), state(place)
+        before, actual, wanted = text(place), state(place), digest(wish["content"].encode())
         if file(module, wish, before):
-            drift.append(item(wish["path"], f"{digest(wish['content'].encode())}, mode {wish['mode']}", actual))
+            drift.append(item(wish["path"], f"{wanted}, mode {wish['mode']}", actual))
             headers = dict.fromkeys(("before_header", "after_header"), wish["path"])
-            diff.append({"before": before or "", "after": wish["content"], **headers})
-    written = [one["name"] for one in drift]
-    differs = [f"{path} is not as wanted" for path in written]
-    module.exit_json(changed=bool(written), written=written, differs=differs, drift=drift, diff=diff)
+            diff.append(headers | {"before": before or "", "after": wish["content"]})
+    names = [one["name"] for one in drift]
+    differs = [f"{path} is not as wanted" for path in names]
+    module.exit_json(changed=bool(names), written=names, differs=differs, drift=drift, diff=diff)
 
 
 def folder(module: AnsibleModule, path: Path) -> bool:

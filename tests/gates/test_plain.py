@@ -71,7 +71,7 @@ def test_an_inventory_holds_the_same_facts_as_nvmls_own() -> None:
             {"smi": printed.SMI},
             (
                 "node01 gpu0: NVLink state not reported - Expected: the state of 18 links Actual: nvidia-smi -q -x "
-                "does not hold it. Also give the output of `nvidia-smi nvlink -s`: --input nvlink=FILE."
+                "does not contain it. Also give the output of `nvidia-smi nvlink -s`: --input nvlink=FILE."
             ),
             Outcome.ERROR,
         ),

@@ -235,7 +235,10 @@ def test_a_kill_switch_that_is_past_lets_the_gate_run_and_is_told(tmp_path: Path
         disabled=[off("node/gpu/sanity/inventory", date(2026, 1, 31))],
     )
     assert played.results["node01"].data["gates"] == {"node/gpu/sanity/inventory": "pass"}
-    warning = "gates.disabled[0]: the kill switch of node/gpu/sanity/inventory ended on 2026-01-31; the gate runs again. Remove the entry, or have storage team renew it with a new date and reason."
+    warning = (
+        "gates.disabled[0]: the kill switch of node/gpu/sanity/inventory ended on 2026-01-31; the gate runs again. "
+        "Remove the entry, or have storage team renew it with a new date and reason."
+    )
     assert [event.text for event in played.ledger.events("c1") if event.level == "warn"] == [warning]
     report = build(played.site, played.paths, "c1")
     assert (report["declared_skips"], report["warnings"]) == ([], [warning])

@@ -137,7 +137,7 @@ def trials(wanted: Iterable[str] | None = None) -> list[list[Trial]]:
         params = {key: _spread(key, value, place) for key, value in fault.params.items()}
         here = queues.setdefault(("" if is_check(fault.caught_by) else fault.caught_by, fault.at_boot), [])
         here.append(
-            Trial(fault, NODES[len(here) % len(NODES)] if make_gate(fault.caught_by).alone else NODES[0], params)
+            Trial(fault, NODES[len(here) % len(NODES)] if make_gate(fault.caught_by).single_node else NODES[0], params)
         )
     return [list(chunk) for _, here in sorted(queues.items()) for chunk in _together(here)]
 
@@ -145,13 +145,13 @@ def trials(wanted: Iterable[str] | None = None) -> list[list[Trial]]:
 def is_check(gate: str) -> bool:
     """Return whether a gate checks one node and can share a round: it only reads, and needs no earlier state."""
     made = make_gate(gate)
-    return made.alone and made.level == "sanity" and not made.since_last_pass
+    return made.single_node and made.level == "sanity" and not made.since_last_pass
 
 
 def _together(here: Sequence[Trial]) -> Iterator[list[Trial]]:
     """Yield trials one a node."""
     queue = iter(here)
-    while chunk := list(islice(queue, len(NODES) if make_gate(here[0].fault.caught_by).alone else 1)):
+    while chunk := list(islice(queue, len(NODES) if make_gate(here[0].fault.caught_by).single_node else 1)):
         yield chunk
 
 
@@ -267,7 +267,7 @@ class Player:
 
         A gate over several nodes needs all of them.
         """
-        members = nodes if all(make_gate(gate).alone for gate in gates) else NODES
+        members = nodes if all(make_gate(gate).single_node for gate in gates) else NODES
         _, text = self.project.run(
             "gate", "run", *gates, *(word for node in members for word in ("--node", node)), "--output", "json"
         )
