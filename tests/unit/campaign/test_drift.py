@@ -250,6 +250,19 @@ def test_a_run_is_recorded_and_its_exit_code_tells(
     assert [report.name for report in found.reports] == [*NODES, "leaf01", "leaf02"]
 
 
+def test_a_node_in_quarantine_is_asked_and_its_next_step_is_the_repair(
+    monkeypatch: pytest.MonkeyPatch, paths: EnvPaths, site: Site, ledger: Ledger
+) -> None:
+    World(monkeypatch, {"node01": [item()]})
+    apply(ledger, site, "node01", *PHASES)
+    ledger.set_state("node01", NodeState.QUARANTINED, "a gate failed")
+    (one,) = ask(paths, site, nodes=["node01"]).reports[0].items
+    assert one.next_step == (
+        "It is in quarantine. When it is repaired, run `rackready repair node01 --env sim --reason '...'`, "
+        "then `rackready deploy --env sim --limit node01`."
+    )
+
+
 def test_a_node_that_was_never_deployed_makes_it_2_and_the_others_are_asked(
     monkeypatch: pytest.MonkeyPatch, paths: EnvPaths, site: Site, ledger: Ledger
 ) -> None:

@@ -75,7 +75,7 @@ def drift_run(
         retired = [node for node in nodes if states.get(node) is NodeState.RETIRED]
         asked = [node for node in nodes if node not in retired]
         now = Run(run=ctx.campaign, at=utc(begun))
-        reports = _Asking(replace(ctx, check=True), site, paths, ledger, now).reports(asked)
+        reports = _Asking(replace(ctx, check=True), site, paths, ledger, now, states).reports(asked)
         append_runs(
             ledger, ctx.campaign, begun, ctx.site_digest, [report.model_dump(mode="json") for report in reports]
         )
@@ -96,6 +96,7 @@ class _Asking:
     paths: EnvPaths
     ledger: Ledger
     now: Run
+    states: Mapping[str, NodeState]
 
     def reports(self, nodes: Sequence[str]) -> list[DriftReport]:
         """Return a report for each node, then for each switch that one of them is cabled to."""
@@ -144,14 +145,22 @@ class _Asking:
 
     def _report(self, name: str, found: Found, done: Applied | None, nodes: Sequence[str]) -> DriftReport:
         items = with_history(self.ledger, name, nodes, found.items, self.now)
-        deploy = f"`rackready deploy --env {self.ctx.env} --limit {','.join(nodes)}` puts it right."
+        step = self._step(name, nodes)
         return DriftReport(
             name=name,
             target="node" if done is not None else "switch",
             asked=not found.not_asked,
             compared=list(done.phases) if done is not None else ["fabric"],
-            items=[item if item.next_step else item.model_copy(update={"next_step": deploy}) for item in items],
+            items=[item if item.next_step else item.model_copy(update={"next_step": step}) for item in items],
             not_asked=found.not_asked,
             notes=found.notes,
             boot_id=found.boot_id,
         )
+
+    def _step(self, name: str, nodes: Sequence[str]) -> str:
+        """Return the command that puts items right. A deploy leaves nodes in quarantine alone."""
+        deploy = f"`rackready deploy --env {self.ctx.env} --limit {','.join(nodes)}`"
+        if self.states.get(name) is NodeState.QUARANTINED:
+            repair = f"`rackready repair {name} --env {self.ctx.env} --reason '...'`"
+            return f"It is in quarantine. When it is repaired, run {repair}, then {deploy}."
+        return f"{deploy} puts it right."
