@@ -31,16 +31,16 @@ TokenFile = Annotated[
 
 _SHOWN = 50
 _TOKEN = re.compile(r"[!-~]+")
-"""Visible ASCII: what a header of HTTP can carry (RFC 9110, 5.5); anything else would come back in the error of whoever makes the header."""
+"""Visible ASCII, which an HTTP header can carry (RFC 9110, 5.5). Other text would appear in an HTTP library's error."""
 
 
 @app.callback()
 def _group() -> None:
-    """Keep `netbox` a command of its own while it is the only one."""
+    """Keep `netbox` as a word while it is the only command."""
 
 
 def token(file: Path | None) -> str:
-    """Return the API token. Raises RackreadyError that says where it was looked for; it never says the token."""
+    """Return the API token. Raises RackreadyError with the places searched, never with the token."""
     if file is not None:
         try:
             found = file.read_text(encoding="utf-8").strip()
@@ -57,7 +57,7 @@ def token(file: Path | None) -> str:
             f"{where} - Expected: an API token of NetBox Actual: nothing. Give --token-file FILE, or set NETBOX_TOKEN."
         )
     if _TOKEN.fullmatch(found) is None:
-        # What it holds is not shown: it may be another secret.
+        # The content is not shown: it may be another secret.
         raise RackreadyError(
             f"{where} - Expected: an API token of NetBox and nothing else "
             "Actual: several words, or signs that no token has. Correct it."
@@ -73,7 +73,10 @@ def import_netbox(
     node_role: Annotated[str, typer.Option("--node-role", help="Slug of the device role of nodes.")] = NODE_ROLE,
     output: Output = Format.TEXT,
 ) -> None:
-    """Begin a site file from NetBox: racks, nodes, switches, addresses, links. Exit codes: 0 written, 2 refused and nothing written."""
+    """Write a first site file from NetBox: racks, nodes, switches, addresses, links.
+
+    Exit codes: 0 written, 2 refused and nothing written.
+    """
     from rackready.drivers.netbox import Netbox  # noqa: PLC0415 - only who talks to NetBox pays for its client
 
     if into.exists():
@@ -128,7 +131,10 @@ def export_netbox(
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show what NetBox lacks of the plan, and with --yes write it. Never deletes. Exit: 0 nothing to do or written, 1 differences shown, 2 refused."""
+    """Show parts of the plan that NetBox lacks; with --yes write them. Never deletes.
+
+    Exit codes: 0 nothing to do or written, 1 differences shown, 2 refused.
+    """
     from rackready.drivers.netbox import Netbox  # noqa: PLC0415 - only who talks to NetBox pays for its client
 
     plan = plan_site(load_site(env, root=env_paths(env).root))

@@ -1,4 +1,4 @@
-"""Errors of the operating system in words: what was expected of the path, what it said, and the step that helps against just that."""
+"""Operating-system errors as messages: Expected, Actual and the next step for each kind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OTHER = ("a usable file system", "See what `dmesg` says of its disk, then run a
 
 
 def told(error: OSError) -> RackreadyError:
-    """Return an error of the operating system in our words."""
+    """Return the message for an operating-system error."""
     why = error.strerror or str(error)
     if error.filename == OUT:
         step = _FREE if error.errno in _FULL else "Send it to another place, then run again."

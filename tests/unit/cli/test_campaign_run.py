@@ -17,7 +17,7 @@ from rackready.cli.output import Format
 from rackready.ledger.applied import FILE, AppliedError, read
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
-from rackready.paths import EnvPaths
+from rackready.paths import EnvPaths, private_dir
 from tests.unit.cli.test_commands import project, rackready
 
 __all__ = ["project"]
@@ -106,7 +106,7 @@ REMOVE = "Remove it: the next deploy records everything again. Until then all is
 def test_what_cannot_be_recorded_is_said_and_spoils_no_good_deploy(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spoil: Callable[[Path], str]
 ) -> None:
-    state = EnvPaths(project, "lab").state
+    state = private_dir(EnvPaths(project, "lab").state)
     why = spoil(state / FILE)
     with pytest.raises(AppliedError):
         ran(project, monkeypatch, "deploy")
