@@ -138,7 +138,7 @@ def _without_those_out(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], li
     ]
     for row in left_out:
         if row.state == NodeState.RETIRED.value:
-            words = f"is retired ({row.reason}) and left out. Take it out of the site file; if it is to come back"
+            words = f"is retired ({row.reason}) and left out. Remove it from the site file; to bring it back"
         else:
             words = "is in quarantine and left alone. When it is repaired"
         progress.print(f"{row.name} {words}: rackready repair {row.name} --reason '...'", style="yellow")
@@ -161,7 +161,7 @@ def _record(paths: EnvPaths, site: Site, request: CampaignRequest, finished: Fin
     try:
         record_applied(paths, site, request, finished, rows)
     except (RackreadyError, OSError) as error:
-        progress.print(f"what was applied could not be recorded: {error}", style="yellow")
+        progress.print(f"could not record what was applied: {error}", style="yellow")
 
 
 def _print(rows: list[NodeSummary], result: dict[str, Any]) -> None:
@@ -171,7 +171,7 @@ def _print(rows: list[NodeSummary], result: dict[str, Any]) -> None:
     ready = sum(1 for row in rows if row.state == NodeState.READY.value)
     console.print(f"{ready} of {len(rows)} nodes ready, {result['seconds']} s")
     if not result["changed"] and not result["drained"] and all(row.outcome == "pass" for row in rows):
-        console.print("nothing was changed: the site is as its file says")
+        console.print("nothing was changed: the site matches its file")
     if result["site_edited"]:
         console.print(result["site_edited"], style="yellow")
     console.print(f"report: {result['report_html']}\n        {result['report_json']}\nlog:    {result['log']}")

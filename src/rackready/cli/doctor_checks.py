@@ -55,7 +55,7 @@ def _one(name: str, check: Callable[[Scene], Answer], scene: Scene) -> Report:
     try:
         outcome, text = check(scene)
     except (OSError, subprocess.SubprocessError, RackreadyError) as error:
-        return Report(name, Outcome.ERROR, f"could not be looked at: {error}")
+        return Report(name, Outcome.ERROR, f"check could not run: {error}")
     return Report(name, outcome, text)
 
 
@@ -65,14 +65,14 @@ def disk(scene: Scene) -> Answer:
     free = shutil.disk_usage(place).free / _GIB
     if free < MIN_FREE_GIB:
         wanted = f"{place} - Expected: at least {MIN_FREE_GIB:.0f} GiB free"
-        return Outcome.FAIL, f"{wanted} Actual: {free:.1f} GiB. Free disk space; old logs lie in .rackready/*/logs"
+        return Outcome.FAIL, f"{wanted} Actual: {free:.1f} GiB. Free disk space; old logs are in .rackready/*/logs"
     return Outcome.PASS, f"{free:.0f} GiB free"
 
 
 def private_state(scene: Scene) -> Answer:
     """Check that ``.rackready``, which has keys and state, is writable and private to its owner."""
     if not scene.private.exists():
-        return Outcome.PASS, ".rackready is not made yet"
+        return Outcome.PASS, ".rackready does not exist yet"
     status = scene.private.stat()
     if status.st_mode & 0o077:
         return (
@@ -135,7 +135,7 @@ def _holder(content: bytes) -> str:
         data = json.loads(content)
         return f"pid {data['pid']} (`{data['what']}`)"
     except (ValueError, KeyError, TypeError):
-        return "a process that has not said who it is"
+        return "an unknown process"
 
 
 def ledger(scene: Scene) -> Answer:
@@ -147,10 +147,10 @@ def ledger(scene: Scene) -> Answer:
     found = "" if server else damage(path)
     if found:
         step = (
-            f"Restore {path} from a backup. Without one, move it away: every node is then taken up from the "
+            f"Restore {path} from a backup. Without one, move it away: every node then starts from the "
             "beginning, and quarantines and evidence are lost"
         )
-        return Outcome.FAIL, f"Expected: a ledger that is whole Actual: {found}. {step}"
+        return Outcome.FAIL, f"Expected: an intact ledger Actual: {found}. {step}"
     with Ledger.read_only(scene.database) as record:
         gone = EvidenceStore.read_only(record, path.parent / "raw").unguarded()
     if gone:

@@ -30,7 +30,7 @@ def secrets(scene: Scene) -> Answer:
     problems += [text for text in (_file_problem("private key", key) for key in keys) if text]
     if problems:
         return Outcome.FAIL, "\n".join([*problems, *_made_later(scene)])
-    return Outcome.PASS, f"{len(refs)} secrets and {len(keys)} private keys are readable by their owner alone"
+    return Outcome.PASS, f"{len(refs)} secrets and {len(keys)} private keys are readable by their owner only"
 
 
 def _made_later(scene: Scene) -> list[str]:

@@ -43,7 +43,8 @@ def packages(scene: Scene) -> Answer:
         return (
             Outcome.FAIL,
             (
-                f"Expected: what requirements.lock says Actual: {len(differing)} differ: {', '.join(differing[:5])}. "
+                f"Expected: the versions in requirements.lock Actual: {len(differing)} differ: "
+                f"{', '.join(differing[:5])}. "
                 "Run: make setup"
             ),
         )
@@ -120,4 +121,4 @@ def simulator(_scene: Scene) -> Answer:
             Outcome.SKIP,
             f"not installed: {', '.join(absent)}. Only the simulated rack needs them: make setup-sim (as root)",
         )
-    return Outcome.PASS, "podman, runc and what builds images and packages are there"
+    return Outcome.PASS, "podman, runc and the build tools for images and packages are installed"

@@ -44,7 +44,7 @@ def _explain(wanted: str, output: Format) -> None:
         )
         return
     if len(found) > _MOST:
-        console.print(f"{wanted} stands for {len(found)} topics; ask for one of them:")
+        console.print(f"{wanted} stands for {len(found)} topics; choose one of them:")
         for item in found:
             console.print(f"  {item.kind:8} {item.name}")
         return

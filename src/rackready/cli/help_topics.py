@@ -96,7 +96,10 @@ def _gate(gate_id: str, title: str) -> Callable[[], str]:
         return "\n".join(
             [
                 *lines,
-                f"`rackready gate explain {gate_id}` says how it judges, `rackready gate show {gate_id}` what it runs.",
+                (
+                    f"`rackready gate explain {gate_id}` explains how it judges, `rackready gate show {gate_id}` what "
+                    "it runs."
+                ),
             ]
         )
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from rackready.drivers.hostkey_accept import Shown
     from rackready.paths import EnvPaths
 
-app = typer.Typer(help="SSH host keys of nodes, switches and the scheduler's controller.", no_args_is_help=True)
+app = typer.Typer(help="Accept SSH host keys of nodes, switches and the scheduler's controller.", no_args_is_help=True)
 
 _EVIDENCE = (
-    "A new host key can mean that the node was installed anew: its fingerprint decides what of its evidence still "
+    "A new host key can mean that the node was reinstalled: its fingerprint decides which of its evidence still "
     "counts. `rackready deploy` reads it first."
 )
 _ACCEPTED, _SAME, _LEFT, _ERROR = "accepted", "unchanged", "left", "error"
@@ -39,18 +39,14 @@ def _group() -> None:
 def accept(
     host: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Node or switch of the site, or `scheduler`; several may be named.", autocompletion=complete.nodes
-        ),
+        typer.Argument(help="Node, switch or `scheduler`; repeatable.", autocompletion=complete.nodes),
     ] = None,
     every: Annotated[  # noqa: FBT002 - a flag
-        bool, typer.Option("--all", help="Every host of the site, e.g. where known_hosts was lost.")
+        bool, typer.Option("--all", help="Every host of the site, e.g. when known_hosts was lost.")
     ] = False,
     yes: Annotated[  # noqa: FBT002
         bool,
-        typer.Option(
-            "--yes", help="Do not ask. A node's key is then accepted only where its BMC answers with the site's serial."
-        ),
+        typer.Option("--yes", help="Do not ask. Accepts a node's key only if its BMC reports the site's serial."),
     ] = False,
     env: Env = "sim",
     output: Output = Format.TEXT,

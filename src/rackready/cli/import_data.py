@@ -16,9 +16,9 @@ from rackready.design.yaml import dump_yaml, read_yaml
 from rackready.model.problems import RackreadyError
 from rackready.paths import private_dir
 
-app = typer.Typer(help="Take in what others know of the site.", no_args_is_help=True)
+app = typer.Typer(help="Import a vendor's manifest or a NetBox site.", no_args_is_help=True)
 
-_HEAD = "# Written by `rackready import manifest`; merged over site.yml. Passwords lie in secrets/, not here.\n"
+_HEAD = "# Written by `rackready import manifest`; merged over site.yml. Passwords are in secrets/, not here.\n"
 
 
 @app.callback()
@@ -57,7 +57,7 @@ def manifest(
     if output is Format.JSON:
         print_json({"machines": len(machines), "file": str(target), "nodes": [machine.node for machine in machines]})
     else:
-        console.print(f"{len(machines)} machines written to {target}; their passwords lie in {secrets} (mode 0600)")
+        console.print(f"{len(machines)} machines written to {target}; their passwords are in {secrets} (mode 0600)")
 
 
 def _text(file: Path) -> str:

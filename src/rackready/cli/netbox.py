@@ -19,14 +19,12 @@ from rackready.design.site import load_site
 from rackready.design.yaml import dump_yaml
 from rackready.model.problems import RackreadyError
 
-app = typer.Typer(help="Give the plan of a site to others.", no_args_is_help=True)
+app = typer.Typer(help="Export the plan of a site.", no_args_is_help=True)
 
 Url = Annotated[str, typer.Option("--url", envvar="NETBOX_URL", help="Address of NetBox, https://...")]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(
-        "--token-file", help="File that holds nothing but the API token; else the variable NETBOX_TOKEN is read."
-    ),
+    typer.Option("--token-file", help="File with only the API token. Default: the variable NETBOX_TOKEN."),
 ]
 
 _SHOWN = 50
@@ -68,7 +66,7 @@ def token(file: Path | None) -> str:
 def import_netbox(
     site: Annotated[str, typer.Argument(help="Slug of the site in NetBox.")],
     url: Url,
-    into: Annotated[Path, typer.Option("--into", help="Site file to write; it must not be there yet.")],
+    into: Annotated[Path, typer.Option("--into", help="Site file to write; it must not exist.")],
     token_file: TokenFile = None,
     node_role: Annotated[str, typer.Option("--node-role", help="Slug of the device role of nodes.")] = NODE_ROLE,
     output: Output = Format.TEXT,
@@ -81,7 +79,7 @@ def import_netbox(
 
     if into.exists():
         raise RackreadyError(
-            f"--into {into} - Expected: a new file Actual: it is there. Name another one, and compare the two."
+            f"--into {into} - Expected: a new file Actual: it exists. Name another file, and compare the two."
         )
     found = Netbox(url, token(token_file)).read(site, ("dcim.racks", "dcim.devices", "dcim.cables"))
     if not found["dcim.racks"]:
@@ -110,7 +108,7 @@ def import_netbox(
 
 def _text(made: Imported) -> str:
     head = [
-        "# Taken from NetBox. To be filled in, since NetBox does not know it:",
+        "# From NetBox. Complete by hand what NetBox does not have:",
         *(f"#   {line}" for line in made.missing),
     ]
     return "\n".join(head) + "\n" + dump_yaml(made.document)
@@ -127,7 +125,7 @@ def export_netbox(
     env: Env = "sim",
     token_file: TokenFile = None,
     yes: Annotated[  # noqa: FBT002 - a flag
-        bool, typer.Option("--yes", help="Write it; without, the difference is shown and nothing is written.")
+        bool, typer.Option("--yes", help="Write to NetBox. Default: only show the differences.")
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:
@@ -161,7 +159,7 @@ def export_netbox(
         print_json({"written": yes, "steps": [step.text for step in todo]})
     else:
         _show("written to NetBox" if yes else "NetBox differs", [step.text for step in todo])
-        console.print("no difference" if not todo else "done" if yes else "nothing was written: --yes writes it")
+        console.print("no difference" if not todo else "done" if yes else "nothing was written. Add --yes to write it")
     raise typer.Exit(1 if todo and not yes else 0)
 
 

@@ -41,17 +41,17 @@ Site = Annotated[
 ]
 Output = Annotated[
     PlanFormat,
-    typer.Option("--output", help="text for people, json for programs, markdown for a comment on a pull request."),
+    typer.Option("--output", help="text, json, or markdown for a pull-request comment."),
 ]
 Write = Annotated[
     Path | None,
     typer.Option(
         "--write",
-        help="Folder for plan.html, plan.json, lists as CSV (cables, cords, bom, addresses) and a cable page a rack.",
+        help="Folder for plan.html, plan.json, CSV lists (cables, cords, bom, addresses) and one cable page per rack.",
     ),
 ]
 Slack = Annotated[float, typer.Option("--slack-m", min=0, help="Spare length at each end of a cable, m.")]
-Spares = Annotated[float, typer.Option("--spares-pct", min=0, help="Spares of each cable part, per cent.")]
+Spares = Annotated[float, typer.Option("--spares-pct", min=0, help="Spares of each cable part, %.")]
 
 
 def plan(

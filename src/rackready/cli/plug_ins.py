@@ -44,7 +44,7 @@ def add(app: typer.Typer, plug_in: PlugIn) -> None:
             trial
         )  # typer reads the parameters here; an unsupported one must not break the other commands
     except Exception as error:  # noqa: BLE001 - typer's and click's refusals have no common class
-        plug_in.refuse("a command that typer understands", f"{type(error).__name__}: {error}", error)
+        plug_in.refuse("a command that typer supports", f"{type(error).__name__}: {error}", error)
     _put(app, plug_in.name, command)
 
 

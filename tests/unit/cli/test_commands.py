@@ -383,8 +383,8 @@ def test_a_retired_node_is_left_out_and_that_is_said(project: Path) -> None:
     done = rackready(project, "deploy", "--env", "lab", "--limit", "node03", "--output", "json")
     assert done.returncode == 0, done.stderr
     assert (
-        "node03 is retired (sold) and left out. Take it out of the site file; "
-        "if it is to come back: rackready repair node03 --reason" in done.stderr
+        "node03 is retired (sold) and left out. Remove it from the site file; "
+        "to bring it back: rackready repair node03 --reason" in done.stderr
     )
     assert json.loads(done.stdout)["nodes"] == [
         {"name": "node03", "state": "retired", "phase": "", "outcome": "skip", "changed": False, "reason": "sold"}

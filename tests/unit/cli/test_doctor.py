@@ -108,7 +108,7 @@ def test_environment_with_a_preparation_says_so(project: Path) -> None:
 def test_all_secrets_in_place_pass(project: Path) -> None:
     assert doctor_keys.secrets(scene(project)) == (
         Outcome.PASS,
-        "7 secrets and 1 private keys are readable by their owner alone",
+        "7 secrets and 1 private keys are readable by their owner only",
     )
 
 
@@ -233,7 +233,7 @@ def test_doctor_looks_at_the_server(postgres: PostgresServer, project: Path) -> 
     assert outcomes["ledger"] == (
         Outcome.ERROR,
         (
-            "could not be looked at: secret in environment variable NOT_SET - Expected: a value Actual: not set. "
+            "check could not run: secret in environment variable NOT_SET - Expected: a value Actual: not set. "
             "Export NOT_SET and run again."
         ),
     )

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 FULL = (
-    "standard output - Expected: a place that takes what is printed Actual: No space left on device. "
+    "standard output - Expected: an output that accepts data Actual: No space left on device. "
     "Free disk space there, then run again.\n"
 )
 CLOSED = (
