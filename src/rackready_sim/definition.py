@@ -11,11 +11,11 @@ from rackready.design.site import parse_site
 from rackready.design.yaml import read_yaml
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
-from rackready_sim import slurm
+from rackready_sim import slurm, systems
 from rackready_sim.emulator import in_use
 from rackready_sim.errors import describe
 from rackready_sim.hostnet import taken_networks
-from rackready_sim.machines import Machines
+from rackready_sim.machines import Machines, NodeLogin
 from rackready_sim.plan import Plan, build_plan, choose_subnet, clone_id, loopback_candidates
 from rackready_sim.store import Record, Store
 
@@ -69,7 +69,18 @@ class Definition:
 
     def machines(self, image: str = "") -> Machines:
         """Return the containers of the rack, created from the recorded image unless another is named."""
-        return Machines(self.plan, self.store, image or self.record.image, lambda: slurm.build(self.site, self.plan))
+        return Machines(
+            self.plan,
+            self.store,
+            image or self.record.image,
+            lambda: slurm.build(self.site, self.plan),
+            self._node_login,
+        )
+
+    def _node_login(self) -> NodeLogin:
+        access = self.site.access
+        password = self.store.secret("sudo").read_text(encoding="utf-8").strip() if access.sudo_password else ""
+        return NodeLogin(systems.of_site(self.site), access.user, password)
 
     def fingerprint(self) -> str:
         """Return the emulator's inputs as text; the emulator restarts when they change."""

@@ -7,9 +7,10 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from rackready_sim import host, hostnet, podman, slurm
+from rackready_sim import host, hostnet, podman, slurm, systems
 from rackready_sim.errors import SimError, describe
 from rackready_sim.files import write
 from rackready_sim.plan import MIRROR_PORT, Machine, Plan
@@ -28,16 +29,34 @@ REBOOTED = 129
 _REAPPLY = "/usr/lib/hw/switch-reapply"
 
 
+@dataclass(frozen=True, slots=True)
+class NodeLogin:
+    """What a node's installer was told: the system, and the user that may log in and become root by sudo.
+
+    ``sudo_password`` is empty when sudo asks for none.
+    """
+
+    system: systems.System = systems.SYSTEMS["debian12"]
+    user: str = "root"
+    sudo_password: str = ""
+
+
 class Machines:
     """The containers of one rack."""
 
     def __init__(
-        self, plan: Plan, store: Store, image: str, slurm_conf: Callable[[], dict[str, str]] | None = None
+        self,
+        plan: Plan,
+        store: Store,
+        image: str,
+        slurm_conf: Callable[[], dict[str, str]] | None = None,
+        node_login: Callable[[], NodeLogin] = NodeLogin,
     ) -> None:
         self.plan = plan
         self._store = store
         self._image = image
         self._slurm_conf = slurm_conf
+        self._node_login = node_login
 
     def running(self, name: str) -> bool:
         """Return whether a machine's system runs now."""
@@ -207,12 +226,34 @@ class Machines:
         if machine.role == "switch":
             self._seed_switch(machine, root)
             return
-        (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
-        write(
-            root / "root/.ssh/authorized_keys", self._store.key.with_suffix(".pub").read_text(encoding="utf-8"), 0o600
-        )
+        if machine.role == "node":
+            self._seed_node(root, self._node_login())
+        else:
+            self._let_in(root, "root")
         if machine.role == "controller" and self._slurm_conf is not None:
             slurm.seed(root, self._slurm_conf(), self._store.secret("munge").read_text(encoding="utf-8"))
+
+    def _seed_node(self, root: Path, login: NodeLogin) -> None:
+        """Write the node's operating system and its installer's user; only root or that user may log in."""
+        systems.install(login.system, root)
+        if login.user == "root":
+            self._let_in(root, "root")
+            return
+        inside(root, "useradd", "--create-home", "--shell", "/bin/bash", "--groups", "sudo", login.user)
+        self._let_in(root, login.user)
+        if login.sudo_password:
+            inside(root, "chpasswd", stdin=f"{login.user}:{login.sudo_password}\n")
+            rule = f"{login.user} ALL=(ALL:ALL) ALL\n"
+        else:
+            rule = f"{login.user} ALL=(ALL:ALL) NOPASSWD:ALL\n"
+        write(root / "etc/sudoers.d/90-installer", rule, 0o440)
+
+    def _let_in(self, root: Path, user: str) -> None:
+        home = "root" if user == "root" else f"home/{user}"
+        key = self._store.key.with_suffix(".pub").read_text(encoding="utf-8")
+        (root / home / ".ssh").mkdir(mode=0o700, exist_ok=True)
+        write(root / home / ".ssh/authorized_keys", key, 0o600)
+        inside(root, "chown", "--recursive", f"{user}:", f"/{home}/.ssh")
 
     def _seed_switch(self, machine: Machine, root: Path) -> None:
         inside(root, "useradd", "--create-home", "--shell", "/bin/bash", "--groups", "sudo", "cumulus")

@@ -17,7 +17,7 @@ _HEAD = "# Written by `rackready sim up`; removed by `rackready sim down`. Do no
 def build(site: Site, plan: Plan, store: Store) -> dict[str, Any]:
     """Return the overlay document: addresses, ports, keys and the mirror's URL."""
     document: dict[str, Any] = {
-        "access": {"user": "root", "port": 22, "private_key": str(store.key)},
+        "access": _access(site, store),
         "software": {"mirror": {"url": mirror.url(plan), "key": str(store.mirror / "mirror.asc")}},
         "racks": [
             {"name": rack.name, "nodes": [_node(node.name, plan, store) for node in rack.nodes]} for rack in site.racks
@@ -33,6 +33,13 @@ def build(site: Site, plan: Plan, store: Store) -> dict[str, Any]:
         }
         document["handover"] = {**login, "munge_key": {"file": str(store.secret("munge"))}}
     return document
+
+
+def _access(site: Site, store: Store) -> dict[str, Any]:
+    access: dict[str, Any] = {"port": 22, "private_key": str(store.key)}
+    if site.access.sudo_password is not None:
+        access["sudo_password"] = {"file": str(store.secret("sudo"))}
+    return access
 
 
 def _node(name: str, plan: Plan, store: Store) -> dict[str, Any]:

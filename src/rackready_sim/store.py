@@ -152,7 +152,7 @@ class Store:
     def ensure_secrets(self, bmcs: list[str], switches: list[str]) -> None:
         """Create the SSH key, passwords and munge key that are missing."""
         private_dir(self.base)
-        for name in [*(f"{node}-bmc" for node in bmcs), *switches]:
+        for name in [*(f"{node}-bmc" for node in bmcs), *switches, "sudo"]:
             _write_once(self.secret(name), secrets.token_urlsafe(18))
         _write_once(self.secret("munge"), base64.b64encode(secrets.token_bytes(_MUNGE_BYTES)).decode())
         if not self.key.exists():

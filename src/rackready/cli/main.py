@@ -30,6 +30,7 @@ _MISUSE: tuple[type[Exception], ...] = (
 COMMANDS = {
     "deploy": "deploy",
     **dict.fromkeys(("provision", "install", "fabric", "validate", "optimize", "handover"), "single_phase"),
+    "drift": "drift",
     "status": "status",
     "report": "report",
     "gate": "gate",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rackready.design.check_addresses import check_given, given_addresses
 from rackready.design.check_fabric import check_fabric, check_links, check_ports
 from rackready.design.check_figures import check_figures
-from rackready.design.check_gates import check_gates
+from rackready.design.check_gates import check_gates, today
 from rackready.design.check_groups import check_groups
 from rackready.design.check_networks import check_networks
 from rackready.design.check_nics import check_nic_plans
@@ -172,6 +172,15 @@ def _driver(subject: Subject) -> list[Found]:
                 loc,
                 f"branch {branch} is not in software set {software.id} - Expected: one of {have}.",
                 "Choose one of these branches, or another set.",
+            )
+        )
+    if not out and (end := software.driver[branch].end_of_life) < f"{today():%Y-%m}":
+        out.append(
+            Found(
+                loc,
+                f"branch {branch} is past its end of life - "
+                f"Expected: a branch with support Actual: support ended {end}.",
+                "Choose another branch or another set.",
             )
         )
     return out

@@ -9,8 +9,9 @@ from typing import Any
 
 from rackready.model.base import expand_range
 from rackready.model.baseline import Baseline
-from rackready.model.profile import GpuProfile, PlatformProfile, SoftwareProfile, SwitchProfile
+from rackready.model.profile import GpuProfile, PlatformProfile, SwitchProfile
 from rackready.model.site import Node, Site, Switch
+from rackready.model.software import DriverSet, SoftwareProfile
 from rackready.profiles import loader
 
 _FIRST_HOST = 10
@@ -95,9 +96,14 @@ def driver_branch(site: Site) -> int:
     return site.software.driver_branch or loader.software(site.software.set).default_branch
 
 
+def driver_set(site: Site) -> DriverSet:
+    """Return the driver that the site wants, with its packages."""
+    return loader.software(site.software.set).driver[driver_branch(site)]
+
+
 def driver_version(site: Site) -> str:
     """Return the full driver version that the site asks for, for example 580.173.02."""
-    return loader.software(site.software.set).driver[driver_branch(site)]
+    return driver_set(site).version
 
 
 def node_facts(site: Site, name: str) -> NodeFacts:

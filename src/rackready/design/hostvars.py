@@ -10,10 +10,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rackready.design.facts import driver_branch, driver_version, node_facts
+from rackready.design.facts import driver_branch, driver_set, node_facts
 from rackready.design.qos import roce_interfaces, roce_vars
-from rackready.model.profile import GpuProfile, PlatformProfile, SoftwareProfile
+from rackready.model.base import SecretRef
+from rackready.model.profile import GpuProfile, PlatformProfile
 from rackready.model.site import Node, Site, SlurmHandover
+from rackready.model.software import SoftwareProfile
 from rackready.model.supply import Figure
 from rackready.profiles import loader
 
@@ -77,16 +79,17 @@ def slurm_vars(site: Site) -> dict[str, Any]:
 
 
 def _driver_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:
-    version = driver_version(site)
-    package = f"{version}{software.package_suffix}"
+    driver = driver_set(site)
     return {
-        "nvidia_driver_version": version,
+        "nvidia_driver_version": driver.version,
         "nvidia_driver_branch": driver_branch(site),
-        "nvidia_driver_package_version": package,
+        "nvidia_driver_packages": dict(driver.packages),
+        "nvidia_driver_pinning": driver.pinning,
         "nvidia_driver_open": software.open_modules,
-        "nvidia_fabricmanager_version": version,
-        "nvidia_fabricmanager_package_version": package,
-        "nvidia_persistence_package_version": package,
+        "nvidia_fabricmanager_version": driver.version,
+        "nvidia_fabricmanager_packages": dict(driver.fabric),
+        "nvidia_persistence_packages": dict(driver.persistence),
+        "nvidia_persistence_unit": driver.persistence_unit,
     }
 
 
@@ -166,4 +169,12 @@ def connection_vars(site: Site, node: Node, known_hosts: Path) -> dict[str, Any]
         "ansible_port": site.access.port,
         "ansible_ssh_private_key_file": str(site.access.private_key),
         "ansible_ssh_common_args": " ".join(f"-o '{option}'" for option in options),
+        **_sudo_vars(site.access.sudo_password),
     }
+
+
+def _sudo_vars(password: SecretRef | None) -> dict[str, Any]:
+    """Return where the password for sudo is kept, never the password: playbooks/group_vars/nodes.yml reads it."""
+    if password is None:
+        return {}
+    return {"rackready_sudo_password_file": str(password.file or ""), "rackready_sudo_password_env": password.env or ""}

@@ -7,8 +7,8 @@ from typing import Any
 
 from rackready.design.facts import NodeFacts
 from rackready.model.problems import RackreadyError
-from rackready.model.profile import SoftwareProfile
 from rackready.model.site import Fabric, Qos
+from rackready.model.software import SoftwareProfile
 
 PRIORITIES = 8
 _ECT0 = 2

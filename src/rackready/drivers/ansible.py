@@ -164,8 +164,8 @@ class _Run:
 
 
 def _environment(root: Path, site: Site) -> dict[str, str]:
-    munge = getattr(site.handover, "munge_key", None)
-    names = (*_PASSED_ON, *((munge.env,) if munge is not None and munge.env else ()))
+    secrets = (getattr(site.handover, "munge_key", None), site.access.sudo_password)
+    names = (*_PASSED_ON, *(secret.env for secret in secrets if secret is not None and secret.env))
     env = {name: os.environ[name] for name in names if name in os.environ}
     env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
     source = str(Path(__file__).resolve().parents[2])

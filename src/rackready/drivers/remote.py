@@ -19,7 +19,7 @@ import paramiko
 
 from rackready.drivers.process import OUTPUT_LIMIT, STOP, Interrupted
 from rackready.drivers.ssh import errors
-from rackready.drivers.ssh.command import LOGGED
+from rackready.drivers.ssh.command import LOGGED, Shell
 from rackready.drivers.ssh.session import active, connect, translated
 from rackready.drivers.ssh.target import SshTarget
 from rackready.model.problems import RackreadyError
@@ -129,18 +129,24 @@ class Remote:
         """Start a command and return at once. Raises UnreachableError."""
         mark = f"/tmp/.rackready-{RUN_ID}-{secrets.token_hex(12)}"  # noqa: S108
         words = [*(("env", *(f"{name}={value}" for name, value in env.items())) if env else ()), *argv]
-        line = shlex.join(["setsid", "-w", "sh", "-c", _WRAP, "rackready", mark, f"{timeout_s + _GRACE_S:.0f}", *words])
+        wrapped = ["setsid", "-w", "sh", "-c", _WRAP, "rackready", mark, f"{timeout_s + _GRACE_S:.0f}", *words]
         place, channel = self._open(node)
         try:
-            channel.exec_command(line)
-            if stdin:
-                channel.sendall(stdin.encode())
-            channel.shutdown_write()
+            self._send(node, channel, wrapped, stdin)
         except (OSError, paramiko.SSHException) as error:
             channel.close()
             self.give_back(node, place)
             raise _unreachable(errors.lost(self._targets[node].where, errors.reason(error))) from error
         return Job(self, node, mark, channel, place)
+
+    def _send(self, node: str, channel: paramiko.Channel, argv: list[str], stdin: str) -> None:
+        """Start a command as root on an open session, with all of its standard input."""
+        sudo = self._targets[node].sudo
+        line, first = sudo.command(argv) if sudo else (shlex.join(argv), "")
+        channel.exec_command(line)
+        if first or stdin:
+            channel.sendall((first + stdin).encode())
+        channel.shutdown_write()
 
     def sweep(self, node: str) -> Answer:
         """End and remove what a killed run left on a node: its commands, launch keys and their folders.
@@ -170,9 +176,7 @@ class Remote:
             return
         try:
             channel.settimeout(_GRACE_S)
-            channel.exec_command(shlex.join(["python3", "-", mark]))
-            channel.sendall(inspect.getsource(end_session).encode())
-            channel.shutdown_write()
+            self._send(node, channel, ["python3", "-", mark], inspect.getsource(end_session))
             while channel.recv(4096):
                 continue
         except (OSError, paramiko.SSHException):
@@ -212,10 +216,27 @@ class Remote:
             lines[:] = [line for line in lines if active(line.client)]
             free = next((line for line in lines if line.sessions < _SESSIONS), None)
             if free is None:
-                free = _Line(connect(self._targets[node], timeout_s=_CONNECT_S))
+                free = _Line(self._connect(node))
                 lines.append(free)
             free.sessions += 1
             return free
+
+    def _connect(self, node: str) -> paramiko.SSHClient:
+        """Return a connection on which the user becomes root: sudo is tried once on each. Raises SshError."""
+        target = self._targets[node]
+        client = connect(target, timeout_s=_CONNECT_S)
+        if target.sudo is None:
+            return client
+        try:
+            line, first = target.sudo.command(["true"])
+            tried = Shell(client, target.where, errors.CHECK_HOST).run(line, timeout_s=_CONNECT_S, stdin=first)
+        except BaseException:
+            client.close()
+            raise
+        if tried.exit_code != 0:
+            client.close()
+            raise target.sudo.refused(target.where, target.user, " ".join(tried.stderr.split()))
+        return client
 
     def give_back(self, node: str, line: _Line | None) -> None:
         """Free a session's place on its connection."""

@@ -50,9 +50,12 @@ class Software(Model):
 class Access(Model):
     """Login of rackready on nodes."""
 
-    user: Word = Field("root")
+    user: Word = Field("root", description="user on nodes; another than root becomes root by sudo")
     port: int = Field(22, ge=1, le=65535, description="TCP port of SSH on nodes")
     private_key: PathLine = Field(description="OpenSSH private key on the controller")
+    sudo_password: SecretRef | None = Field(
+        None, description="where the user's password for sudo is kept; absent: sudo asks for none"
+    )
 
 
 class DeclaredSkip(Model):

@@ -313,33 +313,6 @@ class SwitchProfile(Model):
     psus: Psus | None = Field(None, description="null: not published")
 
 
-class SoftwareProfile(Model):
-    """A set of versions known to work together. Package versions are full apt versions, installed exactly and held."""
-
-    id: ProfileId
-    os: str = Field(description="operating system of nodes, e.g. debian12")
-    driver: dict[int, str] = Field(
-        description="driver branch to full driver version (no packaging suffix), e.g. 580: 580.173.02"
-    )
-    default_branch: int
-    package_suffix: str = Field(
-        description="what the repository appends to the driver version in package versions, e.g. '-1'"
-    )
-    open_modules: bool = Field(description="open kernel modules are used")
-    cuda: str = Field(description="CUDA toolkit major.minor, e.g. '13.0'")
-    cuda_packages: dict[str, str] = Field(description="CUDA package to version")
-    container_toolkit: str = Field(description="version of the four Container Toolkit packages")
-    dcgm: str = Field(description="version of the DCGM packages")
-    nccl: str = Field(description="version of libnccl2")
-    nccl_tests: str = Field(description="version of the nccl-tests package that the site's mirror carries")
-    perftest: str = Field(
-        description="version of the perftest package, built with CUDA, that the site's mirror carries"
-    )
-    mft: str = Field(description="version of NVIDIA's firmware tools (mlxlink), in the site's mirror")
-    doca: str = Field(description="version of the NIC user space (mlnx-tools)")
-    source: str
-
-
 class GateSetEntry(Model):
     """One gate of a set."""
 

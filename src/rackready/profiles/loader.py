@@ -19,7 +19,8 @@ from rackready.entry_points import PROFILES, PlugIn, plug_ins, refuse_twice
 from rackready.model.operations import Gates
 from rackready.model.parts import PartsProfile
 from rackready.model.problems import RackreadyError
-from rackready.model.profile import GateSet, GateSetEntry, GpuProfile, PlatformProfile, SoftwareProfile, SwitchProfile
+from rackready.model.profile import GateSet, GateSetEntry, GpuProfile, PlatformProfile, SwitchProfile
+from rackready.model.software import SoftwareProfile
 from rackready.model.xid import XidCatalogue
 
 _P = TypeVar("_P", bound=BaseModel)

@@ -7,8 +7,8 @@ from rackready_sim.packages.deb import Deb
 from rackready_sim.packages.scripts import ldconfig, service
 from rackready_sim.programs.build import launcher
 
-_LIB = "/usr/lib/x86_64-linux-gnu"
-_MODULES = ("nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem")
+LIB = "/usr/lib/x86_64-linux-gnu"
+MODULES = ("nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem")
 
 _PERSISTENCED = """[Unit]
 Description=NVIDIA Persistence Daemon
@@ -23,7 +23,7 @@ ExecStopPost=/bin/rm -rf /var/run/nvidia-persistenced
 WantedBy=multi-user.target
 """
 
-_DKMS_BUILD = """
+DKMS_BUILD = """
 case "$1" in configure)
   kernel=$(uname -r); place=/lib/modules/$kernel/updates/dkms
   echo "Loading new nvidia-{version} DKMS files..."
@@ -42,7 +42,7 @@ case "$1" in configure)
   echo "Done."
 ;; esac
 """
-_DKMS_REMOVE = """
+DKMS_REMOVE = """
 case "$1" in remove)
   echo "Deleting module nvidia-{version} completely from the DKMS tree."
   for module in {modules}; do rm -f /lib/modules/*/updates/dkms/$module.ko; done
@@ -94,8 +94,8 @@ def driver_packages(version: str, suffix: str) -> list[Deb]:
             full,
             "NVIDIA Management Library (NVML) runtime library",
             {"Depends": "libc6"},
-            {f"{_LIB}/libnvidia-ml.so.{version}": library(version)},
-            {f"{_LIB}/libnvidia-ml.so.1": f"libnvidia-ml.so.{version}"},
+            {f"{LIB}/libnvidia-ml.so.{version}": library(version)},
+            {f"{LIB}/libnvidia-ml.so.1": f"libnvidia-ml.so.{version}"},
             scripts=ldconfig(),
         ),
         Deb(
@@ -103,8 +103,8 @@ def driver_packages(version: str, suffix: str) -> list[Deb]:
             full,
             "NVIDIA CUDA driver library",
             {},
-            {f"{_LIB}/libcuda.so.{version}": b"not a library: the simulated machine has no CUDA device code\n"},
-            {f"{_LIB}/libcuda.so.1": f"libcuda.so.{version}"},
+            {f"{LIB}/libcuda.so.{version}": b"not a library: the simulated machine has no CUDA device code\n"},
+            {f"{LIB}/libcuda.so.1": f"libcuda.so.{version}"},
         ),
         Deb(
             "nvidia-modprobe",
@@ -128,7 +128,7 @@ def driver_packages(version: str, suffix: str) -> list[Deb]:
 
 
 def _kernel(version: str, full: str, support: str) -> Deb:
-    names = " ".join(_MODULES)
+    names = " ".join(MODULES)
     dkms = f'PACKAGE_NAME="nvidia"\nPACKAGE_VERSION="{version}"\nAUTOINSTALL="yes"\n'
     return Deb(
         "nvidia-kernel-open-dkms",
@@ -137,8 +137,8 @@ def _kernel(version: str, full: str, support: str) -> Deb:
         {"Depends": f"{support}, dkms", "Provides": f"nvidia-kernel-{version}", "Conflicts": "nvidia-kernel-dkms"},
         {f"/usr/src/nvidia-{version}/dkms.conf": dkms},
         scripts={
-            "postinst": _DKMS_BUILD.format(version=version, modules=names),
-            "prerm": _DKMS_REMOVE.format(version=version, modules=names),
+            "postinst": DKMS_BUILD.format(version=version, modules=names),
+            "prerm": DKMS_REMOVE.format(version=version, modules=names),
         },
     )
 
@@ -148,8 +148,9 @@ def pinning_packages(branches: list[str]) -> list[Deb]:
     found = []
     for branch in branches:
         names = (
-            "nvidia-open nvidia-driver* nvidia-kernel* libnvidia-* libcuda1 nvidia-modprobe nvidia-persistenced "
-            "nvidia-fabricmanager nvidia-imex libnvsdm"
+            "nvidia-open nvidia-driver* nvidia-dkms* nvidia-kernel* nvidia-utils* nvidia-compute-utils* "
+            "nvidia-firmware* libnvidia-* libcuda1 nvidia-modprobe nvidia-persistenced nvidia-fabricmanager "
+            "nvidia-imex libnvsdm"
         )
         text = f"Package: {names}\nPin: version {branch}.*\nPin-Priority: 1000\n"
         path = f"/etc/apt/preferences.d/nvidia-driver-pinning-{branch}"

@@ -6,8 +6,8 @@ Sources: NVIDIA driver installation guide (Debian 12, pinning packages, compute-
 
 from __future__ import annotations
 
-from rackready.model.profile import SoftwareProfile
-from rackready_sim.packages import driver, fabric, host, kernel, monitoring
+from rackready.model.software import SoftwareProfile
+from rackready_sim.packages import driver, driver_ubuntu, fabric, host, kernel, monitoring
 from rackready_sim.packages.deb import Deb
 
 NEWER = ("580.178.01", "595.91.07")
@@ -16,12 +16,15 @@ NEWER = ("580.178.01", "595.91.07")
 
 def packages(software: SoftwareProfile, wanted: str) -> list[Deb]:
     """Return every package of the mirror for one software set; ``wanted`` is the site's driver version."""
-    suffix = software.package_suffix
-    versions = sorted({*software.driver.values(), wanted, *NEWER})
+    chosen = software.of_version(wanted)
+    driver_suffix = _suffix(chosen.packages, wanted)
+    fabric_suffix = _suffix(chosen.fabric, wanted)
+    driver_packages = driver_ubuntu.driver_packages if software.os.startswith("ubuntu") else driver.driver_packages
+    versions = sorted({*(item.version for item in software.driver.values()), *NEWER})
     found: list[Deb] = kernel.build_packages()
     for version in versions:
-        found += driver.driver_packages(version, suffix)
-        found += fabric.fabric_packages(version, suffix)
+        found += driver_packages(version, driver_suffix)
+        found += fabric.fabric_packages(version, fabric_suffix)
     found += driver.pinning_packages(sorted({version.split(".")[0] for version in versions}))
     for name, version in software.cuda_packages.items():
         found += driver.cuda_packages(name, version, software.cuda)
@@ -30,3 +33,8 @@ def packages(software: SoftwareProfile, wanted: str) -> list[Deb]:
     found += fabric.nccl_packages(software.nccl, software.nccl_tests)
     found += host.host_packages(software.mft)
     return found + fabric.nic_packages(software.perftest, software.doca)
+
+
+def _suffix(packages: dict[str, str], version: str) -> str:
+    """Return what the repository appends to the driver's version in these packages, such as ``-1``."""
+    return next(iter(packages.values())).removeprefix(version)

@@ -39,6 +39,10 @@ class SshLoginError(SshError):
     """The host refuses the login, or the controller cannot read its private key."""
 
 
+class SudoError(SshError):
+    """The user logs in, and sudo does not make it root."""
+
+
 class SshCommandError(SshError):
     """The end of a command was not seen: it ran too long, or the connection broke. Nobody knows what it did."""
 

@@ -14,6 +14,7 @@ import paramiko
 from rackready.design.secrets import reveal
 from rackready.drivers.ssh import errors
 from rackready.drivers.ssh.pins import known_name
+from rackready.drivers.ssh.sudo import Sudo
 from rackready.model.base import SecretRef
 from rackready.model.operations import SlurmHandover
 from rackready.model.site import Site, Switch
@@ -62,7 +63,8 @@ class PasswordLogin:
 class SshTarget:
     """One host: where its SSH answers, who logs in and how, and the file that holds its pinned key.
 
-    ``accept_as``: its name in `rackready hostkey accept` when that is not ``name``.
+    ``accept_as``: its name in `rackready hostkey accept` when that is not ``name``. ``sudo``: how the user becomes
+    root, None for a user that is root or needs not be.
     """
 
     name: str
@@ -72,6 +74,7 @@ class SshTarget:
     login: KeyLogin | PasswordLogin
     known_hosts: Path
     accept_as: str = ""
+    sudo: Sudo | None = None
 
     @property
     def where(self) -> str:
@@ -93,7 +96,9 @@ def node_target(site: Site, node: str, known_hosts: Path) -> SshTarget:
     """Return how rackready logs in to a node of the site."""
     access = site.access
     login = KeyLogin(Path(access.private_key))
-    return SshTarget(node, str(site.node(node).address), access.port, access.user, login, known_hosts)
+    sudo = None if access.user == "root" else Sudo(access.sudo_password)
+    address = str(site.node(node).address)
+    return SshTarget(node, address, access.port, access.user, login, known_hosts, sudo=sudo)
 
 
 def switch_target(switch: Switch, known_hosts: Path) -> SshTarget:

@@ -26,7 +26,8 @@ def _over_ssh(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, S
     @contextmanager
     def launch(head: str, peers: Sequence[str]) -> Iterator[str]:
         with launch_key(remote, head, hosts[head].address, peers, paths.known_hosts) as key:
-            yield f"{key.ssh_options} -p {site.access.port} -l {site.access.user}"
+            # Every command on a node runs as root, by login or by sudo: so do the processes on the peers.
+            yield f"{key.ssh_options} -p {site.access.port} -l root"
 
     return launch
 

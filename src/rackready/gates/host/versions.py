@@ -111,7 +111,7 @@ def wanted_packages(facts: NodeFacts) -> dict[str, str]:
         "libnccl2": software.nccl,
     }
     if facts.platform.runs_fabric_manager:
-        out["nvidia-fabricmanager"] = facts.driver + software.package_suffix
+        out["nvidia-fabricmanager"] = software.of_version(facts.driver).fabric["nvidia-fabricmanager"]
     return out
 
 

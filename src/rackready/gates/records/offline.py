@@ -133,7 +133,7 @@ def _node(name: str, index: int, platform: PlatformProfile, software_id: str) ->
         platform,
         loader.gpu(platform.gpu),
         software,
-        software.driver[software.default_branch],
+        software.driver[software.default_branch].version,
         nics,
         platform.baseline,
     )

@@ -1,4 +1,7 @@
-"""nvidia-persistenced: keep the driver's state for every GPU while it runs."""
+"""nvidia-persistenced: keep the driver's state for every GPU while it runs.
+
+Options: NVIDIA/nvidia-persistenced, option-table.h: persistence mode is on unless --no-persistence-mode is given.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from . import daemon, machine, store
 _PID_FILE = "/var/run/nvidia-persistenced/nvidia-persistenced.pid"
 
 
-def main(_argv: list[str], version: str) -> int:
+def main(argv: list[str], version: str) -> int:
     """Turn persistence on for all GPUs, go to the background, and turn it off again when stopped."""
     try:
         machine.open_driver()
@@ -28,16 +31,22 @@ def main(_argv: list[str], version: str) -> int:
     except machine.VersionMismatchError:
         sys.stderr.write("nvidia-persistenced failed to initialize. Check syslog for more details.\n")
         return 1
-    return daemon.background(_PID_FILE, lambda: _hold(version))
+    return daemon.background(_PID_FILE, lambda: _hold(version, persist=_persist(argv)))
 
 
-def _hold(version: str) -> int:
+def _persist(argv: list[str]) -> bool:
+    """Return whether persistence mode is turned on; of both options the last one counts."""
+    given = [item for item in argv if item in ("--persistence-mode", "--no-persistence-mode", "-p")]
+    return not given or given[-1] != "--no-persistence-mode"
+
+
+def _hold(version: str, *, persist: bool) -> int:
     syslog.openlog("nvidia-persistenced", syslog.LOG_PID)
     syslog.syslog(f"Started ({os.getpid()}), version {version}")
     with store.change() as runtime:
         runtime["clients"]["nvidia-persistenced"] = os.getpid()
     for gpu in machine.gpus():
-        if not gpu.lost:
+        if persist and not gpu.lost:
             machine.set_persistence(gpu, on=True)
             syslog.syslog(f"device {gpu.part['pci']} - persistence mode enabled.")
     daemon.wait_for_end()

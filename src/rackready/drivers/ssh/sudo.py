@@ -1,0 +1,42 @@
+"""Commands as root for a user that is not root, by sudo (sudo(8)), with a password or without one.
+
+The password is the first line of standard input. sudo reads it only where it asks for one, so a second line marks where
+the command's own input begins: a shell skips everything before it. ``-k`` makes sudo ignore what it remembers of an
+earlier password.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from dataclasses import dataclass
+
+from rackready.design.secrets import reveal
+from rackready.drivers.ssh import errors
+from rackready.model.base import SecretRef
+
+_SKIP = 'while IFS= read -r l && [ "$l" != "$0" ]; do :; done; exec "$@"'
+
+
+@dataclass(frozen=True, slots=True)
+class Sudo:
+    """How a user becomes root; ``password`` is None where sudo asks for none. The password is read at each use."""
+
+    password: SecretRef | None = None
+
+    def command(self, argv: list[str]) -> tuple[str, str]:
+        """Return the shell line that runs a command as root, and what to send before the command's own input.
+
+        Raises SecretUnreadableError.
+        """
+        if self.password is None:
+            return shlex.join(["sudo", "-n", "-H", "--", *argv]), ""
+        mark = f"rackready-{secrets.token_hex(12)}"
+        line = shlex.join(["sudo", "-k", "-S", "-p", "", "-H", "--", "sh", "-c", _SKIP, mark, *argv])
+        return line, f"{reveal(self.password)}\n{mark}\n"
+
+    def refused(self, where: str, user: str, shown: str) -> errors.SudoError:
+        """Return the error for a host on which sudo does not make ``user`` root; ``shown`` is what sudo printed."""
+        wanted = f"sudo with the password in {self.password}" if self.password else "sudo without a password"
+        step = f"Allow {user} in sudoers on the host, or correct access.user and access.sudo_password in the site file."
+        return errors.SudoError(where, "sudo", f"{user} becomes root by {wanted}", shown or "no answer", step)

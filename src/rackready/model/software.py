@@ -1,0 +1,67 @@
+"""Software sets: versions known to work together, per operating system."""
+
+from __future__ import annotations
+
+import re
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from rackready.model.base import Model, ProfileId
+
+
+class DriverSet(Model):
+    """One driver version with its packages, each with the full package version: suffixes differ between packages.
+
+    Every package except ``pinning`` carries the driver's version.
+    """
+
+    version: str = Field(pattern=r"^\d+\.\d+(\.\d+)?$", description="full driver version, e.g. 580.173.02")
+    end_of_life: str = Field(pattern=r"^\d{4}-\d{2}$", description="last month of support of the branch, e.g. 2028-06")
+    pinning: str = Field(description="the vendor's package that pins the driver, installed first in any version")
+    packages: dict[str, str] = Field(min_length=1, description="driver package to version, installed and held")
+    persistence: dict[str, str] = Field(
+        min_length=1, description="package with nvidia-persistenced to version, installed and held"
+    )
+    persistence_unit: bool = Field(
+        default=True, description="its unit turns persistence mode on; false: the role gives it a drop-in that does"
+    )
+    fabric: dict[str, str] = Field(
+        min_length=1, description="packages of the fabric manager to version, installed and held"
+    )
+
+    @model_validator(mode="after")
+    def _of_one_version(self) -> Self:
+        for name, version in {**self.packages, **self.persistence, **self.fabric}.items():
+            if re.match(rf"(\d+:)?{re.escape(self.version)}(-|$)", version) is None:
+                raise ValueError(f"{name}: package version {version} is not of driver {self.version}")
+        return self
+
+
+class SoftwareProfile(Model):
+    """A set of versions known to work together. Package versions are full, installed exactly and held."""
+
+    id: ProfileId
+    os: str = Field(description="operating system of nodes: distribution and major version, e.g. debian12, ubuntu2404")
+    driver: dict[int, DriverSet] = Field(description="driver branch, e.g. 580, to its version and packages")
+    default_branch: int
+    open_modules: bool = Field(description="open kernel modules are used")
+    cuda: str = Field(description="CUDA toolkit major.minor, e.g. '13.0'")
+    cuda_packages: dict[str, str] = Field(description="CUDA package to version")
+    container_toolkit: str = Field(description="version of the four Container Toolkit packages")
+    dcgm: str = Field(description="version of the DCGM packages")
+    nccl: str = Field(description="version of libnccl2")
+    nccl_tests: str = Field(description="version of the nccl-tests package that the site's mirror carries")
+    perftest: str = Field(
+        description="version of the perftest package, built with CUDA, that the site's mirror carries"
+    )
+    mft: str = Field(description="version of NVIDIA's firmware tools (mlxlink), in the site's mirror")
+    doca: str = Field(description="version of the NIC user space (mlnx-tools)")
+    source: str
+
+    def of_version(self, version: str) -> DriverSet:
+        """Return the driver of a full version of this set. Raises KeyError when the set has no such version."""
+        for driver in self.driver.values():
+            if driver.version == version:
+                return driver
+        raise KeyError(version)

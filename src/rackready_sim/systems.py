@@ -1,0 +1,74 @@
+"""Operating systems that a simulated node can be: what an installer of that system leaves on its disk.
+
+The root file system is Debian's in every case. A node of another system carries that system's identity, its first
+user and, through the mirror, its package names. Identities: /etc/os-release and /etc/lsb-release of Ubuntu's
+base-files 13ubuntu10 (24.04) and 12ubuntu4 (22.04).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rackready.model.site import Site
+from rackready.profiles import loader
+from rackready_sim.errors import describe
+from rackready_sim.files import write
+
+_UBUNTU_OS_RELEASE = """PRETTY_NAME="Ubuntu {point} LTS"
+NAME="Ubuntu"
+VERSION_ID="{release}"
+VERSION="{point} LTS ({title})"
+VERSION_CODENAME={codename}
+ID=ubuntu
+ID_LIKE=debian
+HOME_URL="https://www.ubuntu.com/"
+SUPPORT_URL="https://help.ubuntu.com/"
+BUG_REPORT_URL="https://bugs.launchpad.net/ubuntu/"
+PRIVACY_POLICY_URL="https://www.ubuntu.com/legal/terms-and-policies/privacy-policy"
+UBUNTU_CODENAME={codename}
+"""
+_UBUNTU_LSB_RELEASE = """DISTRIB_ID=Ubuntu
+DISTRIB_RELEASE={release}
+DISTRIB_CODENAME={codename}
+DISTRIB_DESCRIPTION="Ubuntu {point} LTS"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """One operating system: text per path that its installer writes. Nothing for the system of the image."""
+
+    files: dict[str, str]
+
+
+def _ubuntu(release: str, point: str, codename: str, title: str) -> System:
+    facts = {"release": release, "point": point, "codename": codename, "title": title}
+    return System(
+        {
+            "usr/lib/os-release": _UBUNTU_OS_RELEASE.format(**facts),
+            "etc/lsb-release": _UBUNTU_LSB_RELEASE.format(**facts),
+        }
+    )
+
+
+SYSTEMS = {
+    "debian12": System({}),
+    "ubuntu2204": _ubuntu("22.04", "22.04.5", "jammy", "Jammy Jellyfish"),
+    "ubuntu2404": _ubuntu("24.04", "24.04.3", "noble", "Noble Numbat"),
+}
+
+
+def of_site(site: Site) -> System:
+    """Return the system of the site's version set. Raises SimError when the simulated rack has no such system."""
+    wanted = loader.software(site.software.set).os
+    if wanted not in SYSTEMS:
+        hint = "Choose a version set of one of these systems (software.set)."
+        raise describe(f"operating system of {site.software.set}", f"one of {', '.join(SYSTEMS)}", wanted, hint)
+    return SYSTEMS[wanted]
+
+
+def install(system: System, root: Path) -> None:
+    """Write the system's own files below ``root``."""
+    for name, text in system.files.items():
+        write(root / name, text)
