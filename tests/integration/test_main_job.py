@@ -1,4 +1,4 @@
-"""The main job on a simulated rack: one bad node, its repair, and a second run that changes nothing. Tests run in this order."""
+"""The main job on a simulated rack: a bad node, its repair, and a second run without changes. Tests run in order."""
 
 from __future__ import annotations
 

@@ -257,11 +257,11 @@ def _strangers(captured: Sequence[str], plan: Run) -> int:
 
 def _asking(verdict: Verdict, missing: list[str]) -> Verdict:
     """Ask for the outputs that were not given, where the gate misses them: nothing is run here, so running it again is no next step."""
-    from rackready.gates.base import not_asked  # noqa: PLC0415
+    from rackready.gates.base import is_missing_output  # noqa: PLC0415
 
     step = f"Give its output with --input KEY=FILE; without one: {', '.join(missing)}."
     findings = [
-        item.model_copy(update={"next_step": step}) if missing and not_asked(item) else item
+        item.model_copy(update={"next_step": step}) if missing and is_missing_output(item) else item
         for item in verdict.findings
     ]
     return verdict.model_copy(update={"findings": findings})

@@ -36,7 +36,7 @@ def report(
     no pass.
     """
     from rackready.evidence.report import write_reports  # noqa: PLC0415
-    from rackready.gates.records.rejudge import Again  # noqa: PLC0415
+    from rackready.gates.records.rejudge import Rejudge  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
     paths = env_paths(env)
@@ -56,7 +56,7 @@ def report(
             f"campaign {wanted} - Expected: one of {', '.join(known[:10])} Actual: none of them. "
             "Leave it out for the latest."
         )
-    written = write_reports(paths.root, env, wanted, judging=Again() if again else None)
+    written = write_reports(paths.root, env, wanted, judging=Rejudge() if again else None)
     if junit is not None:
         _copy(written.junit, junit)
     if output is Format.JSON:

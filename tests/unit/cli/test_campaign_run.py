@@ -1,4 +1,4 @@
-"""What a command of phases leaves behind: a deploy records what it applied; other phases and checks record nothing; a failed node is not recorded."""
+"""What a campaign command records: a deploy what it applied, without failed nodes; other phases and checks nothing."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_report_shows_an_error_of_one_node(call: Call, words: tuple[str, ...]) -
 @pytest.mark.usefixtures("paths")
 @pytest.mark.parametrize("kind", ["deploy", "provision", "install", "fabric", "validate", "optimize", "handover"])
 def test_commands_of_phases_end_with_a_report(call: Call, kind: str) -> None:
-    """None of the nodes chosen can be taken up; the report at the end is about all of them, and is what ended with 2."""
+    """No chosen node can be handled; the report at the end covers all of them, and its exit code is 2."""
     code, out, err = call(kind, "--limit", "node03", "--output", "json")
     assert (code, json.loads(out)["nodes"][0]["state"]) == (1, "quarantined"), err
     assert outcomes(Path(json.loads(out)["report_json"]).read_text(encoding="utf-8"))["node02"] == "pass"

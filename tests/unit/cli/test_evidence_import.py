@@ -1,4 +1,4 @@
-"""`rackready evidence import`: an import has its report like every campaign, and a site whose gates do not exist imports nothing."""
+"""`rackready evidence import`: an import has a report like every campaign; a site with unknown gates is refused."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_import_has_a_report(call: Call, captured: Path, tmp_path: Path) -> N
         assert "inventory" in (tmp_path / ".rackready/sim/reports" / f"{campaign}.{end}").read_text(encoding="utf-8")
     code, said, wrong = call("evidence", "import", str(captured))
     assert code == 2
-    assert f", as {campaign}. Its records stand" in wrong
+    assert f", as {campaign}. Its records still count" in wrong
 
 
 def test_a_user_without_a_name_is_asked_for_one(call: Call, captured: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from rackready.cli.output import progress
 from tests.gates.test_published_runs import RUNS, Evidence, counters, known, log, table
 
 ROOT = Path(__file__).resolve().parents[3]
-FIXTURES = ROOT / "tests/fixtures"
+FIXTURES = ROOT / "tests/fixtures/made"
 GATHER = "cluster/fabric/performance/nccl-all-gather"
 COPIES = "node/gpu/performance/nvbandwidth"
 INVENTORY = "node/gpu/sanity/inventory"
@@ -319,7 +319,10 @@ def test_ends_of_lines_and_bytes_that_are_no_text_are_read_as_of_any_file(monkey
 
 
 def test_a_launch_is_judged_behind_the_prefixes_of_kubectl_and_mpirun(evaluate: Any, captured: list[str]) -> None:  # noqa: ANN401
-    """As `kubectl logs --prefix` prints an MPIJob's launcher that ran `mpirun --tag-output`: NCCL's lines come from every rank, the table from the first."""
+    """As `kubectl logs --prefix` prints an MPIJob's launcher with `mpirun --tag-output`.
+
+    NCCL's lines come from every rank, the table comes from the first.
+    """
     path = Path(next(item for item in captured if item.startswith("launch0=")).split("=", 1)[1])
     lines = path.read_text(encoding="utf-8").splitlines()
     ranks = {

@@ -1,4 +1,4 @@
-"""`rackready gate evaluate`: names and addresses of the machines where outputs were captured, from options or a site file."""
+"""`rackready gate evaluate`: names and addresses of the captured machines, from options or from a site file."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_an_environment_gives_them_too(evaluate: Any, tmp_path: Path) -> None:  
         (
             ["--profile", "dgx_h100", "--node", "A 1", "--node", "b"],
             (
-                "node A 1 - Expected: a host name, as a site file has it Actual: String should match pattern "
+                "node A 1 - Expected: a host name that a site file accepts Actual: String should match pattern "
                 "'^[a-z][a-z0-9-]{0,62}$'. Correct it."
             ),
         ),

@@ -1,4 +1,4 @@
-"""`rackready gate evaluate`: inputs of a gate, plain outputs of tools, prefixes of lines, and one report for all gates that read it."""
+"""`rackready gate evaluate`: gate inputs, plain tool outputs, line prefixes, one report for all gates that read it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.gates.gpu.test_pcie_path import paths_of
 from tests.gates.support import text
 from tests.gates.test_captured_prefix import POD, TAG, TIME, before
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/made"
 INVENTORY, PATH, VERSIONS = "node/gpu/sanity/inventory", "node/gpu/sanity/pcie-path", "node/gpu/sanity/versions"
 NVLINK = "node/gpu/sanity/nvlink"
 SETTINGS, REDUCE = "node/gpu/sanity/settings", "node/gpu/performance/nccl-all-reduce"
@@ -70,8 +70,8 @@ def test_inputs_of_a_gate_are_set(evaluate: Any, tmp_path: Path) -> None:  # noq
         (
             ["size=[8G"],
             (
-                "--set size=[8G - Expected: a value as YAML has it Actual: expected ',' or ']', but got '<stream end>'. "
-                "Correct it."
+                "--set size=[8G - Expected: a value as YAML has it Actual: expected ',' or ']', but got '<stream "
+                "end>'. Correct it."
             ),
         ),
         (

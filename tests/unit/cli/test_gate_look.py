@@ -1,4 +1,4 @@
-"""`rackready gate show`, `explain`, `evaluate`, `list`, `run --local` and `evidence import`: what they print, exit codes, what they refuse."""
+"""`gate show`, `explain`, `evaluate`, `list`, `run --local` and `evidence import`: output, exit codes, refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import between, port, ports
 
 ROOT = Path(__file__).resolve().parents[3]
-FIXTURES = ROOT / "tests/fixtures"
+FIXTURES = ROOT / "tests/fixtures/made"
 INVENTORY = "node/gpu/sanity/inventory"
 RING = "cluster/fabric/performance/nccl-all-reduce-ring"
 WRITE = "pair/fabric/performance/ib-write-bw"
@@ -80,13 +80,13 @@ def test_show_says_why_a_launcher_is_not_shown(call: Any) -> None:  # noqa: ANN4
             (
                 "node01: node/gpu/validation/container-run has no container image - "
                 "Expected: an image in its input image Actual: none. "
-                "Name one in the gate set (inputs: {image: ...}), or declare the gate's skip with its reason "
+                "Name an image in the gate set (inputs: {image: ...}), or skip the gate with a reason "
                 "(site.yml gates.skip)."
             ),
         ),
         (
             "rack/power/sanity/devices",
-            "this server model has nothing that it measures, or what it asks stands in a site file (devices, rails)",
+            "this server model has nothing to measure, or the gate needs a site file (devices, rails)",
         ),
     ],
     ids=["no image", "no devices"],
@@ -101,7 +101,7 @@ def test_show_as_json_holds_whole_scripts(call: Any) -> None:  # noqa: ANN401
     document = json.loads(out)
     (command,) = document["commands"]
     assert code == 0
-    assert command["stdin"].startswith('"""Print NVML's inventory')
+    assert command["stdin"].startswith('"""Print NVML\'s inventory')
     assert document["inputs"]["pcie_width"] == {
         "value": 16,
         "description": "PCIe lanes that every GPU must have trained",
@@ -120,7 +120,7 @@ def test_explain_says_findings_with_next_steps_outcomes_and_sets(call: Any) -> N
         "  nvml-cannot-be-asked: NVML does not answer\n",
         "    next: Check that the driver is loaded (`nvidia-smi` on the node), then run install again.",
         "as every gate can: command-not-run, ",
-        "  fail: it was measured, and is not as it should be; never measured again until the node is repaired",
+        "  fail: measured, and not as expected; not measured again until the node is repaired",
         "  bringup: required, counts for 720 h, void after a boot",
     ):
         assert words in out
@@ -145,9 +145,8 @@ def test_explain_says_the_bounds_that_are_known_before_a_run(call: Any) -> None:
 def test_explain_says_where_no_bound_is_known_before_a_run(call: Any) -> None:  # noqa: ANN401
     _, out, _ = call("gate", "explain", "node/gpu/sanity/xid", "--profile", "dgx_h100")
     assert (
-        "bounds on 1 x dgx_h100: none that can be told before a run: readings are held against the profile, the "
-        "inputs above and what the node itself "
-        "reports; every finding names what was expected, and the record its source"
+        "bounds on 1 x dgx_h100: none known before a run: readings are compared with the profile, the inputs above and "
+        "the node's own reports; every finding states the expected value, and the record its source"
     ) in out
 
 
@@ -281,7 +280,7 @@ def test_local_on_a_machine_without_a_gpu_is_a_clear_error(
     code, out, err = call("gate", "run", INVENTORY, "--local")
     assert (code, out) == (2, "")
     assert err.splitlines()[-1].startswith(
-        "this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: pynvml is not installed"
+        "this machine: no NVIDIA GPU can be read - Expected: a GPU and its driver Actual: pynvml is not installed"
     )
     code, out, _ = call(
         "gate",

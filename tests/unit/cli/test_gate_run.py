@@ -1,4 +1,4 @@
-"""`rackready gate run` and nodes in production: what loads a node is refused there, with the names and the next step; exact words."""
+"""`rackready gate run` on nodes in production: gates that load a node are refused with exact words and a next step."""
 
 from __future__ import annotations
 

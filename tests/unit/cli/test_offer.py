@@ -1,4 +1,4 @@
-"""A node that was quarantined and that somebody put on offer again: every command that may write drains it, and `status` says so."""
+"""A quarantined node that somebody put on offer: every command that may write drains it; `status` reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operating system says of a path is told with the step that helps: a path that is not there is not a full disk."""
+"""Errors of the operating system about a path come with the step that helps: a missing path is not a full disk."""
 
 from __future__ import annotations
 

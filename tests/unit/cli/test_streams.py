@@ -1,4 +1,4 @@
-"""Standard streams that take nothing: exit code 2 and one line of words, never a traceback, never a code that means a node."""
+"""Broken standard streams: exit code 2 and one line of text, never a traceback, never a code that means a node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ CLOSED = (
     f"standard output - Expected: open Actual: closed. Nothing was done: send it to a file or to {os.devnull}, then "
     "run again.\n"
 )
-ECC = f"gate evaluate node/gpu/sanity/ecc --profile dgx_h100 --input {ROOT}/tests/fixtures/smi/dgx_h100_healthy.xml"
+ECC = (
+    f"gate evaluate node/gpu/sanity/ecc --profile dgx_h100 --input {ROOT}/tests/fixtures/made/smi/dgx_h100_healthy.xml"
+)
 
 
 def shell(project: Path, call: str, streams: str) -> subprocess.CompletedProcess[str]:

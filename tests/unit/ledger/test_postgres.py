@@ -1,4 +1,4 @@
-"""A ledger on a PostgreSQL server: whatever is wrong with it is said with the way out, and no password is shown."""
+"""A ledger on a PostgreSQL server: each error names the next step and shows no password."""
 
 from __future__ import annotations
 

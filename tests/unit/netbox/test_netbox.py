@@ -1,4 +1,4 @@
-"""Export to NetBox and import from it: every page is read, writes are repeatable, nothing is deleted, the token is told to nobody.
+"""Export to NetBox and import from it: reads every page, repeats safely, deletes nothing, keeps the token secret.
 
 What NetBox does not know is listed, never guessed.
 """
@@ -151,7 +151,8 @@ def test_an_address_of_somebody_else_is_not_taken(served: tuple[str, Store]) -> 
     known = Netbox(url, TOKEN).known("lab")
     assert taken(wanted, known) == [
         (
-            "address 192.0.2.11 - Expected: free, or assigned to node01 in-band Actual: assigned to theirs eth0. Release it in NetBox, or plan another address."
+            "address 192.0.2.11 - Expected: free, or assigned to node01 in-band Actual: assigned to theirs eth0. "
+            "Release it in NetBox, or plan another address."
         )
     ]
     held["assigned_object_id"] = next(

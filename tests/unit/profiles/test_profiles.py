@@ -1,4 +1,4 @@
-"""Shipped profiles: each loads, its stem is its id, every figure has a source of substance, and no figure is one of the wrong ones that circulate."""
+"""Shipped profiles: each loads, its stem is its id, every figure has a source, and none is a known wrong one."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ class NvBandwidth(Gate):
 def _same_devices(judge: Judge, facts: NodeFacts, node: str, devices: Sequence[Device]) -> bool:
     """Return whether nvbandwidth lists the platform's GPUs: they number the rows and columns of its tables."""
     judge.judged += 1
-    good = gpu_models.same(
+    good = gpu_models.require_model(
         judge, node, "nvbandwidth ran on", [(node, device.name) for device in devices], [facts.gpu.product_name]
     )
     if len(devices) != facts.platform.gpus:
