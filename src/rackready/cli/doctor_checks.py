@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rackready.cli.doctor_profiles import site_profiles
 from rackready.design.check_gates import today, warnings
 from rackready.design.database import read_server
 from rackready.design.secrets import reveal
@@ -444,6 +445,7 @@ CHECKS: dict[str, Callable[[Scene], Answer]] = {
     "private state": private_state,
     "secrets": secrets,
     "mirror key": mirror_key,
+    "site profiles": lambda scene: site_profiles(scene.site),
     "kill switches": kill_switches,
     "gate images": gate_images,
     "controller lock": controller_lock,

@@ -27,6 +27,7 @@ from rackready.model.operations import (
     Software,
 )
 from rackready.model.other_fabric import DevicePort, OtherFabric
+from rackready.model.own_profile import WithOwnProfiles
 from rackready.model.profile import Inlet, ManagementPort
 from rackready.model.topology import Topology
 
@@ -298,7 +299,7 @@ class _Memo(dict[str, Any]):
     """What was computed from one site, kept with it."""
 
 
-class Site(Model):
+class Site(WithOwnProfiles):
     """One site: everything that rackready is told about it."""
 
     schema_: Literal["rackready/site/v1"] = Field(alias="schema", description="version of this format")
