@@ -88,7 +88,11 @@ def port_identity(node_index: int, rail: int) -> tuple[str, str]:
 
 
 def _chassis(facts: NodeFacts) -> State:
+    """Return what identifies the machine. ``board_serial``: reported as Dell does, beside the Service Tag."""
+    is_dell = facts.platform.manufacturer.startswith("Dell")
+    own = {"board_serial": board_serial(facts.node.name)} if is_dell else {}
     return {
+        **own,
         "serial": facts.node.serial,
         "manufacturer": facts.platform.manufacturer,
         "product": facts.platform.product,
@@ -219,6 +223,11 @@ def _nic(facts: NodeFacts, nic: NicFacts) -> State:
 def _serial(prefix: str, name: str) -> str:
     digits = int(hashlib.sha256(name.encode()).hexdigest(), 16) % 10**10
     return f"{prefix}{digits:010d}"
+
+
+def board_serial(name: str) -> str:
+    """Return the serial number of a node's board, in the form of Dell's."""
+    return _serial("MXFC4", f"{name}/board")
 
 
 def _mac(name: str) -> str:

@@ -29,6 +29,7 @@ from rackready.model.operations import (
 from rackready.model.other_fabric import DevicePort, OtherFabric
 from rackready.model.own_profile import WithOwnProfiles
 from rackready.model.profile import Inlet, ManagementPort
+from rackready.model.serials import SerialKind
 from rackready.model.topology import Topology
 
 __all__ = [
@@ -126,7 +127,13 @@ class Node(Model):
     kind: Literal["metal", "virtual"] = Field("metal", description="a machine of its own, or a virtual one on ``host``")
     platform: ProfileId = Field(description="server model: a profile of profiles/platform")
     serial: Line | None = Field(
-        None, min_length=1, description="chassis serial number; the BMC must report it before anything is done to it"
+        None,
+        min_length=1,
+        description="serial number on the label (Dell: the Service Tag); the BMC must report it before anything is "
+        "done to it",
+    )
+    serial_kind: SerialKind = Field(
+        "any", description="which number of the BMC `serial` is; any: of the system, SKU, a chassis or the board"
     )
     unit: int | None = Field(
         None, ge=1, le=60, description="lowest rack unit that it occupies; virtual nodes have none"
