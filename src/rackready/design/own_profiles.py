@@ -101,7 +101,7 @@ def _judge(family: OwnFamily, path: Path, file: str) -> _Judged:
         document, found = read_judged(path)
     except SiteInvalidError as error:
         return _Judged(family, wanted, file, None, None, tuple(_in(file, item) for item in error.problems))
-    problems = [*found, *_shape(family, document), *_identity(wanted, document)]
+    problems = [*found, *shape_problems(family, document), *_identity(wanted, document)]
     if problems:
         return _Judged(family, wanted, file, None, document, tuple(_in(file, item) for item in problems))
     text = path.read_text(encoding="utf-8")
@@ -112,7 +112,8 @@ def _in(file: str, problem: Problem) -> Problem:
     return Problem(f"{file}: {problem.path}" if problem.path else file, problem.message, problem.hint)
 
 
-def _shape(family: OwnFamily, document: Any) -> list[Problem]:  # noqa: ANN401 - a YAML document
+def shape_problems(family: OwnFamily, document: Any) -> list[Problem]:  # noqa: ANN401 - a YAML document
+    """Return what is wrong with a profile's shape."""
     try:
         KINDS[family].model_validate(document)
     except ValidationError as error:

@@ -59,6 +59,11 @@ def packaged(family: str) -> set[str]:
     return set(_files(family))
 
 
+def own(family: str) -> list[str]:
+    """Return the ids of the profiles of a family that the site brings."""
+    return sorted(current().ids(family))
+
+
 def place(family: str, wanted: str) -> str:
     """Return the file of a profile, for messages: the site's own, or the packaged one."""
     own = current().find(family, wanted)
