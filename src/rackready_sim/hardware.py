@@ -10,13 +10,14 @@ import hashlib
 import uuid
 from typing import Any
 
-from rackready.design.facts import NicFacts, NodeFacts, node_facts, switch_facts
+from rackready.design.facts import NicFacts, NodeFacts, PortFacts, switch_facts
 from rackready.model.base import expand_range
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import Figure, GpuProfile
 from rackready.model.site import Site
 from rackready_sim import gpu_state, host_state
 from rackready_sim.bmc_state import build_bmc
+from rackready_sim.built import machine_facts
 
 State = dict[str, Any]
 
@@ -34,7 +35,7 @@ def build_state(site: Site, node_name: str) -> State:
 
     Raises KeyError if the site has no such node.
     """
-    facts = node_facts(site, node_name)
+    facts = machine_facts(site, node_name)
     return {
         "node": node_name,
         "index": facts.index,
@@ -73,10 +74,15 @@ def build_switch_state(site: Site, switch_name: str) -> State:
             "version": _CUMULUS,
         },
         "ports": {name: {"rate_gbps": rate, "factor": 1.0} for name in expand_range(facts.profile.ports)},
-        "cables": {port.port: {"node": port.node, "netdev": port.netdev} for port in facts.ports},
+        "cables": {port.port: {"node": port.node, "netdev": _netdev(site, port)} for port in facts.ports},
         "ecn_off": False,
         "faults": [],
     }
+
+
+def _netdev(site: Site, port: PortFacts) -> str:
+    """Return the interface of the NIC at the other end of a port's cable."""
+    return next(nic.netdev for nic in machine_facts(site, port.node).nics if nic.rail == port.rail)
 
 
 def port_identity(node_index: int, rail: int) -> tuple[str, str]:
@@ -184,6 +190,11 @@ def _neighbour(facts: NodeFacts, index: int) -> str | None:
     return next((nic.pci for nic in facts.nics if nic.gpu == index and nic.pci), None)
 
 
+def _gpu_pci(facts: NodeFacts, gpu: int) -> str | None:
+    """Return the PCI address of the GPU behind the same switch as a NIC."""
+    return facts.platform.gpu_pci[gpu] if gpu < len(facts.platform.gpu_pci) else None
+
+
 def _gpu_numa(facts: NodeFacts, index: int) -> int:
     return next((nic.numa for nic in facts.nics if nic.gpu == index), 0)
 
@@ -205,6 +216,7 @@ def _nic(facts: NodeFacts, nic: NicFacts) -> State:
         "netdev": nic.netdev,
         "pci": nic.pci,
         "numa": nic.numa,
+        "bridges": gpu_state.bridges(nic.pci, _gpu_pci(facts, nic.gpu)),
         "gpu": nic.gpu,
         "mac": mac,
         "guid": guid,
