@@ -120,7 +120,7 @@ def test_a_version_that_cannot_be_read_ends_nothing() -> None:
 
 @pytest.mark.parametrize("words", ["op\x1b[2Js", "\u200b\u200b", "a\u202eb", "\u3164\u3164", "--", "\x00"], ids=ascii)
 def test_what_nobody_sees_is_no_answer(words: str) -> None:
-    with pytest.raises(ValueError, match=r"^Expected: (characters that can be seen|words, with a letter or a digit)$"):
+    with pytest.raises(ValueError, match=r"^Expected: (visible characters|words, with a letter or a digit)$"):
         readable(words)
 
 

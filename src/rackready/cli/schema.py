@@ -1,4 +1,4 @@
-"""`rackready schema`: the JSON schemas of what people write, for editors."""
+"""`rackready schema`: JSON schemas of the site file and of database.yml, for editors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rackready.model.site_file import json_schema
 
 
 class Written(StrEnum):
-    """A file that people write."""
+    """A file with a schema."""
 
     SITE = "site"
     DATABASE = "database"
@@ -28,10 +28,11 @@ class Written(StrEnum):
 
 def schema(
     of: Annotated[
-        Written, typer.Option("--of", help="site.yml, database.yml, or one of profiles/<family>/<id>.yml.")
+        Written,
+        typer.Option("--of", help="File: site (site.yml), database (database.yml), or the family of a profile."),
     ] = Written.SITE,
 ) -> None:
-    """Print the JSON schema of the site file, compact forms included; or that of another file of the environment."""
+    """Print the JSON schema of the site file, of database.yml or of a profile."""
     if of is Written.SITE:
         print_json(json_schema())
         return

@@ -105,7 +105,7 @@ def test_what_was_set_aside_is_listed_with_its_proof(call: Call, paths: EnvPaths
     code, _, err = call("evidence", "set-aside", "--proof", "x")
     assert (code, err) == (
         2,
-        "--proof x - Expected: an id of `rackready evidence set-aside` Actual: none of that name. Correct it.\n",
+        "--proof x - Expected: an id of `rackready evidence set-aside` Actual: no such id. Correct it.\n",
     )
 
 

@@ -70,9 +70,7 @@ def test_a_user_without_a_name_is_asked_for_one(call: Call, captured: Path, monk
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.getuid", lambda: 54321)
-    text = (
-        "--by - Expected: who imports it Actual: nothing, and the user of this machine has no name. Give --by NAME.\n"
-    )
+    text = "--by - Expected: a name Actual: none, and the user of this machine has no name. Give --by NAME.\n"
     assert call("evidence", "import", str(captured)) == (2, "", text)
     assert call("evidence", "import", str(captured), "--by", "night shift")[0] == 0
 

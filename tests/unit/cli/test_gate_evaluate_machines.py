@@ -116,11 +116,11 @@ def test_an_environment_gives_them_too(evaluate: Any, tmp_path: Path) -> None:  
         (["--env", "sim", "--node", "gpu9"], "--node gpu9 - Expected: one of node01, node02, node03, node04."),
         (
             ["--env", "sim", "--node", "node01", "--gpus", "4"],
-            "gate evaluate --gpus - Expected: with --profile. Nodes of a site are what the site file says.",
+            "gate evaluate --gpus - Expected: --profile with it. The site file describes the nodes of a site.",
         ),
         (
             ["--profile", "dgx_h100", "--node", "a", "--nodes", "2"],
-            "--nodes 2 - Expected: 1, as many as --node names. Leave one of the two out.",
+            "--nodes 2 - Expected: 1, as many as --node names. Omit one of the two.",
         ),
         (
             ["--profile", "dgx_h100", "--node", "a", "--node", "a"],

@@ -28,7 +28,7 @@ WRITE = "pair/fabric/performance/ib-write-bw"
 def test_show_prints_every_command_in_full_and_equal_launches_once(call: Any) -> None:  # noqa: ANN401
     code, out, err = call("gate", "show", RING, "--profile", "h100_sxm")
     assert code == 0
-    assert "profile h100_sxm: taken as dgx_h100 with 8 GPUs" in err
+    assert "profile h100_sxm: using dgx_h100 with 8 GPUs" in err
     launches = [line for line in out.splitlines() if line.strip().startswith("mpirun")]
     assert len(launches) == 1
     assert "-H 198.19.0.1:8,198.19.0.2:8" in launches[0]
@@ -119,7 +119,7 @@ def test_explain_says_findings_with_next_steps_outcomes_and_sets(call: Any) -> N
         ),
         "  nvml-cannot-be-asked: NVML does not answer\n",
         "    next: Check that the driver is loaded (`nvidia-smi` on the node), then run install again.",
-        "as every gate can: command-not-run, ",
+        "findings of every gate: command-not-run, ",
         "  fail: measured, and not as expected; not measured again until the node is repaired",
         "  bringup: required, counts for 720 h, void after a boot",
     ):
@@ -153,7 +153,7 @@ def test_explain_says_where_no_bound_is_known_before_a_run(call: Any) -> None:  
 def test_explain_says_the_fleet(call: Any) -> None:  # noqa: ANN401
     _, out, _ = call("gate", "explain", "node/gpu/performance/nccl-all-reduce")
     assert (
-        "  fleet: busbw not below that of at least 16 identical units; smallest effect to be found 3% of their median"
+        "  fleet: busbw not below that of at least 16 identical units; smallest detectable effect 3% of their median"
         in out
     )
 
@@ -249,11 +249,11 @@ def test_exit_codes_by_command_and_another_run(call: Any, tmp_path: Path) -> Non
         ),
         (
             ("run", INVENTORY, "--profile", "dgx_h100"),
-            "gate run: --profile, --gpus and --store - Expected: with --local. Nodes of a site are",
+            "gate run: --profile, --gpus and --store - Expected: --local with them. The site file describes",
         ),
         (
             ("run", INVENTORY, "--local", "--node", "node01"),
-            "gate run --local --node - Expected: no --node: --local is this machine.",
+            "gate run --local --node - Expected: no --node, because --local is this machine.",
         ),
         (
             ("run", "--set", "nightlie"),
@@ -404,7 +404,7 @@ def test_an_environment_that_was_named_and_is_none_is_refused(
     )
     outside = (
         "--env ../x - Expected: a plain name such as prod (letters, digits, - _ .) Actual: '../x'. "
-        "It names a folder of inventories/.\n"
+        "Give the name of a folder in inventories/.\n"
     )
     assert call("gate", *look, "--env", "nope") == (2, "", none)
     assert call("gate", *look, "--env", "../x") == (2, "", outside)
@@ -430,6 +430,6 @@ def test_a_site_file_that_is_broken_is_refused_also_where_nobody_named_it(
 def test_without_a_site_file_gates_are_listed_and_it_is_said(call: Any, tmp_path: Path) -> None:  # noqa: ANN401
     (tmp_path / "inventories/sim/site.yml").unlink()
     code, out, err = call("gate", "list", "--output", "json")
-    assert (code, err) == (0, "sim has no site file: which gates are in its set is not known\n")
+    assert (code, err) == (0, "sim has no site file: its gate set is unknown\n")
     assert not any(row["in_set"] for row in json.loads(out)["gates"])
     assert call("gate", "list", "--env", "sim")[:2] == (2, "")

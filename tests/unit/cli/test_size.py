@@ -287,8 +287,8 @@ def test_serve_says_which_limit_it_could_not_judge(size: Size) -> None:
     assert code == 0
     assert "bandwidth, compute; not judged: interconnect (network)" in out
     note = (
-        "r760xa_h100_nvl: the rate of the network between its GPUs is not published in the profile: interconnect is "
-        "not judged, and may bind first"
+        "r760xa_h100_nvl: the rate of the network between its GPUs is not published in the profile: the interconnect "
+        "is not judged and may be the tighter limit"
     )
     assert note in out
     document = json.loads(
@@ -407,4 +407,4 @@ def test_default_length_is_none_that_the_model_was_not_made_for(size: Size, mode
     assert (code, err) == (0, "")
     document = json.loads(out)
     assert document["job"][name] == 1024
-    assert f"1,024 tokens a sequence, the most that gpt2 was made for (--{name})" in document["assumed"]
+    assert f"1,024 tokens a sequence, the maximum of gpt2 (--{name})" in document["assumed"]

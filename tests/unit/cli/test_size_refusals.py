@@ -38,7 +38,7 @@ SHAPE = ("--params", "70B", "--layers", "80", "--hidden", "8192", "--heads", "64
         (
             ("serve", "--params", "70B", "--layers", "80"),
             (
-                "--hidden, --heads: Expected: the shape beside --params, since cache and activations follow from it "
+                "--hidden, --heads: Expected: the shape with --params, because cache and activations depend on it "
                 "Actual: not given. Give them, or --config."
             ),
         ),
@@ -74,15 +74,15 @@ SHAPE = ("--params", "70B", "--layers", "80", "--hidden", "8192", "--heads", "64
         ),
         (
             ("train", "--config", GPT2, "--sequence", "2048"),
-            "--sequence 2048: gpt2 was made for less - Expected: at most 1024 Actual: 2048. Lower it.",
+            "--sequence 2048: above the maximum of gpt2 - Expected: at most 1024 Actual: 2048. Lower it.",
         ),
         (
             ("serve", "--config", L8, "--context", "200000"),
-            "--context 200000: llama was made for less - Expected: at most 131072 Actual: 200000. Lower it.",
+            "--context 200000: above the maximum of llama - Expected: at most 131072 Actual: 200000. Lower it.",
         ),
         (
             ("serve", "--config", L8, "--price-hour", "1", "--price-gpu", "1"),
-            "--price-hour, --price-gpu: Expected: one of them Actual: both. Rent or buy.",
+            "--price-hour, --price-gpu: Expected: one of them Actual: both. Choose rent or purchase.",
         ),
         (
             ("serve", "--config", L8, "--price-gpu", "1", "--life-years", "0"),
@@ -90,7 +90,7 @@ SHAPE = ("--params", "70B", "--layers", "80", "--hidden", "8192", "--heads", "64
         ),
         (
             ("serve", "--config", L8, "--price-gpu", "1", "--pue", "0.9"),
-            "--pue 0.9: Expected: at least 1, since what IT draws is part of it Actual: 0.9. Correct it.",
+            "--pue 0.9: Expected: at least 1, because IT power is part of it Actual: 0.9. Correct it.",
         ),
         (
             (
@@ -125,8 +125,8 @@ SHAPE = ("--params", "70B", "--layers", "80", "--hidden", "8192", "--heads", "64
         (
             ("serve", "--config", L8, "--price-hour", "2", "--price-kwh", "0.1", "--pue", "1.3"),
             (
-                "--price-kwh, --pue: Expected: --price-gpu beside it Actual: none. "
-                "A price per hour has energy and cooling in it: leave it out."
+                "--price-kwh, --pue: Expected: --price-gpu with it Actual: none. "
+                "A price per hour includes energy and cooling: omit it."
             ),
         ),
         (
@@ -159,15 +159,14 @@ SHAPE = ("--params", "70B", "--layers", "80", "--hidden", "8192", "--heads", "64
             ),
             (
                 "--used, --virtual-overhead, --virtual-used, --virtual-fee: "
-                "Expected: --price-hour or --price-gpu beside it Actual: none. "
-                "Give a price, or leave it out."
+                "Expected: --price-hour or --price-gpu with it Actual: none. Give a price, or omit it."
             ),
         ),
         (
             ("serve", "--config", L8, "--price-hour", "2", "--life-years", "5", "--load", "0.8"),
             (
-                "--life-years, --load: Expected: --price-gpu beside it Actual: none. "
-                "A price per hour has the purchase and energy in it: leave it out."
+                "--life-years, --load: Expected: --price-gpu with it Actual: none. "
+                "A price per hour includes the purchase and energy: omit it."
             ),
         ),
         (
@@ -185,23 +184,19 @@ SHAPE = ("--params", "70B", "--layers", "80", "--hidden", "8192", "--heads", "64
                 "l40s=1",
             ),
             (
-                "--price-hour l40s=1: Expected: one of dgx_b200, dgx_h100, b200_sxm, h100_sxm, which are looked at "
-                "(--on) Actual: l40s. "
-                "Name it with --on too, or leave its price out."
+                "--price-hour l40s=1: Expected: one of dgx_b200, dgx_h100, b200_sxm, h100_sxm (--on) Actual: l40s. "
+                "Also name it with --on, or omit its price."
             ),
         ),
         (
             ("serve", "--config", L8, "--on", "dgx_h100", "--price-gpu", "40000", "--price-gpu", "dgx_h100=35000"),
-            (
-                "--price-gpu 40000: Expected: a server without a price of its own "
-                "Actual: all that are looked at have one. Leave it out."
-            ),
+            ("--price-gpu 40000: Expected: a server without a price of its own Actual: all servers have one. Omit it."),
         ),
         (
             ("train", "--config", L8, "--on", "dgx_h100", "--price-hour", "2"),
             (
-                "--price-hour: Expected: --tokens beside it, since a run is priced Actual: none. "
-                "Say how many tokens the run has, or leave the price out."
+                "--price-hour: Expected: --tokens with it, to price a run Actual: none. "
+                "Give the tokens of the run, or omit the price."
             ),
         ),
         (

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 FULL = (
-    "standard output - Expected: a place that takes what is printed Actual: No space left on device. "
+    "standard output - Expected: an output that accepts data Actual: No space left on device. "
     "Free disk space there, then run again.\n"
 )
 CLOSED = (
@@ -55,7 +55,7 @@ def test_an_error_is_told_also_where_its_document_cannot_be_printed(project: Pat
     done = shell(project, "status --env ../x --output json", ">/dev/full")
     said = (
         "--env ../x - Expected: a plain name such as prod (letters, digits, - _ .) Actual: '../x'. "
-        "It names a folder of inventories/.\n"
+        "Give the name of a folder in inventories/.\n"
     )
     assert (done.returncode, done.stderr) == (2, said)
 

@@ -24,7 +24,7 @@ class Machines(Remote):
         self._paths = paths
         self._switches: dict[str, Switch] = {switch.name: switch for switch in site.switches}
         self._sessions: dict[str, NetmikoSession] = {}
-        self._locks = {name: threading.Lock() for name in self._switches}
+        self._turns = {name: threading.Lock() for name in self._switches}
 
     def run(
         self,
@@ -41,7 +41,7 @@ class Machines(Remote):
             return super().run(node, argv, stdin=stdin, env=env, timeout_s=timeout_s, cleaning=cleaning)
         begun = time.monotonic()
         try:
-            with self._locks[node]:
+            with self._turns[node]:
                 code, text = self._session(node).run(shlex.join(argv), timeout_s=timeout_s)
         except RackreadyError as error:
             self._sessions.pop(node, None)

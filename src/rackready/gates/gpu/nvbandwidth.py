@@ -25,7 +25,7 @@ from rackready.gates.judging import gpu_models
 from rackready.gates.judging.expectation import IMPLAUSIBLE, Bound, launches
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
-from rackready.model.profile import Figure
+from rackready.model.supply import Figure
 
 _HOST = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
 _OWN = "device_local_copy"

@@ -71,12 +71,17 @@ def slots(facts: GateFacts, run: Run) -> dict[str, Slot]:
 
 def recognised(found: Mapping[str, Slot], text: str, command: str = "") -> str | None:
     """Return the key of the source of a text, among those of a command; None if unknown or ambiguous."""
+    keys = shown(found, text, command)
+    return keys[0] if len(keys) == 1 else None
+
+
+def shown(found: Mapping[str, Slot], text: str, command: str = "") -> list[str]:
+    """Return the keys of all sources that a text could be from, among those of a command ("": of any command)."""
     if text.lstrip().startswith("{") and '"rackready/' in text:
-        return None
-    keys = [
+        return []
+    return [
         key for key, slot in found.items() if ":" in key and command in {"", slot.command} and slot.source.marks(text)
     ]
-    return keys[0] if len(keys) == 1 else None
 
 
 def made(
