@@ -40,6 +40,7 @@ COMMANDS = {
     "retire": "retire",
     "hostkey": "hostkey",
     "doctor": "doctor",
+    "profile": "profile",
     "schema": "schema",
     "import": "import_data",
     "size": "size",
