@@ -126,7 +126,7 @@ class Bmc:
     def identify(self) -> Identity:
         """Return serial number, maker, model and power state. Raises BmcError."""
         system = self._read(self._system)
-        serials = of_system(system.json or {}).also(self._read(lambda: self._chassis_serials(system)))
+        serials = of_system(system.json or {}).also(self._chassis_serials(system))
         serial = system.serial_number or next((value for kind, value in serials.found if kind == "chassis"), "")
         return Identity(str(serial), str(system.manufacturer or ""), str(system.model or ""), _power(system), serials)
 
@@ -304,19 +304,24 @@ class Bmc:
             raise BmcError(text)
         return root.get_system(hosts[0])
 
-    @staticmethod
-    def _chassis_serials(system: System) -> Serials:
+    def _chassis_serials(self, system: System) -> Serials:
+        """Return the numbers of the system's chassis. sushy's own reader refuses a chassis without ChassisType."""
+        links = (system.json or {}).get("Links")
+        listed = links.get("Chassis") if isinstance(links, dict) else None
         found = Serials()
-        for chassis in system.chassis:
-            found = found.also(of_chassis(chassis.json or {}))
+        for link in listed if isinstance(listed, list) else ():
+            address = link.get("@odata.id") if isinstance(link, dict) else None
+            if isinstance(address, str) and address:
+                found = found.also(of_chassis(self.get(address)))
         return found
 
     def _other_serials(self) -> Serials:
         """Return the numbers of every chassis of the service, also of those that the system does not name."""
         found = Serials()
         with suppress(BmcError):  # a service without that collection: what the system names has been read
-            for chassis in self._read(lambda: self._connect().get_chassis_collection().get_members()):
-                found = found.also(of_chassis(chassis.json or {}))
+            paths = self._read(lambda: self._connect().get_chassis_collection().members_identities)
+            for path in paths:
+                found = found.also(of_chassis(self.get(str(path))))
         return found
 
     def _read(self, ask: Callable[[], T]) -> T:
