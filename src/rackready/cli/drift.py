@@ -25,14 +25,13 @@ def drift(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> 
     """
     from rackready.campaign.drift.run import drift_run, new_run  # noqa: PLC0415
     from rackready.cli.campaign_run import choose  # noqa: PLC0415
-    from rackready.design.pinned import pin  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
 
     paths = env_paths(env)
     site = load_site(env, root=paths.root)
     nodes = choose(site, limit)
-    ctx = PhaseContext(env, paths.root, new_run(), check=True, site_digest=pin(paths, site))
+    ctx = PhaseContext(env, paths.root, new_run(), check=True)
     command = f"rackready drift --env {env}" + (f" --limit {limit}" if limit else "")
     found = drift_run(ctx, site, nodes, command, lambda text: progress.print(text, style="yellow"))
     if output is Format.JSON:

@@ -306,6 +306,7 @@ def test_without_any_record_it_is_refused(paths: EnvPaths, site: Site) -> None:
         "drift --env sim - Expected: nodes that rackready deployed Actual: no record of any. "
         "Run `rackready deploy --env sim` first."
     )
+    assert not paths.state.exists()
 
 
 def test_beside_a_deploy_it_is_refused(paths: EnvPaths, site: Site, ledger: Ledger) -> None:

@@ -15,6 +15,7 @@ from rackready.campaign.drift.roles import compare_roles
 from rackready.campaign.drift.since import utc, with_history
 from rackready.campaign.drift.switches import compare_switches
 from rackready.design.facts import desired_digest, node_facts
+from rackready.design.pinned import pin
 from rackready.drivers.process import reap
 from rackready.evidence.store import EvidenceStore
 from rackready.ledger.drift import append_runs
@@ -69,6 +70,7 @@ def drift_run(
         )
     begun = time.time()
     with ControllerLock(paths.lock, command, paths.database), Ledger.open(paths.database) as ledger:
+        ctx = replace(ctx, site_digest=pin(paths, site))
         for line in reap(ledger):
             say(f"ended what an earlier run left behind: {line}")
         states = {row.name: row.state for row in ledger.states()}
