@@ -105,7 +105,7 @@ def test_environment_that_leads_elsewhere_is_refused(name: str, tmp_path: Path) 
         EnvPaths(tmp_path, name)
     expected = (
         f"--env {name} - Expected: a plain name such as prod (letters, digits, - _ .) Actual: {name!r}. "
-        "It names a folder of inventories/."
+        "Give the name of a folder in inventories/."
     )
     assert str(caught.value) == expected
     with pytest.raises(RackreadyError, match="Expected: a plain name"):
