@@ -58,6 +58,10 @@ def main() -> None:
         changed=bool(change.changed),
         packages=change.changed,
         differs=differs,
+        drift=[
+            {"kind": "package", "name": name, "expected": pair[1] or "absent", "actual": pair[0] or "absent"}
+            for name, pair in sorted(change.changed.items())
+        ],
         notes=change.notes,
         diff={"before": before, "after": after},
     )

@@ -30,6 +30,7 @@ _MISUSE: tuple[type[Exception], ...] = (
 COMMANDS = {
     "deploy": "deploy",
     **dict.fromkeys(("provision", "install", "fabric", "validate", "optimize", "handover"), "single_phase"),
+    "drift": "drift",
     "status": "status",
     "report": "report",
     "gate": "gate",
@@ -39,6 +40,7 @@ COMMANDS = {
     "retire": "retire",
     "hostkey": "hostkey",
     "doctor": "doctor",
+    "profile": "profile",
     "schema": "schema",
     "import": "import_data",
     "size": "size",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from rackready.drivers.ansible_items import KEY
 from rackready.drivers.ssh.errors import way_out
 from rackready.ledger.store import DETAIL
 from rackready.model.outcome import Outcome
@@ -27,6 +28,8 @@ _NO_FOLDER = "Failed to create temporary directory"
 
 _FOLDER_WANTED = "no temporary folder - Expected: one in the login's home directory"
 _LOOK_AT_DISK = "Check whether that disk is full or read-only (`df -h ~` on the node), then run again."
+_SPOKEN = frozenset({"gpu", "nic", "unit"})
+"""Kinds of items whose values say more than the name of the task."""
 _GENERIC = frozenset({"", "non-zero return code", "One or more items failed", "MODULE FAILURE"})
 
 
@@ -54,6 +57,10 @@ class Events:
     at_sudo: Callable[[str], str] = lambda _node: ""
     differs: dict[str, list[str]] = field(default_factory=dict)
     """Differences that tasks report, per node, e.g. ``enp26s0np0 MTU 1500, wanted 9000``; some tasks report none."""
+    items: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    """The same, typed (``ansible_items``), each with its role and task."""
+    broken: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    """Failed tasks per node, also those that a ``rescue`` took over: role, task and message."""
     _roles: dict[str, str] = field(default_factory=dict)
     _items: dict[str, list[str]] = field(default_factory=dict)
 
@@ -96,7 +103,12 @@ class Events:
 
     def _data(self, node: str) -> dict[str, Any]:
         counts: dict[str, Any] = {"changed": self._count("changed", node), "ok": self._count("ok", node)}
-        kept = {"changes": self.changes, "unmeasured": self.unmeasured, "differs": self.differs}
+        kept: dict[str, dict[str, Any]] = {
+            "changes": self.changes,
+            "unmeasured": self.unmeasured,
+            "differs": self.differs,
+        }
+        kept |= {"items": self.items, "broken": self.broken}
         return counts | {key: found[node] for key, found in kept.items() if node in found}
 
     def _missing(self, node: str, *, timed_out: bool) -> str:
@@ -127,9 +139,13 @@ class Events:
             self.tell(event["host"], str(text), "info")
         if result.get("changed"):
             self.changes.setdefault(event["host"], []).append(_task(event))
-            found = [str(text) for text in result.get("differs") or []]
+            items = [dict(item) for item in result.get(KEY) or []]
+            found = [str(text) for text in result.get("differs") or []] or _differs(items)
             if found:
                 self.differs.setdefault(event["host"], []).extend(found)
+            where = {"role": str(event.get("role", "")), "task": str(event.get("task", ""))}
+            if items:
+                self.items.setdefault(event["host"], []).extend(item | where for item in items)
             words = f" ({'; '.join(found)})" if found else ""
             self.tell(
                 event["host"],
@@ -155,6 +171,8 @@ class Events:
             self._no_login(node, told)
             return
         self.failures[node] = f'{node}: {self.phase}: task "{_task(event)}" failed - {self._explained(words)}'
+        where = {"role": str(event.get("role", "")), "task": str(event.get("task", ""))}
+        self.broken.setdefault(node, []).append({**where, "message": words})
         self.tell(node, self.failures[node], "error")
 
     def _no_login(self, node: str, told: str) -> None:
@@ -202,6 +220,11 @@ def collect(lines: Iterable[str], events: Events) -> Events:
 def _task(event: dict[str, Any]) -> str:
     role = f"{event['role']} : " if event.get("role") else ""
     return f"{role}{event.get('task', 'unnamed')}"
+
+
+def _differs(items: list[dict[str, str]]) -> list[str]:
+    """Return the differences of a report that has only typed ones, in words. A task as such is named already."""
+    return [f"{item['name']} {item['actual']}, wanted {item['expected']}" for item in items if item["kind"] in _SPOKEN]
 
 
 def _words(result: dict[str, Any]) -> str:

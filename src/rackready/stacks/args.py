@@ -9,6 +9,7 @@ from pydantic import Field
 
 from rackready.drivers.redfish import BootTarget
 from rackready.model.base import Model, Name
+from rackready.model.serials import SerialKind
 from rackready.model.site import Bmc, Node, Site
 
 
@@ -36,7 +37,10 @@ class NodeArgs(Model):
 
     env: str = Field(min_length=1, description="environment whose ledger and known_hosts are used")
     node: Name
-    serial: str = Field(min_length=1, description="chassis serial number that its BMC must report")
+    serial: str = Field(min_length=1, description="serial number that its BMC must report")
+    serial_kind: SerialKind | None = Field(
+        None, description="which number it is; null: any. Null is left out of the state: stacks of before stay equal"
+    )
     bmc: Bmc
     ssh: SshArgs
     boot: BootTarget = Field(BootTarget.HDD, description="where it boots from when it is powered on")
@@ -65,6 +69,7 @@ def rack_args(site: Site, env: str, rack: str) -> RackArgs:
             env=env,
             node=node.name,
             serial=node.serial,
+            serial_kind=None if node.serial_kind == "any" else node.serial_kind,
             bmc=bmc,
             ssh=_ssh(site, node),
             timeout_s=site.campaign.provision_timeout_s,

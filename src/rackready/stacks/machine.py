@@ -90,7 +90,7 @@ class Machine:
         Raises RackreadyError (nothing was done), or MachineIncompleteError (it is powered on, and SSH is not usable).
         """
         with Bmc(self._args.node, self._args.bmc) as bmc:
-            found = bmc.require(self._args.serial)
+            found = bmc.require(self._args.serial, self._args.serial_kind or "any")
             powered = self._power_on(bmc, found.power)
         state = MachineState(power="On", made=made or powered)
         self._say("powered on, waiting for SSH" if powered else "was on already, left as it is; waiting for SSH")
@@ -128,7 +128,7 @@ class Machine:
         """Return (power state, ""), or ("Unknown", why) when the BMC fails: refresh must not stop at one bad BMC."""
         try:
             with Bmc(self._args.node, self._args.bmc) as bmc:
-                return bmc.require(self._args.serial).power, ""
+                return bmc.require(self._args.serial, self._args.serial_kind or "any").power, ""
         except RackreadyError as error:
             return "Unknown", str(error)
 
@@ -138,7 +138,7 @@ class Machine:
             self._say("was on before us, left on")
             return
         with Bmc(self._args.node, self._args.bmc) as bmc:
-            bmc.require(self._args.serial)
+            bmc.require(self._args.serial, self._args.serial_kind or "any")
             on = self._ledger.latest(self._args.node, POWER_ON)
             desired = self._digest(POWER_OFF, on.token if on else 0)
             result = run_effect(

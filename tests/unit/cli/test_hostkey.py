@@ -156,7 +156,7 @@ def test_a_bmc_of_another_machine_stops_it(
     assert code == 1
     assert err == (
         f"node03 BMC {rack.node('node03').bmc}:{rack.bmc_port}: answers for another machine - "
-        "Expected: serial FAKE-0003 Actual: OTHER-1. "
+        "Expected: serial FAKE-0003 Actual: system OTHER-1, chassis OTHER-1. "
         "No key was accepted: correct serial or bmc.address of node03 in the site file, or the cabling of its BMC.\n"
     )
     assert pinned(known(tmp_path), where(rack, "node03")) == OLD

@@ -88,7 +88,7 @@ def test_virtual_nodes_and_unpublished_platforms_are_planned_only() -> None:
     )
     assert found[1] == (
         "profiles/platform/sys_521ge_l40s.yml: the PCI addresses of its GPUs - Expected: known "
-        "Actual: not published. Add the values from one of your machines."
+        "Actual: not published. Read them from a machine that runs: `rackready profile learn vm-a03 --write`."
     )
 
 
