@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from rackready.design.facts import desired_digest
+from rackready.design.hostvars import connection_vars
 from rackready.design.secrets import SecretUnreadableError
 from rackready.drivers.remote import Remote
 from rackready.drivers.ssh.sudo import Sudo
@@ -20,6 +25,7 @@ from rackready.model.base import SecretRef
 from tests.gates.sshserver import Server, serve
 from tests.unit.drivers.site_access import site_with
 
+ROOT = Path(__file__).resolve().parents[3]
 PASSWORD = 'it\'s $ecret; "x"'
 """With what a shell would read."""
 STEP = "Allow tester in sudoers on the host, or correct access.user and access.sudo_password in the site file"
@@ -202,3 +208,54 @@ def test_the_site_says_who_becomes_root_and_how(tmp_path: Path) -> None:
     place: dict[str, object] = {"user": "ops", "sudo_password": {"env": "OPS_PASSWORD"}}
     asked = node_target(site_with(**place), "node01", pins)
     assert (root.sudo, bare.sudo, asked.sudo) == (None, Sudo(), Sudo(SecretRef(env="OPS_PASSWORD")))
+
+
+@pytest.mark.parametrize(
+    ("place", "variables"),
+    [
+        (None, {}),
+        ({"file": "secrets/sudo"}, {"file": "/checkout/secrets/sudo", "env": ""}),
+        ({"env": "OPS_PASSWORD"}, {"file": "", "env": "OPS_PASSWORD"}),
+    ],
+)
+def test_the_inventory_has_the_place_of_the_password_alone(
+    monkeypatch: pytest.MonkeyPatch, place: dict[str, str] | None, variables: dict[str, str]
+) -> None:
+    """playbooks/group_vars/nodes.yml reads it there, in the process that runs Ansible."""
+    monkeypatch.setenv("OPS_PASSWORD", PASSWORD)
+    site = site_with(user="ops", sudo_password=place)
+    given = connection_vars(site, site.node("node01"), Path("/state/known_hosts"))
+    assert {key: value for key, value in given.items() if "sudo" in key} == {
+        f"rackready_sudo_password_{key}": value for key, value in variables.items()
+    }
+    assert PASSWORD not in repr(given) + site.model_dump_json() + desired_digest(site, "node01")
+    assert desired_digest(site, "node01") == desired_digest(site_with(), "node01")  # a login is no desired state
+
+
+def test_group_variables_read_the_password_where_it_is_kept(tmp_path: Path) -> None:
+    """As Ansible templates them, once for each place."""
+    (tmp_path / "sudo").write_text(PASSWORD + "\n", encoding="utf-8")
+    places = {"file": {"rackready_sudo_password_file": str(tmp_path / "sudo"), "rackready_sudo_password_env": ""}}
+    places |= {"env": {"rackready_sudo_password_file": "", "rackready_sudo_password_env": "OPS_PASSWORD"}, "none": {}}
+    hosts = {name: {"ansible_connection": "local", **variables} for name, variables in places.items()}
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(json.dumps({"nodes": {"hosts": hosts}}), encoding="utf-8")
+    (tmp_path / "group_vars").mkdir()
+    shutil.copy(ROOT / "playbooks/group_vars/nodes.yml", tmp_path / "group_vars/nodes.yml")
+    argv = [str(Path(sys.executable).with_name("ansible")), "-i", str(inventory), "nodes", "-o", "-m", "debug", "-a"]
+    environment = {**os.environ, "OPS_PASSWORD": "another", "ANSIBLE_INVENTORY_ENABLED": "yaml", "ANSIBLE_NOCOLOR": "1"}
+    done = subprocess.run(
+        [*argv, "var=ansible_become_password"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    shown = {
+        line.split(" | ")[0]: json.loads(line.partition("=> ")[2])["ansible_become_password"]
+        for line in done.stdout.splitlines()
+        if "=> " in line
+    }
+    assert shown == {"file": PASSWORD, "env": "another", "none": None}, done.stdout + done.stderr
