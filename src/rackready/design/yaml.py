@@ -49,7 +49,11 @@ _StrictLoader.add_constructor("tag:yaml.org,2002:timestamp", _day)
 
 
 class _Dumper(yaml.SafeDumper):
-    """SafeDumper that quotes text that YAML 1.2 would read as a number (1e3, 08)."""
+    """SafeDumper that quotes text that YAML 1.2 would read as a number (1e3, 08), and indents lists in mappings."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002 - PyYAML's
+        """Indent lists as well: PyYAML writes them at the column of their key, which yamllint refuses."""
+        super().increase_indent(flow, False)  # noqa: FBT003
 
 
 def _quoted(dumper: _Dumper, text: str) -> yaml.ScalarNode:
