@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable
 
 from rackready.cli.doctor_keys import mirror_key, secrets
+from rackready.cli.doctor_logins import logins
 from rackready.cli.doctor_machine import engine, packages, python, simulator, ssh_client
 from rackready.cli.doctor_profiles import site_profiles
 from rackready.cli.doctor_scene import Answer, Report, Scene
@@ -176,6 +177,7 @@ CHECKS: dict[str, Callable[[Scene], Answer]] = {
     "simulated rack": simulator,
     "disk space": disk,
     "private state": private_state,
+    "logins": logins,
     "secrets": secrets,
     "mirror key": mirror_key,
     "site profiles": lambda scene: site_profiles(scene.site),

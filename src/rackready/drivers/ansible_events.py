@@ -20,6 +20,8 @@ Tell = Callable[[str, str, str], None]
 """Takes a node, a line of progress and its level."""
 
 _HOST_KEY = ("Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED", "No matching host key")
+_SUDO = ("Incorrect sudo password", "Missing sudo password", "No start of json char found")
+"""A task's result where sudo refuses; the last one where sudo prints something else, as for a user not in sudoers."""
 _FULL = "No space left on device"
 _NO_FOLDER = "Failed to create temporary directory"
 """Ansible reports such a node as unreachable, although the login worked."""
@@ -33,7 +35,11 @@ _GENERIC = frozenset({"", "non-zero return code", "One or more items failed", "M
 
 @dataclass
 class Events:
-    """The events of one run. ``phase`` and ``log`` are named in its messages; ``check``: it was a dry run."""
+    """The events of one run. ``phase`` and ``log`` are named in its messages; ``check``: it was a dry run.
+
+    ``at_jump`` returns why a node's jump host does not reach it, "" if it does: Ansible sees only a closed connection.
+    ``at_sudo`` returns why sudo refuses on a node, "" if it does not: Ansible may see only an answer that is no JSON.
+    """
 
     phase: str
     nodes: list[str]
@@ -47,6 +53,8 @@ class Events:
     output: list[str] = field(default_factory=list)
     unmeasured: dict[str, list[str]] = field(default_factory=dict)
     """What tasks could not measure, per node: not a fail, and no proof either."""
+    at_jump: Callable[[str], str] = lambda _node: ""
+    at_sudo: Callable[[str], str] = lambda _node: ""
     differs: dict[str, list[str]] = field(default_factory=dict)
     """Differences that tasks report, per node, e.g. ``enp26s0np0 MTU 1500, wanted 9000``; some tasks report none."""
     items: dict[str, list[dict[str, str]]] = field(default_factory=dict)
@@ -159,10 +167,17 @@ class Events:
         if event.get("ignore_errors") or event.get("res", {}).get("_ansible_ignore_errors"):
             return
         words = "; ".join(dict.fromkeys(items)) if items else _words(event.get("res", {}))
+        if any(mark in words for mark in _SUDO) and (told := self.at_sudo(node)):
+            self._no_login(node, told)
+            return
         self.failures[node] = f'{node}: {self.phase}: task "{_task(event)}" failed - {self._explained(words)}'
         where = {"role": str(event.get("role", "")), "task": str(event.get("task", ""))}
         self.broken.setdefault(node, []).append({**where, "message": words})
         self.tell(node, self.failures[node], "error")
+
+    def _no_login(self, node: str, told: str) -> None:
+        self.unreachable[node] = f"{node}: {self.phase}: {told}"
+        self.tell(node, self.unreachable[node], "error")
 
     def _runner_on_unreachable(self, event: dict[str, Any]) -> None:
         node, words = event["host"], _words(event.get("res", {}))
@@ -171,6 +186,9 @@ class Events:
                 f"{node}: {self.phase}: {_FOLDER_WANTED} Actual: {words.partition('. ')[0]}. {_LOOK_AT_DISK}"
             )
             self.tell(node, self.unreachable[node], "error")
+            return
+        if told := self.at_jump(node):
+            self._no_login(node, told)
             return
         step = "Check that the node is up and that its address and key in the site file are right, then run again."
         if any(mark in words for mark in _HOST_KEY):

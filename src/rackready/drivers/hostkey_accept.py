@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from rackready.drivers.redfish import Bmc, BmcError, BmcIdentityError
 from rackready.drivers.ssh.first_contact import shown_key
 from rackready.drivers.ssh.pins import fingerprint, pin, pinned
-from rackready.drivers.ssh.target import SCHEDULER, SshTarget, node_target, slurm_target, switch_target
+from rackready.drivers.ssh.target import SCHEDULER, SshTarget, jump_target, node_target, slurm_target, switch_target
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
@@ -34,7 +34,7 @@ class HostKeyRefusedError(RackreadyError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One host of a site: ``kind`` is node, switch or scheduler."""
+    """One host of a site: ``kind`` is node, switch, scheduler or jump host."""
 
     kind: str
     target: SshTarget
@@ -103,7 +103,9 @@ def places(site: Site, paths: EnvPaths, wanted: Sequence[str], *, leave_out: Ite
     found += [Place("switch", switch_target(switch, pins)) for switch in site.switches]
     if isinstance(site.handover, SlurmHandover):
         found.append(Place(SCHEDULER, slurm_target(site.handover, pins)))
-    known = {place.name: place for place in reversed(found)}  # a node of that name goes before the scheduler
+    if (jump := jump_target(site, pins)) is not None:
+        found.append(Place("jump host", jump))
+    known = {place.name: place for place in reversed(found)}  # a node of that name goes before the others
     if unknown := [name for name in wanted if name not in known]:
         message = (
             f"{', '.join(unknown)} - Expected: some of {', '.join(reversed(known))} Actual: no such host. "

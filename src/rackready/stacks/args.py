@@ -10,7 +10,16 @@ from pydantic import Field
 from rackready.drivers.redfish import BootTarget
 from rackready.model.base import Model, Name
 from rackready.model.serials import SerialKind
-from rackready.model.site import Bmc, Site
+from rackready.model.site import Bmc, Node, Site
+
+
+class JumpArgs(Model):
+    """The jump host through which SSH of a node is reached."""
+
+    host: str = Field(min_length=1)
+    port: int = Field(ge=1, le=65535)
+    user: str = Field(min_length=1)
+    private_key: Path = Field(description="OpenSSH private key on the controller; the key itself never enters a stack")
 
 
 class SshArgs(Model):
@@ -20,6 +29,7 @@ class SshArgs(Model):
     port: int = Field(ge=1, le=65535)
     user: str = Field(min_length=1)
     private_key: Path = Field(description="OpenSSH private key on the controller; the key itself never enters a stack")
+    jump: JumpArgs | None = Field(None, description="absent: reached from the controller directly")
 
 
 class NodeArgs(Model):
@@ -61,12 +71,18 @@ def rack_args(site: Site, env: str, rack: str) -> RackArgs:
             serial=node.serial,
             serial_kind=None if node.serial_kind == "any" else node.serial_kind,
             bmc=bmc,
-            ssh=SshArgs(
-                address=node.address, port=site.access.port, user=site.access.user, private_key=site.access.private_key
-            ),
+            ssh=_ssh(site, node),
             timeout_s=site.campaign.provision_timeout_s,
         )
         for node in found.nodes
         if node.serial is not None and (bmc := node.bmc.known()) is not None
     ]
     return RackArgs(env=env, rack=rack, nodes=nodes)
+
+
+def _ssh(site: Site, node: Node) -> SshArgs:
+    access, hop = site.access, site.access.proxy_jump
+    jump = None
+    if hop is not None:
+        jump = JumpArgs(host=hop.host, port=hop.port, user=hop.user, private_key=hop.private_key or access.private_key)
+    return SshArgs(address=node.address, port=access.port, user=access.user, private_key=access.private_key, jump=jump)

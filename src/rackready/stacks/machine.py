@@ -14,7 +14,7 @@ from rackready.drivers.hostkey_accept import HOST_KEY
 from rackready.drivers.redfish import Bmc, BmcError, BootTarget, PowerAction
 from rackready.drivers.ssh.first_contact import wait_and_pin
 from rackready.drivers.ssh.pins import fingerprint
-from rackready.drivers.ssh.target import KeyLogin, SshTarget
+from rackready.drivers.ssh.target import KeyLogin, SshTarget, jump_at
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
@@ -59,6 +59,13 @@ def made_by_us(ledger: Ledger, node: str) -> bool:
     return on is not None and on.status != "failed" and (off is None or off.token < on.token or off.status != "done")
 
 
+def _target(args: NodeArgs, known_hosts: Path) -> SshTarget:
+    ssh, hop = args.ssh, args.ssh.jump
+    jump = jump_at(hop.host, hop.port, hop.user, hop.private_key, known_hosts) if hop is not None else None
+    login = KeyLogin(ssh.private_key)
+    return SshTarget(args.node, str(ssh.address), ssh.port, ssh.user, login, known_hosts, jump=jump)
+
+
 class Machine:
     """One machine. ``proceed`` is called while waiting and may raise to stop; ``say`` gets progress messages."""
 
@@ -73,8 +80,7 @@ class Machine:
     ) -> None:
         self._args = args
         self._ledger = ledger
-        login = KeyLogin(args.ssh.private_key)
-        self._target = SshTarget(args.node, str(args.ssh.address), args.ssh.port, args.ssh.user, login, known_hosts)
+        self._target = _target(args, known_hosts)
         self._proceed = proceed
         self._say = say
 
