@@ -189,7 +189,8 @@ def check_fabric(subject: Subject) -> list[Found]:
             f"{fabric.mtu} bytes on hosts is more than {fabric.switch_mtu} on switch ports: switches would drop large "
             "frames."
         )
-        out.append(Found(("fabric", "mtu"), text, "Lower it, or raise fabric.switch_mtu."))
+        hint = "Lower it, or raise fabric.switch_mtu."
+        out.append(Found(("fabric", "mtu"), text, hint, (("fabric", "switch_mtu"),)))
     out += _qos(site)
     for noun, key in (("rail", "rail"), ("VLAN", "vlan")):
         seen: set[int] = set()
@@ -221,6 +222,7 @@ def check_fabric(subject: Subject) -> list[Found]:
                 ("fabric", "rails"),
                 f"rail {', '.join(str(rail) for rail in missing)} of the platform is missing.",
                 "Add the rail with its VLAN and subnet.",
+                (("fabric", "kind"), ("networks", "compute")),
             )
         )
     return out
@@ -243,6 +245,7 @@ def _qos(site: Site) -> list[Found]:
                 ("fabric", "qos", "cnp_dscp"),
                 f"{text} Actual: {qos.cnp_dscp}.",
                 "Give congestion notification its own DSCP.",
+                tuple(("fabric", "qos", key) for key in ("dscp", "priority", "cnp_priority")),
             )
         )
     if not any(switch.os in _PRESET_SYSTEMS for switch in site.switches):

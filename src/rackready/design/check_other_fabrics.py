@@ -82,6 +82,7 @@ def _slots(subject: Subject) -> list[Found]:
                     ("switch_slots", place, "tier"),
                     text,
                     "Correct the tier, or omit fabric for a slot of the compute fabric.",
+                    (("switch_slots", place, "fabric"),),
                 )
             )
     return out

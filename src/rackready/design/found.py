@@ -9,14 +9,23 @@ from typing import Any
 
 from rackready.model.site import Site
 
+Loc = tuple[str | int, ...]
+"""Path in a document."""
+ADDRESS = ("address",)
+"""``about`` of problems with single addresses: a plan finds some of them again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """Location (path in the checked document), message and hint."""
 
-    loc: tuple[str | int, ...]
+    loc: Loc
     message: str
     hint: str
+    reads: tuple[Loc, ...] = ()
+    """Paths of other keys that the problem depends on. It is not reported if one of them was removed."""
+    about: tuple[str, ...] = ()
+    """See ``Problem.about``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,8 +217,9 @@ class _Checked:
 
     def _report(self, found: Iterable[Found]) -> None:
         for item in found:
-            if not self.pruned.doubtful(explicit(item.loc, self.pruned.index_map), f"{item.message} {item.hint}"):
-                self.problems.append(Problem(self.where(item.loc), item.message, item.hint))
+            place, *reads = (explicit(loc, self.pruned.index_map) for loc in (item.loc, *item.reads))
+            if not self.pruned.doubtful(place, reads):
+                self.problems.append(Problem(self.where(item.loc), item.message, item.hint, item.about))
 
     def _check_shape(self) -> Site | None:
         """Check the shape repeatedly, each time without the parts that were invalid the time before."""
@@ -247,10 +248,7 @@ class _Checked:
         path = self.where(item["loc"])
         place = explicit(item["loc"], self.pruned.index_map)
         known = (
-            path in self.reported
-            or self.pruned.doubtful(place, item["msg"])
-            or self._follows(item, place)
-            or self._is_emptied(item)
+            path in self.reported or self.pruned.doubtful(place) or self._follows(item, place) or self._is_emptied(item)
         )
         if not known:
             self.problems.append(shape_problem(item, path))
