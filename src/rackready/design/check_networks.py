@@ -36,7 +36,7 @@ def check_networks(subject: Subject) -> list[Found]:
 def _overlaps(site: Site) -> list[Found]:
     out = []
     for (first, before, one), (second, loc, other) in combinations(site_pools(site), 2):
-        if "rail" in first and "rail" in second:
+        if _of_rail(before) and _of_rail(loc):
             continue  # check_fabric reports it
         if one.overlaps(other):
             text = f"{other} of {second} overlaps {one} of {first}."
@@ -44,10 +44,14 @@ def _overlaps(site: Site) -> list[Found]:
     return out
 
 
+def _of_rail(loc: Loc) -> bool:
+    return loc[:2] == ("fabric", "rails")
+
+
 def _vlans(site: Site) -> list[Found]:
     """Return VLANs that two networks share, among rails and networks whose switches tenants also use."""
     networks = site.networks or Networks()
-    seen: dict[int, str] = {}
+    seen: dict[int, tuple[str, Loc]] = {}
     out = []
 
     def uses() -> Iterator[tuple[int | None, str, Loc]]:
@@ -65,9 +69,10 @@ def _vlans(site: Site) -> list[Found]:
             yield tenant.vlan, f"tenant {tenant.name}", ("tenants", k, "vlan")
 
     for vlan, who, loc in uses():
-        before = seen.setdefault(vlan, who) if vlan is not None else who
-        if before != who and not (who.startswith("rail ") and before.startswith("rail ")):
-            out.append(Found(loc, f"VLAN {vlan} of {who} is already used by {before}.", "Give each its own VLAN."))
+        before, place = seen.setdefault(vlan, (who, loc)) if vlan is not None else (who, loc)
+        if before != who and not (_of_rail(loc) and _of_rail(place)):
+            text = f"VLAN {vlan} of {who} is already used by {before}."
+            out.append(Found(loc, text, "Give each its own VLAN.", (place,)))
     return out
 
 

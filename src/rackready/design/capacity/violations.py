@@ -80,9 +80,7 @@ class _Shared:
 
 def _causes(group: Group | None, finding: Finding) -> list[str]:
     """Return the power nodes whose loss leaves a rack with just these feeds."""
-    if group is None or finding.live is None:
-        return []
-    return [cause for cause in group.states.get(finding.live, []) if not cause.startswith("feed ")]
+    return [] if group is None or finding.live is None else group.states.get(finding.live, [])
 
 
 def rack_problems(racks: Sequence[RackInput], flow: Flow | None, supplies: Supplies) -> list[Problem]:
