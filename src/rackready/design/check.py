@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rackready.design.check_addresses import check_given, given_addresses
 from rackready.design.check_fabric import check_fabric, check_links, check_ports
@@ -30,7 +30,7 @@ def check(site: Site, lost: Lost | None = None) -> list[Found]:
     them are not reported.
     """
     subject = Subject(site, lost or Lost())
-    return [found for rule in _RULES for found in rule(subject)]
+    return [replace(found, rule=rule.__name__) for rule in _RULES for found in rule(subject)]
 
 
 @dataclass(frozen=True, slots=True)

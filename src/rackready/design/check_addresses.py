@@ -69,6 +69,7 @@ def _space(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]
                     f"address {address} of {who} is {why} - Expected: an address of a host Actual: {address}.",
                     "Correct it.",
                     about=ADDRESS,
+                    kind="unusable",
                 )
             )
         elif foreign(here, held):
@@ -133,6 +134,7 @@ def _own(given: list[tuple[IPv4Address, Loc, str]], pools: list[tuple[int, int, 
                         f"address {address} of {who} is the {what} of {block} ({noun}).",
                         f"Give {who} another address.",
                         about=ADDRESS,
+                        kind=what,
                     )
                 )
     return out
@@ -158,6 +160,7 @@ def _nics(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]:
                     f"address {address} of {who} is already used by {owner} on rail {rail} ({subnet}).",
                     f"Give {who} another address.",
                     about=ADDRESS,
+                    kind="NIC",
                 )
             )
     return out

@@ -33,6 +33,7 @@ def check_links(subject: Subject) -> list[Found]:
                             ("links", k, role),
                             f"{noun} {part} of {device} is cabled already.",
                             "Correct one of the two links: each port takes one cable.",
+                            kind="cabled",
                         )
                     )
     if not subject.lost.any("links", "nodes", "switches", "topology") and site.topology is None:
@@ -79,6 +80,7 @@ def check_ports(subject: Subject) -> list[Found]:
                         (*here, "ports"),
                         f"{group.ports} of {switch.name} is already in another group.",
                         "Keep each port in one group.",
+                        kind="twice",
                     )
                 )
             if group.breakout != 1 and group.breakout not in profile.breakout:
@@ -172,6 +174,7 @@ def _split_rails(site: Site) -> list[Found]:
             ("links", max(switches.values()), "switch"),
             f"rail {rail} ends on {', '.join(sorted(switches))}, and no spine connects them.",
             "Cable each rail to one leaf.",
+            kind="split",
         )
         for rail, switches in sorted(ends.items())
         if len(switches) > 1
@@ -205,7 +208,7 @@ def check_fabric(subject: Subject) -> list[Found]:
         clash = next((other for other in fabric.rails[:k] if other.subnet.overlaps(rail.subnet)), None)
         if clash:
             text = f"subnet {rail.subnet} overlaps the subnet of rail {clash.rail} ({clash.subnet})."
-            out.append(Found(("fabric", "rails", k, "subnet"), text, "Give each rail its own subnet."))
+            out.append(Found(("fabric", "rails", k, "subnet"), text, "Give each rail its own subnet.", kind="overlap"))
         room = rail.subnet.num_addresses - 2 - 10
         if len(site.nodes()) > room:
             text = f"subnet {rail.subnet} has room for {max(room, 0)} nodes, but the site has {len(site.nodes())}."

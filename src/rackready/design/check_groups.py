@@ -67,11 +67,14 @@ def _pkey(value: int, text: str, loc: Loc) -> list[Found]:
                 loc,
                 f"partition key {text} includes the full-membership bit (0x8000).",
                 f"Write {plain} and set full_member instead.",
+                kind="full member",
             )
         ]
     if value in {0, _DEFAULT_PKEY}:
         what = "belongs to the default partition" if value else "is invalid"
-        return [Found(loc, f"partition key {text} {what} - Expected: 0x0001 to 0x7ffe.", "Choose another.")]
+        return [
+            Found(loc, f"partition key {text} {what} - Expected: 0x0001 to 0x7ffe.", "Choose another.", kind="range")
+        ]
     return []
 
 
@@ -92,6 +95,7 @@ def _tenants(site: Site, lost: Lost) -> list[Found]:
                     ("tenants", k),
                     f"{listed(taken)} of tenant {tenant.name} already belongs to tenant {owner[taken[0]]}.",
                     "Assign each node to one tenant.",
+                    kind="taken",
                 )
             )
     return out
@@ -122,6 +126,7 @@ def _domains(site: Site, lost: Lost) -> list[Found]:
                     here,
                     f"{listed(taken)} is already in NVLink domain {owner[taken[0]]}.",
                     "Put each node in one domain.",
+                    kind="taken",
                 )
             )
         stands = sorted({site.rack_of(name).name for name in theirs})
@@ -144,7 +149,12 @@ def _domain_size(here: Loc, domain: NvlinkDomain, platforms: list[str]) -> list[
     single = sorted({profile.id for profile in profiles if profile.nvlink_domain is None})
     if single:
         return [
-            Found(here, f"{listed(single)} has NVLink only within the server.", "Remove its nodes from the domain.")
+            Found(
+                here,
+                f"{listed(single)} has NVLink only within the server.",
+                "Remove its nodes from the domain.",
+                kind="single",
+            )
         ]
     gpus = sum(profile.gpus for profile in profiles)
     most = max((size for size in sizes if size is not None), default=gpus)

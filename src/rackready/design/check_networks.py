@@ -188,6 +188,7 @@ def _units(site: Site, network: ComputeNetwork, room: int) -> list[Found]:
                     text,
                     "Number the racks of a unit consecutively, or use larger subnets in networks.compute.",
                     _UNIT,
+                    kind="apart",
                 )
             )
     return out

@@ -44,7 +44,9 @@ def check_outlets(subject: Subject) -> list[Found]:
 
 def _of_node(node: Node, supplies: int | None, here: Loc) -> list[Found]:
     if node.kind == "virtual":
-        return [Found(here, f"virtual node {node.name} has outlets.", "Remove them: its host has them.")]
+        return [
+            Found(here, f"virtual node {node.name} has outlets.", "Remove them: its host has them.", kind="virtual")
+        ]
     if supplies is None or len(node.outlets) == supplies:
         return []
     text = (
@@ -67,6 +69,7 @@ def _outlet(
                 (*here, "pdu"),
                 f"{device.name} is of kind {device.kind} - Expected: pdu.",
                 "Name the PDU that the supply is plugged into.",
+                (("devices", number, "kind"),),
             )
         ]
     if device.bmc is None:

@@ -121,6 +121,7 @@ def _volts(feed: Feed, inputs: dict[str, InputVolts], loc: Loc) -> Iterator[Foun
             loc,
             text,
             "Correct volts (line to line for three phases), or add a transformer between the circuit and the rack.",
+            kind="outlets",
         )
         return  # other equipment there would repeat it
 

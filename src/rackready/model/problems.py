@@ -19,6 +19,9 @@ class Problem:
     """The fact behind the problem. Equal in reports of one fact in other words or at other places; empty if only one
     place reports it."""
 
+    sort: str = field(default="", compare=False)
+    """Equal in problems that differ only in the item that they are about."""
+
     def document(self) -> dict[str, str]:
         """Return the problem as plain data, for JSON output."""
         return {"path": self.path, "message": self.message, "hint": self.hint}
