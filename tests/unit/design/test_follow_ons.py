@@ -157,3 +157,16 @@ def test_problems_of_a_plan_keep_their_form() -> None:
         "Correct it, or add its part number to profiles/parts.",
         "hint": "",
     }
+
+
+def test_problems_of_one_line_are_combined_by_their_sort() -> None:
+    taken = [Problem("templates.nodes.h100", f"{letter} is taken.", "Move it.", sort="taken") for letter in "abcde"]
+    other = Problem("templates.nodes.h100", "z is taken.", "Move it.", sort="other")
+    elsewhere = replace(other, path="racks[0]", sort="taken")
+    assert [str(problem) for problem in site.gathered([*taken, other, elsewhere])] == [
+        "templates.nodes.h100: a is taken. Move it.",
+        "templates.nodes.h100: b is taken. Move it.",
+        "templates.nodes.h100: c is taken. (and 2 more like this) Move it.",
+        "templates.nodes.h100: z is taken. Move it.",
+        "racks[0]: z is taken. Move it.",
+    ]
