@@ -170,3 +170,11 @@ def test_problems_of_one_line_are_combined_by_their_sort() -> None:
         "templates.nodes.h100: z is taken. Move it.",
         "racks[0]: z is taken. Move it.",
     ]
+
+
+def test_a_port_that_the_server_does_not_have_is_no_crash_of_the_plan() -> None:
+    document = example("h100-1su-infiniband")
+    change("nic_plans.0.unused.0.name", "slot9")(document)
+    with pytest.raises(SiteInvalidError) as caught:
+        parse(document)
+    assert [problem.path for problem in with_plan(caught.value).problems] == ["nic_plans[0].unused[0].name", "plan"]
