@@ -20,6 +20,7 @@ _STOPS: tuple[type[Exception], ...] = (
     TypeError,
     AttributeError,
     ArithmeticError,
+    StopIteration,
 )
 """Errors that a plan of an unchecked site may raise. The plan then counts as not checked, never as correct."""
 

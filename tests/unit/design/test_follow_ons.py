@@ -157,3 +157,24 @@ def test_problems_of_a_plan_keep_their_form() -> None:
         "Correct it, or add its part number to profiles/parts.",
         "hint": "",
     }
+
+
+def test_problems_of_one_line_are_combined_by_their_sort() -> None:
+    taken = [Problem("templates.nodes.h100", f"{letter} is taken.", "Move it.", sort="taken") for letter in "abcde"]
+    other = Problem("templates.nodes.h100", "z is taken.", "Move it.", sort="other")
+    elsewhere = replace(other, path="racks[0]", sort="taken")
+    assert [str(problem) for problem in site.gathered([*taken, other, elsewhere])] == [
+        "templates.nodes.h100: a is taken. Move it.",
+        "templates.nodes.h100: b is taken. Move it.",
+        "templates.nodes.h100: c is taken. (and 2 more like this) Move it.",
+        "templates.nodes.h100: z is taken. Move it.",
+        "racks[0]: z is taken. Move it.",
+    ]
+
+
+def test_a_port_that_the_server_does_not_have_is_no_crash_of_the_plan() -> None:
+    document = example("h100-1su-infiniband")
+    change("nic_plans.0.unused.0.name", "slot9")(document)
+    with pytest.raises(SiteInvalidError) as caught:
+        parse(document)
+    assert [problem.path for problem in with_plan(caught.value).problems] == ["nic_plans[0].unused[0].name", "plan"]
