@@ -19,7 +19,7 @@ class Seen:
     """Everything that the plan depends on, as it was read before any change."""
 
     asked: tuple[str, ...]
-    """Nodes whose fabric is to be configured."""
+    """Nodes to configure."""
     ours: frozenset[str]
     """All nodes of the campaign. Nodes of a later wave are handed over again when their wave comes."""
     behind: Cables

@@ -123,7 +123,7 @@ class _Maker:
         ]
 
     def _leave_out(self) -> None:
-        """Remove runs between racks of which one has no place.
+        """Remove runs to racks without a position.
 
         This is one problem of the rack, not one of each cable. Without halls it is a note.
         """
