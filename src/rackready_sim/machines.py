@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rackready_sim import host, hostnet, podman, slurm, systems
+from rackready_sim import boot_disk, host, hostnet, podman, slurm, systems
 from rackready_sim.errors import SimError, describe
 from rackready_sim.files import write
 from rackready_sim.plan import MIRROR_PORT, Machine, Plan
@@ -228,6 +228,7 @@ class Machines:
             return
         if machine.role == "node":
             self._seed_node(root, self._node_login())
+            boot_disk.install(root, self._store.state(machine.name)["host"]["cmdline"], inside)
         else:
             self._let_in(root, "root")
         if machine.role == "controller" and self._slurm_conf is not None:

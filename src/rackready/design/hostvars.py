@@ -112,7 +112,9 @@ def _library_vars(software: SoftwareProfile) -> dict[str, Any]:
 def platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
     """Return the role variables that depend on the server model."""
     del site
+    kernel = platform.kernel_options
     return {
+        "base_kernel_options": list(kernel.options) if kernel is not None else [],
         "nvidia_driver_gpus": platform.gpus,
         "nvidia_fabricmanager_enabled": platform.runs_fabric_manager,
         "nvidia_fabricmanager_gpus": platform.gpus,

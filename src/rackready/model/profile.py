@@ -177,6 +177,15 @@ class HostParts(Model):
         return self
 
 
+class KernelOptions(Model):
+    """Options that a server's kernel command line needs."""
+
+    options: list[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.,:=/+-]+$")]] = Field(
+        min_length=1, description="options as in /proc/cmdline, e.g. iommu=pt"
+    )
+    source: str = Field(min_length=5)
+
+
 class PlatformProfile(Model):
     """One server model."""
 
@@ -241,6 +250,9 @@ class PlatformProfile(Model):
     )
     host: HostParts | None = Field(
         None, description="processors, memory and drives; null: chosen when ordered, or not published"
+    )
+    kernel_options: KernelOptions | None = Field(
+        None, description="options of the kernel command line; null: none (role base adds none)"
     )
 
     @property

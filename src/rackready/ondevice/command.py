@@ -30,10 +30,12 @@ Run = Callable[[Sequence[str]], Done]
 def run(argv: Sequence[str], timeout_s: float = 3600.0) -> Done:
     """Run a program without a terminal, without questions and in the C locale.
 
-    A program that cannot be started ends with 127, one that exceeds ``timeout_s`` with 124, as in a shell.
+    A program that cannot be started ends with 127, one that exceeds ``timeout_s`` with 124, as in a shell. needrestart
+    lists the services that use replaced files: restarting them by itself could end a job (NEEDRESTART_MODE, program
+    needrestart 3.6).
     """
     env = dict(
-        os.environ, LC_ALL="C", DEBIAN_FRONTEND="noninteractive", NEEDRESTART_MODE="a", APT_LISTCHANGES_FRONTEND="none"
+        os.environ, LC_ALL="C", DEBIAN_FRONTEND="noninteractive", NEEDRESTART_MODE="l", APT_LISTCHANGES_FRONTEND="none"
     )
     try:
         done = subprocess.run(

@@ -7,7 +7,7 @@ Sources: NVIDIA driver installation guide (Debian 12, pinning packages, compute-
 from __future__ import annotations
 
 from rackready.model.software import SoftwareProfile
-from rackready_sim.packages import driver, driver_ubuntu, fabric, host, kernel, monitoring
+from rackready_sim.packages import driver, driver_ubuntu, fabric, host, kernel, kernel_image, monitoring
 from rackready_sim.packages.deb import Deb
 
 NEWER = ("580.178.01", "595.91.07")
@@ -21,7 +21,7 @@ def packages(software: SoftwareProfile, wanted: str) -> list[Deb]:
     fabric_suffix = _suffix(chosen.fabric, wanted)
     driver_packages = driver_ubuntu.driver_packages if software.os.startswith("ubuntu") else driver.driver_packages
     versions = sorted({*(item.version for item in software.driver.values()), *NEWER})
-    found: list[Deb] = kernel.build_packages()
+    found: list[Deb] = [*kernel.build_packages(), kernel_image.header_metapackage(software.os)]
     for version in versions:
         found += driver_packages(version, driver_suffix)
         found += fabric.fabric_packages(version, fabric_suffix)

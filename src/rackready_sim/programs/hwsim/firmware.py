@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from . import kmod, kmsg, machine, paths, pcitree, rdmatree, store
+from . import bootdisk, kmod, kmsg, machine, paths, pcitree, rdmatree, store
 from .host import tree as hosttree
 
 _REAL_SYS = "/run/hw/sys"
@@ -30,7 +30,8 @@ def main(_argv: list[str]) -> int:
         return 0
     folder = paths.at("/run/hw")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "kmsg.log").unlink(missing_ok=True)
+    for left in ("kmsg.log", "cmdline"):
+        (folder / left).unlink(missing_ok=True)
     (folder / "booted").touch()
     kmsg.say(
         f"Linux version {paths.kernel()} (debian-kernel@lists.debian.org) (gcc-12 (Debian 12.2.0-14) 12.2.0) #1 SMP "
@@ -63,7 +64,7 @@ def coldplug() -> None:
     """Load the modules that the kernel loads for its devices, and report the devices' errors."""
     for name in kmod.inbox():
         kmod.load(name)
-    if store.hardware().get("nouveau") and not denied("nouveau"):
+    if store.hardware().get("nouveau") and not (denied("nouveau") and bootdisk.in_initramfs("blacklist nouveau")):
         kmod.load("nouveau")
     if kmod.module_version("nvidia") and not denied("nvidia"):
         kmod.load("nvidia")

@@ -1,0 +1,39 @@
+"""The kernel policy of a node as facts: packages to hold, headers that follow the kernel, room in /boot."""
+
+from __future__ import annotations
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.rackready.ondevice.command import NodeProblem
+from ansible.module_utils.rackready.ondevice.kernel import Kernel
+
+DOCUMENTATION = """
+module: rackready_kernel
+short_description: read what the kernel policy asks of a node that uses apt
+description:
+  - Changes nothing. Returns C(release), C(packages) (to install and hold; an empty version means any), C(foreign)
+    (holds that others set), C(boot_free_mb), C(boot_needed_mb) and C(notes).
+author: rackready
+"""
+
+
+def main() -> None:
+    """Read the policy and the room in /boot."""
+    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
+    kernel = Kernel()
+    try:
+        policy, room = kernel.policy(), kernel.room()
+    except NodeProblem as problem:
+        module.fail_json(msg=str(problem))
+    module.exit_json(
+        changed=False,
+        release=policy.release,
+        packages=policy.packages,
+        foreign=policy.foreign,
+        notes=policy.notes,
+        boot_free_mb=room.free,
+        boot_needed_mb=room.needed,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Packages of the kernel itself and its metapackages, as Debian's linux and Ubuntu's linux-meta name them.
+
+A simulated node runs the kernel of this machine: release and version are its own, the names around it the system's.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rackready_sim.packages import kernel
+from rackready_sim.packages.deb import Deb
+
+_INSTALLED = """
+case "$1" in configure)
+  update-initramfs -c -k {release}
+  update-grub
+;; esac
+"""
+
+
+def flavour(system: str) -> str:
+    """Return the part of the metapackages' names behind linux-image- and linux-headers-."""
+    return "generic" if system.startswith("ubuntu") else "amd64"
+
+
+def image_packages(system: str) -> list[Deb]:
+    """Return what an installer puts on the disk: the kernel and the metapackage that follows it."""
+    release, version = kernel.release(), _version()
+    image = Deb(
+        f"linux-image-{release}",
+        version,
+        f"Linux {release}",
+        {},
+        {f"/boot/vmlinuz-{release}": f"the kernel of this machine, {release}\n"},
+        scripts={"postinst": _INSTALLED.format(release=release)},
+    )
+    return [image, _follows("image", system, "Linux for 64-bit PCs (meta-package)")]
+
+
+def header_metapackage(system: str) -> Deb:
+    """Return the metapackage of the headers that follows the kernel."""
+    return _follows("headers", system, "Header files for Linux (meta-package)")
+
+
+def _follows(kind: str, system: str, summary: str) -> Deb:
+    depends = f"linux-{kind}-{kernel.release()} (= {_version()})"
+    return Deb(f"linux-{kind}-{flavour(system)}", _version(), summary, {"Depends": depends})
+
+
+def _version() -> str:
+    """Return the version that the package of the headers has."""
+    number = re.match(r"\d+(\.\d+)*", kernel.release())
+    return f"{number[0] if number else '0'}-1"
