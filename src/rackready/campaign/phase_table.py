@@ -35,10 +35,15 @@ def _provision(ctx: PhaseContext, nodes: list[str]) -> Results:
 
 def _install(ctx: PhaseContext, nodes: list[str]) -> Results:
     from rackready.campaign.drift.applied import tuned  # noqa: PLC0415
+    from rackready.campaign.reboot import run_with_reboot  # noqa: PLC0415
     from rackready.drivers.ansible import run_playbook  # noqa: PLC0415
 
     before = {"rackready_tuned": tuned(ctx, nodes)}
-    return run_drained(ctx, "install", lambda ctx, nodes: run_playbook(ctx, "install.yml", nodes, before), nodes)
+
+    def play(ctx: PhaseContext, nodes: list[str]) -> Results:
+        return run_playbook(ctx, "install.yml", nodes, before)
+
+    return run_with_reboot(ctx, lambda ctx, nodes: run_drained(ctx, "install", play, nodes), nodes)
 
 
 def _fabric(ctx: PhaseContext, nodes: list[str]) -> Results:

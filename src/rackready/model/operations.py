@@ -45,6 +45,11 @@ class Software(Model):
         None, ge=450, le=999, description="driver branch, one of the set's; default: the set's own"
     )
     mirror: Mirror
+    allow_reboot: bool | None = Field(
+        None,
+        description="install may reboot a node that needs it; absent: only one that is not in production; true: one "
+        "in production too, which is drained first; false: none",
+    )
 
 
 class ProxyJump(Model):

@@ -1,0 +1,120 @@
+"""Print why this node needs a reboot, with the id of its present boot, as one JSON document.
+
+Sent to the node's python3 on standard input. Roles declare in /var/lib/rackready/boot.d what a boot must end with
+(``options`` of the kernel command line, modules that are ``unloaded``); a kernel that is held and newer than the
+running one is found by itself. Everything is observed, nothing is remembered: after the reboot the list is empty.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+FORMAT = "rackready/reboot-reasons/v1"
+DECLARED = "/var/lib/rackready/boot.d"
+_ROW = 3
+"""Columns that dpkg-query is asked for."""
+
+
+def main(root: str = "/") -> int:
+    """Print the document; always exit 0: what could not be read is in it."""
+    reasons = [*options(root), *modules(root), *newer_kernel(root)]
+    document = {"format": FORMAT, "boot_id": read(f"{root}/proc/sys/kernel/random/boot_id"), "reasons": reasons}
+    document["complete"] = True
+    sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
+    return 0
+
+
+def reason(code: str, expected: str, actual: str) -> dict[str, str]:
+    """Return one reason."""
+    return {"code": code, "expected": expected, "actual": actual}
+
+
+def options(root: str) -> list[dict[str, str]]:
+    """Return the declared options that the running kernel was not given."""
+    words = read(f"{root}/proc/cmdline").split()
+    found = []
+    for option in declared(root, "options"):
+        if option not in words:
+            name = option.partition("=")[0]
+            actual = [word for word in words if word.partition("=")[0] == name]
+            found.append(
+                reason("kernel-option", f"{option} on the kernel command line", " ".join(actual) or "not there")
+            )
+    return found
+
+
+def modules(root: str) -> list[dict[str, str]]:
+    """Return the modules that are loaded though a boot must end without them."""
+    loaded = {line.split()[0] for line in run(["lsmod"]).splitlines()[1:] if line.split()}
+    unwanted = [name for name in declared(root, "unloaded") if name in loaded]
+    return [reason("module-loaded", f"kernel module {name} not loaded", "loaded") for name in unwanted]
+
+
+def newer_kernel(root: str) -> list[dict[str, str]]:
+    """Return the newest held kernel of the running one's flavour, if it is newer than that and in /boot."""
+    running = os.uname().release
+    form = "${Package}\\t${Version}\\t${db:Status-Abbrev}\\n"
+    rows = [line.split("\t") for line in run(["dpkg-query", "-W", "-f", form, "linux-image-*"]).splitlines()]
+    images = {row[0]: (row[1], row[2]) for row in rows if len(row) == _ROW}
+    if f"linux-image-{running}" not in images:
+        return []
+    newest, version = running, images[f"linux-image-{running}"][0]
+    for package, (other, state) in sorted(images.items()):
+        release = package.replace("linux-image-", "", 1)
+        bootable = os.path.exists(f"{root}/boot/vmlinuz-{release}")  # noqa: PTH110 - a script of few imports
+        held = state.startswith("hi") and bootable and flavour(release) == flavour(running)
+        if held and newer(other, version):
+            newest, version = release, other
+    if newest == running:
+        return []
+    return [reason("newer-kernel", f"kernel {newest}, the newest that is installed and held", f"kernel {running}")]
+
+
+def flavour(release: str) -> str:
+    """Return the words of a release after its numbers, such as cloud-amd64."""
+    return "-".join(word for word in release.split("-") if not word[:1].isdigit())
+
+
+def newer(one: str, other: str) -> bool:
+    """Return whether a package's version is newer than another one."""
+    return subprocess.run(["dpkg", "--compare-versions", one, "gt", other], check=False).returncode == 0
+
+
+def declared(root: str, key: str) -> list[str]:
+    """Return what all roles declared under a key, each once."""
+    found: list[str] = []
+    for path in sorted(glob.glob(f"{root}{DECLARED}/*.json")):  # noqa: PTH207
+        try:
+            document: Any = json.loads(read(path))
+        except ValueError:  # torn by a power cut: the role writes it again
+            continue
+        values = document.get(key) if isinstance(document, dict) else None
+        found += [value for value in values or [] if isinstance(value, str) and value not in found]
+    return found
+
+
+def read(path: str) -> str:
+    """Return a small file's text without its end of line, "" when it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def run(argv: list[str]) -> str:
+    """Return what a program prints; "" when the node has no such program."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())

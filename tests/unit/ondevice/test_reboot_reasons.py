@@ -1,0 +1,98 @@
+"""Reasons for a reboot, as a node shows them: command line, modules, a newer kernel that is held."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rackready.campaign.reboot import Reason, parsed
+from rackready.ondevice import reboot_reasons as script
+
+RUNNING = "6.1.0-39-amd64"
+IMAGES = (
+    f"linux-image-{RUNNING}\t6.1.148-1\thi \n"
+    "linux-image-6.1.0-40-amd64\t6.1.153-1\t{state}\n"
+    "linux-image-6.1.0-41-cloud-amd64\t6.1.158-1\thi \n"
+    "linux-image-amd64\t6.1.153-1\thi \n"
+)
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A node that needs no reboot: its declarations hold, and its newest kernel runs."""
+    for name, text in {
+        "proc/cmdline": "BOOT_IMAGE=/boot/vmlinuz root=UUID=1 ro iommu=pt quiet\n",
+        "proc/sys/kernel/random/boot_id": "7f3c\n",
+        "var/lib/rackready/boot.d/base.json": '{"options": ["iommu=pt"]}',
+        "var/lib/rackready/boot.d/nvidia_driver.json": '{"unloaded": ["nouveau"]}',
+        "boot/vmlinuz-6.1.0-40-amd64": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    answer(monkeypatch, images="")
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release=RUNNING))
+    return tmp_path
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, *, images: str = "", modules: str = "") -> None:
+    answers = {"lsmod": f"Module  Size  Used by\n{modules}", "dpkg-query": images}
+    monkeypatch.setattr(script, "run", lambda argv: answers[argv[0]])
+
+
+def reasons(node: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Reason, ...]:
+    assert script.main(str(node)) == 0
+    text = capsys.readouterr().out
+    assert json.loads(text)["boot_id"] == "7f3c"
+    return parsed(text).reasons
+
+
+def test_a_node_as_it_should_be_has_none(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert reasons(node, capsys) == ()
+
+
+def test_an_option_that_the_kernel_was_not_given(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (node / "proc/cmdline").write_text("root=UUID=1 ro iommu=nopt quiet\n")
+    (node / "var/lib/rackready/boot.d/other.json").write_text('{"options": ["hugepages=8", "iommu=pt"]}')
+    assert reasons(node, capsys) == (
+        Reason("kernel-option", "iommu=pt on the kernel command line", "iommu=nopt"),
+        Reason("kernel-option", "hugepages=8 on the kernel command line", "not there"),
+    )
+
+
+def test_nouveau_is_loaded(node: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, modules="nouveau 2433024 0\n")
+    assert reasons(node, capsys) == (Reason("module-loaded", "kernel module nouveau not loaded", "loaded"),)
+
+
+@pytest.mark.parametrize(("state", "found"), [("hi ", 1), ("ii ", 0), ("hF ", 0)])
+def test_a_newer_kernel_counts_when_it_is_installed_and_held(
+    node: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, state: str, found: int
+) -> None:
+    answer(monkeypatch, images=IMAGES.format(state=state))
+    expected = Reason(
+        "newer-kernel", "kernel 6.1.0-40-amd64, the newest that is installed and held", f"kernel {RUNNING}"
+    )
+    assert reasons(node, capsys) == ((expected,) if found else ())
+
+
+def test_a_kernel_that_is_not_in_boot_cannot_be_booted(
+    node: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer(monkeypatch, images=IMAGES.format(state="hi "))
+    (node / "boot/vmlinuz-6.1.0-40-amd64").unlink()
+    assert reasons(node, capsys) == ()
+
+
+def test_a_torn_declaration_is_passed_over(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (node / "var/lib/rackready/boot.d/base.json").write_text('{"options": ["iommu')
+    (node / "proc/cmdline").write_text("ro\n")
+    assert reasons(node, capsys) == ()
+
+
+def test_a_node_without_dpkg_has_no_newer_kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert script.newer_kernel(str(tmp_path)) == []
