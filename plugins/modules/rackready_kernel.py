@@ -11,7 +11,7 @@ module: rackready_kernel
 short_description: read what the kernel policy asks of a node that uses apt
 description:
   - Changes nothing. Returns C(release), C(packages) (to install and hold; an empty version means any), C(foreign)
-    (holds that others set), C(boot_free_mb), C(boot_needed_mb) and C(notes).
+    (holds that others set), C(boot_free_mb), C(boot_needed_mb) and C(remarks).
 author: rackready
 """
 
@@ -29,7 +29,7 @@ def main() -> None:
         release=policy.release,
         packages=policy.packages,
         foreign=policy.foreign,
-        notes=policy.notes,
+        remarks=policy.notes,
         boot_free_mb=room.free,
         boot_needed_mb=room.needed,
     )

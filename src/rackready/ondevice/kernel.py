@@ -93,27 +93,34 @@ class Kernel:
             if _of(name, kernels) or _leads_to_a_kernel(name, package.depends)
         ]
         policy.packages = dict.fromkeys(sorted(held), "")
-        self._add_headers(policy, installed)
+        if self._add_headers(policy, installed):
+            # What the metapackage brings is held in the same run, not only when the next one finds it installed.
+            brought = sorted({f"linux-headers-{kernel}" for kernel in kernels} - set(policy.packages))
+            policy.packages |= {name: "" for name in brought if self._offered(name)}
         return policy
 
-    def _add_headers(self, policy: Policy, installed: dict[str, _Installed]) -> None:
-        """Add the metapackage of the headers that follows the kernel, in the version of the image's metapackage."""
+    def _add_headers(self, policy: Policy, installed: dict[str, _Installed]) -> bool:
+        """Add the metapackage of the headers that follows the kernel, in the version of the image's metapackage.
+
+        Return whether it is to be installed.
+        """
         image, headers = self._metapackages(policy.release, installed)
         if not headers:
             policy.notes.append(
                 f"kernel {policy.release} is of no metapackage of this system: "
                 "its headers are installed with the driver"
             )
-            return
+            return False
         if headers in installed:
-            return
+            return False
         wanted = installed[image].version if image in installed else ""
         offered = self._offered(headers)
         if not offered or (wanted and wanted not in offered):
             what = f"{headers} {wanted}".strip()
             policy.notes.append(f"{what} is not in the node's package sources: a new kernel would come without headers")
-            return
+            return False
         policy.packages[headers] = wanted
+        return True
 
     def _metapackages(self, release: str, installed: dict[str, _Installed]) -> tuple[str, str]:
         """Return the metapackages of image and headers that the running kernel follows; empty when there is none."""

@@ -55,9 +55,11 @@ def madison(name: str, *versions: str) -> str:
 
 
 def test_image_and_metapackage_are_held_and_the_headers_come_in_the_version_of_the_image(tmp_path: Path) -> None:
-    node = Node(DEBIAN, DEBIAN_ROWS, offered=madison("linux-headers-amd64", "6.1.158-1", "6.1.153-1"))
+    exact = madison(f"linux-headers-{DEBIAN}", "6.1.153-1")
+    node = Node(DEBIAN, DEBIAN_ROWS, offered=madison("linux-headers-amd64", "6.1.158-1", "6.1.153-1") + exact)
     policy = Kernel(node, folder=tmp_path).policy()
     assert policy.packages == {
+        f"linux-headers-{DEBIAN}": "",
         f"linux-image-{DEBIAN}": "",
         "linux-image-amd64": "",
         "linux-headers-amd64": "6.1.153-1",

@@ -83,7 +83,7 @@ def command_line() -> str:
         found = _LINUX.search(paths.at(_MENU).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return ""
-    return f"BOOT_IMAGE={found[1]} {' '.join(found[2].split())}\n" if found else ""
+    return f"BOOT_IMAGE={found[1]} {' '.join(found[2].split())}" if found else ""
 
 
 def update_initramfs(argv: list[str]) -> int:
