@@ -123,8 +123,9 @@ def run_with_reboot(
     site, paths = site_of(ctx), EnvPaths(ctx.root, ctx.env)
     with Ledger.open(paths.database) as ledger:
         step = _Step(ctx, site, ledger, hosts or Nodes(site, paths))
-        unsettled = {} if ctx.check else step.settle(nodes)
+        unsettled, rebooted = ({}, {}) if ctx.check else step.settle(nodes)
         results = unsettled | run(ctx, [node for node in nodes if node not in unsettled])
+        results |= {node: _after(results[node], why) for node, why in rebooted.items() if node in results}
         good = [node for node in nodes if node in results and results[node].outcome.value in CONTINUES]
         return results | step.finish({node: results[node] for node in good})
 
@@ -142,16 +143,21 @@ class _Step:
     def limit_s(self) -> float:
         return float(self.site.campaign.provision_timeout_s)
 
-    def settle(self, nodes: list[str]) -> Results:
-        """Observe the reboots that a killed run left open; return an error for each node that shows nothing."""
+    def settle(self, nodes: list[str]) -> tuple[Results, dict[str, str]]:
+        """Observe the reboots that a killed run left open.
+
+        Return an error for each node that shows nothing, and for each that rebooted the reasons why.
+        """
         left = [node for node in nodes if self._open(node) is not None]
-        return {node: result for node, result in _each(left, self._settle_one) if result is not None}
+        settled = _each(left, self._settle_one)
+        errors = {node: result for node, result in settled if isinstance(result, NodeResult)}
+        return errors, {node: why for node, why in settled if isinstance(why, str)}
 
     def _open(self, node: str) -> Any:  # noqa: ANN401 - an entry of the ledger, or None
         last = self.ledger.latest(node, REBOOT)
         return last if last is not None and last.status == "intent" else None
 
-    def _settle_one(self, node: str) -> NodeResult | None:
+    def _settle_one(self, node: str) -> NodeResult | str | None:
         entry = self._open(node)
         self._tell(
             node, "an earlier run was interrupted at a reboot; it is observed before anything is changed", "warn"
@@ -166,8 +172,8 @@ class _Step:
         if seen is Observation.HAPPENED:
             self.ledger.done(entry.token, {"observed": "after interruption"})
             self.hosts.wait_until_up(node, self.limit_s)
-        else:
-            self.ledger.failed(entry.token, "observed: did not happen")
+            return words(tuple(Reason(*row) for row in entry.observed["reasons"]))
+        self.ledger.failed(entry.token, "observed: did not happen")
         return None
 
     def _observe(self, node: str, stored: Mapping[str, Any]) -> Observation:
@@ -232,8 +238,7 @@ class _Step:
             return replace(result, outcome=Outcome.ERROR, message=_unread(node, after), changed=True)
         if after.reasons:
             return replace(result, outcome=Outcome.FAIL, message=_in_vain(node, after), changed=True)
-        changes = [*result.data.get("changes", []), f"reboot: {words(seen.reasons)}"]
-        return replace(result, changed=True, data=result.data | {"changes": changes})
+        return _after(result, words(seen.reasons))
 
     def _act(self, node: str, boot_id: str) -> dict[str, Any]:
         """Reboot and wait for another boot. An exception leaves the intent open: the next run observes it."""
@@ -278,6 +283,12 @@ def _planned(result: NodeResult, seen: Seen, allowed: bool) -> NodeResult:  # no
     """Return a dry run's result with the reboot that would follow, or that would be refused."""
     what = "reboot" if allowed else "reboot, refused by software.allow_reboot: false"
     changes = [*result.data.get("changes", []), f"{what}: {words(seen.reasons)}"]
+    return replace(result, changed=True, data=result.data | {"changes": changes})
+
+
+def _after(result: NodeResult, why: str) -> NodeResult:
+    """Return the result of a node that was rebooted."""
+    changes = [*result.data.get("changes", []), f"reboot: {why}"]
     return replace(result, changed=True, data=result.data | {"changes": changes})
 
 

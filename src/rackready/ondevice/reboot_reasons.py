@@ -23,8 +23,12 @@ _ROW = 3
 def main(root: str = "/") -> int:
     """Print the document; always exit 0: what could not be read is in it."""
     reasons = [*options(root), *modules(root), *newer_kernel(root)]
-    document = {"format": FORMAT, "boot_id": read(f"{root}/proc/sys/kernel/random/boot_id"), "reasons": reasons}
-    document["complete"] = True
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "boot_id": read(f"{root}/proc/sys/kernel/random/boot_id"),
+        "reasons": reasons,
+        "complete": True,
+    }
     sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
     return 0
 

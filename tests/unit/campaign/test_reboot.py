@@ -220,7 +220,8 @@ def test_after_a_kill_a_reboot_that_happened_is_observed_and_not_repeated(world:
     rack = Rack({"node01": (PT,)})
     cut_off(world, rack)
     rack.boot("node01")
-    assert world.install(rack)["node01"] == PASS
+    result = world.install(rack)["node01"]
+    assert (result.changed, result.data) == (True, {"changes": [f"reboot: {PT.expected}"]})
     assert (rack.done, world.entries("node01")) == (["node01"], ["done"])
 
 
