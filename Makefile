@@ -76,7 +76,7 @@ sim-down: ## remove the simulated rack: its containers, networks and images
 
 .PHONY: test
 test: setup-test lint types ## set-up, lint, types, unit, golden and integration tests (all but `make slow` and `make chaos`)
-	@scripts/pytest-all $(ARGS)
+	@scripts/pytest-all test $(ARGS)
 
 .PHONY: setup-test
 setup-test: python
@@ -92,11 +92,11 @@ types: setup-dev ## mypy, strict
 
 .PHONY: unit
 unit: setup-dev ## tests that need neither root nor containers
-	@$(BIN)/pytest -m "not integration" $(ARGS)
+	@scripts/pytest-all unit $(ARGS)
 
 .PHONY: integration
 integration: setup-test ## tests on the simulated rack (root)
-	@$(BIN)/pytest -m integration $(ARGS)
+	@scripts/pytest-all integration $(ARGS)
 
 .PHONY: chaos
 chaos: setup-test ## kill deploys of simulated racks at random points (root): ROUNDS=n racks, SEED=n repeats a seed, ARGS="--points n" kills per phase
@@ -112,7 +112,7 @@ fuzz: setup-dev ## damage every output of the gate tests in every way; no gate m
 
 .PHONY: slow
 slow: setup-test ## the integration tests that take many minutes: nodes in production, two roles by molecule (root)
-	@$(BIN)/pytest -m "integration and slow" $(ARGS)
+	@scripts/pytest-all slow $(ARGS)
 
 .PHONY: goldens
 goldens: setup-dev ## regenerate golden files; read the diff before you commit it

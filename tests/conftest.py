@@ -1,4 +1,4 @@
-"""What holds for all tests: those that start the simulated rack come last, and without root they are left out with a reason."""
+"""Fixtures of all tests. Tests of the simulated rack run last; without root they are skipped with a reason."""
 
 from __future__ import annotations
 
@@ -12,6 +12,31 @@ from rackready.paths import Database, EnvPaths
 from tests.gates.outcomes import EveryOutcome
 from tests.postgres import PostgresServer, programs
 
+LONGEST_FIRST = (
+    "tests/integration/test_kill.py",
+    "tests/integration/test_main_job.py",
+    "tests/integration/test_production.py",
+    "tests/integration/test_molecule.py",
+    "tests/integration/test_sim_rack.py",
+    "tests/integration/test_trouble.py",
+    "tests/integration/test_fabric_switches.py",
+    "tests/integration/test_provision_killed.py",
+    "tests/unit/campaign/test_campaign.py",
+    "tests/gates/test_torch_real.py",
+    "tests/unit/cli/test_commands.py",
+    "tests/unit/cli/test_plan.py",
+    "tests/unit/campaign/test_shared_ledger.py",
+    "tests/gates/test_validate.py",
+    "tests/plugins/test_inventory.py",
+    "tests/unit/sim/programs/test_programs_perftest.py",
+    "tests/unit/evidence/test_report_stream.py",
+    "tests/gates/test_rejudge.py",
+    "tests/gates/host/test_mutations.py",
+    "tests/stacks/test_machine.py",
+    "tests/gates/power/test_bmc_mains.py",
+)
+"""Files that take long, the longest first: a worker takes a whole file, and one that began last would run alone."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Count outcomes of gates in the one process to which all workers report."""
@@ -20,17 +45,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put quick tests first, so that a mistake shows within seconds; leave out what root is needed for."""
-    items.sort(key=lambda item: item.get_closest_marker("integration") is not None)
+    """Put tests without a rack first, then files that take long; skip what needs root where there is none."""
+    items.sort(key=lambda item: (item.get_closest_marker("integration") is not None, _turn(item)))
     if os.geteuid() != 0:
         for item in items:
             if item.get_closest_marker("integration") is not None:
                 item.add_marker(pytest.mark.skip(reason="needs root: the simulated rack makes containers and networks"))
 
 
+def _turn(item: pytest.Item) -> int:
+    name = item.nodeid.partition("::")[0]
+    return LONGEST_FIRST.index(name) if name in LONGEST_FIRST else len(LONGEST_FIRST)
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server."""
+    """Return a PostgreSQL server."""
     if programs() is None:
         pytest.skip("no PostgreSQL server is installed: `make test` as root installs it (apt: postgresql)")
     server = PostgresServer.begin()
@@ -40,7 +70,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    """Where an environment's records are kept, on either database: nothing is there yet."""
+    """Return the place of an environment's records, on either database: empty."""
     if request.param == "sqlite":
         return EnvPaths(tmp_path, "lab").database
     server: PostgresServer = request.getfixturevalue("postgres")

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server for tests: an ordinary process with its files in a temporary folder, a fresh database for each test."""
+"""A real PostgreSQL server for tests: an ordinary process in a temporary folder, with a new database for each test."""
 
 from __future__ import annotations
 
@@ -131,7 +131,10 @@ class PostgresServer:
             return cursor.fetchall() if cursor.description else []
 
     def database(self, root: Path, env: str = "lab", **settings: Any) -> Database:
-        """Make an empty database and write the settings of an environment of a checkout in ``root`` that name it; ``settings`` differ from the plain ones."""
+        """Make an empty database and write an environment's settings that name it below ``root``.
+
+        ``settings`` override the plain ones.
+        """
         name = f"test{next(self._numbers)}"
         self.sql(f"CREATE DATABASE {name} OWNER rackready")
         return self.settings(root, env, name=name, **settings)

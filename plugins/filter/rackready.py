@@ -20,7 +20,7 @@ def module_file(name: str) -> str:
 
 
 def host_keys(known_hosts: str, addresses: list[str]) -> str:
-    """Return the lines of a known_hosts file that belong to these addresses, sorted, so that a second run changes nothing."""
+    """Return the lines of a known_hosts file for these addresses, sorted, so that a second run changes nothing."""
     wanted = set(addresses)
     kept = {
         line.strip()
@@ -31,7 +31,7 @@ def host_keys(known_hosts: str, addresses: list[str]) -> str:
 
 
 def outside(rows: list[str], value: float) -> list[str]:
-    """Return the rows ``lowest, highest`` of nvidia-smi that do not hold the value; a row without numbers holds nothing."""
+    """Return the rows ``lowest, highest`` of nvidia-smi without the value; a row without numbers does not have it."""
     return [row for row in rows if not _within(row.split(","), value)]
 
 
@@ -44,7 +44,7 @@ def _within(cells: list[str], value: float) -> bool:
 
 
 def tuned(rows: list[str], limit_w: float, clock_min_mhz: float) -> list[str]:
-    """Return the rows ``index,W,MHz`` of nvidia-smi whose power limit is the one wanted and whose clock is not below the least."""
+    """Return the rows ``index,W,MHz`` of nvidia-smi with the wanted power limit and at least the wanted clock."""
     return [row for row in rows if _tuned(row.split(","), limit_w, clock_min_mhz)]
 
 

@@ -11,7 +11,7 @@ module: rackready_apt
 short_description: install exact package versions under the node's fence
 description:
   - Observes first; when nothing differs, nothing runs and nothing is fetched.
-  - Waits for another run's command that is still at work, completes what an interrupted dpkg left, and says both in C(notes).
+  - Waits for the command of another run, completes what an interrupted dpkg left, and reports both in C(notes).
   - Fetches only the package lists of rackready's own source, and only when they lack a wanted version.
   - Refuses to change a package that somebody else has put on hold.
 options:

@@ -11,14 +11,19 @@ DOCUMENTATION = """
 module: rackready_driver
 short_description: load an exact version of the NVIDIA kernel module
 description:
-  - C(state=buildable) fails when what builds the module is neither on the node nor in its package sources, and says in C(absent) what is to be installed.
+  - C(state=buildable) fails when a file that builds the module is neither on the node nor in its package sources, and
+    lists the packages to install in C(absent).
   - C(state=free) fails when another version is loaded and something computes with it; it changes nothing.
-  - C(state=loaded) loads the version under the node's fence; another one is unloaded first, services that hold it stopped and started again.
-  - Waits for another run's command that is still at work, refuses a token older than the last, and says what it found in C(notes).
+  - C(state=loaded) loads the version under the node's fence. It first unloads another version, and stops and restarts
+    the services that hold it.
+  - Waits for the command of another run, refuses a token older than the last, and reports what it found in C(notes).
 options:
   version: {description: full driver version, type: str, required: true}
   state: {description: what is wanted, type: str, choices: [buildable, free, loaded], default: loaded}
-  needs: {description: for C(buildable), path that must be there to the package that brings it; KERNEL stands for the kernel's release, type: dict, default: {}}
+  needs:
+    description: for C(buildable), required path to the package that brings it; KERNEL stands for the kernel's release
+    type: dict
+    default: {}
   operation: {description: name of the lock and marker below /var/lib/rackready, type: str, default: install}
   token: {description: fencing token of the controller's ledger; 0 for a run by hand, type: int, default: 0}
   ledger: {description: identity of the ledger that gave the token, type: str, default: ""}

@@ -1,4 +1,4 @@
-"""Kernel settings in force and folders of all users, in one call: what differs from what is wanted is corrected now, whoever changed it."""
+"""Correct kernel settings and folders of all users in one call, whoever changed them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = """
 module: rackready_settings
-short_description: keep kernel settings in force, and folders of all users as they must be
+short_description: keep kernel settings in force, and folders of all users sticky
 description:
-  - Compares first; says in C(written) what was (in a dry run, would be) changed.
-  - A kernel setting that this kernel does not have is left out.
+  - Compares first; lists what changed (in a dry run, what would change) in C(written).
+  - Leaves out settings that this kernel does not have.
 options:
-  kernel: {description: "sysctl keys and the values that are to be in force", type: dict, default: {}}
-  shared: {description: "folders of all users, such as /tmp: root's, mode 1777", type: list, elements: path, default: []}
+  kernel: {description: "sysctl keys and their values", type: dict, default: {}}
+  shared: {description: "folders of all users, such as /tmp, mode 1777", type: list, elements: path, default: []}
 author: rackready
 """
 
@@ -23,7 +23,7 @@ SYSCTL = Path("/proc/sys")
 
 
 def main() -> None:
-    """Read the options, correct what differs, say what changed."""
+    """Correct what differs from the options, and report what changed."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     written = [
         name
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def setting(module: AnsibleModule, path: Path, wanted: str) -> bool:
-    """Have a kernel setting in force; returns whether something was to be changed."""
+    """Put a kernel setting in force; return whether something had to change."""
     if not path.exists() or path.read_text(encoding="ascii").split() == wanted.split():
         return False
     if not module.check_mode:
@@ -44,7 +44,7 @@ def setting(module: AnsibleModule, path: Path, wanted: str) -> bool:
 
 
 def folder(module: AnsibleModule, path: Path) -> bool:
-    """Have a folder in which all users write, each to its own files; returns whether something was to be changed."""
+    """Make a folder where each user writes own files; return whether something had to change."""
     absent = not path.is_dir()
     if absent and not module.check_mode:
         path.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What benchmarks of growing sizes share: each case is measured in a process of its own, so that one's memory is not another's."""
+"""Shared code of benchmarks of growing sizes: each case runs in its own process, so that its memory is its own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ class Clock:
 
 
 def each(file: str, cases: Iterable[int], measure: Callable[[int], Line], growing: Iterable[str] = ()) -> None:
-    """Measure the cases that the command line names (else ``cases``), one JSON line each; ``growing``: fields whose growth from case to case is added."""
+    """Measure the cases that the command line names (else ``cases``) and print one JSON line for each.
+
+    ``growing``: fields whose growth from case to case is added.
+    """
     if sys.argv[1:2] == ["--one"]:
         print(json.dumps(measure(int(sys.argv[2]))))
         return

@@ -1,4 +1,4 @@
-"""How long `rackready deploy` takes on an environment as it stands, and what its processes need. usage: scripts/bench/deploy.py ENV.
+"""Measure the time and memory of `rackready deploy` on an environment. usage: scripts/bench/deploy.py ENV.
 
 Run it right after a deploy to measure one that changes nothing. Ends with one JSON line.
 """

@@ -1,4 +1,4 @@
-"""How long it takes to judge a site's stored outputs again and to report them, and how that grows. usage: scripts/bench/gates.py [NODES ...].
+"""Measure judging and reporting a site's stored outputs again, by size. usage: scripts/bench/gates.py [NODES ...].
 
 Inside the clock runs the product's own command, `rackready report CAMPAIGN --again`, from its start to its end: it
 loads the site file, reads every node's records and raw outputs (every hash is checked), judges each gate of each node,
@@ -78,7 +78,7 @@ def measure(count: int) -> Line:
 
 @contextmanager
 def _folder(count: int) -> Iterator[Path]:
-    """Give the folder of a site: one that stays where $BENCH_DIR says so, else one that is removed."""
+    """Yield a site's folder: a lasting one below $BENCH_DIR if that is set, else a temporary one."""
     kept = os.environ.get("BENCH_DIR")
     if kept is not None:
         yield Path(kept) / str(count)
@@ -88,7 +88,10 @@ def _folder(count: int) -> Iterator[Path]:
 
 
 def _run(argv: list[str], root: Path) -> Line:
-    """Run a command to its end; exit code 1 says that some node did not pass, which is so. Return seconds, and the most memory of all its processes."""
+    """Run a command to its end; return seconds and the peak memory of all its processes.
+
+    Exit code 1 is expected: some nodes do not pass.
+    """
     environment = {**os.environ, "RACKREADY_ROOT": str(root), "PYTHONPATH": str(ROOT / "src")}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began, peak = time.perf_counter(), 0

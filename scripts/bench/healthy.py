@@ -1,4 +1,4 @@
-"""Outputs of healthy nodes, each node's own: patterns from the gate tests, in which names, addresses, serial numbers and last digits are drawn anew."""
+"""Outputs of healthy nodes: patterns from the gate tests with each node's own names, addresses, serials and digits."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Measured:
 
 
 def _words(facts: NodeFacts) -> dict[str, str]:
-    """Return what stands in a pattern for the node -> what is this node's: pattern nodes are node01 of a benchmarking network."""
+    """Return text of the pattern -> text of this node; pattern nodes are node01 of a benchmarking network."""
     return {"node01": facts.node.name} | {f"192.168.{nic.rail}.11": nic.address for nic in facts.nics}
 
 

@@ -1,4 +1,4 @@
-"""How long loading, checking and the full plan of a site take, and how that grows. usage: scripts/bench/plan.py [GPUS ...].
+"""Measure loading, checking and fully planning a site, by number of GPUs. usage: scripts/bench/plan.py [GPUS ...].
 
 ``seconds`` are those of a first plan, as `rackready plan` makes it when nothing was applied yet;
 ``compared_cpu_seconds`` come on top when all was, for the facts of every device and their comparison (``compared_mib``:
@@ -32,7 +32,10 @@ LARGEST = 3125
 
 
 def document(gpus: int) -> dict[str, Any]:
-    """Return the example with as many racks of nodes as hold so many GPUs; its network racks stay, since their slots may be left free."""
+    """Return the example with as many racks of nodes as hold so many GPUs.
+
+    Its network racks stay, since their slots may be left free.
+    """
     import yaml  # noqa: PLC0415 - only the measuring process needs it
 
     site: dict[str, Any] = yaml.safe_load(

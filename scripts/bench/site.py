@@ -1,4 +1,4 @@
-"""How long a site file takes to load and check, and what facts of every node cost. usage: scripts/bench/site.py [NODES ...].
+"""Measure loading and checking a site file, and facts of every node. usage: scripts/bench/site.py [NODES ...].
 
 Ends with one JSON line per case.
 """

@@ -1,4 +1,4 @@
-"""A site whose nodes have stored outputs, made for a benchmark: site file, ledger, records and raw outputs, as a campaign would have left them."""
+"""A site with stored outputs for a benchmark: site file, ledger, records and raw outputs, as a campaign leaves them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def document(count: int) -> dict[str, Any]:
 
 
 def store(root: Path, count: int) -> dict[str, object]:
-    """Make the site below ``root`` and return how many nodes, gates and outputs it has. ``count``: nodes, a multiple of five."""
+    """Make the site below ``root``; return its counts of nodes, gates and outputs.
+
+    ``count``: nodes, a multiple of five.
+    """
     (root / "inventories" / ENV).mkdir(parents=True)
     paths = EnvPaths(root, ENV)
     paths.site_file.write_text(yaml.safe_dump(document(count)), encoding="utf-8")
@@ -199,7 +202,7 @@ def _raw(output: Output, folder: Path) -> RawOutput:
 
 
 def _put(text: str, folder: Path) -> str:
-    """Store a text as the evidence store does, but compressed in haste, and without looking for secrets in it: what is drawn has none."""
+    """Store a text as the evidence store does, but compress fast and search for no secrets: drawn text has none."""
     data = text.encode()
     digest = hashlib.sha256(data).hexdigest()
     path = folder / digest[:2] / f"{digest}.z"

@@ -1,4 +1,4 @@
-"""How long a three-tier fabric takes to wire and prove, and how that grows. usage: scripts/bench/topology.py [GPUS ...].
+"""Measure wiring and proving a three-tier fabric, by number of GPUs. usage: scripts/bench/topology.py [GPUS ...].
 
 Ends with one JSON line per case. ``fabric_mib`` is what wiring and proof add to the peak of a process that holds the
 nodes already.
@@ -20,7 +20,7 @@ SU_NODES = 64
 
 
 def measure(gpus: int) -> Line:
-    """Wire and prove a fabric for so many GPUs in three tiers; return seconds of wall clock and of this process, and MiB."""
+    """Wire and prove a three-tier fabric for so many GPUs; return wall-clock seconds, process seconds, and MiB."""
     from rackready.design.topology.build import build_at  # noqa: PLC0415 - only the measuring process needs it
     from rackready.design.topology.types import EndpointNode  # noqa: PLC0415
     from rackready.model.topology import Topology  # noqa: PLC0415

@@ -1,4 +1,7 @@
-"""Writes docs/reference anew from the code: ``python scripts/reference [--check]``. With ``--check`` it writes nothing and exits 1 where a file is old."""
+"""Write docs/reference from the code: ``python scripts/reference [--check]``.
+
+With ``--check`` it writes nothing and exits 1 when a file is out of date.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ SHELL = {"sh", "bash", "console"}
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One command line of a document. ``not_run``: why no test may run it, from the mark before its block; empty without one."""
+    """One command line of a document. ``not_run``: why no test may run it, from the mark before its block, or empty."""
 
     document: Path
     line: int

@@ -18,7 +18,8 @@ _HEAD = """# Command reference
 
 <!-- written by `make reference`: change the command, not this page -->
 
-`make setup` makes `.venv/bin/rackready`. `rackready COMMAND --help` shows the same in the terminal; `rackready help TOPIC` explains terms, gates and keys.
+`make setup` makes `.venv/bin/rackready`. `rackready COMMAND --help` shows the same in the terminal;
+`rackready help TOPIC` explains terms, gates and keys.
 
 Every command:
 

@@ -55,8 +55,8 @@ def _index(documents: list[dict[str, Any]]) -> str:
             "and how to judge outputs that were captured"
         ),
         (
-            "elsewhere. `rackready gate show ID` prints every command of a gate, `rackready gate explain ID` its bounds "
-            "for your site."
+            "elsewhere. `rackready gate show ID` prints every command of a gate, `rackready gate explain ID` its "
+            "bounds for your site."
         ),
         "",
         *table(("outcome", "meaning"), [(code(name), cell(text)) for name, text in OUTCOMES.items()]),
@@ -157,7 +157,8 @@ def _sets(document: dict[str, Any]) -> str:
         age = f", counts for {item['max_age_hours']:g} h" if item["max_age_hours"] else ""
         said.append(
             f"{item['set']} "
-            f"({'required' if item['required'] else 'advisory'}{age}{', void after a boot' if item['after_boot'] else ''})"
+            f"({'required' if item['required'] else 'advisory'}{age}"
+            f"{', void after a boot' if item['after_boot'] else ''})"
         )
     return ", ".join(said) or f"none: {cell(document['in_no_set']) or 'no reason is given'}"
 

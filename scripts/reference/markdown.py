@@ -28,7 +28,10 @@ def bounds(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Return a text as code, also in a cell of a table; empty stays empty. GitHub and the site disagree on a bar in backquotes, not on HTML."""
+    """Return a text as code, also in a table cell; empty stays empty.
+
+    GitHub and the site disagree on a bar in backquotes, but not on HTML.
+    """
     line = " ".join(text.split())
     if "|" in line:
         return f"<code>{html.escape(line, quote=False).replace('|', '&#124;')}</code>"

@@ -12,11 +12,13 @@ _HEAD = """# Site-file reference
 
 <!-- written by `make reference`: change the models, not this page -->
 
-Every key of `inventories/ENV/site.yml`. [Write a site file](../howto/site-file.md) explains how to begin, and the short forms: host lists, templates and
-series. The same as a JSON schema for editors: [site.schema.json](site.schema.json). `rackready help racks.nodes.bmc` shows one key in the terminal.
+Every key of `inventories/ENV/site.yml`. [Write a site file](../howto/site-file.md) explains how to begin, and the
+short forms: host lists, templates and series. [site.schema.json](site.schema.json) is the same as a JSON schema for
+editors. `rackready help racks.nodes.bmc` shows one key in the terminal.
 
 - `[]` in a path is an item of a list, `NAME` a name that you choose.
-- **required**: the key must be there, in the item or in its template. *none*: without the key there is no value, and its description says what happens then.
+- **required**: the key must be there, in the item or in its template. *none*: without the key there is no value, and
+  its description explains the effect.
 - "or series" in a type: the value may also be a [series](#series) or text with placeholders.
 - Any key that is not listed here is refused.
 """

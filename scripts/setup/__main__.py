@@ -1,4 +1,7 @@
-"""Set-up by hand or by make: ``python3 scripts/setup [--dev] [--docs] [--sim] [--no-pulumi]``. Safe to repeat; a second run is instant."""
+"""Set up a checkout, by hand or by make: ``python3 scripts/setup [--dev] [--docs] [--sim] [--no-pulumi]``.
+
+It is safe to repeat; a second run is instant.
+"""
 
 from __future__ import annotations
 

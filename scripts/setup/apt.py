@@ -1,4 +1,4 @@
-"""Host packages by apt: what is missing is named before it is installed, and why root is needed is said."""
+"""Install missing host packages with apt; name them first, and say why root is needed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ TESTS = {
     "to fetch, 650 MB on disk with what it "
     "needs)",
 }
-"""What tests need of the host beside the simulated rack, and for what. Without root they are not installed; those tests are skipped and say why."""
+"""Host packages that tests need beside the simulated rack's, with the reason.
+
+Without root they are not installed; those tests are then skipped with a reason.
+"""
 
 _CLUSTERS = Path("/etc/postgresql-common/createcluster.d")
 """Where Debian's postgresql-common reads what its installation is to do."""
@@ -95,7 +98,7 @@ def _install(packages: list[str]) -> None:
 
 @contextmanager
 def _no_cluster() -> Iterator[None]:
-    """Tests start a server of their own: for this installation Debian's package makes none, and starts none at every boot."""
+    """Keep Debian's package from making a server and from starting one at boot: tests start servers of their own."""
     _CLUSTERS.mkdir(parents=True, exist_ok=True)
     words = _CLUSTERS / "rackready.conf"
     words.write_text("create_main_cluster = false\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The Pulumi engine, in the pinned version: found on the PATH, else the official release, else built from its Go modules.
+"""The Pulumi engine in the pinned version: from the PATH, else the official release, else built from Go modules.
 
 It comes with the Python language host, so that plain ``pulumi preview`` works in a stack's folder. Everything lands in
 ``.rackready/tools/bin``; which way was taken is kept in ``.rackready/tools/pulumi.json``.

@@ -36,7 +36,7 @@ def install(version: str, target: Path) -> str:
 
 
 def _check_go() -> None:
-    """From 1.21 on, Go fetches the toolchain that a module asks for; an older one only fails, in words that do not help."""
+    """From 1.21 on, Go fetches the toolchain that a module asks for; older versions fail with an unhelpful message."""
     text = _go("version", cwd=ROOT)
     found = re.search(r"go(\d+)\.(\d+)", text)
     if found is None or (int(found[1]), int(found[2])) < _OLDEST_GO:

@@ -18,9 +18,9 @@ LOCKS = {
     "dev": ("requirements-dev.lock",),
     "docs": ("requirements-dev.lock", "requirements-docs.lock"),
 }
-"""``runtime`` deploys (and simulates); ``dev`` tests as well; ``docs`` also builds the site. Each holds all of the one before it."""
+"""``runtime`` deploys (and simulates), ``dev`` also tests, ``docs`` also builds the site: each includes the last."""
 PROJECTS = (ROOT, ROOT / "src" / "rackready_sim")
-"""The packages of this checkout, which are installed in place: rackready, and the simulated rack, which it finds by its entry point."""
+"""Packages of this checkout, installed in place: rackready, and the simulated rack (found by its entry point)."""
 
 _LOG_HELP = (
     "See that pip can reach a package index or mirror (PIP_INDEX_URL), then run this again; "
@@ -68,7 +68,7 @@ def _current(stamp: dict[str, str], kind: str) -> bool:
 
 
 def _usable(stamp: dict[str, str]) -> bool:
-    """An environment made by another Python, or before the checkout was moved, has wrong paths in it: it is made anew."""
+    """Return whether this Python made the environment, and in this checkout: else its paths are wrong."""
     same = all(stamp.get(key) == value for key, value in _wanted("dev").items() if key in {"root", "python"})
     return same and (VENV / "bin" / "python").exists()
 

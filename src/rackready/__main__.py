@@ -1,4 +1,4 @@
-"""``python -m rackready``: the command, where its script is not on the path."""
+"""``python -m rackready``: run the command when its script is not on the path."""
 
 from rackready.cli.main import main
 

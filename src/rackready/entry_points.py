@@ -1,8 +1,8 @@
-"""Parts that other packages bring (plug-ins), found by the entry points of what is installed beside rackready.
+"""Plug-ins of other packages, found by entry points.
 
 An entry point is a line of a package's metadata: group, name, and what is imported (Python Packaging User Guide, "Entry
-points specification"). Listing them imports nothing; a plug-in is imported when its part is wanted, and one that cannot
-be is named.
+points specification"). Listing them imports nothing. A plug-in is imported when it is needed; an import
+error names it.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class PlugInError(RackreadyError):
 
 @dataclass(frozen=True, slots=True)
 class PlugIn:
-    """One entry point of a package that is installed beside rackready."""
+    """One entry point of an installed package."""
 
     point: EntryPoint
 
     @property
     def name(self) -> str:
-        """What its part is called: a command, a switch system, a scheduler."""
+        """Name of the part: a command, a switch system, a scheduler."""
         return self.point.name
 
     @property
     def package(self) -> str:
-        """The distribution that brings it, as pip knows it."""
+        """The distribution that has it, as pip names it."""
         return self.point.dist.name if self.point.dist is not None else "an unknown package"
 
     @property
@@ -54,11 +54,11 @@ class PlugIn:
         return f"plug-in {self.name} of {package} ({self.point.group}: {self.point.value})"
 
     def has(self, kind: type) -> bool:
-        """Whether a class lies in the package that it names."""
+        """Whether a class is in the package that it names."""
         return kind.__module__.partition(".")[0] == self.point.module.partition(".")[0]
 
     def load(self, kind: type[_T]) -> _T:
-        """Import it and return what its entry point names. Raises PlugInError that names it, whatever goes wrong in its code."""
+        """Import it and return the named object. Raises PlugInError, which names it, for any error in its code."""
         try:
             found = self.point.load()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - code of others: whatever it raises must not look like ours, nor end us
@@ -82,9 +82,9 @@ def plug_ins(group: str) -> tuple[PlugIn, ...]:
 
 
 def named(group: str, name: str, ours: bool = False) -> PlugIn | None:  # noqa: FBT001, FBT002
-    """Return the plug-in of that name, None when there is none. ``ours``: rackready itself has a part of that name.
+    """Return the plug-in of that name, or None. ``ours``: rackready itself has a part of that name.
 
-    Raises PlugInError when two have the name: nobody can say which is meant.
+    Raises PlugInError if two plug-ins have the name.
     """
     found = [plug_in for plug_in in plug_ins(group) if plug_in.name == name]
     if len(found) + ours > 1:
@@ -93,7 +93,7 @@ def named(group: str, name: str, ours: bool = False) -> PlugIn | None:  # noqa: 
 
 
 def refuse_twice(what: str, owners: list[str], found: list[PlugIn]) -> NoReturn:
-    """Raise PlugInError: several have what only one may have. ``found``: the plug-ins among them."""
+    """Raise PlugInError for a name that several plug-ins have. ``found``: these plug-ins."""
     packages = " or ".join(sorted({plug_in.package for plug_in in found}))
     raise PlugInError(f"{what} - Expected: one Actual: {len(owners)}: {'; '.join(owners)}. Uninstall {packages}.")
 
@@ -105,7 +105,7 @@ def names(group: str) -> list[str]:
 
 @cache
 def _listed(group: str, path: tuple[str, ...]) -> tuple[PlugIn, ...]:
-    """Reading the metadata of some hundred packages takes milliseconds: once for each search path."""
+    """Cached per search path: reading the metadata of some hundred packages takes milliseconds."""
     del path
     return tuple(
         sorted(

@@ -11,9 +11,9 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def replace(path: Path, data: bytes, *, mode: int = PRIVATE) -> None:
-    """Write a file in place of what was there. It is on the disk (fsync) before it takes the place; its rights are never wider than ``mode``.
+    """Replace a file atomically, after fsync of the new content. Its rights are never wider than ``mode``.
 
-    Raises OSError; nothing half-written stays behind.
+    Raises OSError; no partial file remains.
     """
     fresh = _fresh(path, data, mode)
     try:
@@ -24,7 +24,7 @@ def replace(path: Path, data: bytes, *, mode: int = PRIVATE) -> None:
 
 
 def create(path: Path, data: bytes, *, mode: int = PRIVATE) -> bool:
-    """Write a file where there is none, and return whether it was written: of several processes the first one's stays. Raises OSError."""
+    """Write a file unless it exists, and return whether it was written; the first process wins. Raises OSError."""
     fresh = _fresh(path, data, mode)
     try:
         os.link(fresh, path)

@@ -1,4 +1,4 @@
-"""Where things lie: the project's root, an environment's inventory, and its private state below ``.rackready/``."""
+"""Paths of a checkout: its root, an environment's inventory, and its private state below ``.rackready/``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from pathlib import Path
 
 from rackready.model.problems import RackreadyError
 
+PRIVATE = ".rackready"
+"""Folder of a checkout's state."""
+
 
 def project_root() -> Path:
-    """Return the checkout that holds playbooks/ and inventories/: ``$RACKREADY_ROOT``, else the nearest folder above.
+    """Return the checkout, which has playbooks/ and inventories/: ``$RACKREADY_ROOT``, else the nearest folder above.
 
-    Raises FileNotFoundError when neither this package nor the current folder lies in a checkout.
+    Raises FileNotFoundError when neither the current folder nor this package is inside a checkout.
     """
     if override := os.environ.get("RACKREADY_ROOT"):
         return Path(override).resolve()
@@ -22,27 +25,38 @@ def project_root() -> Path:
             if (folder / "playbooks").is_dir() and (folder / "inventories").is_dir():
                 return folder
     message = (
-        "no checkout of rackready here - Expected: a folder with playbooks/ and inventories/ above the current one. "
-        "cd into the clone, or set RACKREADY_ROOT."
+        "no rackready checkout found - Expected: a folder with playbooks/ and inventories/, here or above "
+        f"Actual: none above {Path.cwd()}. cd into the clone, or set RACKREADY_ROOT."
     )
     raise FileNotFoundError(message)
 
 
 def private_dir(path: Path) -> Path:
-    """Make a folder that only its owner may enter, and return it."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.stat().st_mode & 0o077 and path.stat().st_uid == os.geteuid():
-        path.chmod(0o700)
+    """Create a folder private to its owner, with its missing parents, and return it.
+
+    An existing folder, and ``.rackready`` above it, lose the rights of group and others.
+    """
+    for folder in reversed([path, *path.parents]):
+        if folder == path or folder.name == PRIVATE or not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
+        if folder == path or folder.name == PRIVATE:
+            _close(folder)
     return path
+
+
+def _close(folder: Path) -> None:
+    found = folder.stat()
+    if found.st_mode & 0o077 and found.st_uid == os.geteuid():
+        folder.chmod(0o700)
 
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """Where ledger, node states and evidence are kept: in a SQLite file, or on the PostgreSQL server that a settings file names.
+    """The place of ledger, node states and evidence: a SQLite file, or the PostgreSQL server of a settings file.
 
-    ``file``: the SQLite file; beside a server it is never made, and its folder is still the state of this checkout on
-    this machine. ``settings``: ``database.yml`` of the environment; without such a file the records are in ``file``.
-    ``env``: whose records they are.
+    ``file``: the SQLite file. With a server it is never made; its folder is still the state of this checkout on this
+    machine. ``settings``: ``database.yml`` of the environment; without such a file the records are in ``file``.
+    ``env``: the environment of the records.
     """
 
     file: Path
@@ -55,7 +69,10 @@ _ENV = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
 
 @dataclass(frozen=True, slots=True)
 class EnvPaths:
-    """Every path of one environment. Raises RackreadyError for a name that could lead out of inventories/ or .rackready/."""
+    """Every path of one environment. Nothing is made here: code that writes makes its folders with ``private_dir``.
+
+    Raises RackreadyError for a name that could lead out of inventories/ or .rackready/.
+    """
 
     root: Path
     env: str
@@ -64,24 +81,20 @@ class EnvPaths:
         if not _ENV.match(self.env):
             expected = "a plain name such as prod (letters, digits, - _ .)"
             message = (
-                f"--env {self.env} - Expected: {expected} Actual: {self.env!r}. It names a folder of inventories/."
+                f"--env {self.env} - Expected: {expected} Actual: {self.env!r}. "
+                "Give the name of a folder in inventories/."
             )
             raise RackreadyError(message)
 
     @property
     def base(self) -> Path:
         """``.rackready/``: private to its owner."""
-        return private_dir(self.root / ".rackready")
+        return self.root / PRIVATE
 
     @property
     def state(self) -> Path:
         """``.rackready/<env>/``: state of this environment."""
-        return private_dir(self.base / self.env)
-
-    @property
-    def state_as_it_is(self) -> Path:
-        """The same folder, there or not: asking does not make it."""
-        return self.root / ".rackready" / self.env
+        return self.base / self.env
 
     @property
     def inventory(self) -> Path:
@@ -95,8 +108,8 @@ class EnvPaths:
 
     @property
     def overlay(self) -> Path:
-        """What differs between machines: merged over the site file when it exists."""
-        return self.root / ".rackready" / "overlays" / f"{self.env}.yml"
+        """Settings of this machine: merged over the site file if it exists."""
+        return self.base / "overlays" / f"{self.env}.yml"
 
     @property
     def database(self) -> Database:
@@ -104,7 +117,7 @@ class EnvPaths:
         return self.database_in(self.state)
 
     def database_in(self, state: Path) -> Database:
-        """Return the same, the state of this environment being in that folder; unlike ``database``, asking does not make it."""
+        """Return the environment's database if its state is in another folder."""
         return Database(state / "state.sqlite", self.inventory / "database.yml", self.env)
 
     @property
@@ -114,12 +127,12 @@ class EnvPaths:
 
     @property
     def dry_workflows(self) -> Path:
-        """The same for dry runs."""
+        """The workflow engine's database of dry runs."""
         return self.state / "dbos-check.sqlite"
 
     @property
     def lock(self) -> Path:
-        """Held (flock) by the one controller that may act."""
+        """Locked (flock) by the active controller."""
         return self.state / "controller.lock"
 
     @property
@@ -130,24 +143,24 @@ class EnvPaths:
     @property
     def pulumi(self) -> Path:
         """Pulumi's local file backend."""
-        return private_dir(self.state / "pulumi")
+        return self.state / "pulumi"
 
     @property
     def logs(self) -> Path:
-        """Output of the tools that were run, a folder a campaign."""
-        return private_dir(self.state / "logs")
+        """Output of tools, one folder per campaign."""
+        return self.state / "logs"
 
     @property
     def reports(self) -> Path:
         """HTML and JSON reports."""
-        return private_dir(self.state / "reports")
+        return self.state / "reports"
 
     @property
     def raw(self) -> Path:
         """Raw outputs by hash, compressed."""
-        return private_dir(self.state / "raw")
+        return self.state / "raw"
 
     @property
     def tools(self) -> Path:
         """Tools that set-up installed, e.g. the Pulumi engine."""
-        return self.root / ".rackready" / "tools"
+        return self.base / "tools"

@@ -13,8 +13,9 @@ from typing import Any
 from rackready.design.facts import NicFacts, NodeFacts, node_facts, switch_facts
 from rackready.model.base import expand_range
 from rackready.model.problems import RackreadyError
-from rackready.model.profile import Figure, GpuProfile
+from rackready.model.profile import GpuProfile
 from rackready.model.site import Site
+from rackready.model.supply import Figure
 from rackready_sim import gpu_state, host_state
 from rackready_sim.bmc_state import build_bmc
 

@@ -1,4 +1,4 @@
-"""Commands in README and documents: each is taken by the command line or the Makefile, those that only read are run, and the rest is marked."""
+"""Commands in README and docs: the command line accepts each, read-only ones are run, the rest is marked `not run`."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / folder).mkdir(parents=True)
     shutil.copytree(ROOT / "inventories", tmp_path / "inventories")
     put_key(tmp_path / ".rackready/sim/keys/id_ed25519")
-    fixtures = ROOT / "tests/fixtures"
+    fixtures = ROOT / "tests/fixtures/made"
     shutil.copy(fixtures / "llm/llama31_70b.json", tmp_path / "llama-3.1-70b/config.json")
     shutil.copy(fixtures / "smi/dgx_h100_healthy.xml", tmp_path / "smi.xml")
     shutil.copy(fixtures / "dcgm/dgx_h100_r1_dcgm4_healthy.json", tmp_path / "dcgm.json")

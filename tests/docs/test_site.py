@@ -1,4 +1,4 @@
-"""The documentation's site, without building it: every page is in the navigation, every link and anchor leads somewhere, nothing comes from elsewhere."""
+"""The documentation site, unbuilt: all pages are in the navigation, all links and anchors exist, nothing is remote."""
 
 from __future__ import annotations
 

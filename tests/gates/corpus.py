@@ -10,11 +10,14 @@ seed draws mutants of its own. A seed alone draws the same mutants again of the 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import math
 import multiprocessing
 import os
 import random
+import re
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +29,7 @@ from rackready.gates.engine.registry import all_gates
 from rackready.model.outcome import Outcome
 from tests.gates.gathering import Seen, gathered
 from tests.gates.mutators import MUTATORS, sealed
-from tests.gates.outcomes import OUTCOMES, lacking
+from tests.gates.outcomes import OUTCOMES, missing_outcomes
 
 _LOG = (
     "the kernel's log: what its line says was never logged once the line is lost, and a log has no count of its lines"
@@ -47,7 +50,7 @@ LOSABLE: Mapping[str, str] = {
     "node/host/sanity/environment": "a line that is lost sets nothing: what is not in a file is not set by it",
     "node/host/sanity/services": "its tests have an answer with one state too many, which is a whole one without it",
 }
-"""Gate -> why a bad output of it of which a part is lost may be a good one: damage on its way is not meant, that its digest shows."""
+"""Gate -> why a bad output that lost a part may be good: its digest would show damage in transit."""
 
 WORDLESS: Mapping[tuple[str, str], str] = {
     (
@@ -55,8 +58,11 @@ WORDLESS: Mapping[tuple[str, str], str] = {
         "json_lose",
     ): "a test gives its warnings as a list, or none: a list that is lost was not given"
     for level in range(1, 5)
+} | {
+    ("node/gpu/validation/dcgm-health", "json_lose"): "dcgmi health lists entities with incidents alone "
+    "(dcgmi/Health.cpp): an entity that is lost has none, where the overall word does not contradict it"
 }
-"""(Gate, mutator) -> the same of one way of losing alone."""
+"""(Gate, mutator) -> the same for this way of losing alone."""
 
 SILENT: Mapping[tuple[str, str], str] = {
     (
@@ -101,7 +107,7 @@ class Wrong:
 
 
 def mutants(seen: Seen, dice: random.Random) -> Iterator[tuple[str, str, Mapping[str, Output]]]:
-    """Yield (mutator, output, outputs) for ever, for outputs that said something; the mutator is empty where it found nothing to change."""
+    """Yield (mutator, output, outputs) endlessly, for non-empty outputs; the mutator is empty if nothing changed."""
     keys = sorted(key for key, one in seen.outputs.items() if one.stdout)
     while keys:
         key = dice.choice(keys)
@@ -162,7 +168,7 @@ def by_gate(seen: Iterable[Seen], gates: Iterable[str] = ()) -> dict[str, list[S
 
 
 def play(seen: Sequence[Seen], count: int, seed: int) -> list[Wrong]:
-    """Judge ``count`` mutants of one gate, drawn in turn from all its outputs that said something; returns what was wrong."""
+    """Judge ``count`` mutants of one gate, drawn in turn from all its non-empty outputs; return the wrong verdicts."""
     dice = random.Random(f"{seed} {seen[0].gate.id}")  # noqa: S311 - repeatable, not secret
     sources = cycle([(one, mutants(one, dice)) for one in seen if _says(one)])
     wrong: list[Wrong] = []
@@ -179,13 +185,16 @@ def _says(seen: Seen) -> bool:
     return any(item.stdout for item in seen.outputs.values())
 
 
-def some(seen: Iterable[Seen], seed: str) -> list[Wrong]:
-    """Judge one of these again, once damaged and once with a command that did not end well; returns what was wrong. The same for the same seed."""
-    dice = random.Random(seed)  # noqa: S311 - repeatable, not secret
-    told = [one for one in seen if _says(one)]
+def damaged_sample(seen: Iterable[Seen]) -> list[Wrong]:
+    """Damage one of these outputs, and end one of its commands badly; return what a gate then judged wrongly.
+
+    Gate ids and outputs seed the draw, not the test that judged them: a renamed or moved test draws the same.
+    """
+    told = sorted(((fingerprint(one), one) for one in seen if _says(one)), key=lambda pair: pair[0])
     if not told:
         return []
-    one = dice.choice(told)
+    dice = random.Random(" ".join(seed for seed, _ in told))  # noqa: S311 - repeatable, not secret
+    one = dice.choice(told)[1]
     name, key, outputs = next(mutants(one, dice))
     bad = dice.choice(list(ended_badly(one)) or [(name, key, outputs)])
     return [
@@ -193,15 +202,31 @@ def some(seen: Iterable[Seen], seed: str) -> list[Wrong]:
     ]
 
 
+_TEMPORARY = re.compile(rf"{re.escape(tempfile.gettempdir())}/[^\s'\"]*")
+
+
+def fingerprint(seen: Seen) -> str:
+    """Return the gate's id with a digest of its outputs.
+
+    Paths of temporary folders are left out: pytest names these folders after the test and the run.
+    """
+    told = [(key, one.exit_code, one.stdout, one.failure) for key, one in sorted(seen.outputs.items())]
+    digest = hashlib.sha256(_TEMPORARY.sub("TEMPORARY", repr(told)).encode()).hexdigest()
+    return f"{seen.gate.id} {digest}"
+
+
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The outputs of every gate, and how many mutants of each gate a seed draws. Each gate and seed is a piece of work of its own, for any core."""
+    """Outputs of every gate, and the number of mutants per gate and seed.
+
+    Each gate and seed is an independent piece of work.
+    """
 
     seen: Mapping[str, Sequence[Seen]]
     count: int
 
     def wrong(self, work: tuple[str, int | None]) -> tuple[tuple[str, int | None], list[Wrong]]:
-        """Return what is wrong with a gate: by the mutants of a seed; without one, by commands that did not end well."""
+        """Return the wrong verdicts of a gate: on the mutants of a seed or, without one, on commands that failed."""
         gate, seed = work
         if seed is not None:
             return work, play(self.seen[gate], self.count, seed)
@@ -234,7 +259,9 @@ def main() -> int:
             f"{gate}: {corpus.count} mutants a seed of "
             f"{', '.join(f'{count} {outcome}' for outcome, count in sorted(outcomes.items())) or 'nothing'}"
         )
-    missing = [text for text in lacking((one.gate.id, one.outcome) for one in seen) if text.rsplit(":", 1)[0] in those]
+    missing = [
+        text for text in missing_outcomes((one.gate.id, one.outcome) for one in seen) if text.rsplit(":", 1)[0] in those
+    ]
     for text in missing:
         _say(f"never seen in tests: {text}")
     for seed in (None, *chosen.seed):

@@ -12,7 +12,7 @@ from tests.gates.support import port, ports
 Reply = Answer | Callable[[str, Sequence[str]], Answer]
 
 
-def said(stdout: str = "", stderr: str = "", code: int | None = 0, **more: object) -> Answer:
+def answered(stdout: str = "", stderr: str = "", code: int | None = 0, **more: object) -> Answer:
     return Answer(code, stdout, stderr, 0.1, **more)  # type: ignore[arg-type]
 
 
@@ -41,12 +41,12 @@ class FakeJob:
 
 @dataclass
 class FakeConnection:
-    """``replies``: what a command whose words contain the key gives back. Unknown commands are a bug of the test."""
+    """``replies``: key -> answer of a command whose words contain the key. Unknown commands are a bug of the test."""
 
     replies: Mapping[str, Reply]
     dead: frozenset[str] = frozenset()
     listening: bool = True
-    server: Answer = field(default_factory=said)
+    server: Answer = field(default_factory=answered)
     calls: list[tuple[str, str]] = field(default_factory=list)
     jobs: list[FakeJob] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -59,9 +59,9 @@ class FakeConnection:
         with self.lock:
             self.calls.append((node, words))
         if node in self.dead:
-            return said(code=None, failure=f"{node}: SSH to 192.0.2.9:22 failed (timed out)", reached=False)
+            return answered(code=None, failure=f"{node}: SSH to 192.0.2.9:22 failed (timed out)", reached=False)
         if "something listens" in words:
-            return said(code=0 if self.listening else 1)
+            return answered(code=0 if self.listening else 1)
         for key, reply in self.replies.items():
             if key in words:
                 return reply(node, argv) if callable(reply) else reply
@@ -83,4 +83,4 @@ def links(node: str, argv: Sequence[str]) -> Answer:
     """Answer rdma_counters with every port up, whose count of bytes sent stands still."""
     del node
     devices = {device: port() for device in argv[2:]}
-    return said(ports(devices))
+    return answered(ports(devices))

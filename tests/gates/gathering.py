@@ -1,4 +1,4 @@
-"""Gathers what the mutation corpus damages: every output that a gate test gives to a gate, with the outcome. Gathered once, kept for many seeds.
+"""Gatherer of the outputs that gate tests give to gates, with outcomes, for the mutation corpus. Kept for many seeds.
 
 The gate tests run in as many processes as there are cores (pytest-xdist), each with this module as a plug-in (``-p
 tests.gates.gathering``). What they gave to gates is kept in ``.rackready/corpus`` with a digest of the files that
@@ -66,7 +66,7 @@ Place = tuple[int, int]
 
 @dataclass(slots=True, eq=False)
 class Collector:
-    """A pytest plug-in that notes what gates are given, once each. ``into``: the folder into which it is written at the end."""
+    """Pytest plug-in that notes the outputs given to gates, each once. ``into``: folder for them."""
 
     seen: dict[str, Seen] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
@@ -149,7 +149,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def gathered(jobs: int, *, whatever_code: bool, say: Callable[[str], object]) -> list[Seen]:
-    """Return what the gate tests give to gates, in the order of the tests: what is kept where no code has changed since, else gathered anew.
+    """Return the outputs that gate tests give to gates, in the order of the tests; gather again if code changed.
 
     ``whatever_code``: take what is kept although code has changed since, and have today's code judge it. Raises
     SystemExit when a gate test fails.
@@ -180,7 +180,7 @@ def gathered(jobs: int, *, whatever_code: bool, say: Callable[[str], object]) ->
 
 
 def _gather(jobs: int) -> list[Seen]:
-    """Run the gate tests and return what they asked for. Those that damage outputs themselves are left out: damage twice over shows nothing more."""
+    """Run the gate tests and return their outputs, without the tests that damage outputs themselves."""
     with tempfile.TemporaryDirectory() as folder:
         words = [
             "-q",

@@ -1,4 +1,4 @@
-"""Ways in which a tool's output comes out damaged or different, each a pure function of text and dice. None invents a plausible value."""
+"""Mutators of tool outputs: pure functions of text and dice. None invents a plausible value."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def garble(text: str, dice: random.Random) -> str:
 
 
 def colour(text: str, dice: random.Random) -> str:
-    """Come coloured, as `grep --color=always` prints it: one word, wherever it stands."""
+    """Come coloured, as `grep --color=always` prints it: one word, at any place."""
     return _word(text, dice, lambda word: f"\x1b[01;31m\x1b[K{word}\x1b[m\x1b[K")
 
 
@@ -213,12 +213,12 @@ _TEXT = (
 
 
 def sealed(text: str) -> bool:
-    """Whether an output carries a digest of what it holds: damage on the way to it shows at once, so what is in it is to be damaged before."""
+    """Return whether an output has a digest of its contents, which shows any later damage."""
     return '"digest"' in text and any(form in text for form in (host_read.FORMAT, redfish_read.FORMAT))
 
 
 def inside(text: str, dice: random.Random) -> str:
-    """Damage what a sealed document holds, as if a tool or a BMC had said it so, and seal it again. One whose seal is broken stays so."""
+    """Damage the contents of a sealed document and seal it again. A document with a broken seal keeps it."""
     try:
         found = json.loads(text)
         if found["digest"] == host_read.digest(found.get("commands"), found.get("files")):
@@ -243,8 +243,8 @@ def _one_tool(found: dict[str, Any], dice: random.Random) -> dict[str, Any]:
 def _one_resource(found: dict[str, Any], dice: random.Random) -> dict[str, Any]:
     """Have one property of one resource with a value of a type that Redfish does not give it.
 
-    Neither lost nor null: Redfish says so what a service does not know, and a BMC that never knew it is no damage. One
-    that has such a value already keeps one: in its place another may be none that is wrong.
+    Neither lost nor null: Redfish uses these for what a service does not know, which is no damage. A resource
+    that has a wrong type already keeps it: another value in its place might be right.
     """
     address = dice.choice(sorted(found["documents"]))
     damaged = json.loads(json.dumps(found["documents"][address]))

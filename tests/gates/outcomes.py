@@ -1,4 +1,4 @@
-"""Every gate is seen by the tests to pass, to fail and to err, and every finding to be made: told at the end of a run of all gate tests.
+"""Check after all gate tests that every gate passed, failed and erred in some test, and every finding was shown.
 
 Whichever workers ran them.
 """
@@ -17,21 +17,21 @@ from tests.gates.unshown import NO_TEST_SHOWS, product_kinds
 
 GATES = Path(__file__).resolve().parent
 OUTCOMES = (Outcome.PASS, Outcome.FAIL, Outcome.ERROR)
-"""Each gate must be seen with each of these. A skip is declared in the site file and never reaches a gate (gates.skip): test_skips.py plays it for all."""
+"""Outcomes that each gate must show. A skip never reaches a gate (gates.skip): test_skips.py tests it for all."""
 WITHOUT: Mapping[tuple[str, Outcome], str] = {}
 """(Gate, outcome) -> why it cannot have that outcome."""
 _PROPERTY = "gate outcome"
 _FOUND = "finding"
 
 
-def told(seen: Iterable[tuple[str, Outcome]], codes: Iterable[str] = ()) -> list[tuple[str, object]]:
-    """Return what a test's report carries of the gates that it judged, and of findings; it travels from a worker to the process that counts."""
+def report_properties(seen: Iterable[tuple[str, Outcome]], codes: Iterable[str] = ()) -> list[tuple[str, object]]:
+    """Return the gates and findings of a test for its report, which a worker sends to the counting process."""
     return [(_PROPERTY, f"{gate} {outcome.value}") for gate, outcome in sorted(seen)] + [
         (_FOUND, code) for code in sorted(codes)
     ]
 
 
-def lacking(seen: Iterable[tuple[str, Outcome]]) -> list[str]:
+def missing_outcomes(seen: Iterable[tuple[str, Outcome]]) -> list[str]:
     """Return which gates were never seen with an outcome that they must be seen with."""
     known = set(seen)
     return [
@@ -79,7 +79,7 @@ class EveryOutcome:
         return (
             []
             if config.getoption("keyword") or not files() <= self.ran
-            else [*lacking(self.seen), *unshown(self.codes)]
+            else [*missing_outcomes(self.seen), *unshown(self.codes)]
         )
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

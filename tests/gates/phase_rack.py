@@ -20,7 +20,7 @@ from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
 from rackready.model.site import DeclaredSkip, Site
 from rackready.paths import EnvPaths
-from tests.gates.fake import FakeConnection, said
+from tests.gates.fake import FakeConnection, answered
 from tests.gates.nccl_table import at
 from tests.gates.support import launched, port, ports, text, wrote
 from tests.gates.test_ib_write_bw import WROTE
@@ -37,7 +37,7 @@ ANSWERED = [
     PAIR,
     RING,
 ]
-"""The gates that this rack answers; together they measure every kind of part. Whatever else a shipped set has is tested with its gate."""
+"""Gates that this rack answers; together they measure every kind of part. Other gates have their own tests."""
 NODES = ["node01", "node02", "node03", "node04"]
 LAUNCHES = 5
 
@@ -59,15 +59,15 @@ class Rack:
         return FakeConnection(
             {
                 "Print a node's identity": self._fingerprint,
-                "Print NVML's inventory": self._of("inventory", said(text("nvml/dgx_h100_healthy.json"))),
-                "Print which versions": self._of("versions", said(text("versions/dgx_h100_healthy.json"))),
-                "-r 1 ": self._of("r1", said(text("dcgm/dgx_h100_r1_dcgm4_healthy.json"))),
-                "-r 3 ": self._of("r3", said(text("dcgm/dgx_h100_r3_dcgm4_healthy.json"))),
+                "Print NVML's inventory": self._of("inventory", answered(text("nvml/dgx_h100_healthy.json"))),
+                "Print which versions": self._of("versions", answered(text("versions/dgx_h100_healthy.json"))),
+                "-r 1 ": self._of("r1", answered(text("dcgm/dgx_h100_r1_dcgm4_healthy.json"))),
+                "-r 3 ": self._of("r3", answered(text("dcgm/dgx_h100_r3_dcgm4_healthy.json"))),
                 "Print link state": self._counters,
-                "mpirun": lambda *_: self._launched(said(self._ring_text())),
+                "mpirun": lambda *_: self._launched(answered(self._ring_text())),
                 "ib_write_bw": self._write,
                 "all_reduce_perf": lambda node, argv: self._launched(
-                    self._of("nccl", said(text("nccl/dgx_h100_8_healthy.txt")))(node, argv)
+                    self._of("nccl", answered(text("nccl/dgx_h100_8_healthy.txt")))(node, argv)
                 ),
             },
             dead=self.dead,
@@ -94,7 +94,7 @@ class Rack:
             "gpu_error": None,
             "complete": True,
         }
-        return self.broken.get(node, {}).get("fingerprint", said(json.dumps(found)))
+        return self.broken.get(node, {}).get("fingerprint", answered(json.dumps(found)))
 
     def _counters(self, node: str, argv: Sequence[str]) -> Answer:
         ranks = 8 * len(self.ring)
@@ -106,13 +106,13 @@ class Rack:
             self.read[key] = self.read.get(key, 0) + 1
             sent = self.read[key] // 2 * WROTE
         state = {device: "1: DOWN" if (node, device) in self.bad_links else "4: ACTIVE" for device in argv[2:]}
-        return said(ports({device: port(sent, state=state[device]) for device in argv[2:]}))
+        return answered(ports({device: port(sent, state=state[device]) for device in argv[2:]}))
 
     def _write(self, node: str, argv: Sequence[str]) -> Answer:
         far = next(name for number, name in enumerate(NODES, 11) if argv[-1].endswith(f".{number}"))
         slow = {(node, argv[4]), (far, argv[4])} & self.bad_writes
         name = "perftest/dgx_h100_rail1_slow.txt" if slow else "perftest/dgx_h100_rail1_healthy.txt"
-        return said(wrote(argv, name))
+        return answered(wrote(argv, name))
 
     def _ring_text(self) -> str:
         whole = text("nccl/2x_dgx_h100_ring_healthy.txt")
@@ -163,7 +163,11 @@ def play(  # noqa: PLR0913 - what a test may vary
     stage = Stage.begin(site, rack.connection(), None, store, ledger, "c1", [*nodes, *partners])
     return Played(
         stage.run(
-            list(nodes), partners, gate_entries(site, ANSWERED if only is None else only), whole=only is None, kept=kept
+            list(nodes),
+            partners,
+            gate_entries(site, ANSWERED if only is None else only),
+            full_set=only is None,
+            kept=kept,
         ),
         store,
         ledger,

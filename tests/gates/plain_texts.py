@@ -1,4 +1,4 @@
-"""What the tools of a node print themselves, in the shape of the real ones: for gates whose own commands are scripts of ours."""
+"""Outputs of a node's own tools, in their real form, for gates whose commands are our scripts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ MANAGER = "Fabric Manager version is : 580.173.02\n"
 
 
 def lspci(gpus: list[dict[str, Any]]) -> str:
-    """`lspci -D -nn -vvv` (pciutils 3.9) of the links that ``pcie_path`` would tell: each bridge leads to the buses of what lies below it."""
+    """`lspci -D -nn -vvv` (pciutils 3.9) of the links of ``pcie_path``: each bridge leads to the buses below it."""
     out = [
         (
             "0000:00:00.0 Host bridge [0600]: Intel Corporation Device [8086:09a2] (rev 20)\n\tSubsystem: Intel "
@@ -110,7 +110,7 @@ def _ends(link: Mapping[str, Any]) -> str:
 
 
 def port_files(device: str, sent: int, **changed: str) -> str:
-    """`grep -H '' /sys/class/infiniband/DEVICE/ports/1/{state,link_layer,rate,counters/*}`; the kernel counts words of 4 bytes."""
+    """`grep -H '' /sys/class/infiniband/DEVICE/ports/1/{state,link_layer,...}`; counters are in words of 4 bytes."""
     values = {"state": "4: ACTIVE", "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)"}
     values |= {
         "counters/port_xmit_data": str(sent // 4),

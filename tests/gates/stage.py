@@ -14,7 +14,7 @@ from rackready.gates.engine.validate import Stage
 from rackready.ledger.store import Ledger
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
-from tests.gates.fake import FakeConnection, Reply, said
+from tests.gates.fake import FakeConnection, Reply, answered
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +34,7 @@ def fingerprint_of(node: str, _: Sequence[str], **changed: Any) -> Answer:
         "nics": [{"device": "mlx5_0", "guid": "1", "firmware": "28.43"}],
         "complete": True,
     }
-    return said(json.dumps({**found, **changed}))
+    return answered(json.dumps({**found, **changed}))
 
 
 def site_with(nodes: int = 4, **gates: Any) -> Site:

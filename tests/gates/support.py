@@ -14,7 +14,7 @@ from typing import Any
 from rackready.gates.base import GateFacts, Output, Run
 from rackready.gates.engine.registry import gate
 from rackready.gates.records.offline import facts
-from rackready.gates.records.sanitize import said
+from rackready.gates.records.sanitize import clean
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import rdma_counters
 
@@ -22,7 +22,9 @@ FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 
 
 def text(name: str) -> str:
-    return (FIXTURES / name).read_text(encoding="utf-8")
+    """Return a fixture's text, captured or made: names are unique over both (tests/repo/test_fixtures.py)."""
+    (path,) = FIXTURES.glob(f"*/{name}")
+    return path.read_text(encoding="utf-8")
 
 
 def wrote(argv: Sequence[str], name: str = "perftest/dgx_h100_rail1_healthy.txt") -> str:
@@ -50,7 +52,7 @@ def later(report: str, clock: str = "06:05:00") -> str:
 
 
 def launched(body: str, number: int) -> str:
-    """What a launch of NCCL's tests says (those of our fixtures, whose process ids begin with 41), as another launch would: by other processes."""
+    """Return a fixture's NCCL launch (process ids from 41) as another launch: with other processes."""
     return re.sub(r"\b41(\d{3})\b", rf"{41 + number}\1", body)
 
 
@@ -132,7 +134,7 @@ def check(gate_id: str, case: Case) -> None:
     """Outcome and every message, word for word; a pass says nothing and measured something."""
     verdict = judge(gate_id, case)
     assert [str(finding) for finding in verdict.findings] == list(case.messages)
-    assert said(verdict) == verdict, "what a gate says in its own words holds no secret and nothing unseen"
+    assert clean(verdict) == verdict, "what a gate says in its own words holds no secret and nothing unseen"
     assert verdict.outcome is case.outcome
     if case.outcome is Outcome.PASS:
         assert verdict.measured

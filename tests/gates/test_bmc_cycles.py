@@ -32,7 +32,7 @@ from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Bmc as BmcSite
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
-from tests.gates.fake import FakeConnection, said
+from tests.gates.fake import FakeConnection, answered
 from tests.gates.support import document
 from tests.gates.support import rack as facts
 from tests.stacks.fake_rack import FakeNode, FakeRack
@@ -59,7 +59,7 @@ class Host:
         return FakeConnection(
             {
                 "Print NVML's inventory": lambda *_: self._answer(document("nvml/dgx_h100_healthy.json"), self.gpus),
-                "Print a node's identity": lambda *_: said(
+                "Print a node's identity": lambda *_: answered(
                     json.dumps(
                         {
                             "format": "rackready/fingerprint/v1",
@@ -69,8 +69,8 @@ class Host:
                     )
                 ),
                 "Print the parts": lambda *_: self._answer(self._parts(), self.change),
-                "touch /run/rackready-before-cycle": said(),
-                "test ! -e": lambda *_: said(code=self.back),
+                "touch /run/rackready-before-cycle": answered(),
+                "test ! -e": lambda *_: answered(code=self.back),
             }
         )
 
@@ -88,7 +88,7 @@ class Host:
 
     def _answer(self, found: dict[str, Any], change: Callable[[dict[str, Any], int], object]) -> Answer:
         change(found, self.boots())
-        return said(json.dumps(found))
+        return answered(json.dumps(found))
 
 
 @pytest.fixture(autouse=True)

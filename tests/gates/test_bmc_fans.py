@@ -11,7 +11,7 @@ import pytest
 from rackready.gates.base import GateFacts, Passed
 from rackready.gates.bmc.fans import Fans
 from rackready.model.outcome import Outcome, Verdict
-from rackready.model.profile import Cooling
+from rackready.model.supply import Cooling
 from tests.gates.redfish_world import CHASSIS, World, healthy, verdict, world
 from tests.gates.support import rack
 

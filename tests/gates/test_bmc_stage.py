@@ -24,7 +24,7 @@ def entries(*ids: str) -> list[GateSetEntry]:
 
 def test_a_bad_supply_is_that_nodes_alone(tmp_path: Path, bmcs_of_the_stage: FakeBmcs) -> None:
     bmcs_of_the_stage.states["node02"] = broken("psu-failed")
-    results = stage_of(tmp_path, PRINTS, NODES, site_with(2)).run(NODES, [], entries(SUPPLIES), whole=False)
+    results = stage_of(tmp_path, PRINTS, NODES, site_with(2)).run(NODES, [], entries(SUPPLIES), full_set=False)
     assert {node: result.outcome for node, result in results.items()} == {
         "node01": Outcome.PASS,
         "node02": Outcome.FAIL,
@@ -37,11 +37,11 @@ def test_a_log_that_somebody_cleared_is_found_against_the_pass_before(
     tmp_path: Path, bmcs_of_the_stage: FakeBmcs
 ) -> None:
     site = site_with(2)
-    first = stage_of(tmp_path, PRINTS, NODES, site).run(NODES, [], entries(EVENTS), whole=False)
+    first = stage_of(tmp_path, PRINTS, NODES, site).run(NODES, [], entries(EVENTS), full_set=False)
     assert {result.outcome for result in first.values()} == {Outcome.PASS}
     state = healthy()
     faults.inject(state, "sel-cleared")
     bmcs_of_the_stage.states["node01"] = state
-    later = stage_of(tmp_path, PRINTS, NODES, site, campaign="c2").run(NODES, [], entries(EVENTS), whole=False)
+    later = stage_of(tmp_path, PRINTS, NODES, site, campaign="c2").run(NODES, [], entries(EVENTS), full_set=False)
     assert {node: result.outcome for node, result in later.items()} == {"node01": Outcome.ERROR, "node02": Outcome.PASS}
     assert "log cleared since the last pass" in later["node01"].message

@@ -1,4 +1,4 @@
-"""The kit for hosts that rackready does not reach: what it runs there, by itself, comes back as evidence that says what it proves."""
+"""Capture kit for unreachable hosts: it runs there by itself, and its outputs become evidence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def kit(tmp_path: Path, *ids: str) -> Kit:
 
 
 def programs(tmp_path: Path, **scripts: str) -> Path:
-    """A folder of programs that stand in for those of a node; python3 answers as a healthy node would, by what the script that it gets is for."""
+    """Make a folder of fake programs of a node; python3 answers like a healthy node, by the purpose of its script."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name, script in scripts.items():
@@ -63,7 +63,7 @@ def node(tmp_path: Path, inventory: str) -> Path:
     ):
         (tmp_path / name).write_text(content, encoding="utf-8")
     python = (
-        f"read -r first; case $first in *\"node's identity\"*) cat {tmp_path}/print.json;; "
+        f'read -r first; case $first in *"node\'s identity"*) cat {tmp_path}/print.json;; '
         f"*) cat {tmp_path}/inventory.json;; esac"
     )
     return programs(tmp_path, python3=python, dcgmi="echo no daemon >&2; exit 226")

@@ -18,9 +18,9 @@ from rackready.gates.records import captured_archive
 from rackready.gates.records.captured import CaptureRefusedError, read
 
 CORRECT = "Correct it: docs/howto/gates.md shows a manifest."
-AGAIN = "Bring the capture again, whole."
+AGAIN = "Import the complete capture again."
 Packing = Literal["w", "w:gz", "w:bz2", "w:xz"]
-CUT = "Actual: no tar archive, or one that is cut off or damaged"
+CUT = "Actual: not a tar archive, or cut off or damaged"
 
 
 def manifest(**changed: Any) -> dict[str, Any]:
@@ -75,14 +75,14 @@ def packed(folder: Path, mode: Packing = "w:gz") -> Path:
             {"file": "../state.sqlite"},
             (
                 "outputs[0].file: ../state.sqlite - Expected: a file beside the manifest "
-                f"Actual: a path that leads elsewhere. {AGAIN}"
+                f"Actual: a path that leads outside. {AGAIN}"
             ),
         ),
         (
             {"file": "/etc/hostname"},
             (
                 "outputs[0].file: /etc/hostname - Expected: a file beside the manifest "
-                f"Actual: a path that leads elsewhere. {AGAIN}"
+                f"Actual: a path that leads outside. {AGAIN}"
             ),
         ),
         ({"file": "."}, f"outputs[0].file: . - Expected: a file beside the manifest Actual: Is a directory. {AGAIN}"),
@@ -177,7 +177,7 @@ def test_a_file_name_of_half_a_character_is_refused(folder: Path) -> None:
 
 
 def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
-    step = "Name what collect.py packed; or bring it again, whole."
+    step = "Name the archive that collect.py packed, or capture again."
     where = "manifest.json - Expected: a folder, manifest or tar archive that has it"
     assert refused(tmp_path) == f"{where} Actual: No such file or directory. {step}"
     assert refused(tmp_path / "absent.tar") == f"{where} Actual: No such file or directory. {step}"
@@ -189,7 +189,7 @@ def test_a_link_that_leads_out_of_the_folder_is_not_followed(folder: Path, tmp_p
     (folder / "out.txt").symlink_to(tmp_path / "secret")
     assert (
         refused(folder)
-        == f"outputs[0].file: out.txt - Expected: a file beside the manifest Actual: it lies elsewhere. {AGAIN}"
+        == f"outputs[0].file: out.txt - Expected: a file beside the manifest Actual: it is outside the folder. {AGAIN}"
     )
 
 
@@ -203,9 +203,9 @@ def test_a_link_to_itself_and_a_pipe_are_refused_at_once(folder: Path) -> None:
     for name in ("out.txt", "manifest.json"):
         (folder / name).unlink()
         os.mkfifo(folder / name)
-        assert "Actual: no plain file. " in refused(folder)
+        assert "Actual: not a regular file. " in refused(folder)
     os.mkfifo(folder.parent / "pipe.tar")
-    assert "Actual: no plain file. " in refused(folder.parent / "pipe.tar")
+    assert "Actual: not a regular file. " in refused(folder.parent / "pipe.tar")
 
 
 def test_a_file_that_is_larger_than_any_output_is_refused(folder: Path) -> None:
@@ -235,12 +235,11 @@ def test_files_are_held_against_the_check_sums_of_the_manifest(folder: Path) -> 
     found = hashlib.sha256(b"sa1d").hexdigest()
     said = (
         f"outputs[0].file: out.txt - Expected: SHA-256 {good} Actual: {found}. "
-        f"It was damaged or changed on its way. {AGAIN}"
+        f"It was damaged or changed in transit. {AGAIN}"
     )
     assert refused(written(out_txt=good)) == said
     missing = (
-        "outputs[0].file: out.txt - Expected: its SHA-256 under files, which has those of others Actual: none. "
-        f"{CORRECT}"
+        f"outputs[0].file: out.txt - Expected: its SHA-256 under files, like those of others Actual: none. {CORRECT}"
     )
     assert (
         refused(written(b_txt=good))
@@ -272,7 +271,7 @@ def test_an_archive_is_read_whole_or_not_at_all(folder: Path, mode: Packing) -> 
 def test_what_is_wrong_with_an_archive_is_said(folder: Path) -> None:
     archive = packed(folder)
     whole = archive.read_bytes()
-    step = "Name what collect.py packed; or bring it again, whole."
+    step = "Name the archive that collect.py packed, or capture again."
     archive.write_bytes(whole[:-12])
     said = refused(archive)
     expected = "manifest.json - Expected: a folder, manifest or tar archive that has it"
@@ -293,7 +292,7 @@ def test_a_tar_that_has_no_end_or_goes_on_behind_it_is_refused(folder: Path) -> 
     assert "Actual: cut off: it has no end. " in refused(archive)
     archive.write_bytes(whole + whole)
     assert (
-        f"Actual: damaged, or more than one archive: there is more behind byte {end}, where its last file ends. "
+        f"Actual: damaged, or more than one archive: there are data after byte {end}, where its last file ends. "
         in refused(archive)
     )
     archive.write_bytes(whole[:1024] + b"x" + whole[1025:])
@@ -325,7 +324,7 @@ def test_an_archive_that_unpacks_without_end_is_refused(
         large = tarfile.TarInfo("large")
         large.size = 2 << 20
         tar.addfile(large, io.BytesIO(bytes(2 << 20)))
-    assert "Actual: unpacked it is larger than 1 MiB. " in refused(archive)
+    assert "Actual: larger than 1 MiB when unpacked. " in refused(archive)
 
 
 def test_an_archive_without_a_manifest_is_refused(folder: Path) -> None:

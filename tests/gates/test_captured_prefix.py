@@ -94,7 +94,7 @@ def test_the_journals_own_lines_go_with_its_prefix() -> None:
             before("a", POD) + "no prefix\n",
             (
                 "Expected: kubectl's prefix on every line, or on none Actual: 1 lines without it, first line 2: 'no "
-                "prefix'. Give what one program printed, whole."
+                "prefix'. Give the complete output of one program."
             ),
         ),
         (
@@ -102,7 +102,7 @@ def test_the_journals_own_lines_go_with_its_prefix() -> None:
             (
                 "Expected: mpirun's prefix on every line, or on none Actual: 1 lines without it, first line 1: "
                 "'mpirun: a warning'. "
-                "Give what one program printed, whole."
+                "Give the complete output of one program."
             ),
         ),
     ],
@@ -144,7 +144,7 @@ def test_ranks_of_one_launch_share_an_output() -> None:
             (
                 "Expected: mpirun's prefix on every line, or on none Actual: 1 lines without it, first line "
                 f"{TABLE.rstrip(chr(10)).count(chr(10)) + 2}: '# Avg bus bandwidth    : 480'. "
-                "Give what one program printed, whole."
+                "Give the complete output of one program."
             ),
         ),
     ],

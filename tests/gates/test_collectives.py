@@ -167,7 +167,7 @@ def test_a_node_whose_results_are_wrong_fails_at_any_speed(gate_id: str) -> None
     ).replace(": 0 OK", ": 6 FAILED")
     verdict = found.evaluate(site, run, outputs(run, {"launch0": Said(text, exit_code=1)}))
     step = (
-        "Data were corrupted: take the node out of service and run DCGM's level 4: "
+        "Data were corrupted. Take the node out of service and run DCGM level 4: "
         "docs/runbooks/silent-data-corruption.md."
     )
     assert said(verdict) == f"node01 launch 1: wrong results - Expected: 0 wrong values Actual: 6 wrong values. {step}"
@@ -239,7 +239,7 @@ def test_the_plugin_whose_name_begins_like_nccls_own_is_another_one() -> None:
 def test_the_log_of_another_run_proves_nothing() -> None:
     verdict = ring({f"node02:{2008 + gpu}:": f"node02:{9008 + gpu}:" for gpu in range(8)})
     step = (
-        "Take table and NCCL INFO lines of one and the same launch; "
+        "Give the table and NCCL INFO lines of the same launch; "
         "/etc/nccl.conf may redirect some of them (NCCL_DEBUG_FILE)."
     )
     assert said(verdict) == (

@@ -1,8 +1,10 @@
-"""The mutation corpus itself: a seed draws the same mutants of a gate, alone or among all; outputs are gathered once and used as long as no code changes."""
+"""The mutation corpus: draws depend on seeds and outputs alone; outputs are gathered once until code changes."""
 
 from __future__ import annotations
 
 import pickle
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ from tests.gates.gathering import Seen, gathered
 from tests.gates.redfish_world import broken, said, world
 from tests.gates.support import rack
 
+pytest_plugins = ["pytester"]
+
 
 def of_fans(fault: str = "fan-failed") -> Seen:
     facts, found = rack(), Fans()
@@ -24,10 +28,11 @@ def of_fans(fault: str = "fan-failed") -> Seen:
 
 
 def drawn(monkeypatch: pytest.MonkeyPatch, seen: list[Seen], count: int, seed: int) -> list[str]:
-    """The mutants that are judged."""
+    """Return the mutants that are judged."""
     texts: list[str] = []
-    monkeypatch.setattr(corpus, "judge", lambda _, name, key, outputs: texts.append(f"{name} {outputs[key].stdout}"))
-    assert corpus.play(seen, count, seed) == []
+    with monkeypatch.context() as patch:
+        patch.setattr(corpus, "judge", lambda _, name, key, outputs: texts.append(f"{name} {outputs[key].stdout}"))
+        assert corpus.play(seen, count, seed) == []
     return texts
 
 
@@ -36,6 +41,48 @@ def test_a_seed_draws_the_same_mutants_again_and_fewer_are_the_first_of_them(mon
     many = drawn(monkeypatch, seen, 40, 1)
     assert drawn(monkeypatch, seen, 10, 1) == many[:10]
     assert drawn(monkeypatch, seen, 40, 2) != many
+
+
+INNER = """
+from rackready.gates.bmc.fans import Fans
+from tests.gates.redfish_world import broken, said, world
+from tests.gates.support import rack
+
+def {name}():
+    for fault in {faults}:
+        fans, facts = Fans(), rack()
+        fans.evaluate(facts, *said(fans, facts, world(broken(fault))))
+"""
+
+
+def test_a_renamed_test_draws_the_same_damage(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when it moves to another file, or judges the same outputs in another order."""
+    pytester.makeconftest("from tests.gates.conftest import *")
+    faults = ("fan-failed", "fan-slow")
+    draws: list[list[str]] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(corpus, "judge", lambda *mutant: draws[-1].append(repr(mutant[1:])))
+        for file, name, order in (
+            ("test_one", "test_before", faults),
+            ("test_one", "test_after", faults),
+            ("test_two", "test_after", faults[::-1]),
+        ):
+            draws.append([])
+            path = pytester.makepyfile(**{file: INNER.format(name=name, faults=order)})
+            pytester.inline_run(path, "-p", "no:cacheprovider").assertoutcome(passed=1)
+    assert [len(draw) for draw in draws] == [2, 2, 2], "one damaged output and one command that ended badly"
+    assert draws[0] == draws[1] == draws[2]
+
+
+def test_other_outputs_draw_other_damage_and_temporary_folders_do_not_matter() -> None:
+    def printed(text: str) -> str:
+        one = of_fans()
+        (key, output), *_ = one.outputs.items()
+        return corpus.fingerprint(replace(one, outputs={**one.outputs, key: replace(output, stdout=text)}))
+
+    temporary = tempfile.gettempdir()
+    assert printed(f"in {temporary}/test_before0/a: 1") == printed(f"in {temporary}/test_after0/a: 1")
+    assert printed("in a: 1") != printed("in a: 2")
 
 
 def test_a_gate_alone_has_the_outputs_that_it_has_among_all() -> None:

@@ -47,7 +47,7 @@ def test_one_nic_that_no_gate_measured() -> None:
     assert str(verdict.findings[0]) == (
         "node01: not measured - Expected: every part measured by some gate "
         "Actual: 2 unmeasured: node01/mlx5_10, node01/rail7. "
-        "See which gate did not measure them in the report; run it, or declare its skip with a reason (site.yml "
+        "The report shows which gate did not measure them. Run it, or skip it with a reason (site.yml "
         "gates.skip)."
     )
 

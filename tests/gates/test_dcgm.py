@@ -253,8 +253,8 @@ CASES = [
         ),
         Outcome.ERROR,
         "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x "
-        "Actual: status 'Deferred' of test software is a word "
-        "that is not known (exit code 0). "
+        "Actual: status 'Deferred' of test software is "
+        "unknown (exit code 0). "
         "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
     ),
     one(

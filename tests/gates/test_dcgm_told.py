@@ -101,9 +101,9 @@ def test_a_pass_with_a_warning_of_a_severity_that_nobody_knows_is_an_error(sever
         (
             "r1_dcgm4",
             lambda found: gpus_of(found)[3].update(serial_num="165\u2212000003"),
-            "serial number '165\u2212000003' is none",
+            "serial number '165\u2212000003' is invalid",
         ),
-        ("r1_dcgm4", lambda found: gpus_of(found)[3].update(serial_num=1650), "serial number 1650 is none"),
+        ("r1_dcgm4", lambda found: gpus_of(found)[3].update(serial_num=1650), "serial number 1650 is invalid"),
         (
             "r1_dcgm4",
             lambda found: gpus_of(found)[3].update(device_id="23\u221230"),

@@ -61,7 +61,7 @@ def test_a_gate_that_judges_nothing_and_a_node_without_a_verdict_are_errors() ->
     for verdict, found in (
         (
             Judge().verdict("node01"),
-            ("nothing-judged", "node01", "at least one measurement held against a bound", "none"),
+            ("nothing-judged", "node01", "at least one measurement compared with a bound", "none"),
         ),
         (merged([]), ("no-verdict", "gate", "one", "none")),
     ):

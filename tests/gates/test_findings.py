@@ -1,4 +1,4 @@
-"""What gates declare that they find, and what `gate explain` says of bounds: those that are known before a run are those that a run applies."""
+"""Declared findings of gates, and bounds in `gate explain`: those predicted are those that a run applies."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rackready.gates.engine.registry import all_gates, gate
 from rackready.gates.judging import common_findings
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind, FindingKind
 from rackready.gates.judging.judge import Judge
-from rackready.gates.judging.predicted_bounds import foreseen
+from rackready.gates.judging.predicted_bounds import predicted
 from rackready.gates.records.offline import Captured, evaluate, facts
 from rackready.model.outcome import Criterion, Finding, Outcome
-from tests.gates.support import FIXTURES
+from tests.gates.support import text
 from tests.gates.unshown import product_kinds
 
 RING = "cluster/fabric/performance/nccl-all-reduce-ring"
@@ -76,7 +76,7 @@ def test_each_kind_is_whole(found: FindingKind) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", found.code), "kebab-case"
     assert found.title.strip()
     assert found.meaning.endswith("."), "a sentence"
-    assert not places(found.meaning), "the meaning is the same wherever it is found"
+    assert not places(found.meaning), "the meaning is the same at every place"
     assert found.next_step
     assert not found.steps or found.next_step == "{step}", "choices belong to a step that the call chooses"
     assert "" not in places(f"{found.title} {found.next_step}"), "places have names"
@@ -145,17 +145,17 @@ def test_explain_shows_what_a_gate_declares_fails_first() -> None:
 def test_bounds_that_are_foreseen_are_those_that_a_run_applies(gate_id: str, outputs: dict[str, str]) -> None:
     made = gate(gate_id, {"launches": 1} if "copy-0" in outputs else {})
     known = facts("dgx_h100")
-    texts = {key: Captured((FIXTURES / name).read_text(encoding="utf-8"), seconds=60) for key, name in outputs.items()}
+    texts = {key: Captured(text(name), seconds=60) for key, name in outputs.items()}
     verdict = evaluate(made, known, made.plan(known, list(known.nodes))[0], texts)
     applied = [
         item for item in verdict.criteria if item.label != "fleet" and item.metric != "gpus_reported"
     ]  # the reading's own
-    assert list(foreseen(made, known, list(known.nodes))) == applied != []
+    assert list(predicted(made, known, list(known.nodes))) == applied != []
 
 
 def bounds(gate_id: str, nodes: int, platform: str = "dgx_h100") -> list[tuple[str, float]]:
     known = facts(platform, nodes)
-    found: tuple[Criterion, ...] = foreseen(gate(gate_id), known, list(known.nodes))
+    found: tuple[Criterion, ...] = predicted(gate(gate_id), known, list(known.nodes))
     return [(item.label, round(item.bound, 1)) for item in found]
 
 

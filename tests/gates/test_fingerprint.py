@@ -8,7 +8,7 @@ from rackready.design.site import load_site
 from rackready.drivers.remote import Answer
 from rackready.gates.records.fingerprint import Unreached, gather
 from rackready.model.outcome import Finding
-from tests.gates.fake import FakeConnection, said
+from tests.gates.fake import FakeConnection, answered
 
 STEP = "Check that node01 answers on SSH, then run the gate again."
 
@@ -23,10 +23,10 @@ def test_a_node_without_a_login_is_unreached() -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        said(code=None, failure="the connection was lost before the command ended"),
-        said(code=None, timed_out=True),
-        said("no document"),
-        said(code=1),
+        answered(code=None, failure="the connection was lost before the command ended"),
+        answered(code=None, timed_out=True),
+        answered("no document"),
+        answered(code=1),
     ],
     ids=["lost", "hangs", "damaged", "nothing"],
 )

@@ -1,4 +1,4 @@
-"""Fleet and siblings: who falls behind, by which bound with which inputs; what a stage makes of it, with stored evidence of other nodes."""
+"""Fleet and siblings: outliers, bounds and their inputs, and how a stage uses stored evidence of other nodes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rackready.gates.base import REGISTRY, Command, FleetMetric, Gate, GateFacts
 from rackready.gates.engine.registry import all_gates, gate
 from rackready.gates.engine.validate import Stage
 from rackready.gates.judging.expectation import fleet_outliers, launches
-from rackready.gates.judging.fleet import Comparison, Unit, compare, repeats, standard_error, standing
-from rackready.gates.records.rejudge import Again
+from rackready.gates.judging.fleet import Comparison, Unit, compare, part_bound, repeats, standard_error
+from rackready.gates.records.rejudge import Rejudge
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Finding, Metric, Outcome, Verdict
 from rackready.model.phase import NodeResult
 from rackready.model.profile import GateSetEntry
 from rackready.paths import EnvPaths
-from tests.gates.fake import said
+from tests.gates.fake import answered
 from tests.gates.stage import fingerprint_of, site_with, stage_of
 from tests.gates.support import rack
 
@@ -106,7 +106,7 @@ def test_what_is_wired_in_is_the_rule_itself(values: list[float]) -> None:
 
 
 def test_a_part_stands_among_the_others_of_its_node() -> None:
-    found = standing(RATE, [700.0] * 7, 32, count=3)
+    found = part_bound(RATE, [700.0] * 7, 32, count=3)
     assert round(found.bound, 1) == 680.8
     assert (found.holds(690.0), found.holds(640.0)) == (True, False)
     assert found.criterion("TFLOPS").inputs == {
@@ -123,13 +123,13 @@ def test_a_part_stands_among_the_others_of_its_node() -> None:
 
 
 def test_lower_may_be_better_and_a_tool_may_give_its_own_error() -> None:
-    found = standing(FleetMetric("latency", 0.2, better="lower"), [1.96, 1.95, 1.97], 8, error=0.01)
+    found = part_bound(FleetMetric("latency", 0.2, better="lower"), [1.96, 1.95, 1.97], 8, error=0.01)
     assert round(found.bound, 3) == 2.156
     assert (found.holds(2.1), found.holds(2.2)) == (True, False)
 
 
 def test_at_least_the_parts_themselves_are_compared() -> None:
-    assert standing(RATE, [700.0] * 7, 1).comparisons == 8
+    assert part_bound(RATE, [700.0] * 7, 1).comparisons == 8
 
 
 def test_how_often_one_figure_was_measured() -> None:
@@ -188,17 +188,17 @@ def measure(
     tmp_path: Path, nodes: Sequence[str], rates: dict[str, float], campaign: str = "c1", mtu: int = 9000, **kept: object
 ) -> tuple[Stage, dict[str, NodeResult]]:
     def answer(node: str, _: Sequence[str]) -> Answer:
-        return said(str(rates.get(node, 100.0)))
+        return answered(str(rates.get(node, 100.0)))
 
     replies = {"Print a node's identity": lambda node, argv: fingerprint_of(node, argv, **kept), "speed": answer}
     site = site_with(len(ALL))
     site = site.model_copy(update={"fabric": site.fabric.model_copy(update={"mtu": mtu})})
     stage = stage_of(tmp_path, replies, nodes, site, campaign)
-    return stage, stage.run(list(nodes), [], [GateSetEntry(id=SPEED, max_age_hours=24)], whole=False)
+    return stage, stage.run(list(nodes), [], [GateSetEntry(id=SPEED, max_age_hours=24)], full_set=False)
 
 
 def newest(stage: Stage, node: str) -> EvidenceRecord:
-    return stage.board.recorder.store.records(target=node, gate=SPEED)[-1]
+    return stage.state.recorder.store.records(target=node, gate=SPEED)[-1]
 
 
 def test_sixteen_identical_nodes_judge_each_other(tmp_path: Path) -> None:
@@ -255,11 +255,9 @@ def test_a_stored_unit_that_falls_behind_now_is_told_and_its_record_left_alone(t
     measure(tmp_path, ALL[:15], {"node03": 80.0})
     stage, _ = measure(tmp_path, ALL[15:], {}, "c2")
     assert newest(stage, "node03").verdict.outcome is Outcome.PASS
-    said_of = [event.text for event in stage.board.recorder.ledger.events("c2") if event.node == "node03"]
+    said_of = [event.text for event in stage.state.recorder.ledger.events("c2") if event.node == "node03"]
     assert len(said_of) == 1
-    assert said_of[0].startswith(
-        f"{SPEED}: by its stored evidence it falls behind now: node03: rate falls behind its fleet"
-    )
+    assert said_of[0].startswith(f"{SPEED}: its stored evidence falls behind now: node03: rate falls behind its fleet")
 
 
 def test_what_failed_already_is_no_measure_for_others(tmp_path: Path) -> None:
@@ -273,7 +271,7 @@ def test_what_failed_already_is_no_measure_for_others(tmp_path: Path) -> None:
 def test_what_was_measured_before_the_nodes_last_change_does_not_count(tmp_path: Path) -> None:
     stage, _ = measure(tmp_path, ALL[:15], {})
     for node in ALL[:5]:
-        stage.board.recorder.ledger.change_begins(node, "install")
+        stage.state.recorder.ledger.change_begins(node, "install")
     _, results = measure(tmp_path, ALL[15:], {}, "c2")
     assert {result.outcome for result in results.values()} == {Outcome.ERROR}, (
         "10 that count and 5 new ones are no fleet"
@@ -286,9 +284,9 @@ def test_stored_outputs_that_are_judged_again_are_held_against_their_fleet(
     """The gate of this test is known in this process alone."""
     monkeypatch.setattr("rackready.evidence.parts.CHUNK", len(ALL))
     stage, _ = measure(tmp_path, ALL, {"node07": 90.0})
-    site = stage.board.site
+    site = stage.state.site
     before = build(site, EnvPaths(tmp_path, "sim"), "c1")
-    found = json.loads(write(site, EnvPaths(tmp_path, "sim"), "c1", Again()).json.read_text(encoding="utf-8"))
+    found = json.loads(write(site, EnvPaths(tmp_path, "sim"), "c1", Rejudge()).json.read_text(encoding="utf-8"))
     assert [node["outcome"] for node in found["nodes"]] == [node["outcome"] for node in before["nodes"]]
     slow = found["nodes"][6]["gates"][0]
     assert (slow["outcome"], slow["measured"]) == ("fail", [])

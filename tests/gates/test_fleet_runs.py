@@ -14,12 +14,12 @@ from rackready.gates.engine.fleet_stage import units_of
 from rackready.gates.engine.registry import all_gates, gate
 from rackready.gates.engine.validate import Stage
 from rackready.gates.fabric.collectives import GATES
-from rackready.gates.judging.fleet import Unit, in_site
+from rackready.gates.judging.fleet import Unit, compare_in_site
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Metric, Outcome, Verdict
 from rackready.model.phase import NodeResult
 from rackready.model.profile import GateSetEntry
-from tests.gates.fake import said
+from tests.gates.fake import answered
 from tests.gates.stage import fingerprint_of, site_with, stage_of
 
 RATE = FleetMetric("busbw", effect=0.03, of="run")
@@ -37,7 +37,7 @@ def runs(values: Sequence[float], size: int = 2, first: int = 0) -> list[Unit]:
 
 
 def test_a_run_counts_once_and_falls_back_with_all_of_its_nodes() -> None:
-    found = in_site(gate(GATES[0].id), RATE, runs([100.0] * 15 + [90.0]), 32)
+    found = compare_in_site(gate(GATES[0].id), RATE, runs([100.0] * 15 + [90.0]), 32)
     assert found is not None
     assert found.count == 16
     assert found.criterion().inputs["units"] == 16
@@ -51,18 +51,18 @@ def test_a_run_that_one_of_its_nodes_has_from_another_day_is_judged_by_the_worse
     """node030 was measured again with node031, whose record of before stands."""
     units = runs([100.0] * 16)
     units[30 + stored] = dataclasses.replace(units[30 + stored], value=90.0)
-    found = in_site(gate(GATES[0].id), RATE, units, 32)
+    found = compare_in_site(gate(GATES[0].id), RATE, units, 32)
     assert found is not None
     assert [(unit.node, unit.value) for unit in found.outliers] == [("node030", 90.0), ("node031", 90.0)]
 
 
 def test_sixteen_nodes_of_one_run_are_no_fleet() -> None:
-    assert in_site(gate(GATES[0].id), RATE, runs([100.0], size=16), 16) is None
-    assert in_site(gate(GATES[0].id), RATE, runs([100.0] * 15), 30) is None
+    assert compare_in_site(gate(GATES[0].id), RATE, runs([100.0], size=16), 16) is None
+    assert compare_in_site(gate(GATES[0].id), RATE, runs([100.0] * 15), 30) is None
 
 
 def test_runs_of_another_size_are_of_another_fleet() -> None:
-    found = in_site(gate(GATES[0].id), RATE, runs([100.0] * 16) + runs([50.0, 50.0], size=3, first=100), 40)
+    found = compare_in_site(gate(GATES[0].id), RATE, runs([100.0] * 16) + runs([50.0, 50.0], size=3, first=100), 40)
     assert found is not None
     assert (found.count, found.outliers) == (16, ())
     assert not any(unit.node >= "node100" for unit in found.units), "what it is not compared with stays pending"
@@ -122,16 +122,16 @@ def measure(
     tmp_path: Path, nodes: Sequence[str], rates: dict[str, float], campaign: str = "c1"
 ) -> tuple[Stage, dict[str, NodeResult]]:
     def answer(node: str, _: Sequence[str]) -> Answer:
-        return said(str(rates.get(node, 100.0)))
+        return answered(str(rates.get(node, 100.0)))
 
     stage = stage_of(
         tmp_path, {"Print a node's identity": fingerprint_of, "rate": answer}, nodes, site_with(len(ALL)), campaign
     )
-    return stage, stage.run(list(nodes), [], [GateSetEntry(id=PAIR, max_age_hours=24)], whole=False)
+    return stage, stage.run(list(nodes), [], [GateSetEntry(id=PAIR, max_age_hours=24)], full_set=False)
 
 
 def newest(stage: Stage, node: str) -> EvidenceRecord:
-    return stage.board.recorder.store.records(target=node, gate=PAIR)[-1]
+    return stage.state.recorder.store.records(target=node, gate=PAIR)[-1]
 
 
 def test_sixteen_pairs_judge_each_other(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_sixteen_pairs_judge_each_other(tmp_path: Path) -> None:
     words = (
         "node07+node08: busbw falls behind its fleet - Expected: at least 96.71 GB/s (median of 16 identical units "
         "100) Actual: 90 GB/s. "
-        "Which of its nodes is not told by this figure: compare the rails' shares and the figures of its pairs with "
+        "This figure does not show which node is slow: compare the rails' shares and the figures of its pairs with "
         "those of a good run, repair, "
         f"then run {PAIR} again: docs/runbooks/fleet-outlier.md"
     )

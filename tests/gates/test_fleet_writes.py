@@ -19,7 +19,7 @@ from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
 from rackready.model.profile import GateSetEntry
-from tests.gates.fake import said
+from tests.gates.fake import answered
 from tests.gates.stage import fingerprint_of, site_with, stage_of
 from tests.gates.support import port, ports, wrote
 from tests.gates.test_ib_write_bw import WROTE
@@ -42,11 +42,11 @@ class Ports:
         with self.lock:
             self.read[f"{node} {device}"] += 1
             sent = self.read[f"{node} {device}"] // 2 * WROTE
-        return said(ports({device: port(sent)}))
+        return answered(ports({device: port(sent)}))
 
     def write(self, node: str, argv: Sequence[str]) -> Answer:
         rate = self.slow.get((node, argv[4]), HEALTHY)
-        return said(
+        return answered(
             wrote(argv)
             .replace("391.39", f"{rate:.2f}")
             .replace("391.27", f"{rate:.2f}")
@@ -60,11 +60,11 @@ def measure(
     ports = Ports(slow)
     replies = {"Print a node's identity": fingerprint_of, "Print link state": ports.link, "ib_write_bw": ports.write}
     stage = stage_of(tmp_path, replies, nodes, site_with(len(nodes)))
-    return stage, stage.run(list(nodes), [], [GateSetEntry(id=gate, max_age_hours=24)], whole=False)
+    return stage, stage.run(list(nodes), [], [GateSetEntry(id=gate, max_age_hours=24)], full_set=False)
 
 
 def newest(stage: Stage, node: str) -> EvidenceRecord:
-    return stage.board.recorder.store.records(target=node, gate=PAIR)[-1]
+    return stage.state.recorder.store.records(target=node, gate=PAIR)[-1]
 
 
 def test_a_healthy_site_passes_and_says_what_it_was_held_against(tmp_path: Path) -> None:
@@ -87,8 +87,7 @@ UNTOLD = (
     "those of a good rail"
 )
 ONE_END = (
-    "Its partner is right with others: compare this node's cable, PCIe width and errors of the port with those of a "
-    "good rail"
+    "Its partner is good with others: compare this node's cable, PCIe width and port errors with those of a good rail"
 )
 AGAIN = f"repair, then run {PAIR} again: docs/runbooks/fleet-outlier.md"
 
@@ -196,9 +195,9 @@ def test_a_repaired_node_is_judged_by_what_it_does_now(tmp_path: Path, repaired:
     replies = {"Print a node's identity": fingerprint_of, "Print link state": ports.link, "ib_write_bw": ports.write}
     entry = GateSetEntry(id=PAIR, max_age_hours=24)
     first = stage_of(tmp_path, replies, NODES, site_with(4))
-    assert first.run(NODES, [], [entry], whole=False)["node01"].outcome is Outcome.FAIL
+    assert first.run(NODES, [], [entry], full_set=False)["node01"].outcome is Outcome.FAIL
     if repaired:
         slow.clear()
-    first.board.recorder.ledger.raise_epoch("node01", "repaired: cable")
+    first.state.recorder.ledger.raise_epoch("node01", "repaired: cable")
     again = stage_of(tmp_path, replies, NODES, site_with(4), campaign="c2")
-    assert again.run(["node01"], NODES[1:], [entry], whole=False)["node01"].outcome is outcome
+    assert again.run(["node01"], NODES[1:], [entry], full_set=False)["node01"].outcome is outcome

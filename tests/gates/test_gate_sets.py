@@ -1,4 +1,4 @@
-"""Shipped gate sets: each names only gates that there are and inputs that they take, says why of every value, and no gate is in none without a reason."""
+"""Shipped gate sets: existing gates, valid inputs, a reason for every value and for every gate in no set."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_set_names_gates_that_there_are_each_once(name: str) -> None:
 @pytest.mark.parametrize("name", SETS)
 def test_a_set_names_gates_of_one_node_level_by_level(name: str) -> None:
     """They run so anyway; a file in another order would tell its reader another story."""
-    alone = [found for entry in loader.gate_set(name).gates if (found := gate(entry.id)).alone]
+    alone = [found for entry in loader.gate_set(name).gates if (found := gate(entry.id)).single_node]
     assert [found.id for found in alone] == [
         found.id for found in sorted(alone, key=lambda found: LEVELS.index(found.level))
     ]
@@ -44,7 +44,7 @@ def test_a_set_names_gates_of_one_node_level_by_level(name: str) -> None:
 
 @pytest.mark.parametrize("name", SETS)
 def test_every_value_of_a_set_has_its_reason_beside_it(name: str) -> None:
-    """Each entry has an age, and a comment stands above it (one may speak for the few entries right below it) or above all."""
+    """Each entry has an age, and a comment above it, above the few entries with it, or above all."""
     lines = (FOLDER / f"{name}.yml").read_text(encoding="utf-8").splitlines()
     assert all(entry.max_age_hours for entry in loader.gate_set(name).gates)
     assert any(line.startswith("#") and "Source" in line for line in lines)
@@ -68,7 +68,7 @@ def test_a_gate_keeps_the_contract_that_plug_ins_keep(kind: type[Gate]) -> None:
 
 
 def test_gates_of_level_sanity_only_look_and_no_others() -> None:
-    """Every deploy runs them on nodes in production: a gate that loads, or that claims a part for itself, is of another level."""
+    """Every deploy runs them on nodes in production: a gate that loads or claims a part is of another level."""
     known = rack(2)
     runs = [
         run for gate_id, kind in SHIPPED.items() if kind.looks for run in gate(gate_id).plan(known, list(known.nodes))

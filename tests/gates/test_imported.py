@@ -1,4 +1,4 @@
-"""Outputs captured elsewhere: judged by the same code, recorded with who brought them; what is not proven satisfies nothing, what hides a fail is refused."""
+"""Imported outputs: same judgement, recorded importer; unproven ones satisfy nothing, hidden fails are refused."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_without_an_equal_fingerprint_after_it_no_boot_is_proven(
     carried.outputs[0]["fingerprint_after"] = None if after is None else "after.json"
     carried.prints("after.json", **(after or {}))
     (found,) = carried.bring()
-    assert found.lacks == ("no equal fingerprint after it proves the boot: it satisfies no gate that says after_boot",)
+    assert found.lacks == ("no equal fingerprint afterwards proves the boot: it satisfies no gate with after_boot",)
     assert carried.decision() == ()
     assert carried.decision(after_boot=True)[0].startswith(
         f"node01: {INVENTORY} - Expected: measured since the node's last boot Actual: measured before it."
@@ -197,7 +197,7 @@ def test_without_an_equal_fingerprint_after_it_no_boot_is_proven(
 
 def test_another_machines_fingerprint_is_refused(carried: Carried) -> None:
     carried.prints("print.json", chassis_serial="S77")
-    step = "It is another machine's: bring what was captured on this node, or correct its serial in the site file."
+    step = "It is from another machine: import outputs of this node, or correct its serial in the site file."
     assert carried.refused() == [f"node01: print.json - Expected: chassis serial S1 Actual: S77. {step}"]
 
 
@@ -256,10 +256,10 @@ def test_what_is_older_than_the_record_is_refused(carried: Carried) -> None:
     carried.manifest()
     with pytest.raises(CaptureRefusedError) as refusal:
         carried.bring()
-    step = "Measure again: what is older covers nothing."
+    step = "Measure again: older outputs do not count."
     assert refusal.value.problems == [
         (
-            f"node01: {INVENTORY} - Expected: newer than what is on record (2026-11-22 09:00 UTC) "
+            f"node01: {INVENTORY} - Expected: newer than the last record (2026-11-22 09:00 UTC) "
             f"Actual: 2026-11-22 08:00 UTC. {step}"
         )
     ]
@@ -321,7 +321,7 @@ def test_a_fingerprint_of_another_shape_is_refused_with_its_place(carried: Carri
     carried.prints("print.json", nics="x")
     said = (
         "node01: print.json - Expected: what ondevice/fingerprint.py prints "
-        "Actual: nics: Input should be a valid list. Bring what it prints on node01."
+        "Actual: nics: Input should be a valid list. Import the output of that script on node01."
     )
     assert carried.refused() == [said]
 
@@ -331,7 +331,7 @@ def test_a_fingerprint_that_says_an_error_is_none_whatever_else_it_says(carried:
     carried.prints("print.json", error=error, nics=[1])
     said = (
         "node01: print.json - Expected: what ondevice/fingerprint.py prints "
-        f"Actual: an error in its place: {error}. Bring what it prints on node01."
+        f"Actual: an error in its place: {error}. Import the output of that script on node01."
     )
     assert carried.refused() == [said]
 
@@ -356,7 +356,7 @@ def test_a_manifest_is_imported_once(carried: Carried) -> None:
         (
             "manifest - Expected: one that was not imported yet Actual: imported at 2026-11-22T12:00:00+00:00 by "
             "ops, as import-1. "
-            "Its records stand; after a repair, bring what was captured since."
+            "Its records still count; after a repair, import new outputs."
         )
     ]
     assert len(carried.store.records()) == 1

@@ -1,4 +1,4 @@
-"""Outputs that say themselves whose they are: what contradicts the fingerprint or another node's outputs is refused, word for word."""
+"""Outputs that identify their node: a contradiction to the fingerprint or to another node's outputs is refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.judging.output_identity import Gpu, Named, named
+from rackready.gates.judging.output_identity import Gpu, OutputIdentity, identity
 from rackready.gates.records.captured import CaptureRefusedError
 from rackready.gates.records.imported import Imported
 from rackready.model.outcome import Outcome
@@ -26,7 +26,7 @@ ECC, NVLINK, R1, BMC = (
     "bmc/health/sanity/rollup",
 )
 OWN = "the GPUs of its fingerprint (1650000000000, 1650000000001 and 6 more)"
-STEP = "It is another machine's, or was captured at another time: bring what was captured on {} with this fingerprint."
+STEP = "It is from another machine or from another time: import outputs that were captured on {} with this fingerprint."
 
 
 @pytest.fixture
@@ -55,11 +55,11 @@ def redfish(serial: str) -> str:
     )
 
 
-SAID: list[tuple[str, str, Named]] = [
+SAID: list[tuple[str, str, OutputIdentity]] = [
     (
         "inventory",
         HEALTHY,
-        Named(
+        OutputIdentity(
             {Gpu(f"165000000000{at}", f"GPU-00000000-0000-4000-8000-00000000000{at}") for at in range(8)},
             {"580.173.02"},
         ),
@@ -67,43 +67,43 @@ SAID: list[tuple[str, str, Named]] = [
     (
         "report",
         SMI,
-        Named(
+        OutputIdentity(
             {Gpu(f"165000000000{at + 1}", f"GPU-0000000{at}-0000-0000-0000-000000000000") for at in range(8)},
             {"580.173.02"},
         ),
     ),
-    ("links", uuids("GPU-a"), Named({Gpu(uuid=f"GPU-a{at}") for at in range(8)})),
-    ("query", "0, GPU-a0\n1, GPU-a1\n", Named({Gpu(uuid="GPU-a0"), Gpu(uuid="GPU-a1")})),
+    ("links", uuids("GPU-a"), OutputIdentity({Gpu(uuid=f"GPU-a{at}") for at in range(8)})),
+    ("query", "0, GPU-a0\n1, GPU-a1\n", OutputIdentity({Gpu(uuid="GPU-a0"), Gpu(uuid="GPU-a1")})),
     (
         "discovery",
         "| 0      | Name: X     |\n|        | Device UUID: GPU-a0    |\n+--------+",
-        Named({Gpu(uuid="GPU-a0")}),
+        OutputIdentity({Gpu(uuid="GPU-a0")}),
     ),
     (
         "containers",
         json.dumps({"format": "rackready/containers/v1", "gpus": {"rc": 0, "out": "0, GPU-a0\n1, GPU-a1\n"}}),
-        Named({Gpu(uuid="GPU-a0"), Gpu(uuid="GPU-a1")}),
+        OutputIdentity({Gpu(uuid="GPU-a0"), Gpu(uuid="GPU-a1")}),
     ),
-    ("copies", text("nvbandwidth/dgx_h100_healthy.txt"), Named(drivers={"580.173.02"})),
-    ("copies, JSON", text("nvbandwidth/dgx_h100_healthy.json"), Named(drivers={"580.173.02"})),
-    ("launch", text("nccl/dgx_h100_8_healthy.txt"), Named(launches={"node01 41000"})),
-    ("BMC", redfish("S1"), Named(machines={"S1", "HGX-1"})),
-    ("watched", json.dumps({"format": "rackready/under-load/v1", "last": SMI}), Named(drivers={"580.173.02"})),
-    ("topology, which names none", text("topo/dgx_h100_healthy.txt"), Named()),
-    ("cut off", HEALTHY[:400], Named()),
-    ("empty", "", Named()),
+    ("copies", text("nvbandwidth/dgx_h100_healthy.txt"), OutputIdentity(drivers={"580.173.02"})),
+    ("copies, JSON", text("nvbandwidth/dgx_h100_healthy.json"), OutputIdentity(drivers={"580.173.02"})),
+    ("launch", text("nccl/dgx_h100_8_healthy.txt"), OutputIdentity(launches={"node01 41000"})),
+    ("BMC", redfish("S1"), OutputIdentity(machines={"S1", "HGX-1"})),
+    ("watched", json.dumps({"format": "rackready/under-load/v1", "last": SMI}), OutputIdentity(drivers={"580.173.02"})),
+    ("topology, which names none", text("topo/dgx_h100_healthy.txt"), OutputIdentity()),
+    ("cut off", HEALTHY[:400], OutputIdentity()),
+    ("empty", "", OutputIdentity()),
 ]
 
 
 @pytest.mark.parametrize(("output", "wanted"), [row[1:] for row in SAID], ids=[row[0] for row in SAID])
-def test_what_an_output_says_of_whose_it_is(output: str, wanted: Named) -> None:
-    found = named(output)
+def test_what_an_output_says_of_whose_it_is(output: str, wanted: OutputIdentity) -> None:
+    found = identity(output)
     assert (found.drivers, found.machines, found.launches) == (wanted.drivers, wanted.machines, wanted.launches)
-    assert found.gpus == (wanted.gpus if "under-load" not in output else named(SMI).gpus)
+    assert found.gpus == (wanted.gpus if "under-load" not in output else identity(SMI).gpus)
 
 
 def test_dcgms_diagnostic_names_its_gpus_and_driver() -> None:
-    found = named(text("dcgm/dgx_h100_r3_dcgm4_healthy.json"))
+    found = identity(text("dcgm/dgx_h100_r3_dcgm4_healthy.json"))
     assert found.drivers == {"580.173.02"}
     assert len(found.gpus) == 8
     assert all(gpu.serial and not gpu.uuid for gpu in found.gpus)
@@ -113,12 +113,12 @@ def test_dcgms_diagnostic_names_its_gpus_and_driver() -> None:
 def test_a_board_without_serial_has_no_word_of_dcgms_for_one(word: str) -> None:
     """Two nodes with such boards would share a part."""
     diagnostic = text("dcgm/dgx_h100_r3_dcgm4_healthy.json")
-    one = named(diagnostic.replace('"1650000000003"', f'"{word}"'))
-    assert one.gpus == named(diagnostic).gpus - {Gpu("1650000000003")}
+    one = identity(diagnostic.replace('"1650000000003"', f'"{word}"'))
+    assert one.gpus == identity(diagnostic).gpus - {Gpu("1650000000003")}
 
 
 def test_a_number_without_end_names_no_launch() -> None:
-    assert named(text("nccl/dgx_h100_8_healthy.txt").replace("Pid  41000", f"Pid {'4' * 5000}")) == Named()
+    assert identity(text("nccl/dgx_h100_8_healthy.txt").replace("Pid  41000", f"Pid {'4' * 5000}")) == OutputIdentity()
 
 
 REFUSED: list[tuple[str, str, str, str, str, str]] = [
@@ -231,7 +231,7 @@ def test_one_file_for_several_nodes_is_refused_whatever_it_says(carried: Carried
     four(carried, gate=AFFINITY, key="topo", file="topo.txt")
     said = (
         f"{AFFINITY} topo, topo.txt - Expected: a file of its own Actual: it is listed for node01, too. "
-        "Bring what was captured on"
+        "Import an output that was captured on"
     )
     assert carried.refused() == [f"{name}: {said} {name}." for name in ("node02", "node03", "node04")]
 
@@ -257,7 +257,7 @@ def test_what_only_one_node_can_have_is_refused_of_two(
     assert carried.refused() == [
         (
             f"node02: {gate} {key}, b.txt - Expected: parts that no other node has "
-            f"Actual: {first}, as a.txt of node01 has. Bring what was captured on node02."
+            f"Actual: {first}, as a.txt of node01 has. Import an output that was captured on node02."
         )
     ]
 
@@ -281,8 +281,8 @@ def test_nodes_with_outputs_of_their_own_are_taken(carried: Carried) -> None:
 
 
 MOVED = (
-    "If parts were moved, run `rackready repair {} --reason '...'` and bring what was captured since; "
-    "else one of the two is wrong."
+    "If parts were moved, run `rackready repair {} --reason '...'` and import outputs that were captured since. "
+    "Otherwise one of the two is wrong."
 )
 
 

@@ -1,4 +1,4 @@
-"""Outputs captured elsewhere, of gates with several runs, several launches or a pass before: what is left out is no pass."""
+"""Imported outputs of gates with several runs or launches, or an earlier pass: an incomplete import is not a pass."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def carried(tmp_path: Path) -> Carried:
 
 
 def test_a_fan_that_the_last_pass_saw_may_not_be_gone_from_an_import(carried: Carried) -> None:
-    """Without what the pass saw it would pass, and be what the next run is held against."""
+    """Without the pass's outputs it would pass, and the next run would be compared with it."""
     trails = Fans({}).plan(site_facts(SITE, ["node01"]), ["node01"])[0].commands[0].argv[1:]
     carried.put("fans.json", gathered(there(), trails))
     carried.outputs = [carried.output(gate=Fans.id, key="redfish", file="fans.json")]
@@ -119,7 +119,7 @@ def test_some_rails_of_a_pair_are_no_pass_and_a_fail_of_them_stands(
     assert [str(finding) for one in found for finding in one.verdict.findings if "in part" in finding.what] == [
         f"{node}: {PAIR} was captured in part - Expected: outputs of every run that the gate makes on these nodes "
         f"Actual: none of {runs}. "
-        "Bring the outputs of all runs in one import, or have them measured: `rackready validate`."
+        "Import the outputs of all runs together, or measure: `rackready validate`."
         for node in ("node01", "node02")
     ]
     assert [record.verdict.outcome for record in carried.store.records(target="node01")] == [outcome]
@@ -148,5 +148,5 @@ def test_one_launch_that_is_brought_as_five_is_an_error(carried: Carried) -> Non
     [found] = carried.bring()
     assert found.verdict.outcome is Outcome.ERROR
     assert [f"{finding.where}: {finding.what}" for finding in found.verdict.findings] == [
-        f"node01 launch {number}: all_reduce_perf is launch 1 once more" for number in (2, 3, 4, 5)
+        f"node01 launch {number}: all_reduce_perf is launch 1 again" for number in (2, 3, 4, 5)
     ]

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from rackready.gates.records.captured import CaptureRefusedError
-from rackready.gates.records.imported_times import told
+from rackready.gates.records.imported_times import printed_times
 from rackready.model.outcome import Outcome
 from tests.gates.support import text
 from tests.gates.test_imported import Carried
 
 STAMP = "2026-11-22T09:00:00+00:00"
 """When the manifest says that it was captured."""
-STEP = "Correct the time in the manifest to when it was captured, or the clock that is wrong, and bring it again."
+STEP = "Correct the capture time in the manifest, or the wrong clock, and import it again."
 ECC, DISKS, CLOCK, EVENTS, XID = (
     "node/gpu/sanity/ecc",
     "node/host/performance/disk-bandwidth",
@@ -66,7 +66,7 @@ def refused(found: Carried) -> list[str]:
     try:
         found.bring()
     except CaptureRefusedError as error:
-        return [problem for problem in error.problems if "made when the manifest says" in problem]
+        return [problem for problem in error.problems if "made at the time in the manifest" in problem]
     return []
 
 
@@ -76,42 +76,42 @@ OLD = [
         "smi",
         smi("Fri Oct 30 08:15:00 2026"),
         "the timestamp of nvidia-smi",
-        "2026-10-30T08:15:00, in whatever time zone",
+        "2026-10-30T08:15:00, in any time zone",
     ),
     (
         ECC,
         "smi",
         smi("Sat Nov 21 20:07:00 2026"),
         "the timestamp of nvidia-smi",
-        "2026-11-21T20:07:00, in whatever time zone",
+        "2026-11-21T20:07:00, in any time zone",
     ),
     (
         ECC,
         "smi",
         smi("Sun Nov 22 06:52:30 2026"),
         "the timestamp of nvidia-smi",
-        "2026-11-22T06:52:30, in whatever time zone",
+        "2026-11-22T06:52:30, in any time zone",
     ),
     (
         ECC,
         "smi",
         under_load("Fri Oct 30 08:15:00 2026"),
         "the timestamp of nvidia-smi",
-        "2026-10-30T08:15:00, in whatever time zone",
+        "2026-10-30T08:15:00, in any time zone",
     ),
     (
         ECC,
         "smi",
         "Fri Oct 30 08:15:00 2026       \n+----+\n",
         "the first line of nvidia-smi",
-        "2026-10-30T08:15:00, in whatever time zone",
+        "2026-10-30T08:15:00, in any time zone",
     ),
     (
         ECC,
         "smi",
         "Timestamp                                 : Fri Oct 30 08:15:00 2026\n",
         "the timestamp of nvidia-smi",
-        "2026-10-30T08:15:00, in whatever time zone",
+        "2026-10-30T08:15:00, in any time zone",
     ),
     (
         DISKS,
@@ -167,7 +167,7 @@ OLD = [
         "hpl",
         "HPL_pdgesv() start time Fri Oct 30 08:15:00 2026\n",
         "the start time of HPL",
-        "2026-10-30T08:15:00, in whatever time zone",
+        "2026-10-30T08:15:00, in any time zone",
     ),
 ]
 
@@ -178,16 +178,16 @@ OLD = [
 def test_an_output_that_says_that_it_was_made_at_another_time_is_refused_with_both_times(
     tmp_path: Path, gate: str, key: str, said: str, what: str, when: str
 ) -> None:
-    expected = f"made when the manifest says, at {STAMP} for 30 s"
+    expected = f"made at the time in the manifest, {STAMP} for 30 s"
     assert refused(brought(tmp_path, gate, key, said, seconds=30.0)) == [
-        f"node01: {gate} {key}, said.txt - Expected: {expected} Actual: {what} says {when}. {STEP}"
+        f"node01: {gate} {key}, said.txt - Expected: {expected} Actual: {what} is {when}. {STEP}"
     ]
 
 
 def test_how_long_it_took_may_be_left_out(tmp_path: Path) -> None:
     old = brought(tmp_path, ECC, "smi", smi("Fri Oct 30 08:15:00 2026"))
     assert [problem.split(" Actual: ")[0] for problem in refused(old)] == [
-        f"node01: {ECC} smi, said.txt - Expected: made when the manifest says, at {STAMP}"
+        f"node01: {ECC} smi, said.txt - Expected: made at the time in the manifest, {STAMP}"
     ]
 
 
@@ -242,11 +242,11 @@ def test_what_agrees_with_the_manifest_or_says_nothing_is_taken(tmp_path: Path, 
     ],
 )
 def test_what_cannot_be_read_says_no_time(said: str) -> None:
-    assert told(said) == []
+    assert printed_times(said) == []
 
 
 def test_an_old_report_that_is_stamped_now_is_refused_whole_and_one_of_then_is_judged(tmp_path: Path) -> None:
-    """The same report: only what the manifest says differs. Nothing of a capture is taken where one of its outputs is refused."""
+    """Only the manifest differs between these imports. A capture with one refused output is refused completely."""
     report = smi("Sun Nov 22 06:52:30 2026")
     old = brought(tmp_path / "old", ECC, "smi", report, time="2026-11-22T11:59:50+00:00", seconds=0.5, **NO_PRINT)
     with pytest.raises(CaptureRefusedError) as error:

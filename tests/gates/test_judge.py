@@ -1,4 +1,4 @@
-"""Notes of a judge and verdicts: none takes another's place, none is said twice, and no branch reads them."""
+"""Notes of a judge and verdicts: none replaces another, none is repeated, and no branch reads them."""
 
 from __future__ import annotations
 

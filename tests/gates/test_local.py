@@ -1,4 +1,4 @@
-"""Gates on this very machine: commands run here as they run over SSH, the machine is recognised by its GPUs, and one without a GPU passes nothing."""
+"""Gates on this machine: commands run as over SSH, its GPUs identify it, and without a GPU nothing passes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSetEntry
 from rackready.paths import EnvPaths
-from tests.gates.fake import FakeConnection, said
+from tests.gates.fake import FakeConnection, answered
 from tests.gates.stage import fingerprint_of
 from tests.gates.support import document, text
 
@@ -104,13 +104,13 @@ def machine(inventory: Answer, fingerprint: Answer | None = None) -> FakeConnect
     )
 
 
-HEALTHY = said(text("nvml/dgx_h100_healthy.json"))
+HEALTHY = answered(text("nvml/dgx_h100_healthy.json"))
 
 
 def gpus(names: Sequence[str]) -> Answer:
     one = document("nvml/dgx_h100_healthy.json")["gpus"][0]
     found = [{**one, "name": name, "index": index} for index, name in enumerate(names)]
-    return said(
+    return answered(
         json.dumps({"format": "rackready/nvml-inventory/v2", "count": len(found), "gpus": found, "complete": True})
     )
 
@@ -127,20 +127,20 @@ def test_a_part_of_a_server_is_named_by_its_count() -> None:
 
 REFUSED = [
     (
-        said(
+        answered(
             json.dumps({"format": "rackready/nvml-inventory/v2", "error": "NVML: NVML Shared Library Not Found"}),
             code=1,
         ),
         (
-            "this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver "
+            "this machine: no NVIDIA GPU can be read - Expected: a GPU and its driver "
             "Actual: NVML: NVML Shared Library Not Found. "
             "Nothing was measured; install the driver."
         ),
     ),
     (
-        said("", "python3: command not found", 127),
+        answered("", "python3: command not found", 127),
         (
-            "this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: empty output; "
+            "this machine: no NVIDIA GPU can be read - Expected: a GPU and its driver Actual: empty output; "
             "python3: command not found. "
             "Nothing was measured; install the driver."
         ),
@@ -148,7 +148,7 @@ REFUSED = [
     (
         gpus([]),
         (
-            "this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: NVML finds none. "
+            "this machine: no NVIDIA GPU can be read - Expected: a GPU and its driver Actual: NVML finds none. "
             "Nothing was measured; install the driver."
         ),
     ),
@@ -156,21 +156,21 @@ REFUSED = [
         gpus(["NVIDIA Unheard Of"]),
         (
             "this machine: 1 GPUs (NVIDIA Unheard Of) - Expected: GPUs of one model with a profile. "
-            "Else name it with --profile (`--profile h100_sxm --gpus 1` for a part of a server)."
+            "Otherwise name it with --profile (`--profile h100_sxm --gpus 1` for a part of a server)."
         ),
     ),
     (
         gpus(["NVIDIA H100 80GB HBM3", "NVIDIA H200"]),
         (
             "this machine: 2 GPUs (NVIDIA H100 80GB HBM3, NVIDIA H200) - Expected: GPUs of one model with a profile. "
-            "Else name it with --profile (`--profile h100_sxm --gpus 1` for a part of a server)."
+            "Otherwise name it with --profile (`--profile h100_sxm --gpus 1` for a part of a server)."
         ),
     ),
     (
         gpus(["NVIDIA H100 80GB HBM3"]),
         (
             "this machine: 1 x NVIDIA H100 80GB HBM3 in a board - Expected: one profile Actual: none. "
-            "So name it with --profile (`--profile h100_sxm --gpus 1` for a part of a server)."
+            "To continue, name it with --profile (`--profile h100_sxm --gpus 1` for a part of a server)."
         ),
     ),
 ]
@@ -216,7 +216,7 @@ def test_a_gate_runs_here_and_leaves_evidence_in_the_local_store(tmp_path: Path)
 
 
 def test_the_same_code_judges(tmp_path: Path) -> None:
-    outcome, message, _ = run(tmp_path, machine(said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))))
+    outcome, message, _ = run(tmp_path, machine(answered(text("nvml/dgx_h100_gpu2_link4_inactive.json"))))
     assert outcome is Outcome.FAIL
     assert message.startswith("here gpu2: NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive).")
 

@@ -1,4 +1,4 @@
-"""A damaged output never crashes a gate, and one of a bad machine never becomes a pass. Fixed seed: the same damage every time."""
+"""A damaged output never crashes a gate, and a bad one never becomes a pass. Fixed seed: the same damage each time."""
 
 from __future__ import annotations
 

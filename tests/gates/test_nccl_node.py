@@ -32,13 +32,11 @@ MODEL = (
 )
 READ = "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free."
 
-CONTRADICTS = "Take the output as the program printed it, or run the gate again."
-ROWS = "Read the table in the report: compare its rows, and look for throttling and jobs beside it."
+CONTRADICTS = "Give the output as the program printed it, or run the gate again."
+ROWS = "Compare the rows of the table in the report, and look for throttling and other jobs."
 OF_MAIN = "Expected: at least 0.9 x 478.6 GB/s, the busbw of the largest message out of place"
 OWN = "a launch of its own: other processes (host, process id), another communicator"
-OWN_STEP = (
-    "Give every launch its own output, or run the gate again: one launch that is counted several times makes no median."
-)
+OWN_STEP = "Give each launch its own output, or run the gate again."
 
 
 def of_communicator(number: str) -> str:
@@ -68,7 +66,7 @@ CASES = [
         Said(text("nccl/dgx_h100_8_healthy.json").replace('"rank": 3', '"rank": ""')),
         Outcome.ERROR,
         "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table "
-        "Actual: JSON with a value of another kind: "
+        "Actual: JSON with a value of another type: "
         "invalid literal for int() with base 10: '' (exit code 0). "
         "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
     ),
@@ -128,7 +126,7 @@ CASES = [
         Said(text("nccl/dgx_h100_8_wrong_values.txt"), exit_code=1),
         Outcome.FAIL,
         "node01 launch 1: wrong results - Expected: 0 wrong values Actual: 48 wrong values. "
-        "Data were corrupted: take the node out of service and run DCGM's level 4: "
+        "Data were corrupted. Take the node out of service and run DCGM level 4: "
         "docs/runbooks/silent-data-corruption.md.",
     ),
     one(
@@ -160,7 +158,7 @@ CASES = [
             "node01 pid 41000: Test failure common.cu:488\n"
         ),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure "
+        "node01 launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no error message "
         f"Actual: Test CUDA failure common.cu:303 'unspecified launch failure'. {LOGS}",
     ),
     one(
@@ -208,8 +206,8 @@ CASES = [
         Outcome.ERROR,
         "node01 launch 1: all_reduce_perf ran something else - Expected: 8 ranks, sizes [8589934592, 17179869184] "
         "Actual: 8 ranks, sizes [17179869184]. "
-        "Run the gate again on GPUs that nothing else uses (`nvidia-smi`): sizes whose buffers do not fit into "
-        "memory are left out.",
+        "Run the gate again on GPUs that nothing else uses (`nvidia-smi`): nccl-tests skips sizes whose buffers "
+        "do not fit into memory.",
     ),
     one(
         "cut off before the footer",
@@ -229,7 +227,7 @@ CASES = [
         ),
         Outcome.ERROR,
         "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: empty output (exit code 3); "
-        "it said: Test NCCL failure all_reduce.cu:44 'unhandled cuda error (run with NCCL_DEBUG=INFO for details) "
+        "it printed: Test NCCL failure all_reduce.cu:44 'unhandled cuda error (run with NCCL_DEBUG=INFO for details) "
         f"/ '. {READ}",
     ),
     one(
@@ -246,7 +244,7 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                f"node01 launch 3: all_reduce_perf is launch 1 once more - Expected: {OWN} Actual: the same output. "
+                f"node01 launch 3: all_reduce_perf is launch 1 again - Expected: {OWN} Actual: the same output. "
                 f"{OWN_STEP}"
             ),
         ),
@@ -258,7 +256,7 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                f"node01 launch 2: all_reduce_perf is launch 1 once more - Expected: {OWN} "
+                f"node01 launch 2: all_reduce_perf is launch 1 again - Expected: {OWN} "
                 f"Actual: the same processes (node01 41000). {OWN_STEP}"
             ),
         ),
@@ -270,7 +268,7 @@ CASES = [
         Outcome.ERROR,
         (
             (
-                f"node01 launch 2: all_reduce_perf is launch 1 once more - Expected: {OWN} "
+                f"node01 launch 2: all_reduce_perf is launch 1 again - Expected: {OWN} "
                 f"Actual: the same communicator (commId 0x7e1). {OWN_STEP}"
             ),
         ),
@@ -340,9 +338,9 @@ CASES = [
         "settings that are not told",
         Said("\n".join(line for line in TABLE.splitlines() if not line.startswith("# nThread"))),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf does not say its settings - Expected: the line '# nThread ... "
+        "node01 launch 1: all_reduce_perf does not print its settings - Expected: the line '# nThread ... "
         "warmup iters: ... iters: ...' "
-        "Actual: not all of them stand in its output. Capture its output from the first line on.",
+        "Actual: some are missing in its output. Capture its output from the first line on.",
     ),
     one("settings as newer versions tell them", Said(re.sub("(?m)^# nThread.*$", settings(8), TABLE)), Outcome.PASS),
     one(
@@ -358,7 +356,7 @@ CASES = [
         (
             (
                 "node01 launch 2: all_reduce_perf was not run - Expected: an output Actual: none. Run the gate again; "
-                "if it stays so, report a bug."
+                "if that does not help, report a bug."
             ),
         ),
         {"launches": 2},
@@ -391,7 +389,7 @@ def test_a_published_mark_raises_the_floor() -> None:
 def test_a_mark_that_nobody_published_is_refused(source: str) -> None:
     with pytest.raises(GateInputsError) as refused:
         gate(GATE, {"published_floor": 0.001, "published_source": source})
-    assert "Value error, published_floor without published_source: a mark that nobody published proves nothing" in str(
+    assert "Value error, published_floor without published_source: an unpublished mark proves nothing" in str(
         refused.value
     )
 

@@ -254,7 +254,7 @@ CASES = [
         "Check the state of mlx5_9 (ibv_devinfo) and NCCL_IB_HCA in /etc/nccl.conf: docs/runbooks/nccl-transport.md",
         "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table "
         "Actual: no list of ranks and table header: not nccl-tests' output, "
-        "or cut off before its table (exit code 3); it said: "
+        "or cut off before its table (exit code 3); it printed: "
         "NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1. "
         "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
         launch=gave_up(
@@ -269,7 +269,7 @@ CASES = [
         Outcome.ERROR,
         "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table "
         "Actual: no list of ranks and table header: not nccl-tests' output, "
-        "or cut off before its table (exit code 3); it said: "
+        "or cut off before its table (exit code 3); it printed: "
         "NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1. "
         "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
         launch=gave_up(
@@ -280,14 +280,14 @@ CASES = [
     ring(
         "a queue pair that failed, and the table is whole",
         Outcome.ERROR,
-        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure "
+        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no error message "
         f"Actual: NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1. {LOGS}",
         launch=Said(f"{HEALTHY.stdout}{WARNED}\n"),
     ),
     ring(
         "a completion with an error, and the table is whole",
         Outcome.ERROR,
-        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure "
+        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no error message "
         "Actual: NCCL WARN NET/IB: Got completion "
         f"from peer 192.168.4.12<40000> with status=IBV_WC_RETRY_EXC_ERR(12). {LOGS}",
         launch=Said(
@@ -298,7 +298,7 @@ CASES = [
     ring(
         "a process that was killed, and the table is whole",
         Outcome.ERROR,
-        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure "
+        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no error message "
         "Actual: mpirun noticed that process rank 3 "
         f"with PID 41003 on node node01 exited on signal 9 (Killed). {LOGS}",
         launch=Said(
@@ -310,7 +310,7 @@ CASES = [
     ring(
         "a task that srun says was killed, and the table is whole",
         Outcome.ERROR,
-        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure "
+        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no error message "
         f"Actual: srun: error: node02: task 11: Killed. {LOGS}",
         launch=Said(HEALTHY.stdout, "srun: error: node02: task 11: Killed\n"),
     ),
@@ -332,7 +332,7 @@ CASES = [
         "mpirun cannot log in",
         Outcome.ERROR,
         "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table "
-        "Actual: empty output (exit code 255); it said: root@192.0.2.12: "
+        "Actual: empty output (exit code 255); it printed: root@192.0.2.12: "
         "Permission denied (publickey). "
         "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
         launch=Said("", "root@192.0.2.12: Permission denied (publickey)", 255),

@@ -19,7 +19,7 @@ from tests.gates.nccl_table import COLUMNS, averaged, row, settings
 from tests.gates.support import text
 
 GIB = 1 << 30
-PRINTED = "Take the output as the program printed it, or run the gate again."
+PRINTED = "Give the output as the program printed it, or run the gate again."
 SHOWN = "Run it with the command that `rackready gate show` prints."
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 
@@ -98,7 +98,7 @@ def test_one_output_given_twice_is_not_called_cut_off() -> None:
     verdict = found.evaluate(known, run, {"launch0": Output("launch0", "node01", "x", 0, printed, seconds=1.0)})
     message = (
         "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: 2 tables of nccl-tests: the output of one command is wanted "
-        "(exit code 0). Give every launch its own output, or run the gate again."
+        "(exit code 0). Give each launch its own output, or run the gate again."
     )
     assert [str(finding) for finding in verdict.findings][:1] == [message]
     with pytest.raises(FormatError, match=r"^2 tables of nccl-tests: the output of one command is wanted$"):

@@ -163,7 +163,7 @@ def test_an_efficiency_compares_figures_that_went_the_same_way() -> None:
 
 def test_a_size_that_was_not_run_is_an_error() -> None:
     verdict = scaled(rack(4), {1: 370.0, 4: 362.0})
-    step = "Run the gate again; if it stays so, report a bug."
+    step = "Run the gate again; if that does not help, report a bug."
     assert said(verdict) == f"2 nodes launch 1: all_reduce_perf was not run - Expected: an output Actual: none. {step}"
     assert verdict.outcome is Outcome.ERROR
 

@@ -14,8 +14,8 @@ from tests.gates.support import Case, Said, judge, text
 
 SMI = text("smi/dgx_h100_healthy.xml")
 GIVE_WHOLE = (
-    "Give the whole output of the gate's command (`rackready gate show` lists it); "
-    "if it stays so, attach the file to a bug report."
+    "Give the complete output of the gate's command (`rackready gate show` lists it); "
+    "if that does not help, attach the file to a bug report."
 )
 
 

@@ -115,7 +115,7 @@ def test_another_part_is_a_change_that_voids_what_was_measured_and_is_named(
     before = time.time()
     assert rack.see("c2").changed == (words,)  # type: ignore[union-attr]
     assert rack.ledger.last_change("node01") >= before, "every record of before is about another node"
-    assert rack.told("c2") == [f"changed since it was measured: {words}. What was measured before counts no longer."]
+    assert rack.told("c2") == [f"changed since it was measured: {words}. Earlier evidence no longer counts."]
     assert rack.see("c3").changed == (), "said once"  # type: ignore[union-attr]
 
 
@@ -134,7 +134,7 @@ def test_parts_that_can_no_longer_be_read_are_an_error_and_nothing_is_recorded(r
     found = rack.see("c2")
     assert str(found) == (
         "node01: parts that were seen before cannot be read - Expected: drives Actual: drives: lsblk is not installed. "
-        "Run the named program on the node by hand; what was measured counts only while its parts are seen."
+        "Run the named program on the node by hand; evidence counts only while the node's parts can be read."
     )
     last = rack.ledger.latest("node01", SEEN)
     assert last is not None
@@ -148,7 +148,7 @@ def test_a_list_that_is_not_stored_any_more_is_taken_for_another_one(rack: Rack,
         path.unlink()
     rack.parts["BIOS"]["BIOS"] = "another"
     assert rack.see("c2").changed == (
-        f"the list of parts is another one than {first.digest[:12]}, which is not stored here any more",
+        f"the list of parts differs from {first.digest[:12]}, which is no longer stored here",
     )  # type: ignore[union-attr]
 
 

@@ -1,4 +1,4 @@
-"""The count of outcomes at the end of all gate tests: silent over a part of them, red over a gate without one of its cases."""
+"""The count of outcomes after all gate tests: silent for a selection, red if a gate lacks a case."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from rackready.gates.engine.registry import all_gates
-from tests.gates.outcomes import OUTCOMES, EveryOutcome, files, told
+from tests.gates.outcomes import OUTCOMES, EveryOutcome, files, report_properties
 from tests.gates.unshown import NO_TEST_SHOWS, product_kinds
 
 EVERYTHING = {(gate, outcome) for gate in all_gates() for outcome in OUTCOMES}
@@ -24,7 +24,7 @@ def finished(
     plugin = EveryOutcome()
     for file in ran:
         plugin.pytest_runtest_logreport(
-            cast("Any", SimpleNamespace(nodeid=f"{file}::test", user_properties=told(seen, codes)))
+            cast("Any", SimpleNamespace(nodeid=f"{file}::test", user_properties=report_properties(seen, codes)))
         )
     config = SimpleNamespace(getoption=lambda _name: keyword)
     session = SimpleNamespace(config=config, exitstatus=pytest.ExitCode.OK)

@@ -40,7 +40,7 @@ INCAST = "cluster/fabric/stress/incast"
 
 
 def incast(**found: list[Finding]) -> dict[str, list[Verdict]]:
-    """What incast on rail 1 of three nodes comes to for each of them; ``found``: receiver -> findings, a pass where there are none."""
+    """Return the verdicts of incast on rail 1 of three nodes. ``found``: receiver -> findings; none: a pass."""
     known = rack(3)
     made = gate(INCAST)
     done = []

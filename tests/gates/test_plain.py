@@ -1,4 +1,4 @@
-"""Documents of our scripts, made of what the tools of a node print: the same facts, and an error that names each fact that is lacking."""
+"""Documents of our scripts, made from outputs of a node's tools: the same facts, or an error per missing one."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_an_inventory_holds_the_same_facts_as_nvmls_own() -> None:
             {"smi": printed.SMI},
             (
                 "node01 gpu0: NVLink state not reported - Expected: the state of 18 links Actual: nvidia-smi -q -x "
-                "does not hold it. Also give the output of `nvidia-smi nvlink -s`: --input nvlink=FILE."
+                "does not contain it. Also give the output of `nvidia-smi nvlink -s`: --input nvlink=FILE."
             ),
             Outcome.ERROR,
         ),
@@ -134,13 +134,13 @@ def test_a_gpu_that_is_lost_is_named_by_its_place() -> None:
         ({"smi": printed.SMI[:-40]}, "the report is cut off: its last element is missing"),
         (
             {"smi": printed.SMI, "nvlink": printed.nvlink().replace(printed.UUIDS[3], "GPU-other")},
-            "nvidia-smi nvlink -s lists GPU-other, which nvidia-smi -q -x does not: they are of two machines",
+            "nvidia-smi nvlink -s lists GPU-other, which nvidia-smi -q -x does not: they are from two machines",
         ),
     ],
     ids=["an exit code", "cut off", "of two machines"],
 )
 def test_an_inventory_that_cannot_be_made_is_an_error(texts: dict[str, Any], said: str) -> None:
-    step = "Give what the tool printed, whole; `rackready gate show` has the gate's own command."
+    step = "Give the tool's complete output; `rackready gate show` prints the gate's own command."
     assert lacking(INVENTORY, **texts) == [
         f"node01: outputs for inventory are not understood - Expected: the tools' own outputs Actual: {said}. {step}"
     ]
@@ -172,7 +172,7 @@ def test_pcie_paths_come_from_lspci() -> None:
             {"smi": printed.SMI},
             (
                 "node01: links of the bridges above each GPU: not in these outputs - Expected: `lspci -D -nn -vvv` "
-                f"Actual: nvidia-smi -q -x tells of the GPU's own link alone. {GIVE} lspci=FILE."
+                f"Actual: nvidia-smi -q -x shows only the GPU's own link. {GIVE} lspci=FILE."
             ),
         ),
         (
@@ -190,7 +190,7 @@ def test_pcie_paths_come_from_lspci() -> None:
             {"lspci": printed.lspci(paths_of()["gpus"]).replace("Root Port", "Upstream Port")},
             (
                 "node01: links up to the root port: not in these outputs - Expected: `lspci -D -nn -vvv` "
-                f"Actual: 0000:18:01.0, the highest bridge of 0000:1b:00.0, is no root port. {GIVE} lspci=FILE."
+                f"Actual: 0000:18:01.0, the highest bridge of 0000:1b:00.0, is not a root port. {GIVE} lspci=FILE."
             ),
         ),
     ],
@@ -208,7 +208,7 @@ def test_a_path_that_breaks_off_is_an_error(texts: dict[str, str], said: str) ->
             lambda text: text + "\tCapabilities: <access denied>\n",
             "capabilities: <access denied>; run `lspci -D -nn -vvv` as root",
         ),
-        (lambda text: text + "\n" + text, "0000:00:00.0 stands twice in the list"),
+        (lambda text: text + "\n" + text, "0000:00:00.0 is in the list twice"),
         (lambda text: "pcilib: Cannot open\n" + text, "not the first line of a device: 'pcilib: Cannot open'"),
     ],
 )
@@ -289,25 +289,22 @@ def test_each_version_that_is_lacking_is_named_with_its_command() -> None:
     [
         (
             {"module": "filename:       /lib/modules/6.1/updates/nvidia.ko\nversion:        580.173.02\n"},
-            (
-                "modinfo tells the module on the disk, not the one that is loaded; "
-                "`cat /proc/driver/nvidia/version` tells that"
-            ),
+            ("modinfo shows the module on disk, not the loaded one; `cat /proc/driver/nvidia/version` shows that"),
         ),
         (
             {"packages": "libnccl2\t2.28.9-1+cuda13.0\n"},
             (
-                "no list of packages with their states, as `dpkg-query -W -f '${db:Status-Status} ${Package} "
-                "${Version}\\n'` or `dpkg -l` prints it"
+                "no list of packages with states in the form of `dpkg-query -W -f '${db:Status-Status} ${Package} "
+                "${Version}\\n'` or `dpkg -l`"
             ),
         ),
-        ({"services": "active\nactive\nactive\n"}, "no list of services, as `systemctl list-units` prints it"),
+        ({"services": "active\nactive\nactive\n"}, "no list of services in the form of `systemctl list-units`"),
     ],
     ids=["modinfo", "dpkg-query without states", "is-active without names"],
 )
 def test_an_output_that_does_not_hold_the_fact_is_no_source(changed: dict[str, str], said: str) -> None:
     found = lacking(VERSIONS, **{**ALL, **changed})
-    assert [item.split(" Actual: ", 1)[1].split(". Give what", 1)[0] for item in found] == [said]
+    assert [item.split(" Actual: ", 1)[1].split(". Give the tool's", 1)[0] for item in found] == [said]
 
 
 def test_ports_come_from_the_files_of_the_kernel() -> None:

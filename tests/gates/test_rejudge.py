@@ -1,4 +1,4 @@
-"""Stored outputs judged again: the same verdicts from the same outputs, today's where the gate judges otherwise, never a pass of what is not judged."""
+"""Stored outputs judged again: the same verdicts, today's if the gate changed, never a pass without a judgement."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from rackready.evidence.report import build, write
 from rackready.gates.gpu.inventory import Inventory
-from rackready.gates.records.rejudge import Again
+from rackready.gates.records.rejudge import Rejudge
 from rackready.model.outcome import Finding, Outcome, Verdict
-from tests.gates.fake import said
+from tests.gates.fake import answered
 from tests.gates.phase_rack import PAIR, Played, Rack, play
 from tests.gates.support import text
 
@@ -22,7 +22,7 @@ NCCL = "node/gpu/performance/nccl-all-reduce"
 
 def again(played: Played, campaign: str = "c1") -> dict[str, Any]:
     found: dict[str, Any] = json.loads(
-        write(played.site, played.paths, campaign, Again()).json.read_text(encoding="utf-8")
+        write(played.site, played.paths, campaign, Rejudge()).json.read_text(encoding="utf-8")
     )
     return found
 
@@ -39,7 +39,7 @@ def gate_of(report: dict[str, Any], node: str, gate: str) -> dict[str, Any]:
 @pytest.fixture
 def played(tmp_path: Path) -> Played:
     """A rack of which one node lacks an NVLink."""
-    link = {"node03": {"inventory": said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))}}
+    link = {"node03": {"inventory": answered(text("nvml/dgx_h100_gpu2_link4_inactive.json"))}}
     return play(tmp_path, Rack(link, ring=("node01", "node02", "node04")))
 
 
@@ -51,7 +51,7 @@ def test_the_same_outputs_are_judged_the_same_coverage_included(played: Played) 
 
 
 def test_it_lies_beside_the_report_of_the_records_and_says_what_it_is(played: Played) -> None:
-    written = write(played.site, played.paths, "c1", Again())
+    written = write(played.site, played.paths, "c1", Rejudge())
     assert [path.name for path in (written.html, written.json, written.junit)] == [
         "c1.again.html",
         "c1.again.json",
@@ -85,7 +85,7 @@ def test_an_output_that_is_gone_is_an_error(played: Played) -> None:
     found = gate_of(again(played), "node01", INVENTORY)
     assert found["outcome"] == "error"
     assert found["findings"][0]["text"] == (
-        f"node01: {INVENTORY} cannot be judged again - Expected: stored outputs that its gate takes "
+        f"node01: {INVENTORY} cannot be judged again - Expected: stored outputs that its gate accepts "
         f"Actual: raw output {digest} cannot be read - "
         "Expected: a stored output Actual: Error -3 while decompressing data: incorrect header check. "
         "Measure again: a pass of a node that was judged "
@@ -117,6 +117,6 @@ def test_what_cannot_be_given_to_its_gate_is_an_error(
     assert found["outcome"] == "error"
     wanted = said_of or f"gate {NCCL}: inputs - Expected: "
     assert (
-        f"{NCCL} cannot be judged again - Expected: stored outputs that its gate takes Actual: {wanted}"
+        f"{NCCL} cannot be judged again - Expected: stored outputs that its gate accepts Actual: {wanted}"
         in found["findings"][0]["text"]
     )

@@ -14,12 +14,12 @@ from rackready.gates.base import REGISTRY, Command, Gate, GateFacts, Outputs, Ru
 from rackready.gates.engine.registry import gate
 from rackready.gates.engine.runner import Attempt, Runner
 from rackready.model.outcome import Outcome, Verdict
-from tests.gates.fake import FakeConnection, links, said
+from tests.gates.fake import FakeConnection, answered, links
 from tests.gates.support import rack, text, wrote
 
 INVENTORY = "node/gpu/sanity/inventory"
 WRITE = "pair/fabric/performance/ib-write-bw"
-HEALTHY = said(text("nvml/dgx_h100_healthy.json"))
+HEALTHY = answered(text("nvml/dgx_h100_healthy.json"))
 ASK = "Print NVML's inventory"
 
 
@@ -35,7 +35,7 @@ def runner(connection: FakeConnection, nodes: int = 1) -> tuple[Runner, list[Att
 def perftest(node: str, argv: Sequence[str]) -> Answer:
     """The client's result, for whatever device it was asked."""
     del node
-    return said(wrote(argv))
+    return answered(wrote(argv))
 
 
 def test_a_pass_is_measured_once() -> None:
@@ -45,13 +45,13 @@ def test_a_pass_is_measured_once() -> None:
 
 
 def test_a_fail_is_never_measured_again() -> None:
-    run, attempts = runner(FakeConnection({ASK: said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))}))
+    run, attempts = runner(FakeConnection({ASK: answered(text("nvml/dgx_h100_gpu2_link4_inactive.json"))}))
     assert [done.verdict.outcome for done in run.gate(gate(INVENTORY), ["node01"])] == [Outcome.FAIL]
     assert [attempt.number for attempt in attempts] == [1]
 
 
 def test_an_error_is_measured_again_once_and_both_are_kept() -> None:
-    run, attempts = runner(FakeConnection({ASK: said("")}))
+    run, attempts = runner(FakeConnection({ASK: answered("")}))
     assert [done.verdict.outcome for done in run.gate(gate(INVENTORY), ["node01"])] == [Outcome.ERROR]
     assert [(attempt.number, attempt.verdict.outcome) for attempt in attempts] == [
         (1, Outcome.ERROR),
@@ -60,7 +60,7 @@ def test_an_error_is_measured_again_once_and_both_are_kept() -> None:
 
 
 def test_an_error_of_the_moment_is_got_over() -> None:
-    answers = iter([said(""), HEALTHY])
+    answers = iter([answered(""), HEALTHY])
     run, attempts = runner(FakeConnection({ASK: lambda *_: next(answers)}))
     assert [done.verdict.outcome for done in run.gate(gate(INVENTORY), ["node01"])] == [Outcome.PASS]
     assert [attempt.verdict.outcome for attempt in attempts] == [Outcome.ERROR, Outcome.PASS]
@@ -69,9 +69,9 @@ def test_an_error_of_the_moment_is_got_over() -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        said(code=None, timed_out=True),
-        said(code=None, failure="the connection was lost before the command ended"),
-        said("Segmentation fault", code=139),
+        answered(code=None, timed_out=True),
+        answered(code=None, failure="the connection was lost before the command ended"),
+        answered("Segmentation fault", code=139),
     ],
 )
 def test_what_never_answers_is_an_error(answer: Answer) -> None:
@@ -123,7 +123,7 @@ def test_a_server_that_never_listens_is_an_error_and_is_ended() -> None:
     connection = FakeConnection(
         {"Print link state": links, "ib_write_bw": perftest},
         listening=False,
-        server=said(stderr="Couldn't allocate MR\n", code=None),
+        server=answered(stderr="Couldn't allocate MR\n", code=None),
     )
     run, attempts = runner(connection, 2)
     done = run.gate(gate(WRITE), ["node01", "node02"])
@@ -131,7 +131,8 @@ def test_a_server_that_never_listens_is_an_error_and_is_ended() -> None:
     said_of_rail_1 = [str(attempt.verdict.findings[0]) for attempt in attempts if attempt.run.about["rail"] == "1"]
     assert len(said_of_rail_1) == 2
     assert all(
-        "nothing listened on port 18516 within 0 s; it said: Couldn't allocate MR" in text_ for text_ in said_of_rail_1
+        "nothing listened on port 18516 within 0 s; it printed: Couldn't allocate MR" in text_
+        for text_ in said_of_rail_1
     )
     assert all(not job.running for job in connection.jobs)
 
@@ -194,8 +195,8 @@ class FakeBmc:
 
 def test_a_request_goes_to_the_bmc_and_a_node_is_waited_for() -> None:
     codes = iter([255, 1, 0])
-    connection = FakeConnection({"sh back": lambda *_: said(code=next(codes)), "look": said()})
-    bmc = FakeBmc(said("{}"))
+    connection = FakeConnection({"sh back": lambda *_: answered(code=next(codes)), "look": answered()})
+    bmc = FakeBmc(answered("{}"))
     attempts: list[Attempt] = []
     done = Runner(connection, rack(), lambda _, attempt: attempts.append(attempt), bmc=bmc, wait_s=0.0).gate(
         BmcGate(), ["node01"]
@@ -207,8 +208,10 @@ def test_a_request_goes_to_the_bmc_and_a_node_is_waited_for() -> None:
 
 
 def test_a_wait_ends_with_its_time_and_what_depends_on_it_is_not_run() -> None:
-    connection = FakeConnection({"sh back": said(code=1)})
-    done = Runner(connection, rack(), lambda *_: None, bmc=FakeBmc(said("{}")), wait_s=0.3).gate(BmcGate(), ["node01"])
+    connection = FakeConnection({"sh back": answered(code=1)})
+    done = Runner(connection, rack(), lambda *_: None, bmc=FakeBmc(answered("{}")), wait_s=0.3).gate(
+        BmcGate(), ["node01"]
+    )
     assert done[0].verdict.note == "ask=0, back=1"
     assert 2 <= len(connection.calls) <= 5
 
@@ -218,4 +221,6 @@ def test_without_a_way_to_the_bmc_the_command_says_so() -> None:
     runner = Runner(connection, rack(), lambda *_: None)
     run = BmcGate().plan(rack(), ["node01"])[0]
     outputs = runner.outputs(run)
-    assert {key: output.failure for key, output in outputs.items()} == {"ask": "node01: no way to its BMC from here"}
+    assert {key: output.failure for key, output in outputs.items()} == {
+        "ask": "node01: no connection to its BMC from here"
+    }

@@ -12,7 +12,7 @@ from rackready.cli.main import run
 from rackready.gates.base import Output
 from rackready.gates.engine.registry import gate
 from rackready.gates.engine.runner import Attempt, Runner
-from rackready.gates.records.sanitize import said, tools
+from rackready.gates.records.sanitize import clean, tools
 from rackready.model.outcome import Finding, Metric, Outcome, Verdict
 from rackready.model.printable import readable, visible
 from tests.gates import fake
@@ -32,7 +32,7 @@ def named(name: str) -> str:
 def test_what_the_runner_hands_on_is_clean() -> None:
     attempts: list[Attempt] = []
     runner = Runner(
-        fake.FakeConnection({"Print NVML's inventory": fake.said(named(NAME))}),
+        fake.FakeConnection({"Print NVML's inventory": fake.answered(named(NAME))}),
         rack(1),
         lambda _, attempt: attempts.append(attempt),
     )
@@ -81,10 +81,10 @@ def test_a_refusal_moves_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_every_text_of_a_verdict_is_looked_at() -> None:
     bad = "password=TOPSECRET\x1b"
-    clean = "password=[scrubbed]"
+    shown = "password=[scrubbed]"
     finding = Finding(where=bad, what=bad, expected=bad, actual=bad, next_step=bad)
     metric = Metric(name="m\x00", target="t", value=1, unit="1")
-    found = said(
+    found = clean(
         Verdict(
             outcome=Outcome.FAIL,
             findings=[finding],
@@ -96,14 +96,14 @@ def test_every_text_of_a_verdict_is_looked_at() -> None:
     )
     assert found == Verdict(
         outcome=Outcome.FAIL,
-        findings=[Finding(where=clean, what=clean, expected=clean, actual=clean, next_step=clean)],
+        findings=[Finding(where=shown, what=shown, expected=shown, actual=shown, next_step=shown)],
         metrics=[Metric(name=r"m\x00", target="t", value=1, unit="1")],
         measured=["node01/gpu0", r"\x07"],
         blamed=["node01"],
-        note=clean,
+        note=shown,
     )
     assert found.outcome is Outcome.FAIL
-    assert said(found) is found, "what is clean stays as it is"
+    assert clean(found) is found, "what is clean stays as it is"
 
 
 def test_versions_of_tools_are_clean(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_a_version_that_cannot_be_read_ends_nothing() -> None:
 
 @pytest.mark.parametrize("words", ["op\x1b[2Js", "\u200b\u200b", "a\u202eb", "\u3164\u3164", "--", "\x00"], ids=ascii)
 def test_what_nobody_sees_is_no_answer(words: str) -> None:
-    with pytest.raises(ValueError, match=r"^Expected: (characters that can be seen|words, with a letter or a digit)$"):
+    with pytest.raises(ValueError, match=r"^Expected: (visible characters|words, with a letter or a digit)$"):
         readable(words)
 
 

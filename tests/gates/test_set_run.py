@@ -1,4 +1,4 @@
-"""Gate sets run by name: once, or round after round until their hours are over; load comes on in the capacity plan's waves; a burn-in leaves a record."""
+"""Gate sets run by name: once or for hours, with load in power-on waves; a burn-in leaves a record."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rackready.gates.engine import set_run
 from rackready.gates.engine.load_waves import Waves, waves
 from rackready.gates.engine.registry import all_gates
 from rackready.gates.engine.set_run import BURN_IN, SetRun
-from rackready.gates.engine.single_node import Pace
+from rackready.gates.engine.single_node import NODE_WORKERS, Pace
 from rackready.gates.engine.validate import Stage
 from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.profile import GateSet
 from rackready.model.site import Site
-from tests.gates.fake import said
+from tests.gates.fake import answered
 from tests.gates.stage import ROOT, fingerprint_of, stage_of
 
 LOADS, LOOKS = "node/trial/stress/loads", "node/trial/sanity/looks"
@@ -76,7 +76,7 @@ class Rack:
     def answer(self, node: str, argv: Sequence[str]) -> Answer:
         if argv[0] == LOADS:
             self.loaded.append((node, time.monotonic()))
-        return said("good" if len(self.rounds) <= self.holds.get(node, 99) else "bad")
+        return answered("good" if len(self.rounds) <= self.holds.get(node, 99) else "bad")
 
     def begin(self, nodes: Sequence[str]) -> Stage:
         self.rounds.append(list(nodes))
@@ -93,7 +93,7 @@ class Rack:
 
 
 def burn_ins(rack: Rack) -> dict[str, tuple[Outcome, dict[str, float]]]:
-    records = rack.stages[-1].board.recorder.store.records(gate=BURN_IN)
+    records = rack.stages[-1].state.recorder.store.records(gate=BURN_IN)
     return {
         record.target: (record.verdict.outcome, {metric.name: metric.value for metric in record.verdict.metrics})
         for record in records
@@ -128,7 +128,7 @@ def test_a_node_that_fails_a_round_leaves_and_is_measured_no_more(tmp_path: Path
         "node01": (Outcome.PASS, {"hours": 24.0, "rounds": 8.0}),
         "node02": (Outcome.FAIL, {"hours": 12.0, "rounds": 4.0}),
     }
-    (bad,) = rack.stages[-1].board.recorder.store.records(gate=BURN_IN, target="node02")
+    (bad,) = rack.stages[-1].state.recorder.store.records(gate=BURN_IN, target="node02")
     assert str(bad.verdict.findings[0]) == (
         "node02: round 4 of the burn-in - Expected: pass Actual: fail: node02: load - Expected: good Actual: bad. "
         "Repair.. "
@@ -146,10 +146,11 @@ def test_load_comes_on_wave_by_wave_and_checks_wait_for_none(tmp_path: Path) -> 
     rack = Rack(tmp_path)
     begun = time.monotonic()
     rack.run(trial_set(wave_gap_s=0.6), Waves((("node02",), ("node01",))))
-    (first, one), (second, two) = rack.loaded
+    (first, _), (second, two) = rack.loaded
     assert (first, second) == ("node02", "node01")
-    assert two - begun >= 0.6 > one - begun
-    texts = [event.text for event in rack.stages[0].board.recorder.ledger.events("c1") if "wave" in event.text]
+    assert two - begun >= 0.6
+    assert rack.stages[0].pace == Pace(NODE_WORKERS, {"node02": 0, "node01": 0.6})
+    texts = [event.text for event in rack.stages[0].state.recorder.ledger.events("c1") if "wave" in event.text]
     assert texts == ["trial, round 1: wave 1 of 2", "trial, round 1: wave 2 of 2"]
 
 
@@ -227,5 +228,5 @@ def test_what_no_wave_can_carry_is_not_loaded() -> None:
 def test_without_a_power_graph_nothing_is_staged_and_that_is_said() -> None:
     site = parse_site(read_yaml(ROOT / "inventories/sim/site.yml"), source="site.yml", base=ROOT)
     assert waves(site, ALL) == Waves(
-        (tuple(ALL),), note="the site file has no facility.power: load comes on on all nodes at once"
+        (tuple(ALL),), note="the site file has no facility.power: all nodes are loaded at once"
     )

@@ -17,7 +17,7 @@ from rackready.gates.engine.shared_outputs import Readings, shareable
 from rackready.gates.engine.validate import Stage
 from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.model.profile import GateSetEntry
-from tests.gates.fake import said
+from tests.gates.fake import answered
 from tests.gates.stage import fingerprint_of, stage_of
 
 READERS = [f"node/trial/sanity/reader{number}" for number in range(3)]
@@ -75,18 +75,18 @@ class Reports:
     def __call__(self, node: str, argv: Sequence[str]) -> Answer:
         del argv
         self.asked.append(node)
-        return said("broken" if len(self.asked) in self.broken else f"report {len(self.asked)}")
+        return answered("broken" if len(self.asked) in self.broken else f"report {len(self.asked)}")
 
 
 def stage(tmp_path: Path, reports: Reports, ids: Sequence[str], nodes: Sequence[str] = ("node01",)) -> Stage:
     made = stage_of(tmp_path, {"Print a node's identity": fingerprint_of, "report": reports}, list(nodes))
-    made.run(list(nodes), [], [GateSetEntry(id=item) for item in ids], whole=False)
+    made.run(list(nodes), [], [GateSetEntry(id=item) for item in ids], full_set=False)
     return made
 
 
 def notes(made: Stage, node: str = "node01") -> dict[str, list[str | None]]:
     found: dict[str, list[str | None]] = {}
-    for record in made.board.recorder.store.records(target=node):
+    for record in made.state.recorder.store.records(target=node):
         found.setdefault(record.gate, []).append(record.verdict.note)
     return found
 
@@ -96,9 +96,9 @@ def test_a_command_of_several_gates_is_run_once_and_each_records_its_output(tmp_
     made = stage(tmp_path, reports, READERS)
     assert (reports.asked, notes(made)) == (["node01"], {name: ["report 1"] for name in READERS})
     raw = {
-        output.stdout_sha256 for record in made.board.recorder.store.records(target="node01") for output in record.raw
+        output.stdout_sha256 for record in made.state.recorder.store.records(target="node01") for output in record.raw
     }
-    assert [made.board.recorder.store.raw(digest) for digest in raw] == ["report 1"]
+    assert [made.state.recorder.store.raw(digest) for digest in raw] == ["report 1"]
 
 
 def test_every_node_is_asked_itself(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_record_is_as_old_as_the_output_that_it_judges(tmp_path: Path) -> None
 
     made = stage(tmp_path, Late(), READERS)
     assert len(times) == 1
-    assert all(record.started <= times[0] for record in made.board.recorder.store.records(target="node01"))
+    assert all(record.started <= times[0] for record in made.state.recorder.store.records(target="node01"))
 
 
 def test_commands_that_depend_on_each_other_are_not_shared() -> None:

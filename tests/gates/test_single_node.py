@@ -1,4 +1,4 @@
-"""Gates of one node: those that merely read run side by side, bounded; order of results, records and progress is that of the set; levels go in order."""
+"""Single-node gates: read-only ones run in parallel, bounded; results and records keep the order of the set."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rackready.drivers.remote import Answer
 from rackready.gates.base import REGISTRY, Command, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine.registry import all_gates, gate
 from rackready.gates.engine.single_node import SIDE_BY_SIDE, in_levels, reads_only
-from rackready.gates.engine.stage_state import Board
+from rackready.gates.engine.stage_state import StageState
 from rackready.gates.engine.validate import Stage
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.model.profile import GateSetEntry
-from tests.gates.fake import said
+from tests.gates.fake import answered
 from tests.gates.stage import fingerprint_of, stage_of
 from tests.gates.support import rack
 
@@ -59,7 +59,7 @@ def trials() -> Iterator[None]:
 
 
 class Meter:
-    """Answers 'good' and counts how many commands run at once; the first waits until ``wanted`` are there, or gives up."""
+    """Answers 'good' and counts parallel commands; the first waits until ``wanted`` have started, or gives up."""
 
     def __init__(self, wanted: int = 1, bad: Mapping[str, str] | None = None, patience_s: float = 3) -> None:
         self.wanted, self.bad, self.patience_s = wanted, bad or {}, patience_s
@@ -77,7 +77,7 @@ class Meter:
             self.enough.wait_for(lambda: self.most >= self.wanted, timeout=self.patience_s)
             self.beside[argv[0]] = self.now
             self.now -= 1
-        return said(self.bad.get(argv[0], "good"))
+        return answered(self.bad.get(argv[0], "good"))
 
 
 def entries(ids: Sequence[str]) -> list[GateSetEntry]:
@@ -86,12 +86,12 @@ def entries(ids: Sequence[str]) -> list[GateSetEntry]:
 
 def played(tmp_path: Path, meter: Meter, ids: Sequence[str]) -> tuple[Stage, dict[str, Outcome]]:
     stage = stage_of(tmp_path, {"Print a node's identity": fingerprint_of, "node/trial": meter}, ["node01"])
-    results = stage.run(["node01"], [], entries(ids), whole=False)
+    results = stage.run(["node01"], [], entries(ids), full_set=False)
     return stage, {name: Outcome(word) for name, word in results["node01"].data["gates"].items()}
 
 
-def records(board: Board) -> list[str]:
-    return [record.gate for record in board.recorder.store.records(target="node01")]
+def records(state: StageState) -> list[str]:
+    return [record.gate for record in state.recorder.store.records(target="node01")]
 
 
 def test_checks_run_side_by_side_and_never_more_than_the_limit(tmp_path: Path) -> None:
@@ -99,12 +99,12 @@ def test_checks_run_side_by_side_and_never_more_than_the_limit(tmp_path: Path) -
     stage, outcomes = played(tmp_path, meter, CHECKS)
     assert set(outcomes.values()) == {Outcome.PASS}
     assert meter.most == SIDE_BY_SIDE
-    assert records(stage.board) == CHECKS, "recorded in the order of the set, whichever ended first"
+    assert records(stage.state) == CHECKS, "recorded in the order of the set, whichever ended first"
 
 
 def test_progress_is_told_in_the_order_of_the_set(tmp_path: Path) -> None:
     stage, _ = played(tmp_path, Meter(wanted=SIDE_BY_SIDE, bad={CHECKS[1]: "bad"}), CHECKS[:3])
-    ledger: Ledger = stage.board.recorder.ledger
+    ledger: Ledger = stage.state.recorder.ledger
     assert [event.text for event in ledger.events("c1")] == [
         f"{CHECKS[0]} begins: {CHECKS[0]} is good. (gate 1 of 3)",
         f"{CHECKS[0]} pass",

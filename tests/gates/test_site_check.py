@@ -1,4 +1,4 @@
-"""What a site file says of gates: ids that do not exist and inputs that they do not take are refused by exact text, once the site is loaded."""
+"""A site file's gates: unknown ids and inputs are refused with the exact text after loading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A declared skip of every gate: never run, shown with its reason wherever outcomes are shown; refused without a reason, and over when its day is past."""
+"""A declared skip of every gate: never run, shown with its reason, refused without one, and over after its day."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Skipped:
         self.store = EvidenceStore.open(ledger, paths.raw)
         self.connection = FakeConnection({"Print a node's identity": fingerprint_of})
         stage = Stage.begin(self.site, self.connection, None, self.store, ledger, "c1", [NODE])
-        self.result: NodeResult = stage.run([NODE], [], gate_entries(self.site, None), whole=True)[NODE]
+        self.result: NodeResult = stage.run([NODE], [], gate_entries(self.site, None), full_set=True)[NODE]
         self.report = build(self.site, paths, "c1")
         self.page = render(self.report)
         self.cases = {case.get("name"): case for case in ET.fromstring(junit(self.report)).iter("testcase")}  # noqa: S314 - written a line above
@@ -89,8 +89,7 @@ def test_a_skipped_gate_is_shown_with_its_reason_everywhere(played: Skipped, gat
 
 def test_a_node_on_which_everything_is_skipped_is_not_good(played: Skipped) -> None:
     words = (
-        "node01: nothing was run - Expected: at least one gate Actual: none. "
-        "Check the gate set and what the site skips."
+        "node01: nothing was run - Expected: at least one gate Actual: none. Check the gate set and the site's skips."
     )
     assert (played.result.outcome, played.result.message) == (Outcome.ERROR, words)
     assert [words for _, words in played.connection.calls if "Print a node's identity" not in words] == []

@@ -309,10 +309,7 @@ def test_without_an_image_nothing_is_measured_and_nobody_declared_a_skip(gate_id
     found = gate(gate_id)
     assert found.plan(known, list(known.nodes)) == []
     verdict = found.attribute(known, [])["node02"][0]
-    step = (
-        "Name one in the gate set (inputs: {image: ...}), or declare the gate's skip with its reason (site.yml "
-        "gates.skip)."
-    )
+    step = "Name an image in the gate set (inputs: {image: ...}), or skip the gate with a reason (site.yml gates.skip)."
     assert [str(finding) for finding in verdict.findings] == [
         f"node02: {gate_id} has no container image - Expected: an image in its input image Actual: none. {step}"
     ]

@@ -18,7 +18,7 @@ from rackready.model.operations import DisabledGate
 from rackready.model.outcome import Outcome
 from rackready.model.site import DeclaredSkip
 from rackready.paths import EnvPaths
-from tests.gates.fake import said
+from tests.gates.fake import answered
 from tests.gates.phase_rack import ANSWERED, NODES, PAIR, RING, Rack, outcomes, play
 from tests.gates.support import text
 
@@ -44,7 +44,7 @@ def test_a_healthy_rack_passes_with_everything_measured(tmp_path: Path) -> None:
 
 
 def test_one_bad_node_is_named_and_holds_back_no_other(tmp_path: Path) -> None:
-    link = {"node03": {"inventory": said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))}}
+    link = {"node03": {"inventory": answered(text("nvml/dgx_h100_gpu2_link4_inactive.json"))}}
     played = play(tmp_path, Rack(link, ring=("node01", "node02", "node04")))
     assert {node: outcome for node, outcome in outcomes(played).items() if outcome is not Outcome.PASS} == {
         "node03": Outcome.FAIL
@@ -62,7 +62,7 @@ def test_one_bad_node_is_named_and_holds_back_no_other(tmp_path: Path) -> None:
 
 
 def test_faults_of_two_layers_are_told_in_one_run(tmp_path: Path) -> None:
-    link = {"node03": {"inventory": said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))}}
+    link = {"node03": {"inventory": answered(text("nvml/dgx_h100_gpu2_link4_inactive.json"))}}
     played = play(
         tmp_path, Rack(link, ring=("node01", "node02", "node04"), bad_links=frozenset({("node03", "mlx5_5")}))
     )
@@ -75,7 +75,9 @@ def test_faults_of_two_layers_are_told_in_one_run(tmp_path: Path) -> None:
 
 
 def test_a_node_with_wrong_software_is_put_under_no_load(tmp_path: Path) -> None:
-    wrong = {"node03": {"versions": said(text("versions/dgx_h100_healthy.json").replace("580.173.02", "580.65.06"))}}
+    wrong = {
+        "node03": {"versions": answered(text("versions/dgx_h100_healthy.json").replace("580.173.02", "580.65.06"))}
+    }
     played = play(tmp_path, Rack(wrong, ring=("node01", "node02", "node04")))
     gates = played.results["node03"].data["gates"]
     assert {
@@ -84,7 +86,7 @@ def test_a_node_with_wrong_software_is_put_under_no_load(tmp_path: Path) -> None
 
 
 def test_a_good_node_whose_partners_failed_is_measured_with_them(tmp_path: Path) -> None:
-    inactive = said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))
+    inactive = answered(text("nvml/dgx_h100_gpu2_link4_inactive.json"))
     played = play(
         tmp_path, Rack({node: {"inventory": inactive} for node in NODES[1:]}), only=["node/gpu/sanity/inventory", PAIR]
     )
@@ -98,7 +100,7 @@ def test_a_good_node_whose_partners_failed_is_measured_with_them(tmp_path: Path)
 
 
 def test_a_good_node_gains_by_bad_partners_only(tmp_path: Path) -> None:
-    inactive = said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))
+    inactive = answered(text("nvml/dgx_h100_gpu2_link4_inactive.json"))
     down = frozenset((node, "mlx5_5") for node in NODES[1:])
     played = play(tmp_path, Rack({node: {"inventory": inactive} for node in NODES[1:]}, bad_links=down))
     told = played.results["node01"]
@@ -110,7 +112,7 @@ def test_a_good_node_gains_by_bad_partners_only(tmp_path: Path) -> None:
         "Repair node02, node03, node04, then run the same command again."
     )
     assert any(
-        item.endswith(f"They are measured by {PAIR}, {RING}, which did not run: see there why.")
+        item.endswith(f"Fix what kept {PAIR}, {RING} from running: their own findings give the reason.")
         for item in told.data["findings"]
     ), "no skip is advised where partners failed"
 
@@ -121,7 +123,7 @@ def test_a_gpu_that_fell_off_the_bus_is_found_by_the_checks_and_nothing_passes_b
     found["gpus"][2] |= {"id": None, "vbios": None}
     inventory = json.loads(text("nvml/dgx_h100_healthy.json"))
     inventory["gpus"][2] = {"index": 2, "lost": "GPU is lost"}
-    rack.broken = {"node03": {"fingerprint": said(json.dumps(found)), "inventory": said(json.dumps(inventory))}}
+    rack.broken = {"node03": {"fingerprint": answered(json.dumps(found)), "inventory": answered(json.dumps(inventory))}}
     rack.ring = ("node01", "node02", "node04")
     played = play(tmp_path, rack)
     assert {node: outcome for node, outcome in outcomes(played).items() if outcome is not Outcome.PASS} == {
@@ -133,8 +135,8 @@ def test_a_gpu_that_fell_off_the_bus_is_found_by_the_checks_and_nothing_passes_b
     assert played.results["node03"].data["gates"]["node/gpu/validation/dcgm-r3"] == "not_run"
     only_versions = play(tmp_path / "again", rack, only=["node/gpu/sanity/versions"])
     assert str(only_versions.results["node03"].message) == (
-        "node03 gpu2: identity not read - Expected: its serial Actual: NVML does not give it. "
-        "Look at the Xids of the kernel log (`rackready gate run node/gpu/sanity/xid`)."
+        "node03 gpu2: identity not read - Expected: its serial Actual: NVML does not report it. "
+        "Look for Xid errors in the kernel log (`rackready gate run node/gpu/sanity/xid`)."
     )
     assert only_versions.results["node03"].outcome is Outcome.ERROR
 
@@ -177,7 +179,7 @@ def test_two_bad_ends_of_one_cable_run_are_each_told_their_own(tmp_path: Path) -
 def test_a_node_that_does_not_say_its_boot_has_no_fingerprint(tmp_path: Path) -> None:
     silent = {
         "node01": {
-            "fingerprint": said(
+            "fingerprint": answered(
                 '{"format": "rackready/fingerprint/v1", "kernel": "6.1", "driver": "580", "nics": [], "gpus": '
                 '[{"index": 0, "id": "a"}], "complete": true}'
             )
@@ -233,7 +235,10 @@ def test_a_kill_switch_that_is_past_lets_the_gate_run_and_is_told(tmp_path: Path
         disabled=[off("node/gpu/sanity/inventory", date(2026, 1, 31))],
     )
     assert played.results["node01"].data["gates"] == {"node/gpu/sanity/inventory": "pass"}
-    warning = "gates.disabled[0]: the kill switch of node/gpu/sanity/inventory ended on 2026-01-31; the gate runs again. Remove the entry, or have storage team renew it with a new date and reason."
+    warning = (
+        "gates.disabled[0]: the kill switch of node/gpu/sanity/inventory ended on 2026-01-31; the gate runs again. "
+        "Remove the entry, or have storage team renew it with a new date and reason."
+    )
     assert [event.text for event in played.ledger.events("c1") if event.level == "warn"] == [warning]
     report = build(played.site, played.paths, "c1")
     assert (report["declared_skips"], report["warnings"]) == ([], [warning])
@@ -261,7 +266,7 @@ def test_a_bad_node_takes_nothing_from_its_partner(tmp_path: Path) -> None:
 
 
 def test_only_what_is_due_is_run_and_coverage_is_over_both(tmp_path: Path) -> None:
-    """After a boot of node01, say: its pair gate is due, the others count; node02, in the same run, lacks its inventory alone."""
+    """After a boot of node01 its pair gate is due, the others count; node02 lacks only its inventory."""
     first = play(tmp_path, Rack(ring=("node01", "node02")), nodes=["node01", "node02"])
     records = {
         node: {record.gate: record.verdict for record in first.store.records(target=node)}
@@ -299,7 +304,7 @@ def test_a_fault_that_shows_now_is_not_covered_by_what_was_kept(tmp_path: Path) 
             if record.gate != "node/gpu/sanity/inventory"
         }
     }
-    link = {"node01": {"inventory": said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))}}
+    link = {"node01": {"inventory": answered(text("nvml/dgx_h100_gpu2_link4_inactive.json"))}}
     again = play(tmp_path, Rack(link), nodes=["node01"], kept=kept)
     assert outcomes(again) == {"node01": Outcome.FAIL}
 
@@ -309,7 +314,7 @@ def test_nothing_run_is_no_pass(tmp_path: Path) -> None:
 
 
 def test_evidence_and_progress_name_every_attempt(tmp_path: Path) -> None:
-    flaky = {"node01": {"inventory": said("")}}
+    flaky = {"node01": {"inventory": answered("")}}
     played = play(tmp_path, Rack(flaky), nodes=["node01"], only=["node/gpu/sanity/inventory"])
     assert [record.inputs["attempt"] for record in played.store.records(target="node01")] == [1, 2]
     texts = [event.text for event in played.ledger.events("c1")]
@@ -322,7 +327,7 @@ def reported(tmp_path: Path) -> dict[str, Any]:
     rack = Rack(
         {
             "node03": {
-                "inventory": said(
+                "inventory": answered(
                     text("nvml/dgx_h100_gpu2_link4_inactive.json").replace("H100 80GB HBM3", "H100 <b>80GB</b>")
                 )
             }

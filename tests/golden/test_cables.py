@@ -1,4 +1,4 @@
-"""The list of cables and the bill of materials of a lab of four nodes, held by golden files. `GOLDENS=rewrite pytest tests/golden` rewrites them."""
+"""Golden files: cables and bill of materials of a lab of four nodes. `GOLDENS=rewrite pytest tests/golden` rewrites."""
 
 from __future__ import annotations
 

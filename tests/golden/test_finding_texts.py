@@ -1,4 +1,4 @@
-"""The words of every finding, held by docs/reference/findings.md. `GOLDENS=rewrite pytest tests/golden` rewrites it: read the difference."""
+"""Golden file docs/reference/findings.md: the text of every finding. `GOLDENS=rewrite pytest tests/golden` rewrites."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "findings.md
 HEAD = """\
 # Findings
 
-Generated from the declarations beside the gates (`make goldens`). A finding's code stays when its words are mended: compare codes, not words. They stand
-in the JSON of verdicts and reports, as `type` of failures in JUnit, and beside each finding of the HTML report. `{...}` is filled by the measurement.
+Generated from the declarations beside the gates (`make goldens`). A finding keeps its code when its words change:
+compare codes, not words. Codes are in the JSON of verdicts and reports, in the `type` of failures in JUnit, and beside
+each finding of the HTML report. The measurement fills in `{...}`.
 """
 
 

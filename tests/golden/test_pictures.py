@@ -1,4 +1,4 @@
-"""Pictures of a site of four nodes. `GOLDENS=rewrite pytest tests/golden` rewrites them: read the difference, and look at them."""
+"""Golden pictures of a site of four nodes. `GOLDENS=rewrite pytest tests/golden` rewrites them: look at the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of every switch of the example rack, held by golden files. `GOLDENS=rewrite pytest tests/golden` rewrites them: read the difference."""
+"""Golden files: the text of every switch of the example rack. `GOLDENS=rewrite pytest tests/golden` rewrites them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold after a deploy, however often it was killed: nothing done twice, nothing left behind, four nodes on offer."""
+"""What must hold after a deploy, however often it was killed: nothing done twice or left behind, all nodes on offer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Killing the controller at points drawn from a seed: one deploy on a fresh simulated rack, killed again and again, must still end well.
+"""Kill the controller at seeded points of one deploy on a new simulated rack: the deploy must still end well.
 
 ``python -m tests.integration.chaos --rounds N --seed S`` (``make chaos``) plays rounds; tests/integration/test_kill.py
 plays one with a fixed seed. Each kill is printed, and the seed alone draws the same points again.
@@ -40,7 +40,7 @@ LENGTHS_S: Mapping[str, float] = {
     "certify": 0.7,
     "handover": 13.0,
 }
-"""Length of each phase on a fresh simulated rack, in seconds on 2 cores: measured beside other work and scaled to a deploy of 270 s."""
+"""Seconds of each phase on a new simulated rack with 2 cores: measured beside other work, scaled to a 270 s deploy."""
 
 EVENTS: Mapping[str, int] = {
     "provision": 20,
@@ -57,7 +57,7 @@ EVENTS: Mapping[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """When to strike: at the ``event``-th line of progress of a phase, or ``delay_s`` after the phase begins (``event`` 0)."""
+    """When to kill: at progress line ``event`` of a phase, or ``delay_s`` after the phase begins (``event`` 0)."""
 
     phase: str
     event: int = 0
@@ -81,7 +81,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """One blow: the point, the phase that was under way ("" when the deploy was over), how the process ended and after how many seconds."""
+    """One kill: the point, the phase it hit ("" after the deploy), how the process ended, and after what time."""
 
     point: Point
     landed: str
@@ -194,7 +194,10 @@ class Round:
         self.record = Record()
 
     def play(self, points: Iterable[Point]) -> Record:
-        """Strike at every point; a phase that was spared is hit at its first word in a campaign of its own; then let a deploy end."""
+        """Kill at every point, then let a deploy end.
+
+        A phase that no point hit is killed at its first line of progress, in a campaign of its own.
+        """
         over = self._campaign(deque(points))
         for _ in range(2):
             if spared := self.record.spared():
@@ -205,7 +208,7 @@ class Round:
         return self.record
 
     def _campaign(self, points: deque[Point]) -> bool:
-        """Strike at the points, in order, until they are used up or the campaign has come to its end. Returns whether it has."""
+        """Kill at the points, in order, until none is left or the campaign has ended; return whether it has ended."""
         while points:
             child, watch = self.project.start("deploy"), Watch(self.project)
             try:
@@ -220,7 +223,7 @@ class Round:
         return False
 
     def _wait(self, child: subprocess.Popen[str], watch: Watch, points: deque[Point]) -> Point | None:
-        """Return the point that has come; points whose phase is over are left out. None when the deploy ended before."""
+        """Return the point that is due, without points of phases that are over; None when the deploy ended first."""
         began: dict[str, float] = {}
         deadline = time.monotonic() + WITHIN_S
         while time.monotonic() < deadline:

@@ -11,7 +11,7 @@ from tests.integration.project import Project, cannot_run, held_image, one_at_a_
 
 @pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Hold the image of the simulated machines for the whole session: each module's `sim down` would remove it with its last name."""
+    """Keep the image of the simulated machines for the session: each module's `sim down` would remove it."""
     if reason := cannot_run():
         pytest.skip(reason)
     with held_image(tmp_path_factory.mktemp("image") / "build"):

@@ -1,4 +1,4 @@
-"""What drifts on deployed nodes behind rackready's back, and the words by which each is named. Played by test_main_job.py, on its rack."""
+"""Drift on deployed nodes, and the text that names each. test_main_job.py plays it on its rack."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAULTS = {
         ("dns-broken",),
     ),
 }
-"""Node -> what goes wrong on it; on node02 nothing that changes the list of its parts, so that a look finds it on a node in production."""
+"""Node -> drift. On node02 it leaves the list of parts unchanged, so that a look finds it on a node in production."""
 
 HAND = ("sysctl -q -w kernel.numa_balancing=1", "chmod 0777 /tmp")
 """What a foreign hand does on node01, and install puts right."""

@@ -1,4 +1,4 @@
-"""The fault matrix: every fault of the simulated rack that names a gate is put into a node's hardware, and the gate is really run there.
+"""The fault matrix: inject every simulated fault that names a gate, and run that gate on the node.
 
 ``python -m tests.integration.fault_matrix`` (``make fault-matrix``) plays all of them on one rack and prints the table;
 with ``--write FILE`` the table is written as Markdown. ``--healthy N`` then has every gate judge N healthy nodes that
@@ -137,21 +137,21 @@ def trials(wanted: Iterable[str] | None = None) -> list[list[Trial]]:
         params = {key: _spread(key, value, place) for key, value in fault.params.items()}
         here = queues.setdefault(("" if is_check(fault.caught_by) else fault.caught_by, fault.at_boot), [])
         here.append(
-            Trial(fault, NODES[len(here) % len(NODES)] if make_gate(fault.caught_by).alone else NODES[0], params)
+            Trial(fault, NODES[len(here) % len(NODES)] if make_gate(fault.caught_by).single_node else NODES[0], params)
         )
     return [list(chunk) for _, here in sorted(queues.items()) for chunk in _together(here)]
 
 
 def is_check(gate: str) -> bool:
-    """Whether a gate is a check of one node that can be played with all the others: it reads, and looks at nothing that was before."""
+    """Return whether a gate checks one node and can share a round: it only reads, and needs no earlier state."""
     made = make_gate(gate)
-    return made.alone and made.level == "sanity" and not made.since_last_pass
+    return made.single_node and made.level == "sanity" and not made.since_last_pass
 
 
 def _together(here: Sequence[Trial]) -> Iterator[list[Trial]]:
     """Yield trials one a node."""
     queue = iter(here)
-    while chunk := list(islice(queue, len(NODES) if make_gate(here[0].fault.caught_by).alone else 1)):
+    while chunk := list(islice(queue, len(NODES) if make_gate(here[0].fault.caught_by).single_node else 1)):
         yield chunk
 
 
@@ -263,8 +263,11 @@ class Player:
                 say(f"FALSE ALARM {self.table.alarms[-1]}")
 
     def _run(self, gates: Sequence[str], nodes: Sequence[str]) -> dict[tuple[str, str], Said]:
-        """Run gates and return (gate, node) -> what the evidence says, or why the node was not measured at all. A gate over several nodes needs all of them."""
-        members = nodes if all(make_gate(gate).alone for gate in gates) else NODES
+        """Run gates; return (gate, node) -> what the evidence shows, or why the node was not measured.
+
+        A gate over several nodes needs all of them.
+        """
+        members = nodes if all(make_gate(gate).single_node for gate in gates) else NODES
         _, text = self.project.run(
             "gate", "run", *gates, *(word for node in members for word in ("--node", node)), "--output", "json"
         )
@@ -391,7 +394,7 @@ def main() -> int:
 
 
 def play(folder: Path, rounds: Sequence[Sequence[Trial]], healthy: int, racks: int) -> Table:
-    """Play on racks of their own, side by side, which come down again. What one rack cannot do any more ends the whole."""
+    """Play on separate racks side by side, and take them down. A rack that fails ends the whole run."""
     began = time.monotonic()
     work: deque[Work] = deque([*jobs(rounds), *range(0, healthy, len(NODES))])
     with ThreadPoolExecutor(max_workers=racks) as pool:

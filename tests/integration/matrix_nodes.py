@@ -1,4 +1,4 @@
-"""Nodes of the fault matrix: booting them anew, and making them differ as healthy nodes do, and loading them for no longer than needed."""
+"""Nodes of the fault matrix: boot them again, make them differ as healthy nodes do, keep their loads short."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOADS: dict[str, dict[str, object]] = {
     "node/gpu/stress/burn": {"power_s": 30, "stress_s": 30},
     "node/gpu/stress/compute-integrity": {"compute_s": 30, "memory_s": 30},
 }
-"""Gates that load GPUs for as long as their inputs say, which the simulated DCGM does, too: here for as short as they take."""
+"""Gates that load GPUs for as long as their inputs ask, in the simulated DCGM too: here for the shortest time."""
 
 
 def boot(project: Project, nodes: Sequence[str]) -> None:
@@ -51,7 +51,7 @@ def _answers(project: Project, name: str) -> None:
 
 
 def healthy_state(state: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Return a state of another healthy node: temperatures, idle power, a few corrected errors and a percent of speed differ.
+    """Return the state of another healthy node: temperature, idle power, a few corrected errors and 1 % speed differ.
 
     Speed: what differs from node to node is put on top of what the simulated silicon of each GPU differs by anyway (0.3
     %).

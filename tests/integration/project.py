@@ -97,7 +97,7 @@ class Project:
         return child
 
     def close(self) -> None:
-        """End what a failed test left running, and take the rack down: it does not come down under a living controller."""
+        """Stop what a failed test left running, then take the rack down: `sim down` refuses beside a controller."""
         for child in self._children:
             if child.poll() is None:
                 child.kill()

@@ -1,4 +1,4 @@
-"""An environment of its own for tests of the provision phase on the real engine: site file, state and a fake rack in a temporary folder."""
+"""An environment for tests of the provision phase with the real engine: site file, state, fake rack, temporary."""
 
 from __future__ import annotations
 

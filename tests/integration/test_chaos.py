@@ -1,4 +1,4 @@
-"""The pure parts of the chaos rounds: points come from the seed alone, and what went wrong is told apart from what did not."""
+"""The pure parts of the chaos rounds: points follow from the seed, and failures are told from successes."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ for phase in sys.argv[3:]:
 for phase in sys.argv[3:]:
     (root / phase).unlink()
 """
-"""A deploy that goes on with the phase that it was killed in; ``turns`` says at which of its beginnings a phase waits for a blow."""
+"""A deploy that continues in the phase where it was killed; ``turns``: at which of its starts a phase awaits a kill."""
 
 
 class Rehearsal:

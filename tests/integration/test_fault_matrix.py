@@ -1,4 +1,4 @@
-"""The fault matrix: every fault is played once, in rounds that do not disturb each other. Some are really played at the end of test_main_job.py."""
+"""The fault matrix plays every fault once, in rounds without mutual effects. test_main_job.py really plays some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGKILL of the controller at several points of each phase of one deploy, a Ctrl-C among them: nothing is done twice, nothing is left behind."""
+"""SIGKILL (once Ctrl-C) of the controller at several points of each phase: nothing is done twice or left behind."""
 
 from __future__ import annotations
 

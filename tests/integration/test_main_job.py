@@ -1,4 +1,4 @@
-"""The main job on a simulated rack: one bad node, its repair, and a second run that changes nothing. Tests run in this order."""
+"""The main job on a simulated rack: a bad node, its repair, and a second run without changes. Tests run in order."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_second_run_changes_nothing_and_says_so(project: Project) -> None:
     before = len(project.power_log())
     code, text = project.run("deploy")
     assert code == 0, project.progress()[-4000:]
-    assert "nothing was changed: the site is as its file says" in text
+    assert "nothing was changed: the site matches its file" in text
     assert "4 of 4 nodes ready" in text
     assert len(project.power_log()) == before
 

@@ -1,4 +1,4 @@
-"""`make molecule` for two quick roles: a fresh node each, the whole sequence, and the rack comes down again. All roles: `make molecule`."""
+"""`make molecule` for two quick roles: a new node each, the whole sequence, and the rack comes down again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes in production: a job on one is never disturbed, what is wrong on it is mended once it is empty, and a reboot is noticed. In this order."""
+"""Nodes in production: jobs are never disturbed, faults are fixed on empty nodes, reboots are noticed. In order."""
 
 from __future__ import annotations
 

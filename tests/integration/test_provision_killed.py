@@ -1,4 +1,4 @@
-"""The controller, the engine or the provider dies in the middle of provisioning: the next run goes on, and powers nothing on twice."""
+"""Controller, engine or provider dies during provisioning: the next run continues, nothing is powered on twice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from rackready.model.phase import PhaseContext
 from rackready.stacks.provision import run_provision
 signal.signal(signal.SIGINT, lambda *_: process.STOP.set())
 try:
-    results = run_provision(PhaseContext("bench", Path(sys.argv[1]), "killed"), ["node01", "node02", "node03", "node04"])
+    context = PhaseContext("bench", Path(sys.argv[1]), "killed")
+    results = run_provision(context, ["node01", "node02", "node03", "node04"])
 except process.Interrupted:
     sys.exit(130)
 print({node: result.outcome.value for node, result in results.items()})

@@ -1,4 +1,4 @@
-"""The simulated rack for real: made, powered through Redfish, broken and repaired, removed. Root of its own, never the developer's rack."""
+"""The simulated rack itself: made, powered over Redfish, broken, repaired and removed, apart from other racks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong in real racks, on the simulated one: each gives one clear error that names the node and the next step. In this order."""
+"""Troubles of real racks on the simulated one: each gives one error with the node and the next step. In order."""
 
 from __future__ import annotations
 

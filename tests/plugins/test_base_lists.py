@@ -1,4 +1,4 @@
-"""Role base: package lists count as old exactly when none that the node has fetched is the Release that the mirror serves now."""
+"""Role base: package lists are old exactly when no list on the node is the Release that the mirror serves now."""
 
 from __future__ import annotations
 

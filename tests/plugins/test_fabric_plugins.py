@@ -22,6 +22,7 @@ def load(path: str) -> ModuleType:
 
 
 filters = load("plugins/filter/rackready_fabric.py")
+readings = load("plugins/filter/rackready_roce.py")
 IFACES = {
     name: {
         "host_roce_interfaces": [
@@ -103,8 +104,8 @@ def test_no_more_hosts_are_looked_up_than_there_are_peers(known: bool) -> None: 
 
 def test_unmeasured_rails_come_from_the_document() -> None:
     text = "rail 1: no other node in this run to reach"
-    assert filters.rails_unmeasured({"stdout": json.dumps({"unmeasured": [text]})}) == [text]
-    assert filters.rails_unmeasured({"stdout": "{cut"}) == []
+    assert readings.rails_unmeasured({"stdout": json.dumps({"unmeasured": [text]})}) == [text]
+    assert readings.rails_unmeasured({"stdout": "{cut"}) == []
 
 
 def test_words_name_interface_part_and_both_sides() -> None:
@@ -119,18 +120,18 @@ def test_words_name_interface_part_and_both_sides() -> None:
             }
         )
     }
-    assert filters.roce_words(result, "expected") == "enp24s0np0 PFC priorities 3"
-    assert filters.roce_words(result, "actual") == "enp24s0np0 PFC priorities none"
-    assert filters.roce_bad(result) == ["enp24s0np0"]
+    assert readings.roce_words(result, "expected") == "enp24s0np0 PFC priorities 3"
+    assert readings.roce_words(result, "actual") == "enp24s0np0 PFC priorities none"
+    assert readings.roce_bad(result) == ["enp24s0np0"]
 
 
 @pytest.mark.parametrize(
     "result", [{"stdout": "", "stderr": "python3: not found\n"}, {"stdout": "{cut", "stderr": "python3: not found\n"}]
 )
 def test_an_unreadable_answer_is_said_and_never_good(result: dict[str, str]) -> None:
-    assert filters.roce_words(result, "expected") == "a reading of the interfaces"
-    assert filters.roce_words(result, "actual") == "python3: not found"
-    assert filters.roce_bad(result) == []
+    assert readings.roce_words(result, "expected") == "a reading of the interfaces"
+    assert readings.roce_words(result, "actual") == "python3: not found"
+    assert readings.roce_bad(result) == []
 
 
 def test_what_differs_is_said_a_setting_each() -> None:
@@ -146,8 +147,8 @@ def test_what_differs_is_said_a_setting_each() -> None:
             {"netdev": "e2", "problems": []},
         ]
     }
-    assert filters.roce_differs({"stdout": json.dumps(document)}) == [
+    assert readings.roce_differs({"stdout": json.dumps(document)}) == [
         "e1 MTU 1500, wanted 9000",
         "e1 trust pcp, wanted dscp",
     ]
-    assert filters.roce_differs({"stdout": "Traceback"}) == []
+    assert readings.roce_differs({"stdout": "Traceback"}) == []

@@ -1,4 +1,4 @@
-"""The module that writes small files: what differs is replaced and named, what does not is left alone, a dry run touches nothing."""
+"""Module rackready_files: it replaces and names what differs, leaves the rest alone; a dry run changes nothing."""
 
 from __future__ import annotations
 

@@ -102,7 +102,10 @@ def test_every_play_gives_the_token_to_the_fenced_modules_of_its_roles(name: str
 
 
 def test_nodes_of_slurm_get_the_pmix_that_srun_asks_for_before_slurmd_starts() -> None:
-    """Debian's plugin mpi/pmix loads libpmix.so when slurmd starts; the name comes from libpmix-dev alone (libpmix2 has libpmix.so.2)."""
+    """Debian's plugin mpi/pmix loads libpmix.so when slurmd starts.
+
+    Only libpmix-dev has that name; libpmix2 has libpmix.so.2.
+    """
     packages = read(ROOT / "roles/slurm_node/defaults/main.yml")["slurm_node_packages"]
     assert packages == {"slurmd": "", "munge": "", "libpmix-dev": ""}
     assert set(packages) <= set(image.PACKAGES), (

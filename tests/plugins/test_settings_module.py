@@ -1,4 +1,4 @@
-"""The module that keeps kernel settings in force and folders of all users sticky: what differs is corrected and named, a dry run touches nothing."""
+"""Module rackready_settings: it corrects and names kernel settings and shared folders; a dry run changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md and the documents keep their word: places that they name exist, links lead somewhere, decisions are listed."""
+"""CONTRIBUTING.md and the docs: places that they name exist, links lead somewhere, decisions are listed."""
 
 from __future__ import annotations
 

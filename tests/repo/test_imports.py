@@ -1,4 +1,4 @@
-"""Imports go one way: a layer imports only what lies below it. The simulated rack is a package beside rackready, which does not know it."""
+"""Imports go one way: a layer imports only lower layers, and rackready does not import the simulated rack."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def sources(package: Path = PACKAGE) -> list[Path]:
 
 
 def imported(tree: ast.AST, package: list[str]) -> set[str]:
-    """Return full names of all modules that are imported, at the top or inside functions; relative ones are made absolute."""
+    """Return the full names of all imported modules, of imports inside functions too; relative ones become absolute."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

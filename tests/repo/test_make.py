@@ -1,4 +1,4 @@
-"""The Makefile: what the README promises is there, every target is explained, and a missing site file is answered with how to begin one."""
+"""The Makefile: it has the targets that the README names, explains each, and helps when the site file is missing."""
 
 from __future__ import annotations
 

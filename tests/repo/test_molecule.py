@@ -1,4 +1,4 @@
-"""The roles' scenarios: every role has one that verifies, they run in the order of the playbooks, and what a role needs runs before it."""
+"""The roles' molecule scenarios: every role has one that verifies, in the order of the playbooks and of their needs."""
 
 from __future__ import annotations
 

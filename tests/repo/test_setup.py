@@ -1,4 +1,4 @@
-"""Set-up of host packages and of the Pulumi engine: three ways in order, each refusal with what to do, nothing unverified kept."""
+"""Set-up of host packages and the Pulumi engine: three ways in order, helpful refusals, nothing unverified is kept."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ NAMES = ("console", "apt", "python_venv")
 
 @pytest.fixture
 def venv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[ModuleType, list[list[str]]]]:
-    """The module that makes .venv, in a folder with the files of a checkout, and the commands that it would have run."""
+    """Return the module that makes .venv, in a folder like a checkout, and the list of commands that it would run."""
     monkeypatch.syspath_prepend(str(ROOT / "scripts/setup"))
     before = {name: sys.modules.pop(name) for name in NAMES if name in sys.modules}
     module: Any = importlib.import_module("python_venv")

@@ -1,4 +1,4 @@
-"""The provision phase without an engine: what is said when the worker gives no answer, and when the disk is full."""
+"""The provision phase without an engine: messages when the worker does not answer or the disk is full."""
 
 from __future__ import annotations
 

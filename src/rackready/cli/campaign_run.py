@@ -1,4 +1,4 @@
-"""What `deploy` and the single phases share: choose the nodes, run the campaign, show it, say how it ended."""
+"""Shared by `deploy` and single phases: choose the nodes, run the campaign, show progress and the result."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(  # noqa: PLR0913 - what is asked for
     again: bool = False,
     verbose: bool = False,
 ) -> None:
-    """Run phases on the site's nodes and leave with the honest exit code."""
+    """Run phases on the site's nodes, then exit with the code of the result."""
     paths = env_paths(env)
     site = load_site(env, root=paths.root)
     require_gates(site, str(paths.site_file))
@@ -50,7 +50,7 @@ def run(  # noqa: PLR0913 - what is asked for
     require(site, nodes, kind)
     read_private_key("this controller", site.access.private_key)
     begun = time.monotonic()
-    able, held = _without_those_out(paths, nodes)
+    able, left_out = _without_those_out(paths, nodes)
     request = new_request(
         site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check, again=again
     )
@@ -60,7 +60,7 @@ def run(  # noqa: PLR0913 - what is asked for
             paths, request, command=command, say=_say, show=show, verbose=verbose
         )
     with Ledger.open(paths.database) as ledger:
-        rows = summarise(ledger, able, finished.results) + held
+        rows = summarise(ledger, able, finished.results) + left_out
     rows.sort(key=lambda row: nodes.index(row.name))
     result = document(
         finished.campaign, rows, seconds=time.monotonic() - begun, resumed=finished.resumed, drained=finished.drained
@@ -77,7 +77,7 @@ def run(  # noqa: PLR0913 - what is asked for
 
 @contextmanager
 def _shown(request: CampaignRequest, *, verbose: bool) -> Iterator[Show]:
-    """Give what shows the progress: a live table on a terminal, else lines. With ``verbose``, and in a dry run, lines everywhere."""
+    """Return the progress display: a live table on a terminal; lines elsewhere, with ``verbose`` and in a dry run."""
     lines = Lines(verbose=verbose)
     if verbose or request.check or not progress.is_terminal or not request.nodes:
         yield lines
@@ -89,7 +89,7 @@ def _shown(request: CampaignRequest, *, verbose: bool) -> Iterator[Show]:
 
 
 def command_words(kind: str, *, env: str, limit: str, check: bool, again: bool) -> str:
-    """Return the command as it has to be given to do the same again."""
+    """Return the command line that repeats this run."""
     options = [
         *(["--limit", shlex.quote(limit)] if limit else []),
         *(["--check"] if check else []),
@@ -99,11 +99,11 @@ def command_words(kind: str, *, env: str, limit: str, check: bool, again: bool) 
 
 
 _OUT = {NodeState.QUARANTINED: "fail", NodeState.RETIRED: "skip"}
-"""Side states whose nodes no campaign takes up, and the outcome that stands for them in its summary."""
+"""Side states whose nodes no campaign changes -> their outcome in the summary."""
 
 
 def choose(site: Site, limit: str) -> list[str]:
-    """Return the nodes of the site, or those that ``--limit`` names (comma separated). Raises RackreadyError for an unknown one."""
+    """Return the site's nodes, or those of ``--limit`` (comma-separated). Raises RackreadyError for an unknown name."""
     known = [node.name for node in site.nodes()]
     if not limit:
         return known
@@ -119,12 +119,12 @@ def choose(site: Site, limit: str) -> list[str]:
 
 
 def _without_those_out(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], list[NodeSummary]]:
-    """A node in quarantine is not tried again by a mere repeat: re-measuring until it passes would hide a fault. One that is retired is left out."""
+    """Leave out nodes in quarantine and retired nodes: re-measuring until a node passes would hide a fault."""
     if not Ledger.exists(paths.database):
         return nodes, []
     with Ledger.open(paths.database) as ledger:
         rows = {row.name: row for row in ledger.states()}
-    held = [
+    left_out = [
         NodeSummary(
             name,
             rows[name].state.value,
@@ -136,13 +136,13 @@ def _without_those_out(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], li
         for name in nodes
         if name in rows and rows[name].state in _OUT
     ]
-    for row in held:
+    for row in left_out:
         if row.state == NodeState.RETIRED.value:
-            words = f"is retired ({row.reason}) and left out. Take it out of the site file; if it is to come back"
+            words = f"is retired ({row.reason}) and left out. Remove it from the site file; to bring it back"
         else:
             words = "is in quarantine and left alone. When it is repaired"
         progress.print(f"{row.name} {words}: rackready repair {row.name} --reason '...'", style="yellow")
-    return [name for name in nodes if name not in {row.name for row in held}], held
+    return [name for name in nodes if name not in {row.name for row in left_out}], left_out
 
 
 def _say(text: str) -> None:
@@ -157,11 +157,11 @@ def _reports(paths: EnvPaths, site: Site, campaign: str) -> dict[str, Any]:
 
 
 def _record(paths: EnvPaths, site: Site, request: CampaignRequest, finished: Finished, rows: list[NodeSummary]) -> None:
-    """Record what was applied. The nodes are as they are without the record, and so is the exit code: a failure is said, no more."""
+    """Record what was applied. A failure to record is reported; it changes neither the nodes nor the exit code."""
     try:
         record_applied(paths, site, request, finished, rows)
     except (RackreadyError, OSError) as error:
-        progress.print(f"what was applied could not be recorded: {error}", style="yellow")
+        progress.print(f"could not record what was applied: {error}", style="yellow")
 
 
 def _print(rows: list[NodeSummary], result: dict[str, Any]) -> None:
@@ -171,7 +171,7 @@ def _print(rows: list[NodeSummary], result: dict[str, Any]) -> None:
     ready = sum(1 for row in rows if row.state == NodeState.READY.value)
     console.print(f"{ready} of {len(rows)} nodes ready, {result['seconds']} s")
     if not result["changed"] and not result["drained"] and all(row.outcome == "pass" for row in rows):
-        console.print("nothing was changed: the site is as its file says")
+        console.print("nothing was changed: the site matches its file")
     if result["site_edited"]:
         console.print(result["site_edited"], style="yellow")
     console.print(f"report: {result['report_html']}\n        {result['report_json']}\nlog:    {result['log']}")

@@ -1,4 +1,4 @@
-"""What `gate evaluate` knows of the nodes whose outputs it judges: from a profile and options, or from a site file."""
+"""Facts about the nodes of `gate evaluate`: from a profile and options, or from a site file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What options say of the machines. ``nodes``: how many; ``named``: their names."""
+    """Options that describe the nodes. ``nodes``: their number; ``named``: their names."""
 
     profile: str = ""
     env: str = ""
@@ -32,19 +32,22 @@ class About:
     addresses: tuple[str, ...] = ()
 
     def known(self, least: int) -> tuple[GateFacts, dict[str, dict[str, Any]]]:
-        """Return facts, and gate id -> inputs of the site's gate set. ``least``: nodes that the gate needs. Raises RackreadyError that says what lacks."""
+        """Return facts, and gate id -> inputs of the site's gate set. Raises RackreadyError for missing facts.
+
+        ``least``: nodes that the gate needs.
+        """
         from rackready.gates.records.offline_nics import with_addresses, with_hcas  # noqa: PLC0415
 
         self._agree()
         found, inputs = self._of_site() if self.env or self.site else (self._of_profile(least), {})
-        said = {
+        options = {
             name: value for name, value in (("kind", self.fabric), ("nccl_net", self.nccl_net)) if value is not None
         }
-        found = replace(found, fabric=found.fabric.model_copy(update=said))
+        found = replace(found, fabric=found.fabric.model_copy(update=options))
         return with_addresses(with_hcas(found, self.hcas), self.addresses), inputs
 
     def _agree(self) -> None:
-        """Refuse options that say one thing twice, or nothing."""
+        """Raise RackreadyError for options that contradict or repeat each other, or are missing."""
         if bool(self.profile) == bool(self.env or self.site):
             actual = "both" if self.profile else "neither"
             raise RackreadyError(
@@ -57,12 +60,11 @@ class About:
             )
         if not self.profile and self.gpus is not None:
             raise RackreadyError(
-                "gate evaluate --gpus - Expected: with --profile. Nodes of a site are what the site file says."
+                "gate evaluate --gpus - Expected: --profile with it. The site file describes the nodes of a site."
             )
         if self.named and self.nodes not in {None, len(self.named)}:
             raise RackreadyError(
-                f"--nodes {self.nodes} - Expected: {len(self.named)}, as many as --node names. "
-                "Leave one of the two out."
+                f"--nodes {self.nodes} - Expected: {len(self.named)}, as many as --node names. Omit one of the two."
             )
         if len(set(self.named)) != len(self.named):
             raise RackreadyError(f"--node - Expected: each node once Actual: {', '.join(self.named)}. Correct it.")
@@ -86,7 +88,7 @@ class About:
 
 
 def given_inputs(gate_id: str, given: Sequence[str]) -> dict[str, object]:
-    """Return a gate's inputs of NAME=VALUE, with values as YAML has them. Raises RackreadyError with every input that the gate does not take."""
+    """Return a gate's inputs from NAME=VALUE, values read as YAML. Raises RackreadyError with every wrong input."""
     from rackready.design.yaml import read_value  # noqa: PLC0415
     from rackready.gates.engine.site_check import input_problems  # noqa: PLC0415
 
@@ -104,9 +106,7 @@ def given_inputs(gate_id: str, given: Sequence[str]) -> dict[str, object]:
         try:
             out[name] = read_value(value)
         except ValueError as error:
-            raise RackreadyError(
-                f"--set {item} - Expected: a value as YAML has it Actual: {error}. Correct it."
-            ) from error
+            raise RackreadyError(f"--set {item} - Expected: a YAML value Actual: {error}. Correct it.") from error
     if problems := list(input_problems("--set ", gate_id, out)):
         raise RackreadyError("\n".join(str(problem) for problem in problems))
     return out

@@ -1,4 +1,4 @@
-"""Outputs that `gate evaluate` is given: read, freed of prefixes, and handed to the commands of a gate's run."""
+"""Input files of `gate evaluate`: reads them, strips prefixes, and assigns them to commands of a run."""
 
 from __future__ import annotations
 
@@ -22,49 +22,57 @@ if TYPE_CHECKING:
 
 _LAUNCH = re.compile(r"(?:^|-)launch\d+$")
 _SHOWN = 60
-"""As much of a line is shown."""
+"""Characters of a line that messages show."""
 _LOGS = frozenset({"dmesg", "journalctl"})
 
 
 @dataclass(slots=True)
 class Texts:
-    """Outputs by their keys. ``commands``: of commands of the run; ``plain``: command -> source -> (key as given, text)."""
+    """Outputs by key. ``commands``: of the run's commands; ``plain``: command -> source -> (key as given, text)."""
 
     commands: dict[str, str] = field(default_factory=dict)
     plain: dict[str, dict[str, list[tuple[str, str]]]] = field(default_factory=dict)
 
     def keys(self) -> list[str]:
-        """Return every key that was given, which other options may name."""
+        """Return every given key, which other options may name."""
         plain = [key for sources in self.plain.values() for texts in sources.values() for key, _ in texts]
         return list(dict.fromkeys([*self.commands, *plain]))
 
 
 def split(item: str, every: Collection[str]) -> tuple[str, str]:
-    """Return key and path of KEY=FILE. Without a key: a file, which may have a sign of equality in its name."""
+    """Return key and path of KEY=FILE; the key is empty for a plain path, which may contain an equals sign."""
     key, sign, path = item.partition("=")
     plain = not sign or (key not in every and Path(item).exists())
     return ("", item) if plain else (key, path)
 
 
 def command_keys(plan: Run) -> tuple[list[str], list[str]]:
-    """Return the keys that files without one are for, in the order of the commands, and all keys: what a server printed is given by name only."""
+    """Return the keys for files without a key, in command order, and all keys. A server's output needs its key."""
     return [command.key for command in plan.commands if command.role != "server"], [
         command.key for command in plan.commands
     ]
 
 
 def texts(captured: Sequence[str], facts: GateFacts, plan: Run) -> Texts:
-    """Give files to commands: by name, by what they are, else in the order of the gate's commands. No command has two files."""
-    from rackready.gates.plain.makers import recognised, slots  # noqa: PLC0415
+    """Return each file's text by the command or tool that printed it.
+
+    A file without a key goes to the tool that its content shows, else to the gate's commands in their order. Raises
+    RackreadyError when a file has no command, a command has two files, or a file could be of several commands.
+    """
+    from rackready.gates.plain.makers import shown, slots  # noqa: PLC0415
 
     keys, every = command_keys(plan)
     found = slots(facts, plan)
     items = [split(item, {*every, *found}) for item in captured]
     _one_standard(items)
-    rest, out, files = iter(keys), Texts(), dict[str, str]()
+    named = {key for key, _ in items}
+    rest, by_order = iter(sorted(keys, key=named.__contains__)), dict[str, str]()
+    out, files = Texts(), dict[str, str]()
     for item, (key, path) in zip(captured, items, strict=True):
         text = read(path) if key in {*every, *found} or not key else ""
-        slot = found.get(key) or (found.get(recognised(found, text, key) or "") if key in every or not key else None)
+        slot = found.get(key)
+        if slot is None and (key in every or not key):
+            slot = _slot(item, found, shown(found, text, key))
         wanted = f"{slot.command}:{slot.source.key}" if slot else key or next(rest, "")
         if wanted not in {*every, *found}:
             raise RackreadyError(f"--input {item} - Expected: {_expected(keys, every, found)}. Correct it.")
@@ -75,19 +83,50 @@ def texts(captured: Sequence[str], facts: GateFacts, plan: Run) -> Texts:
                 "Give each output once."
             )
         if slot is None:
-            _ours(
-                f"--input {item}",
-                text,
-                [other.source for name, other in found.items() if ":" in name and other.command == wanted],
-            )
+            by_order |= {} if key else {wanted: item}
+            tools = [other.source for name, other in found.items() if ":" in name and other.command == wanted]
+            _require_output(f"--input {item}", text, tools)
         files[wanted] = path
         _put(out, plan, slot, (key or (slot.source.key if slot else wanted), wanted), f"--input {item}", text)
     _one_kind(out)
+    _require_order(by_order, plan, out)
     return out
 
 
-def _ours(where: str, text: str, sources: Sequence[Source]) -> None:
-    """Refuse what is neither the document of a script of ours nor known to be the output of a tool that may stand in its place."""
+def _slot(item: str, found: Mapping[str, Slot], keys: Sequence[str]) -> Slot | None:
+    """Return the tool that a text shows, None where it shows none. Raises RackreadyError when it shows several."""
+    if len(keys) > 1:
+        raise _unclear(item, keys)
+    return found[keys[0]] if keys else None
+
+
+def _require_order(by_order: Mapping[str, str], plan: Run, out: Texts) -> None:
+    """Refuse files without a key while another command has none: the order of the files does not show which it is.
+
+    Launches of one program are alike: any of their outputs may come first.
+    """
+    commands = {command.key: command for command in plan.commands}
+    left = [
+        key for key, command in commands.items() if command.role == "step" and key not in {*out.commands, *out.plain}
+    ]
+
+    def program(key: str) -> tuple[object, ...]:
+        return commands[key].argv, commands[key].stdin, commands[key].node
+
+    for given, item in by_order.items():
+        if others := [key for key in left if program(key) != program(given)]:
+            raise _unclear(item, [key for key in commands if key in {*by_order, *others}])
+
+
+def _unclear(item: str, keys: Sequence[str]) -> RackreadyError:
+    return RackreadyError(
+        f"--input {item} - Expected: KEY=FILE with KEY one of {', '.join(keys)} Actual: no key, and more than one of "
+        "them may have printed it. Give the key; `rackready gate show` lists the commands."
+    )
+
+
+def _require_output(where: str, text: str, sources: Sequence[Source]) -> None:
+    """Raise RackreadyError for text that is neither our script's document nor output of a tool that can replace it."""
     if not sources or not text.strip() or text.lstrip().startswith("{"):
         return
     known = ", ".join(
@@ -96,7 +135,7 @@ def _ours(where: str, text: str, sources: Sequence[Source]) -> None:
         if "/" not in source.key
     )
     first = next(line.strip() for line in text.splitlines() if line.strip())
-    step = "Give what one of them prints; KEY=FILE says which it is."
+    step = "Give the output of one of them, as KEY=FILE."
     raise RackreadyError(
         f"{where} - Expected: the output of the gate's command, or of {known} Actual: {first[:_SHOWN]!r}. {step}"
     )
@@ -104,7 +143,7 @@ def _ours(where: str, text: str, sources: Sequence[Source]) -> None:
 
 def _expected(keys: Sequence[str], every: Sequence[str], found: Mapping[str, Slot]) -> str:
     plain = [key for key in found if ":" not in key and not key.startswith("/")]
-    more = f"; or what a tool printed, as {', '.join(plain)}" if plain else ""
+    more = f"; or the output of a tool as {', '.join(plain)}" if plain else ""
     return f"at most {len(keys)} files, or KEY=FILE with KEY one of {', '.join(every)}{more}"
 
 
@@ -118,7 +157,7 @@ def _one_standard(items: Sequence[tuple[str, str]]) -> None:
 
 
 def _put(out: Texts, plan: Run, slot: Slot | None, keys: tuple[str, str], where: str, text: str) -> None:
-    """Keep a text, without the prefixes of its lines. ``keys``: as given, and in full."""
+    """Store a text without its line prefixes. ``keys``: as given, and in full."""
     command = next(command for command in plan.commands if command.key == (slot.command if slot else keys[1]))
     log = slot.source.kernel_log if slot else command.argv[0] in _LOGS
     bare = stripped(text, where, launch=_LAUNCH.search(command.key) is not None, kernel_log=log)
@@ -129,7 +168,7 @@ def _put(out: Texts, plan: Run, slot: Slot | None, keys: tuple[str, str], where:
 
 
 def stripped(text: str, where: str, *, launch: bool = False, kernel_log: bool = False) -> str:
-    """Return a text without the prefixes of its lines, and say what was taken off."""
+    """Return a text without its line prefixes, and report the removed ones."""
     from rackready.gates.records.captured_prefix import strip  # noqa: PLC0415
 
     bare = strip(text, where, launch=launch, kernel_log=kernel_log)
@@ -139,7 +178,7 @@ def stripped(text: str, where: str, *, launch: bool = False, kernel_log: bool = 
 
 
 def _one_kind(out: Texts) -> None:
-    """Refuse a command's own output beside what tools printed for it: which of them holds is not said."""
+    """Raise RackreadyError when a command has both its own output and outputs of tools."""
     for key in out.commands:
         if key in out.plain:
             other = ", ".join(out.plain[key])
@@ -149,7 +188,7 @@ def _one_kind(out: Texts) -> None:
 
 
 class Option(NamedTuple):
-    """An option with a number for all commands or for one of them."""
+    """An option with a number for all commands or for one command."""
 
     name: str
     kind: str
@@ -161,8 +200,8 @@ SECONDS = Option("--seconds", "a number of seconds", re.compile(r"[0-9]{1,9}(\.[
 
 
 def numbers(option: Option, given: Sequence[str], keys: Sequence[str]) -> dict[str, float]:
-    """Return a number for every command that was captured, 0 where none was given; one for a command goes before one for all of them."""
-    told: dict[str, float] = {}
+    """Return a number for every captured command, default 0. A command's own number takes precedence."""
+    given_numbers: dict[str, float] = {}
     for item in given:
         key, sign, number = item.rpartition("=")
         if not option.value.fullmatch(number) or (sign and key not in keys):
@@ -170,25 +209,25 @@ def numbers(option: Option, given: Sequence[str], keys: Sequence[str]) -> dict[s
                 f"{option.name} {item} - Expected: {option.kind}, or KEY=NUMBER with KEY one of {', '.join(keys)}. "
                 "Correct it."
             )
-        if key in told:
+        if key in given_numbers:
             raise RackreadyError(
                 f"{option.name} {item} - Expected: one number for {key or 'all commands'} "
                 "Actual: another before it. Give each once."
             )
-        told[key] = float(number)
-    return dict.fromkeys(keys, told.pop("", 0.0)) | told
+        given_numbers[key] = float(number)
+    return dict.fromkeys(keys, given_numbers.pop("", 0.0)) | given_numbers
 
 
 MOST = 256 << 20
-"""Bytes of one output. Ours, judgement: eight times what a command may print over SSH, and still a small part of a controller's memory."""
+"""Largest output, bytes. Judgement: eight times the limit over SSH, and a small part of a controller's memory."""
 _BLOCK = 1 << 20
 _PATIENCE_S = 5.0
-"""How long a file may stay open before it is said that its end is waited for."""
+"""Time until a file that does not end is reported, s."""
 
 
 def read(path: str) -> str:
-    """Return an output; '-': from standard input. Raises RackreadyError when it cannot be read, or does not end."""
-    waits = threading.Timer(_PATIENCE_S, progress.print, [f"--input {path}: its end is waited for; Ctrl-C stops"])
+    """Return an output; '-': from standard input. Raises RackreadyError when it cannot be read or is too large."""
+    waits = threading.Timer(_PATIENCE_S, progress.print, [f"--input {path}: waiting for its end; Ctrl-C stops"])
     waits.daemon = True
     waits.start()
     try:
@@ -208,7 +247,7 @@ def read(path: str) -> str:
 
 
 def _text(path: str, file: IO[bytes]) -> str:
-    """Return what a file holds as text, with plain ends of lines. Raises RackreadyError above ``MOST`` bytes."""
+    """Return a file's text, with plain line ends. Raises RackreadyError above ``MOST`` bytes."""
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
     parts, size = [], 0
     while block := file.read(_BLOCK):
@@ -216,7 +255,7 @@ def _text(path: str, file: IO[bytes]) -> str:
         if size > MOST:
             what = f"Expected: at most {MOST >> 20} MiB Actual: more"
             raise RackreadyError(
-                f"--input {path} - {what}. Give what one command of the gate printed: `rackready gate show` lists them."
+                f"--input {path} - {what}. Give the output of one command: `rackready gate show` lists them."
             )
         parts.append(decoder.decode(block))
     return "".join([*parts, decoder.decode(b"", final=True)])

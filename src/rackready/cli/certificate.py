@@ -1,4 +1,4 @@
-"""`rackready certificate`: whether nodes' certificates count for what the nodes are now."""
+"""`rackready certificate`: verifies certificates against the nodes as they are now."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import typer
 from rackready.cli.deploy import Limit
 from rackready.cli.output import Env, Format, Output
 
-app = typer.Typer(help="Certificates: verify them against the nodes as they are now.", no_args_is_help=True)
+app = typer.Typer(help="Verify certificates against the nodes as they are now.", no_args_is_help=True)
 
 
 def register(parent: typer.Typer) -> None:
@@ -22,10 +22,12 @@ def _group() -> None:
 
 @app.command()
 def verify(env: Env = "sim", limit: Limit = "", output: Output = Format.TEXT) -> None:
-    """Look at nodes anew (checks and list of parts, nothing is loaded) and say whether their certificates count. Exit: 0 all do, 1 some do not, 2 refused.
+    """Check nodes and their list of parts, and report whether their certificates still count.
 
-    A node that fails a check is quarantined and drained; one whose certificate counts no longer is drained until it is
-    deployed again.
+    Loads nothing. A node that fails a check is quarantined and drained. A node whose certificate no longer counts is
+    drained until it is deployed again.
+
+    Exit codes: 0 all count, 1 some do not, 2 refused.
     """
     from rackready.cli.campaign_run import run  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
-"""What the shell offers when Tab is pressed: gate ids, environments, nodes and topics. It asks no machine, loads no gate and says no error.
+"""Shell completion of gate ids, environments, nodes and topics. It contacts no machine, loads no gate, prints no error.
 
-An error in here would be printed into the line that somebody types: where a file cannot be read, nothing is offered,
-and the command itself says why.
+An error would appear in the line that the user types. For an unreadable file completion offers nothing, and the
+command itself reports the reason.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from rackready.model.problems import RackreadyError
 from rackready.paths import project_root
 
 VARIABLE = "_RACKREADY_COMPLETE"
-"""Set by the shell's completion function; it is typer's name for this program."""
+"""Environment variable of the shell's completion function; typer chooses its name."""
 _LARGEST_SITE = 256 * 1024
-"""Bytes of a site file above which node names take too long: a person waits for them."""
+"""Largest site file whose nodes are offered, bytes. Larger ones take too long: a person waits."""
 _MOST_NODES = 2_000
 
 
 def typed() -> list[str] | None:
-    """Return the words behind the program's name that the shell wants completed, None when this is a call like any other."""
+    """Return the words that the shell wants completed, or None for an ordinary call."""
     if VARIABLE not in os.environ:
         return None
     line = os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", ""))
@@ -38,7 +38,7 @@ def typed() -> list[str] | None:
 
 
 def gates(incomplete: str) -> list[str]:
-    """Offer gate ids: whole ones, and those of which a part is typed."""
+    """Offer gate ids that begin with, or contain, the typed text."""
     from rackready.cli import documents  # noqa: PLC0415
 
     try:
@@ -48,7 +48,7 @@ def gates(incomplete: str) -> list[str]:
 
 
 def environments(incomplete: str) -> list[str]:
-    """Offer environments: folders of inventories/ that have a site file."""
+    """Offer environments: folders of inventories/ with a site file."""
     try:
         return sorted(path.parent.name for path in (project_root() / "inventories").glob(f"{incomplete}*/site.yml"))
     except OSError:
@@ -68,7 +68,7 @@ def topics(incomplete: str) -> list[str]:
 
 
 def nodes(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Offer the nodes that the site file of the environment names."""
+    """Offer the nodes in the environment's site file."""
     env = ctx.params.get("env") or os.environ.get("ENV") or "sim"
     try:
         return [
@@ -79,13 +79,13 @@ def nodes(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def node_list(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Offer the same for the last name of a list with commas."""
+    """Offer nodes for the last name in a comma-separated list."""
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in nodes(ctx, last)]
 
 
 def _nodes(file: Path) -> list[str]:
-    """Return node names. Raises ValueError for a file that is no site file."""
+    """Return node names. Raises ValueError if the file is not a site file."""
     import yaml  # noqa: PLC0415 - only this needs it
 
     from rackready.model.base import expand_names  # noqa: PLC0415
@@ -101,7 +101,7 @@ def _nodes(file: Path) -> list[str]:
 
 
 def _written(document: Any) -> Iterator[str]:  # noqa: ANN401 - whatever the file holds
-    """Yield the names of nodes as they are written, the rack's name put in; of what is no site file, nothing."""
+    """Yield node names as written, with the rack's name filled in; nothing for other documents."""
     from rackready.model.base import expand_names  # noqa: PLC0415
 
     if not isinstance(document, dict):

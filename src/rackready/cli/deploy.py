@@ -10,14 +10,12 @@ from rackready.cli import complete
 from rackready.cli.output import Env, Format, Output
 
 Limit = Annotated[
-    str, typer.Option("--limit", help="Only these nodes, comma separated.", autocompletion=complete.node_list)
+    str, typer.Option("--limit", help="Only these nodes, comma-separated.", autocompletion=complete.node_list)
 ]
-Check = Annotated[bool, typer.Option("--check", help="Show what would change and change nothing.")]
+Check = Annotated[bool, typer.Option("--check", help="Dry run: show what would change, and change nothing.")]
 Verbose = Annotated[
     bool,
-    typer.Option(
-        "--verbose", "-v", help="Print every step: each role, change and gate. The report lists them all either way."
-    ),
+    typer.Option("--verbose", "-v", help="Print every step; the report always lists them."),
 ]
 
 
@@ -28,7 +26,12 @@ def deploy(
     verbose: Verbose = False,  # noqa: FBT002 - as above
     output: Output = Format.TEXT,
 ) -> None:
-    """Take the site's nodes through every phase, each from where it stands. Exit: 0 all ready, 1 some are not, 2 refused, 130 stopped."""
+    """Take the site's nodes through every phase to production.
+
+    Each node continues from its present state. Nodes in quarantine and retired nodes are left alone.
+
+    Exit codes: 0 all nodes ready, 1 some are not, 2 refused, 130 stopped.
+    """
     from rackready.campaign.request import DEPLOY, DRY  # noqa: PLC0415
     from rackready.cli.campaign_run import run  # noqa: PLC0415
 

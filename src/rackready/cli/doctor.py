@@ -1,16 +1,20 @@
-"""`rackready doctor`: whether this machine can deploy an environment, and what to do where it cannot."""
+"""`rackready doctor`: checks whether this machine can deploy an environment."""
 
 from __future__ import annotations
 
 import typer
 
-from rackready.cli.doctor_checks import Report, examine
+from rackready.cli.doctor_checks import examine
+from rackready.cli.doctor_scene import Report
 from rackready.cli.output import Env, Format, Output, env_paths, print_json, print_table
 from rackready.model.outcome import Outcome, worst
 
 
 def doctor(env: Env = "sim", output: Output = Format.TEXT) -> None:
-    """Check this machine, its set-up and the site file. Reads only. Exit codes: 0 ready, 1 something fails, 2 the site file cannot be used."""
+    """Check this machine, its set-up and the site file. Reads only.
+
+    Exit codes: 0 ready, 1 a check fails, 2 the site file cannot be used.
+    """
     reports = examine(env_paths(env))
     if output is Format.JSON:
         checks = [{"check": item.check, "outcome": item.outcome, "text": item.text} for item in reports]
@@ -21,7 +25,7 @@ def doctor(env: Env = "sim", output: Output = Format.TEXT) -> None:
 
 
 def exit_code(reports: list[Report]) -> int:
-    """Return 2 when the site file is refused, 1 when a check failed or could not look, else 0: a skip says its reason."""
+    """Return 2 if the site file is refused, 1 if a check failed or could not run, else 0. A skip states its reason."""
     if any(item.refused for item in reports):
         return 2
     return 1 if any(item.outcome in {Outcome.FAIL, Outcome.ERROR} for item in reports) else 0
@@ -39,10 +43,10 @@ def _print(env: str, reports: list[Report]) -> None:
     rows = [(item.check, item.outcome.value, item.text) for item in reports]
     colours = {outcome.value: colour for outcome, colour in _COLOURS.items()}
     print_table(
-        ("check", "outcome", "what was found"),
+        ("check", "outcome", "result"),
         rows,
         title=f"{env}: is this machine ready?",
-        words={"what was found"},
+        words={"result"},
         style=lambda header, text: colours.get(text, "") if header == "outcome" else "",
     )
 

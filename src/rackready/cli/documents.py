@@ -1,4 +1,4 @@
-"""Pages of the documentation that an installation carries, and what `rackready help` reads from them."""
+"""Documentation pages of an installation, as `rackready help` reads them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from rackready.model.problems import RackreadyError
 
 CONCEPTS, GLOSSARY, GATES, RUNBOOKS = "concepts.md", "reference/glossary.md", "reference/gates/README.md", "runbooks"
-"""What pyproject.toml puts into the wheel."""
+"""Folder of the documents in the wheel (pyproject.toml)."""
 
 _TERM = re.compile(r"^- (?P<names>\*\*.+?\*\*(?:, \*\*.+?\*\*)*): (?P<text>.*(?:\n  .*)*)", re.MULTILINE)
 _GATE = re.compile(r"^\| \[`(?P<id>[^`]+)`\]\([^)]*\) \| (?P<title>.*?) \| [^|]*\|$", re.MULTILINE)
@@ -32,7 +32,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page, without the mark-up that a terminal has no use for."""
+    """One page without mark-up that a terminal cannot show."""
 
     title: str
     text: str
@@ -60,7 +60,7 @@ def terms() -> list[Term]:
 
 @cache
 def gate_titles() -> dict[str, str]:
-    """Return gate id -> what a pass of it says. Reading the page takes a millisecond, importing all gates a second."""
+    """Return gate id -> meaning of its pass. Reading the page takes 1 ms; importing all gates takes 1 s."""
     return {found["id"]: found["title"].replace("\\", "") for found in _GATE.finditer(_read(GATES))}
 
 
@@ -80,5 +80,5 @@ def _read(name: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text whose links are their words alone."""
+    """Return a text with each link replaced by its words."""
     return _LINK.sub(r"\1", text)

@@ -1,4 +1,4 @@
-"""`rackready evidence`: takes in outputs that were captured where rackready does not reach."""
+"""`rackready evidence`: imports outputs captured elsewhere, and exports the kit that captures them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rackready.cli.output import Env, Format, Output, console, env_paths, print_
 from rackready.model.outcome import Outcome
 
 app = typer.Typer(
-    help="Evidence: import outputs that were captured elsewhere, and show what was set aside as damaged.",
+    help="Import outputs captured elsewhere; list damaged evidence.",
     no_args_is_help=True,
 )
 app.command("set-aside")(evidence_aside.show)
@@ -30,24 +30,23 @@ def register(parent: typer.Typer) -> None:
 
 @app.command("import")
 def import_evidence(
-    source: Annotated[
-        Path, typer.Argument(help="Folder with manifest.json, that file, or a tar archive of the folder.")
-    ],
+    source: Annotated[Path, typer.Argument(help="Folder with manifest.json, that file, or a tar archive.")],
     env: Env = "sim",
-    by: Annotated[str, typer.Option("--by", help="Who imports it; the user of this machine when left out.")] = "",
+    by: Annotated[str, typer.Option("--by", help="Person who imports. Default: the user of this machine.")] = "",
     address: Annotated[
         list[str] | None,
         typer.Option(
             "--address",
-            help="NODE:HCA=ADDRESS: IPv4 address that a compute NIC had when it was captured; "
-            "the site's when left out.",
+            help="NODE:HCA=ADDRESS: IPv4 address of a compute NIC at capture. Default: the site's.",
         ),
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Judge outputs that were captured elsewhere, and record them as imported. Exit codes: 0 pass, 1 fail, 2 error or refused.
+    """Judge outputs captured elsewhere, and record them as imported.
 
-    What they cannot prove (which host, which boot) is said, and satisfies no gate that demands it.
+    Facts that the outputs cannot prove, e.g. host and boot, are reported; they satisfy no gate that needs them.
+
+    Exit codes: 0 pass, 1 fail, 2 error or refused.
     """
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.evidence.store import EvidenceStore  # noqa: PLC0415
@@ -100,29 +99,32 @@ def import_evidence(
 
 
 def _user() -> str:
-    """Return the user of this machine. Raises RackreadyError where it has no name: in a container, a number may be all that there is."""
+    """Return the user of this machine. Raises RackreadyError when it has no name, as in some containers."""
     from rackready.model.problems import RackreadyError  # noqa: PLC0415
 
     try:
         return getpass.getuser()
     except (KeyError, OSError) as error:
         raise RackreadyError(
-            "--by - Expected: who imports it Actual: nothing, and the user of this machine has no name. Give --by NAME."
+            "--by - Expected: a name Actual: none, and the user of this machine has no name. Give --by NAME."
         ) from error
 
 
 @app.command("export-kit")
 def export_kit(
-    out: Annotated[Path, typer.Option("--out", help="Folder; a folder for each node is made in it.")],
+    out: Annotated[Path, typer.Option("--out", help="Output folder; each node gets a folder in it.")],
     node: Annotated[
         list[str],
-        typer.Option("--node", help="Node of the site; may be given several times.", autocompletion=complete.nodes),
+        typer.Option("--node", help="Node of the site; repeatable.", autocompletion=complete.nodes),
     ],
     env: Env = "sim",
-    gate_set: Annotated[str, typer.Option("--set", help="Gate set; the site's when left out.")] = "",
+    gate_set: Annotated[str, typer.Option("--set", help="Gate set. Default: the site's.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Write what a host that rackready does not reach needs to capture its gates' outputs: carry the folder there, run collect.py, bring the archive back."""
+    """Write a kit that captures gate outputs on a host that rackready cannot reach.
+
+    Copy the folder to the host, run collect.py there, and import the archive with `rackready evidence import`.
+    """
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.gates.engine.site_check import require_gates  # noqa: PLC0415
     from rackready.gates.records.capture_kit import write_kit  # noqa: PLC0415
@@ -148,4 +150,4 @@ def export_kit(
             "here: rackready evidence import ARCHIVE"
         )
         for name, why in kit.left_out.items():
-            console.print(f"  not in it: {name}: {why}")
+            console.print(f"  not included: {name}: {why}")

@@ -1,4 +1,4 @@
-"""`rackready evidence set-aside`: damaged evidence that was set aside, and the bytes that are kept as proof."""
+"""`rackready evidence set-aside`: lists damaged evidence, and prints the bytes kept as proof."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from rackready.model.problems import RackreadyError
 def show(
     proof: Annotated[
         str,
-        typer.Option(
-            "--proof", help="Write the bytes that were found in the place of this one (its id) to standard output."
-        ),
+        typer.Option("--proof", help="Write the damaged bytes of this id to standard output."),
     ] = "",
     env: Env = "sim",
     output: Output = Format.TEXT,
 ) -> None:
-    """List damaged evidence that was set aside: where, when, why, and the digest of what was found. What is kept is never changed or removed."""
+    """List damaged evidence that was set aside: place, time, reason and digest.
+
+    The kept bytes are never changed or removed.
+    """
     from rackready.evidence.aside import proof as bytes_of  # noqa: PLC0415
     from rackready.evidence.aside import set_aside  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
@@ -36,8 +37,7 @@ def show(
     if proof:
         if found is None:
             raise RackreadyError(
-                f"--proof {proof} - Expected: an id of `rackready evidence set-aside` Actual: none of that name. "
-                "Correct it."
+                f"--proof {proof} - Expected: an id of `rackready evidence set-aside` Actual: no such id. Correct it."
             )
         sys.stdout.buffer.write(found)
         return

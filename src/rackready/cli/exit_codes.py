@@ -1,4 +1,4 @@
-"""What the exit codes of every command mean: the command reference and `rackready help exit-codes` print them."""
+"""Meaning of exit codes, for the command reference and `rackready help exit-codes`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rackready gate`: what gates there are, what they do, and single ones alone: on nodes, on this machine, or on an output captured elsewhere."""
+"""`rackready gate`: lists, explains and runs gates, and judges outputs captured elsewhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rackready.cli.gate_show import inputs_of
 from rackready.cli.output import Env, Format, Output, print_json, print_table, progress
 
 app = typer.Typer(
-    help="Gates: list and explain them, run one or a set alone, or judge an output that was captured elsewhere.",
+    help="List, explain and run gates; judge outputs captured elsewhere.",
     no_args_is_help=True,
 )
 
@@ -23,13 +23,13 @@ def register(parent: typer.Typer) -> None:
 
 @app.command("list")
 def list_gates(ctx: typer.Context, env: Env = "sim", output: Output = Format.TEXT) -> None:
-    """List every gate, the gate sets that have it, and whether the site's has it."""
+    """List every gate with its gate sets, and whether the site's set has it."""
     from rackready.gates.engine.registry import all_gates  # noqa: PLC0415
     from rackready.profiles.loader import gate_set, known  # noqa: PLC0415
 
     wanted = inputs_of(ctx, env)
     if not wanted:
-        progress.print(f"{env} has no site file: which gates are in its set is not known")
+        progress.print(f"{env} has no site file: its gate set is unknown")
     sets = {name: {entry.id for entry in gate_set(name).gates} for name in known("gate_sets")}
     rows: list[dict[str, Any]] = [
         {
@@ -49,7 +49,7 @@ def list_gates(ctx: typer.Context, env: Env = "sim", output: Output = Format.TEX
 
 def _print(rows: list[dict[str, Any]], env: str) -> None:
     """Print the gates as a table. Ids stay whole: people type them."""
-    headers = ("gate", "what a pass says", "measures", "sets", f"in {env}'s set")
+    headers = ("gate", "a pass means", "measures", "sets", f"in {env}'s set")
     lines = [
         (row["id"], row["title"], ", ".join(row["covers"]), ", ".join(row["sets"]), "yes" if row["in_set"] else "")
         for row in rows

@@ -1,4 +1,4 @@
-"""`rackready gate evaluate --all`: outputs of one node, judged by every gate that reads them."""
+"""`rackready gate evaluate --all`: judges outputs of one node by every gate that reads them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def evaluate_all(
     codes: Sequence[str],
     output: Format,
 ) -> int:
-    """Judge, print, and return the exit code: 1 where a gate fails, else 2 where one errs or none was judged, else 0."""
+    """Judge, print, and return the exit code: 1 when a gate fails, else 2 for an error or without a verdict, else 0."""
     from rackready.gates.plain.every import judge_all  # noqa: PLC0415
     from rackready.gates.records.offline import Captured  # noqa: PLC0415
 
     if len(facts.nodes) != 1:
         raise RackreadyError(
             f"gate evaluate --all - Expected: outputs of one node Actual: {len(facts.nodes)} nodes. "
-            "Judge each node by itself."
+            "Judge each node separately."
         )
     texts = _texts(captured)
     ended = numbers(EXIT_CODE, codes, list(texts))
@@ -44,7 +44,7 @@ def evaluate_all(
 
 
 def _texts(captured: Sequence[str]) -> dict[str, str]:
-    """Return outputs by their kind. Raises RackreadyError for a file that no kind fits, and for two of one kind."""
+    """Return outputs by kind. Raises RackreadyError for a file of no known kind, and for two of one kind."""
     from rackready.gates.plain.every import kind_of, unknown  # noqa: PLC0415
 
     out: dict[str, str] = {}
@@ -54,7 +54,7 @@ def _texts(captured: Sequence[str]) -> dict[str, str]:
         kind = kind_of(text)
         if kind is None:
             first = next((line.strip() for line in text.splitlines() if line.strip()), "nothing")
-            step = "Give others to their gate by its id."
+            step = "Judge other outputs by a gate's id."
             raise RackreadyError(f"--input {path} - Expected: the output of {unknown()} Actual: {first[:60]!r}. {step}")
         if kind.key in out:
             raise RackreadyError(
@@ -90,6 +90,6 @@ def _print(found: Sequence[Judged]) -> None:
     for item in found:
         if item.lacks:
             words = "not judged" if item.verdict is None else "not judged as a whole"
-            console.print(f"{words}: {item.gate}: it also needs {', '.join(f'`{words}`' for words in item.lacks)}")
+            console.print(f"{words}: {item.gate}: also needs {', '.join(f'`{words}`' for words in item.lacks)}")
     if not rows:
-        console.print("nothing was judged: no gate has all that it needs")
+        console.print("nothing was judged: every gate lacks some outputs")

@@ -1,4 +1,4 @@
-"""`rackready gate evaluate`: judges outputs that were captured elsewhere. Needs no site and no connection."""
+"""`rackready gate evaluate`: judges outputs captured elsewhere, without a site and without a connection."""
 
 from __future__ import annotations
 
@@ -25,81 +25,83 @@ if TYPE_CHECKING:
 _JUDGED = {Outcome.PASS: 0, Outcome.FAIL: 1}
 
 
-def evaluate(  # noqa: PLR0913, PLR0917 - what an output that was captured elsewhere does not say of itself
+def evaluate(  # noqa: PLR0913, PLR0917 - facts that a captured output does not contain
     captured: Annotated[
         list[str],
         typer.Option(
             "--input",
-            help="File with an output ('-' for standard input), or KEY=FILE: KEY is a command of the gate, or a tool "
-            "whose own output it takes "
-            "(docs/howto/gates.md). May be given several times.",
+            help="Output file ('-': standard input), or KEY=FILE with KEY from `gate show`; repeatable.",
         ),
     ],
     gate_id: Annotated[
         str,
         typer.Argument(
-            help="Gate id, e.g. node/gpu/validation/dcgm-r1; left out with --all.", autocompletion=complete.gates
+            help="Gate id, e.g. node/gpu/validation/dcgm-r1; omit with --all.", autocompletion=complete.gates
         ),
     ] = "",
     every: Annotated[  # noqa: FBT002
         bool,
-        typer.Option("--all", help="Judge by every gate of a node that reads these files, e.g. one nvidia-smi -q -x."),
+        typer.Option("--all", help="Judge by every single-node gate that reads these files."),
     ] = False,
     profile: Annotated[str, typer.Option("--profile", help="Server or GPU profile, e.g. dgx_h100 or h100_sxm.")] = "",
     env: Annotated[
-        str, typer.Option("--env", help="Instead of a profile: environment whose site file has the nodes, with --node.")
+        str, typer.Option("--env", help="Environment of the nodes, with --node, instead of --profile.")
     ] = "",
     site: Annotated[
         Path | None,
-        typer.Option("--site", help="Instead of a profile: this site file has the nodes, with --node.", dir_okay=False),
+        typer.Option("--site", help="Site file of the nodes, with --node, instead of --profile.", dir_okay=False),
     ] = None,
     node: Annotated[
         list[str] | None,
-        typer.Option("--node", help="Name of a node, in the gate's order; may be given several times."),
+        typer.Option("--node", help="Node name, in the gate's order; repeatable."),
     ] = None,
     address: Annotated[
         list[str] | None,
         typer.Option(
             "--address",
-            help="NODE:HCA=ADDRESS: IPv4 address of a compute NIC; the site's, else 192.168.RAIL.11 and on.",
+            help="NODE:HCA=ADDRESS: IPv4 address of a compute NIC. Default: the site's, else 192.168.RAIL.11, .12, ...",
         ),
     ] = None,
     hca: Annotated[
         list[str] | None,
-        typer.Option("--hca", help="RAIL=NAME or NODE:RAIL=NAME: name of an RDMA device; the profile's when left out."),
+        typer.Option("--hca", help="[NODE:]RAIL=NAME: RDMA device. Default: the profile's."),
     ] = None,
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--set", help="NAME=VALUE: an input of the gate, e.g. size=8G; `gate show` lists them."),
+        typer.Option("--set", help="NAME=VALUE: input of the gate from `gate show`, e.g. size=8G."),
     ] = None,
     exit_code: Annotated[
-        list[str] | None, typer.Option("--exit-code", help="Exit code of all commands, or KEY=CODE; 0 when left out.")
+        list[str] | None, typer.Option("--exit-code", help="Exit code of all commands, or KEY=CODE. Default: 0.")
     ] = None,
     seconds: Annotated[
         list[str] | None,
-        typer.Option("--seconds", help="How long all commands ran, s, or KEY=SECONDS; what is rated by time needs it."),
+        typer.Option("--seconds", help="Run time of all commands, s, or KEY=SECONDS; needed for rates."),
     ] = None,
-    nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="Nodes that took part.")] = None,
+    nodes: Annotated[int | None, typer.Option("--nodes", min=1, help="Number of nodes that took part.")] = None,
     gpus: Gpus = None,
     fabric: Annotated[
-        FabricKind | None, typer.Option("--fabric", help="Link layer of the compute fabric; the site's, else roce.")
+        FabricKind | None,
+        typer.Option("--fabric", help="Link layer of the compute fabric. Default: the site's, else roce."),
     ] = None,
     nccl_net: Annotated[
         NcclNet | None,
         typer.Option(
             "--nccl-net",
-            help="Network plugin that NCCL must be seen to use; ofi: aws-ofi-nccl (EFA). The site's, else ib.",
+            help="Network plugin that NCCL must use; ofi: EFA. Default: the site's, else ib.",
         ),
     ] = None,
     run: Annotated[
         str,
-        typer.Option("--run", help="Which of the gate's runs it was; `gate show` lists them. The first when left out."),
+        typer.Option("--run", help="Run of the gate, from `gate show`. Default: the first."),
     ] = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Judge outputs that were captured elsewhere. Exit codes: 0 pass, 1 fail, 2 error, not run or a skip that nobody declared.
+    """Judge outputs captured elsewhere, without a site and without a connection.
 
-    With --all: 1 where a gate fails, else 2 where one errs.
+    A file without a key goes to the tool that its content shows, else to the gate's commands without a file, in the
+    order of `gate show`. When more than one command could have printed it, the call is refused and lists the keys.
+
+    Exit codes: 0 pass, 1 fail (with --all: of any gate), 2 error, not run or an undeclared skip.
     """
     about = About(
         profile, env, site, nodes, tuple(node or ()), gpus, fabric, nccl_net, tuple(hca or ()), tuple(address or ())
@@ -117,12 +119,12 @@ def evaluate(  # noqa: PLR0913, PLR0917 - what an output that was captured elsew
 
 
 def _alone(gate_id: str, options: Mapping[str, object]) -> None:
-    """Refuse what is about one gate, or about one command of it."""
+    """Raise RackreadyError for options that concern one gate, or one of its commands."""
     given = [gate_id] * bool(gate_id) + [name for name, value in options.items() if value]
     if given:
         raise RackreadyError(
-            f"gate evaluate --all - Expected: files alone Actual: {', '.join(given)} too. "
-            "Leave them out, or judge by one gate."
+            f"gate evaluate --all - Expected: only files Actual: also {', '.join(given)}. "
+            "Omit them, or judge by one gate."
         )
 
 
@@ -131,9 +133,9 @@ def _judged(
     about: About,
     captured: Sequence[str],
     choice: tuple[Sequence[str], str],
-    said: tuple[Sequence[str], Sequence[str]],
+    ended: tuple[Sequence[str], Sequence[str]],
 ) -> Verdict:
-    """Return the verdict of one gate. ``choice``: its inputs and its run; ``said``: exit codes and seconds, as given."""
+    """Return one gate's verdict. ``choice``: its inputs and its run; ``ended``: exit codes and seconds, as given."""
     from rackready.gates.engine.registry import gate  # noqa: PLC0415
 
     if not gate_id:
@@ -153,7 +155,7 @@ def _judged(
         where = about.profile or ", ".join(known.nodes)
         message = (
             f"gate {gate_id} - Expected: a gate with commands on {where} "
-            "Actual: none: what it asks stands in a site file. Use `rackready gate run`."
+            "Actual: none, because it checks the site file. Use `rackready gate run`."
         )
         raise RackreadyError(message)
     outputs = texts(captured, known, plan)
@@ -162,19 +164,22 @@ def _judged(
         known,
         plan,
         outputs,
-        (numbers(EXIT_CODE, said[0], outputs.keys()), numbers(SECONDS, said[1], outputs.keys())),
+        (numbers(EXIT_CODE, ended[0], outputs.keys()), numbers(SECONDS, ended[1], outputs.keys())),
     )
 
 
 def _verdict(
-    found: Gate, known: GateFacts, plan: Run, given: Texts, told: tuple[Mapping[str, float], Mapping[str, float]]
+    found: Gate, known: GateFacts, plan: Run, given: Texts, ended: tuple[Mapping[str, float], Mapping[str, float]]
 ) -> Verdict:
-    """Judge outputs, after documents were made of what tools printed; what these lack is an error. ``told``: exit codes and seconds by key."""
+    """Judge outputs, after making documents from tool outputs. A missing fact is an error.
+
+    ``ended``: exit codes and seconds by key.
+    """
     from rackready.gates.plain.makers import made  # noqa: PLC0415
     from rackready.gates.records.offline import Captured, evaluate  # noqa: PLC0415
 
     def captured(key: str, text: str) -> Captured:
-        return Captured(text, int(told[0][key]), seconds=told[1][key])
+        return Captured(text, int(ended[0][key]), seconds=ended[1][key])
 
     plain = {
         command: {source: [captured(key, text) for key, text in items] for source, items in sources.items()}
@@ -191,7 +196,7 @@ def _verdict(
         for command in plan.commands
         if command.role == "step" and command.key not in {*given.commands, *documents}
     ]
-    return _asking(verdict, missing)
+    return _with_requests(verdict, missing)
 
 
 def _run(runs: list[Run], wanted: str) -> Run:
@@ -199,26 +204,27 @@ def _run(runs: list[Run], wanted: str) -> Run:
         if wanted in {run.id, ""}:
             return run
     raise RackreadyError(
-        f"--run {wanted} - Expected: one of {', '.join(run.id for run in runs) or 'none for so few nodes'}. Correct it."
+        f"--run {wanted} - Expected: one of {', '.join(run.id for run in runs) or 'none for so few nodes'} "
+        f"Actual: {wanted}. Correct it."
     )
 
 
 _Inputs = tuple[Mapping[str, object], Mapping[str, object]]
-"""A gate's inputs: the site's, and those that were given."""
+"""A gate's inputs: the site's, and those of --set."""
 
 
 def _fitting(gate_id: str, known: GateFacts, captured: Sequence[str], run: str, inputs: _Inputs) -> tuple[Gate, Run]:
-    """Return the gate and its run with the fewest launches that have a command for every file: how many were made, the files say."""
+    """Return the gate and its run with the fewest launches that have a command for every file."""
     from rackready.gates.engine.registry import gate  # noqa: PLC0415
 
     best: tuple[int, Gate, Run] | None = None
     for tried in _inputs(gate_id, captured, inputs):
         found = gate(gate_id, tried)
         plan = _run(found.plan(known, list(known.nodes)), run)
-        strange = _strangers(captured, plan)
-        if best is None or strange < best[0]:
-            best = (strange, found, plan)
-        if not strange:
+        unmatched = _files_without_command(captured, plan)
+        if best is None or unmatched < best[0]:
+            best = (unmatched, found, plan)
+        if not unmatched:
             break
     if best is None:  # _inputs yields at least once
         raise AssertionError(gate_id)
@@ -229,7 +235,7 @@ _NUMBER = re.compile(r"[0-9]{1,3}$")
 
 
 def _inputs(gate_id: str, captured: Sequence[str], inputs: _Inputs) -> Iterator[dict[str, object]]:
-    """Yield inputs with one launch and more, where it makes any. No image is asked for: the file says what was run, not the size of a fleet or the site."""
+    """Yield inputs with one launch and more, for gates with launches. No image is needed: the output shows what ran."""
     from rackready.gates.engine.container import Containered  # noqa: PLC0415
     from rackready.gates.engine.registry import all_gates  # noqa: PLC0415
 
@@ -248,20 +254,21 @@ def _inputs(gate_id: str, captured: Sequence[str], inputs: _Inputs) -> Iterator[
         yield {**fixed, "launches": count}
 
 
-def _strangers(captured: Sequence[str], plan: Run) -> int:
-    """Return for how many of the files the run has no command."""
+def _files_without_command(captured: Sequence[str], plan: Run) -> int:
+    """Return the number of files without a command of the run."""
     keys, every = command_keys(plan)
     given = [split(item, every)[0] for item in captured]
-    return sum(bool(key) and key not in every for key in given) + max(0, given.count("") - len(keys))
+    free = [key for key in keys if key not in given]
+    return sum(bool(key) and key not in every for key in given) + max(0, given.count("") - len(free))
 
 
-def _asking(verdict: Verdict, missing: list[str]) -> Verdict:
-    """Ask for the outputs that were not given, where the gate misses them: nothing is run here, so running it again is no next step."""
-    from rackready.gates.base import not_asked  # noqa: PLC0415
+def _with_requests(verdict: Verdict, missing: list[str]) -> Verdict:
+    """Return the verdict with a request for missing outputs as the next step: nothing runs here, so a rerun is none."""
+    from rackready.gates.base import is_missing_output  # noqa: PLC0415
 
     step = f"Give its output with --input KEY=FILE; without one: {', '.join(missing)}."
     findings = [
-        item.model_copy(update={"next_step": step}) if missing and not_asked(item) else item
+        item.model_copy(update={"next_step": step}) if missing and is_missing_output(item) else item
         for item in verdict.findings
     ]
     return verdict.model_copy(update={"findings": findings})
@@ -281,5 +288,5 @@ def _print(gate_id: str, verdict: Verdict) -> None:
 
 
 def _unit(unit: str) -> str:
-    """A count has no unit to print."""
+    """Return the unit to print: none for a count."""
     return "" if unit == "1" else unit

@@ -1,4 +1,4 @@
-"""`rackready gate run`: gates, or a gate set, on nodes of the site or on this machine."""
+"""`rackready gate run`: runs gates, or a gate set, on nodes of the site or on this machine."""
 
 from __future__ import annotations
 
@@ -26,32 +26,33 @@ def run(  # noqa: PLR0913, PLR0917 - nodes of a site and this machine are told a
     gate_ids: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Gate ids, e.g. node/gpu/validation/dcgm-r1; left out with --set.", autocompletion=complete.gates
+            help="Gate ids, e.g. node/gpu/validation/dcgm-r1; omit with --set.", autocompletion=complete.gates
         ),
     ] = None,
     node: Annotated[
         list[str] | None,
         typer.Option(
             "--node",
-            help="Node; may be given several times. All nodes of the site when left out.",
+            help="Node; repeatable. Default: all nodes of the site.",
             autocompletion=complete.nodes,
         ),
     ] = None,
     env: Env = "sim",
     gate_set: Annotated[str, typer.Option("--set", help="Run this gate set, e.g. quick.")] = "",
-    local: Annotated[bool, typer.Option("--local", help="Run it on this machine, without a site file.")] = False,  # noqa: FBT002 - a flag of the command line
+    local: Annotated[bool, typer.Option("--local", help="Run on this machine, without a site file.")] = False,  # noqa: FBT002 - a flag of the command line
     profile: Annotated[
-        str, typer.Option("--profile", help="With --local: what this machine is; recognised by its GPUs when left out.")
+        str, typer.Option("--profile", help="With --local: server or GPU profile. Default: from the GPUs.")
     ] = "",
     gpus: Gpus = None,
     store: Annotated[Path | None, typer.Option("--store", help="With --local: folder of the evidence.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Run gates, or a set, and record the evidence. Exit codes: 0 pass or declared skip, 1 fail, 2 error or not run.
+    """Run gates, or a gate set, and record the evidence.
 
-    Levels go in order (sanity, validation, performance, stress): a node that failed one is not loaded by the next.
+    Levels run in order (sanity, validation, performance, stress). A node that fails a level skips the next ones.
+    Refuses nodes in production, except for gates of level sanity, which load nothing.
 
-    Nodes in production are refused, but for gates of the level sanity, which load nothing.
+    Exit codes: 0 pass or declared skip, 1 fail, 2 error or not run.
     """
     ids = list(dict.fromkeys(gate_ids or []))
     if bool(ids) == bool(gate_set):
@@ -62,12 +63,12 @@ def run(  # noqa: PLR0913, PLR0917 - nodes of a site and this machine are told a
         )
     if not local and (profile or gpus is not None or store is not None):
         raise RackreadyError(
-            "gate run: --profile, --gpus and --store - Expected: with --local. "
-            "Nodes of a site are what the site file says."
+            "gate run: --profile, --gpus and --store - Expected: --local with them. "
+            "The site file describes the nodes of a site."
         )
     if local and node:
         raise RackreadyError(
-            "gate run --local --node - Expected: no --node: --local is this machine. Leave one of the two out."
+            "gate run --local --node - Expected: no --node, because --local is this machine. Omit one of the two."
         )
     campaign = f"gate-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     results = (
@@ -96,7 +97,7 @@ def _show(what: str, campaign: str, results: dict[str, NodeResult], output: Form
 def _here(
     ids: list[str], gate_set: str, campaign: str, about: tuple[str, int | None, Path | None]
 ) -> dict[str, NodeResult]:
-    """Run on this machine. Raises RackreadyError when nobody can say what it is: then nothing was measured."""
+    """Run on this machine. Raises RackreadyError, with nothing measured, when its profile is unknown."""
     from rackready.gates.engine import local as this_machine  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
 
@@ -125,7 +126,7 @@ def _entries(ids: list[str], gate_set: str) -> list[GateSetEntry]:
 
 
 def _nodes(ids: list[str], gate_set: str, campaign: str, env: str, wanted: list[str] | None) -> dict[str, NodeResult]:
-    """Run on nodes of the site, under the controller's lock."""
+    """Run on nodes of the site, with the controller lock."""
     from rackready.design.deployable import require  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.gates.engine.set_run import run_set  # noqa: PLC0415
@@ -156,7 +157,7 @@ def _nodes(ids: list[str], gate_set: str, campaign: str, env: str, wanted: list[
 
 
 def _refuse_in_production(ctx: PhaseContext, what: str, ids: list[str], names: list[str]) -> None:
-    """Raise RackreadyError when a gate that loads nodes would run where jobs run or may start, or where nobody can say it."""
+    """Raise RackreadyError if a gate would load nodes where jobs run or may start, or where that is unknown."""
     from rackready.gates.engine.registry import gate  # noqa: PLC0415
     from rackready.handover.production import in_production  # noqa: PLC0415
 
@@ -166,9 +167,9 @@ def _refuse_in_production(ctx: PhaseContext, what: str, ids: list[str], names: l
     if busy:
         limit = ",".join(busy)
         message = (
-            f"gate run {what}: it loads nodes - Expected: none in production Actual: {', '.join(busy)}. "
-            "Nothing was run: drain them, "
-            f"or `rackready validate --again --limit {limit} --env {ctx.env}`, which waits for their jobs; "
+            f"gate run {what}: it loads nodes - Expected: no node in production Actual: {', '.join(busy)}. "
+            "Nothing ran. Drain them, "
+            f"or use `rackready validate --again --limit {limit} --env {ctx.env}`, which waits for their jobs, "
             "or name other nodes with --node."
         )
         raise RackreadyError(message)

@@ -1,4 +1,4 @@
-"""`rackready gate show` and `explain`: what a gate runs, word for word, and how it judges."""
+"""`rackready gate show` and `explain`: the exact commands of a gate, and how it judges."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ GateId = Annotated[
     str, typer.Argument(help="Gate id, e.g. node/gpu/validation/dcgm-r1.", autocompletion=complete.gates)
 ]
 Profile = Annotated[
-    str, typer.Option("--profile", help="Server or GPU profile, e.g. dgx_h100 or h100_sxm; the site's when left out.")
+    str, typer.Option("--profile", help="Server or GPU profile, e.g. dgx_h100, h100_sxm. Default: the site's.")
 ]
-Nodes = Annotated[int, typer.Option("--nodes", min=1, help="Nodes that take part.")]
+Nodes = Annotated[int, typer.Option("--nodes", min=1, help="Number of nodes that take part.")]
 Gpus = Annotated[
     int | None,
-    typer.Option("--gpus", min=1, help="As many GPUs of the server, where a machine holds only a part of it."),
+    typer.Option("--gpus", min=1, help="Number of GPUs, when a machine has only part of the server's."),
 ]
 
 
@@ -38,7 +38,10 @@ def show(
     nodes: Nodes = 1,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show a gate's inputs and every command that it would run, in full: all launches, and what another launcher or choice would run instead."""
+    """Show a gate's inputs and every command that it would run.
+
+    Includes all launches, and the commands of other launchers and choices.
+    """
     from rackready.gates.engine.describe import shown  # noqa: PLC0415
     from rackready.gates.engine.registry import gate  # noqa: PLC0415
 
@@ -69,12 +72,10 @@ def show(
 
 
 def _commands(commands: list[dict[str, Any]]) -> None:
-    """Print every command in full; the same one again and again (launches) once, with how many there are and in which stages."""
+    """Print every command in full; repeated ones (launches) once, with their number and stages."""
     alike: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
     for item in commands:
-        stem = _NUMBERS.sub(
-            "", item["key"]
-        )  # a reading before and one after are two things, though the same command makes them
+        stem = _NUMBERS.sub("", item["key"])  # readings before and after differ, although the command is the same
         alike.setdefault((item["node"], item["role"], item["line"], stem), []).append(item)
     for (node, role, line, _), same in alike.items():
         place = f"{node} (its BMC)" if same[0]["via"] == "bmc" else node
@@ -89,7 +90,7 @@ _NUMBERS = re.compile(r"[0-9]+")
 
 
 def _stages(stages: list[int]) -> str:
-    """Return the stages in words: other commands stand between those that are no neighbours."""
+    """Return the stages in words. Stages that are not adjacent have other commands between them."""
     if len(set(stages)) == 1:
         return f"stage {stages[0]}"
     steps = {after - before for before, after in pairwise(stages)}
@@ -114,7 +115,7 @@ def explain(
     nodes: Nodes = 1,
     output: Output = Format.TEXT,
 ) -> None:
-    """Say how a gate judges: bounds with their sources, what each outcome means, what it finds and what to do then."""
+    """Explain how a gate judges: bounds with sources, outcomes, findings and next steps."""
     from rackready.gates.engine.describe import explained  # noqa: PLC0415
     from rackready.gates.engine.registry import gate  # noqa: PLC0415
 
@@ -143,15 +144,15 @@ def explain(
         worse = "below" if item["better"] == "higher" else "above"
         _say(
             f"  fleet: {item['metric']} not {worse} that of at least 16 identical units; "
-            f"smallest effect to be found {item['effect']:.0%} of their median"
+            f"smallest detectable effect {item['effect']:.0%} of their median"
         )
     for outcome in ("fail", "error"):
-        _say(f"\n{outcome}, where it finds:")
+        _say(f"\n{outcome}, when it finds:")
         for item in (item for item in document["findings"] if item["outcome"] == outcome):
             _say(f"  {item['code']}: {item['title']}")
             for text in (item["meaning"], *(f"next: {step}" for step in item["next_steps"])):
                 _say(f"    {text}")
-    _say(f"\nas every gate can: {', '.join(item['code'] for item in document['every_gate'])}")
+    _say(f"\nfindings of every gate: {', '.join(item['code'] for item in document['every_gate'])}")
     _say("\noutcomes:")
     for outcome, words in document["outcomes"].items():
         _say(f"  {outcome}: {words}")
@@ -159,7 +160,7 @@ def explain(
 
 
 def _applied(env: str, gate_id: str) -> None:
-    """Print the bounds as they were applied last, from the newest record that has any; without records there is nothing to print."""
+    """Print the last applied bounds, from the newest record that has any; nothing without records."""
     from rackready.evidence.store import EvidenceStore  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
@@ -169,11 +170,11 @@ def _applied(env: str, gate_id: str) -> None:
             return
         records = EvidenceStore.read_only(Ledger.read_only(paths.database), paths.raw).newest(gate_id).values()
     except RackreadyError as error:
-        progress.print(f"bounds as they were applied cannot be read: {error}")
+        progress.print(f"last applied bounds cannot be read: {error}")
         return
     last = max((record for record in records if record.verdict.criteria), key=lambda record: record.id, default=None)
     if last is not None:
-        _say(f"bounds as they were applied last ({last.target}, {last.started:%Y-%m-%d %H:%M} UTC, record {last.id}):")
+        _say(f"last applied bounds ({last.target}, {last.started:%Y-%m-%d %H:%M} UTC, record {last.id}):")
         for bound in last.verdict.criteria:
             inputs = ", ".join(f"{name}={value}" for name, value in bound.inputs.items())
             _say(
@@ -183,7 +184,7 @@ def _applied(env: str, gate_id: str) -> None:
 
 
 def _sets(document: dict[str, Any]) -> None:
-    _say("\ngate sets:" if document["sets"] else f"\ngate sets: none ({document['in_no_set'] or 'no reason is given'})")
+    _say("\ngate sets:" if document["sets"] else f"\ngate sets: none ({document['in_no_set'] or 'no reason given'})")
     for item in document["sets"]:
         age = f"counts for {item['max_age_hours']:g} h" if item["max_age_hours"] else "does not age"
         boot = ", void after a boot" if item["after_boot"] else ""
@@ -204,9 +205,9 @@ def _say(text: str) -> None:
 
 
 def inputs_of(ctx: typer.Context, env: str) -> dict[str, dict[str, Any]]:
-    """Return gate id -> inputs of the site's set; empty where no environment was named and the usual one has no site file: looking at gates needs none.
+    """Return gate id -> inputs of the site's set; empty when the default environment has no site file.
 
-    Raises RackreadyError for an environment that was named and is none, and for a site file that is broken.
+    Raises RackreadyError for a named environment that does not exist, and for a broken site file.
     """
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.profiles.loader import gates_of  # noqa: PLC0415
@@ -217,12 +218,15 @@ def inputs_of(ctx: typer.Context, env: str) -> dict[str, dict[str, Any]]:
 
 
 def named(ctx: typer.Context) -> bool:
-    """Say whether the call, or $ENV, names an environment. By the word: newer releases of typer have an enumeration of their own for it."""
+    """Return whether the call, or $ENV, names an environment.
+
+    Compares the name of the source: newer releases of typer have their own enumeration.
+    """
     return getattr(ctx.get_parameter_source("env"), "name", "") != "DEFAULT"
 
 
 def _has_site(env: str) -> bool:
-    """Say whether there is a site file, good or bad; outside a checkout there is none."""
+    """Return whether there is a site file, good or bad. Outside a checkout there is none."""
     try:
         return env_paths(env).site_file.exists()
     except RackreadyError:
@@ -230,7 +234,7 @@ def _has_site(env: str) -> bool:
 
 
 def facts_for(env: str, profile: str, nodes: int, gpus: int | None = None) -> GateFacts:
-    """Return facts by profile, else by the server model of the site's first node. A GPU model stands for a server, which is said."""
+    """Return facts by profile, else by the server model of the site's first node. Report the server for a GPU."""
     from rackready.design.site import load_site  # noqa: PLC0415
 
     if profile:
@@ -242,10 +246,10 @@ def facts_for(env: str, profile: str, nodes: int, gpus: int | None = None) -> Ga
 
 
 def facts_of_profile(wanted: str, nodes: int | Sequence[str], gpus: int | None = None) -> GateFacts:
-    """Return facts by profile, of as many nodes or of nodes with these names. A GPU model stands for a server, which is said."""
+    """Return facts by profile, for a number of nodes or for node names. Reports which server a GPU model means."""
     from rackready.gates.records.offline import facts, platform_of  # noqa: PLC0415
 
     server = platform_of(wanted, gpus)
     if server.id != wanted or gpus is not None:
-        progress.print(f"profile {wanted}: taken as {server.id} with {server.gpus} GPUs")
+        progress.print(f"profile {wanted}: using {server.id} with {server.gpus} GPUs")
     return facts(server, nodes)

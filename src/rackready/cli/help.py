@@ -1,4 +1,4 @@
-"""`rackready help`: terms, gates, keys of the site file, exit codes and runbooks, without the internet and without a site."""
+"""`rackready help`: explains terms, gates, site-file keys, exit codes and runbooks, without internet or site."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ Wanted = Annotated[
     ),
 ]
 _MOST = 5
-"""So many topics of one name are explained; of more, the names are listed."""
+"""Number of topics with one name that are explained; if there are more, only their names are listed."""
 _WIDTH = 120
 
 
 def explain_topic(topic: Wanted = "", output: Output = Format.TEXT) -> None:
-    """Explain a topic; without one, list all topics. An unknown topic names near ones. Exit codes: 0 found, 2 no such topic."""
+    """Explain a topic. Without a topic, list all topics.
+
+    For an unknown topic the error lists similar ones. Exit codes: 0 found, 2 no such topic.
+    """
     if topic:
         _explain(topic, output)
     else:
@@ -41,7 +44,7 @@ def _explain(wanted: str, output: Format) -> None:
         )
         return
     if len(found) > _MOST:
-        console.print(f"{wanted} stands for {len(found)} topics; ask for one of them:")
+        console.print(f"{wanted} stands for {len(found)} topics; choose one of them:")
         for item in found:
             console.print(f"  {item.kind:8} {item.name}")
         return

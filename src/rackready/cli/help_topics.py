@@ -1,4 +1,4 @@
-"""Topics of `rackready help`: each kind from where the documentation has it, too."""
+"""Topics of `rackready help`, from the same sources as the documentation."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rackready.model.keys import site_sections
 from rackready.model.problems import RackreadyError
 
 _NEAR = 4
-"""How many near topics an error names."""
+"""Number of similar topics that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Something that can be asked for. ``short``: a further name by which it is found, e.g. the last part of a gate's id."""
+    """A topic. ``short``: a second name, e.g. the last part of a gate's id."""
 
     kind: str
     name: str
@@ -30,7 +30,7 @@ class Topic:
 
 @cache
 def topics() -> list[Topic]:
-    """Return every topic, those that explain first."""
+    """Return every topic, explanations first."""
     found = [
         Topic("page", "concepts", lambda: documents.page(documents.CONCEPTS).text),
         Topic("page", "exit-codes", _exit_codes),
@@ -45,9 +45,9 @@ def topics() -> list[Topic]:
 
 
 def find(wanted: str) -> list[Topic]:
-    """Return the topics of that name; where none is called so, those whose short name it is.
+    """Return the topics with that name, or else those with that short name.
 
-    Raises RackreadyError, which names near ones.
+    Raises RackreadyError, which lists similar ones.
     """
     name = plain(wanted)
     called = [topic for topic in topics() if plain(topic.name) == name]
@@ -63,7 +63,7 @@ def find(wanted: str) -> list[Topic]:
 
 
 def plain(name: str) -> str:
-    """Return a name as it is compared: no case, no brackets, blanks as dashes."""
+    """Return a name for comparison: lower case, without brackets, blanks as dashes."""
     return re.sub(r"\[\]|\(.*\)", "", name).strip().lower().replace(" ", "-")
 
 
@@ -96,7 +96,10 @@ def _gate(gate_id: str, title: str) -> Callable[[], str]:
         return "\n".join(
             [
                 *lines,
-                f"`rackready gate explain {gate_id}` says how it judges, `rackready gate show {gate_id}` what it runs.",
+                (
+                    f"`rackready gate explain {gate_id}` explains how it judges, `rackready gate show {gate_id}` what "
+                    "it runs."
+                ),
             ]
         )
 

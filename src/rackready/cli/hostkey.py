@@ -1,4 +1,4 @@
-"""`rackready hostkey accept`: shows the key that a host has now beside the pinned one, and pins it when somebody says so."""
+"""`rackready hostkey accept`: shows a host's present key beside the pinned one, and pins it on confirmation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from rackready.drivers.hostkey_accept import Shown
     from rackready.paths import EnvPaths
 
-app = typer.Typer(help="SSH host keys of nodes, switches and the scheduler's controller.", no_args_is_help=True)
+app = typer.Typer(help="Accept SSH host keys of nodes, switches and the scheduler's controller.", no_args_is_help=True)
 
 _EVIDENCE = (
-    "A new host key can mean that the node was installed anew: its fingerprint decides what of its evidence still "
+    "A new host key can mean that the node was reinstalled: its fingerprint decides which of its evidence still "
     "counts. `rackready deploy` reads it first."
 )
 _ACCEPTED, _SAME, _LEFT, _ERROR = "accepted", "unchanged", "left", "error"
@@ -32,33 +32,30 @@ def register(parent: typer.Typer) -> None:
 
 @app.callback()
 def _group() -> None:
-    """Keep `accept` a word of its own: an application with one command would leave it out."""
+    """Keep `accept` as a word: an application with one command would omit it."""
 
 
 @app.command("accept")
 def accept(
     host: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Node or switch of the site, or `scheduler`; several may be named.", autocompletion=complete.nodes
-        ),
+        typer.Argument(help="Node, switch or `scheduler`; repeatable.", autocompletion=complete.nodes),
     ] = None,
     every: Annotated[  # noqa: FBT002 - a flag
-        bool, typer.Option("--all", help="Every host of the site, e.g. where known_hosts was lost.")
+        bool, typer.Option("--all", help="Every host of the site, e.g. when known_hosts was lost.")
     ] = False,
     yes: Annotated[  # noqa: FBT002
         bool,
-        typer.Option(
-            "--yes", help="Do not ask. A node's key is then accepted only where its BMC answers with the site's serial."
-        ),
+        typer.Option("--yes", help="Do not ask. Accepts a node's key only if its BMC reports the site's serial."),
     ] = False,
     env: Env = "sim",
     output: Output = Format.TEXT,
 ) -> None:
-    """Show the pinned host key, the one that the host shows now, and the serial that the node's BMC answers; pin the new key when that is confirmed.
+    """Show the pinned key, the host's present key and the serial from the node's BMC; pin the new key if confirmed.
 
-    Nobody logs in for it. A BMC that answers for another machine stops it. Exit: 0 every key is pinned, 1 some is not,
-    2 refused.
+    Does not log in. Stops if the BMC reports another machine.
+
+    Exit codes: 0 every key is pinned, 1 some are not, 2 refused.
     """
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.drivers.hostkey_accept import look, places  # noqa: PLC0415
@@ -110,7 +107,7 @@ def _bmc(item: Shown) -> str:
 
 
 def _confirmed(found: list[Shown], *, yes: bool) -> bool:
-    """Ask once for all. Raises RackreadyError where nobody can answer."""
+    """Ask once for all hosts. Raises RackreadyError without a terminal."""
     names = [item.place.name for item in found if item.differs]
     if yes or not names:
         return yes
@@ -126,7 +123,7 @@ def _confirmed(found: list[Shown], *, yes: bool) -> bool:
 
 
 def _pinned(paths: EnvPaths, found: list[Shown], wanted: bool, *, yes: bool, env: str) -> list[dict[str, Any]]:  # noqa: FBT001 - the answer
-    """Pin what was accepted. Returns a row per host."""
+    """Pin the accepted keys. Returns a row per host."""
     from rackready.drivers.hostkey_accept import accept as pin  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""`rackready import`: takes in what others know of the site."""
+"""`rackready import`: imports data about the site from other systems."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rackready.design.yaml import dump_yaml, read_yaml
 from rackready.model.problems import RackreadyError
 from rackready.paths import private_dir
 
-app = typer.Typer(help="Take in what others know of the site.", no_args_is_help=True)
+app = typer.Typer(help="Import a vendor's manifest or a NetBox site.", no_args_is_help=True)
 
-_HEAD = "# Written by `rackready import manifest`; merged over site.yml. Passwords lie in secrets/, not here.\n"
+_HEAD = "# Written by `rackready import manifest`; merged over site.yml. Passwords are in secrets/, not here.\n"
 
 
 @app.callback()
 def _group() -> None:
-    """Keep `manifest` a command of its own while it is the only one."""
+    """Keep `manifest` as a word while it is the only command."""
 
 
 @app.command()
@@ -32,14 +32,14 @@ def manifest(
     env: Env = "sim",
     output: Output = Format.TEXT,
 ) -> None:
-    """Take in a vendor's manifest: serial numbers, MAC addresses and factory passwords of BMCs, by place in the rack.
+    """Import a vendor's manifest: serial numbers, MAC addresses and factory passwords of BMCs, by position in the rack.
 
     Writes inventories/ENV/machines.yml and the passwords below inventories/ENV/secrets. Exit codes: 0 written, 2
     refused and nothing written.
     """
     paths = env_paths(env)
     target = paths.inventory / MACHINES
-    # What an earlier manifest said is left out: a machine that was exchanged comes with another serial.
+    # Data of an earlier manifest is dropped: a replaced machine has another serial.
     alone = [read_overlay(path) for path in overlay_files(paths) if path != target]
     written = read_yaml(paths.site_file)
     machines = read_manifest(
@@ -48,8 +48,8 @@ def manifest(
     secrets = paths.inventory / "secrets"
     before = read_overlay(target) if target.exists() else None
     document = overlay(machines, before, secrets.relative_to(paths.root).as_posix())
-    # The site as it will be is checked before anything is written; then passwords; then, as the last step and at once,
-    # what refers to them.
+    # Check the future site before anything is written; write the passwords, and last, in one step, the file that
+    # refers to them.
     over = [document if path == target else read_overlay(path) for path in overlay_files(paths, with_machines=True)]
     parse_site(written, source=f"{paths.site_file} with {file}", base=paths.root, overlays=over)
     _keep(secrets, machines)
@@ -57,7 +57,7 @@ def manifest(
     if output is Format.JSON:
         print_json({"machines": len(machines), "file": str(target), "nodes": [machine.node for machine in machines]})
     else:
-        console.print(f"{len(machines)} machines written to {target}; their passwords lie in {secrets} (mode 0600)")
+        console.print(f"{len(machines)} machines written to {target}; their passwords are in {secrets} (mode 0600)")
 
 
 def _text(file: Path) -> str:

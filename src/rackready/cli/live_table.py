@@ -1,4 +1,4 @@
-"""The live table of a campaign on a terminal: where every node stands, what it does now, and for how long."""
+"""Live table of a campaign on a terminal: each node's phase, current step and elapsed time."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from rackready.model.printable import visible
 
 _PER_SECOND = 2
 _BESIDE_ROWS = 6
-"""Lines of the table that are no node: its head, its borders, the counts and the line of detail."""
+"""Lines of the table without a node: head, borders, counts and the line of detail."""
 _NAMED = 8
-"""So many nodes that did not pass are named where nodes are grouped."""
+"""Number of failed nodes that a grouped table names."""
 
 
 class Mark(Enum):
-    """How far a node is in a phase."""
+    """Progress of a node in a phase."""
 
     WAITING = "·"
     RUNNING = "▸"
@@ -39,7 +39,7 @@ _STYLES = {Mark.WAITING: "dim", Mark.RUNNING: "yellow", Mark.DONE: "green", Mark
 
 @dataclass(slots=True)
 class _Place:
-    """Where one node is: the place of its phase in the campaign, how far it is there, its newest step."""
+    """One node's position: index of its phase in the campaign, progress there, newest step."""
 
     phase: int = -1
     mark: Mark = Mark.WAITING
@@ -47,7 +47,7 @@ class _Place:
     since: float = 0.0
 
     def take(self, phase: int | None, event: EventRow) -> None:
-        """Take an event of the node. ``phase``: place of its phase, None where it is of none of this campaign's."""
+        """Apply an event of the node. ``phase``: index of its phase, None if it is not one of this campaign's."""
         if phase is not None and phase > self.phase:
             self.phase, self.mark, self.since = phase, Mark.RUNNING, event.at
         if phase == self.phase and event.level in {"ok", "error"}:
@@ -58,7 +58,7 @@ class _Place:
 
 
 class Progress:
-    """Where all nodes of a campaign are, as its events tell it."""
+    """Positions of all nodes of a campaign, from its events."""
 
     def __init__(self, nodes: Sequence[str], phases: Sequence[str]) -> None:
         self.phases = tuple(phases)
@@ -66,7 +66,7 @@ class Progress:
         self.latest = ""
 
     def take(self, event: EventRow, nodes: Sequence[str]) -> None:
-        """Take what these nodes said in the same words."""
+        """Apply an event that these nodes share."""
         phase = self.phases.index(event.phase) if event.phase in self.phases else None
         for node in nodes:
             if node in self.places:
@@ -74,13 +74,13 @@ class Progress:
         self.latest = line_of(event, nodes)
 
     def mark(self, place: _Place, phase: int) -> Mark:
-        """Return how far a node is in a phase."""
+        """Return a node's progress in a phase."""
         if phase == place.phase:
             return place.mark
         return Mark.DONE if phase < place.phase else Mark.WAITING
 
     def counts(self) -> Counter[Mark]:
-        """Return how many nodes wait, run, passed their last phase, or did not."""
+        """Return the number of nodes that wait, run, passed their last phase, or did not pass it."""
         last = len(self.phases) - 1
         whole = Counter(
             place.mark if place.mark is not Mark.DONE or place.phase == last else Mark.RUNNING
@@ -90,7 +90,7 @@ class Progress:
 
 
 class LiveTable:
-    """Shows a campaign on a terminal while it runs; what is no mere step is printed above the table, and stays."""
+    """Shows a campaign on a terminal while it runs. Events other than steps are printed above the table and stay."""
 
     def __init__(
         self,
@@ -104,23 +104,23 @@ class LiveTable:
         self._live = Live(console=console, get_renderable=self.table, refresh_per_second=_PER_SECOND, transient=True)
 
     def __enter__(self) -> Self:
-        """Begin to show it. The cursor stays: a process that is killed must not take it along."""
+        """Start the display. The cursor stays visible: a killed process could not restore it."""
         self._live.start()
         self._console.show_cursor(show=True)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take it away: what it showed stands in the summary."""
+        """Remove the table; the summary has its content."""
         self._live.stop()
 
     def __call__(self, event: EventRow, nodes: Sequence[str]) -> None:
-        """Take one event."""
+        """Apply one event."""
         self._standing.take(event, nodes)
         if event.level in {"warn", "error"}:
             self._lines(event, nodes)
 
     def table(self) -> RenderableType:
-        """Return what is shown now: a row a node where that fits, else a row a phase."""
+        """Return the table: one row per node if they fit, else one row per phase."""
         fits = len(self._standing.places) + _BESIDE_ROWS <= self._console.height
         body = self._by_node() if fits else self._by_phase()
         return Group(
@@ -171,7 +171,7 @@ def _headed(*names: str) -> Table:
 
 
 def _span(seconds: float) -> str:
-    """Return a time as minutes and seconds, with hours where there are any."""
+    """Return a duration as minutes and seconds, with hours if needed."""
     whole = int(max(0.0, seconds))
     hours, rest = divmod(whole, 3600)
     return (f"{hours}:" if hours else "") + f"{rest // 60:02d}:{rest % 60:02d}"

@@ -1,8 +1,9 @@
-"""`rackready`: puts the commands together and turns errors into one clear text and an honest exit code."""
+"""`rackready`: assembles the commands, and turns errors into one message and an exit code."""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import os
 import sys
@@ -24,7 +25,7 @@ _MISUSE: tuple[type[Exception], ...] = (
     click.ClickException,
     *(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException" and issubclass(kind, Exception)),
 )
-"""What a wrong call raises. Newer releases of typer bring a copy of click of their own, whose errors are not click's."""
+"""Errors of a wrong call. Newer releases of typer contain their own copy of click, whose errors are not click's."""
 
 COMMANDS = {
     "deploy": "deploy",
@@ -45,9 +46,9 @@ COMMANDS = {
     "export": "netbox",
     "help": "help",
 }
-"""Command -> module of this package, which has ``register(app)``. Only the module of the command that is called is imported.
+"""Command -> module of this package with ``register(app)``. Only the module of the called command is imported.
 
-Other packages bring further ones (``plug_ins``)."""
+Other packages add further commands (``plug_ins``)."""
 
 
 def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:  # noqa: FBT001, FBT003
@@ -57,10 +58,10 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 
 def build(arguments: list[str]) -> typer.Typer:
-    """Register the command that is called (every command, when none is) and return the application. Raises PlugInError.
+    """Return the application with the called command, or with every command when none is called. Raises PlugInError.
 
-    The shell's completion calls without arguments: there, the words that were typed say which command; while it is
-    still being typed, names are enough.
+    The shell's completion calls without arguments: the typed words name the command. While that word is incomplete,
+    names are enough.
     """
     app = typer.Typer(
         name="rackready",
@@ -78,20 +79,33 @@ def build(arguments: list[str]) -> typer.Typer:
     plug_in = plug_ins.find(called, ours=called in COMMANDS)
     if plug_in is not None:
         plug_ins.add(app, plug_in)
+        _join_lines(app)
         return app
     for module in dict.fromkeys([COMMANDS[called]] if called in COMMANDS else COMMANDS.values()):
         importlib.import_module(f"rackready.cli.{module}").register(app)
     if called not in COMMANDS:
         plug_ins.add_every(app, COMMANDS)
+    _join_lines(app)
     return app
 
 
+def _join_lines(app: typer.Typer) -> None:
+    """Put each paragraph of the help texts on one line: typer keeps line breaks in all but the first one."""
+    for command in app.registered_commands:
+        text = command.help or inspect.getdoc(command.callback) or ""
+        paragraphs = [item if item.startswith("\b") else " ".join(item.split()) for item in text.split("\n\n")]
+        command.help = "\n\n".join(paragraphs) or None
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _join_lines(group.typer_instance)
+
+
 def _name_only() -> None:
-    """Stand for a command while its name is completed."""
+    """Stand in for a command while its name is completed."""
 
 
 def main() -> NoReturn:
-    """Entry point: calls ``run`` and ends the process."""
+    """Call ``run`` and end the process with its exit code."""
     if not open_streams():
         with tolerant(sys.stderr):
             sys.stderr.write(
@@ -109,25 +123,26 @@ def main() -> NoReturn:
 
 
 class Ended(NamedTuple):
-    """How a call ended: its exit code, and whether an error ended it, which may have left threads at work."""
+    """End of a call: its exit code, and whether an error ended it, which may have left threads running."""
 
     code: int
     by_error: bool = False
 
 
 def run(arguments: list[str]) -> Ended:
-    """Call one command; the process goes on. Exit codes: 0 pass, 1 fail or error on some node, 2 refused or invalid, 130 interrupted."""
+    """Call one command and return how it ended; the process continues.
+
+    Exit codes: 0 pass, 1 fail or error on some node, 2 refused or invalid, 130 interrupted.
+    """
     os.umask(0o077)
     try:
         code = _called(arguments)
-        sys.stdout.flush()  # a result that cannot come out is none, and is told here: at the end of the process it would be too late
+        sys.stdout.flush()  # here, because at the end of the process an error could no longer be reported
     except (click.exceptions.Abort, typer.Abort, KeyboardInterrupt):
         with tolerant(sys.stderr):
-            sys.stderr.write("stopped. Nothing is lost: the same command goes on from what is recorded.\n")
+            sys.stderr.write("stopped. Nothing is lost: run the same command to continue from what is recorded.\n")
         return Ended(130, by_error=True)
-    except (
-        BrokenPipeError
-    ):  # nobody reads what we write: the exit code alone is left to say that it did not come to its end
+    except BrokenPipeError:  # nobody reads the output: only the exit code can report that it is incomplete
         for stream in (sys.stdout, sys.stderr):
             to_nowhere(stream)
         return Ended(2, by_error=True)
@@ -141,49 +156,51 @@ def run(arguments: list[str]) -> Ended:
 def _called(arguments: list[str]) -> int:
     """Call one command, and return its exit code."""
     try:
-        # Outside standalone mode click gives back the code of typer.Exit instead of raising it.
+        # Outside standalone mode click returns the code of typer.Exit instead of raising it.
         code = build(arguments)(arguments, prog_name="rackready", standalone_mode=False)
     except (click.exceptions.Exit, typer.Exit) as stop:
         return stop.exit_code
     return code if isinstance(code, int) else 0
 
 
-def _told(error: Exception) -> RackreadyError:
-    """Return an error in our words; what nobody foresaw is a defect."""
+def _known(error: Exception) -> RackreadyError:
+    """Return an error with a message for the operator. An unexpected error is a defect."""
     if isinstance(error, RackreadyError):
         return error
     if isinstance(error, _MISUSE):
         text = error.format_message() if hasattr(error, "format_message") else str(error)
-        return RackreadyError(f"{text} `rackready --help` says how it is called.")
+        return RackreadyError(f"{text} See `rackready --help`.")
     if isinstance(error, OSError):
         return os_errors.told(error)
-    return _DefectError(f"defect in rackready - Expected: none Actual: {error.__class__.__name__}: {error}. Report it.")
+    return _DefectError(
+        f"defect in rackready - Expected: none Actual: {error.__class__.__name__}: {error}. Report it with this output."
+    )
 
 
 class _DefectError(RackreadyError):
-    """What nobody foresaw: it is shown whole."""
+    """An unexpected error, shown with its traceback."""
 
 
 def _refuse(error: Exception, *, json_wanted: bool) -> None:
-    """Say why. Streams that take nothing any more change no exit code."""
-    told = _told(error)
+    """Print the error. A stream that accepts no more output does not change the exit code."""
+    known = _known(error)
     with tolerant(sys.stderr):
-        if isinstance(told, _DefectError):
+        if isinstance(known, _DefectError):
             traceback.print_exception(error)
-        sys.stderr.write(f"{visible(str(told))}\n")
+        sys.stderr.write(f"{visible(str(known))}\n")
     if not json_wanted or getattr(error, "filename", None) == OUT:
         return
-    document: dict[str, object] = {"error": str(told)}
-    if isinstance(told, SiteInvalidError):
+    document: dict[str, object] = {"error": str(known)}
+    if isinstance(known, SiteInvalidError):
         document["problems"] = [
-            {"path": item.path, "message": item.message, "hint": item.hint} for item in told.problems
+            {"path": item.path, "message": item.message, "hint": item.hint} for item in known.problems
         ]
     with tolerant(sys.stdout):
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process. Threads of the workflow engine that wait for work which an error ended are never done: it does not wait for them."""
+    """End the process without waiting for threads of the workflow engine: after an error, some of them never end."""
     if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -19,28 +19,26 @@ from rackready.design.site import load_site
 from rackready.design.yaml import dump_yaml
 from rackready.model.problems import RackreadyError
 
-app = typer.Typer(help="Give the plan of a site to others.", no_args_is_help=True)
+app = typer.Typer(help="Export the plan of a site.", no_args_is_help=True)
 
 Url = Annotated[str, typer.Option("--url", envvar="NETBOX_URL", help="Address of NetBox, https://...")]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(
-        "--token-file", help="File that holds nothing but the API token; else the variable NETBOX_TOKEN is read."
-    ),
+    typer.Option("--token-file", help="File with only the API token. Default: the variable NETBOX_TOKEN."),
 ]
 
 _SHOWN = 50
 _TOKEN = re.compile(r"[!-~]+")
-"""Visible ASCII: what a header of HTTP can carry (RFC 9110, 5.5); anything else would come back in the error of whoever makes the header."""
+"""Visible ASCII, which an HTTP header can carry (RFC 9110, 5.5). Other text would appear in an HTTP library's error."""
 
 
 @app.callback()
 def _group() -> None:
-    """Keep `netbox` a command of its own while it is the only one."""
+    """Keep `netbox` as a word while it is the only command."""
 
 
 def token(file: Path | None) -> str:
-    """Return the API token. Raises RackreadyError that says where it was looked for; it never says the token."""
+    """Return the API token. Raises RackreadyError with the places searched, never with the token."""
     if file is not None:
         try:
             found = file.read_text(encoding="utf-8").strip()
@@ -57,7 +55,7 @@ def token(file: Path | None) -> str:
             f"{where} - Expected: an API token of NetBox Actual: nothing. Give --token-file FILE, or set NETBOX_TOKEN."
         )
     if _TOKEN.fullmatch(found) is None:
-        # What it holds is not shown: it may be another secret.
+        # The content is not shown: it may be another secret.
         raise RackreadyError(
             f"{where} - Expected: an API token of NetBox and nothing else "
             "Actual: several words, or signs that no token has. Correct it."
@@ -68,17 +66,20 @@ def token(file: Path | None) -> str:
 def import_netbox(
     site: Annotated[str, typer.Argument(help="Slug of the site in NetBox.")],
     url: Url,
-    into: Annotated[Path, typer.Option("--into", help="Site file to write; it must not be there yet.")],
+    into: Annotated[Path, typer.Option("--into", help="Site file to write; it must not exist.")],
     token_file: TokenFile = None,
     node_role: Annotated[str, typer.Option("--node-role", help="Slug of the device role of nodes.")] = NODE_ROLE,
     output: Output = Format.TEXT,
 ) -> None:
-    """Begin a site file from NetBox: racks, nodes, switches, addresses, links. Exit codes: 0 written, 2 refused and nothing written."""
+    """Write a first site file from NetBox: racks, nodes, switches, addresses, links.
+
+    Exit codes: 0 written, 2 refused and nothing written.
+    """
     from rackready.drivers.netbox import Netbox  # noqa: PLC0415 - only who talks to NetBox pays for its client
 
     if into.exists():
         raise RackreadyError(
-            f"--into {into} - Expected: a new file Actual: it is there. Name another one, and compare the two."
+            f"--into {into} - Expected: a new file Actual: it exists. Name another file, and compare the two."
         )
     found = Netbox(url, token(token_file)).read(site, ("dcim.racks", "dcim.devices", "dcim.cables"))
     if not found["dcim.racks"]:
@@ -107,7 +108,7 @@ def import_netbox(
 
 def _text(made: Imported) -> str:
     head = [
-        "# Taken from NetBox. To be filled in, since NetBox does not know it:",
+        "# From NetBox. Complete by hand what NetBox does not have:",
         *(f"#   {line}" for line in made.missing),
     ]
     return "\n".join(head) + "\n" + dump_yaml(made.document)
@@ -124,11 +125,14 @@ def export_netbox(
     env: Env = "sim",
     token_file: TokenFile = None,
     yes: Annotated[  # noqa: FBT002 - a flag
-        bool, typer.Option("--yes", help="Write it; without, the difference is shown and nothing is written.")
+        bool, typer.Option("--yes", help="Write to NetBox. Default: only show the differences.")
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show what NetBox lacks of the plan, and with --yes write it. Never deletes. Exit: 0 nothing to do or written, 1 differences shown, 2 refused."""
+    """Show parts of the plan that NetBox lacks; with --yes write them. Never deletes.
+
+    Exit codes: 0 nothing to do or written, 1 differences shown, 2 refused.
+    """
     from rackready.drivers.netbox import Netbox  # noqa: PLC0415 - only who talks to NetBox pays for its client
 
     plan = plan_site(load_site(env, root=env_paths(env).root))
@@ -155,7 +159,7 @@ def export_netbox(
         print_json({"written": yes, "steps": [step.text for step in todo]})
     else:
         _show("written to NetBox" if yes else "NetBox differs", [step.text for step in todo])
-        console.print("no difference" if not todo else "done" if yes else "nothing was written: --yes writes it")
+        console.print("no difference" if not todo else "done" if yes else "nothing was written. Add --yes to write it")
     raise typer.Exit(1 if todo and not yes else 0)
 
 

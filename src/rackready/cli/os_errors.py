@@ -1,4 +1,4 @@
-"""Errors of the operating system in words: what was expected of the path, what it said, and the step that helps against just that."""
+"""Operating-system errors as messages: Expected, Actual and the next step for each kind."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FREE = "Free disk space there, then run again."
 
 _EXPECTED = {
-    errno.ENOENT: ("a path that is there", "Correct the path."),
+    errno.ENOENT: ("an existing path", "Correct the path."),
     errno.ENOTDIR: ("a path through folders", "Correct the path: a part of it is a file."),
-    errno.ELOOP: ("a path without a circle of links", "Correct the link."),
+    errno.ELOOP: ("a path without a loop of links", "Correct the link."),
     errno.ENAMETOOLONG: ("a shorter path", "Correct the path."),
     errno.EISDIR: ("a file", "Name a file in that folder."),
     errno.EEXIST: ("nothing there yet", "Name another, or remove it."),
     errno.EACCES: ("a path that this user may use", "Correct its permissions or its owner, or run as another user."),
     errno.EPERM: ("a path that this user may use", "Correct its permissions or its owner, or run as another user."),
-    errno.EROFS: ("a file system that can be written", "Name a path on another, or mount it writable."),
-    errno.EMFILE: ("a file that can still be opened", "Raise the limit of open files (ulimit -n), then run again."),
+    errno.EROFS: ("a writable file system", "Name a path on another, or mount it writable."),
+    errno.EMFILE: ("one more open file", "Raise the limit of open files (ulimit -n), then run again."),
     **dict.fromkeys(_FULL, ("room on the file system", _FREE)),
 }
-_OTHER = ("a usable file system", "See what `dmesg` says of its disk, then run again.")
+_OTHER = ("a usable file system", "Check `dmesg` for errors of its disk, then run again.")
 
 
 def told(error: OSError) -> RackreadyError:
-    """Return an error of the operating system in our words."""
+    """Return the message for an operating-system error."""
     why = error.strerror or str(error)
     if error.filename == OUT:
-        step = _FREE if error.errno in _FULL else "Send it to another place, then run again."
-        return RackreadyError(f"{OUT} - Expected: a place that takes what is printed Actual: {why}. {step}")
+        step = _FREE if error.errno in _FULL else "Redirect it elsewhere, then run again."
+        return RackreadyError(f"{OUT} - Expected: an output that accepts data Actual: {why}. {step}")
     expected, step = _EXPECTED.get(error.errno or 0, _OTHER)
     return RackreadyError(f"{error.filename or 'the controller'} - Expected: {expected} Actual: {why}. {step}")

@@ -1,4 +1,4 @@
-"""What every command shares: how it takes ``--env`` and ``--output``, and how it prints one document."""
+"""Shared by all commands: the options ``--env`` and ``--output``, tables, and JSON documents."""
 
 from __future__ import annotations
 
@@ -23,44 +23,42 @@ from rackready.paths import EnvPaths, project_root
 Env = Annotated[
     str,
     typer.Option(
-        "--env", envvar="ENV", help="Environment: reads inventories/ENV/site.yml.", autocompletion=complete.environments
+        "--env", envvar="ENV", help="Environment; reads inventories/ENV/site.yml.", autocompletion=complete.environments
     ),
 ]
 
 
 class Format(StrEnum):
-    """How a command prints its result."""
+    """Output format of a result."""
 
     TEXT = "text"
     JSON = "json"
 
 
-Output = Annotated[
-    Format, typer.Option("--output", help="text for people, json for one JSON document on standard output.")
-]
+Output = Annotated[Format, typer.Option("--output", help="text, or json: one JSON document on standard output.")]
 
 
 class _Terminal(Console):
-    """A console that prints values as they are, and ends nothing by itself: rich would leave with 1, which means that a node is bad.
+    """A console that prints values unchanged and never ends the process: rich's exit code 1 would mean a bad node.
 
-    Markup and emoji codes are off: `[/x]` in a reason would raise an error, `[error 52]` in one would vanish, and `:a:`
-    in an IPv6 address would become a picture. Colour is given as ``style``.
+    Markup and emoji codes are off: `[/x]` in a reason would raise an error, `[error 52]` would vanish, and `:a:` in an
+    IPv6 address would become an emoji. Pass colours as ``style``.
     """
 
     def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
         super().__init__(stderr=stderr, width=width, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
     def render_str(self, text: str, **kwargs: Any) -> Text:
-        """Render a text: what it quotes of tools and files must not reach the terminal as commands."""
+        """Render a text. Control characters quoted from tools and files must not reach the terminal."""
         return super().render_str(visible(text), **kwargs)
 
     def on_broken_pipe(self) -> None:
-        """Let whoever writes see that nobody reads any more."""
+        """Raise BrokenPipeError, which the caller handles."""
         raise BrokenPipeError
 
 
 progress = _Terminal(stderr=True)
-"""Progress goes to standard error: standard output holds the result alone."""
+"""For progress, on standard error: standard output contains only the result."""
 
 console = _Terminal()
 
@@ -77,9 +75,8 @@ def print_table(
 ) -> None:
     """Print a table on standard output.
 
-    A terminal wraps the columns in ``words`` alone; where the others do not fit, it wraps whole lines. What is not a
-    terminal has no width: there the table is as wide as its texts. ``style``: colour of a cell, from its header and its
-    text.
+    On a terminal, only the columns in ``words`` wrap; when the others do not fit, whole lines wrap. Elsewhere the table
+    is as wide as its texts. ``style``: colour of a cell, from its header and its text.
     """
     table = Table(title=title)
     lines = [[str(cell) for cell in row] for row in rows]
@@ -99,34 +96,34 @@ def _cell(header: str, text: str, style: Callable[[str, str], str] | None) -> Te
 
 
 def print_reasons(reasons: Iterable[tuple[str, str]]) -> None:
-    """Print a line for each node that has a reason: in a table a long one would be folded to a few letters a line."""
+    """Print a line per node with a reason: a table would fold long ones to a few letters per line."""
     for node, reason in reasons:
         if reason:
             console.print(f"{node}: {reason}")
 
 
 def env_paths(env: str) -> EnvPaths:
-    """Return the paths of an environment of the checkout that we are in. Raises RackreadyError outside one."""
+    """Return the paths of an environment of the current checkout. Raises RackreadyError outside one."""
     try:
         return EnvPaths(project_root(), env)
     except FileNotFoundError as error:
         raise RackreadyError(str(error)) from error
 
 
-def said(reason: str) -> str:
-    """Return a reason on one line. Raises RackreadyError when nothing is said: it is what the next one on call reads."""
+def given_reason(reason: str) -> str:
+    """Return a reason on one line. Raises RackreadyError when it is empty: the next engineer on call reads it."""
     words = " ".join(reason.split())
     if not words:
-        message = "--reason - Expected: words that say why Actual: nothing. Give them: they are kept in the record."
+        message = "--reason - Expected: a reason in words Actual: none. Give one: it is recorded."
         raise RackreadyError(message)
     try:
         return readable(words)
     except ValueError as error:
-        raise RackreadyError(f"--reason - {error} Actual: {words!r}. They are kept in the record.") from error
+        raise RackreadyError(f"--reason - {error} Actual: {words!r}. The reason is recorded.") from error
 
 
 def print_json(document: Any) -> None:  # noqa: ANN401 - anything that JSON can hold
-    """Print one JSON document on standard output, sorted keys kept as given."""
+    """Print one JSON document on standard output, keys in the given order."""
     sys.stdout.write(json.dumps(document, indent=2, default=_plain) + "\n")
 
 

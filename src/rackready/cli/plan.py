@@ -1,4 +1,4 @@
-"""`rackready plan`: what a site file comes to, and what is different from what was last applied. Touches nothing."""
+"""`rackready plan`: plans a site and compares the plan with the applied state. Changes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_CHANGE, CHANGES, INVALID = 0, 1, 2
 
 
 class PlanFormat(StrEnum):
-    """How a plan is printed."""
+    """Output format of a plan."""
 
     TEXT = "text"
     JSON = "json"
@@ -41,17 +41,17 @@ Site = Annotated[
 ]
 Output = Annotated[
     PlanFormat,
-    typer.Option("--output", help="text for people, json for programs, markdown for a comment on a pull request."),
+    typer.Option("--output", help="text, json, or markdown for a pull-request comment."),
 ]
 Write = Annotated[
     Path | None,
     typer.Option(
         "--write",
-        help="Folder for plan.html, plan.json, lists as CSV (cables, cords, bom, addresses) and a cable page a rack.",
+        help="Folder for plan.html, plan.json, CSV lists (cables, cords, bom, addresses) and one cable page per rack.",
     ),
 ]
 Slack = Annotated[float, typer.Option("--slack-m", min=0, help="Spare length at each end of a cable, m.")]
-Spares = Annotated[float, typer.Option("--spares-pct", min=0, help="Spares of each cable part, per cent.")]
+Spares = Annotated[float, typer.Option("--spares-pct", min=0, help="Spares of each cable part, %.")]
 
 
 def plan(
@@ -62,9 +62,12 @@ def plan(
     slack_m: Slack = SLACK_M,
     spares_pct: Spares = SPARES_PCT,
 ) -> None:
-    """Plan a site: fabric, cables, addresses, capacity, bill of materials, and what changes. Exit: 0 no change, 1 changes, 2 invalid."""
+    """Plan a site: fabric, cables, addresses, capacity, bill of materials and changes.
+
+    Exit codes: 0 no change, 1 changes, 2 invalid.
+    """
     _finite(("--slack-m", slack_m), ("--spares-pct", spares_pct))
-    # One command, one pass: a collection between its steps walks a million objects that are all in use.
+    # One pass: a garbage collection between its steps would walk a million objects, all in use.
     with without_gc():
         _plan(env_paths(env), env, _there(site), (slack_m, spares_pct), output, write)
 
@@ -91,7 +94,7 @@ def _plan(
 
 
 def _loaded(paths: EnvPaths, env: str, site: Path | None) -> intent.Site:
-    """Return the site. Raises SiteInvalidError with what its plan would refuse, too."""
+    """Return the site. Raises SiteInvalidError, which includes problems of the plan."""
     try:
         return load_site(env, site_file=site, root=paths.root)
     except SiteInvalidError as error:
@@ -99,8 +102,8 @@ def _loaded(paths: EnvPaths, env: str, site: Path | None) -> intent.Site:
 
 
 def _before(paths: EnvPaths, file: Path | None, name: str) -> tuple[applied.AppliedFacts, str]:
-    """Return what was applied to the site of that name in the environment, and why nothing is compared where another site was applied there."""
-    before = applied.read(paths.state_as_it_is)
+    """Return the applied facts of that site in the environment, and a reason if another site was applied there."""
+    before = applied.read(paths.state)
     if before.at is None or file is None or (paths.site_file.exists() and file.samefile(paths.site_file)):
         return before, ""
     theirs = before.site or _name_in(paths.site_file)
@@ -111,7 +114,7 @@ def _before(paths: EnvPaths, file: Path | None, name: str) -> tuple[applied.Appl
 
 
 def _name_in(file: Path) -> str:
-    """Return the site's name in a site file; empty when it has none that can be read. For records of releases that did not note the name."""
+    """Return the site's name in a site file, or empty. For records of releases without the name."""
     try:
         document = read_yaml(file)
     except SiteInvalidError:
@@ -120,7 +123,7 @@ def _name_in(file: Path) -> str:
 
 
 def _finite(*options: tuple[str, float]) -> None:
-    """Raise RackreadyError for numbers that no cable list can hold, all of them at once."""
+    """Raise RackreadyError for all numbers outside the limits of a cable list."""
     wrong = [
         f"{option} {value:g}: Expected: a finite number Actual: {value:g}. Correct it."
         for option, value in options

@@ -1,7 +1,7 @@
-"""Commands that other packages bring: an entry point of group ``rackready.commands``, named as its command.
+"""Commands of plug-ins: entry points of group ``rackready.commands``, each named as its command.
 
-It names a ``typer.Typer`` (a group of commands) or a function (one command). It is put under its own name alone, so
-that it cannot take another's place.
+An entry point names a ``typer.Typer`` (a group of commands) or a function (one command). It gets its own name only,
+so that it cannot replace another command.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from rackready import entry_points
 from rackready.entry_points import COMMANDS, PlugIn, PlugInError
 
 BROUGHT = {"sim": "rackready[sim]"}
-"""Commands of packages of our own that need not be installed, and what installs them."""
+"""Command -> what installs it, for optional packages of rackready."""
 
 
 def find(name: str, *, ours: bool) -> PlugIn | None:
-    """Return the plug-in with that command, None when there is none. ``ours``: rackready itself has a command of that name.
+    """Return the plug-in with that command, or None. ``ours``: rackready itself has a command of that name.
 
-    Raises PlugInError when two have it, or when it is one of ``BROUGHT`` and not installed.
+    Raises PlugInError if two have it, or if it is one of ``BROUGHT`` and not installed.
     """
     found = entry_points.named(COMMANDS, name, ours)
     if found is None and not ours and name in BROUGHT:
@@ -33,7 +33,7 @@ def find(name: str, *, ours: bool) -> PlugIn | None:
 
 
 def add(app: typer.Typer, plug_in: PlugIn) -> None:
-    """Import a plug-in and add its command. Raises PlugInError that names it."""
+    """Import a plug-in and add its command. Raises PlugInError with its name."""
     command = plug_in.load(object)
     if not isinstance(command, typer.Typer) and not callable(command):
         plug_in.refuse(f"{plug_in.point.value} is a typer.Typer or a function", f"a {type(command).__name__}")
@@ -42,14 +42,14 @@ def add(app: typer.Typer, plug_in: PlugIn) -> None:
         _put(trial, plug_in.name, command)
         typer.main.get_command(
             trial
-        )  # typer looks at parameters here: what it does not understand must not break the other commands
+        )  # typer reads the parameters here; an unsupported one must not break the other commands
     except Exception as error:  # noqa: BLE001 - typer's and click's refusals have no common class
-        plug_in.refuse("a command that typer understands", f"{type(error).__name__}: {error}", error)
+        plug_in.refuse("a command that typer supports", f"{type(error).__name__}: {error}", error)
     _put(app, plug_in.name, command)
 
 
 def add_every(app: typer.Typer, ours: Collection[str]) -> None:
-    """Add the command of every plug-in. In place of one that cannot be used stands a command that says why: all others work."""
+    """Add the commands of all plug-ins. An unusable plug-in gets a command that reports the reason."""
     for name in entry_points.names(COMMANDS):
         try:
             found = find(name, ours=name in ours)

@@ -1,4 +1,4 @@
-"""Which lines of progress a command prints: a few a node and phase, or every step."""
+"""Progress lines of a command: a few per node and phase, or every step."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rackready.ledger.store import DETAIL, EventRow
 
 _STYLE = {"ok": "green", "error": "bold red", "warn": "yellow", "info": "dim", DETAIL: "dim"}
 SILENCE_S = 30.0
-"""After so long without a line a step is printed all the same: a phase may work for minutes (judgement)."""
+"""Time without a line after which a step is printed anyway, s: a phase may work for minutes (judgement)."""
 
 
 class Lines:
-    """Prints events. Without ``verbose``: no steps, but one of them whenever nothing was printed for SILENCE_S."""
+    """Prints events. Without ``verbose`` it omits steps, except one after SILENCE_S without output."""
 
     def __init__(self, *, verbose: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._verbose = verbose
@@ -23,7 +23,7 @@ class Lines:
         self._printed = clock()
 
     def __call__(self, event: EventRow, nodes: Sequence[str]) -> None:
-        """Print what these nodes said in the same words, or leave it out."""
+        """Print or omit an event that these nodes share."""
         now = self._clock()
         if event.level == DETAIL and not self._verbose and now - self._printed < SILENCE_S:
             return

@@ -1,4 +1,4 @@
-"""`rackready repair`: says that a quarantined node was repaired, so that it may be measured again."""
+"""`rackready repair`: records a repair, so that the node is measured again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rackready.cli import complete
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress, said
+from rackready.cli.output import Env, Format, Output, console, env_paths, given_reason, print_json, progress
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
 
@@ -19,21 +19,22 @@ if TYPE_CHECKING:
 
 def repair(
     node: Annotated[str, typer.Argument(help="Node that was repaired.", autocompletion=complete.nodes)],
-    reason: Annotated[str, typer.Option("--reason", help="What was done to it; kept in the record.")],
+    reason: Annotated[str, typer.Option("--reason", help="What was done to the node; recorded.")],
     env: Env = "sim",
     output: Output = Format.TEXT,
 ) -> None:
-    """Begin a new epoch of a node: what was recorded before counts no longer, and it comes back at reachable.
+    """Record that a node was repaired, and return it to reachable.
 
-    One that the scheduler offers, whatever its state, is held there first. A campaign that was cut off is not resumed:
-    its next run would leave out, on this node too, what it had done before the repair.
+    A new epoch of the node begins: earlier evidence no longer counts. A node that the scheduler offers to jobs is
+    drained first. A campaign that was cut off is not resumed, because it would skip steps that it did on this node
+    before the repair.
     """
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
     paths = env_paths(env)
-    reason = said(reason)
+    reason = given_reason(reason)
     known = [item.name for item in load_site(env, root=paths.root).nodes()]
     if node not in known:
         message = f"{node} - Expected: one of {', '.join(known)} Actual: no such node. Correct the name."
@@ -50,11 +51,11 @@ def repair(
     if output is Format.JSON:
         print_json(document)
     else:
-        console.print(f"{node}: reachable, epoch {epoch}. `make deploy ENV={env}` takes it up again.")
+        console.print(f"{node}: reachable, epoch {epoch}. `make deploy ENV={env}` continues with it.")
 
 
 def _repaired(paths: EnvPaths, node: str, reason: str) -> int:
-    """Keep jobs off a node, begin its new epoch and return it."""
+    """Keep jobs off a node, begin its new epoch, and return the epoch."""
     from rackready.drivers.process import reap  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
@@ -62,11 +63,11 @@ def _repaired(paths: EnvPaths, node: str, reason: str) -> int:
 
     with Ledger.open(paths.database) as ledger:
         for line in reap(ledger):
-            progress.print(f"ended what an earlier run left behind: {line}", style="yellow")
+            progress.print(f"ended a leftover of an earlier run: {line}", style="yellow")
         _drain(PhaseContext(paths.env, paths.root, ""), ledger, node, reason)
         for campaign in ledger.supersede(node):
             progress.print(
-                f"campaign {campaign} was cut off and is not resumed: {node} goes through every phase again",
+                f"campaign {campaign} was cut off and is not resumed: {node} repeats every phase",
                 style="yellow",
             )
         epoch = ledger.raise_epoch(node, reason)
@@ -76,10 +77,10 @@ def _repaired(paths: EnvPaths, node: str, reason: str) -> int:
 
 
 def _drain(ctx: PhaseContext, ledger: Ledger, node: str, reason: str) -> None:
-    """Keep jobs off a node that the scheduler offers. Raises RackreadyError, with nothing recorded, when one that is on offer cannot be held.
+    """Keep jobs off a node that the scheduler offers. Raises RackreadyError, with nothing recorded, when that fails.
 
-    A node that is ready is held by our own record; of any other the scheduler is asked. Where it does not answer, that
-    is said: the next deploy asks again before it touches the node.
+    A node that is ready is drained because of our own record; for any other, the scheduler is asked. When it does not
+    answer, that is reported, and the next deploy asks again before it acts on the node.
     """
     from rackready.design.pinned import site_of  # noqa: PLC0415
     from rackready.handover.offer import ASK_S, keep_off, not_asked, offers  # noqa: PLC0415
@@ -103,11 +104,11 @@ def _drain(ctx: PhaseContext, ledger: Ledger, node: str, reason: str) -> None:
                 )
             ]
         )
-    held = drain_nodes(ctx, [node], {node: reason})[node]
-    if held.outcome is not Outcome.PASS:
+    drained = drain_nodes(ctx, [node], {node: reason})[node]
+    if drained.outcome is not Outcome.PASS:
         message = (
-            f"{held.message} {node} is {state.value} and on offer: nothing was recorded. "
-            "Run again once the scheduler can hold it."
+            f"{drained.message} {node} is {state.value} and offered to jobs: nothing was recorded. "
+            "Run again when the scheduler can drain it."
         )
         raise RackreadyError(message)
 

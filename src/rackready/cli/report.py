@@ -1,4 +1,4 @@
-"""`rackready report`: writes the report of a campaign again, from the records."""
+"""`rackready report`: writes the report of a campaign from its records."""
 
 from __future__ import annotations
 
@@ -15,28 +15,27 @@ from rackready.paths import EnvPaths
 
 
 def report(
-    campaign: Annotated[str, typer.Argument(help="Campaign; the latest when left out.")] = "",
+    campaign: Annotated[str, typer.Argument(help="Campaign id. Default: the latest.")] = "",
     env: Env = "sim",
     output: Output = Format.TEXT,
-    raw: Annotated[
-        str, typer.Option("--raw", help="Print the raw output of this SHA-256 instead; it goes with no campaign.")
-    ] = "",
+    raw: Annotated[str, typer.Option("--raw", help="Print the stored raw output with this SHA-256 instead.")] = "",
     junit: Annotated[
         Path | None,
-        typer.Option("--junit", help="Also write the JUnit XML to this file; it always lies beside the HTML."),
+        typer.Option("--junit", help="Also write the JUnit XML to this file."),
     ] = None,
     again: Annotated[  # noqa: FBT002 - a flag
         bool,
-        typer.Option("--again", help="Judge the stored outputs again, by today's gates; records stay as they are."),
+        typer.Option("--again", help="Judge the stored outputs again with today's gates; records do not change."),
     ] = False,
 ) -> None:
-    """Write the HTML, JSON and JUnit report of a campaign. Reads records only; needs no root and no connection.
+    """Write the HTML, JSON and JUnit report of a campaign.
 
-    With `--output json` the report itself is printed, a node a line. Exit code 1 when some node's gates or coverage are
-    no pass.
+    Reads records only; needs no root and no connection. With --output json, prints the report, one node per line.
+
+    Exit codes: 0 all pass, 1 gates or coverage of some node did not pass, 2 refused.
     """
     from rackready.evidence.report import write_reports  # noqa: PLC0415
-    from rackready.gates.records.rejudge import Again  # noqa: PLC0415
+    from rackready.gates.records.rejudge import Rejudge  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
     paths = env_paths(env)
@@ -54,9 +53,9 @@ def report(
     if wanted not in known:
         raise RackreadyError(
             f"campaign {wanted} - Expected: one of {', '.join(known[:10])} Actual: none of them. "
-            "Leave it out for the latest."
+            "Omit it for the latest."
         )
-    written = write_reports(paths.root, env, wanted, judging=Again() if again else None)
+    written = write_reports(paths.root, env, wanted, judging=Rejudge() if again else None)
     if junit is not None:
         _copy(written.junit, junit)
     if output is Format.JSON:
@@ -69,14 +68,14 @@ def report(
 
 
 def _print_raw(paths: EnvPaths, digest: str, beside: list[str], output: Format) -> None:
-    """Print one stored output. Raises RackreadyError for words that say nothing of it, and when it is gone or damaged."""
+    """Print one stored output. Raises RackreadyError for options that do not apply, and when it is gone or damaged."""
     from rackready.evidence.store import EvidenceStore  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
     if beside:
         raise RackreadyError(
-            f"--raw {digest} - Expected: nothing but --env and --output beside it Actual: {', '.join(beside)}. "
-            "Its hash says all: leave it out."
+            f"--raw {digest} - Expected: only --env and --output with it Actual: {', '.join(beside)}. "
+            "Remove the other options."
         )
     text = EvidenceStore.read_only(Ledger.read_only(paths.database), paths.raw).raw(digest)
     if output is Format.JSON:
@@ -86,7 +85,7 @@ def _print_raw(paths: EnvPaths, digest: str, beside: list[str], output: Format) 
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy the JUnit XML. Raises RackreadyError where it cannot go."""
+    """Copy the JUnit XML. Raises RackreadyError when the target cannot be written."""
     try:
         shutil.copyfile(source, target)
     except OSError as error:
@@ -98,10 +97,9 @@ def _copy(source: Path, target: Path) -> None:
             if isinstance(error, shutil.SpecialFileError)
             else error.strerror
         )
-        step = "Leave --junit out" if same else f"Name another, or take {source}"
+        step = "Omit --junit" if same else f"Name another, or take {source}"
         raise RackreadyError(
-            f"--junit {target} - Expected: another file, that can be written Actual: {what}. "
-            f"{step}: the report is written."
+            f"--junit {target} - Expected: another writable file Actual: {what}. {step}: the report itself is written."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""`rackready retire`: takes a node out for good. Without --yes it only shows what would happen."""
+"""`rackready retire`: takes a node out of service permanently. Without --yes it only shows the steps."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ from typing import Annotated, Any
 import typer
 
 from rackready.cli import complete
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress, said
+from rackready.cli.output import Env, Format, Output, console, env_paths, given_reason, print_json, progress
 
 
 def retire(
-    node: Annotated[str, typer.Argument(help="Node that is to leave.", autocompletion=complete.nodes)],
-    reason: Annotated[str, typer.Option("--reason", help="Why; kept in the record.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without it nothing is touched.")] = False,  # noqa: FBT002 - a command line flag
+    node: Annotated[str, typer.Argument(help="Node to retire.", autocompletion=complete.nodes)],
+    reason: Annotated[str, typer.Option("--reason", help="Reason; recorded.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Retire the node; without --yes, only show the steps.")] = False,  # noqa: FBT002 - a command line flag
     env: Env = "sim",
     output: Output = Format.TEXT,
 ) -> None:
-    """Hold a node, refuse while jobs run on it, power off what rackready powered on, and record it as retired. Exit: 0 done or shown, 1 failed, 2 refused."""
+    """Drain a node, power it off, and record it as retired.
+
+    Refuses while jobs run on the node. Powers off only what rackready powered on.
+
+    Exit codes: 0 done or shown, 1 failed, 2 refused.
+    """
     from rackready.handover.retire import look, steps  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
 
     paths = env_paths(env)
-    words = said(reason)
+    words = given_reason(reason)
     if yes:
         _do(PhaseContext(env, paths.root, ""), node, words, output)
         return
@@ -32,7 +37,7 @@ def retire(
         return
     for line in lines:
         console.print(line)
-    console.print("nothing was touched: with --yes it is done")
+    console.print("nothing was changed. Add --yes to retire the node")
 
 
 def _do(ctx: Any, node: str, reason: str, output: Format) -> None:  # noqa: ANN401 - PhaseContext, imported where it is needed
@@ -44,11 +49,11 @@ def _do(ctx: Any, node: str, reason: str, output: Format) -> None:  # noqa: ANN4
     from rackready.model.outcome import Outcome  # noqa: PLC0415
 
     paths = env_paths(ctx.env)
-    look(ctx, node)  # a wrong name makes no ledger
+    look(ctx, node)  # before the lock: a wrong name makes no ledger
     with ControllerLock(paths.lock, f"rackready retire {node}", paths.database):
         with Ledger.open(paths.database) as ledger:
             for line in reap(ledger):
-                progress.print(f"ended what an earlier run left behind: {line}", style="yellow")
+                progress.print(f"ended a leftover of an earlier run: {line}", style="yellow")
         for line in keep_off(ctx).lines:
             progress.print(line, style="yellow")
         result = retire(ctx, node, reason)
@@ -59,7 +64,7 @@ def _do(ctx: Any, node: str, reason: str, output: Format) -> None:  # noqa: ANN4
         console.print(result.message)
         if good:
             console.print(
-                "`rackready deploy` leaves it out. Take it out of the site file: `rackready fabric --env "
+                "`rackready deploy` skips it. Remove it from the site file: `rackready fabric --env "
                 f"{ctx.env}` then clears its switch ports."
             )
     raise typer.Exit(0 if good else 1)

@@ -1,4 +1,4 @@
-"""`rackready schema`: the JSON schemas of what people write, for editors."""
+"""`rackready schema`: JSON schemas of the site file and of database.yml, for editors."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from rackready.model.site_file import json_schema
 
 
 class Written(StrEnum):
-    """A file that people write."""
+    """A file with a schema."""
 
     SITE = "site"
     DATABASE = "database"
 
 
 def schema(
-    of: Annotated[Written, typer.Option("--of", help="site.yml, or database.yml beside it.")] = Written.SITE,
+    of: Annotated[
+        Written, typer.Option("--of", help="File: site (site.yml) or database (database.yml).")
+    ] = Written.SITE,
 ) -> None:
-    """Print the JSON schema of the site file, compact forms included; or that of database.yml."""
+    """Print the JSON schema of the site file or of database.yml."""
     print_json(json_schema() if of is Written.SITE else Server.model_json_schema(by_alias=True))
 
 

@@ -1,4 +1,4 @@
-"""Each phase by itself: `rackready provision|install|fabric|validate|optimize|handover`, also on a site that others built."""
+"""Single phases: `rackready provision|install|fabric|validate|optimize|handover`, also on a site that others built."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rackready.cli.output import Env, Format, Output
 _PHASES: dict[str, tuple[tuple[str, ...], str]] = {
     "provision": (
         ("provision",),
-        "Power nodes on through their BMCs; pin the host keys of those that are new to it (Pulumi).",
+        "Power on nodes through their BMCs, and pin new host keys (Pulumi).",
     ),
-    "install": (("install",), "Install and pin driver, fabric manager, CUDA, container toolkit, DCGM (Ansible)."),
-    "fabric": (("fabric",), "Configure switches and the nodes' RoCE settings, and read them back."),
+    "install": (("install",), "Install and pin driver, fabric manager, CUDA, container toolkit and DCGM (Ansible)."),
+    "fabric": (("fabric",), "Configure switches and the nodes' RoCE settings, and verify them."),
     "validate": (("validate",), "Run the gates of the site's set whose evidence is missing, void or too old."),
-    "optimize": (("optimize", "revalidate"), "Set power limit and clocks from the profile, then validate again."),
-    "handover": (("certify", "handover"), "Certify nodes whose gates passed and hand them to the scheduler."),
+    "optimize": (("optimize", "revalidate"), "Set power limits and clocks from the profile, then validate again."),
+    "handover": (("certify", "handover"), "Certify nodes whose gates passed, and hand them to the scheduler."),
 }
 
 
 def register(app: typer.Typer) -> None:
-    """Add one command a phase."""
+    """Add one command per phase."""
     for name, (phases, text) in _PHASES.items():
         app.command(name, help=text)(validate if name == "validate" else _command(name, phases))
 
@@ -44,15 +44,13 @@ def _command(kind: str, phases: tuple[str, ...]) -> Callable[..., None]:
     return command
 
 
-def validate(  # noqa: D103 - its help stands in the table
+def validate(  # noqa: D103 - the table has its help
     env: Env = "sim",
     limit: Limit = "",
     check: Check = False,  # noqa: FBT002 - a command line flag
     again: Annotated[  # noqa: FBT002
         bool,
-        typer.Option(
-            "--again", help="Measure also what valid evidence spares. A fail on record stays one: `rackready repair`."
-        ),
+        typer.Option("--again", help="Also measure gates with valid evidence. A recorded fail stays a fail."),
     ] = False,
     verbose: Verbose = False,  # noqa: FBT002
     output: Output = Format.TEXT,

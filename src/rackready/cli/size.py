@@ -1,4 +1,4 @@
-"""`rackready size`: what a language model needs of GPUs, which servers of the profiles can do it, what binds them, and what a result costs."""
+"""`rackready size`: sizes servers for a language model: memory, layout, speed bounds and cost."""
 
 from __future__ import annotations
 
@@ -13,26 +13,22 @@ from rackready.cli.size_cost import Money, prices
 from rackready.cli.size_model import Asked, model_of
 from rackready.design.sizing.cost import Virtual
 
-app = typer.Typer(
-    help="Size a language model: memory, servers that fit, bounds of speed, cost of a result.", no_args_is_help=True
-)
+app = typer.Typer(help="Size servers for a language model: memory, speed bounds, cost.", no_args_is_help=True)
 
-On = Annotated[
-    list[str], typer.Option("--on", help="Server or GPU profile to consider; may be repeated. Left out: all.")
-]
-Tp = Annotated[int, typer.Option("--tp", min=0, help="Tensor parallelism; 0: searched for the least cost.")]
-Pp = Annotated[int, typer.Option("--pp", min=0, help="Pipeline stages; 0: searched, the fewest that do.")]
-Ep = Annotated[int, typer.Option("--ep", min=1, help="Expert parallelism, over data-parallel ranks.")]
+On = Annotated[list[str], typer.Option("--on", help="Server or GPU profile; repeatable. Default: all.")]
+Tp = Annotated[int, typer.Option("--tp", min=0, help="Tensor parallelism; 0: choose the cheapest.")]
+Pp = Annotated[int, typer.Option("--pp", min=0, help="Pipeline stages; 0: the fewest that fit.")]
+Ep = Annotated[int, typer.Option("--ep", min=1, help="Expert parallelism over data-parallel ranks.")]
 Reserve = Annotated[
     float,
     typer.Option(
         "--reserve-gib",
         min=-1,
-        help="Memory of each GPU that context, communication and fragmentation take, GiB; -1: 2.",
+        help="Memory per GPU for context and communication, GiB; -1: 2.",
     ),
 ]
 
-# The name of an option is its documentation: commands take all of theirs as parameters.
+# Each option is a parameter of its command, so that typer documents it.
 
 
 @app.command()
@@ -47,7 +43,7 @@ def model(  # noqa: PLR0913, PLR0917 - each is an option of the command
     weights: size_model.WeightsOption = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Show what a model's shape says: parameters, bytes of weights, cache of a token."""
+    """Show the parameters, weight bytes and cache bytes per token of a model."""
     found, assumed = model_of(Asked(config, params, layers, hidden, heads, kv_heads, vocabulary, weights))
     document = {"model": described(found), "assumed": assumed}
     print_json(document) if output is Format.JSON else size_text.model(document)
@@ -68,7 +64,7 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
         typer.Option(
             "--context",
             min=0,
-            help="Tokens of one sequence, prompt and answer; 0: 8,192, or the most that the model takes.",
+            help="Tokens per sequence, prompt and answer; 0: 8,192 or the model's maximum.",
         ),
     ] = 0,
     sequences: Annotated[
@@ -76,20 +72,20 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
         typer.Option(
             "--sequences",
             min=0,
-            help="Sequences at a time, over as many replicas as they need; 0: as many as one holds.",
+            help="Concurrent sequences over all replicas; 0: as many as one replica holds.",
         ),
     ] = 0,
     least_rate: Annotated[
-        float, typer.Option("--least-rate", min=0, help="Tokens a second that each sequence must get at least; 0: any.")
+        float, typer.Option("--least-rate", min=0, help="Lowest rate per sequence, tokens/s; 0: any.")
     ] = 0.0,
-    kv: Annotated[str, typer.Option("--kv", help="Number format of the cache: bf16, fp16, fp8 or int8.")] = "",
+    kv: Annotated[str, typer.Option("--kv", help="Cache number format: bf16, fp16, fp8 or int8. Default: bf16.")] = "",
     utilization: Annotated[
         float,
-        typer.Option("--utilization", help="Share of GPU memory that the engine may use; 0: 0.9, vLLM's default."),
+        typer.Option("--utilization", help="Share of GPU memory for the engine; 0: 0.9 (vLLM)."),
     ] = 0.0,
     efficiency: Annotated[
         float,
-        typer.Option("--efficiency", help="Share of the bound that you measured, for costs; 0: the bound itself."),
+        typer.Option("--efficiency", help="Measured share of the speed bound, for costs; 0: 1."),
     ] = 0.0,
     reserve: Reserve = -1.0,
     tp: Tp = 0,
@@ -108,7 +104,7 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     currency: size_cost.Currency = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Serve a model: the cheapest layout, sequences that fit, bounds of prefill and decode, cost of a million tokens."""
+    """Size serving: layout, sequences that fit, prefill and decode bounds, cost of a million tokens."""
     asked = Asked(config, params, layers, hidden, heads, kv_heads, vocabulary, weights)
     virtual = Virtual(overhead, virtual_used, virtual_fee)
     money = Money(
@@ -152,34 +148,32 @@ def train(  # noqa: PLR0913, PLR0917 - each is an option of the command
     vocabulary: size_model.Vocabulary = 0,
     sequence: Annotated[
         int,
-        typer.Option("--sequence", min=0, help="Tokens of one sequence; 0: 4,096, or the most that the model takes."),
+        typer.Option("--sequence", min=0, help="Tokens per sequence; 0: 4,096 or the model's maximum."),
     ] = 0,
-    micro_batch: Annotated[int, typer.Option("--micro-batch", min=0, help="Sequences of one micro-batch; 0: 1.")] = 0,
+    micro_batch: Annotated[int, typer.Option("--micro-batch", min=0, help="Sequences per micro-batch; 0: 1.")] = 0,
     micro_batches: Annotated[
         int,
-        typer.Option(
-            "--micro-batches", min=0, help="Micro-batches of one step and data-parallel rank; 0: the fastest."
-        ),
+        typer.Option("--micro-batches", min=0, help="Micro-batches per step and data-parallel rank; 0: the fastest."),
     ] = 0,
-    tokens: Annotated[
-        str, typer.Option("--tokens", help="Tokens of the whole run, e.g. 15T: how long it takes and what it costs.")
-    ] = "",
+    tokens: Annotated[str, typer.Option("--tokens", help="Tokens of the run, e.g. 15T, for days and cost.")] = "",
     gpus: Annotated[
-        int, typer.Option("--gpus", min=0, help="GPUs in all; what tp x pp leaves is data parallelism. 0: one replica.")
+        int, typer.Option("--gpus", min=0, help="GPUs in total; tp x pp divides them into replicas. 0: one replica.")
     ] = 0,
     zero: Annotated[int, typer.Option("--zero", min=-1, max=3, help="ZeRO stage; -1: 1.")] = -1,
-    optimizer: Annotated[str, typer.Option("--optimizer", help="adam, adam_no_master, adam8bit or sgd.")] = "",
+    optimizer: Annotated[
+        str, typer.Option("--optimizer", help="adam, adam_no_master, adam8bit or sgd. Default: adam.")
+    ] = "",
     recompute: Annotated[
-        str, typer.Option("--recompute", help="Activations that are computed again: none, selective or full.")
+        str, typer.Option("--recompute", help="Recompute activations: none, selective or full. Default: selective.")
     ] = "",
     gradient_bytes: Annotated[
-        int, typer.Option("--gradient-bytes", min=0, max=4, help="Bytes of one gradient, 2 or 4; 0: 4.")
+        int, typer.Option("--gradient-bytes", min=0, max=4, help="Bytes per gradient, 2 or 4; 0: 4.")
     ] = 0,
     mfu: Annotated[
         float,
-        typer.Option("--mfu", help="Model FLOPs utilization: share of the dense peak that the run reaches; 0: 0.4."),
+        typer.Option("--mfu", help="Model FLOPs utilization, share of the dense peak; 0: 0.4."),
     ] = 0.0,
-    mfu_source: Annotated[str, typer.Option("--mfu-source", help="Where that figure comes from, for the report.")] = "",
+    mfu_source: Annotated[str, typer.Option("--mfu-source", help="Source of the MFU, for the report.")] = "",
     reserve: Reserve = -1.0,
     tp: Tp = 0,
     pp: Pp = 0,
@@ -198,7 +192,7 @@ def train(  # noqa: PLR0913, PLR0917 - each is an option of the command
     currency: size_cost.Currency = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Train a model: the fastest layout that fits, memory of its fullest GPU, days and cost of a run."""
+    """Size training: fastest layout that fits, memory of the fullest GPU, days and cost of a run."""
     asked = Asked(config, params, layers, hidden, heads, kv_heads, vocabulary)
     virtual = Virtual(overhead, virtual_used, virtual_fee)
     money = Money(
@@ -233,7 +227,7 @@ def train(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 
 def _finish(document: dict[str, Any], output: Format, text: Any) -> None:  # noqa: ANN401 - a function of the document
-    """Print the answer; exit 1 when no server can do it."""
+    """Print the answer. Exits with 1 when no server fits."""
     print_json(document) if output is Format.JSON else text(document)
     if not any(row["fits"] for row in document["candidates"]):
         raise typer.Exit(1)

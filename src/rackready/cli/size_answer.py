@@ -1,4 +1,4 @@
-"""The answers of `rackready size` as plain documents: the same for JSON and for text."""
+"""Answers of `rackready size` as plain documents, the same for JSON and text."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Document = dict[str, Any]
 
 @dataclass(slots=True)
 class Wanted:
-    """What was asked for; what was not is assumed and noted."""
+    """The given options. Missing ones are assumed and noted."""
 
     raw: Document
     assumed: list[str] = field(default_factory=list)
 
     def of(self, name: str, default: Any, text: str, unsaid: Any = 0) -> Any:  # noqa: ANN401 - any option's value
-        """Return an option's value, or its default, which is then noted as assumed."""
+        """Return an option's value, or its default, which is noted as assumed."""
         value = self.raw[name]
         if value not in {unsaid, ""}:
             return value
@@ -39,20 +39,20 @@ class Wanted:
         return default
 
     def length(self, name: str, default: int, model: Llm) -> int:
-        """Return the tokens of one sequence, by default no more than the model was made for. Raises RackreadyError for more than that."""
+        """Return the tokens of one sequence, at most the model's maximum. Raises RackreadyError above it."""
         most = model.context
-        why = f", the most that {model.name} was made for" if most is not None and most < default else ""
+        why = f", the maximum of {model.name}" if most is not None and most < default else ""
         default = default if most is None else min(default, most)
         value = int(self.of(name, default, f"{default:,} tokens a sequence{why} (--{name})"))
         if most is not None and value > most:
             raise RackreadyError(
-                f"--{name} {value}: {model.name} was made for less - Expected: at most {most} Actual: {value}. "
+                f"--{name} {value}: above the maximum of {model.name} - Expected: at most {most} Actual: {value}. "
                 "Lower it."
             )
         return value
 
     def choice(self, name: str, known: tuple[str, ...], text: str) -> str:
-        """Return one of the known words (the first is the default). Raises RackreadyError for any other."""
+        """Return one of the known words; the first is the default. Raises RackreadyError for any other."""
         value = str(self.of(name, known[0], text))
         if value not in known:
             raise RackreadyError(
@@ -69,9 +69,10 @@ class Wanted:
         return value
 
     def reserve(self) -> float:
-        """Return the bytes set aside on every GPU. Raises RackreadyError for what would add memory."""
+        """Return the bytes reserved on every GPU. Raises RackreadyError for a negative reserve."""
         text = (
-            "2 GiB of every GPU for context, communication and fragmentation (--reserve-gib): judgement, measure yours"
+            "2 GiB of every GPU for context, communication and fragmentation (--reserve-gib): a judgement; "
+            "measure yours"
         )
         value = float(self.of("reserve_gib", 2.0, text, -1.0))
         if not (math.isfinite(value) and value >= 0):
@@ -82,7 +83,7 @@ class Wanted:
 
 
 def described(model: Llm) -> Document:
-    """Return what a model's shape says; bytes of the whole model."""
+    """Return the facts of a model; bytes are of the whole model."""
     return {
         "name": model.name,
         "parameters": parameters.total(model),
@@ -113,7 +114,7 @@ def serving_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str,
     sequences = int(wanted.of("sequences", 0, "as many sequences at a time as one replica holds (--sequences)"))
     load = Load(sequences, float(raw["least_rate"]))
     efficiency = wanted.share(
-        "efficiency", 1.0, "speeds are upper bounds, and costs therefore lower bounds: measure, then give --efficiency"
+        "efficiency", 1.0, "speeds are upper bounds and costs lower bounds; measure, then give --efficiency"
     )
     rows = [
         _serving_row(serve_on(*pair, model, job, Layout(raw["tp"], raw["pp"]), load), model, money, efficiency)
@@ -149,8 +150,8 @@ def _place(found: Serving | Training) -> Document:
     joined = links.between(server, loader.gpu(found.gpu), layout.gpus)
     if layout.gpus > 1 and joined.rate is None:
         notes.append(
-            f"the rate of the {joined.carrier} between its GPUs is not published in the profile: interconnect is "
-            "not judged, and may bind first"
+            f"the rate of the {joined.carrier} between its GPUs is not published in the profile: the interconnect is "
+            "not judged and may be the tighter limit"
         )
     return {
         "platform": found.platform,
@@ -185,7 +186,7 @@ def _serving_row(found: Serving, model: Llm, money: Money, efficiency: float) ->
 
 
 _MICRO_BATCHES = (
-    f"as many micro-batches a step as make the run fastest, at most {MOST_STEP_TOKENS:,} tokens a step, as Llama 3 "
+    f"micro-batches per step for the fastest run, at most {MOST_STEP_TOKENS:,} tokens per step, as Llama 3 "
     "405B had (--micro-batches)"
 )
 
@@ -195,7 +196,7 @@ def _training_job(wanted: Wanted, model: Llm) -> TrainingJob:
     if size not in {2, 4}:
         raise RackreadyError(f"--gradient-bytes {size}: Expected: 2 or 4 Actual: {size}. Choose one of them.")
     optimizer: Any = wanted.choice(
-        "optimizer", get_args(Optimizer), "Adam with an fp32 master copy, 12 bytes a parameter (--optimizer)"
+        "optimizer", get_args(Optimizer), "Adam with an fp32 master copy, 12 bytes per parameter (--optimizer)"
     )
     recompute: Any = wanted.choice(
         "recompute",
@@ -214,7 +215,7 @@ def _training_job(wanted: Wanted, model: Llm) -> TrainingJob:
 
 
 def training_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str, ...], money: Money) -> Document:
-    """Return servers that can train the model, and how long and dear a run is when its tokens are said."""
+    """Return servers that can train the model, with days and cost of a run when its tokens are given."""
     pairs = servers(on)
     money.check([platform.id for platform, _ in pairs], result=bool(raw["tokens"]))
     wanted = Wanted(raw, list(assumed))

@@ -1,4 +1,4 @@
-"""Prices as `rackready size` takes them, and costs as it shows them."""
+"""Prices and costs of `rackready size`."""
 
 from __future__ import annotations
 
@@ -15,49 +15,44 @@ from rackready.profiles import loader
 
 PriceHour = Annotated[
     list[str],
-    typer.Option(
-        "--price-hour", help="Price of one GPU hour, or ID=PRICE of one server or GPU profile; may be repeated."
-    ),
+    typer.Option("--price-hour", help="Price per GPU hour, or ID=PRICE for a profile; repeatable."),
 ]
 PriceGpu = Annotated[
     list[str],
     typer.Option(
         "--price-gpu",
-        help="Purchase price of one GPU with its share of server and network, or ID=PRICE, instead of --price-hour; "
-        "may be repeated.",
+        help="Purchase price per GPU, or ID=PRICE, instead of --price-hour; repeatable.",
     ),
 ]
-Life = Annotated[float, typer.Option("--life-years", help="Years over which the purchase is spread.")]
-Kwh = Annotated[float, typer.Option("--price-kwh", min=0, help="Price of one kWh.")]
-Pue = Annotated[float, typer.Option("--pue", help="Facility power over IT power: what cooling and distribution add.")]
-Load = Annotated[float, typer.Option("--load", help="Average draw as a share of the server's highest, 0 to 1.")]
+Life = Annotated[float, typer.Option("--life-years", help="Depreciation of the purchase, years.")]
+Kwh = Annotated[float, typer.Option("--price-kwh", min=0, help="Price per kWh.")]
+Pue = Annotated[float, typer.Option("--pue", help="Power usage effectiveness: facility power / IT power.")]
+Load = Annotated[float, typer.Option("--load", help="Average draw as a share of the highest, 0 to 1.")]
 Used = Annotated[
     float,
-    typer.Option("--used", help="Share of its life, or of rented hours, in which a GPU works on results, 0 to 1."),
+    typer.Option("--used", help="Share of hours with useful work per GPU, 0 to 1."),
 ]
 Overhead = Annotated[
     float,
     typer.Option(
         "--virtual-overhead",
-        help="Share by which virtual machines are slower, as you measured it, e.g. 0.03. No figure is built in.",
+        help="Measured slowdown of virtual machines, a share, e.g. 0.03.",
     ),
 ]
-VirtualUsed = Annotated[float, typer.Option("--virtual-used", help="As --used, under virtual machines; 0: as --used.")]
-VirtualFee = Annotated[
-    float, typer.Option("--virtual-fee", help="What licences of virtual machines add to every hour of one GPU.")
-]
-Currency = Annotated[str, typer.Option("--currency", help="Name of the money that prices are in; it is only printed.")]
+VirtualUsed = Annotated[float, typer.Option("--virtual-used", help="Like --used, for virtual machines; 0: as --used.")]
+VirtualFee = Annotated[float, typer.Option("--virtual-fee", help="Licence cost of virtual machines per GPU hour.")]
+Currency = Annotated[str, typer.Option("--currency", help="Currency of the prices; only printed.")]
 
 
 LIFE = 4.0
-"""Years over which a purchase is spread when nothing is said."""
+"""Default years over which a purchase is spread."""
 
 Prices = Mapping[str, float]
-"""Server or GPU profile -> price; "": of all others."""
+"""Server or GPU profile -> price; "": all others."""
 
 
 def prices(option: str, given: Sequence[str]) -> Prices:
-    """Read PRICE and ID=PRICE. Raises RackreadyError with everything that is wrong."""
+    """Return prices from PRICE and ID=PRICE. Raises RackreadyError with every problem."""
     servers_known = (
         {name: loader.platform(name).gpu for name in loader.known("platform")}
         if any("=" in item for item in given)
@@ -95,19 +90,19 @@ def _number(text: str) -> float | None:
 
 
 def _price(of: Prices, platform: str) -> float | None:
-    """Return the price for a server model: its own, else its GPU's, else everybody's; None when nothing was said."""
+    """Return the price of a server model: its own, else its GPU's, else the general one; None without any."""
     key = _key(of, platform)
     return None if key is None else of[key]
 
 
 def _key(of: Prices, platform: str) -> str | None:
-    """Return under which name a server model has its price; None when nothing was said."""
+    """Return the name under which a server model has its price, None without any."""
     return next((key for key in (platform, loader.platform(platform).gpu, "") if key in of), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """What was said about prices; 0 and empty: not said."""
+    """Options about prices. 0 and empty: not given."""
 
     hour: Prices = field(default_factory=dict)
     purchase: Prices = field(default_factory=dict)
@@ -120,15 +115,17 @@ class Money:
     currency: str = ""
 
     def check(self, looked_at: Sequence[str], *, result: bool = True) -> None:
-        """Raise RackreadyError for what cannot be, and for what would change nothing.
+        """Raise RackreadyError for impossible prices, and for prices without effect.
 
-        ``looked_at``: server models that are asked about; ``result``: whether there is something to price (a run of so
-        many tokens).
+        ``looked_at``: the server models in question; ``result``: whether there is a result to price, e.g. a run with a
+        number of tokens.
         """
         self._finite()
         self._needs_price((("--price-kwh", self.kwh), ("--pue", self.pue)), "energy and cooling")
         if self.hour and self.purchase:
-            raise RackreadyError("--price-hour, --price-gpu: Expected: one of them Actual: both. Rent or buy.")
+            raise RackreadyError(
+                "--price-hour, --price-gpu: Expected: one of them Actual: both. Choose rent or purchase."
+            )
         self._ranges()
         self._needs_price((("--life-years", self.life != LIFE), ("--load", self.load != 1)), "the purchase and energy")
         self._used_at_all(result=result)
@@ -138,8 +135,8 @@ class Money:
         unused = [option for option, value in options if value and not self.purchase]
         if unused:
             raise RackreadyError(
-                f"{', '.join(unused)}: Expected: --price-gpu beside it Actual: none. "
-                f"A price per hour has {what} in it: leave it out."
+                f"{', '.join(unused)}: Expected: --price-gpu with it Actual: none. "
+                f"A price per hour includes {what}: omit it."
             )
 
     def _ranges(self) -> None:
@@ -166,7 +163,7 @@ class Money:
             raise RackreadyError(f"--life-years {self.life:g}: Expected: above 0 Actual: {self.life:g}. Correct it.")
         if self.pue and self.pue < 1:
             raise RackreadyError(
-                f"--pue {self.pue:g}: Expected: at least 1, since what IT draws is part of it Actual: {self.pue:g}. "
+                f"--pue {self.pue:g}: Expected: at least 1, because IT power is part of it Actual: {self.pue:g}. "
                 "Correct it."
             )
 
@@ -181,34 +178,34 @@ class Money:
         unused = [option for option, value in options if value]
         if unused and not (self.hour or self.purchase):
             raise RackreadyError(
-                f"{', '.join(unused)}: Expected: --price-hour or --price-gpu beside it Actual: none. "
-                "Give a price, or leave it out."
+                f"{', '.join(unused)}: Expected: --price-hour or --price-gpu with it Actual: none. "
+                "Give a price, or omit it."
             )
         if (self.hour or self.purchase) and not result:
             option = "--price-hour" if self.hour else "--price-gpu"
             raise RackreadyError(
-                f"{option}: Expected: --tokens beside it, since a run is priced Actual: none. "
-                "Say how many tokens the run has, or leave the price out."
+                f"{option}: Expected: --tokens with it, to price a run Actual: none. "
+                "Give the tokens of the run, or omit the price."
             )
 
     def _used_by(self, looked_at: Sequence[str]) -> None:
-        """Raise RackreadyError for prices that are those of no server that is looked at."""
+        """Raise RackreadyError for prices that apply to none of the servers in question."""
         option, of = ("--price-hour", self.hour) if self.hour else ("--price-gpu", self.purchase)
         used = {_key(of, platform) for platform in looked_at}
         names = [*sorted(looked_at), *sorted({loader.platform(platform).gpu for platform in looked_at})]
         wrong = []
         for name, value in of.items():
             if name and name not in names:
-                known = f"one of {', '.join(names)}, which are looked at (--on)"
+                known = f"one of {', '.join(names)} (--on)"
                 wrong.append(
                     f"{option} {name}={value:g}: Expected: {known} Actual: {name}. "
-                    "Name it with --on too, or leave its price out."
+                    "Also name it with --on, or omit its price."
                 )
             elif name not in used:
                 said = f"{name}={value:g}" if name else f"{value:g}"
                 wrong.append(
                     f"{option} {said}: Expected: a server without a price of its own "
-                    "Actual: all that are looked at have one. Leave it out."
+                    "Actual: all servers have one. Omit it."
                 )
         if wrong:
             raise RackreadyError("\n".join(wrong))
@@ -233,7 +230,7 @@ class Money:
             raise RackreadyError("\n".join(wrong))
 
     def assumed(self) -> list[str]:
-        """Return what the costs take for granted and nobody said."""
+        """Return the assumptions of the costs."""
         return [*self._owned(), *self._as_on_metal()]
 
     def _as_on_metal(self) -> list[str]:
@@ -253,15 +250,15 @@ class Money:
         return [*out, f"GPUs work {self.used:.0%} of {self.life:g} years (--used, --life-years)"]
 
     def tokens(self, platform: str, gpus: int, rate: float) -> dict[str, float] | None:
-        """Return the cost of a GPU hour and of a million tokens, on bare metal and, where something was said of them, on virtual machines."""
+        """Return costs of a GPU hour and a million tokens, on bare metal and, if described, on virtual machines."""
         return self._costs(platform, "per_million_tokens", lambda hourly: per_million(hourly, gpus, rate))
 
     def run(self, platform: str, gpu_hours: float) -> dict[str, float] | None:
-        """Return the cost of a GPU hour and of a whole run, on bare metal and, where something was said of them, on virtual machines."""
+        """Return costs of a GPU hour and a whole run, on bare metal and, if described, on virtual machines."""
         return self._costs(platform, "run", lambda hourly: hourly * gpu_hours)
 
     def _costs(self, platform: str, name: str, result: Callable[[float], float]) -> dict[str, float] | None:
-        """Return costs by name; ``result``: from the cost of a GPU hour. None without any price."""
+        """Return costs by name, None without any price. ``result``: computes it from the cost of a GPU hour."""
         server = loader.platform(platform)
         watts = server.max_power.value / server.gpus
         price = Price(

@@ -1,4 +1,4 @@
-"""The model that `rackready size` is asked about: from a config.json, or from its number of parameters and its shape."""
+"""The model of `rackready size`: from a config.json, or from its parameters and shape."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from rackready.model.problems import RackreadyError
 Config = Annotated[Path | None, typer.Option("--config", help="config.json of a Hugging Face model.")]
 Params = Annotated[
     str,
-    typer.Option("--params", help="Parameters in all, e.g. 70B or 1.3T; instead of --config, together with the shape."),
+    typer.Option("--params", help="Total parameters, e.g. 70B, with the shape, instead of --config."),
 ]
-Layers = Annotated[int, typer.Option("--layers", help="Layers.")]
+Layers = Annotated[int, typer.Option("--layers", help="Number of layers.")]
 Hidden = Annotated[int, typer.Option("--hidden", help="Hidden size.")]
-Heads = Annotated[int, typer.Option("--heads", help="Attention heads.")]
-KvHeads = Annotated[int, typer.Option("--kv-heads", help="Key and value heads; left out: as many as heads.")]
+Heads = Annotated[int, typer.Option("--heads", help="Number of attention heads.")]
+KvHeads = Annotated[int, typer.Option("--kv-heads", help="Key and value heads. Default: as many as heads.")]
 Vocabulary = Annotated[
-    int, typer.Option("--vocabulary", help="Tokens of the vocabulary; left out: embeddings are not counted apart.")
+    int, typer.Option("--vocabulary", help="Tokens of the vocabulary. Default: no separate embeddings.")
 ]
 WeightsOption = Annotated[
     str,
     typer.Option(
         "--weights",
-        help=f"How weights are stored: {', '.join(get_args(Weights))}; left out: what the model says, else bf16.",
+        help=f"Weight format: {', '.join(get_args(Weights))}. Default: the model's, else bf16.",
     ),
 ]
 
@@ -42,7 +42,7 @@ _SCALE = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was said about the model on the command line; 0 and empty: not said."""
+    """Options about the model. 0 and empty: not given."""
 
     config: Path | None = None
     params: str = ""
@@ -56,7 +56,7 @@ class Asked:
 
 
 def amount(text: str, option: str) -> float:
-    """Return the number that 70B, 15T, 8.03B or 4096 stands for. Raises RackreadyError for anything else, and for 0."""
+    """Return the number of 70B, 15T, 8.03B or 4096. Raises RackreadyError for other text, and for 0."""
     match = _AMOUNT.match(text.upper())
     value = float(match[1]) * _SCALE[match[2]] if match else 0.0
     if not value:
@@ -68,7 +68,7 @@ def amount(text: str, option: str) -> float:
 
 
 def model_of(asked: Asked) -> tuple[Llm, list[str]]:
-    """Return the model and what was assumed of it. Raises RackreadyError when it is named twice, not at all, or cannot be."""
+    """Return the model and its assumptions. Raises RackreadyError if it is given twice, not at all, or impossible."""
     if (asked.config is None) == (not asked.params):
         said = "both" if asked.params else "neither"
         raise RackreadyError(
@@ -100,16 +100,16 @@ def _from_shape(asked: Asked) -> tuple[Llm, list[str]]:
     missing = [f"--{name}" for name in ("layers", "hidden", "heads") if getattr(asked, name) <= 0]
     if missing:
         raise RackreadyError(
-            f"{', '.join(missing)}: Expected: the shape beside --params, since cache and activations follow from it "
+            f"{', '.join(missing)}: Expected: the shape with --params, because cache and activations depend on it "
             "Actual: not given. Give them, or --config."
         )
     assumed = (
         []
         if asked.kv_heads
-        else ["every head has its own keys and values (--kv-heads): a model with grouped queries caches less"]
+        else ["every head has its own keys and values (--kv-heads); a model with grouped queries caches less"]
     )
     assumed += (
-        [] if asked.vocabulary else ["embeddings are spread like layers (--vocabulary): the fullest GPU may hold more"]
+        [] if asked.vocabulary else ["embeddings are spread like layers (--vocabulary); the fullest GPU may hold more"]
     )
     assumed += [] if asked.weights else ["weights are bf16 (--weights)"]
     if asked.hidden % asked.heads:

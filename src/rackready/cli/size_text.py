@@ -1,4 +1,4 @@
-"""Answers of `rackready size` for people: what was asked, what was assumed, one table."""
+"""Answers of `rackready size` as text: question, assumptions, one table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def gib(size: float) -> str:
 
 
 def model(document: Document) -> None:
-    """Print what a model's shape says."""
+    """Print the facts of a model."""
     _head(document["model"])
     _assumed(document)
 
@@ -38,7 +38,7 @@ def _head(found: Document) -> None:
 
 def _assumed(document: Document) -> None:
     if document["assumed"]:
-        console.print("Assumed, since it was not said:")
+        console.print("Assumed:")
         for text in document["assumed"]:
             console.print(f"  - {text}")
 
@@ -119,7 +119,7 @@ def _serving_cells(row: Document, least_rate: float | None) -> list[str]:
 
 
 def _bound_by(decode: Document, prefill: Document) -> str:
-    """Return the limits of decode and prefill among those that could be judged, and which could not."""
+    """Return the judged limits of decode and prefill, and the limits that could not be judged."""
     unclear = dict.fromkeys([*decode["not_judged"], *prefill["not_judged"]])
     named = f"{decode['limit']}, {prefill['limit']}"
     return f"{named}; not judged: {', '.join(unclear)}" if unclear else named

@@ -1,4 +1,4 @@
-"""`rackready status`: the state of every node at any time, also while a run goes on."""
+"""`rackready status`: the state of every node, at any time and also during a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rackready.model.site import Site
 
 CUT_OFF = "cut off"
-"""Shown of a campaign whose controller was killed: the record still says running."""
+"""Status of a campaign whose controller was killed: its record still has `running`."""
 
 
 def status(
@@ -25,15 +25,15 @@ def status(
     scheduler: Annotated[  # noqa: FBT002
         bool,
         typer.Option(
-            "--scheduler/--no-scheduler", help="Ask the scheduler, at most 5 s, whether it offers nodes that are out."
+            "--scheduler/--no-scheduler", help="Ask the scheduler about quarantined and retired nodes, at most 5 s."
         ),
     ] = True,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show every node's state, why it is there, and what runs on it now. Reads only; needs no root and no lock.
+    """Show every node's state, the reason for it, and its current step.
 
-    While a node is in quarantine or retired, the scheduler is asked whether it offers that node to jobs: this is an
-    alarm. One that does not answer within 5 s is said, and changes no exit code.
+    Reads only; needs no root and no lock. Asks the scheduler whether it offers quarantined or retired nodes to jobs,
+    and shows an alarm for each. A scheduler that does not answer within 5 s is reported and changes no exit code.
     """
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
@@ -77,22 +77,20 @@ def status(
     if output is Format.JSON:
         print_json(document)
         return
-    _print(
-        nodes, f"{env}: campaign {latest['id']} {latest['status']}" if latest else f"{env}: nothing was deployed yet"
-    )
+    _print(nodes, f"{env}: campaign {latest['id']} {latest['status']}" if latest else f"{env}: nothing deployed yet")
     for alarm in found.alarms:
         console.print(f"ALARM {alarm}", style="bold red")
     for text in found.not_asked:
         console.print(text, style="yellow")
     if latest and latest["status"] in {CUT_OFF, "interrupted"}:
         console.print(
-            f"campaign {latest['id']} was {latest['status']}: the same command ({latest['kind']}) goes on where it "
-            "stopped"
+            f"campaign {latest['id']} was {latest['status']}: run the same command ({latest['kind']}) to continue "
+            "where it stopped"
         )
 
 
 def _print(nodes: list[dict[str, Any]], title: str) -> None:
-    """Print the table, then what is too long for it: reasons, and while a campaign runs what each node does now."""
+    """Print the table, then texts that are too long for it: reasons, and during a campaign each node's current step."""
     rows = [(item["name"], item["state"], item["phase"], item["since"] or "") for item in nodes]
     print_table(("node", "state", "phase", "since"), rows, title=title)
     print_reasons((item["name"], item["reason"]) for item in nodes)
@@ -107,7 +105,10 @@ def _utc(at: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What the scheduler says of nodes that are out. ``offered``: whether it offers each, as far as it was asked; ``not_asked``: why it was not."""
+    """The scheduler's answer about quarantined and retired nodes.
+
+    ``offered``: node -> whether it is offered to jobs, for the queried nodes. ``not_asked``: reasons for the others.
+    """
 
     offered: dict[str, bool] = field(default_factory=dict)
     alarms: list[str] = field(default_factory=list)
@@ -115,7 +116,7 @@ class Watched:
 
 
 def _watched(ledger: Ledger, site: Site, paths: EnvPaths) -> Watched:
-    from rackready.handover.offer import STATUS_S, alarm, not_asked, offers, out_of_use  # noqa: PLC0415 - SSH takes a while to load
+    from rackready.handover.offer import STATUS_S, alarm, not_asked, offers, out_of_use  # noqa: PLC0415 - SSH is slow to load
 
     rows = out_of_use(ledger, site)
     found = offers(site, paths, list(rows), limit_s=STATUS_S, reads=True)
@@ -126,7 +127,7 @@ def _watched(ledger: Ledger, site: Site, paths: EnvPaths) -> Watched:
 def _campaigns(ledger: Ledger, paths: EnvPaths) -> list[dict[str, Any]]:
     """Return the campaigns that work on nodes, newest first: an import must not hide that a deploy was cut off.
 
-    One on record as running is not when no controller lives; it may have come to its end while we looked.
+    A campaign recorded as running was cut off when no controller is alive. It may also end between two readings.
     """
     found = _working(ledger)
     if not found or found[0]["status"] != "running" or is_held(paths.lock, paths.database):
@@ -138,7 +139,7 @@ def _campaigns(ledger: Ledger, paths: EnvPaths) -> list[dict[str, Any]]:
 
 
 def _working(ledger: Ledger) -> list[dict[str, Any]]:
-    from rackready.ledger.store import IMPORT  # noqa: PLC0415 - as above: `--help` loads no database
+    from rackready.ledger.store import IMPORT  # noqa: PLC0415 - `--help` loads no database
 
     return [row for row in ledger.campaigns() if row["kind"] != IMPORT]
 

@@ -1,4 +1,4 @@
-"""Standard streams: one that the caller closed, or that takes nothing any more, hides no error and changes no exit code."""
+"""Standard streams: a closed or broken one hides no error and changes no exit code."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ OUT = "standard output"
 
 
 class _StandardOutput(io.FileIO):
-    """Descriptor 1. An error of it says where it happened, which the system leaves open."""
+    """Name of descriptor 1 in errors; the system gives none."""
 
     def write(self, data: Any, /) -> int:  # noqa: ANN401 - bytes in any kind of buffer, for which Python 3.11 has no type
-        """Write what the system takes. Raises OSError with ``OUT`` as the name of the file."""
+        """Write to the system. Raises OSError with ``OUT`` as the file name."""
         try:
             return super().write(data)
         except OSError as error:
@@ -25,10 +25,10 @@ class _StandardOutput(io.FileIO):
 
 
 def open_streams() -> bool:
-    """Make the standard streams fit for use, and say whether there is a standard output: without one, no result can be told.
+    """Prepare the standard streams, and return whether there is a standard output.
 
-    Something stands in for those that the caller closed: the next file that is opened, a database too, would take their
-    number, and get what programs print.
+    Replace closed streams: otherwise the next opened file, even a database, would get their descriptor and receive
+    printed text.
     """
     for number in range(3):
         try:
@@ -47,7 +47,7 @@ def open_streams() -> bool:
 
 @contextmanager
 def tolerant(stream: TextIO) -> Iterator[None]:
-    """Write to a stream, and let go of what it does not take: what is said there is told by the exit code, too."""
+    """Write to a stream and drop what it does not accept: the exit code reports the result, too."""
     try:
         yield
         stream.flush()
@@ -56,7 +56,7 @@ def tolerant(stream: TextIO) -> Iterator[None]:
 
 
 def to_nowhere(stream: TextIO) -> None:
-    """Let what is still kept of a stream go nowhere: written at the end of the process, it would fail again, and make another exit code."""
+    """Discard a stream's buffer: writing it at exit would fail again and change the exit code."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)

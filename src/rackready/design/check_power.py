@@ -12,8 +12,8 @@ from rackready.design.capacity.remedies import WAYS
 from rackready.design.found import Found, Subject
 from rackready.design.found_names import Loc
 from rackready.model.facility import Feed, PowerNode, Rated
-from rackready.model.profile import InputVolts
 from rackready.model.site import Rack, Site
+from rackready.model.supply import InputVolts
 from rackready.profiles import loader
 
 ROUNDED = 0.025

@@ -13,9 +13,10 @@ from typing import Any
 from rackready.design.facts import driver_branch, driver_set, node_facts
 from rackready.design.qos import roce_interfaces, roce_vars
 from rackready.model.base import SecretRef
-from rackready.model.profile import Figure, GpuProfile, PlatformProfile
+from rackready.model.profile import GpuProfile, PlatformProfile
 from rackready.model.site import Node, Site, SlurmHandover
 from rackready.model.software import SoftwareProfile
+from rackready.model.supply import Figure
 from rackready.profiles import loader
 
 _SUITE_IS_PATH = "/"

@@ -23,7 +23,7 @@ from rackready.evidence.report_source import Source
 from rackready.evidence.seen import seen
 from rackready.model.printable import visible
 from rackready.model.site import Site
-from rackready.paths import EnvPaths
+from rackready.paths import EnvPaths, private_dir
 
 __all__ = ["ReportError", "Written", "build", "render", "write", "write_reports"]
 
@@ -62,9 +62,10 @@ def write_reports(root: Path, env: str, campaign: str, judging: Judging | None =
 def write(site: Site, paths: EnvPaths, campaign: str, judging: Judging | None = None) -> Written:
     """Write the report of a campaign of a loaded site; see ``write_reports``."""
     name = _SAFE.sub("_", campaign) + ("" if judging is None else ".again")
-    html, json_file, xml = (paths.reports / f"{name}{end}" for end in (".html", ".json", ".junit.xml"))
+    reports = private_dir(paths.reports)
+    html, json_file, xml = (reports / f"{name}{end}" for end in (".html", ".json", ".junit.xml"))
     overview = Overview(len(site.nodes()))
-    with without_gc(), Source.open(site, paths, campaign) as source, scratch(paths.reports, name) as folder:
+    with without_gc(), Source.open(site, paths, campaign) as source, scratch(reports, name) as folder:
         head = source.head() | ({} if judging is None else {"judged_again": True})
         made = [_added(part, overview) for part in parts(Work(site, paths, head["generated"], folder, judging))]
         runs = _runs(source, folder, overview)

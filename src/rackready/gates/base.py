@@ -1,4 +1,4 @@
-"""What a gate is: typed inputs, declared commands, and a pure judgement of their outputs. A gate never opens a connection."""
+"""Gate, its inputs, commands and outputs. A gate declares commands and judges outputs; it never opens a connection."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rackready.model.site import Device, Fabric
 
 
 class Inputs(BaseModel):
-    """Typed inputs of a gate; a key that it does not know is refused, and so is a value of another type: yes and '7' are no numbers, nor is infinity.
+    """Typed inputs of a gate. Unknown keys and values of another type are refused.
 
-    Every number has bounds on both sides. An upper one without a source is judgement, and its description says so: far
-    beyond what any site needs, near enough that a slip (MiB for KiB, ms for s) cannot make a gate pass whatever it
-    reads, or fail to compute.
+    ``yes`` and ``'7'`` are not numbers, and neither is infinity. Every number has bounds on both sides. An upper bound
+    without a source is a judgement, and its description says so: far beyond what any site needs, but low enough that a
+    wrong unit (MiB for KiB, ms for s) cannot make a gate pass whatever it reads, or fail to compute.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -31,7 +31,7 @@ class Inputs(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _lists(cls, value: object) -> object:
-        """YAML and JSON have lists only; a dict's keys and values are looked at as they are."""
+        """Turn a list into a tuple: YAML and JSON have no tuples. The items of a dict are left as they are."""
         return tuple(value) if isinstance(value, list) else value
 
 
@@ -45,32 +45,32 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class GateFacts:
-    """What gates know of the site: plain facts, no connection."""
+    """The site's facts that gates use: plain data, no connection."""
 
     nodes: Mapping[str, NodeFacts]
     fabric: Fabric
     fleet: int
-    """Units that are judged by the same gate: nodes of the site. Sets the number of launches."""
+    """Number of nodes of the site, all judged by the same gate. Sets the number of launches."""
     passed: Mapping[tuple[str, str], Passed] = field(default_factory=dict)
-    """(gate, node) -> its last pass, for gates that judge what is new since then."""
+    """(gate, node) -> its last pass, for gates that judge only changes since then."""
     devices: Sequence[Device] = ()
-    """What stands in the racks beside nodes and switches: PDUs, power shelves, coolant distribution units."""
+    """Devices in the racks other than nodes and switches: PDUs, power shelves, coolant distribution units."""
     liquid: frozenset[str] = frozenset()
-    """Nodes whose rack the site cools with liquid."""
+    """Nodes in liquid-cooled racks."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Every node of the site -> its address."""
     needed: tuple[str, ...] = ()
-    """Names, not addresses, by which the site file calls what nodes need: the package mirror, the scheduler's controller."""
+    """Host names (not addresses) that nodes must resolve: the package mirror, the scheduler's controller."""
     launcher: Literal["openmpi", "srun", "mpijob"] = "openmpi"
-    """How programs are started on several nodes: site.yml gates.launcher."""
+    """How programs are started on several nodes (site.yml gates.launcher)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """One command on one node.
 
-    Commands of one run go stage by stage; those of one stage run side by side. A server is started in the stage before
-    its clients, counts as ready when something listens on ``ready_port`` of its node, and is ended with the run.
+    A run goes stage by stage; the commands of one stage run in parallel. A server starts one stage before its clients,
+    is ready when something listens on ``ready_port`` of its node, and is stopped at the end of the run.
     """
 
     key: str
@@ -81,10 +81,13 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict)
     stage: int = 0
     role: Literal["step", "server", "wait"] = "step"
-    """``wait``: asked again until it exits with 0 or its time is over, e.g. for a node that boots."""
+    """``wait``: repeated until it exits with 0 or times out, for example while a node boots."""
     ready_port: int | None = None
     via: Literal["host", "bmc"] = "host"
-    """``bmc``: a request to the node's (or rack device's) Redfish service, e.g. ("GET", "Chassis/*/Sensors/*"); see gates/bmc/connection.py."""
+    """``bmc``: a request to the Redfish service of the node or rack device, such as ("GET", "Chassis/*/Sensors/*").
+
+    See gates/bmc/connection.py.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +99,13 @@ class Run:
     nodes: tuple[str, ...]
     commands: tuple[Command, ...]
     claims: frozenset[str] = frozenset()
-    """What it needs for itself while it runs, e.g. a node's NIC."""
+    """Parts that no other run may use at the same time, for example a node's NIC."""
     launch_from: str | None = None
     """Node that starts processes on the others over SSH (MPI)."""
     chained: bool = False
-    """Stages depend on each other: after one in which a command did not end with 0, the later ones are not run."""
+    """Stages depend on each other: if a command of a stage does not exit with 0, later stages are not run."""
     about: Mapping[str, str] = field(default_factory=dict)
-    """What evaluate must know again: rail, partner, launches."""
+    """Facts for ``evaluate``: rail, partner, launches."""
 
     @classmethod
     def of_node(
@@ -113,7 +116,7 @@ class Run:
         chained: bool = False,
         about: Mapping[str, str] | None = None,
     ) -> Run:
-        """Return the measurement of one node by itself, which is what most gates make."""
+        """Return the measurement of one node by itself, as most gates make it."""
         return cls(
             id=node, target=node, nodes=(node,), commands=commands, claims=claims, chained=chained, about=about or {}
         )
@@ -121,7 +124,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What one command left behind. ``exit_code`` is None when it never ended by itself."""
+    """Output of one command. ``exit_code`` is None if the command did not end by itself."""
 
     key: str
     node: str
@@ -132,7 +135,7 @@ class Output:
     seconds: float = 0.0
     timed_out: bool = False
     failure: str = ""
-    """Why there is no result: host unreachable, server never ready; empty when the command ran."""
+    """Why there is no result (host unreachable, server never ready); empty if the command ran."""
 
 
 Outputs = Mapping[str, Output]
@@ -140,22 +143,26 @@ Outputs = Mapping[str, Output]
 
 @dataclass(frozen=True, slots=True)
 class FleetMetric:
-    """A metric by which identical units are held against each other."""
+    """A metric by which identical units are compared."""
 
     name: str
     effect: float
-    """The smallest deviation that is to be found, as a share of the median; half of it is the least that counts as one."""
+    """Smallest deviation to detect, as a share of the median. A unit must deviate by at least half of it."""
     sigma: float = 0.01
-    """Spread of one launch on one unit, as a share of its value: what noise is believed at least."""
+    """Assumed spread of one launch on one unit, as a share of its value: the least noise to assume."""
     better: Literal["higher", "lower"] = "higher"
     of: Literal["part", "run"] = "part"
-    """What a unit is: the node (target ``node03``) or a part of it (``node03/gpu2``), or a run over several nodes, whose figure is that of all of them."""
+    """What a unit is.
+
+    ``part``: a node (target ``node03``) or a part of it (``node03/gpu2``). ``run``: a run over several nodes; its
+    figure counts for all of them.
+    """
     look: str = ""
-    """What to look at first where a unit falls behind; empty: what suits every unit of its kind."""
+    """First thing to check if a unit falls behind; empty: the default for units of its kind."""
 
 
 class GateTakenError(RackreadyError):
-    """Two gates have one id."""
+    """Two gates have the same id."""
 
     def __init__(self, gate_id: str, first: type[Gate], second: type[Gate]) -> None:
         classes = " and ".join(f"{kind.__module__}.{kind.__qualname__}" for kind in (first, second))
@@ -165,36 +172,45 @@ class GateTakenError(RackreadyError):
 
 
 class Gate(ABC):
-    """One gate. The first line of the docstring is what reports print."""
+    """One gate. Reports print the first line of its docstring."""
 
     id: ClassVar[str]
     covers: ClassVar[frozenset[str]] = frozenset()
-    """Kinds of parts that a pass of it measures: node, gpu, nvlink, nic, rail, cable."""
+    """Kinds of parts that a pass counts as measured: node, gpu, nvlink, nic, rail, cable."""
     fleet: ClassVar[tuple[FleetMetric, ...]] = ()
-    """Metrics that are also held against those of identical units, once they are measured."""
+    """Metrics that are also compared with those of identical units, once those are measured."""
     in_no_set: ClassVar[str] = ""
-    """Why no shipped gate set has it; empty when one has."""
+    """Why no shipped gate set contains it; empty if one does."""
     findings: ClassVar[Kinds] = ()
-    """Every kind of finding that it can make, beside those that every gate can (gates/judging/common_findings.py): helpers' kinds among them."""
+    """Every kind of finding that it can report, those of its helpers included.
+
+    Kinds that every gate can report are in gates/judging/common_findings.py.
+    """
     min_nodes: ClassVar[int] = 1
     retry: ClassVar[bool] = True
-    """An error is tried once more; False for what must not be done again without being asked for."""
+    """Retry once after an error; False if the work must not be repeated without a request."""
     since_last_pass: ClassVar[bool] = False
-    """It judges what is new since its last pass, which it finds in ``GateFacts.passed``."""
+    """It judges only changes since its last pass (``GateFacts.passed``)."""
     stops_load: ClassVar[bool] = False
-    """A node that does not pass it is put under no load: its cooling, its power or a GPU is in doubt, or nothing measured on it would count."""
+    """A node that does not pass it is not loaded.
+
+    Its cooling, power or a GPU is in doubt, or nothing measured on it would count.
+    """
     after_fail: ClassVar[bool] = False
-    """It measures nodes that failed another gate as well, with good nodes as partners: one visit to the rack is to repair all that is wrong."""
+    """It also measures nodes that failed another gate, with good nodes as partners.
+
+    So one visit to the rack can repair all faults of a node.
+    """
     looks: ClassVar[bool] = False
-    """It only reads and loads nothing: safe while jobs run. Every deploy runs it anew, and a pass counts for that deploy alone."""
+    """It only reads and is safe while jobs run. Every deploy runs it again; a pass counts for that deploy alone."""
     Inputs: ClassVar[type[Inputs]] = Inputs
 
     def __init__(self, inputs: Mapping[str, object] | None = None) -> None:
-        """Take the inputs of a gate set; pydantic refuses unknown and wrong ones."""
+        """Validate the inputs; pydantic refuses unknown and wrong ones."""
         self.inputs = self.Inputs.model_validate(dict(inputs or {}))
 
     def __init_subclass__(cls, **kwargs: object) -> None:
-        """Register every gate that has an id. Raises GateTakenError when another gate has it."""
+        """Register every gate that has an id. Raise GateTakenError if another gate has the id."""
         super().__init_subclass__(**kwargs)
         if "id" in cls.__dict__ and not inspect.isabstract(cls):
             first = REGISTRY.setdefault(cls.id, cls)
@@ -204,22 +220,22 @@ class Gate(ABC):
 
     @property
     def scope(self) -> str:
-        """First part of the id: bmc, node, pair, group, rack, switch or cluster."""
+        """Return the first part of the id: bmc, node, pair, group, rack, switch or cluster."""
         return self.id.split("/", 1)[0]
 
     @property
-    def alone(self) -> bool:
-        """Whether it measures one node at a time."""
+    def single_node(self) -> bool:
+        """Return whether it measures one node at a time."""
         return self.scope in {"node", "bmc"}
 
     @property
     def level(self) -> str:
-        """Third part of the id: sanity, validation, performance or stress."""
+        """Return the third part of the id: sanity, validation, performance or stress."""
         return self.id.split("/")[2]
 
     @classmethod
     def title(cls) -> str:
-        """First line of the docstring: the text of reports."""
+        """Return the first line of the docstring, which reports print."""
         return inspect.getdoc(cls).split("\n", 1)[0] if cls.__doc__ else cls.id  # type: ignore[union-attr]
 
     @abstractmethod
@@ -228,29 +244,33 @@ class Gate(ABC):
 
     @abstractmethod
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge one run's outputs. Pure: the same outputs always give the same verdict."""
+        """Return the verdict on one run's outputs. Pure: the same outputs always give the same verdict."""
 
-    def ended(self, run: Run, outputs: Outputs) -> bool:  # noqa: ARG002 - most runs are run to their end
-        """Say after each stage of a chained run whether it has shown enough: its later stages are not run then. Pure, as evaluate."""
+    def ended(self, run: Run, outputs: Outputs) -> bool:  # noqa: ARG002 - most runs complete all stages
+        """Return whether a chained run can stop after this stage. Pure, like ``evaluate``."""
         return False
 
-    def tools(self, outputs: Outputs) -> dict[str, str]:  # noqa: ARG002 - most tools do not say
-        """Return which versions of which tools made these outputs, as far as they say so."""
+    def tools(self, outputs: Outputs) -> dict[str, str]:  # noqa: ARG002 - most tools do not report it
+        """Return the versions of the tools that made these outputs, as far as the outputs report them."""
         return {}
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:  # noqa: ARG002
-        """Declare further runs that tell which part of a failed run is at fault. Never a repeat of a failed run."""
+        """Declare further runs that find the faulty part of a failed run. Never repeat a failed run."""
         return []
 
-    def acquitted(self, runs: Mapping[str, Collection[str]], slow: Collection[str]) -> frozenset[tuple[str, str]]:  # noqa: ARG002 - most cannot tell
-        """Return (target, node) of runs that fall behind their fleet where the node's other runs show that the fault is another's.
+    def acquitted(
+        self,
+        runs: Mapping[str, Collection[str]],  # noqa: ARG002 - most gates cannot tell
+        slow: Collection[str],  # noqa: ARG002
+    ) -> frozenset[tuple[str, str]]:
+        """Return (target, node) of slow runs for which the node's other runs show that another node is at fault.
 
-        ``runs``: target -> its nodes, of all runs that were compared; ``slow``: targets of those that fall behind.
+        ``runs``: target -> its nodes, of all compared runs. ``slow``: targets of the runs behind their fleet.
         """
         return frozenset()
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
-        """Say which verdicts belong to which node: to every node that took part, unless the gate knows better."""
+        """Return each node's verdicts: those of all runs that it took part in, unless the gate overrides it."""
         out: dict[str, list[Verdict]] = {}
         for item in done:
             for node in item.run.nodes:
@@ -265,53 +285,53 @@ class Done:
     run: Run
     verdict: Verdict
     record: str = ""
-    """Id of its evidence record."""
+    """Id of its evidence record, if any."""
 
 
 REGISTRY: dict[str, type[Gate]] = {}
 
-NOT_RUN = "Run the gate again; if it stays so, report a bug."
-"""Next step where a command has no output. Where outputs are handed in (`gate evaluate`), the one that is missing is asked for instead."""
+NOT_RUN = "Run the gate again; if that does not help, report a bug."
+"""Next step for a command without output. `gate evaluate` asks for the missing output instead."""
 
 COMMAND_NOT_RUN = ErrorKind(
     "command-not-run",
     "{command} was not run",
-    meaning="The gate has no output of this command, so it cannot judge what the command would have told.",
+    meaning="The gate has no output of this command, so it cannot judge it.",
     next_step=NOT_RUN,
 )
 COMMAND_COULD_NOT_RUN = ErrorKind(
     "command-could-not-run",
     "{command} could not run",
-    meaning="The command never started: the node was not reached, or a server that it needs did not become ready.",
+    meaning="The command did not start: the node was unreachable, or a server that it needs did not become ready.",
     next_step="Check that {node} answers on SSH, then run the gate again.",
 )
 COMMAND_DID_NOT_END = ErrorKind(
     "command-did-not-end",
     "{command} did not end",
-    meaning="The command ran past its time limit and was killed. A GPU or driver that hangs is a common cause.",
+    meaning="The command exceeded its time limit and was killed. A common cause is a GPU or driver that hangs.",
     next_step="Look for Xid errors in the kernel log (`journalctl -k -g Xid`), then run the gate again.",
 )
 TROUBLE = (COMMAND_NOT_RUN, COMMAND_COULD_NOT_RUN, COMMAND_DID_NOT_END)
-"""What ``trouble`` finds: every gate can make these."""
+"""The kinds that ``trouble`` returns; every gate can report them."""
 
-AGAIN = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
-"""Next step where an output is not understood. Where outputs are handed in there is no record of them, and no hash (gates/records/offline.py)."""
+AGAIN = "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`)."
+"""Next step for an output that is not understood. Outputs of `gate evaluate` have no hash: see records/offline.py."""
 
 
-def not_asked(finding: Finding) -> bool:
-    """Say whether a finding is that a command has no output: where outputs are handed in, its output was not given."""
+def is_missing_output(finding: Finding) -> bool:
+    """Return whether a finding reports a command without output (`gate evaluate`: an output that was not given)."""
     kind = KINDS.get(finding.code)
     return kind is not None and kind.next_step == NOT_RUN
 
 
-def not_understood(finding: Finding) -> bool:
-    """Say whether a finding sends its reader to the raw output of a record."""
+def is_not_understood(finding: Finding) -> bool:
+    """Return whether the next step of a finding is to read the raw output of a record."""
     kind = KINDS.get(finding.code)
     return kind is not None and kind.next_step == AGAIN
 
 
 def trouble(output: Output | None, where: str, what: str) -> Finding | None:
-    """Return why an output cannot be judged at all, None when the command ran to an end of its own."""
+    """Return why an output cannot be judged at all; None if the command ended by itself."""
     if output is None:
         return COMMAND_NOT_RUN.found(where, "an output", "none", command=what)
     if output.failure:

@@ -14,6 +14,7 @@ from typing import Any
 from rackready import files
 from rackready.design.device_facts import Facts, digest
 from rackready.model.problems import RackreadyError
+from rackready.paths import private_dir
 
 SCHEMA = "rackready/applied/v1"
 FILE = "applied.json.gz"
@@ -86,7 +87,7 @@ def record(
         {key: campaigns[key] for key in facts},
         site or before.site,
     )
-    _write(state / FILE, after)
+    _write(private_dir(state) / FILE, after)
     return after
 
 

@@ -16,7 +16,7 @@ from typing import Self
 
 from rackready.ledger.backend import backend_of
 from rackready.ledger.error import ControllerBusyError
-from rackready.paths import Database
+from rackready.paths import Database, private_dir
 
 _LOOKS_S = 0.5
 """How long `status` or `doctor` may have the lock to see whether it is free, s: far longer than that takes."""
@@ -46,6 +46,7 @@ class ControllerLock:
         self._held.close()
 
     def _flock(self) -> int:
+        private_dir(self._path.parent)
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             _take(fd)

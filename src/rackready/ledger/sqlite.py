@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from rackready.ledger import schema
 from rackready.ledger.error import LedgerError
+from rackready.paths import private_dir
 
 _ARGS = {"timeout": 30, "check_same_thread": False}
 
@@ -33,6 +34,7 @@ class SqliteFile:
     def engine(self) -> sa.Engine:
         """Open the file, and make it when it is absent. Raises LedgerError: a full disk, an emptied file."""
         try:
+            private_dir(self.home.parent)
             if not self.home.exists():
                 _make(self.home)
             self._not_emptied()

@@ -1,1 +1,1 @@
-"""What people write and what we record, as pydantic models. Imports nothing else of rackready."""
+"""Pydantic models of written files and of records. Imports nothing else of rackready."""

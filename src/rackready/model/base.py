@@ -1,4 +1,4 @@
-"""The common base of every model, and the small types that several of them share."""
+"""The base class of every model, and small types that several models share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rackready.model.printable import readable, unseen
 
 
 class Model(BaseModel):
-    """Frozen, and refuses keys that it does not know: a misspelt key is an error, never a silent default. No number is infinite or nan."""
+    """Frozen model that refuses unknown keys, infinity and NaN: a misspelt key is an error, never a silent default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -22,19 +22,19 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
 """A host name label (RFC 1123), lower case: node and switch names become DNS names and Slurm node names."""
 
 ProfileId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
-"""The stem of a file below ``profiles/``."""
+"""Id of a profile: the stem of its file below ``profiles/``."""
 
 MacAddress = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$", to_lower=True)]
 
 
 class SecretRef(Model):
-    """Where a secret is kept. The secret itself never stands in a site file.
+    """The place of a secret. The secret itself is never in a site file.
 
     Exactly one of ``file`` (path, read as UTF-8, one trailing newline removed) and ``env`` (name of an environment
     variable of the controller).
     """
 
-    file: PathLine | None = Field(None, description="file that holds nothing but the secret; mode 0600 is expected")
+    file: PathLine | None = Field(None, description="file that contains only the secret; mode 0600")
     env: str | None = Field(None, description="environment variable of the controller that holds the secret")
 
     @model_validator(mode="after")
@@ -45,7 +45,7 @@ class SecretRef(Model):
         return self
 
     def __str__(self) -> str:
-        """Return where the secret is kept, for messages; never the secret."""
+        """Return the place of the secret for messages, never the secret."""
         return f"file {self.file}" if self.file is not None else f"environment variable {self.env}"
 
 
@@ -55,7 +55,7 @@ _RANGE = re.compile(r"^(?P<stem>[A-Za-z]+\d+s|[A-Za-z]*)(?P<first>\d+)(?:-(?P=st
 def expand_range(text: str) -> list[str]:
     """Expand ``swp1-swp4`` or ``1-4`` or ``swp7`` or the sub-ports ``swp1s0-swp1s3`` to the list of single names.
 
-    Raises ValueError when the text is no such range, runs backwards or is longer than ``MOST_NAMES``.
+    Raises ValueError when the text is no such range, is descending or has more than ``MOST_NAMES`` names.
     """
     match = _RANGE.match(text)
     if match is None:
@@ -63,7 +63,7 @@ def expand_range(text: str) -> list[str]:
         raise ValueError(message)
     first, last = int(match["first"]), int(match["last"] or match["first"])
     if last < first:
-        message = f"{text!r} runs backwards"
+        message = f"{text!r} is a descending range"
         raise ValueError(message)
     if last - first >= MOST_NAMES:
         message = f"{text!r} is more than {MOST_NAMES} names"
@@ -74,18 +74,18 @@ def expand_range(text: str) -> list[str]:
 _BRACKET = re.compile(r"\[([^\[\]]*)\]")
 _SPAN = re.compile(r"^(\d+)(?:-(\d+))?$")
 MOST_NAMES = 200_000
-"""Longest range of names: more than any site has of one kind, and little enough that a slip of the keyboard does not fill the memory."""
+"""Longest range of names: above what any site has of one kind, and small enough that a typo does not fill memory."""
 
 
 def expand_names(text: str) -> list[str]:
-    """Expand a host list as Slurm writes it: ``gpu[01-32]``, ``a[01-04,07]``, ``p[1-2]-leaf[01-16]`` (all combinations, the last part fastest).
+    """Expand a host list in Slurm's notation: ``gpu[01-32]``, ``a[01-04,07]``, ``p[1-2]-leaf[01-16]``.
 
-    Leading zeros say the width. Text without brackets is one name. Raises ValueError when a bracket is empty, runs
-    backwards or is no numbers.
+    Several brackets give all combinations, the last one fastest. Leading zeros set the width. Text without brackets is
+    one name. Raises ValueError when a bracket is empty, descending or not numeric.
     """
     parts = _BRACKET.split(text)
     if "[" in "".join(parts[::2]) or "]" in "".join(parts[::2]):
-        message = f"{text!r} has a bracket without its other half"
+        message = f"{text!r} has an unmatched bracket"
         raise ValueError(message)
     names = [parts[0]]
     for inside, after in zip(parts[1::2], parts[2::2], strict=True):
@@ -106,7 +106,7 @@ def _numbers(inside: str, text: str) -> list[str]:
             raise ValueError(message)
         first, last = match[1], match[2] or match[1]
         if int(last) < int(first):
-            message = f"{text!r} runs backwards"
+            message = f"{text!r} is a descending range"
             raise ValueError(message)
         if int(last) - int(first) >= MOST_NAMES:
             message = f"{text!r} is more than {MOST_NAMES} names"
@@ -116,16 +116,16 @@ def _numbers(inside: str, text: str) -> list[str]:
 
 
 Told = Annotated[str, StringConstraints(strip_whitespace=True), AfterValidator(readable)]
-"""What a person says for others to read: blanks around it are nothing, and blanks alone, or what nobody sees, are no answer."""
+"""A person's words for others to read. Surrounding blanks are removed; no visible character: refused."""
 Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=10), AfterValidator(readable)]
-"""Why something is left out, where reasons are the members of a table."""
+"""Reason why something is left out, where reasons are the values of a table."""
 
 
 def _one_line(value: str | Path) -> str | Path:
-    """Refuse what would begin a new line, or a new key, in a file that the value is written to."""
+    """Return a value. Raises ValueError when it could begin a new line or key in a file that it is written to."""
     for letter in str(value):
         if unseen(letter):
-            message = f"holds {letter!a} - Expected: one line of characters that can be seen"
+            message = f"contains {letter!a} - Expected: one line of visible characters"
             raise ValueError(message)
     return value
 
@@ -133,30 +133,30 @@ def _one_line(value: str | Path) -> str | Path:
 def _one_word(text: str) -> str:
     _one_line(text)
     if " " in text:
-        message = "holds a blank - Expected: one word"
+        message = "contains a blank - Expected: one word"
         raise ValueError(message)
     return text
 
 
 Line = Annotated[str, AfterValidator(_one_line)]
-"""Text that ends in a configuration file, a command or a request: one line."""
+"""One line of text for a configuration file, a command or a request."""
 Word = Annotated[str, StringConstraints(min_length=1), AfterValidator(_one_word)]
-"""The same where a blank would begin the next field."""
+"""One word of text, where a blank would begin the next field."""
 PathLine = Annotated[Path, AfterValidator(_one_line)]
-"""A path that ends in a configuration file or a command: one line."""
+"""A path for a configuration file or a command: one line."""
 
 
 def _as_day(value: object) -> object:
-    """Refuse what pydantic would take for seconds since 1970: 86400 is no day that anybody writes."""
+    """Return a value. Raises ValueError for numbers, which pydantic would read as seconds since 1970."""
     if isinstance(value, date) or (isinstance(value, str) and _DAY.match(value)):
         return value
-    message = "a day is written as 2027-03-01"
+    message = "write a day as 2027-03-01"
     raise ValueError(message)
 
 
 _DAY = re.compile(r"^\d{4}-\d{2}-\d{2}$")
 Day = Annotated[date, BeforeValidator(_as_day)]
-"""A calendar day, as ISO 8601 writes it."""
+"""A calendar day in ISO 8601 form."""
 
 
 def _is_names(text: str) -> str:
@@ -174,7 +174,7 @@ def _is_range(text: str) -> str:
 
 
 RangeText = Annotated[str, AfterValidator(_is_range)]
-"""``swp1-swp4`` or ``1-4``: a run of ports or rails."""
+"""A range of ports or rails: ``swp1-swp4`` or ``1-4``."""
 
 Rate = Literal[100, 200, 400, 800]
 """Port rate in Gb/s per direction."""

@@ -1,4 +1,4 @@
-"""What firmware and BIOS of a server are wanted to be: by its platform profile, or by the site for its own servers."""
+"""Firmware and BIOS baselines: from the platform profile, or from the site for its own servers."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ Setting = str | int | bool
 
 
 class Baseline(Model):
-    """Versions and settings of one server model. What is absent is not wanted in any particular way."""
+    """Versions and settings of one server model. Absent keys allow any value."""
 
     bmc: str | None = Field(
-        None, min_length=1, description="firmware version of the host's BMC as Redfish gives it; null: any"
+        None, min_length=1, description="firmware version of the host's BMC as Redfish reports it; null: any"
     )
-    bios: str | None = Field(None, min_length=1, description="BIOS version as Redfish gives it; null: any")
+    bios: str | None = Field(None, min_length=1, description="BIOS version as Redfish reports it; null: any")
     firmware: dict[str, str] = Field(
-        default_factory=dict, description="further firmware: id in Redfish's firmware inventory to its version"
+        default_factory=dict, description="other firmware: id in Redfish's firmware inventory to its version"
     )
     bios_settings: dict[str, Setting] = Field(
         default_factory=dict,
-        description="BIOS attribute to its value. Supermicro's names carry a suffix of "
+        description="BIOS attribute to its value. Supermicro's names have a suffix of "
         "the BIOS build (PCIeACSCTL_1E3C): "
-        "give what stands before it",
+        "omit the suffix",
     )
-    source: str = Field("the site file", min_length=5, description="document that gives it")
+    source: str = Field("the site file", min_length=5, description="document that states them")

@@ -1,4 +1,4 @@
-"""Words that the site file and the command line both take. Without the models themselves: the command line is to start quickly."""
+"""Values that the site file and the command line share. Importing no model keeps the command line fast."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from typing import Literal
 FabricKind = Literal["roce", "infiniband"]
 """Link layer of the compute fabric."""
 NcclNet = Literal["ib", "ibext", "ofi"]
-"""Network plugin that NCCL must be seen to use."""
+"""Network plugin that NCCL must use."""

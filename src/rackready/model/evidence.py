@@ -1,4 +1,4 @@
-"""The evidence record: one gate, one target, what was measured and what was said of it."""
+"""The evidence record: one gate on one target, its measurements and its verdict."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rackready.model.base import Model, Name, Told
 from rackready.model.outcome import Verdict
 
 COVERAGE = "node/all/sanity/coverage"
-"""Id under which coverage is recorded: what of a node was measured by which gate."""
+"""Gate id of coverage records: which parts of a node were measured by which gate."""
 UNREAD = "unread:"
-"""Stands before the name of a GPU whose serial cannot be read, in its place."""
+"""Prefix of a GPU's name that takes the place of a serial that cannot be read."""
 
 
 class Fingerprint(Model):
-    """What a node was when it was measured. Evidence counts only while its identity is still the node's."""
+    """The node as it was measured. Evidence counts only while the identity is still the node's."""
 
     node: str
     chassis_serial: str
@@ -30,26 +30,29 @@ class Fingerprint(Model):
     desired_digest: str = Field(description="SHA-256 of the node's desired state (design.desired_digest)")
     boot_id: str = Field(
         "",
-        description="random id of the boot in which it was read "
+        description="random id of the boot in which the fingerprint was read "
         "(/proc/sys/kernel/random/boot_id); empty in older records",
     )
 
     parts: str = Field(
         "",
-        description="SHA-256 of the list of parts and measuring programs as last seen, which is stored under it; "
+        description="SHA-256 of the last list of parts and measuring programs, which is stored under it; "
         "empty in older records",
     )
 
     @property
     def unread(self) -> list[str]:
-        """Return the GPUs that did not say who they are (gpu2): lost, or failing. A pass beside one proves nothing, a fail stands."""
+        """Return the GPUs that reported no serial, e.g. gpu2.
+
+        They are lost or failing: a pass beside one proves nothing, a fail stands.
+        """
         return [gpu.removeprefix(UNREAD) for gpu in self.gpus if gpu.startswith(UNREAD)]
 
     def identity(self) -> dict[str, object]:
-        """Return what makes it this node in this state: all but the boot. A reboot voids only what a gate set says that it voids.
+        """Return the fields that identify a node in a state: all but the boot.
 
-        Another list of parts is recorded as a change of the node when it is seen: what was measured before then counts
-        no longer.
+        A reboot voids only the evidence that a gate set declares void after a boot. A changed list of parts is recorded
+        as a change of the node when it is seen: evidence from before then no longer counts.
         """
         return self.model_dump(mode="json", exclude={"boot_id", "parts"})
 
@@ -58,7 +61,7 @@ class RawOutput(Model):
     """One captured command output, stored by hash."""
 
     host: str
-    command: str = Field(description="command line as run, secrets scrubbed")
+    command: str = Field(description="command line as it ran, secrets scrubbed")
     exit_code: int | None = Field(description="null when it never ended (time-out, connection lost)")
     stdout_sha256: str
     stderr_sha256: str
@@ -67,7 +70,7 @@ class RawOutput(Model):
         "", description="key of the gate's command, so that the output can be judged again; empty in older records"
     )
     lost: bool = Field(
-        default=False, description="the command could not run or its end was never heard of: standard error holds why"
+        default=False, description="the command could not run or its end is unknown; standard error holds the reason"
     )
 
 
@@ -90,7 +93,7 @@ class EvidenceRecord(Model):
 
 
 _BEGUN = datetime(2026, 11, 21, tzinfo=UTC)
-"""The day of rackready's first commit: nobody captured the output of a gate before there was one."""
+"""The day of rackready's first commit: no gate output can be older."""
 
 
 def _since(time: datetime) -> datetime:
@@ -108,33 +111,33 @@ Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class CapturedOutput(Model):
-    """One output that was captured without rackready: of which command, of which gate, on which node."""
+    """One output captured without rackready, with its command, gate and node."""
 
     node: Name
     gate: str = Field(description="gate id")
     key: str = Field(description="key of the gate's command, as `rackready gate show` names it")
-    run: str | None = Field(None, description="which of the gate's runs; the node's own when absent")
+    run: str | None = Field(None, description="which of the gate's runs; default: the node's own")
     exit_code: int | None = Field(
         ge=-64,
         le=255,
-        description="exit code of the command, -9 when signal 9 ended it; null when it never ended by itself",
+        description="exit code of the command, -9 when signal 9 ended it; null when it did not end by itself",
     )
     file: CapturedFile = Field(description="standard output, beside the manifest")
     stderr_file: CapturedFile | None = Field(None, description="standard error, beside the manifest")
     time: Annotated[AwareDatetime, AfterValidator(_since)] = Field(description="when the command began, with time zone")
-    seconds: float = Field(0.0, ge=0, description="how long it took, s")
+    seconds: float = Field(0.0, ge=0, description="duration, s")
     fingerprint: CapturedFile | None = Field(
         None,
-        description="file with what ondevice/fingerprint.py printed on that host before "
-        "it; absent: nothing proves the host",
+        description="output of ondevice/fingerprint.py on that host before "
+        "the command; absent: nothing proves the host",
     )
     fingerprint_after: CapturedFile | None = Field(
-        None, description="the same after it; both alike prove that the host was not booted or changed in between"
+        None, description="the same after it; equal outputs prove that the host was not booted or changed in between"
     )
 
 
 class Manifest(Model):
-    """What was captured elsewhere, by whom: `rackready evidence import` reads it."""
+    """The manifest of outputs captured elsewhere. `rackready evidence import` reads it."""
 
     schema_: Literal["rackready/captured/v1"] = Field(alias="schema", description="version of this format")
     by: Told = Field(min_length=2, max_length=200, description="who captured it: a person or a team")

@@ -1,4 +1,7 @@
-"""Keys of what people write, in words: type, default, bounds and meaning, read from the JSON schema. The reference and `rackready help` print them."""
+"""Keys of the site file in words: type, default, bounds and meaning, read from the JSON schema.
+
+The reference and `rackready help` print them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ Schema = dict[str, Any]
 
 REQUIRED = "required"
 SERIES = "series"
-"""Path of the section that says how a series is written."""
+"""Path of the section that describes a series."""
 
 _FORMATS = {"ipv4": "IPv4 address", "ipv4network": "IPv4 network", "path": "path", "date": "day", "date-time": "time"}
 _TYPES = {
@@ -37,7 +40,10 @@ _MANY = {
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key, with its path from the top of the file: ``racks[].nodes[].name``. ``inside``: sections that list the keys of its mapping."""
+    """One key with its path in the file, e.g. ``racks[].nodes[].name``.
+
+    ``inside``: sections with the keys of its mapping.
+    """
 
     path: str
     kind: str
@@ -54,7 +60,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The keys of one mapping, at the first place where it may stand. ``also``: further places."""
+    """The keys of one mapping, at its first allowed place. ``also``: further places."""
 
     title: str
     text: str
@@ -63,7 +69,7 @@ class Section:
 
 
 def kind_of(schema: Schema) -> str:
-    """Return the type of a value in words; null is left out, for the default says it."""
+    """Return the type of a value in words. Null is omitted, because the default shows it."""
     if choices := [*schema.get("anyOf", []), *schema.get("oneOf", [])]:
         return " or ".join(
             dict.fromkeys(kind_of(choice) for choice in choices if not _is_null(choice) and not _is_short_form(choice))
@@ -90,7 +96,7 @@ def _many(kind: str) -> str:
 
 
 def bounds_of(schema: Schema) -> str:
-    """Return the bounds of a value in words, empty where it has none."""
+    """Return the bounds of a value in words, empty when it has none."""
     said: list[str] = []
     for part in [schema, *schema.get("anyOf", [])]:
         if not _is_short_form(part):
@@ -110,7 +116,7 @@ def default_of(schema: Schema, *, required: bool) -> str:
 
 
 def site_sections() -> list[Section]:
-    """Return every mapping of the site file with its keys, the file itself first, from the top down; how a series is written comes last."""
+    """Return every mapping of the site file with its keys, from the top down, and a series as the last one."""
     schema = json_schema()
     needed = {
         name: set(part.get("required", ())) for name, part in Site.model_json_schema(by_alias=True)["$defs"].items()
@@ -123,7 +129,7 @@ def site_sections() -> list[Section]:
 
 
 class _Walk:
-    """Goes through a schema breadth first; a mapping that may stand in several places gets its section at the first."""
+    """Walks a schema breadth first. A mapping with several allowed places gets its section at the first."""
 
     def __init__(self, definitions: dict[str, Schema], needed: dict[str, set[str]]) -> None:
         self._definitions = definitions
@@ -133,14 +139,14 @@ class _Walk:
         self._waiting: list[tuple[str, str]] = []
 
     def section(self, path: str, title: str, schema: Schema, needed: set[str], model: str = "") -> Section:
-        """Return the section of one mapping, and note the mappings inside it."""
+        """Return the section of one mapping, and queue the mappings inside it."""
         keys = tuple(
             self._key(path, name, part, required=name in needed) for name, part in schema["properties"].items()
         )
         return Section(title, schema.get("description", ""), keys, tuple(self._also.setdefault(model, [])))
 
     def below(self) -> list[Section]:
-        """Return the sections of what was noted, and of what that holds."""
+        """Return the sections of the queued mappings, and of the mappings inside them."""
         found: list[tuple[str, Section]] = []
         while self._waiting:
             model, path = self._waiting.pop(0)
@@ -163,7 +169,7 @@ class _Walk:
         return Key(full, kind, default_of(schema, required=required), bounds_of(schema), text, tuple(inside))
 
     def _note(self, model: str, path: str, *, several: bool) -> str:
-        """Return the title of a mapping's section; the place where it may stand is noted."""
+        """Return the title of a mapping's section, and record its place."""
         if model not in self._titles:
             const = self._definitions[model]["properties"].get("kind", {}).get("const")
             self._titles[model] = f"{path} ({const})" if several and const else path
@@ -174,7 +180,7 @@ class _Walk:
 
 
 def _models(schema: Schema) -> Iterator[tuple[str, str]]:
-    """Yield the models that a value may be, each with what its place adds to the path: [] in a list, .NAME in a mapping."""
+    """Yield the models that a value may be, each with its suffix of the path: [] in a list, .NAME in a mapping."""
     if "$ref" in schema:
         model = schema["$ref"].rpartition("/")[2]
         if model != "Series":
@@ -188,7 +194,7 @@ def _models(schema: Schema) -> Iterator[tuple[str, str]]:
 
 
 def _values(schema: Schema) -> Schema | None:
-    """Return what the values of a mapping with free names are, None where it has none."""
+    """Return the schema of the values of a mapping with free names, None when it has none."""
     found = next(iter(schema.get("patternProperties", {}).values()), schema.get("additionalProperties"))
     return found if isinstance(found, dict) else None
 
@@ -198,7 +204,7 @@ def _takes_series(schema: Schema) -> bool:
 
 
 def _is_short_form(schema: Schema) -> bool:
-    """Say whether it is only another way to write a value: a series, a text with places, a range."""
+    """Return whether it is only another way to write a value: a series, text with placeholders, a range."""
     return schema.get("$ref", "").endswith("/Series") or schema.get("pattern") in {r"[\[{]", r"^\d+-\d+$"}
 
 

@@ -1,4 +1,4 @@
-"""Networks of a site: the compute fabric, management and storage networks, what NICs are for, cables, tenants."""
+"""Networks of a site: compute fabric, management and storage networks, NIC plans, cables, tenants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rackready.model.choices import FabricKind, NcclNet
 
 
 class Link(Model):
-    """A run of cables from one node's rails to consecutive ports of one switch (same number of rails and ports)."""
+    """Cables from one node's rails to consecutive ports of one switch (same number of rails and ports)."""
 
     node: Name
     rails: RangeText = Field(description="rails of the node, e.g. 1-4")
@@ -33,7 +33,7 @@ class Rail(Model):
 
 
 class Qos(Model):
-    """What makes RoCE lossless, on hosts and switches alike. Defaults: NVUE's lossless defaults (Cumulus Linux RoCE guide)."""
+    """Settings of lossless RoCE, for hosts and switches. Defaults: NVUE's (Cumulus Linux RoCE guide)."""
 
     dscp: int = Field(26, ge=0, le=63, description="DSCP of RoCE data")
     priority: int = Field(3, ge=0, le=7, description="switch priority and PFC priority of RoCE data")
@@ -44,54 +44,55 @@ class Qos(Model):
 class Fabric(Model):
     """The compute fabric."""
 
-    kind: FabricKind = Field(description="link layer; InfiniBand is planned, and not configured yet")
+    kind: FabricKind = Field(description="link layer; rackready plans InfiniBand but does not configure it yet")
     mtu: int = Field(9000, ge=1280, le=9216, description="L3 MTU in bytes on hosts")
     switch_mtu: int = Field(9216, ge=1280, le=9216, description="L3 MTU in bytes on switch ports")
     qos: Qos = Field(default_factory=Qos)
     nccl_net: NcclNet = Field(
         "ib",
-        description="network plugin that NCCL must be seen to use; ib: its own, ibext: nccl-rdma-sharp-plugins, ofi: "
+        description="network plugin that NCCL must use; ib: its own, ibext: nccl-rdma-sharp-plugins, ofi: "
         "aws-ofi-nccl (EFA)",
     )
     rails: list[Rail] = Field(
         default_factory=list,
-        description="one VLAN and subnet a rail for the whole site; none where networks.compute plans them",
+        description="one VLAN and subnet per rail for the whole site; none when networks.compute plans them",
     )
 
 
 class Network(Model):
-    """One management or storage network. Every rack has a block of its pool, so that a rack that is added changes nothing of the others."""
+    """One management or storage network. Every rack has a block of its pool, so an added rack changes no other."""
 
     pool: IPv4Network = Field(description="addresses of the whole network")
     per_rack: int = Field(26, ge=16, le=29, description="prefix length of one rack's block")
     routed: bool = Field(
         default=True,
-        description="each rack's block is a subnet with its gateway; false: the pool is one subnet and one VLAN",
+        description="true: each rack's block is a subnet with a gateway; false: the pool is one subnet and one VLAN",
     )
-    vlan: int | None = Field(
-        None, ge=2, le=4094, description="VLAN on the switches of this network; none when it is untagged"
-    )
+    vlan: int | None = Field(None, ge=2, le=4094, description="VLAN on the switches of this network; none: untagged")
     dhcp_servers: list[IPv4Address] = Field(
-        default_factory=list, description="servers to which a rack's gateway relays DHCP"
+        default_factory=list, description="DHCP servers to which a rack's gateway relays requests"
     )
     mtu: int = Field(1500, ge=1280, le=9216, description="L3 MTU in bytes")
 
 
 class ComputeNetwork(Model):
-    """Subnets of the compute fabric: one for each scalable unit, plane and rail."""
+    """Subnets of the compute fabric: one per scalable unit, plane and rail."""
 
     pool: IPv4Network = Field(description="addresses of all compute NICs")
     per_unit: int = Field(
         24, ge=16, le=29, description="prefix length of the subnet of one rail and plane in one scalable unit"
     )
     vlan_first: int = Field(
-        901, ge=2, le=4079, description="VLAN of rail 1 of plane 1; the others follow. A VLAN stays on its leaf switch"
+        901,
+        ge=2,
+        le=4079,
+        description="VLAN of rail 1 of plane 1; the others follow. A VLAN exists only on its leaf switch",
     )
     rails: int = Field(
-        8, ge=1, le=16, description="rails for which there is room in the plan; fixed for the life of the site"
+        8, ge=1, le=16, description="rails that the address plan reserves; fixed for the life of the site"
     )
     planes: int = Field(
-        1, ge=1, le=8, description="planes for which there is room in the plan; fixed for the life of the site"
+        1, ge=1, le=8, description="planes that the address plan reserves; fixed for the life of the site"
     )
 
 
@@ -99,11 +100,11 @@ class Underlay(Model):
     """Routing between leaf, spine and core switches (eBGP, RFC 7938)."""
 
     links: Literal["unnumbered", "numbered"] = Field(
-        "unnumbered", description="unnumbered: IPv6 link-local (RFC 5549); numbered: a /31 a cable (RFC 3021)"
+        "unnumbered", description="unnumbered: IPv6 link-local (RFC 5549); numbered: one /31 per cable (RFC 3021)"
     )
     pool: IPv4Network | None = Field(None, description="addresses of numbered links")
     asn_first: int = Field(
-        4_200_000_000, ge=1, le=4_294_967_294, description="first of the AS numbers (private 4-byte range of RFC 6996)"
+        4_200_000_000, ge=1, le=4_294_967_294, description="first AS number (private 4-byte range of RFC 6996)"
     )
 
     @model_validator(mode="after")
@@ -115,13 +116,13 @@ class Underlay(Model):
 
 
 class Networks(Model):
-    """Where addresses come from. Whoever gives an ``address`` by hand keeps it; every other is derived from rack and node numbers."""
+    """Address pools. An explicit ``address`` is kept; all others are computed from rack and node numbers."""
 
     rack_slots: int = Field(
         32,
         ge=1,
         le=128,
-        description="highest node number in one rack for which the plan has room; fixed for the life of the site",
+        description="highest node number per rack that the address plan reserves; fixed for the life of the site",
     )
     oob: Network | None = Field(
         None,
@@ -132,7 +133,7 @@ class Networks(Model):
     )
     storage: Network | None = Field(None, description="storage network")
     compute: ComputeNetwork | None = Field(
-        None, description="compute fabric; fabric.rails says the same for a site of one subnet a rail"
+        None, description="compute fabric; use fabric.rails for a site with one subnet per rail"
     )
     loopbacks: IPv4Network | None = Field(None, description="loopback addresses (/32) of fabric switches")
     underlay: Underlay = Field(default_factory=Underlay)
@@ -142,50 +143,51 @@ NicRole = Literal["compute", "storage", "in_band", "oob"]
 
 
 class NicUse(Model):
-    """What one port of a node's NIC is for."""
+    """The role of one NIC port of a node."""
 
-    name: Line = Field(min_length=1, description="port as the platform's profile names it, e.g. its netdev, or slot3p1")
+    name: Line = Field(min_length=1, description="port name in the platform profile, e.g. its netdev, or slot3p1")
     role: NicRole
     rail: int | None = Field(None, ge=1, le=16, description="rail of a compute port")
     plane: int = Field(1, ge=1, le=8, description="plane of a compute port")
-    gpu: int | None = Field(None, ge=0, le=15, description="index of the GPU whose traffic it carries")
+    gpu: int | None = Field(None, ge=0, le=15, description="index of the GPU whose traffic the port carries")
 
 
 class Bond(Model):
-    """Ports that work as one interface."""
+    """Ports that form one interface."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,14}$")] = Field(
         description="interface name (15 characters at most), e.g. bond0"
     )
     members: list[Line] = Field(min_length=2, description="names of its ports")
-    mode: Literal["active-backup", "802.3ad"] = Field("802.3ad", description="802.3ad: LACP, the switches must join in")
+    mode: Literal["active-backup", "802.3ad"] = Field(
+        "802.3ad", description="802.3ad: LACP, which the switches must also run"
+    )
 
 
 class Dpu(Model):
-    """A BlueField in a node. In DPU mode it is a computer of its own: own BMC, own operating system, own addresses."""
+    """A BlueField in a node. In DPU mode it is a separate computer with its own BMC, operating system and addresses."""
 
-    name: Name = Field(description="e.g. dpu1; its host name is <node>-<name>")
-    mode: Literal["nic", "dpu"] = Field(
-        "nic", description="nic: works as a plain NIC; dpu: its Arm cores own the ports"
-    )
-    ports: list[Line] = Field(default_factory=list, description="names of the node's ports that are its own")
+    name: Name = Field(description="name, e.g. dpu1; its host name is <node>-<name>")
+    mode: Literal["nic", "dpu"] = Field("nic", description="nic: a plain NIC; dpu: its Arm cores own the ports")
+    ports: list[Line] = Field(default_factory=list, description="names of the node's ports on this DPU")
     os: Line | None = Field(None, description="image of its operating system (BFB) in DPU mode")
 
 
 class UnusedPort(Model):
-    """A port of a server model that is left without a cable on purpose."""
+    """A port of a server model that intentionally has no cable."""
 
-    name: str = Field(min_length=1, description="port as the platform's profile names it, e.g. slot3p1")
-    reason: Reason = Field(description="why; shown in every plan")
+    name: str = Field(min_length=1, description="port name in the platform profile, e.g. slot3p1")
+    reason: Reason = Field(description="reason; shown in every plan")
 
 
 class NicPlan(Model):
-    """How the NICs of a server model are used; written once, used by every node of the platform (or by those that name it)."""
+    """Use of a server model's NICs, for every node of the platform or for the nodes that name it."""
 
     name: Name
-    platform: ProfileId = Field(description="server model that it is for")
+    platform: ProfileId = Field(description="server model of the plan")
     nics: list[NicUse] = Field(
-        default_factory=list, description="compute ports are known from the platform's profile and need no entry"
+        default_factory=list,
+        description="ports and their roles; compute ports come from the platform profile and need no entry",
     )
     bonds: list[Bond] = Field(default_factory=list)
     dpus: list[Dpu] = Field(default_factory=list)
@@ -195,11 +197,11 @@ class NicPlan(Model):
 
 
 class PortGroup(Model):
-    """How a run of a switch's ports is set up."""
+    """Set-up of a range of switch ports."""
 
     ports: RangeText = Field(description="e.g. swp1-swp32")
-    breakout: Literal[1, 2, 4, 8] = Field(1, description="sub-ports of each port (swp1s0, swp1s1, ...)")
-    cage: Line | None = Field(None, description="cage of the port; the profile's when absent")
+    breakout: Literal[1, 2, 4, 8] = Field(1, description="number of sub-ports of each port (swp1s0, swp1s1, ...)")
+    cage: Line | None = Field(None, description="cage of the port; default: the profile's")
     polarity: Literal["A", "B", "C"] | None = Field(None, description="MPO polarity of the fibre (TIA-568)")
 
 
@@ -207,7 +209,7 @@ Pkey = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{1,4}$", to_lower=T
 
 
 class Tenant(Model):
-    """Who may use some nodes, and what keeps them apart from the others."""
+    """A tenant: its nodes, and what isolates them."""
 
     name: Name
     nodes: list[Names] = Field(default_factory=list, description="nodes, e.g. gpu[001-032]")
@@ -223,5 +225,5 @@ class Tenant(Model):
     )
     full_member: bool = Field(
         default=True,
-        description="full members (top bit set) reach all of the partition; limited ones reach full members only",
+        description="full members (top bit set) reach the whole partition; limited members reach only full members",
     )

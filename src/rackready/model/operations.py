@@ -1,4 +1,4 @@
-"""How a site is reached, installed, tested, handed over and maintained: everything of the site file that is no hardware."""
+"""The parts of the site file that are not hardware: access, software, gates, handover, campaigns, deliveries."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from rackready.model.profile import GateSetEntry
 
 
 def _without_credentials(url: str) -> str:
-    """Refuse user and password in a URL (RFC 3986, 3.2.1), which goes into notes, events and reports; see apt_auth.conf(5) for their place."""
+    """Return a URL. Raises ValueError when it has a user or password (RFC 3986, 3.2.1).
+
+    URLs appear in notes, events and reports. apt_auth.conf(5) is the place for credentials.
+    """
     if "@" in url.partition("://")[2].partition("/")[0]:
         message = (
-            "names a user or password - Expected: a URL without: credentials belong in apt's auth.conf on the nodes"
+            "has a user or password - Expected: a URL without credentials: put them in apt's auth.conf on the nodes"
         )
         raise ValueError(message)
     return url
 
 
 class Mirror(Model):
-    """A signed apt repository that carries the vendor's packages: NVIDIA's own, or a local mirror of it."""
+    """A signed apt repository with the vendor's packages: NVIDIA's own or a local mirror."""
 
     url: Annotated[str, AfterValidator(_without_credentials)] = Field(
         pattern=r"^(https?|file)://\S+$", description="base URL of the repository"
@@ -35,17 +38,17 @@ class Mirror(Model):
 
 
 class Software(Model):
-    """Which versions are installed, and from where."""
+    """Versions to install, and their repository."""
 
-    set: ProfileId = Field(description="version set known to work together: a profile of profiles/software")
+    set: ProfileId = Field(description="id of a software profile: versions known to work together")
     driver_branch: int | None = Field(
-        None, ge=450, le=999, description="driver branch; the set's own when absent. Must be one of the set's branches"
+        None, ge=450, le=999, description="driver branch, one of the set's; default: the set's own"
     )
     mirror: Mirror
 
 
 class Access(Model):
-    """How rackready logs in to nodes."""
+    """Login of rackready on nodes."""
 
     user: Word = Field("root", description="user on nodes; another than root becomes root by sudo")
     port: int = Field(22, ge=1, le=65535, description="TCP port of SSH on nodes")
@@ -56,93 +59,96 @@ class Access(Model):
 
 
 class DeclaredSkip(Model):
-    """A gate that is not to run on some nodes, and why. It is shown in every report."""
+    """A gate that some nodes skip, and why. Every report shows it."""
 
     gate: str = Field(description="gate id")
-    nodes: list[Names] = Field(
-        min_length=1, description="nodes on which it is skipped: names or host lists such as gpu[01-32]"
-    )
-    reason: Told = Field(min_length=10, description="why, in words that a reader of the report understands")
+    nodes: list[Names] = Field(min_length=1, description="nodes that skip it: names or host lists such as gpu[01-32]")
+    reason: Told = Field(min_length=10, description="reason, for readers of the report")
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The nodes, each by its name."""
+        """Return the nodes, each by its name."""
         return frozenset(name for text in self.nodes for name in expand_names(text))
 
 
 class DisabledGate(Model):
-    """A gate that is switched off everywhere for a while: a kill switch. While it holds, the gate is a declared skip; after its last day it runs again."""
+    """A kill switch: a gate that is a declared skip everywhere until its last day, and then runs again."""
 
     gate: str = Field(description="gate id")
-    until: Day = Field(description="last day on which it is off (UTC), e.g. 2027-03-01; at most 90 days ahead")
-    by: Told = Field(min_length=2, description="who answers for it: a person or a team")
-    reason: Told = Field(min_length=10, description="why, in words that a reader of the report understands")
+    until: Day = Field(description="last day on which the gate is off (UTC), e.g. 2027-03-01; at most 90 days ahead")
+    by: Told = Field(min_length=2, description="person or team that is responsible")
+    reason: Told = Field(min_length=10, description="reason, for readers of the report")
 
     def said(self) -> str:
-        """Return what reports say while it holds."""
+        """Return the text of reports while the gate is off."""
         return f"switched off until {self.until} by {self.by}: {self.reason}"
 
 
 class Gates(Model):
-    """Which gates a node must pass."""
+    """The gates that a node must pass."""
 
-    set: ProfileId = Field(description="a profile of profiles/gate_sets")
+    set: ProfileId = Field(description="id of a gate set")
     launcher: Literal["openmpi", "srun", "mpijob"] = Field(
         "openmpi",
-        description="what starts programs on several nodes; openmpi: mpirun over SSH, srun: Slurm, mpijob: Kubeflow on "
+        description="launcher of programs on several nodes; openmpi: mpirun over SSH, srun: Slurm, mpijob: Kubeflow on "
         "Kubernetes",
     )
     skip: list[DeclaredSkip] = Field(default_factory=list)
     also: list[GateSetEntry] = Field(
-        default_factory=list, description="gates beside those of the set, or one of the set with other values"
+        default_factory=list, description="gates in addition to the set, or gates of the set with other values"
     )
     disabled: list[DisabledGate] = Field(
-        default_factory=list, description="gates that are switched off everywhere, each until a day and by somebody"
+        default_factory=list, description="gates that are switched off everywhere, each with last day and person"
     )
 
     def skipped(self, node: str, day: date) -> dict[str, str]:
-        """Return gate to reason of what is left out on a node on a day (UTC). A gate's own skip of that node speaks before its kill switch."""
+        """Return gate id -> reason of the skips of a node on a day (UTC).
+
+        A skip of the node takes precedence over a kill switch.
+        """
         off = {item.gate: item.said() for item in self.disabled if day <= item.until}
         return off | {skip.gate: skip.reason for skip in self.skip if node in skip.names}
 
 
 class SlurmHandover(Model):
-    """Nodes are handed to a Slurm cluster that exists; rackready drains and resumes them, no more."""
+    """Handover to an existing Slurm cluster. rackready only drains and resumes nodes."""
 
     kind: Literal["slurm"]
-    controller: IPv4Address = Field(description="host of slurmctld; SSH answers here")
+    controller: IPv4Address = Field(description="host of slurmctld, used for SSH")
     port: int = Field(22, ge=1, le=65535, description="TCP port of SSH on the controller")
     user: Word = Field("root")
     private_key: PathLine
     partition: Name = Field("gpu", description="partition that users submit to")
-    munge_key: SecretRef | None = Field(None, description="the cluster's munge key (base64), put on every node")
+    munge_key: SecretRef | None = Field(
+        None, description="the cluster's munge key (base64), which is installed on every node"
+    )
     drain_wait_s: int = Field(
         3600,
         ge=0,
-        description="longest wait in s for the jobs of a node in production to end before something changes on it",
+        description="longest wait for the jobs of a node in production to end before a change, s",
     )
 
 
 class FileHandover(Model):
-    """No scheduler: the list of nodes that are ready is written to a file."""
+    """Handover without a scheduler: rackready writes the list of ready nodes to a file."""
 
     kind: Literal["file"]
     path: PathLine
 
 
 class PlugInHandover(Model):
-    """A scheduler that a plug-in serves: a package with an entry point of group ``rackready.schedulers``."""
+    """Handover to a scheduler of a plug-in, a package with an entry point of group ``rackready.schedulers``."""
 
     kind: Literal["plugin"]
     scheduler: ProfileId = Field(description="name of the plug-in's entry point")
     settings: dict[str, JsonValue] = Field(
         default_factory=dict,
-        description="what the plug-in asks for, which it checks; secrets by their place (file or env)",
+        description="settings that the plug-in defines and checks; give secrets by their place (file or env)",
     )
     drain_wait_s: int = Field(
         3600,
         ge=0,
-        description="longest wait in s for the jobs of a node in production to end before something changes on it",
+        description="longest wait for the jobs of a node in production to end before a change, s",
     )
 
 
@@ -150,7 +156,7 @@ Handover = SlurmHandover | FileHandover | PlugInHandover
 
 
 class Campaign(Model):
-    """How a deploy walks through the site."""
+    """Batches, waves and limits of a deploy."""
 
     batch_size: int = Field(32, ge=1, le=256, description="nodes in one Ansible run")
     wave_size: int = Field(128, ge=1, description="nodes that go through all phases together")
@@ -158,13 +164,13 @@ class Campaign(Model):
         100,
         ge=0,
         le=100,
-        description="no further wave begins when more than this share of a wave's nodes did not become ready",
+        description="share of a wave's nodes not ready, 0 to 1, above which no further wave begins",
     )
-    provision_timeout_s: int = Field(900, ge=5, description="longest time from power-on until SSH answers")
+    provision_timeout_s: int = Field(900, ge=5, description="longest time from power-on until SSH answers, s")
 
 
 class Delivery(Model):
-    """What arrives together, and when."""
+    """Racks that arrive together, and their day of arrival."""
 
     name: Name
     day: Day = Field(description="day of arrival, e.g. 2027-03-01")
@@ -175,15 +181,15 @@ Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 
 
 class MaintenanceWindow(Model):
-    """When work that interrupts may be done."""
+    """A period in which interrupting work is allowed."""
 
     name: Name
-    days: list[Weekday] = Field(min_length=1, description="weekdays on which it begins")
+    days: list[Weekday] = Field(min_length=1, description="weekdays on which the window begins")
     start: Annotated[str, StringConstraints(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] = Field(
-        description="time of day at which it begins, HH:MM"
+        description="time of day at which the window begins, HH:MM"
     )
     hours: float = Field(gt=0, le=24, description="length, hours")
     timezone: str = Field("UTC", description="IANA name of the time zone, e.g. Europe/Berlin")
-    begins: Day | None = Field(None, description="first day on which it holds; from the beginning when absent")
-    ends: Day | None = Field(None, description="last day on which it holds; without end when absent")
-    racks: list[Names] = Field(default_factory=list, description="racks for which it holds; all when empty")
+    begins: Day | None = Field(None, description="first valid day; default: always")
+    ends: Day | None = Field(None, description="last valid day; default: no end")
+    racks: list[Names] = Field(default_factory=list, description="racks of the window; empty: all")

@@ -1,4 +1,4 @@
-"""Fabrics beside the compute fabric as people describe them: in-band, storage and out-of-band. What follows from them is computed by ``design``."""
+"""In-band, storage and out-of-band fabrics of the site file. ``design`` computes their switches and links."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from rackready.model.base import Model, Name, Names, ProfileId
 from rackready.model.profile import Cage
 
 OtherRole = Literal["in_band", "storage", "oob"]
-"""Network of a fabric beside the compute fabric. ``oob`` also joins management ports of switches and devices."""
+"""Network of a fabric beside the compute fabric. ``oob`` also connects management ports of switches and devices."""
 PAIR = 2
 
 
 class OtherFabric(Model):
-    """One fabric beside the compute fabric, whose leafs stand in network racks and serve the ports of other racks.
+    """One fabric beside the compute fabric. Its leafs are in network racks and serve the ports of other racks.
 
-    Every place follows from numbers: rack number ``n`` belongs to the leafs of group ``(n - 1) / racks_per_leaf``, so
-    that a rack that is added moves no cable of a node.
+    Rack number ``n`` belongs to the leafs of group ``(n - 1) / racks_per_leaf``, so an added rack moves no cable of a
+    node.
     """
 
     name: Name = Field(
-        description="name of the fabric, with which the names of its switches begin: in-band gives in-band-leaf-001"
+        description="name of the fabric and prefix of its switches' names: in-band gives in-band-leaf-001"
     )
-    role: OtherRole = Field(description="network that it carries")
-    leaf: ProfileId = Field(description="switch model of its leafs: a profile of profiles/switch")
+    role: OtherRole = Field(description="network of the fabric")
+    leaf: ProfileId = Field(description="switch model of its leafs: id of a switch profile")
     racks: list[Names] = Field(
         default_factory=list,
-        description="racks whose ports it serves; all racks that no other fabric of its role names when empty",
+        description="racks that it serves; empty: all racks that no other fabric of its role names",
     )
     racks_per_leaf: int = Field(
         ge=1, le=512, description="consecutive rack numbers that share a leaf; fixed once cables are laid"
@@ -37,35 +37,33 @@ class OtherFabric(Model):
         1,
         ge=1,
         le=4,
-        description="leafs over which the ports of a node are dealt in turn; 2 for bonds over two switches",
+        description="leafs that share the ports of a node in turn; 2 for bonds over two switches",
     )
     rate: Literal[1, 10, 25, 100, 200, 400, 800] | None = Field(
         None,
-        description="Gb/s of links to nodes and devices, where their ports run slower than they could; "
-        "the rate of the fastest port when absent",
+        description="rate of links to nodes and devices, Gb/s, when below the fastest port's; "
+        "default: the rate of the fastest port",
     )
-    uplinks: int = Field(0, ge=0, le=64, description="links of one leaf upwards, to spine or uplink_to")
+    uplinks: int = Field(0, ge=0, le=64, description="uplinks of one leaf, to spine or uplink_to")
     spine: ProfileId | None = Field(
         None,
-        description="switch model of its spines; none: its leafs are joined by "
+        description="switch model of its spines; none: its leafs are connected by "
         "peer_links or uplink_to only, or not at all",
     )
     spines: int = Field(
-        0, ge=0, le=64, description="number of its spines; every leaf has uplinks / spines links to each"
+        0, ge=0, le=64, description="number of its spines; each leaf has uplinks / spines links to each of them"
     )
     uplink_to: Name | None = Field(
         None,
-        description="another of these fabrics whose spines (else whose leafs for the same racks) take the uplinks; "
-        "out-of-band into in-band",
+        description="another of these fabrics whose spines (else the leafs of the same racks) take the uplinks; "
+        "e.g. out-of-band into in-band",
     )
     peer_links: int = Field(0, ge=0, le=8, description="links between the two leafs of a pair (MLAG peer link)")
     downlinks: int = Field(
         0,
         ge=0,
         le=128,
-        description="ports of each of its spines (of each leaf where it has none) that "
-        "are kept free for uplinks of other "
-        "fabrics",
+        description="ports of each spine (of each leaf without spines) reserved for uplinks of other fabrics",
     )
 
     @model_validator(mode="after")
@@ -93,9 +91,9 @@ class OtherFabric(Model):
 
 
 class DevicePort(Model):
-    """One port of a device of the site file on the in-band or storage network; its management port is ``management``."""
+    """One port of a device on the in-band or storage network. The management port is ``management``."""
 
-    name: str = Field(min_length=1, description="as its label names it, e.g. eth1")
-    network: Literal["in_band", "storage"] = Field(description="network that it belongs to")
+    name: str = Field(min_length=1, description="label of the port, e.g. eth1")
+    network: Literal["in_band", "storage"] = Field(description="network of the port")
     rate: Literal[1, 10, 25, 100, 200, 400, 800] = Field(description="Gb/s per direction")
-    cage: Cage = Field(description="what plugs into it")
+    cage: Cage = Field(description="connector of the port")

@@ -1,4 +1,4 @@
-"""Outcomes, findings and verdicts: the words in which rackready says what a measurement means."""
+"""Outcomes, findings and verdicts of measurements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rackready.model.base import Model
 
 
 class Outcome(StrEnum):
-    """What became of one gate on one target. Error never counts as pass."""
+    """Outcome of one gate on one target. Error never counts as pass."""
 
     PASS = "pass"  # noqa: S105 - an outcome
     FAIL = "fail"
@@ -22,18 +22,18 @@ class Outcome(StrEnum):
 
 
 CONTINUES = frozenset({Outcome.PASS, Outcome.SKIP})
-"""With these a node goes on to the next gate or phase."""
+"""Outcomes with which a node continues to the next gate or phase."""
 
 _ORDER = (Outcome.PASS, Outcome.SKIP, Outcome.NOT_RUN, Outcome.ERROR, Outcome.FAIL)
 
 
 def worst(outcomes: list[Outcome]) -> Outcome:
-    """Return the worst of several outcomes; of none at all: not_run, because nothing was measured."""
+    """Return the worst of several outcomes; not_run when there are none, because nothing was measured."""
     return max(outcomes, key=_ORDER.index, default=Outcome.NOT_RUN)
 
 
 class Op(StrEnum):
-    """How a metric is held against its bound. A closed set: never a string that is evaluated."""
+    """Comparison of a metric with its bound. A closed set: never a string that is evaluated."""
 
     GE = "ge"
     LE = "le"
@@ -44,7 +44,7 @@ class Metric(Model):
     """One measured number."""
 
     name: str
-    target: str = Field(description="what it was measured on: node03/gpu2, node01/mlx5_0->node02/mlx5_0")
+    target: str = Field(description="measured part: node03/gpu2, node01/mlx5_0->node02/mlx5_0")
     value: float
     unit: str
 
@@ -58,17 +58,17 @@ class Criterion(Model):
     unit: str
     label: str = Field(description="ceiling, reference, floor, fleet or identity")
     source: str
-    derived: bool = Field(default=False, description="computed by us from topology rather than published or measured")
+    derived: bool = Field(default=False, description="computed from the topology, not published or measured")
     inputs: dict[str, float | str] = Field(default_factory=dict)
 
 
 class Finding(Model):
-    """One thing that is not as it should be."""
+    """One deviation from the expected state."""
 
     code: str = Field(
         "",
         description="kind of finding, for programs: 'nvlink-down'; "
-        "empty where no gate made it, and in records from before "
+        "empty when no gate made it, and in records from before "
         "there were codes",
     )
     where: str = Field(description="node and part: 'node03 gpu2'")
@@ -78,7 +78,7 @@ class Finding(Model):
     next_step: str
     nodes: list[str] = Field(
         default_factory=list,
-        description="nodes that it is about beside that of its place: senders of a run into another node",
+        description="further nodes that the finding concerns, e.g. the senders of a run into another node",
     )
 
     def __str__(self) -> str:
@@ -86,11 +86,11 @@ class Finding(Model):
 
 
 FLEET_PENDING = "fleet pending"
-"""How a pass is called that no bound could judge."""
+"""Name of a pass that no bound could judge."""
 
 
 class Verdict(Model):
-    """What a gate says of one target."""
+    """Verdict of a gate on one target."""
 
     outcome: Outcome
     findings: list[Finding] = Field(default_factory=list)
@@ -98,22 +98,22 @@ class Verdict(Model):
     criteria: list[Criterion] = Field(default_factory=list)
     measured: list[str] = Field(
         default_factory=list,
-        description="parts that this run really measured (coverage): node01/gpu0, node01/mlx5_0, ...",
+        description="parts that this run measured (coverage): node01/gpu0, node01/mlx5_0, ...",
     )
     blamed: list[str] = Field(
         default_factory=list, description="nodes to which a fail belongs, for pair and group gates"
     )
-    transport: str | None = Field(None, description="transport really used, where the gate moves data")
+    transport: str | None = Field(None, description="transport in use, when the gate moves data")
     fleet_pending: bool = Field(
         default=False,
-        description="no bound could judge a pass: only its fleet can, and until then no required gate is satisfied",
+        description="no bound could judge a pass; it satisfies no required gate until its fleet is compared",
     )
-    note: str | None = Field(None, description="what a reader should know beside the findings, or the reason of a skip")
+    note: str | None = Field(None, description="note for readers in addition to the findings, or the reason of a skip")
 
     @model_validator(mode="before")
     @classmethod
     def _pending_as_a_word(cls, given: Any) -> Any:  # noqa: ANN401 - whatever is to be validated
-        """Read a verdict of rackready before this field: the note said it."""
+        """Return a verdict in today's form: before this field, the note contained it."""
         if not isinstance(given, Mapping) or "fleet_pending" in given:
             return given
         notes = str(given.get("note") or "").split("; ")
@@ -124,5 +124,5 @@ class Verdict(Model):
 
     @property
     def remarks(self) -> str:
-        """Return what is printed behind the outcome: that its fleet must judge it, and the note."""
+        """Return the remarks after the outcome: that the fleet must judge it, and the note."""
         return "; ".join(part for part in (FLEET_PENDING if self.fleet_pending else "", self.note) if part)

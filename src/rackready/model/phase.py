@@ -1,4 +1,4 @@
-"""What a phase is told and what it gives back: one tool run for a batch of nodes, a result per node."""
+"""Input and output of a phase: one tool run for a batch of nodes, one result per node."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from rackready.model.outcome import Outcome
 
 @dataclass(frozen=True, slots=True)
 class PhaseContext:
-    """Where a phase runs: the environment, the checkout, the campaign that asks, and whether nothing may be changed."""
+    """The context of a phase: environment, checkout, campaign, and whether it is a dry run."""
 
     env: str
     root: Path
     campaign: str
     check: bool = False
     again: bool = False
-    """Measure also what valid evidence spares; a fail on record stays one."""
+    """Also measure gates with valid evidence. A recorded fail stays a fail."""
     site_digest: str = ""
-    """The stored site that the campaign works on (design.pinned); empty: the site file as it is now."""
+    """Digest of the stored site of the campaign (design.pinned); empty: the site file as it is now."""
 
 
 PLAN = "plan"
@@ -29,11 +29,11 @@ PLAN = "plan"
 
 @dataclass(frozen=True, slots=True)
 class NodeResult:
-    """What became of one node (or switch) in one phase."""
+    """Result of one node or switch in one phase."""
 
     outcome: Outcome
     message: str = ""
     changed: bool = False
     data: dict[str, Any] = field(default_factory=dict)
     touched: bool = True
-    """False: the phase surely did nothing to it, so what was measured on it before still counts."""
+    """False: the phase certainly changed nothing on it, so earlier evidence still counts."""

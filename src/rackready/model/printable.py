@@ -1,4 +1,4 @@
-"""What a reader sees of a text that is not ours: control characters move a terminal's cursor or change what stands before them, others show nothing at all."""
+"""Makes invisible and control characters of foreign text visible: they move a terminal's cursor or hide text."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 """General categories (Unicode, 4.5): control, format, surrogate, private use, line and paragraph separator."""
 _LOOKED_AT = re.compile("\r\n|[^\t\n\x20-\x7e]")
 _FILLERS = frozenset("\u115f\u1160\u3164\uffa0")
-"""Letters by their category that show nothing (Hangul fillers)."""
+"""Letters by category that are invisible (Hangul fillers)."""
 
 
 def visible(text: str) -> str:
-    r"""Return the text with a visible escape (``\x1b``, ``\u202e``) for each character that shows nothing. Tabs and ends of lines stay."""
+    r"""Return the text with an escape (``\x1b``, ``\u202e``) for each invisible character. Tabs and line ends stay."""
     return text if text.isprintable() else _LOOKED_AT.sub(_seen, text)
 
 
 def readable(text: str) -> str:
-    """Return a text that a person says for others. Raises ValueError where it holds what nobody sees, or no letter and no digit at all."""
+    """Return a person's words. Raises ValueError when they have invisible characters, or neither letter nor digit."""
     for letter in text:
         if letter not in "\t\n\r" and unseen(letter):
-            raise ValueError("Expected: characters that can be seen")
+            raise ValueError("Expected: visible characters")
     if text and not any(letter.isalnum() and letter not in _FILLERS for letter in text):
         raise ValueError("Expected: words, with a letter or a digit")
     return text
 
 
 def unseen(letter: str) -> bool:
-    """Whether a character shows nothing: a control character (line breaks and tabs too), or one that formats others."""
+    """Return whether a character is invisible: a control character (line breaks and tabs too) or a format character."""
     return unicodedata.category(letter) in _UNSEEN
 
 

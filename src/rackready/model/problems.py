@@ -1,4 +1,4 @@
-"""One problem in what a person wrote, and the error that carries all of them at once."""
+"""One problem in a written file, and the error that carries all of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing that is wrong: where (data path in the site file), what, and what to do about it."""
+    """One problem: its data path in the site file, what is wrong, and what to do."""
 
     path: str
     message: str
@@ -18,14 +18,14 @@ class Problem:
 
 
 class RackreadyError(Exception):
-    """An error whose text is meant for the operator: where, Expected, Actual, next step."""
+    """An error whose text is for the operator: where, Expected, Actual, next step."""
 
 
 class SiteInvalidError(RackreadyError):
-    """The site file (with its overlays) cannot be used; ``problems`` lists every reason that was found.
+    """The site file with its overlays cannot be used. ``problems`` lists every reason.
 
-    ``site``: the site with nothing taken out but single keys, so that a plan can say what else is wrong; None when more
-    had to go.
+    ``site``: the site without the wrong keys, so that a plan can find further problems; None when more than single keys
+    had to be removed.
     """
 
     def __init__(self, source: str, problems: list[Problem], site: object | None = None) -> None:

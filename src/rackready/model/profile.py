@@ -1,4 +1,4 @@
-"""Profiles: facts about hardware and software that do not change from site to site, each figure with its source."""
+"""Profiles: facts about hardware and software that are the same on every site, each figure with its source."""
 
 from __future__ import annotations
 
@@ -8,24 +8,15 @@ from pydantic import Field, PositiveInt, StringConstraints, model_validator
 
 from rackready.model.base import Model, ProfileId, Rate
 from rackready.model.baseline import Baseline
-
-
-class Figure(Model):
-    """A number with its unit and where it comes from."""
-
-    value: float
-    unit: str = Field(min_length=1)
-    source: str = Field(
-        min_length=5, description="document, issue or file that gives it; 'derived: ...' with the formula when computed"
-    )
+from rackready.model.supply import Cooling, Figure, Psus
 
 
 class NvLink(Model):
     """NVLink of one GPU."""
 
     links: int = Field(ge=1, le=72, description="links that must be active on every GPU")
-    speed: Figure = Field(description="raw rate of one link and direction as NVML and nvidia-smi print it, MB/s")
-    ring: Figure = Field(description="what one link carries in NCCL's model, GB/s")
+    speed: Figure = Field(description="raw rate of one link and direction as NVML and nvidia-smi report it, MB/s")
+    ring: Figure = Field(description="rate of one link in NCCL's model, GB/s")
     per_gpu: Figure = Field(description="marketing rate of one GPU and direction, GB/s: the ceiling of a ring")
     copy_min: Figure | None = Field(
         None,
@@ -34,10 +25,12 @@ class NvLink(Model):
 
 
 class PowerAndClocks(Model):
-    """What optimize sets. What is null was not found published, and is not guessed: optimize refuses such a card."""
+    """Settings of optimize. Null: no published figure found; optimize refuses such a card instead of guessing."""
 
     limit: Figure = Field(description="power limit as shipped (TDP), W")
-    min_limit: Figure | None = Field(None, description="lowest power limit that the card takes, W; null: not published")
+    min_limit: Figure | None = Field(
+        None, description="lowest power limit that the card accepts, W; null: not published"
+    )
     sm_clock_max: Figure | None = Field(
         None, description="highest SM clock, MHz: optimize locks to it; null: not published"
     )
@@ -47,11 +40,11 @@ class PowerAndClocks(Model):
 
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
-"""Number formats of the tensor cores (fp32: the CUDA cores) for which a dense rate is known."""
+"""Number formats of the tensor cores (fp32: of the CUDA cores) with a known dense rate."""
 
 
 class PcieLink(Model):
-    """The PCIe link of one GPU as its board has it."""
+    """The PCIe link of one GPU's board."""
 
     gen: int = Field(ge=3, le=7, description="generation")
     lanes: int = Field(ge=1, le=16)
@@ -59,7 +52,7 @@ class PcieLink(Model):
 
 
 class GpuPath(Model):
-    """What every link between a GPU and its root port can do, switches and risers included."""
+    """Speed and width of every link between a GPU and its root port, switches and risers included."""
 
     gen: int = Field(ge=3, le=7, description="generation")
     lanes: int = Field(ge=1, le=16)
@@ -67,11 +60,11 @@ class GpuPath(Model):
 
 
 class Mig(Model):
-    """What MIG makes of one GPU."""
+    """MIG instances of one GPU."""
 
-    instances: int = Field(ge=2, le=7, description="most instances at a time")
+    instances: int = Field(ge=2, le=7, description="highest number of instances")
     profiles: dict[str, int] = Field(
-        default_factory=dict, description="MIG profile to how many of it fit, e.g. 1g.10gb: 7"
+        default_factory=dict, description="MIG profile to number of instances that fit, e.g. 1g.10gb: 7"
     )
     source: str = Field(min_length=5)
 
@@ -80,18 +73,18 @@ class GpuProfile(Model):
     """One GPU model."""
 
     id: ProfileId
-    product_name: str = Field(description="name as NVML gives it")
+    product_name: str = Field(description="name as NVML reports it")
     pci_device_id: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{4}$")] = Field(
         description="PCI device id; vendor is 10de"
     )
     architecture: str
-    memory: Figure = Field(description="memory.total as NVML gives it, MiB")
+    memory: Figure = Field(description="memory.total as NVML reports it, MiB")
     nvlink: NvLink | None = Field(description="null for GPUs without NVLink")
     power: PowerAndClocks
     min_driver_branch: int = Field(description="first driver branch that supports it")
     min_driver_source: str
     max_driver_branch: int | None = Field(
-        None, description="last driver branch that supports it; null when the newest does"
+        None, description="last driver branch that supports it; null: the newest does"
     )
     collectives: dict[str, Figure] = Field(
         default_factory=dict,
@@ -101,25 +94,25 @@ class GpuProfile(Model):
         default_factory=dict, description="best published rate of a matrix product on one healthy GPU, TFLOPS"
     )
     fp32_min: Figure | None = Field(
-        None, description="FP32 that DCGM asks of one GPU, GFLOPS (its sm_stress); null: not in its table"
+        None, description="FP32 rate that DCGM requires of one GPU, GFLOPS (its sm_stress); null: not in its table"
     )
     fp64_tensor: Figure | None = Field(
-        None, description="dense FP64 rate of the tensor cores, TFLOPS, which no HPL exceeds; null: not published"
+        None, description="dense FP64 rate of the tensor cores, TFLOPS, an upper bound of HPL; null: not published"
     )
-    hpl: Figure | None = Field(None, description="HPL of a healthy node of this GPU, TFLOPS a GPU; null: not published")
-    form: Literal["sxm", "pcie", "superchip"] | None = Field(None, description="how it sits in a server")
-    memory_nominal: Figure | None = Field(
-        None, description="memory as it is sold, GB (10^9 bytes); planning uses `memory`"
+    hpl: Figure | None = Field(
+        None, description="HPL of a healthy node with this GPU, TFLOPS per GPU; null: not published"
     )
+    form: Literal["sxm", "pcie", "superchip"] | None = Field(None, description="form factor in a server")
+    memory_nominal: Figure | None = Field(None, description="memory as sold, GB (10^9 bytes); planning uses `memory`")
     memory_bandwidth: Figure | None = Field(None, description="GB/s")
     memory_temp_max: Figure | None = Field(
         None,
-        description="highest operating temperature of the memory, C: above it the GPU slows down; null: not published",
+        description="highest operating temperature of the memory, C; above it the GPU slows down; null: not published",
     )
     compute: dict[Precision, Figure] = Field(
         default_factory=dict,
-        description="DENSE TFLOPS by number format: vendors print twice as much 'with sparsity'. "
-        "A format that is absent is not published",
+        description="DENSE TFLOPS by number format; vendors print twice that 'with sparsity'. "
+        "Absent formats are not published",
     )
     nvlink_bridge: Figure | None = Field(
         None, description="rate of an optional NVLink bridge between a pair of cards, both directions, GB/s"
@@ -129,11 +122,11 @@ class GpuProfile(Model):
 
 
 Cage = Literal["osfp_finned", "osfp_flat", "qsfp112", "qsfp56", "qsfp28", "sfp28", "rj45"]
-"""What plugs into a port: finned OSFP in air-cooled switches, flat-top OSFP where the heat sink rides on the cage (adapters, DGX), and so on."""
+"""Connector of a port. Finned OSFP: air-cooled switches; flat-top OSFP: heat sink on the cage (adapters, DGX)."""
 
 
 class PlatformNic(Model):
-    """One compute NIC of a server model. Names that the vendor does not publish are empty: such a server can be planned, not installed."""
+    """One compute NIC of a server model. Unpublished names are empty: such a server can be planned, not installed."""
 
     rail: int = Field(ge=1, le=16)
     rdma_device: str = Field("", description="device below /sys/class/infiniband, e.g. mlx5_0; empty: not published")
@@ -142,8 +135,8 @@ class PlatformNic(Model):
     gpu: int = Field(ge=0, description="index of the GPU behind the same PCIe switch")
     numa: int = Field(0, ge=0)
     rate: Rate
-    cage: Cage | None = Field(None, description="connector of the port that the cable enters; null: not published")
-    planes: int = Field(1, ge=1, le=8, description="network planes that this NIC feeds; each gets rate / planes")
+    cage: Cage | None = Field(None, description="connector of the cable's port; null: not published")
+    planes: int = Field(1, ge=1, le=8, description="network planes of this NIC; each gets rate / planes")
     port: str = Field(
         "", description="label of the port on the chassis, e.g. OSFP4P2: two NICs may share one twin-port cage"
     )
@@ -153,85 +146,28 @@ class OtherNic(Model):
     """One network port of a server model beside the compute rails."""
 
     role: Literal["inband", "storage", "oob"]
-    name: str = Field(min_length=1, description="what people call it, e.g. bf3-1p1")
+    name: str = Field(min_length=1, description="name of the port, e.g. bf3-1p1")
     rate: Literal[1, 10, 25, 100, 200, 400, 800] = Field(description="Gb/s per direction")
     cage: Cage | None = Field(None, description="null: not published")
-    dpu: bool = Field(default=False, description="a BlueField: it has its own BMC, operating system and addresses")
-
-
-Inlet = Literal["C14", "C16", "C20", "C22"]
-"""Appliance inlet of a power supply, IEC 60320-1 (C22: -3)."""
-
-
-class InputVolts(Model):
-    """Nominal voltages that a power supply takes at full output."""
-
-    low: float = Field(gt=0, description="V")
-    high: float = Field(gt=0, description="V")
-    source: str = Field(min_length=5)
-
-    @model_validator(mode="after")
-    def _ascending(self) -> InputVolts:
-        if self.high < self.low:
-            message = f"high {self.high:g} V is below low {self.low:g} V"
-            raise ValueError(message)
-        return self
-
-
-class Psus(Model):
-    """Power supplies of one server or switch."""
-
-    count: int = Field(ge=1, le=16)
-    min_count: int | None = Field(
-        None, ge=1, le=16, description="supplies with input that keep it at full performance; null: not published"
-    )
-    min_boot: int | None = Field(
-        None, ge=1, le=16, description="supplies with input that it needs to start; null: not published"
-    )
-    max_w: Figure | None = Field(None, description="output of one supply, W; null: not published")
-    input: InputVolts | None = Field(
-        None, description="nominal voltages at which one supply gives its output, V; null: not published"
-    )
-    inlet: Inlet | None = Field(None, description="inlet of one supply, IEC 60320; null: not published")
-    inlet_source: str | None = Field(None, min_length=5, description="where the inlet comes from")
-    source: str = Field(min_length=5, description="where count and redundancy come from")
-
-    @model_validator(mode="after")
-    def _inlet_has_its_source(self) -> Psus:
-        if (self.inlet is None) != (self.inlet_source is None):
-            message = "inlet and inlet_source go together"
-            raise ValueError(message)
-        return self
-
-
-class Cooling(Model):
-    """How the heat of one server leaves it."""
-
-    kind: Literal["air", "liquid", "hybrid"]
-    liquid_share: Figure | None = Field(
-        None, description="share of the heat that goes into liquid, 0 to 1; null: not published (air: 0)"
-    )
-    source: str = Field(min_length=5)
+    dpu: bool = Field(default=False, description="a BlueField with its own BMC, operating system and addresses")
 
 
 class HostParts(Model):
-    """Processors, memory and drives of one server model as it is shipped: what host gates hold a node against."""
+    """Processors, memory and drives of one server model as shipped. Host gates compare nodes with them."""
 
-    cpu_model: str = Field(min_length=3, description="words that the processor's model name must contain, e.g. '8480C'")
+    cpu_model: str = Field(min_length=3, description="text that the processor's model name must contain, e.g. '8480C'")
     sockets: int = Field(ge=1, le=8)
     cores: int = Field(ge=1, le=256, description="cores of one socket")
-    threads: int = Field(
-        ge=1, le=4, description="hardware threads of one core; more than one means that SMT is on as shipped"
-    )
+    threads: int = Field(ge=1, le=4, description="hardware threads of one core; above 1: SMT is on as shipped")
     numa_nodes: int = Field(ge=1, le=64, description="NUMA nodes with processors")
-    dimms: int = Field(ge=0, le=64, description="memory modules; 0 where memory is soldered to the processor")
-    memory_gib: int = Field(ge=16, description="memory of all modules, GiB")
-    drives: int = Field(ge=0, le=64, description="drives of the host, boot drives included")
+    dimms: int = Field(ge=0, le=64, description="memory modules; 0: memory is soldered to the processor")
+    memory_gib: int = Field(ge=16, description="total memory of all modules, GiB")
+    drives: int = Field(ge=0, le=64, description="drives of the host, including boot drives")
     drive_gb: dict[PositiveInt, PositiveInt] = Field(
         default_factory=dict,
-        description="nominal capacity of a drive, GB (10^9 bytes) -> how many drives have it; empty: not published",
+        description="nominal capacity of a drive, GB (10^9 bytes) -> number of such drives; empty: not published",
     )
-    source: str = Field(min_length=5, description="where all of this comes from")
+    source: str = Field(min_length=5, description="source of these facts")
 
     @model_validator(mode="after")
     def _every_drive_has_its_capacity(self) -> HostParts:
@@ -245,8 +181,8 @@ class PlatformProfile(Model):
     """One server model."""
 
     id: ProfileId
-    manufacturer: str = Field(description="as Redfish gives it")
-    product: str = Field(description="as Redfish gives it")
+    manufacturer: str = Field(description="as Redfish reports it")
+    product: str = Field(description="as Redfish reports it")
     gpu: ProfileId
     gpus: int = Field(ge=1, le=16)
     gpu_pci: list[str] = Field(
@@ -255,31 +191,31 @@ class PlatformProfile(Model):
     gpu_path: GpuPath | None = Field(
         None,
         description="PCIe from each GPU to its root port; "
-        "null: not published, the GPU's own link is held against the GPU "
-        "model, the rest end against end",
+        "null: not published; the GPU's own link is compared with the GPU "
+        "model, the others end to end",
     )
-    nvswitch: bool = Field(description="GPUs are joined by NVSwitches")
+    nvswitch: bool = Field(description="NVSwitches connect the GPUs")
     nvswitches: Figure | None = Field(
         None,
-        description="NVSwitches that the server itself sees through NSCQ (boards of A100, H100, H200); "
+        description="NVSwitches that the server sees through NSCQ (boards of A100, H100, H200); "
         "null: none, or not published",
     )
     nics: list[PlatformNic] = Field(
-        default_factory=list, description="compute NICs, one a rail; empty: the server has no compute fabric of its own"
+        default_factory=list, description="compute NICs, one per rail; empty: the server has no compute fabric"
     )
     rack_units: int = Field(ge=1)
     max_power: Figure = Field(description="highest draw of the whole server, W")
     source: str
     fabric_manager: bool | None = Field(
         None,
-        description="the server runs the fabric manager; null: as `nvswitch`. "
-        "False on NVL72 trays: the switch trays run it",
+        description="whether the server runs the fabric manager; null: same as `nvswitch`. "
+        "False on NVL72 trays, whose switch trays run it",
     )
     nvlink_domain: int | None = Field(
         None,
         ge=2,
         le=576,
-        description="GPUs of one NVLink domain when it spans servers (NVL72: 72); null: the server's own GPUs",
+        description="GPUs of an NVLink domain that spans servers (NVL72: 72); null: the server's own GPUs",
     )
     su_nodes: Figure | None = Field(
         None, description="nodes of one scalable unit in the vendor's reference architecture"
@@ -292,28 +228,28 @@ class PlatformProfile(Model):
     psus: Psus | None = Field(None, description="power supplies; null: not published, or fed by a rack's bus bar")
     fed: Literal["bus_bar", "either"] | None = Field(
         None,
-        description="bus_bar: by a rack's DC bus bar; either: by it or by cords, as it is ordered; "
-        "null: by cords from outlets",
+        description="input; bus_bar: the rack's DC bus bar; either: bus bar or cords, as ordered; "
+        "null: cords from outlets",
     )
     cooling: Cooling | None = Field(None, description="null: not published")
-    airflow: Figure | None = Field(None, description="air through the chassis, m3/h; null: not published")
+    airflow: Figure | None = Field(None, description="airflow through the chassis, m3/h; null: not published")
     other_nics: list[OtherNic] = Field(
         default_factory=list, description="storage, in-band and out-of-band ports; empty: not published"
     )
     baseline: Baseline | None = Field(
-        None, description="firmware and BIOS as a source gives them; null: none known, the site says (baselines)"
+        None, description="firmware and BIOS baseline from a source; null: none known, the site sets it (baselines)"
     )
     host: HostParts | None = Field(
-        None, description="processors, memory and drives; null: chosen with the order, or not published"
+        None, description="processors, memory and drives; null: chosen when ordered, or not published"
     )
 
     @property
     def runs_fabric_manager(self) -> bool:
-        """Whether the server itself runs the fabric manager: install puts it there, and gates ask for it."""
+        """Return whether the server runs the fabric manager: install adds it and gates check it."""
         return self.nvswitch if self.fabric_manager is None else self.fabric_manager
 
     def unpublished(self) -> tuple[str, ...]:
-        """Return what installing needs and nobody publishes for this server: empty when it can be installed."""
+        """Return the unpublished facts that installing needs; empty when the server can be installed."""
         names = ("rdma_device", "netdev", "pci")
         missing = ["the PCI addresses of its GPUs"] if len(self.gpu_pci) != self.gpus else []
         if any(not getattr(nic, name) for nic in self.nics for name in names):
@@ -322,11 +258,11 @@ class PlatformProfile(Model):
 
 
 class ManagementPort(Model):
-    """The port over which a switch or device is managed out of band."""
+    """The out-of-band management port of a switch or device."""
 
-    name: str = Field(min_length=1, description="as its operating system or its label names it, e.g. eth0")
+    name: str = Field(min_length=1, description="name in its operating system or on its label, e.g. eth0")
     rate: Literal[1, 10, 25] = Field(1, description="Gb/s per direction")
-    cage: Literal["rj45", "sfp28"] = Field(description="what plugs into it")
+    cage: Literal["rj45", "sfp28"] = Field(description="connector of the port")
 
 
 class SwitchManagement(ManagementPort):
@@ -341,16 +277,16 @@ class SwitchProfile(Model):
     id: ProfileId
     ports: str = Field(description="range of its ports, e.g. swp1-swp64")
     os: list[ProfileId] = Field(
-        description="network operating systems that it runs and rackready configures; "
-        "empty: it can be planned, not configured"
+        description="network operating systems that rackready configures on it; "
+        "empty: the switch can be planned, not configured"
     )
     rate: Literal[1, 100, 200, 400, 800] = Field(description="Gb/s per direction of one of `ports`")
     source: str
     layer: Literal["ethernet", "infiniband"] = "ethernet"
     cage: Cage | None = Field(None, description="connector of `ports`; null: not published")
-    ports_per_cage: int = Field(1, ge=1, le=2, description="ports of `ports` that share one cage (twin-port OSFP: 2)")
+    ports_per_cage: int = Field(1, ge=1, le=2, description="ports that share one cage (twin-port OSFP: 2)")
     breakout: list[int] = Field(
-        default_factory=lambda: [1], description="ways in which one of `ports` may be split; 1: whole"
+        default_factory=lambda: [1], description="allowed splits of one of `ports`; 1: not split"
     )
     lanes: int | None = Field(None, ge=1, le=8, description="electrical lanes of one of `ports`; null: not published")
     uplinks: str | None = Field(
@@ -363,12 +299,11 @@ class SwitchProfile(Model):
     radix: int | None = Field(
         None,
         ge=2,
-        description="ports towards others after the breakout that the profile stands "
-        "for; null: as many as `ports` names",
+        description="ports to other equipment after the profile's breakout; null: as many as in `ports`",
     )
     port_pattern: str | None = Field(
         None,
-        description="port name by cage {c} and twin {t}, where names are not those of `ports`; null: names of `ports`",
+        description="port name by cage {c} and twin {t}; null: the names of `ports`",
     )
     power: Figure | None = Field(None, description="highest draw, W; null: not published")
     typical_power: Figure | None = Field(None, description="typical draw, W; null: not published")
@@ -382,40 +317,44 @@ class GateSetEntry(Model):
     """One gate of a set."""
 
     id: str
-    required: bool = Field(default=True, description="a node without a pass of it is not handed over")
-    inputs: dict[str, object] = Field(default_factory=dict, description="overrides of the gate's typed inputs")
-    after_boot: bool = Field(default=False, description="evidence made before the node's present boot does not count")
+    required: bool = Field(default=True, description="whether handover needs a pass of this gate")
+    inputs: dict[str, object] = Field(
+        default_factory=dict, description="values of the gate's inputs that replace the defaults"
+    )
+    after_boot: bool = Field(
+        default=False, description="whether evidence from before the node's present boot no longer counts"
+    )
     max_age_hours: float | None = Field(
-        None, gt=0, strict=True, description="evidence older than this many hours does not count; null: it does not age"
+        None, gt=0, strict=True, description="age above which evidence no longer counts, h; null: it does not age"
     )
 
 
 class Unseen(Model):
-    """A kind of fault that a gate set cannot see, and the gate that does."""
+    """A kind of fault that a gate set cannot detect, and the gate that can."""
 
-    gate: str = Field(description="id of the gate that sees it")
-    what: str = Field(min_length=10, description="what stays unseen without that gate")
+    gate: str = Field(description="id of the gate that detects it")
+    what: str = Field(min_length=10, description="what is not detected without that gate")
 
 
 class GateSet(Model):
-    """Gates that are run together, level by level, and within a level in this order."""
+    """Gates that run together, level by level, and within a level in this order."""
 
     id: ProfileId
     description: str
     gates: list[GateSetEntry] = Field(min_length=1)
     unseen: list[Unseen] = Field(
-        default_factory=list, description="what the set cannot see, for reports; a gate that the site adds sees it"
+        default_factory=list,
+        description="faults that the set cannot detect, for reports; a gate that the site adds can",
     )
     repeat_hours: float | None = Field(
         None,
         gt=0,
         le=168,
-        description="all gates are run again and again until so many hours are over; "
-        "a node that fails leaves; null: once",
+        description="time for which all gates run repeatedly, h; a node that fails leaves; null: run once",
     )
     wave_gap_s: float | None = Field(
         None,
         ge=0,
-        description="load comes on in the waves of the capacity plan (facility.power_on), so many seconds apart; "
-        "null: on all nodes at once",
+        description="time between the waves of the capacity plan (facility.power_on) in which load comes on, s; "
+        "null: all nodes at once",
     )

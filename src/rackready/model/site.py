@@ -1,4 +1,4 @@
-"""The site: what a data centre is meant to be, everything written out. ``site_file`` is the compact form that people may write instead."""
+"""The site in full. ``site_file`` describes the compact form that people may write instead."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from rackready.model.operations import (
     Software,
 )
 from rackready.model.other_fabric import DevicePort, OtherFabric
-from rackready.model.profile import Inlet, ManagementPort
+from rackready.model.profile import ManagementPort
+from rackready.model.supply import Inlet
 from rackready.model.topology import Topology
 
 __all__ = [
@@ -62,55 +63,53 @@ _T = TypeVar("_T")
 
 
 class NodeBmc(Model):
-    """The baseboard management controller of one node, reached over Redfish (HTTPS). Before delivery much of it is unknown."""
+    """The BMC of one node, reached over Redfish (HTTPS). Before delivery, most of it is unknown."""
 
     address: IPv4Address | None = Field(
-        None, description="address of the BMC on the out-of-band network; planned from networks.oob when absent"
+        None, description="address on the out-of-band network; default: planned from networks.oob"
     )
-    port: int = Field(443, ge=1, le=65535, description="TCP port of its Redfish service")
-    mac: MacAddress | None = Field(None, description="MAC address, as the vendor's manifest gives it")
+    port: int = Field(443, ge=1, le=65535, description="TCP port of the Redfish service")
+    mac: MacAddress | None = Field(None, description="MAC address, as in the vendor's manifest")
     username: Line = Field("admin", min_length=1, description="Redfish user")
-    password: SecretRef | None = Field(
-        None, description="where this BMC's password is kept; the vendor's manifest brings it"
-    )
+    password: SecretRef | None = Field(None, description="place of the BMC's password; `import manifest` sets it")
     ca: PathLine | None = Field(
-        None, description="CA certificate (PEM) that signed the BMC's TLS certificate; system store when absent"
+        None, description="CA certificate (PEM) of the BMC's TLS certificate; default: the system's CA store"
     )
 
     def known(self) -> Bmc | None:
-        """Return the BMC as what talks to it needs it, None while its address or password is unknown."""
+        """Return the BMC with all that a connection needs, None while its address or password is unknown."""
         if self.address is None or self.password is None:
             return None
         return Bmc.model_validate({name: getattr(self, name) for name in NodeBmc.model_fields})
 
 
 class Bmc(NodeBmc):
-    """A BMC of which everything is known that is needed to talk to it."""
+    """A BMC whose address and password are known."""
 
-    address: IPv4Address = Field(description="address of the BMC on the out-of-band network")
-    password: SecretRef = Field(description="where this BMC's password is kept")
+    address: IPv4Address = Field(description="address on the out-of-band network")
+    password: SecretRef = Field(description="place of the BMC's password")
 
 
 _UNKNOWN_BMC = NodeBmc()
 
 
 class Outlet(Model):
-    """One outlet of a rack PDU that feeds a power supply of a node. The site states it, nothing computes it: power is switched by it."""
+    """One rack PDU outlet that feeds a power supply of a node. Power is switched by it, so the site must state it."""
 
-    pdu: Name = Field(description="device of kind pdu that has a bmc")
+    pdu: Name = Field(description="device of kind pdu with a bmc")
     outlet: str = Field(
         pattern=r"^[A-Za-z0-9_.:-]{1,64}$",
-        description="Id of the outlet in the Redfish service of the PDU, e.g. A1; a plain number stands in quotes",
+        description="id of the outlet in the PDU's Redfish service, e.g. A1; quote a plain number",
     )
     rack_pdu: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9_.:-]{1,64}$",
-        description="Id of the PDU in that service, where one service speaks for several that are chained",
+        description="id of the PDU in that service, when one service manages several chained PDUs",
     )
 
     @property
     def called(self) -> str:
-        """As messages call it."""
+        """Return the name used in messages."""
         return (
             f"{self.pdu} outlet {self.outlet}"
             if self.rack_pdu is None
@@ -122,94 +121,91 @@ class Node(Model):
     """One server."""
 
     name: Name = Field(description="host name")
-    kind: Literal["metal", "virtual"] = Field("metal", description="a machine of its own, or a virtual one on ``host``")
-    platform: ProfileId = Field(description="server model: a profile of profiles/platform")
+    kind: Literal["metal", "virtual"] = Field(
+        "metal", description="metal: a physical server; virtual: a virtual machine on ``host``"
+    )
+    platform: ProfileId = Field(description="server model: id of a platform profile")
     serial: Line | None = Field(
-        None, min_length=1, description="chassis serial number; the BMC must report it before anything is done to it"
+        None, min_length=1, description="chassis serial number; rackready acts on the node only when the BMC reports it"
     )
-    unit: int | None = Field(
-        None, ge=1, le=60, description="lowest rack unit that it occupies; virtual nodes have none"
-    )
+    unit: int | None = Field(None, ge=1, le=60, description="lowest rack unit; virtual nodes have none")
     slot: int | None = Field(
-        None, ge=1, le=128, description="number of the node in its rack; the number in its name when absent"
+        None, ge=1, le=128, description="number of the node in its rack; default: the number in its name"
     )
     index: int | None = Field(
         None,
         ge=1,
-        description="number of the node in the site, from which addresses derive; "
-        "from rack number and slot when absent",
+        description="number of the node in the site, from which addresses are computed; "
+        "default: from rack number and slot",
     )
-    address: IPv4Address = Field(description="address on the in-band network; SSH answers here")
+    address: IPv4Address = Field(description="in-band address, used for SSH")
     bmc: NodeBmc = Field(default=_UNKNOWN_BMC)
-    nic_plan: Name | None = Field(None, description="how its NICs are used; that of its platform when absent")
-    host: Name | None = Field(None, description="hypervisor on which a virtual node runs")
+    nic_plan: Name | None = Field(
+        None, description="NIC plan of this node, one of nic_plans; default: that of its platform"
+    )
+    host: Name | None = Field(None, description="hypervisor of a virtual node")
     outlets: list[Outlet] = Field(
         default_factory=list,
-        description="outlets that feed it, one for each of its power supplies: by them its power may be cycled "
-        "(docs/howto/bmc.md)",
+        description="outlets that feed it, one per power supply; used to cycle its power (docs/howto/bmc.md)",
     )
 
 
 class Rack(Model):
-    """One rack; one Pulumi stack provisions it."""
+    """One rack. One Pulumi stack provisions it."""
 
     name: Name
     nodes: list[Node] = Field(default_factory=list)
     index: int | None = Field(
         None,
         ge=1,
-        description="number of the rack in the site, from which addresses derive; the number in its name when absent",
+        description="number of the rack in the site, used for addresses; default: the number in its name",
     )
-    su: int | None = Field(
-        None, ge=1, description="scalable unit to which its nodes belong; from the rack's number when absent"
-    )
+    su: int | None = Field(None, ge=1, description="scalable unit of its nodes; default: from the rack's number")
     su_slot: int | None = Field(
         None,
         ge=1,
-        description="place of its first node in that unit; else by the rack's number (networks), or the next free one",
+        description="place of its first node in that unit; default: from the rack's number, else the next free place",
     )
     height_u: int = Field(48, ge=1, le=60, description="rack units")
-    hall: Name | None = Field(None, description="hall in which it stands")
+    hall: Name | None = Field(None, description="hall of the rack")
     row: Name | None = Field(None, description="row of the hall")
-    position: int | None = Field(None, ge=1, description="place along the row, counted from 1")
-    feeds: list[Feed] = Field(default_factory=list, description="supplies of the rack")
+    position: int | None = Field(None, ge=1, description="place in the row, counted from 1")
+    feeds: list[Feed] = Field(default_factory=list, description="power feeds of the rack")
     cooling: RackCooling | None = None
-    max_weight_kg: float | None = Field(None, gt=0, description="load that rack and floor carry, kg")
+    max_weight_kg: float | None = Field(None, gt=0, description="highest load of rack and floor, kg")
     model: Told | None = Field(
-        None, min_length=2, description="maker's model or part number of the rack, for the bill of materials"
+        None, min_length=2, description="model or part number of the rack, for the bill of materials"
     )
 
 
 class Switch(Model):
-    """One switch that is written by hand: of a site without ``topology``, or to say more of one that the topology names."""
+    """One switch written by hand: of a site without ``topology``, or more facts about one that the topology names."""
 
     name: Name
-    os: ProfileId = Field(description="network operating system: a driver of drivers/switch, e.g. cumulus_nvue")
-    model: ProfileId = Field(description="switch model: a profile of profiles/switch, which says its ports")
-    address: IPv4Address = Field(description="management address; SSH answers here")
-    port: int = Field(22, ge=1, le=65535, description="TCP port of its SSH service")
+    os: ProfileId = Field(description="network operating system: name of a switch driver, e.g. cumulus_nvue")
+    model: ProfileId = Field(description="switch model: id of a switch profile")
+    address: IPv4Address = Field(description="management address, used for SSH")
+    port: int = Field(22, ge=1, le=65535, description="TCP port of SSH")
     username: Line = Field("cumulus", min_length=1)
     password: SecretRef
-    role: Literal["compute", "in_band", "storage", "oob"] = Field("compute", description="network that it belongs to")
+    role: Literal["compute", "in_band", "storage", "oob"] = Field("compute", description="network of the switch")
     rack: Name | None = Field(None, description="rack that holds it")
     unit: int | None = Field(None, ge=1, le=60, description="lowest rack unit that it occupies")
-    ports: list[PortGroup] = Field(
-        default_factory=list, description="ports that are set up in another way than the profile says"
-    )
+    ports: list[PortGroup] = Field(default_factory=list, description="ports whose set-up differs from the profile")
 
 
 class SwitchSlot(Model):
-    """Room for switches that the topology or another fabric makes: they are placed in the order of their names."""
+    """Rack units for switches of the topology or of another fabric. Switches take them in the order of their names."""
 
     rack: Name
     fabric: Name | None = Field(
-        None, description="one of other_fabrics whose switches stand here; the compute fabric when absent"
+        None, description="fabric of these switches, one of other_fabrics; default: the compute fabric"
     )
     tier: Literal["leaf", "spine", "core"]
     units: RangeText = Field(
-        description="lowest unit of each switch, e.g. 20-27; with switches of two units every second one"
+        description="lowest unit of each switch, e.g. 20-27; every second one for switches of two units"
     )
-    step: int = Field(1, ge=1, le=8, description="units from one switch to the next")
+    step: int = Field(1, ge=1, le=8, description="rack units from one switch to the next")
 
 
 DeviceKind = Literal[
@@ -218,7 +214,7 @@ DeviceKind = Literal[
 
 
 class Device(Model):
-    """What stands beside GPU nodes and fabric switches."""
+    """Equipment beside GPU nodes and fabric switches."""
 
     name: Name
     kind: DeviceKind = Field(
@@ -227,43 +223,43 @@ class Device(Model):
     )
     rack: Name | None = Field(None, description="rack that holds it")
     unit: int | None = Field(
-        None, ge=1, le=60, description="lowest rack unit; none for what hangs beside the units (zero-U PDU)"
+        None, ge=1, le=60, description="lowest rack unit; none for zero-U devices such as vertical PDUs"
     )
     height_u: int = Field(1, ge=0, le=60, description="rack units")
     index: int | None = Field(
         None,
         ge=1,
-        description="number among the devices of its rack, from which addresses derive; its unit when absent",
+        description="number among the devices of its rack, from which addresses are computed; default: its unit",
     )
-    address: IPv4Address | None = Field(None, description="management address; planned from networks.oob when absent")
-    pair: Name | None = Field(None, description="the other one of a redundant pair")
-    fabric_ports: int = Field(0, ge=0, le=16, description="ports on the compute fabric (a UFM host takes one)")
-    max_power_w: float | None = Field(None, gt=0, description="highest draw, W, e.g. by its nameplate")
-    psus: int | None = Field(None, ge=1, le=16, description="power supplies, each with a cord of its own")
-    psus_needed: int | None = Field(None, ge=1, le=16, description="power supplies with input that keep it running")
-    inlet: Inlet | None = Field(None, description="inlet of one supply, IEC 60320")
+    address: IPv4Address | None = Field(None, description="management address; default: planned from networks.oob")
+    pair: Name | None = Field(None, description="the other device of a redundant pair")
+    fabric_ports: int = Field(0, ge=0, le=16, description="ports on the compute fabric (1 for a UFM host)")
+    max_power_w: float | None = Field(None, gt=0, description="highest draw, W, e.g. from its nameplate")
+    psus: int | None = Field(None, ge=1, le=16, description="power supplies, each with its own cord")
+    psus_needed: int | None = Field(
+        None, ge=1, le=16, description="power supplies that must have input to keep it running"
+    )
+    inlet: Inlet | None = Field(None, description="inlet of one power supply, IEC 60320")
     management: ManagementPort | None = Field(
-        None, description="its management port; without it no cable to it is listed"
+        None, description="management port; without it, the plan lists no cable to it"
     )
-    ports: list[DevicePort] = Field(default_factory=list, description="its ports on the in-band and storage networks")
+    ports: list[DevicePort] = Field(default_factory=list, description="ports on the in-band and storage networks")
     weight_kg: float | None = Field(None, gt=0)
-    model: Told | None = Field(
-        None, min_length=2, description="maker's model or part number, for the bill of materials"
-    )
+    model: Told | None = Field(None, min_length=2, description="model or part number, for the bill of materials")
     serial: Line | None = Field(None, min_length=1)
     serves: list[Names] = Field(
-        default_factory=list, description="racks whose liquid a coolant distribution unit carries, e.g. a[01-08]"
+        default_factory=list, description="racks that a coolant distribution unit serves, e.g. a[01-08]"
     )
     cooling_kw: float | None = Field(
-        None, gt=0, description="heat that a coolant distribution unit carries away without end, kW"
+        None, gt=0, description="heat that a coolant distribution unit carries away continuously, kW"
     )
     loss_accepted: Told | None = Field(
         None,
         min_length=10,
-        description="why the loss of this coolant distribution unit may take racks down; shown in every plan",
+        description="reason why the loss of this coolant distribution unit may take racks down; shown in every plan",
     )
     bmc: Bmc | None = Field(
-        None, description="its Redfish service (power shelf, PDU, coolant distribution unit); null: gates do not ask it"
+        None, description="Redfish service (power shelf, PDU, coolant distribution unit); null: gates do not read it"
     )
 
     @model_validator(mode="after")
@@ -271,7 +267,7 @@ class Device(Model):
         if self.psus_needed is not None and self.psus_needed > (self.psus or 0):
             message = (
                 f"psus_needed {self.psus_needed} of {self.psus or 'unknown'} psus - "
-                "Expected: psus, and no more needed than there are"
+                "Expected: psus, and psus_needed no greater than psus"
             )
             raise ValueError(message)
         return self
@@ -286,20 +282,20 @@ class Device(Model):
 
 
 class NvlinkDomain(Model):
-    """GPUs of several nodes that one NVLink fabric joins (NVL72)."""
+    """GPUs of several nodes in one NVLink fabric (NVL72)."""
 
     name: Name
     rack: Name | None = Field(None, description="all nodes of this rack")
-    nodes: list[Names] = Field(default_factory=list, description="nodes, when they are not just those of one rack")
-    across_racks: bool = Field(default=False, description="its nodes stand in more than one rack on purpose")
+    nodes: list[Names] = Field(default_factory=list, description="nodes, when they are not all nodes of one rack")
+    across_racks: bool = Field(default=False, description="allow nodes in more than one rack")
 
 
 class _Memo(dict[str, Any]):
-    """What was computed from one site, kept with it."""
+    """Values computed from one site, kept with it."""
 
 
 class Site(Model):
-    """One site: everything that rackready is told about it."""
+    """One site: all that the site file and its overlays state."""
 
     schema_: Literal["rackready/site/v1"] = Field(alias="schema", description="version of this format")
     name: Name
@@ -317,14 +313,14 @@ class Site(Model):
     networks: Networks | None = None
     public_space: list[IPv4Network] = Field(
         default_factory=list,
-        description="public IPv4 space that a registry gave to the site's owner: "
+        description="public IPv4 space that a registry assigned to the site's owner; "
         "addresses and pools in other public space "
-        "are refused, for they are others'",
+        "are refused",
     )
     topology: Topology | None = None
     other_fabrics: list[OtherFabric] = Field(
         default_factory=list,
-        description="in-band, storage and out-of-band fabrics whose switches stand in network racks",
+        description="in-band, storage and out-of-band fabrics with switches in network racks",
     )
     nic_plans: list[NicPlan] = Field(default_factory=list)
     switch_slots: list[SwitchSlot] = Field(default_factory=list)
@@ -333,17 +329,19 @@ class Site(Model):
     tenants: list[Tenant] = Field(default_factory=list)
     deliveries: list[Delivery] = Field(default_factory=list)
     cable_stock: dict[str, list[float]] = Field(
-        default_factory=dict, description="lengths on the shelf, m, by series of the parts profile"
+        default_factory=dict, description="stocked cable lengths, m, by series of the parts profile"
     )
     maintenance: list[MaintenanceWindow] = Field(default_factory=list)
     baselines: dict[ProfileId, Baseline] = Field(
         default_factory=dict,
-        description="firmware and BIOS that the site wants, by server model; "
-        "stands in place of its profile's as a whole",
+        description="firmware and BIOS baselines by server model; each replaces its profile's as a whole",
     )
 
     def remember(self, key: str, make: Callable[[], _T]) -> _T:
-        """Return what ``make`` gives, computed once for this site: indexes over 12,500 nodes are not built for each of them again."""
+        """Return the result of ``make``, computed once per site.
+
+        An index over 12,500 nodes is not built again for each of them.
+        """
         memo = self.__dict__.get("_memo")
         if memo is None:
             memo = self.__dict__["_memo"] = _Memo()
@@ -353,25 +351,25 @@ class Site(Model):
         return found
 
     def __copy__(self) -> Self:
-        """A changed copy computes its own."""
+        """Return a copy without kept values: a changed copy computes its own."""
         copied = super().__copy__()
         copied.__dict__.pop("_memo", None)
         return copied
 
     def nodes(self) -> list[Node]:
-        """Every node, in the order of the file. Not to be changed by the caller."""
+        """Return every node, in the order of the file. The caller must not change the result."""
         return self.remember("nodes", lambda: [node for rack in self.racks for node in rack.nodes])
 
     def node(self, name: str) -> Node:
-        """Return the node of that name; KeyError when there is none."""
+        """Return the node of that name. Raises KeyError when there is none."""
         return self._by_name()[name][0]
 
     def rack_of(self, name: str) -> Rack:
-        """Return the rack that holds the node of that name; KeyError when there is none."""
+        """Return the rack of the node of that name. Raises KeyError when there is none."""
         return self._by_name()[name][1]
 
     def position_of(self, name: str) -> int:
-        """Return the number of the node in the site: its index, else its place in the file counted from 1; KeyError when there is none."""
+        """Return the number of a node: its index, else its place in the file, counted from 1. Raises KeyError."""
         node, _, place = self._by_name()[name]
         return node.index or place
 

@@ -1,11 +1,11 @@
-"""The written form of a site: what people may write shorter. ``design/expand.py`` writes it out to a ``Site``; this file says its JSON schema.
+"""The compact form of a site, and its JSON schema. ``design/expand.py`` expands it to a ``Site``.
 
 - A ``name`` may be a host list (``gpu[01-32]``): one item for each name.
-- ``template: NAME`` takes what ``templates.<list>.<NAME>`` says; the item's own keys win, mappings are merged key by
-  key.
-- A value that differs from item to item is a series (``unit: {first: 1, step: 8}``) or text with a place for a fact of
-  the item (``{rack}-n[1-4]``).
-- A rack may hold its ``devices``, ``switches`` and ``switch_slots`` beside its ``nodes``.
+- ``template: NAME`` takes the keys of ``templates.<list>.<NAME>``. The item's own keys take precedence; mappings are
+  merged key by key.
+- A value that differs between items is a series (``unit: {first: 1, step: 8}``) or text with a placeholder for a fact
+  of the item (``{rack}-n[1-4]``).
+- A rack may contain its ``devices``, ``switches`` and ``switch_slots`` beside its ``nodes``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rackready.model.base import Model
 from rackready.model.site import Site
 
 PLACES = ("name", "n", "rack", "hall", "row", "position", "su", "index")
-"""What may stand in braces inside text: facts of the item itself, or of the rack around it; ``{n:02}`` is padded with zeros to two places."""
+"""Placeholders in text: facts of the item or of its rack. ``{n:02}`` is padded with zeros to two digits."""
 
 WRITTEN_OUT = (
     "Rack",
@@ -36,34 +36,30 @@ WRITTEN_OUT = (
     "SwitchSlot",
     "Link",
 )
-"""Models whose lists are written out, and what lies in their items."""
+"""Models whose lists are expanded, and the lists inside their items."""
 
 PLAIN_LISTS = frozenset({"rows", "fed_by"})
-"""Lists of plain names in which a host list may stand."""
+"""Lists of plain names that may contain host lists."""
 
 
 class Series(Model):
-    """A value that goes up from item to item. Item k gets ``first + step * ((k // every) % cycle)``.
+    """A value that increases from item to item. Item k gets ``first + step * ((k // every) % cycle)``.
 
-    k counts the numbers in names, from ``start``: in ``a[01-04,07]`` the last one has k = 6, so that a gap that is
-    filled later moves nothing.
+    k follows the numbers in names, from ``start``: the last item of ``a[01-04,07]`` has k = 6, so filling a gap later
+    moves no other item.
     """
 
     first: int | str | None = Field(
         None, description="value of the first item: a whole number, an IPv4 address, or a subnet"
     )
     offset: int | None = Field(
-        None, description="instead of first: the value is the number in the item's name plus this"
+        None, description="instead of first: offset that is added to the number in the item's name"
     )
-    of: Literal["item", "rack"] = Field(
-        "item", description="whose numbers count: the item's own, or those of the rack that it is written in"
-    )
-    start: int | None = Field(
-        None, description="number in a name that counts as k = 0; the first of the range when absent"
-    )
-    step: int = Field(1, description="how much it goes up")
-    every: int = Field(1, ge=1, description="how many items in a row share one value")
-    cycle: int | None = Field(None, ge=1, description="after so many values it begins again")
+    of: Literal["item", "rack"] = Field("item", description="numbers to follow: the item's own, or its rack's")
+    start: int | None = Field(None, description="number in a name that gives k = 0; default: the first of the range")
+    step: int = Field(1, description="increment")
+    every: int = Field(1, ge=1, description="number of consecutive items that share one value")
+    cycle: int | None = Field(None, ge=1, description="number of values after which the series starts again")
     text: str | None = Field(None, description="text around the number, e.g. 'row{n:02}'")
 
 
@@ -71,7 +67,7 @@ SERIES_KEYS = frozenset(Series.model_fields)
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON schema of the written form: that of ``Site``, in which lists may be written shorter."""
+    """Return the JSON schema of the compact form: that of ``Site`` with shorter lists."""
     schema = Site.model_json_schema(by_alias=True)
     definitions = schema["$defs"]
     definitions["Series"] = Series.model_json_schema()
@@ -86,7 +82,7 @@ def json_schema() -> dict[str, Any]:
         }
     families = ("racks", "nodes", "switches", "devices", "feeds", "power", "nvlink_domains")
     shelf = {"type": "object", "additionalProperties": {"type": "object"}}
-    text = "what several items share, by list and name; an item takes it with template: NAME"
+    text = "keys that several items share, by list and name; an item takes them with template: NAME"
     schema["properties"]["templates"] = {
         "type": "object",
         "description": text,
@@ -98,7 +94,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _shorter(definition: dict[str, Any]) -> dict[str, Any]:
-    """Let every plain value be a series or text with places, and let nothing be required: a template may bring it."""
+    """Allow a series or placeholders for every plain value, and require no key: a template may set it."""
     out = {key: value for key, value in definition.items() if key != "required"}
     properties = {
         name: _or_series(value) if name not in PLAIN_LISTS else _or_host_lists(value)
@@ -108,7 +104,7 @@ def _shorter(definition: dict[str, Any]) -> dict[str, Any]:
         properties["rail"]["anyOf"].append({"type": "string", "pattern": r"^\d+-\d+$"})
     if "name" in properties:
         what = definition["properties"]["name"].get("description", "name")
-        properties["name"] = {"type": "string", "description": f"{what}; a host list makes one item of each name"}
+        properties["name"] = {"type": "string", "description": f"{what}; a host list makes one item per name"}
     properties["template"] = {"type": "string", "description": "template of this list"}
     return out | {"properties": properties}
 

@@ -26,9 +26,9 @@ class NodeState(StrEnum):
 
 
 LIFE = tuple(list(NodeState)[: list(NodeState).index(NodeState.READY) + 1])
-"""The states of the way up, in order."""
+"""The states up to ready, in order."""
 
 
 def at_least(state: NodeState, wanted: NodeState) -> bool:
-    """Whether a node in ``state`` has come as far as ``wanted`` (side states never have)."""
+    """Return whether a node in ``state`` has reached ``wanted``. Side states never have."""
     return state in LIFE and LIFE.index(state) >= LIFE.index(wanted)

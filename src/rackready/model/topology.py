@@ -1,4 +1,4 @@
-"""The compute fabric as people describe it: kind, tiers, planes, switch models and ratio. What follows from it is computed by ``design/topology``."""
+"""The compute fabric of the site file: kind, tiers, planes, switch models, ratio. ``design/topology`` computes it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ _RATIO = re.compile(r"^([1-9]\d?):([1-9]\d?)$")
 
 
 def split_ratio(text: str) -> tuple[int, int]:
-    """Return ``(down, up)`` of a ratio such as ``3:1``; raises ValueError when it is none, or has more capacity up than down."""
+    """Return ``(down, up)`` of a ratio such as ``3:1``. Raises ValueError for other text, or when up exceeds down."""
     match = _RATIO.match(text)
     if match is None or int(match[1]) < int(match[2]):
-        message = (
-            f"{text!r} is no ratio of capacity down to capacity up, such as 1:1 or 3:1 (down is never less than up)"
-        )
+        message = f"{text!r} is not a ratio of capacity down to capacity up, such as 1:1 or 3:1 (down at least up)"
         raise ValueError(message)
     return int(match[1]), int(match[2])
 
@@ -29,31 +27,30 @@ def _is_ratio(text: str) -> str:
 
 
 Ratio = Annotated[str, AfterValidator(_is_ratio)]
-"""``down:up``, capacity towards nodes against capacity towards the tier above: 1:1 is non-blocking."""
+"""``down:up``: capacity to nodes and capacity to the tier above. 1:1 is non-blocking."""
 
 
 class TierSwitches(Model):
     """The switches of one tier."""
 
-    model: ProfileId = Field(description="switch model: a profile of profiles/switch")
+    model: ProfileId = Field(description="switch model: id of a switch profile")
     radix: int | None = Field(
         None,
         ge=4,
         le=1024,
-        description="ports of one switch at the rate of the links, after breakout; "
-        "computed from the switch's profile when absent",
+        description="ports of one switch at link rate, after breakout; default: computed from the switch profile",
     )
 
 
 class ReservedSlot(Model):
-    """A node's place in a scalable unit that is given to another device, as an H100 SuperPOD gives one to UFM."""
+    """A node's place in a scalable unit that another device takes, e.g. UFM in an H100 SuperPOD."""
 
     su: int = Field(1, ge=1, description="scalable unit, counted from 1")
     slot: int = Field(
         ge=1, description="place of a node in that unit, counted from 1: its port on every leaf of the unit"
     )
     devices: dict[Name, list[int]] = Field(
-        min_length=1, description="device to the rails (leafs) that it is cabled to; rails left out stay free"
+        min_length=1, description="device to its rails (leafs); rails that no device takes stay free"
     )
 
 
@@ -66,43 +63,41 @@ class Topology(Model):
         "fat_tree: all NICs of a node on one leaf",
     )
     tiers: Literal[2, 3] | None = Field(
-        None, description="leaf and spine, or leaf, spine and core; the fewest that carry the size when absent"
+        None, description="2: leaf and spine; 3: leaf, spine and core; default: the fewest that suffice"
     )
-    planes: int = Field(1, ge=1, le=8, description="independent fabrics beside each other")
+    planes: int = Field(1, ge=1, le=8, description="number of independent fabrics")
     planes_by: Literal["port", "rail"] = Field(
         "port",
         description="port: every NIC has one link into each plane; "
-        "rail: each rail lies in one plane, so that each plane "
+        "rail: each rail belongs to one plane, so each plane "
         "carries a part of the rails",
     )
     link: Literal["roce", "infiniband"] = Field("roce", description="link layer")
     leaf: TierSwitches
-    spine: TierSwitches | None = Field(None, description="as leaf when absent")
-    core: TierSwitches | None = Field(None, description="as spine when absent")
-    oversubscription: Ratio = Field("1:1", description="capacity of a leaf down:up")
-    spine_oversubscription: Ratio = Field("1:1", description="capacity of a spine down:up, in three tiers")
+    spine: TierSwitches | None = Field(None, description="switches of the spines; default: as leaf")
+    core: TierSwitches | None = Field(None, description="switches of the cores; default: as spine")
+    oversubscription: Ratio = Field("1:1", description="ratio of a leaf, down:up")
+    spine_oversubscription: Ratio = Field("1:1", description="ratio of a spine, down:up, with three tiers")
     su_nodes: int | None = Field(
         None,
         ge=1,
         le=4096,
-        description="nodes of one scalable unit; the platform's own, else as many as a leaf has ports down",
+        description="nodes per scalable unit; default: the platform's, else the down ports of a leaf",
     )
     grow_to_su: int | None = Field(
         None,
         ge=1,
-        description="size spines and cores for this many scalable units from the "
-        "start, so that growth up to it moves no "
+        description="scalable units for which spines and cores are sized from the "
+        "start, so that growth up to this number moves no "
         "cable",
     )
     laid_for_su: int | None = Field(
         None,
         ge=1,
-        description="scalable units that spines and cores were sized for when their cables were laid; "
-        "a plan that would move one of these cables is refused",
+        description="scalable units for which spines and cores were sized when their cables were laid; "
+        "rackready refuses a plan that would move one of these cables",
     )
-    reserved: list[ReservedSlot] = Field(
-        default_factory=list, description="places of nodes that are given to other devices"
-    )
+    reserved: list[ReservedSlot] = Field(default_factory=list, description="node places that other devices take")
 
     @model_validator(mode="after")
     def _tiers_agree(self) -> Topology:
@@ -112,9 +107,9 @@ class Topology(Model):
         return self
 
     def spine_switches(self) -> TierSwitches:
-        """Return what spines are."""
+        """Return the switches of the spines."""
         return self.spine or self.leaf
 
     def core_switches(self) -> TierSwitches:
-        """Return what cores are."""
+        """Return the switches of the cores."""
         return self.core or self.spine_switches()

@@ -1,4 +1,4 @@
-"""What the vendor says of its error numbers: Xids of GPUs, SXids of NVSwitches, and the action for each."""
+"""The vendor's error numbers with their actions: Xids of GPUs, SXids of NVSwitches."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Xid(Model):
 
     name: str
     action: str = Field(
-        description="what to do first, in the catalogue's words, e.g. RESET_GPU; 'none': the catalogue has no action"
+        description="immediate action, in the catalogue's words, e.g. RESET_GPU; 'none': the catalogue has no action"
     )
-    next: str = Field(description="what to do when it comes back, in the catalogue's words; 'none': not given")
+    next: str = Field(description="action when the error returns, in the catalogue's words; 'none': not given")
     convenient: str | None = Field(
-        None, description="what the catalogue recommends besides, when convenient; null: nothing"
+        None, description="further action that the catalogue recommends when convenient; null: none"
     )
 
 

@@ -1,7 +1,7 @@
-"""Reads profiles. A profile's id is the stem of its file; a file that says otherwise is refused.
+"""Profile loader. A profile's id is the stem of its file name; a file with another id is refused.
 
-Those of plug-ins lie in the folder of a package that an entry point of group ``rackready.profiles`` names, in folders
-named as ours.
+Profiles of plug-ins are in the package of an entry point of group ``rackready.profiles``, in folders with the same
+names.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ class UnknownProfileError(RackreadyError):
 
 
 FAMILIES = ("gpu", "platform", "switch", "software", "gate_sets", "parts", "xid")
-"""Folders of profiles, here and in the packages of plug-ins."""
+"""Folder names, here and in packages of plug-ins."""
 
 
 class ProfileInvalidError(RackreadyError):
-    """The file of a profile cannot be used."""
+    """A profile's file is invalid."""
 
 
 def known(family: str) -> list[str]:
-    """Return the ids of all profiles of a family (one of ``FAMILIES``), those of plug-ins among them. Raises PlugInError."""
+    """Return the ids of all profiles of a family (one of ``FAMILIES``), plug-ins included. Raises PlugInError."""
     return sorted(_files(family))
 
 
 def owner(family: str, wanted: str) -> PlugIn | None:
-    """Return the plug-in that brings a profile, None where it is ours."""
+    """Return a profile's plug-in, or None for a packaged profile."""
     return _files(family)[wanted][1]
 
 
 def _files(family: str) -> dict[str, tuple[Traversable, PlugIn | None]]:
-    """Return id -> its file and who brings it. Raises PlugInError where two bring one id."""
+    """Return id -> file and plug-in. Raises PlugInError if two plug-ins have one id."""
     found: dict[str, tuple[Traversable, PlugIn | None]] = {}
     for folder, plug_in in [(resources.files(__package__), None), *_folders(plug_ins(PROFILES))]:
         for name, file in _yaml(folder.joinpath(family)):
@@ -79,7 +79,7 @@ def _yaml(folder: Traversable) -> list[tuple[str, Traversable]]:
 
 @cache
 def _folders(found: tuple[PlugIn, ...]) -> list[tuple[Traversable, PlugIn | None]]:
-    """Return the folders of plug-ins. Raises PlugInError for one that brings nothing, or has files where nobody looks for them."""
+    """Return the folders of plug-ins. Raises PlugInError for one without profiles or with files in unknown folders."""
     folders: list[tuple[Traversable, PlugIn | None]] = []
     for plug_in in found:
         module = plug_in.load(ModuleType)
@@ -115,7 +115,7 @@ def _read(where: str, file: Traversable, kind: type[_P]) -> _P:
         OSError,
         ValueError,
         yaml.YAMLError,
-    ) as error:  # a ValidationError of pydantic is a ValueError, and so is text that is not UTF-8
+    ) as error:  # pydantic's ValidationError is a ValueError, as is the error for text that is not UTF-8
         if isinstance(error, ValidationError):
             said = "; ".join(
                 f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_url=False)
@@ -156,14 +156,14 @@ def gate_set(wanted: str) -> GateSet:
 
 
 def set_of(gates: Gates, wanted: str) -> GateSet:
-    """Return a gate set as a site runs it: where the site says otherwise of one of its gates (gates.also), that. Raises UnknownProfileError."""
+    """Return a gate set with the site's own values (gates.also) applied. Raises UnknownProfileError."""
     own = {entry.id: entry for entry in gates.also}
     found = gate_set(wanted)
     return found.model_copy(update={"gates": [own.get(entry.id, entry) for entry in found.gates]})
 
 
 def gates_of(gates: Gates) -> list[GateSetEntry]:
-    """Return the gates that a site wants: its set's, as far as it does not say otherwise of them, then those that it adds. Raises UnknownProfileError."""
+    """Return the site's gates: its set's, with the site's own values, then added ones. Raises UnknownProfileError."""
     of_set = set_of(gates, gates.set).gates
     own = {entry.id: entry for entry in gates.also}
     return [*of_set, *(entry for entry in own.values() if entry.id not in {item.id for item in of_set})]

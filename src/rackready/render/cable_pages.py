@@ -1,7 +1,7 @@
-"""One printable page a rack: its elevation, the list of its cable ends, and a label for each.
+"""One printable page per rack: elevation, list of cable ends, and a label for each end.
 
-A site of 100,000 GPUs has 600,000 ends on 3,400 pages. Rows and labels are therefore put together here, as ``svg`` does
-pictures, and what recurs (names, ports, parts) is escaped once; the template has all else of a page.
+A site of 100,000 GPUs has 600,000 ends on 3,400 pages. Therefore this module builds rows and labels, and escapes
+recurring text (names, ports, parts) once; the template has the rest of a page.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from rackready.render import pictures
 from rackready.render.environment import template_root
 
 End = tuple[Cable, bool]
-"""A cable, and whether it is its end B that is meant."""
+"""A cable, and whether its end B is meant."""
 _Sorted = tuple[int, str, int, str, int, str, str, str]
-"""Unit, device, cage (short names first), connector and label, by which ends are listed; then the row and the label as HTML."""
+"""Sort key of an end (unit, device, cage with short names first, connector, label), then its row and label as HTML."""
 
 
 def rack_ends(cables: Iterable[Cable]) -> dict[str, list[End]]:
@@ -36,7 +36,7 @@ def rack_ends(cables: Iterable[Cable]) -> dict[str, list[End]]:
 
 
 def rack_page(site: str, rack: str, ends: Sequence[End], looks: RackInput | None = None) -> str:
-    """Return the page of one rack: a self-contained file that prints on A4. Every value is escaped. ``looks``: what stands in the rack, for its picture."""
+    """Return one rack's page: self-contained, for A4, values escaped. ``looks``: the rack's devices, for a picture."""
     listed = _listed(ends)
     rows, flags = "".join([end[6] for end in listed]), "".join([end[7] for end in listed])
     picture = pictures.elevation(looks) if looks is not None else ""
@@ -46,7 +46,7 @@ def rack_page(site: str, rack: str, ends: Sequence[End], looks: RackInput | None
 def write_rack_pages(
     site: str, cables: Iterable[Cable], folder: Path, looks: Mapping[str, RackInput] | None = None
 ) -> Iterator[Path]:
-    """Write one page a rack into a folder that exists, and yield each path as it is done. ``looks``: racks by name, for their pictures."""
+    """Write one page per rack into an existing folder; yield each path. ``looks``: rack name -> its devices."""
     known = looks or {}
     for rack, ends in rack_ends(cables).items():
         path = folder / f"cables-{rack}.html"
@@ -89,7 +89,7 @@ def _end(cable: Cable, *, other: bool) -> _Sorted:
             choice.b_part,
         )
     sub += fibre
-    # Plugs that are fixed on have neither module nor connector.
+    # Fixed plugs have neither module nor connector.
     fixed = choice.a_part == choice.cable_part
     modules = (
         ("", "", "", "") if fixed else (str(sub + 1), _escaped(part), str(far_sub + fibre + 1), _escaped(far_part))
@@ -98,7 +98,8 @@ def _end(cable: Cable, *, other: bool) -> _Sorted:
     name, at = _escaped(device.name), _escaped(port)
     rack, far_name, far_at = _escaped(there.rack), _escaped(there.name), _escaped(far_port)
     row = (
-        f"<tr{' class=bad' if choice.problem else ''}><td></td><td>{device.unit}</td><td>{name}</td><td>{at}</td><td>{modules[0]}</td><td>{modules[1]}</td>"
+        f"<tr{' class=bad' if choice.problem else ''}><td></td><td>{device.unit}</td><td>{name}</td><td>{at}</td>"
+        f"<td>{modules[0]}</td><td>{modules[1]}</td>"
         f"<td>{rack}</td><td>{there.unit}</td><td>{far_name}</td><td>{far_at}</td><td>{modules[2]}</td><td>{modules[3]}</td><td>{length:.2f}</td>"
         f"<td>{choice.stock_m:g}</td><td>{_escaped(choice.problem or choice.cable_part)}</td><td>{label}</td></tr>\n"
     )
@@ -108,7 +109,7 @@ def _end(cable: Cable, *, other: bool) -> _Sorted:
 
 @cache
 def _template() -> Template:
-    # Rows, labels and picture are escaped by who makes them; names are escaped here.
+    # Rows, labels and picture are escaped where they are made; names are escaped here.
     pages = Environment(
         loader=FileSystemLoader(template_root()),
         undefined=StrictUndefined,

@@ -1,4 +1,4 @@
-"""Cables and the bill of materials as rows of their tables."""
+"""Cables and bill of materials as table rows."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ CSV_COLUMNS = (
     "piece",
     "problem",
 )
-"""``piece`` names the physical cable: rows that share it are one splitter or twin-port cable."""
+"""``piece`` names the physical cable; rows with one piece are one splitter or twin-port cable."""
 CSV_NUMBERS = frozenset({"length_m", "stock_m"})
-"""Columns whose text is a number with the decimals that people read."""
+"""Columns with numbers formatted for people."""
 BOM_COLUMNS = ("group", "part", "description", "needed", "spare", "total", "source")
 
 
 def cable_rows(cables: Iterable[Cable]) -> Iterator[Row]:
-    """Yield one row a cable."""
+    """Yield one row per cable."""
     return map(_row, cables)
 
 
@@ -47,7 +47,7 @@ def _row(cable: Cable) -> Row:
     near, far = a.device, b.device
     label = f"{near.name}:{a_port}/{far.name}:{b_port}{mark}"
     piece = label if leader is run else label_of(leader) + mark
-    # Plugs that are fixed on have neither module nor connector.
+    # Fixed plugs have neither module nor connector.
     ends = (
         ("", "", "", "")
         if choice.a_part == choice.cable_part

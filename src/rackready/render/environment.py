@@ -1,4 +1,4 @@
-"""The one Jinja environment: undefined names are errors, and the templates lie in ``templates/`` of the checkout (or the wheel)."""
+"""The Jinja environment: undefined names are errors; templates are in ``templates/`` of the checkout or the wheel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def template_root() -> Path:
 
 @cache
 def environment(folder: Path | None = None) -> Environment:
-    """Return the environment of our templates, or of those in ``folder``. Output is text for devices, so nothing is escaped for HTML."""
+    """Return the environment of the templates, or of ``folder``. It does not escape HTML: output is for devices."""
     env = Environment(
         loader=FileSystemLoader(folder or template_root()),
         undefined=StrictUndefined,
@@ -41,10 +41,10 @@ def environment(folder: Path | None = None) -> Environment:
 
 
 def render(template: str, **data: object) -> str:
-    """Return the text of a template, by its path below ``templates/``."""
+    """Render a template, by its path below ``templates/``."""
     return environment().get_template(template).render(**data)
 
 
 def render_from(folder: Path, template: str, **data: object) -> str:
-    """Return the text of a template of a plug-in, by its path below a folder of its own. Undefined names are errors there, too."""
+    """Render a plug-in's template, by its path below the plug-in's folder. Undefined names are errors, too."""
     return environment(folder).get_template(template).render(**data)

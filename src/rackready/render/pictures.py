@@ -1,4 +1,4 @@
-"""Pictures of a plan as SVG: rack elevations, the fabric by tier, bars of power. Pure functions of plain facts."""
+"""Pictures of a plan as SVG: rack elevations, fabric by tier, power bars. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rackready.render import svg
 UNIT_H = 12
 RACK_W = 190
 MOST_BOXES = 16
-"""Switches of one tier and pod that are drawn one by one; more are drawn as one box with their number."""
+"""Most switches of one tier and pod that are drawn one by one; more become one box with their number."""
 MOST_BARS = 20
 
 
 @dataclass(slots=True)
 class Look:
-    """Racks that look alike from the front: the first of them, the names of all, and what their devices are called, in the order of the first's devices.
+    """Racks with the same front view: first rack, all names, and device names in the order of the first rack's devices.
 
-    A name that begins with its rack's is written with an ellipsis for it, since then it is that of every rack; another
-    is shown where all racks are named alike at that place, and its first and last where they differ.
+    A device name that begins with its rack's name is shown with an ellipsis in place of it. Another name is shown if it
+    is the same in all racks, else the first and last one.
     """
 
     rack: RackInput
@@ -34,13 +34,13 @@ class Look:
     last: list[str]
 
     def labels(self) -> dict[int, str]:
-        """Return the label of every device, by its place among the rack's devices."""
+        """Return each device's label, in the order of the rack's devices."""
         pairs = enumerate(zip(self.called, self.last, strict=True))
         return {place: first if first == last else f"{first} .. {last}" for place, (first, last) in pairs}
 
 
 def elevation(rack: RackInput, look: Look | None = None) -> str:
-    """Return one rack from the front, unit 1 at the bottom, each device with its name and model. ``look``: of all racks that look like it."""
+    """Return one rack's front view, unit 1 at the bottom, with device names and models. ``look``: its racks."""
     names = look.names if look is not None else [rack.name]
     labels = (
         look.labels()
@@ -92,7 +92,7 @@ def _device(device: Device, bottom: float, name: str) -> list[str]:
 
 
 def alike(racks: Sequence[RackInput]) -> list[Look]:
-    """Return racks that look alike from the front together: the same models in the same units."""
+    """Return racks grouped by front view: the same models in the same units."""
     groups: dict[tuple[object, ...], Look] = {}
     for rack in racks:
         key = (rack.shape[0], rack.height_u)
@@ -111,7 +111,10 @@ def _called(device: str, rack: str) -> str:
 
 
 def fabric(plan: FabricPlan, width: float = 1100) -> str:
-    """Return the fabric by tier, from core to nodes: every switch of a small one, one box a pod and then one a tier with their numbers of a large one."""
+    """Return the fabric by tier, from core to nodes.
+
+    A small fabric shows every switch; a larger one a box per pod, then a box per tier, with their numbers.
+    """
     rows = [(tier, [switch for switch in plan.switches if switch.tier == tier]) for tier in ("core", "spine", "leaf")]
     rows = [(tier, switches) for tier, switches in rows if switches]
     ends = len({link.node for link in plan.endpoints})
@@ -180,7 +183,7 @@ def _row(labels: Sequence[str], y: float, width: float) -> list[str]:
 
 
 def power_bars(nodes: Sequence[NodeLoad], width: float = 1100) -> str:
-    """Return the power nodes nearest to their ratings: what they carry with everything alive, and in their worst single loss."""
+    """Return the power nodes nearest to their ratings: load with everything alive, and in the worst single loss."""
     rated = [(node, node.usable_w) for node in nodes if node.usable_w is not None]
     rated.sort(key=lambda pair: (-pair[0].worst_w / pair[1], pair[0].name))
     shown = rated[:MOST_BARS]
@@ -212,7 +215,7 @@ def power_bars(nodes: Sequence[NodeLoad], width: float = 1100) -> str:
 
 
 def distribution(values_w: Sequence[float], partial: int = 0, width: float = 1100) -> str:
-    """Return how many racks draw how much at most, in ten steps. ``partial``: how many of them draw at least this much, since not all is published."""
+    """Return the number of racks by highest power draw, ten steps. ``partial``: racks whose draw is a lower bound."""
     title = f"Highest draw of {len(values_w)} racks" + (f", of {partial} at least this much" if partial else "")
     top = max([*values_w, 1.0])
     bins = Counter(min(9, int(value / top * 10)) for value in values_w)

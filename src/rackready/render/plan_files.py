@@ -1,4 +1,4 @@
-"""A plan as files: a page for people, lists for those who order, pull cables and configure, and JSON for programs. Lists are written as streams."""
+"""A plan as files: an HTML page, JSON, and lists for orders, cabling and configuration, written as streams."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORKBOOK = "plan.xlsx"
 
 
 def write_plan(plan: Plan, document: Mapping[str, Any], folder: Path) -> list[str]:
-    """Write all files of a plan into a folder, which is made when it is not there, and return their names; cable pages as their folder."""
+    """Write all files of a plan into a folder, created if needed; return their names (cable pages: their folder)."""
     pages = folder / "cables"
     pages.mkdir(parents=True, exist_ok=True)
     (folder / "plan.html").write_text(page(plan, document), encoding="utf-8")
@@ -41,15 +41,15 @@ def write_plan(plan: Plan, document: Mapping[str, Any], folder: Path) -> list[st
 
 
 APART_FROM = 50_000
-"""Cables from which a process of its own writes the pages, while this one writes the lists: half of the work of a large plan. Judgement."""
+"""Number of cables above which a second process writes the pages: half of the work of a large plan. Judgement."""
 
 
 def _started(write: Callable[[], set[str]], cables: int) -> Callable[[], set[str]]:
-    """Start to write the cable pages, and return what waits for their names. Raises there what went wrong."""
+    """Start writing the cable pages; return a function that waits for their names, and raises their errors."""
     if cables < APART_FROM:
         names = write()
         return lambda: names
-    # A fork has the plan already: nothing is copied or sent but the names.
+    # A forked process already has the plan; only the names are sent back.
     here, there = multiprocessing.get_context("fork").Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=_in_child, args=(write, there))
     process.start()
@@ -79,7 +79,7 @@ def _in_child(write: Callable[[], set[str]], answer: Connection) -> None:
 
 
 def _only(folder: Path, wanted: set[str]) -> None:
-    """Remove pages of racks that are in the plan no longer: somebody would pull their cables."""
+    """Remove pages of racks that are no longer in the plan: somebody would pull their cables."""
     for path in folder.glob("cables-*.html"):
         if path.name not in wanted:
             path.unlink()

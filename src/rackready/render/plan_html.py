@@ -1,4 +1,4 @@
-"""The plan as one HTML file: no external reference, inline SVG, readable in light and dark and on paper."""
+"""The plan as one HTML file: no external reference, inline SVG, light, dark and print styles."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from rackready.render.environment import template_root
 from rackready.render.plan_text import losses_text
 
 MOST_ELEVATIONS = 60
-"""Different looks of racks that are drawn; a site of templates has a handful."""
+"""Most front views that are drawn; a site built from templates has a handful."""
 MOST_ROWS = 5000
-"""Rows of a table. 12,500 nodes stand in fewer racks; what is left out is said."""
+"""Most rows of a table; the page states how many are left out. 12,500 nodes need fewer racks."""
 MOST_LOSSES = 300
 
 
@@ -45,7 +45,7 @@ def _template(name: str) -> Template:
 
 
 def elevations(looks: Sequence[pictures.Look]) -> list[dict[str, object]]:
-    """Return one picture for racks that look alike, with all their names; those that most racks share first."""
+    """Return one picture per front view with the names of its racks; the most frequent first."""
     shown = sorted(looks, key=lambda look: -len(look.names))[:MOST_ELEVATIONS]
     return [
         {"svg": pictures.elevation(look.rack, look), "count": len(look.names), "names": look.names} for look in shown
@@ -53,18 +53,18 @@ def elevations(looks: Sequence[pictures.Look]) -> list[dict[str, object]]:
 
 
 def rows(racks: Sequence[RackLoad]) -> Iterator[tuple[str, str]]:
-    """Yield every rack's name and the cells of its row; cells of racks that are alike are made once."""
+    """Yield every rack's name and the cells of its row; equal racks share the cells."""
     cells: dict[int, str] = {}
     template = _template("rack_cells")
     for rack in racks[:MOST_ROWS]:
-        # Loads of racks that are alike share their feeds and count of devices (design.capacity.report): one object.
+        # Equal racks share feeds and device counts (design.capacity.report): one object.
         if id(rack.devices) not in cells:
             cells[id(rack.devices)] = template.render(rack=rack)
         yield rack.name, cells[id(rack.devices)]
 
 
 def shown_losses(cases: Sequence[LossCase]) -> list[LossCase]:
-    """Return those losses that are not survived first, then those that are not judged, then what touches most racks."""
+    """Return the losses: not survived first, then not judged, then by number of racks."""
     return sorted(cases, key=lambda case: (not case.fails, case.judged, -len(case.short), -len(case.racks)))[
         :MOST_LOSSES
     ]
@@ -78,7 +78,7 @@ def plan_html(
     problems: Sequence[Problem] = (),
     facts: Mapping[str, object] | None = None,
 ) -> str:
-    """Return the page. ``problems``: those of other parts of the plan; ``facts``: further lines of the summary (cables, addresses) in their order."""
+    """Return the page. ``problems``: of other parts of the plan; ``facts``: further lines of the summary, in order."""
     looks = pictures.alike(racks)
     unclear = sum(1 for rack in report.racks if rack.unpublished)
     losses = losses_text(

@@ -1,4 +1,4 @@
-"""The summary of a plan as Markdown for a comment on a pull request: short tables, details folded, never longer than such a comment may be."""
+"""The summary of a plan as Markdown for a pull-request comment: short tables, folded details, limited length."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 from rackready.render.plan_text import facts, nothing_before, problem_text
 
 LIMIT = 65_000
-"""Characters. GitHub refuses comments above 65,536 ("body is too long (maximum is 65536 characters)"); the rest is room for what a pipeline adds."""
+"""Longest comment, characters. GitHub's limit is 65,536 ("body is too long (maximum is 65536 characters)");
+the rest is room for text that a pipeline adds."""
 
 Section = tuple[str, str, Sequence[str]]
 """(title, head of its table, rows)."""
@@ -17,7 +18,7 @@ Section = tuple[str, str, Sequence[str]]
 def plan_markdown(document: Mapping[str, Any], limit: int = LIMIT) -> str:
     """Return the comment: the verdict, problems, figures, then lists.
 
-    Long lists are cut, each with how many more there are, so that the whole has at most ``limit`` characters.
+    Long lists are cut and state the number of omitted rows, so that the whole has at most ``limit`` characters.
     """
     head = f"## Plan of {cell(document['site'])}\n\n{verdict(document)}\n\n"
     figures = "\n".join(
@@ -34,7 +35,7 @@ _MORE = "\n1,000,000 more\n"
 
 
 def _cut(sections: Sequence[Section], room: int) -> list[str]:
-    """Return the sections, those that come first (problems, changes) with the most of the room."""
+    """Return the sections; the first ones (problems, changes) get most of the room."""
     out = []
     for section in sections:
         count = 0
@@ -48,7 +49,7 @@ def _cut(sections: Sequence[Section], room: int) -> list[str]:
 
 
 def verdict(document: Mapping[str, Any]) -> str:
-    """Return the first line: what a reader must know."""
+    """Return the first line: the verdict."""
     if document["problems"]:
         return f"**Not valid: {len(document['problems']):,} problems.**"
     different = document["difference"]
@@ -104,7 +105,7 @@ def _folded(section: Section, count: int) -> str:
 
 
 def cell(text: str) -> str:
-    """Return text for a cell of a table: nothing in it makes markup, a mention or a further column."""
+    """Return text for a table cell, without markup, mentions or column separators."""
     out = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\\", "\\\\")
     for sign in "|`*_[]":
         out = out.replace(sign, f"\\{sign}")

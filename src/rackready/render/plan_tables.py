@@ -1,4 +1,4 @@
-"""The lists of a plan as tables, for CSV and for the workbook: what is ordered, cabled, racked and configured."""
+"""Lists of a plan as tables, for CSV and the workbook: orders, cables, racks, configuration."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ADDRESS_COLUMNS = ("device", "network", "rail", "plane", "address", "prefix", "v
 COOLING_COLUMNS = ("cdu", "rack", "liquid_kw", "partial", "other_cdus")
 PORT_COLUMNS = ("platform", "port", "network", "state", "nodes", "why")
 ELEVATION_COLUMNS = ("rack", "unit", "height_u", "device", "kind", "model")
-"""``unit``: the lowest that the device occupies; empty for what has no unit, such as a zero-U PDU."""
+"""``unit``: lowest unit of the device; empty for a device without one, such as a zero-U PDU."""
 
 
 def plan_tables(plan: Plan) -> list[Table]:
-    """Return every table of a plan. Its name is that of its CSV and of its sheet."""
+    """Return every table of a plan. Its name is also the name of its CSV and its sheet."""
     return [
         Table("cables", CSV_COLUMNS, lambda: cable_rows(plan.cables.cables), CSV_NUMBERS),
         Table("cords", (*Cord._fields, "part"), lambda: _cords(plan)),
@@ -38,20 +38,20 @@ def plan_tables(plan: Plan) -> list[Table]:
 
 
 def _ports(plan: Plan) -> Iterator[Row]:
-    """Yield every port that the plan's server models have beside the compute fabric: how many nodes have it cabled, unused on purpose, or not cabled."""
+    """Yield server ports outside the compute fabric: each state (cabled, unused, not cabled) with its node count."""
     for port, count in plan.cables.node_ports:
         yield port.platform, port.port, port.network, port.state, count, port.why
 
 
 def _elevations(plan: Plan) -> Iterator[Row]:
-    """Yield what stands in every rack by name, from the top unit down."""
+    """Yield the devices of every rack, racks by name, from the top unit down."""
     for rack in plan.racks:
         for device in sorted(rack.devices, key=lambda device: (-(device.unit or 0), device.name)):
             yield rack.name, device.unit, device.model.rack_units, device.name, device.kind, device.model.label
 
 
 def _cooling(plan: Plan) -> Iterator[Row]:
-    """Yield which coolant distribution unit serves which rack, and the rack's heat into liquid as far as it is published."""
+    """Yield the coolant distribution unit of every rack, and the rack's heat into liquid if published."""
     for cdu, rack, watts, partial, others in served_racks(cdus_of(plan.site), plan.racks):
         yield cdu, rack, round(watts / 1000, 1), "at least" if partial else "", others
 
@@ -66,18 +66,18 @@ def _addresses(plan: Plan) -> Iterator[Row]:
 
 
 def _networks(plan: Plan) -> Iterable[Row]:
-    """Return every subnet: with its gateway, VLAN, MTU and the servers to which DHCP is relayed."""
+    """Return every subnet with gateway, VLAN, MTU and DHCP relay targets."""
     return subnets(plan.site, plan.addresses.nodes)
 
 
 def _tenants(plan: Plan) -> Iterator[Row]:
-    """Yield the tenant of every node: what is to be set on the ports of its switches, or its partition key with the bit of membership."""
+    """Yield every node's tenant: settings of its switch ports, or its partition key with the membership bit."""
     for node, tenant in tenants(plan.site).items():
         yield tenant.name, node, tenant.vlan or "", tenant.vrf or "", tenant.vni or "", port_key(tenant)
 
 
 def _cords(plan: Plan) -> Iterator[Row]:
-    """Yield every power cord; empty cells are what nobody says."""
+    """Yield every power cord; an empty cell is unknown."""
     return ((*cord, NO_PART) for cord in cords(plan.racks))
 
 
@@ -87,8 +87,7 @@ def _rows(site: Site, given: AddressPlan) -> Iterator[Row]:
     for switch in given.switches:
         number = switch.asn or ""
         if switch.oob:
-            # The AS number stands beside the loopback, which is the router's own address; beside the other one only
-            # where there is none.
+            # The AS number goes beside the loopback, the router's own address; beside another address only without one.
             yield (*_managed(site, switch.name, "oob", switch.oob), "" if switch.loopback else number)
         if switch.loopback:
             yield (switch.name, "loopback", "", "", switch.loopback, 32, "", "", number)
@@ -110,6 +109,6 @@ def _node_rows(site: Site, node: NodeAddresses) -> Iterator[Row]:
 
 
 def _managed(site: Site, device: str, network: str, address: str) -> Row:
-    """Return all of a row but the AS number."""
+    """Return a row without the AS number."""
     prefix, vlan, gateway = managed_by(site, network, address)
     return device, network, "", "", address, prefix, vlan, gateway

@@ -1,4 +1,4 @@
-"""The summary of a plan as text for a terminal. ``document`` is what ``design/plan_summary`` returns."""
+"""The summary of a plan as terminal text. ``document`` is the result of ``design/plan_summary``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rackready.design.capacity.parts import least
 from rackready.design.names import block
 
 SHOWN = 20
-"""Lines of one list; how many more there are is said."""
+"""Most lines of one list; the text states how many more there are."""
 
 
 def plan_text(document: Mapping[str, Any], shown: int = SHOWN) -> str:
@@ -52,12 +52,12 @@ def facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def problem_text(problem: Mapping[str, str]) -> str:
-    """Return one problem in a line."""
+    """Return one problem as a line."""
     return f"{problem['path']}: {problem['message']} {problem['hint']}".strip().removeprefix(": ")
 
 
 def _of_racks(held: int, racks: int) -> str:
-    """Return how many racks hold nodes, and of how many."""
+    """Return the number of racks with nodes, of all racks."""
     return f"{racks:,} rack{'s' if racks != 1 else ''}" if held == racks else f"{held:,} of {racks:,} racks"
 
 
@@ -98,18 +98,18 @@ def _other_fabric(fabric: Mapping[str, Any]) -> str:
 
 
 def _node_ports(networks: Mapping[str, Mapping[str, int]]) -> str:
-    """Return how many ports of nodes beside the compute fabric have a cable, and how many have none."""
+    """Return the number of node ports outside the compute fabric with and without a cable."""
     total = {state: sum(counts[state] for counts in networks.values()) for state in ("cabled", "unused", "not_cabled")}
     text = f"{sum(total.values()):,} beside the compute fabric: {total['cabled']:,} cabled"
     return f"{text}, {total['unused']:,} unused on purpose, {total['not_cabled']:,} not cabled"
 
 
 def _ratios(fabric: Mapping[str, Any]) -> str:
-    """Return the ratio (down:up) of every tier that has one, and whether none blocks; empty for written links."""
+    """Return the ratio (down:up) of every tier that has one, and whether no tier blocks; empty for explicit links."""
     tiers = {"leaf": fabric["oversubscription"], "spine": fabric["spine_oversubscription"]}
     given = {tier: ratio for tier, ratio in tiers.items() if ratio}
     text = ", ".join(f"{tier} {ratio}" for tier, ratio in given.items())
-    # Only equal capacity at every tier is non-blocking, however it is written.
+    # Only equal capacity at every tier is non-blocking.
     free = all(len(set(ratio.split(":"))) == 1 for ratio in given.values())
     return f"{text} (non-blocking)" if given and free and fabric["proved"] else text
 
@@ -128,7 +128,7 @@ def _cord(kind: str) -> str:
 
 
 def kilo(value: float | None, unit: str) -> str:
-    """Return watts as kilowatts, or that nobody publishes them."""
+    """Return watts as kilowatts, or that they are not published."""
     return "not published" if value is None else f"{value / 1000:,.1f} {unit}"
 
 
@@ -167,7 +167,7 @@ def _losses(capacity: Mapping[str, Any]) -> str:
 
 
 def losses_text(counts: Mapping[str, int], over_alive: int, *, cooling: bool) -> str:
-    """Return how the losses came out. ``over_alive``: what is over its rating before anything is lost; ``cooling``: those of cooling are among them."""
+    """Return the result of the losses. ``over_alive``: overloaded without a loss; ``cooling``: cooling is included."""
     what = "power and cooling" if cooling else "power"
     parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("accepted", "not_judged") if counts[name]]
     text = ", ".join(
@@ -197,7 +197,7 @@ def _difference(different: Mapping[str, Any] | None, shown: int) -> list[str]:
 
 
 def nothing_before(different: Mapping[str, Any]) -> str:
-    """Return why everything is new: nothing was applied, or what was applied is of another site."""
+    """Return why everything is new: nothing was applied, or another site was."""
     other = different.get("not_compared")
     return f"not compared: {other}" if other else "nothing was applied yet"
 

@@ -1,4 +1,4 @@
-"""The few SVG elements that pictures are made of. All text is escaped; colours come from the page's style sheet, so that light and dark both work."""
+"""SVG elements of pictures. Text is escaped; colours come from the page's style sheet, for light and dark mode."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def line(x1: float, y1: float, x2: float, y2: float, style: str = "line") -> str
 
 
 def strokes(places: Iterable[float], top: float, height: float, style: str) -> str:
-    """Return upright strokes of one height as one element."""
+    """Return vertical strokes of one height as one element."""
     path = "".join(f"M{number(x)} {number(top)}v{number(height)}" for x in places)
     return f'<path d="{path}" class="{style}"/>'
 
 
 def picture(size: tuple[float, float], title: str, parts: Iterable[str]) -> str:
-    """Return a whole picture with its title, which screen readers speak."""
+    """Return a complete picture with a title for screen readers."""
     width, height = number(size[0]), number(size[1])
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
@@ -44,12 +44,12 @@ def picture(size: tuple[float, float], title: str, parts: Iterable[str]) -> str:
 
 
 def shortened(content: str, width: float, per_letter: float = 5.6) -> str:
-    """Return text that fits a width (of 10 px letters, about 5.6 px each), cut with an ellipsis."""
+    """Return text cut to a width with an ellipsis (10 px letters are about 5.6 px wide)."""
     most = max(1, int(width / per_letter))
     return content if len(content) <= most else content[: most - 1] + "…"
 
 
 def tail(content: str, width: float, per_letter: float = 5.6) -> str:
-    """Return text that fits a width, cut at its beginning: numbered names differ at their ends."""
+    """Return text cut to a width at its beginning: numbered names differ at their ends."""
     most = max(1, int(width / per_letter))
     return content if len(content) <= most else "…" + content[len(content) - most + 1 :]

@@ -1,4 +1,4 @@
-"""Switch configuration as the commands of its operating system."""
+"""Switch configuration as commands of its operating system."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rackready.render.environment import render
 
 
 def render_switch(config: SwitchConfig, *, roce_state_syntax: bool = True) -> str:
-    """Return the commands of one switch, one a line, in a fixed order and without a time stamp.
+    """Return the commands of one switch, one per line, in a fixed order and without a time stamp.
 
     ``roce_state_syntax``: ``nv set qos roce state enabled`` (Cumulus Linux 5.15 and later) rather than ``enable on``.
     """

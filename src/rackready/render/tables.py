@@ -1,7 +1,7 @@
-"""Tables as CSV and as an Excel workbook. Output depends on the rows alone: no time, no name of a user, no order of a set.
+"""Tables as CSV and as an Excel workbook. Output depends only on the rows: no time, user name or set order.
 
-Text that a spreadsheet would take for a formula (it begins with =, +, -, @, a tab or a carriage return: OWASP, CSV
-Injection) is made harmless: in CSV by an apostrophe before it, in a workbook by being stored as text.
+Text that a spreadsheet would read as a formula (it begins with =, +, -, @, a tab or a carriage return: OWASP, CSV
+Injection) gets an apostrophe in CSV, and is stored as text in a workbook.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from pathlib import Path
 from typing import Any, TextIO
 
 MOST_ROWS = 10_000
-"""Rows of one table in a workbook. Judgement: 10,000 cables are those of 3,000 GPUs and take 1.5 s to write, 300,000 would take three quarters of a minute; a
-list that long is read by programs, and its CSV has it."""
+"""Most rows of one table in a workbook. Judgement: 10,000 cables (3,000 GPUs) take 1.5 s to write, 300,000 would take
+45 s. Programs read such lists, from the CSV."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _WIDEST = 60
 """Widest column, in characters of Excel's standard font; longer text is cut on the screen only. Judgement."""
 _SAMPLE = 200
-"""Rows by which the width of a column is chosen."""
+"""Number of rows that decide the width of a column."""
 
 Row = Sequence[object]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table. ``rows`` gives its rows anew at each call, None for what nobody says.
+    """One table. ``rows`` returns its rows at each call, with None for an unknown value.
 
-    ``numbers``: columns whose text is a number; ``free``: columns in which people may write what they want.
+    ``numbers``: columns with numbers as text; ``free``: columns with free text of people.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Table:
 
 
 def write_csv(table: Table, file: TextIO) -> int:
-    """Write a table as CSV, row by row, and return how many rows it has without its head."""
+    """Write a table as CSV, row by row, and return its number of rows without the head."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(table.columns)
     rows = _harmless(table) if table.free else table.rows()
@@ -64,7 +64,7 @@ def _inert(value: object) -> object:
 
 
 def write_workbook(tables: Iterable[Table], path: Path, most_rows: int = MOST_ROWS) -> None:
-    """Write an Excel workbook (Office Open XML) with one sheet a table. A table of more than ``most_rows`` rows is named with its CSV instead."""
+    """Write an Excel workbook (Office Open XML), one sheet per table; above ``most_rows`` rows it refers to the CSV."""
     from openpyxl import Workbook  # noqa: PLC0415 - a fifth of a second that only who writes a workbook pays
 
     book = Workbook(write_only=True)
@@ -98,7 +98,7 @@ def _fill(sheet: Any, table: Table, rows: list[Row]) -> None:  # noqa: ANN401 - 
     def text(value: str) -> object:
         cell = WriteOnlyCell(sheet, value)
         cell.data_type = "s"  # never "f", a formula
-        cell.quotePrefix = True  # it stays text when somebody edits it
+        cell.quotePrefix = True  # stays text after an edit
         return cell
 
     for row in rows:
@@ -125,7 +125,7 @@ def _widths(columns: Sequence[str], rows: Sequence[Row]) -> list[int]:
 
 _WRITTEN = re.compile(rb"(<dcterms:(created|modified)[^>]*>)[^<]*")
 _DAY = (1980, 1, 1, 0, 0, 0)
-"""The first day that a ZIP archive can say."""
+"""The first date in the ZIP format."""
 
 
 def _timeless(archive: bytes) -> bytes:

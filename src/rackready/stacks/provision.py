@@ -18,7 +18,7 @@ from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
-from rackready.paths import EnvPaths
+from rackready.paths import EnvPaths, private_dir
 from rackready.stacks.machine import POWER_OFF, POWER_ON
 from rackready.stacks.worker import StackRequest, rounds
 
@@ -64,8 +64,7 @@ def _run(ctx: PhaseContext, nodes: list[str], action: str) -> dict[str, NodeResu
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     engine.require_engine(ctx.root)
-    logs = paths.logs / (ctx.campaign or "provision")
-    logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    logs = private_dir(paths.logs / (ctx.campaign or "provision"))
     before = _power_effects(paths, nodes)
     with tempfile.TemporaryDirectory(dir=paths.state, prefix="provision-") as scratch:
         result = Path(scratch) / "result.json"

@@ -31,7 +31,7 @@ from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
-from rackready.paths import EnvPaths
+from rackready.paths import EnvPaths, private_dir
 from rackready.stacks import metal
 from rackready.stacks.args import NodeArgs, RackArgs, rack_args
 from rackready.stacks.events import Recorder
@@ -109,7 +109,7 @@ def _rack(request: StackRequest, rack: str) -> dict[str, NodeResult]:
 @contextmanager
 def _alone(paths: EnvPaths, rack: str) -> Iterator[None]:
     """Wait until no other batch of ours uses the rack's stack: the engine refuses a second run instead of waiting."""
-    fd = os.open(paths.pulumi / f"{rack}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(private_dir(paths.pulumi) / f"{rack}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         yield

@@ -52,7 +52,7 @@ INVENTORY = "Run gate node/gpu/sanity/inventory: it reports what is wrong with t
 DRIVER = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95\n"
 
 
-def said(inside: Said, *, host: Said | None = None, runtime: Said = PODMAN) -> Mapping[str, Said]:
+def answered(inside: Said, *, host: Said | None = None, runtime: Said = PODMAN) -> Mapping[str, Said]:
     return {"host": host or Said(GPUS), "runtime": runtime, "container": inside}
 
 
@@ -64,13 +64,13 @@ OTHER = GPUS.replace(UUIDS[3], "GPU-00000000-0000-0000-0000-000000000000")
 DOCKERS = {**INPUTS, "runtime": "docker"}
 
 CASES = [
-    Case("sees all", said(Said(GPUS)), Outcome.PASS, inputs=INPUTS),
-    Case("numbers them otherwise", said(Said("".join(f"{7 - gpu}, {uuid}\n" for gpu, uuid in enumerate(UUIDS)))), Outcome.PASS, inputs=INPUTS),
-    Case("docker", said(Said(GPUS), runtime=DOCKER), Outcome.PASS, inputs=DOCKERS),
-    Case("one fewer", said(Said(without(5))), Outcome.FAIL, (f"node01 gpu5: not seen in a container - Expected: {UUIDS[5]} Actual: 7 GPUs without it. {REFRESH}",), INPUTS),
+    Case("sees all", answered(Said(GPUS)), Outcome.PASS, inputs=INPUTS),
+    Case("numbers them otherwise", answered(Said("".join(f"{7 - gpu}, {uuid}\n" for gpu, uuid in enumerate(UUIDS)))), Outcome.PASS, inputs=INPUTS),
+    Case("docker", answered(Said(GPUS), runtime=DOCKER), Outcome.PASS, inputs=DOCKERS),
+    Case("one fewer", answered(Said(without(5))), Outcome.FAIL, (f"node01 gpu5: not seen in a container - Expected: {UUIDS[5]} Actual: 7 GPUs without it. {REFRESH}",), INPUTS),
     Case(
         "another in its place",
-        said(Said(OTHER)),
+        answered(Said(OTHER)),
         Outcome.FAIL,
         (
             f"node01 gpu3: not seen in a container - Expected: {UUIDS[3]} Actual: 8 GPUs without it. {REFRESH}",
@@ -80,37 +80,37 @@ CASES = [
     ),
     Case(
         "a GPU gone from host and container",
-        said(Said(without(5)), host=Said(without(5))),
+        answered(Said(without(5)), host=Said(without(5))),
         Outcome.FAIL,
         ("node01: GPUs of the driver - Expected: 8 Actual: 7. See gate node/gpu/sanity/inventory: a GPU is missing.",),
         INPUTS,
     ),
-    Case("no GPU inside", said(Said("No devices were found\n", exit_code=6)), Outcome.FAIL, (f"node01: no GPUs in the container - Expected: those of the host Actual: exit code 6: No devices were found. {REFRESH}",), INPUTS),
-    Case("stale library", said(Said(DRIVER, exit_code=18)), Outcome.FAIL, (f"node01: no GPUs in the container - Expected: those of the host Actual: exit code 18: Failed to initialize NVML: Driver/library version mismatch. {REFRESH}",), INPUTS),
-    Case("CDI without them", said(Said("", f"Error: {CDI}\n", 126)), Outcome.FAIL, (f"node01: podman gives a container no GPUs - Expected: a container with all GPUs Actual: exit code 126: {CDI}. See gate node/gpu/sanity/containers. {REFRESH}",), INPUTS),
+    Case("no GPU inside", answered(Said("No devices were found\n", exit_code=6)), Outcome.FAIL, (f"node01: no GPUs in the container - Expected: those of the host Actual: exit code 6: No devices were found. {REFRESH}",), INPUTS),
+    Case("stale library", answered(Said(DRIVER, exit_code=18)), Outcome.FAIL, (f"node01: no GPUs in the container - Expected: those of the host Actual: exit code 18: Failed to initialize NVML: Driver/library version mismatch. {REFRESH}",), INPUTS),
+    Case("CDI without them", answered(Said("", f"Error: {CDI}\n", 126)), Outcome.FAIL, (f"node01: podman gives a container no GPUs - Expected: a container with all GPUs Actual: exit code 126: {CDI}. See gate node/gpu/sanity/containers. {REFRESH}",), INPUTS),
     Case(
         "docker without the toolkit",
-        said(Said("", f"docker: Error response from daemon: {HOOK}.\n\nRun 'docker run --help' for more information\n", 125), runtime=DOCKER),
+        answered(Said("", f"docker: Error response from daemon: {HOOK}.\n\nRun 'docker run --help' for more information\n", 125), runtime=DOCKER),
         Outcome.FAIL,
         (f"node01: docker gives a container no GPUs - Expected: a container with all GPUs Actual: exit code 125: {HOOK}. Configure docker (`nvidia-ctk runtime configure --runtime=docker`), restart it, and see gate node/gpu/sanity/containers.",),
         DOCKERS,
     ),
-    Case("image not to be had", said(Said("", f"Trying to pull {IMAGE}...\nError: {NO_HOST}\n", 125)), Outcome.ERROR, (f"{NOT_STARTED} 125: {NO_HOST}. {FETCH}",), INPUTS),
-    Case("no nvidia-smi, crun", said(Said("", f"Error: {CRUN}\n", 127)), Outcome.ERROR, (f"node01: no nvidia-smi in the container - Expected: {SMI} Actual: exit code 127: {CRUN}. {GLIBC}",), INPUTS),
+    Case("image not to be had", answered(Said("", f"Trying to pull {IMAGE}...\nError: {NO_HOST}\n", 125)), Outcome.ERROR, (f"{NOT_STARTED} 125: {NO_HOST}. {FETCH}",), INPUTS),
+    Case("no nvidia-smi, crun", answered(Said("", f"Error: {CRUN}\n", 127)), Outcome.ERROR, (f"node01: no nvidia-smi in the container - Expected: {SMI} Actual: exit code 127: {CRUN}. {GLIBC}",), INPUTS),
     Case(
         "no nvidia-smi, runc",
-        said(Said("", f"docker: Error response from daemon: {RUNC}.\n\nRun 'docker run --help' for more information\n", 127), runtime=DOCKER),
+        answered(Said("", f"docker: Error response from daemon: {RUNC}.\n\nRun 'docker run --help' for more information\n", 127), runtime=DOCKER),
         Outcome.ERROR,
         (f"node01: no nvidia-smi in the container - Expected: {SMI} Actual: exit code 127: {RUNC}. {GLIBC}",),
         DOCKERS,
     ),
-    Case("empty", said(Said("")), Outcome.ERROR, (f"node01: nvidia-smi in the container unreadable - Expected: index and UUID of every GPU Actual: empty output. {HAND}",), INPUTS),
-    Case("garbage", said(Said("\x00{]<gpu>\n")), Outcome.ERROR, (f"node01: nvidia-smi in the container unreadable - Expected: index and UUID of every GPU Actual: no GPU's index and UUID: '\\x00{{]<gpu>'. {HAND}",), INPUTS),
-    Case("twice", said(Said(GPUS + GPUS)), Outcome.ERROR, (f"node01: nvidia-smi in the container unreadable - Expected: index and UUID of every GPU Actual: a GPU twice: '0, {UUIDS[0]}'. {HAND}",), INPUTS),
-    Case("killed with its whole text", said(Said(GPUS, exit_code=137)), Outcome.ERROR, (f"{NOT_STARTED} 137: 7, {UUIDS[7]}. {FETCH}",), INPUTS),
+    Case("empty", answered(Said("")), Outcome.ERROR, (f"node01: nvidia-smi in the container unreadable - Expected: index and UUID of every GPU Actual: empty output. {HAND}",), INPUTS),
+    Case("garbage", answered(Said("\x00{]<gpu>\n")), Outcome.ERROR, (f"node01: nvidia-smi in the container unreadable - Expected: index and UUID of every GPU Actual: no GPU's index and UUID: '\\x00{{]<gpu>'. {HAND}",), INPUTS),
+    Case("twice", answered(Said(GPUS + GPUS)), Outcome.ERROR, (f"node01: nvidia-smi in the container unreadable - Expected: index and UUID of every GPU Actual: a GPU twice: '0, {UUIDS[0]}'. {HAND}",), INPUTS),
+    Case("killed with its whole text", answered(Said(GPUS, exit_code=137)), Outcome.ERROR, (f"{NOT_STARTED} 137: 7, {UUIDS[7]}. {FETCH}",), INPUTS),
     Case(
         "does not end",
-        said(Said("", exit_code=None, timed_out=True)),
+        answered(Said("", exit_code=None, timed_out=True)),
         Outcome.ERROR,
         ("node01: container did not end - Expected: an end within its time limit Actual: still running after 1 s, killed. Look for Xid errors in the kernel log (`journalctl -k -g Xid`), then run the gate again.",),
         INPUTS,
@@ -146,7 +146,7 @@ def verdict(inside: Said) -> Verdict:
     known = rack()
     made = gate(GATE, INPUTS)
     run = made.plan(known, ["node01"])[0]
-    return made.evaluate(known, run, outputs(run, said(inside)))
+    return made.evaluate(known, run, outputs(run, answered(inside)))
 
 
 def test_only_what_was_seen_counts_as_measured() -> None:
@@ -192,7 +192,7 @@ def test_without_an_image_it_is_an_error_and_no_container_is_started() -> None:
     made = gate(GATE)
     assert made.plan(known, ["node01"]) == []
     [found] = made.attribute(known, [])["node01"]
-    step = "Name one in the gate set (inputs: {image: ...}), or declare the gate's skip with its reason (site.yml gates.skip)."
+    step = "Name an image in the gate set (inputs: {image: ...}), or skip the gate with a reason (site.yml gates.skip)."
     assert [str(finding) for finding in found.findings] == [
         f"node01: {GATE} has no container image - Expected: an image in its input image Actual: none. {step}"
     ]
@@ -205,12 +205,12 @@ def stage(
     """A stage over node01, whose commands answer as they are told."""
     replies: dict[str, Reply] = {"Print a node's identity": fingerprint_of, **(answers or {})}
     made = stage_of(tmp_path, replies, ["node01"], site_with(**gates))
-    made.run(["node01"], [], [GateSetEntry(id=GATE, inputs=dict(inputs))], whole=False)
+    made.run(["node01"], [], [GateSetEntry(id=GATE, inputs=dict(inputs))], full_set=False)
     return made
 
 
 def test_the_error_of_a_gate_without_an_image_stands_in_the_evidence(tmp_path: Path) -> None:
-    recorder = stage(tmp_path, {}).board.recorder
+    recorder = stage(tmp_path, {}).state.recorder
     [record] = recorder.store.records(gate=GATE)
     assert (record.verdict.outcome, record.verdict.findings[0].what) == (
         Outcome.ERROR,
@@ -224,7 +224,7 @@ def test_the_error_of_a_gate_without_an_image_stands_in_the_evidence(tmp_path: P
 
 def test_a_declared_skip_starts_no_container(tmp_path: Path) -> None:
     why = "no container runtime on these nodes"
-    recorder = stage(tmp_path, INPUTS, skip=[DeclaredSkip(gate=GATE, nodes=["node01"], reason=why)]).board.recorder
+    recorder = stage(tmp_path, INPUTS, skip=[DeclaredSkip(gate=GATE, nodes=["node01"], reason=why)]).state.recorder
     [record] = recorder.store.records(gate=GATE)
     assert (record.verdict.outcome, record.verdict.note, record.raw) == (Outcome.SKIP, why, [])
 
@@ -233,7 +233,7 @@ def test_a_container_is_not_started_by_a_runtime_that_is_not_there(tmp_path: Pat
     missing = Answer(127, "", "bash: line 1: podman: command not found\n", 0.1)
     recorder = stage(
         tmp_path, INPUTS, {"podman --version": missing, "--query-gpu=index,uuid": Answer(0, GPUS, "", 0.1)}
-    ).board.recorder
+    ).state.recorder
     first, second = recorder.store.records(gate=GATE)
     assert {record.verdict.findings[0].what for record in (first, second)} == {"no podman on the node"}, (
         "an error is tried once more"

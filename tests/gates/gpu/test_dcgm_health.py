@@ -73,7 +73,7 @@ def incident(word: str) -> dict[str, Any]:
         (SET, HEALTH, None, Outcome.PASS),
         (SET, incident("Failure"), "node01 gpu3: DCGM health: Memory system - Expected: Healthy Actual: Failure: Detected 1 volatile double-bit ECC error(s) in GPU 3.. Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md.", Outcome.FAIL),
         (SET, {"body": {"Overall Health": {"value": "Warning"}}}, "node01: DCGM health - Expected: Healthy Actual: Warning, and no entity is named. Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md.", Outcome.FAIL),
-        (SET, {"body": {"Overall Health": {"value": "Splendid"}}}, "node01: DCGM health unreadable - Expected: JSON of dcgmi health -c Actual: health 'Splendid' is a word that is not known (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again.", Outcome.ERROR),
+        (SET, {"body": {"Overall Health": {"value": "Splendid"}}}, "node01: DCGM health unreadable - Expected: JSON of dcgmi health -c Actual: health 'Splendid' is unknown (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again.", Outcome.ERROR),
         ("Error: Unable to set health watches.\n", HEALTH, "node01: DCGM health watches of its gpus could not be set - Expected: Health monitor systems set successfully Actual: Error: Unable to set health watches. (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again.", Outcome.ERROR),
     ],
 )  # fmt: skip

@@ -203,7 +203,7 @@ def test_a_node_without_pytorch_is_told_what_to_name(
 def test_gpus_are_numbered_by_pci_address_from_the_first_use_of_pytorch(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On the node and in a container: the program itself says so, before PyTorch is imported."""
+    """On the node and in a container, the program itself reports it before it imports PyTorch."""
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
     seen: list[str] = []
 

@@ -391,7 +391,7 @@ def test_a_nic_in_another_slot_is_named_with_what_sits_there() -> None:
     ("broken", "words"),
     [
         ("", "empty output"),
-        (TOPO.replace("PXB", "PXZ", 1), "GPU0 to NIC0 is 'PXZ', a word that is not known"),
+        (TOPO.replace("PXB", "PXZ", 1), "GPU0 to NIC0 is 'PXZ', which is unknown"),
         (TOPO.split("NIC Legend")[0], "the legend does not say what NIC0 is"),
         (
             "\n".join(line for line in TOPO.splitlines() if not line.startswith("GPU3")),

@@ -187,7 +187,7 @@ CASES = [
         {"log": xid(79, "GPU has fallen off the bus.")},
         Outcome.ERROR,
         (
-            "node01: reading of the node's clock was not run - Expected: an output Actual: none. Run the gate again; if it stays so, report a bug.",
+            "node01: reading of the node's clock was not run - Expected: an output Actual: none. Run the gate again; if that does not help, report a bug.",
         ),
         {"since": "2026-11-21T08:00:00+00:00"},
     ),

@@ -27,6 +27,7 @@ from rackready_sim.programs.hwsim.dcgm import engine
 from rackready_sim.programs.hwsim.dcgm import main as dcgm
 from rackready_sim.programs.hwsim.host import chrony, dmidecode, mlxlink, smartctl, tools, tree
 from rackready_sim.programs.hwsim.smi import main as smi
+from tests.gates import laid_out
 
 VERSION = "580.173.02"
 PROGRAMS: dict[str, Callable[[list[str]], int]] = {
@@ -52,11 +53,12 @@ SECONDS = 60.0
 
 
 class Node:
-    """One simulated node; ``root`` is an empty folder."""
+    """One simulated node below ``self.root``: in ``root``, an empty folder, or where an earlier test laid it out."""
 
     def __init__(self, root: Path, patch: Patched, name: str = "node01") -> None:
-        self.root, self.name = root, name
-        patch.setattr(paths, "ROOT", root)
+        kept = laid_out.free(name, patch)
+        self.root, self.name = kept.root if kept else root, name
+        patch.setattr(paths, "ROOT", self.root)
         patch.setattr("os.geteuid", lambda: 0)
         patch.setattr(rdmatree, "ipv4", lambda netdev: "192.168.1.11" if netdev.startswith("enp") else None)
         patch.setattr(rdmatree, "mtu", lambda _netdev: 9000)
@@ -66,6 +68,13 @@ class Node:
         patch.setattr(engine, "reachable", lambda: True)
         self.state = build_state(load_site("sim"), name)
         self.missing: set[str] = set()
+        if kept is None:
+            self._lay_out()
+        self.devices = hwd.Devices()
+        if kept is None:
+            laid_out.keep(name, root, patch)
+
+    def _lay_out(self) -> None:
         for nic in self.state["nics"]:
             self.put(f"/sys/class/net/{nic['netdev']}/carrier", "1")
         self.put("/etc/security/limits.d/90-rackready.conf", "root hard memlock unlimited\n")
@@ -75,7 +84,7 @@ class Node:
             self.put(f"/usr/bin/{program}", SHIPPED.rstrip())
         self.put("/etc/hosts", f"127.0.0.1 localhost\n{ADDRESS} {self.name}")
         self.put("/etc/resolv.conf", f"nameserver {SERVER}")
-        self.put("/proc/sys/kernel/random/boot_id", f"5f0c7d1e-0000-4000-8000-{name.removeprefix('node'):0>12}")
+        self.put("/proc/sys/kernel/random/boot_id", f"5f0c7d1e-0000-4000-8000-{self.name.removeprefix('node'):0>12}")
         self.put("/proc/cmdline", self.state["host"]["cmdline"])
         self.save()
         with store.change() as runtime:
@@ -93,7 +102,6 @@ class Node:
         kmsg.say(f"Linux version {paths.kernel()}")
         firmware.lay_out()
         tree.report(self.state)
-        self.devices = hwd.Devices()
 
     def put(self, path: str, text: str) -> None:
         place = paths.at(path)
@@ -123,7 +131,7 @@ class Node:
         """Return what one of our scripts prints."""
         if "libraries" in wanted:
             files = {name: self.program(f"/usr/bin/{name}") for name in ("all_reduce_perf", "nvidia-smi", "smartctl")}
-            return whole(trusted_programs, {"files": files})
+            return complete_document(trusted_programs, {"files": files})
         if "resolve" in wanted:
             hosts = [
                 (name, line.split()[0])
@@ -137,7 +145,7 @@ class Node:
                 "addresses": ["127.0.0.1", ADDRESS],
                 "resolved": {self.name: [ADDRESS]},
             }
-            return whole(
+            return complete_document(
                 names, {**found, "servers": [{"address": server, "answer": "NXDOMAIN" if server == SERVER else None}]}
             )
         return sealed(self.document(wanted))
@@ -243,7 +251,7 @@ def sealed(document: Mapping[str, Any]) -> str:
     return json.dumps({**document, "digest": host_read.digest(document["commands"], document["files"])})
 
 
-def whole(script: ModuleType, held: Mapping[str, Any]) -> str:
+def complete_document(script: ModuleType, held: Mapping[str, Any]) -> str:
     """Return a document of one of our scripts with its digest."""
     document = json.loads(json.dumps(held))
     return json.dumps({**document, "format": script.FORMAT, "digest": script.digest(document), "complete": True})

@@ -17,7 +17,7 @@ from rackready.gates.host.programs import READING
 from rackready.gates.records.node_parts import MEASURING
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import names, trusted_programs
-from tests.gates.host.machine import Node, facts, sealed, whole
+from tests.gates.host.machine import Node, complete_document, facts, sealed
 from tests.gates.support import rack
 
 PROGRAMS, ENVIRONMENT, NAMES = "node/host/sanity/programs", "node/host/sanity/environment", "node/host/sanity/names"
@@ -53,7 +53,7 @@ def judge(
     script: ModuleType | None = {PROGRAMS: trusted_programs, NAMES: names}.get(gate_id)
     held = {key: value for key, value in found.items() if key not in {"format", "digest", "complete"}}
     return made.evaluate(
-        known, run, {output.key: replace(output, stdout=whole(script, held) if script else sealed(found))}
+        known, run, {output.key: replace(output, stdout=complete_document(script, held) if script else sealed(found))}
     )
 
 

@@ -19,7 +19,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     return Node(tmp_path, monkeypatch)
 
 
-AGAIN = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
+AGAIN = "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`)."
 
 
 @pytest.mark.parametrize("board", ["\\x1b[01;31mMT_0000000838", "MT_00\\ufffd0000838", "MT_0000  000838", "n/a"])

@@ -216,7 +216,7 @@ TRACKING = "C0000202,192.0.2.2,3,1700000000.0,{},0.0,0.0,0.0,0.0,0.0,{},{},64.0,
         (dmidecode.bios_version, MEMORY, "no BIOS Information structure with a Version (DMI type 0)"),
         (chrony.parse, "", "empty output"),
         (chrony.parse, "a,b\n", "2 fields, Expected: 14 (chronyc -c tracking)"),
-        (chrony.parse, ",".join(["0"] * 13 + ["Wrong"]), "leap status 'Wrong' is a word that is not known"),
+        (chrony.parse, ",".join(["0"] * 13 + ["Wrong"]), "leap status 'Wrong' is unknown"),
         (
             chrony.parse,
             ",".join(["C0000202", "x", "three", *["0"] * 10, "Normal"]),

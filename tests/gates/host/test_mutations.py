@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
@@ -15,7 +13,6 @@ from rackready.gates.base import Gate, GateFacts, Output, Run
 from rackready.gates.engine.registry import gate
 from rackready.model.outcome import Outcome
 from rackready_sim import faults
-from rackready_sim.programs.hwsim import paths
 from tests.gates.damage import Damage, apply, damages
 from tests.gates.host.machine import Node, facts, sealed
 
@@ -42,17 +39,16 @@ Captured = tuple[Gate, GateFacts, Run, Output]
 
 
 @pytest.fixture(scope="module")
-def captured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Captured]]:
+def captured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Captured]:
     found = {}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, _ in BAD:
+    for name, _ in BAD:
+        with pytest.MonkeyPatch.context() as patch:  # for each fault, so that the next node is the same one, put back
             node, known = Node(tmp_path_factory.mktemp("node"), patch), facts("node01")
             node.inject(name)
             made = gate(faults.FAULTS[name].caught_by)
             run = made.plan(known, ["node01"])[0]
             found[name] = (made, known, run, node.answer(run.commands[0]))
-        yield found
-        paths.ROOT = Path("/")
+    return found
 
 
 @pytest.mark.parametrize(("name", "tool"), BAD, ids=lambda value: value)

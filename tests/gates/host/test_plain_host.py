@@ -142,7 +142,7 @@ def test_each_tool_that_is_lacking_is_named(node: Node) -> None:
         (
             '{"critical_warning": 0, "percent_used": 1, "media_errors": 0}',
             (
-                "nvme smart-log tells no serial number, model, capacity and verdict of the drive; "
+                "nvme smart-log has no serial number, model, capacity and verdict of the drive; "
                 "`smartctl --all --json DEVICE` does"
             ),
         ),
@@ -157,7 +157,7 @@ def test_a_drives_health_that_is_not_understood_is_an_error(node: Node, text: st
     _, _, command = planned(DISKS)
     given = printed(node, command, dump=False)
     found = lacks(DISKS, {**given, "smart": [*given["smart"], Captured(text)]})
-    assert [item.split(" Actual: ", 1)[1].split(". Give what", 1)[0] for item in found] == [said]
+    assert [item.split(" Actual: ", 1)[1].split(". Give the tool's", 1)[0] for item in found] == [said]
 
 
 def test_a_drive_that_fails_fails_by_the_exit_code_in_its_document(node: Node) -> None:
@@ -183,7 +183,7 @@ def test_patterns_of_files_are_not_told_whole_by_a_list(node: Node) -> None:
     step = "Run that command on the node, and give its output."
     assert found[0].endswith(
         "Expected: the gate's own command (`rackready gate show`) Actual: a list of files, which does not show "
-        f"that it is whole. {step}"
+        f"whether it is complete. {step}"
     )
 
 

@@ -170,7 +170,7 @@ def test_a_document_of_which_a_part_was_lost_is_not_believed(healthy: dict[str, 
         (
             "node01: processors unreadable - Expected: a complete document of readings "
             "Actual: its digest is not that of its contents. "
-            "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
+            "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`)."
         )
     ]
 
@@ -201,7 +201,7 @@ TEXTS = [
         (
             "node01: chronyc's output is not understood - Expected: one line of 14 fields Actual: 3 fields, "
             "Expected: 14 (chronyc -c tracking). "
-            "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
+            "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`)."
         ),
     ),
     (
@@ -306,7 +306,7 @@ TEXTS = [
         {"exit_code": 1},
         (
             "node01 mlx5_4 (rail 3): mlxlink contradicts itself - Expected: exit 0 with status 0 Actual: exit 1. "
-            "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
+            "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`)."
         ),
     ),
 ]

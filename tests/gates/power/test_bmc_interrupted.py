@@ -25,7 +25,7 @@ from rackready.model.phase import PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSetEntry
 from rackready.paths import EnvPaths
-from tests.gates.fake import said
+from tests.gates.fake import answered
 from tests.gates.fake_pdu import Room
 from tests.gates.mains import OFF, ON, bmc_site, cycled, cycler, killed_without_mains, states
 
@@ -55,7 +55,7 @@ class Booting:
         del timeout_s
         self.asked.append(f"{node} {argv[0]}")
         self.left -= 1
-        return said(code=0 if self.left < 0 else 1)
+        return answered(code=0 if self.left < 0 else 1)
 
 
 def test_after_a_kill_a_run_gives_the_power_back_before_it_asks_the_node_for_anything(
@@ -121,7 +121,7 @@ def test_only_a_run_that_may_cycle_power_gives_it_back(
 
     @contextmanager
     def connect(*_: object) -> Iterator[tuple[object, None]]:
-        yield SimpleNamespace(sweep=lambda _node: said()), None
+        yield SimpleNamespace(sweep=lambda _node: answered()), None
 
     monkeypatch.setattr(validate, "connect", connect)
     monkeypatch.setattr(validate, "give_back", lambda _cycler, _hosts, _bmcs, nodes: there.extend(nodes))

@@ -231,9 +231,8 @@ def _then_dark(original: Callable[[FakePdu, str, str], None]) -> Callable[[FakeP
                 }
             },
             (
-                "pdu2 outlet A1: switching - Expected: action Outlet.PowerControl with On and Off "
-                "Actual: it allows On. "
-                "Allow it in the PDU."
+                "pdu2 outlet A1: switching - Expected: action Outlet.PowerControl with On and Off Actual: it allows "
+                "On. Allow it in the PDU."
             ),
         ),
     ],

@@ -87,7 +87,10 @@ def lock_is_free(root: Path) -> str:
 
 
 def torn(record: Callable[..., None], wanted: str, root: Path) -> Callable[..., None]:
-    """Return what records results, and cannot do it for node01 in that phase once another batch works: on a busy machine that begins late."""
+    """Return a recorder of results that fails for node01 in that phase once another batch has begun.
+
+    On a busy machine the other batch begins late.
+    """
 
     def run(ledger: Ledger, request: CampaignRequest, phase: str, node: str, result: NodeResult) -> None:
         if (phase, node) == (wanted, "node01"):

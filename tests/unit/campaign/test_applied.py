@@ -1,4 +1,4 @@
-"""What a campaign records as applied: nodes that are ready and switches that were verified, of a deploy, and of nothing else."""
+"""What a campaign records as applied: ready nodes and verified switches of a deploy, and nothing else."""
 
 from __future__ import annotations
 

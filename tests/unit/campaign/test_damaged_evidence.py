@@ -1,4 +1,4 @@
-"""Damaged evidence costs its node that evidence: it is named, set aside and measured again, whatever kills the controller meanwhile; others go on."""
+"""Damaged evidence is named, set aside and measured again on its node, even after a kill; other nodes go on."""
 
 from __future__ import annotations
 

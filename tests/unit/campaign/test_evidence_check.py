@@ -56,7 +56,7 @@ class Rack:
     looked: list[dict[str, set[str]]] = field(default_factory=list)
     """Per node the gates that were due, of every look."""
     sees: dict[str, NodeResult] = field(default_factory=dict)
-    """What a look finds on a node; a pass where nothing is said."""
+    """Findings of a check per node; a pass by default."""
     taken: dict[str, str] = field(default_factory=dict)
     partner_of: dict[str, list[str]] = field(default_factory=dict)
     """Partner that was lent -> the nodes that were measured with it."""
@@ -87,14 +87,16 @@ class Rack:
                 prints = [self.prints(node)]
                 self.store.append(
                     EvidenceRecord(
-                        id=new_id(), campaign=by, gate=entry.id, target=node, nodes=[node], fingerprints=prints, verdict=verdict,
+                        id=new_id(), campaign=by, gate=entry.id, target=node, nodes=[node], fingerprints=prints,
+                        verdict=verdict,
                         rackready_version="0", started=at, finished=at,
                     )
                 )  # fmt: skip
 
     def prints(self, node: str) -> Fingerprint:
         return Fingerprint(
-            node=node, chassis_serial="S", gpus=["G"], nics=["n"], driver="580", vbios=["96"], nic_firmware=["28"], kernel="6.1",
+            node=node, chassis_serial="S", gpus=["G"], nics=["n"], driver="580", vbios=["96"], nic_firmware=["28"],
+            kernel="6.1",
             desired_digest=desired_digest(self.site, node), boot_id=self.boots[node],
         )  # fmt: skip
 

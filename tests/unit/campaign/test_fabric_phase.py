@@ -1,4 +1,4 @@
-"""The fabric phase of a node that is alone in its run: rails that nobody could be reached on are not measured, and never a pass."""
+"""The fabric phase of a single node: a rail without a reachable peer counts as not measured, never as a pass."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALONE = ["rail 1: no other node in this run to reach", "rail 2: no other node in
 
 
 class World:
-    """What the phase would do to the world, written down; ``unmeasured`` is what the playbook says that it could not measure."""
+    """Records what the phase would do; ``unmeasured``: what the playbook reports as not measured."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.known: list[str] = []

@@ -157,7 +157,7 @@ def test_a_switch_whose_preview_fails_is_tried_when_nobody_behind_it_is_in_produ
 
 
 class Peers(Ready):
-    """A fabric that writes down whom the played nodes are proven against: (dry run, played, peers)."""
+    """A fabric that records each call: (dry run, played nodes, peers of their rail checks)."""
 
     plays: list[tuple[bool, list[str], list[str]]]
 

@@ -1,4 +1,4 @@
-"""The log of a campaign: one private file with everything that was run, without secrets; beside the progress only on request."""
+"""The log of a campaign: one private file with every command, without secrets; progress has it only on request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rackready.campaign.log_file import log_path, logged
 from rackready.gates.engine.registry import gate
 from rackready.gates.engine.runner import Runner
 from rackready.paths import EnvPaths
-from tests.gates.fake import FakeConnection, said
+from tests.gates.fake import FakeConnection, answered
 from tests.gates.support import rack
 
 LOG = logging.getLogger("rackready.drivers.remote")
@@ -55,7 +55,7 @@ def test_a_resumed_campaign_goes_on_in_its_file_and_a_traceback_stays_one_entry(
 def test_every_attempt_of_a_gate_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     known = rack(1)
     with caplog.at_level(logging.INFO, "rackready.gates.engine.runner"):
-        Runner(FakeConnection({"": said("no report")}), known, lambda *_: None).gate(
+        Runner(FakeConnection({"": answered("no report")}), known, lambda *_: None).gate(
             gate("node/gpu/sanity/ecc", {}), list(known.nodes)
         )
     assert [record.getMessage() for record in caplog.records] == [

@@ -1,4 +1,4 @@
-"""Campaigns whose ledger is on a PostgreSQL server: whole, killed, refused beside another machine's, and stopped when the server is lost."""
+"""Campaigns with a ledger on PostgreSQL: whole, killed, refused beside another machine's, stopped when it is lost."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_killed_it_goes_on_and_no_password_is_left_anywhere(tmp_path: Path, shar
 def test_another_machine_is_refused_and_takes_over_once_it_is_free(
     postgres: PostgresServer, tmp_path: Path, shared: Database
 ) -> None:
-    """What the other machine does not have is how far the workflow was: a new campaign goes on from the ledger, and says so."""
+    """Workflow progress is only on the machine that died: a new campaign continues from the ledger and reports so."""
     other = tmp_path / "other"
     postgres.settings(other, "x", name=name_of(shared))
     child = start(tmp_path, "hang:fabric")

@@ -1,4 +1,4 @@
-"""What a command of phases leaves behind: a deploy records what it applied; other phases and checks record nothing; a failed node is not recorded."""
+"""What a campaign command records: a deploy what it applied, without failed nodes; other phases and checks nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rackready.cli.output import Format
 from rackready.ledger.applied import FILE, AppliedError, read
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
-from rackready.paths import EnvPaths
+from rackready.paths import EnvPaths, private_dir
 from tests.unit.cli.test_commands import project, rackready
 
 __all__ = ["project"]
@@ -106,12 +106,12 @@ REMOVE = "Remove it: the next deploy records everything again. Until then all is
 def test_what_cannot_be_recorded_is_said_and_spoils_no_good_deploy(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spoil: Callable[[Path], str]
 ) -> None:
-    state = EnvPaths(project, "lab").state
+    state = private_dir(EnvPaths(project, "lab").state)
     why = spoil(state / FILE)
     with pytest.raises(AppliedError):
         ran(project, monkeypatch, "deploy")
     told = capsys.readouterr()
-    assert told.err == f"what was applied could not be recorded: {why}\n"
+    assert told.err == f"could not record what was applied: {why}\n"
     assert {row["name"] for row in json.loads(told.out)["nodes"]} == NODES
     assert Path(json.loads(told.out)["report_html"]).exists()
 
@@ -125,7 +125,7 @@ def test_full_disk_while_recording_is_said_and_spoils_no_good_deploy(
     monkeypatch.setattr(campaign_run, "record_applied", full)
     assert ran(project, monkeypatch, "deploy") == set()
     told = capsys.readouterr()
-    assert told.err == "what was applied could not be recorded: [Errno 28] No space left on device\n"
+    assert told.err == "could not record what was applied: [Errno 28] No space left on device\n"
     assert json.loads(told.out)["campaign"]
 
 

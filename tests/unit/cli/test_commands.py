@@ -16,7 +16,7 @@ from rackready.cli import main
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
-from rackready.paths import EnvPaths
+from rackready.paths import EnvPaths, private_dir
 from tests.postgres import PostgresServer, name_of
 from tests.unit.cli.keys import put_key
 
@@ -136,7 +136,8 @@ def test_repair_of_a_node_that_cannot_be_held_records_nothing(project: Path) -> 
     done = rackready(project, "repair", "node03", "--reason", "x", "--env", "lab")
     assert done.returncode == 2
     assert (
-        "node03 is ready and on offer: nothing was recorded. Run again once the scheduler can hold it." in done.stderr
+        "node03 is ready and offered to jobs: nothing was recorded. Run again when the scheduler can drain it."
+        in done.stderr
     )
     row = ledger.state("node03")
     assert row is not None
@@ -155,7 +156,7 @@ def test_repair_of_a_node_of_a_campaign_that_was_cut_off(project: Path) -> None:
     without_scheduler(project)
     done = rackready(project, "repair", "node03", "--reason", "x", "--env", "lab")
     assert done.returncode == 0, done.stderr
-    assert done.stderr == "campaign c2 was cut off and is not resumed: node03 goes through every phase again\n"
+    assert done.stderr == "campaign c2 was cut off and is not resumed: node03 repeats every phase\n"
     assert {row["id"]: row["status"] for row in ledger.campaigns()} == {"c1": "interrupted", "c2": "superseded"}
 
 
@@ -175,7 +176,7 @@ def test_an_empty_reason_is_refused(project: Path, command: str) -> None:
     done = rackready(project, command, "node03", "--reason", " \n", "--env", "lab")
     assert (done.returncode, done.stderr) == (
         2,
-        "--reason - Expected: words that say why Actual: nothing. Give them: they are kept in the record.\n",
+        "--reason - Expected: a reason in words Actual: none. Give one: it is recorded.\n",
     )
 
 
@@ -195,8 +196,11 @@ def test_status_tells_a_campaign_that_runs_from_one_whose_controller_was_killed(
     paths = campaign_of(project, "running")
     with ControllerLock(paths.lock, "rackready deploy --env lab", paths.database):
         status, last = shown(project)
-    assert (status, "goes on" in last) == ("running", False)
-    assert shown(project) == ("cut off", "campaign c1 was cut off: the same command (deploy) goes on where it stopped")
+    assert (status, "to continue" in last) == ("running", False)
+    assert shown(project) == (
+        "cut off",
+        "campaign c1 was cut off: run the same command (deploy) to continue where it stopped",
+    )
 
 
 def test_an_import_does_not_hide_that_a_deploy_was_cut_off(project: Path) -> None:
@@ -206,18 +210,20 @@ def test_an_import_does_not_hide_that_a_deploy_was_cut_off(project: Path) -> Non
     )
     assert shown(project) == (
         "interrupted",
-        "campaign c1 was interrupted: the same command (deploy) goes on where it stopped",
+        "campaign c1 was interrupted: run the same command (deploy) to continue where it stopped",
     )
 
 
 def test_status_of_a_finished_campaign_says_no_more(project: Path) -> None:
     campaign_of(project, "finished")
     status, last = shown(project)
-    assert (status, "goes on" in last) == ("finished", False)
+    assert (status, "to continue" in last) == ("finished", False)
 
 
 def test_a_damaged_ledger_is_no_full_disk(project: Path) -> None:
-    EnvPaths(project, "lab").database.file.write_bytes(b"not a database, and long enough to be looked at as one")
+    paths = EnvPaths(project, "lab")
+    private_dir(paths.state)
+    paths.database.file.write_bytes(b"not a database, and long enough to be looked at as one")
     done = rackready(project, "deploy", "--env", "lab")
     assert done.returncode == 2
     assert "Actual: file is not a database. Run `rackready doctor`: it shows the next step." in done.stderr
@@ -321,7 +327,7 @@ def test_outside_a_checkout(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "no checkout of rackready here" in done.stderr
+    assert "no rackready checkout found - Expected: a folder with playbooks/ and inventories/" in done.stderr
 
 
 def without_scheduler(project: Path) -> None:
@@ -346,7 +352,7 @@ def test_retire_without_yes_shows_and_touches_nothing(project: Path) -> None:
         ],
     }
     text = rackready(project, "retire", "node03", "--reason", "sold", "--env", "lab")
-    assert text.stdout.splitlines()[-1] == "nothing was touched: with --yes it is done"
+    assert text.stdout.splitlines()[-1] == "nothing was changed. Add --yes to retire the node"
     assert not (project / ".rackready/lab/state.sqlite").exists()
     assert not (project / "ready.txt").exists()
 
@@ -377,8 +383,8 @@ def test_a_retired_node_is_left_out_and_that_is_said(project: Path) -> None:
     done = rackready(project, "deploy", "--env", "lab", "--limit", "node03", "--output", "json")
     assert done.returncode == 0, done.stderr
     assert (
-        "node03 is retired (sold) and left out. Take it out of the site file; "
-        "if it is to come back: rackready repair node03 --reason" in done.stderr
+        "node03 is retired (sold) and left out. Remove it from the site file; "
+        "to bring it back: rackready repair node03 --reason" in done.stderr
     )
     assert json.loads(done.stdout)["nodes"] == [
         {"name": "node03", "state": "retired", "phase": "", "outcome": "skip", "changed": False, "reason": "sold"}
@@ -398,7 +404,7 @@ def test_a_wrong_call_is_refused_in_words_and_is_no_defect(project: Path, words:
     done = rackready(project, *words)
     assert done.returncode == 2
     assert done.stderr.startswith(text), done.stderr
-    assert done.stderr.endswith("`rackready --help` says how it is called.\n")
+    assert done.stderr.endswith("See `rackready --help`.\n")
     assert "Traceback" not in done.stderr
 
 
@@ -426,7 +432,9 @@ def test_ctrl_c_before_anything_was_begun_says_how_to_go_on(
 
     monkeypatch.setattr(main, "build", interrupted)
     assert main.run(["status"]) == (130, True)
-    assert capsys.readouterr().err == "stopped. Nothing is lost: the same command goes on from what is recorded.\n"
+    assert (
+        capsys.readouterr().err == "stopped. Nothing is lost: run the same command to continue from what is recorded.\n"
+    )
 
 
 def test_a_defect_is_shown_whole_and_looks_like_no_bad_node(
@@ -435,7 +443,9 @@ def test_a_defect_is_shown_whole_and_looks_like_no_bad_node(
     monkeypatch.setattr(main, "build", lambda _arguments: 1 / 0)
     assert main.run(["status", "--output", "json"]) == (2, True)
     said = capsys.readouterr()
-    text = "defect in rackready - Expected: none Actual: ZeroDivisionError: division by zero. Report it."
+    text = (
+        "defect in rackready - Expected: none Actual: ZeroDivisionError: division by zero. Report it with this output."
+    )
     assert json.loads(said.out) == {"error": text}
     assert said.err.startswith("Traceback")
     assert said.err.endswith(f"ZeroDivisionError: division by zero\n{text}\n")

@@ -1,4 +1,4 @@
-"""The shell's completion: commands, gate ids, environments and nodes, from files of the checkout alone, and no error in the typed line."""
+"""Shell completion: commands, gate ids, environments and nodes, from files alone; no error reaches the typed line."""
 
 from __future__ import annotations
 

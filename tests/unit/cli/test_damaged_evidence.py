@@ -65,7 +65,7 @@ def test_report_shows_an_error_of_one_node(call: Call, words: tuple[str, ...]) -
 @pytest.mark.usefixtures("paths")
 @pytest.mark.parametrize("kind", ["deploy", "provision", "install", "fabric", "validate", "optimize", "handover"])
 def test_commands_of_phases_end_with_a_report(call: Call, kind: str) -> None:
-    """None of the nodes chosen can be taken up; the report at the end is about all of them, and is what ended with 2."""
+    """No chosen node can be handled; the report at the end covers all of them, and its exit code is 2."""
     code, out, err = call(kind, "--limit", "node03", "--output", "json")
     assert (code, json.loads(out)["nodes"][0]["state"]) == (1, "quarantined"), err
     assert outcomes(Path(json.loads(out)["report_json"]).read_text(encoding="utf-8"))["node02"] == "pass"
@@ -105,7 +105,7 @@ def test_what_was_set_aside_is_listed_with_its_proof(call: Call, paths: EnvPaths
     code, _, err = call("evidence", "set-aside", "--proof", "x")
     assert (code, err) == (
         2,
-        "--proof x - Expected: an id of `rackready evidence set-aside` Actual: none of that name. Correct it.\n",
+        "--proof x - Expected: an id of `rackready evidence set-aside` Actual: no such id. Correct it.\n",
     )
 
 

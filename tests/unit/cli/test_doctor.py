@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rackready.cli import doctor_checks
+from rackready.cli import doctor_checks, doctor_keys, doctor_machine
 from rackready.cli.doctor import exit_code
-from rackready.cli.doctor_checks import Report, Scene, judge_key
+from rackready.cli.doctor_keys import judge_key
+from rackready.cli.doctor_scene import Answer, Report, Scene
 from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore
 from rackready.ledger.lock import ControllerLock
@@ -37,7 +38,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "inventories/lab").mkdir(parents=True)
     (tmp_path / ".rackready").mkdir(mode=0o700)
     shutil.copy(ROOT / "inventories/sim/site.yml", tmp_path / "inventories/lab/site.yml")
-    refs, keys = doctor_checks._secret_places(load_site("lab", root=tmp_path))
+    refs, keys = doctor_keys._secret_places(load_site("lab", root=tmp_path))
     for path in [*(ref.file for ref in refs), *keys]:
         assert path is not None
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +82,7 @@ def test_unusable_site_file_exits_2_and_names_every_problem(project: Path) -> No
 def test_secret_that_others_can_read_fails(project: Path) -> None:
     secret = project / ".rackready/sim/secrets/leaf01"
     secret.chmod(0o644)
-    outcome, text = doctor_checks.secrets(scene(project))
+    outcome, text = doctor_keys.secrets(scene(project))
     assert outcome is Outcome.FAIL
     assert text == f"secret in file {secret} - Expected: mode 0600 Actual: 0644. Run: chmod 600 {secret}.".replace(
         "file ", "", 1
@@ -91,7 +92,7 @@ def test_secret_that_others_can_read_fails(project: Path) -> None:
 def test_missing_secret_and_key_are_both_named(project: Path) -> None:
     (project / ".rackready/sim/secrets/leaf01").unlink()
     (project / ".rackready/sim/keys/id_ed25519").unlink()
-    outcome, text = doctor_checks.secrets(scene(project))
+    outcome, text = doctor_keys.secrets(scene(project))
     assert outcome is Outcome.FAIL
     assert "secrets/leaf01" in text
     assert "private key in" in text
@@ -101,13 +102,13 @@ def test_missing_secret_and_key_are_both_named(project: Path) -> None:
 def test_environment_with_a_preparation_says_so(project: Path) -> None:
     (project / "inventories/lab/prepare.mk").touch()
     (project / ".rackready/sim/secrets/leaf01").unlink()
-    assert "`make deploy ENV=lab` runs inventories/lab/prepare.mk first" in doctor_checks.secrets(scene(project))[1]
+    assert "`make deploy ENV=lab` runs inventories/lab/prepare.mk first" in doctor_keys.secrets(scene(project))[1]
 
 
 def test_all_secrets_in_place_pass(project: Path) -> None:
-    assert doctor_checks.secrets(scene(project)) == (
+    assert doctor_keys.secrets(scene(project)) == (
         Outcome.PASS,
-        "7 secrets and 1 private keys are readable by their owner alone",
+        "7 secrets and 1 private keys are readable by their owner only",
     )
 
 
@@ -149,7 +150,7 @@ def test_mirror_key_as_gpg_prints_it(
     key.parent.mkdir(parents=True)
     key.write_bytes(subprocess.run([*gpg, "--armor", "--export"], check=True, capture_output=True).stdout)
     subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=False, capture_output=True)
-    assert words in doctor_checks.mirror_key(scene(project))[1]
+    assert words in doctor_keys.mirror_key(scene(project))[1]
 
 
 def test_full_disk_fails(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +225,7 @@ def test_doctor_looks_at_the_server(postgres: PostgresServer, project: Path) -> 
     assert " (`rackready deploy`, for 0 min). Wait for it" in text
     assert doctor_checks.controller_lock(scene(project)) == (Outcome.PASS, "free")
     (project / "inventories/lab/password").chmod(0o644)
-    assert "inventories/lab/password - Expected: mode 0600 Actual: 0644." in doctor_checks.secrets(scene(project))[1]
+    assert "inventories/lab/password - Expected: mode 0600 Actual: 0644." in doctor_keys.secrets(scene(project))[1]
     postgres.settings(project, password={"env": "NOT_SET"})
     outcomes = {
         report.check: (report.outcome, report.text) for report in doctor_checks.examine(EnvPaths(project, "lab"))
@@ -232,7 +233,7 @@ def test_doctor_looks_at_the_server(postgres: PostgresServer, project: Path) -> 
     assert outcomes["ledger"] == (
         Outcome.ERROR,
         (
-            "could not be looked at: secret in environment variable NOT_SET - Expected: a value Actual: not set. "
+            "check could not run: secret in environment variable NOT_SET - Expected: a value Actual: not set. "
             "Export NOT_SET and run again."
         ),
     )
@@ -261,12 +262,12 @@ def test_wrong_engine_version_fails(project: Path, monkeypatch: pytest.MonkeyPat
     program = folder / "pulumi"
     program.write_text("#!/bin/sh\necho v3.1.0\n", encoding="utf-8")
     program.chmod(0o755)
-    outcome, text = doctor_checks.engine(scene(project))
+    outcome, text = doctor_machine.engine(scene(project))
     assert outcome is Outcome.FAIL
     assert "Actual: 3.1.0" in text
     program.unlink()
     monkeypatch.setenv("PATH", "")
-    assert "Actual: none. Run: make setup" in doctor_checks.engine(scene(project))[1]
+    assert "Actual: none. Run: make setup" in doctor_machine.engine(scene(project))[1]
 
 
 def test_package_that_differs_from_the_lock_fails(project: Path) -> None:
@@ -274,13 +275,13 @@ def test_package_that_differs_from_the_lock_fails(project: Path) -> None:
         'pydantic==0.0.1 \\\n    --hash=sha256:00\nnot-installed==1 ; python_version < "3" \\\n    --hash=sha256:00\n'
     )
     (project / "requirements.lock").write_text(lines, encoding="utf-8")
-    outcome, text = doctor_checks.packages(scene(project))
+    outcome, text = doctor_machine.packages(scene(project))
     assert outcome is Outcome.FAIL
     assert "1 differ: pydantic 0.0.1 (installed: " in text
 
 
 def test_check_that_cannot_look_is_an_error_and_others_go_on(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_scene: Scene) -> doctor_checks.Answer:
+    def broken(_scene: Scene) -> Answer:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setitem(doctor_checks.CHECKS, "disk space", broken)

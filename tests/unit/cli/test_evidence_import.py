@@ -1,4 +1,4 @@
-"""`rackready evidence import`: an import has its report like every campaign, and a site whose gates do not exist imports nothing."""
+"""`rackready evidence import`: an import has a report like every campaign; a site with unknown gates is refused."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_import_has_a_report(call: Call, captured: Path, tmp_path: Path) -> N
         assert "inventory" in (tmp_path / ".rackready/sim/reports" / f"{campaign}.{end}").read_text(encoding="utf-8")
     code, said, wrong = call("evidence", "import", str(captured))
     assert code == 2
-    assert f", as {campaign}. Its records stand" in wrong
+    assert f", as {campaign}. Its records still count" in wrong
 
 
 def test_a_user_without_a_name_is_asked_for_one(call: Call, captured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,9 +70,7 @@ def test_a_user_without_a_name_is_asked_for_one(call: Call, captured: Path, monk
     for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.getuid", lambda: 54321)
-    text = (
-        "--by - Expected: who imports it Actual: nothing, and the user of this machine has no name. Give --by NAME.\n"
-    )
+    text = "--by - Expected: a name Actual: none, and the user of this machine has no name. Give --by NAME.\n"
     assert call("evidence", "import", str(captured)) == (2, "", text)
     assert call("evidence", "import", str(captured), "--by", "night shift")[0] == 0
 

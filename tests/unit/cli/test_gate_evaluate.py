@@ -16,7 +16,7 @@ from rackready.cli.output import progress
 from tests.gates.test_published_runs import RUNS, Evidence, counters, known, log, table
 
 ROOT = Path(__file__).resolve().parents[3]
-FIXTURES = ROOT / "tests/fixtures"
+FIXTURES = ROOT / "tests/fixtures/made"
 GATHER = "cluster/fabric/performance/nccl-all-gather"
 COPIES = "node/gpu/performance/nvbandwidth"
 INVENTORY = "node/gpu/sanity/inventory"
@@ -201,8 +201,8 @@ def test_a_gate_whose_commands_stand_in_a_site_file_is_refused(evaluate: Any) ->
     gate = "rack/power/sanity/devices"
     code, _, err = evaluate(gate, "--profile", "dgx_h100", *options(SMI))
     said = (
-        f"gate {gate} - Expected: a gate with commands on dgx_h100 Actual: none: what it asks stands in a site "
-        "file. Use `rackready gate run`."
+        f"gate {gate} - Expected: a gate with commands on dgx_h100 Actual: none, because it checks the site file. "
+        "Use `rackready gate run`."
     )
     assert (code, err.splitlines()[-1]) == (2, said)
 
@@ -261,7 +261,7 @@ def test_an_output_that_does_not_end_is_refused(evaluate: Any) -> None:  # noqa:
     code, _, err = evaluate(INVENTORY, "--profile", "dgx_h100", *options("/dev/zero"))
     said = (
         "--input /dev/zero - Expected: at most 256 MiB Actual: more. "
-        "Give what one command of the gate printed: `rackready gate show` lists them."
+        "Give the output of one command: `rackready gate show` lists them."
     )
     assert (code, err.splitlines()[-1]) == (2, said)
 
@@ -310,7 +310,7 @@ def test_a_pipe_is_read_to_its_end_and_the_wait_for_it_is_said(
     code, out, err = evaluate(INVENTORY, "--profile", "dgx_h100", *options(pipe))
     writer.join()
     assert (code, out.startswith(f"{INVENTORY}: pass ")) == (0, True)
-    assert err.splitlines()[-1] == f"--input {pipe}: its end is waited for; Ctrl-C stops"
+    assert err.splitlines()[-1] == f"--input {pipe}: waiting for its end; Ctrl-C stops"
 
 
 def test_ends_of_lines_and_bytes_that_are_no_text_are_read_as_of_any_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,7 +319,10 @@ def test_ends_of_lines_and_bytes_that_are_no_text_are_read_as_of_any_file(monkey
 
 
 def test_a_launch_is_judged_behind_the_prefixes_of_kubectl_and_mpirun(evaluate: Any, captured: list[str]) -> None:  # noqa: ANN401
-    """As `kubectl logs --prefix` prints an MPIJob's launcher that ran `mpirun --tag-output`: NCCL's lines come from every rank, the table from the first."""
+    """As `kubectl logs --prefix` prints an MPIJob's launcher with `mpirun --tag-output`.
+
+    NCCL's lines come from every rank, the table comes from the first.
+    """
     path = Path(next(item for item in captured if item.startswith("launch0=")).split("=", 1)[1])
     lines = path.read_text(encoding="utf-8").splitlines()
     ranks = {

@@ -1,4 +1,4 @@
-"""`rackready gate evaluate`: names and addresses of the machines where outputs were captured, from options or a site file."""
+"""`rackready gate evaluate`: names and addresses of the captured machines, from options or from a site file."""
 
 from __future__ import annotations
 
@@ -116,11 +116,11 @@ def test_an_environment_gives_them_too(evaluate: Any, tmp_path: Path) -> None:  
         (["--env", "sim", "--node", "gpu9"], "--node gpu9 - Expected: one of node01, node02, node03, node04."),
         (
             ["--env", "sim", "--node", "node01", "--gpus", "4"],
-            "gate evaluate --gpus - Expected: with --profile. Nodes of a site are what the site file says.",
+            "gate evaluate --gpus - Expected: --profile with it. The site file describes the nodes of a site.",
         ),
         (
             ["--profile", "dgx_h100", "--node", "a", "--nodes", "2"],
-            "--nodes 2 - Expected: 1, as many as --node names. Leave one of the two out.",
+            "--nodes 2 - Expected: 1, as many as --node names. Omit one of the two.",
         ),
         (
             ["--profile", "dgx_h100", "--node", "a", "--node", "a"],
@@ -129,7 +129,7 @@ def test_an_environment_gives_them_too(evaluate: Any, tmp_path: Path) -> None:  
         (
             ["--profile", "dgx_h100", "--node", "A 1", "--node", "b"],
             (
-                "node A 1 - Expected: a host name, as a site file has it Actual: String should match pattern "
+                "node A 1 - Expected: a host name that a site file accepts Actual: String should match pattern "
                 "'^[a-z][a-z0-9-]{0,62}$'. Correct it."
             ),
         ),

@@ -1,4 +1,4 @@
-"""`rackready gate evaluate`: inputs of a gate, plain outputs of tools, prefixes of lines, and one report for all gates that read it."""
+"""`rackready gate evaluate`: gate inputs, plain tool outputs, line prefixes, one report for all gates that read it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from tests.gates import plain_texts as printed
+from tests.gates.gpu.test_links import HOPPER, counters
 from tests.gates.gpu.test_pcie_path import paths_of
 from tests.gates.support import text
 from tests.gates.test_captured_prefix import POD, TAG, TIME, before
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/made"
 INVENTORY, PATH, VERSIONS = "node/gpu/sanity/inventory", "node/gpu/sanity/pcie-path", "node/gpu/sanity/versions"
 NVLINK = "node/gpu/sanity/nvlink"
 SETTINGS, REDUCE = "node/gpu/sanity/settings", "node/gpu/performance/nccl-all-reduce"
@@ -70,7 +71,7 @@ def test_inputs_of_a_gate_are_set(evaluate: Any, tmp_path: Path) -> None:  # noq
         (
             ["size=[8G"],
             (
-                "--set size=[8G - Expected: a value as YAML has it Actual: expected ',' or ']', but got '<stream end>'. "
+                "--set size=[8G - Expected: a YAML value Actual: expected ',' or ']', but got '<stream end>'. "
                 "Correct it."
             ),
         ),
@@ -154,7 +155,7 @@ def test_what_plain_outputs_lack_is_an_error_in_json_too(evaluate: Any) -> None:
             ("nvidia={smi}",),
             (
                 "--input nvidia={smi} - Expected: at most 1 files, or KEY=FILE with KEY one of inventory; "
-                "or what a tool printed, as smi, nvlink. Correct it."
+                "or the output of a tool as smi, nvlink. Correct it."
             ),
         ),
     ],
@@ -174,10 +175,10 @@ def test_what_no_tool_of_the_gate_prints_is_refused_with_those_that_there_are(ev
     )
     code, out, err = evaluate("node/host/sanity/links", *given)
     said = (
-        f"--input {tmp_path}/link - Expected: the output of the gate's command, or of dmesg (`dmesg`), "
-        "files (`grep -H '' /proc/uptime /sys/class/infiniband/{mlx5_0,mlx5_3 ...`), ibstat (`ibstat`) "
-        "Actual: '2: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq'. Give what one of them prints; "
-        "KEY=FILE says which it is."
+        f"--input {tmp_path}/link - Expected: the output of the gate's command, or of dmesg (`dmesg`), files (`grep "
+        "-H '' /proc/uptime /sys/class/infiniband/{mlx5_0,mlx5_3 ...`), ibstat (`ibstat`) "
+        "Actual: '2: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq'. "
+        "Give the output of one of them, as KEY=FILE."
     )
     assert (code, out, err.splitlines()[-1]) == (2, "", said)
 
@@ -236,8 +237,8 @@ def test_one_report_is_judged_by_every_gate_that_reads_it(evaluate: Any, tmp_pat
     assert [line.split()[1] for line in lines if line.startswith("\u2502")] == [
         f"node/gpu/sanity/{name}" for name in sorted([*READ_BY, "inventory", "pcie-path"])
     ]
-    assert f"not judged: {VERSIONS}: it also needs `cat /proc/driver/nvidia/version`, " in out
-    assert "not judged: node/gpu/sanity/nvlink: it also needs `nvidia-smi nvlink -e`" in lines
+    assert f"not judged: {VERSIONS}: also needs `cat /proc/driver/nvidia/version`, " in out
+    assert "not judged: node/gpu/sanity/nvlink: also needs `nvidia-smi nvlink -e`" in lines
 
 
 def test_a_fail_is_told_where_a_gate_needs_more(evaluate: Any, tmp_path: Path) -> None:  # noqa: ANN401
@@ -246,7 +247,7 @@ def test_a_fail_is_told_where_a_gate_needs_more(evaluate: Any, tmp_path: Path) -
     said = "node01 gpu3: NVLink down - Expected: 18 links active Actual: 17 (inactive or not listed: 7)."
     assert (code, f"{NVLINK}: {said}" in out) == (1, True)
     assert "was not run" not in out
-    assert out.splitlines()[-1] == f"not judged as a whole: {NVLINK}: it also needs `nvidia-smi nvlink -e`"
+    assert out.splitlines()[-1] == f"not judged as a whole: {NVLINK}: also needs `nvidia-smi nvlink -e`"
     found = json.loads(evaluate("--all", *down, "--output", "json")[1])
     assert [(item["gate"], item["outcome"], item["lacks"]) for item in found["gates"]] == [
         (NVLINK, "fail", ["nvidia-smi nvlink -e"])
@@ -275,7 +276,7 @@ def test_the_exit_code_is_that_of_the_worst(evaluate: Any, tmp_path: Path) -> No
         found = {item["gate"].rpartition("/")[2]: item["outcome"] for item in json.loads(out)["gates"]}
         assert (ended, {name: found[name] for name in outcomes}) == (code, outcomes)
     code, out, _ = evaluate("--all", *files(tmp_path, links=printed.nvlink()))
-    assert (code, out.splitlines()[-1]) == (2, "nothing was judged: no gate has all that it needs")
+    assert (code, out.splitlines()[-1]) == (2, "nothing was judged: every gate lacks some outputs")
 
 
 KINDS = "nvidia-smi -q -x, nvidia-smi nvlink -s, nvidia-smi nvlink -e, nvidia-smi topo -m, lspci -D -nn -vvv"
@@ -286,18 +287,15 @@ KINDS = "nvidia-smi -q -x, nvidia-smi nvlink -s, nvidia-smi nvlink -e, nvidia-sm
     [
         (
             ["--all", INVENTORY],
-            (
-                f"gate evaluate --all - Expected: files alone Actual: {INVENTORY} too. "
-                "Leave them out, or judge by one gate."
-            ),
+            (f"gate evaluate --all - Expected: only files Actual: also {INVENTORY}. Omit them, or judge by one gate."),
         ),
         (
             ["--all", "--set", "size=8G"],
-            "gate evaluate --all - Expected: files alone Actual: --set too. Leave them out, or judge by one gate.",
+            "gate evaluate --all - Expected: only files Actual: also --set. Omit them, or judge by one gate.",
         ),
         (
             ["--all", "--nodes", "2"],
-            "gate evaluate --all - Expected: outputs of one node Actual: 2 nodes. Judge each node by itself.",
+            "gate evaluate --all - Expected: outputs of one node Actual: 2 nodes. Judge each node separately.",
         ),
         (
             ["--all", "--input", "{smi}"],
@@ -308,7 +306,7 @@ KINDS = "nvidia-smi -q -x, nvidia-smi nvlink -s, nvidia-smi nvlink -e, nvidia-sm
         ),
         (
             ["--all", "--input", "{other}"],
-            f"--input {{other}} - Expected: the output of {KINDS} Actual: '{{{{'. Give others to their gate by its id.",
+            f"--input {{other}} - Expected: the output of {KINDS} Actual: '{{{{'. Judge other outputs by a gate's id.",
         ),
         ([], "gate evaluate - Expected: a gate id, or --all Actual: neither. `rackready gate list` shows the ids."),
     ],
@@ -317,3 +315,31 @@ def test_what_does_not_fit_all_gates_is_refused(evaluate: Any, given: list[str],
     paths = {"smi": SMI, "other": FIXTURES / "nvbandwidth/dgx_h100_healthy.json"}
     code, out, err = evaluate("--input", str(SMI), *(item.format(**paths) for item in given))
     assert (code, out, err.splitlines()[-1]) == (2, "", said.format(**paths))
+
+
+# files without a key ------------------------------------------------------------------------------------------------
+
+
+def test_a_file_without_a_key_that_several_commands_may_have_printed_is_refused(evaluate: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    given = files(tmp_path, links=printed.nvlink())
+    code, out, err = evaluate(NVLINK, *given)
+    said = (
+        f"--input {tmp_path}/links - Expected: KEY=FILE with KEY one of status, errors Actual: no key, and more than "
+        "one of them may have printed it. Give the key; `rackready gate show` lists the commands."
+    )
+    assert (code, out, err.splitlines()[-1]) == (2, "", said)
+    code, out, err = evaluate("bmc/power/stress/cycles", "--input", str(SMI), "--set", "cycles=1")
+    said = f"--input {SMI} - Expected: KEY=FILE with KEY one of gpus-0:smi, gpus-1:smi Actual: no key, and"
+    assert (code, out, said in err) == (2, "", True)
+
+
+def test_a_file_without_a_key_takes_the_command_that_no_key_names(evaluate: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    links = printed.nvlink()
+    errors = counters(len(printed.UUIDS), HOPPER, {})
+    for gpu, uuid in enumerate(printed.UUIDS):
+        errors = errors.replace(f"GPU-{gpu:08d}", uuid)
+    (tmp_path / "status").write_text(links, encoding="utf-8")
+    (tmp_path / "errors").write_text(errors, encoding="utf-8")
+    status, counted = str(tmp_path / "status"), str(tmp_path / "errors")
+    for given in ((status, counted), (f"errors={counted}", status), (counted, f"status={status}")):
+        assert evaluate(NVLINK, *(word for item in given for word in ("--input", item)))[0] == 0

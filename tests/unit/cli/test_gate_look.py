@@ -1,4 +1,4 @@
-"""`rackready gate show`, `explain`, `evaluate`, `list`, `run --local` and `evidence import`: what they print, exit codes, what they refuse."""
+"""`gate show`, `explain`, `evaluate`, `list`, `run --local` and `evidence import`: output, exit codes, refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import between, port, ports
 
 ROOT = Path(__file__).resolve().parents[3]
-FIXTURES = ROOT / "tests/fixtures"
+FIXTURES = ROOT / "tests/fixtures/made"
 INVENTORY = "node/gpu/sanity/inventory"
 RING = "cluster/fabric/performance/nccl-all-reduce-ring"
 WRITE = "pair/fabric/performance/ib-write-bw"
@@ -28,7 +28,7 @@ WRITE = "pair/fabric/performance/ib-write-bw"
 def test_show_prints_every_command_in_full_and_equal_launches_once(call: Any) -> None:  # noqa: ANN401
     code, out, err = call("gate", "show", RING, "--profile", "h100_sxm")
     assert code == 0
-    assert "profile h100_sxm: taken as dgx_h100 with 8 GPUs" in err
+    assert "profile h100_sxm: using dgx_h100 with 8 GPUs" in err
     launches = [line for line in out.splitlines() if line.strip().startswith("mpirun")]
     assert len(launches) == 1
     assert "-H 198.19.0.1:8,198.19.0.2:8" in launches[0]
@@ -80,13 +80,13 @@ def test_show_says_why_a_launcher_is_not_shown(call: Any) -> None:  # noqa: ANN4
             (
                 "node01: node/gpu/validation/container-run has no container image - "
                 "Expected: an image in its input image Actual: none. "
-                "Name one in the gate set (inputs: {image: ...}), or declare the gate's skip with its reason "
+                "Name an image in the gate set (inputs: {image: ...}), or skip the gate with a reason "
                 "(site.yml gates.skip)."
             ),
         ),
         (
             "rack/power/sanity/devices",
-            "this server model has nothing that it measures, or what it asks stands in a site file (devices, rails)",
+            "this server model has nothing to measure, or the gate needs a site file (devices, rails)",
         ),
     ],
     ids=["no image", "no devices"],
@@ -101,7 +101,7 @@ def test_show_as_json_holds_whole_scripts(call: Any) -> None:  # noqa: ANN401
     document = json.loads(out)
     (command,) = document["commands"]
     assert code == 0
-    assert command["stdin"].startswith('"""Print NVML's inventory')
+    assert command["stdin"].startswith('"""Print NVML\'s inventory')
     assert document["inputs"]["pcie_width"] == {
         "value": 16,
         "description": "PCIe lanes that every GPU must have trained",
@@ -119,8 +119,8 @@ def test_explain_says_findings_with_next_steps_outcomes_and_sets(call: Any) -> N
         ),
         "  nvml-cannot-be-asked: NVML does not answer\n",
         "    next: Check that the driver is loaded (`nvidia-smi` on the node), then run install again.",
-        "as every gate can: command-not-run, ",
-        "  fail: it was measured, and is not as it should be; never measured again until the node is repaired",
+        "findings of every gate: command-not-run, ",
+        "  fail: measured, and not as expected; not measured again until the node is repaired",
         "  bringup: required, counts for 720 h, void after a boot",
     ):
         assert words in out
@@ -145,16 +145,15 @@ def test_explain_says_the_bounds_that_are_known_before_a_run(call: Any) -> None:
 def test_explain_says_where_no_bound_is_known_before_a_run(call: Any) -> None:  # noqa: ANN401
     _, out, _ = call("gate", "explain", "node/gpu/sanity/xid", "--profile", "dgx_h100")
     assert (
-        "bounds on 1 x dgx_h100: none that can be told before a run: readings are held against the profile, the "
-        "inputs above and what the node itself "
-        "reports; every finding names what was expected, and the record its source"
+        "bounds on 1 x dgx_h100: none known before a run: readings are compared with the profile, the inputs above and "
+        "the node's own reports; every finding states the expected value, and the record its source"
     ) in out
 
 
 def test_explain_says_the_fleet(call: Any) -> None:  # noqa: ANN401
     _, out, _ = call("gate", "explain", "node/gpu/performance/nccl-all-reduce")
     assert (
-        "  fleet: busbw not below that of at least 16 identical units; smallest effect to be found 3% of their median"
+        "  fleet: busbw not below that of at least 16 identical units; smallest detectable effect 3% of their median"
         in out
     )
 
@@ -250,11 +249,11 @@ def test_exit_codes_by_command_and_another_run(call: Any, tmp_path: Path) -> Non
         ),
         (
             ("run", INVENTORY, "--profile", "dgx_h100"),
-            "gate run: --profile, --gpus and --store - Expected: with --local. Nodes of a site are",
+            "gate run: --profile, --gpus and --store - Expected: --local with them. The site file describes",
         ),
         (
             ("run", INVENTORY, "--local", "--node", "node01"),
-            "gate run --local --node - Expected: no --node: --local is this machine.",
+            "gate run --local --node - Expected: no --node, because --local is this machine.",
         ),
         (
             ("run", "--set", "nightlie"),
@@ -281,7 +280,7 @@ def test_local_on_a_machine_without_a_gpu_is_a_clear_error(
     code, out, err = call("gate", "run", INVENTORY, "--local")
     assert (code, out) == (2, "")
     assert err.splitlines()[-1].startswith(
-        "this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: pynvml is not installed"
+        "this machine: no NVIDIA GPU can be read - Expected: a GPU and its driver Actual: pynvml is not installed"
     )
     code, out, _ = call(
         "gate",
@@ -405,7 +404,7 @@ def test_an_environment_that_was_named_and_is_none_is_refused(
     )
     outside = (
         "--env ../x - Expected: a plain name such as prod (letters, digits, - _ .) Actual: '../x'. "
-        "It names a folder of inventories/.\n"
+        "Give the name of a folder in inventories/.\n"
     )
     assert call("gate", *look, "--env", "nope") == (2, "", none)
     assert call("gate", *look, "--env", "../x") == (2, "", outside)
@@ -431,6 +430,6 @@ def test_a_site_file_that_is_broken_is_refused_also_where_nobody_named_it(
 def test_without_a_site_file_gates_are_listed_and_it_is_said(call: Any, tmp_path: Path) -> None:  # noqa: ANN401
     (tmp_path / "inventories/sim/site.yml").unlink()
     code, out, err = call("gate", "list", "--output", "json")
-    assert (code, err) == (0, "sim has no site file: which gates are in its set is not known\n")
+    assert (code, err) == (0, "sim has no site file: its gate set is unknown\n")
     assert not any(row["in_set"] for row in json.loads(out)["gates"])
     assert call("gate", "list", "--env", "sim")[:2] == (2, "")

@@ -1,4 +1,4 @@
-"""`rackready gate run` and nodes in production: what loads a node is refused there, with the names and the next step; exact words."""
+"""`rackready gate run` on nodes in production: gates that load a node are refused with exact words and a next step."""
 
 from __future__ import annotations
 
@@ -65,10 +65,9 @@ def test_a_gate_that_loads_nodes_is_refused_in_production(
     world.busy = {"node01", "node03"}
     assert call(gate) == 2
     assert capsys.readouterr().err.splitlines()[-1] == (
-        f"gate run {gate}: it loads nodes - Expected: none in production Actual: node01, node03. "
-        "Nothing was run: drain them, "
-        "or `rackready validate --again --limit node01,node03 --env sim`, which waits for their jobs; "
-        "or name other nodes with --node."
+        f"gate run {gate}: it loads nodes - Expected: no node in production Actual: node01, node03. Nothing ran. "
+        "Drain them, or use `rackready validate --again --limit node01,node03 --env sim`, which waits for their "
+        "jobs, or name other nodes with --node."
     )
     assert (world.asked, world.measured) == (["node01", "node02", "node03", "node04"], [])
 

@@ -1,4 +1,4 @@
-"""`rackready help`: one call explains a term, gate, key, runbook or exit code; an unknown topic is refused with near ones."""
+"""`rackready help`: explains a term, gate, key, runbook or exit code; an unknown topic is refused with near matches."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.stacks.fake_rack import FakeRack
 
 Call = Callable[..., tuple[int, str, str]]
 EVIDENCE = (
-    "A new host key can mean that the node was installed anew: its fingerprint decides what of its evidence still "
+    "A new host key can mean that the node was reinstalled: its fingerprint decides which of its evidence still "
     "counts. `rackready deploy` reads it first."
 )
 OLD = text_of(paramiko.ECDSAKey.generate(bits=256))

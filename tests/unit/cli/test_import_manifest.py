@@ -1,4 +1,4 @@
-"""`rackready import manifest`: serials, MAC addresses and passwords by place in the rack; a mistake with its line; nothing is written unless all is right."""
+"""`rackready import manifest`: serials, MACs and passwords by rack place; errors name the line; all or nothing."""
 
 from __future__ import annotations
 
@@ -119,7 +119,8 @@ REFUSED = [
     ),
     (
         HEAD
-        + "S1,02:00:00:00:00:01,p,rack09,1\nS2,02:00:00:00:00,p,rack01,9\nS3,020000000003,p,rack01,2\nS4,020000000004,p,rack01,top\n",
+        + "S1,02:00:00:00:00:01,p,rack09,1\nS2,02:00:00:00:00,p,rack01,9\n"
+        + "S3,020000000003,p,rack01,2\nS4,020000000004,p,rack01,top\n",
         [
             "line 2: no rack is called rack09. Correct the name.",
             "line 3: bmc_mac - Expected: six pairs of hexadecimal digits Actual: '02:00:00:00:00'. Correct it.",

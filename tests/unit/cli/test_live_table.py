@@ -1,4 +1,4 @@
-"""The live table: a row a node where it fits, a row a phase where it does not; what goes wrong is printed above it and stays."""
+"""The live table: a row per node where it fits, else a row per phase; problems are printed above it and stay."""
 
 from __future__ import annotations
 

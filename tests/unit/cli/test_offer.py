@@ -1,4 +1,4 @@
-"""A node that was quarantined and that somebody put on offer again: every command that may write drains it, and `status` says so."""
+"""A quarantined node that somebody put on offer: every command that may write drains it; `status` reports it."""
 
 from __future__ import annotations
 
@@ -142,9 +142,9 @@ def test_repair_of_a_node_on_offer_that_cannot_be_held_records_nothing(
     code, _, err = call("repair", "node03", "--reason", "x")
     text = (
         "ready.txt - Expected: writable Actual: read-only file system. "
-        "node03 is quarantined and on offer: nothing was recorded."
+        "node03 is quarantined and offered to jobs: nothing was recorded."
     )
-    assert (code, err.splitlines()[-1]) == (2, f"{text} Run again once the scheduler can hold it.")
+    assert (code, err.splitlines()[-1]) == (2, f"{text} Run again when the scheduler can drain it.")
     row = Ledger.read_only(EnvPaths(tmp_path, "sim").database).state("node03")
     assert row is not None
     assert row.state is NodeState.QUARANTINED
@@ -155,5 +155,5 @@ def test_repair_goes_on_without_a_scheduler_where_the_node_is_not_ready(call: Ca
     listed.unlink()
     listed.mkdir()
     code, out, err = call("repair", "node03", "--reason", "x")
-    assert (code, out) == (0, "node03: reachable, epoch 2. `make deploy ENV=sim` takes it up again.\n")
+    assert (code, out) == (0, "node03: reachable, epoch 2. `make deploy ENV=sim` continues with it.\n")
     assert err.startswith("node03: unknown whether it is on offer in the scheduler: ")

@@ -1,4 +1,4 @@
-"""What the operating system says of a path is told with the step that helps: a path that is not there is not a full disk."""
+"""Errors of the operating system about a path come with the step that helps: a missing path is not a full disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rackready.cli.streams import OUT
 Command = Callable[..., tuple[int, str, str]]
 
 SAID = [
-    (errno.ENOENT, "Expected: a path that is there Actual: No such file or directory. Correct the path."),
+    (errno.ENOENT, "Expected: an existing path Actual: No such file or directory. Correct the path."),
     (errno.EISDIR, "Expected: a file Actual: Is a directory. Name a file in that folder."),
     (
         errno.EACCES,
@@ -27,7 +27,7 @@ SAID = [
     (
         errno.EROFS,
         (
-            "Expected: a file system that can be written Actual: Read-only file system. "
+            "Expected: a writable file system Actual: Read-only file system. "
             "Name a path on another, or mount it writable."
         ),
     ),
@@ -42,7 +42,10 @@ SAID = [
     ),
     (
         errno.EIO,
-        "Expected: a usable file system Actual: Input/output error. See what `dmesg` says of its disk, then run again.",
+        (
+            "Expected: a usable file system Actual: Input/output error. "
+            "Check `dmesg` for errors of its disk, then run again."
+        ),
     ),
 ]
 

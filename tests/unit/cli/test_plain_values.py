@@ -1,4 +1,4 @@
-"""Values reach the terminal as they are: rich takes `[/x]` for markup and raises, drops `[error 52]`, and draws a picture for `:a:` in an IPv6 address."""
+"""Values reach the terminal unchanged: rich takes `[/x]` for markup, drops `[error 52]` and draws `:a:` as a symbol."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_retire_shows_its_steps(rack: EnvPaths, call: Call) -> None:
 
 
 def test_gate_evaluate(tmp_path: Path, call: Call) -> None:
-    report = (ROOT / "tests/fixtures/smi/dgx_h100_healthy.xml").read_text(encoding="utf-8")
+    report = (ROOT / "tests/fixtures/made/smi/dgx_h100_healthy.xml").read_text(encoding="utf-8")
     strange = tmp_path / "smi.xml"
     strange.write_text(
         re.sub(r"<product_name>[^<]*</product_name>", f"<product_name>{VALUE}</product_name>", report, count=1),
@@ -107,7 +107,7 @@ def test_doctor_names_files_as_they_are(tmp_path: Path, call: Call, monkeypatch:
 
 
 def test_size_prints_a_model_under_the_name_that_its_file_gives(tmp_path: Path, call: Call) -> None:
-    config = json.loads((ROOT / "tests/fixtures/llm/llama31_8b.json").read_text(encoding="utf-8")) | {
+    config = json.loads((ROOT / "tests/fixtures/made/llm/llama31_8b.json").read_text(encoding="utf-8")) | {
         "_name_or_path": VALUE
     }
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -116,7 +116,7 @@ def test_size_prints_a_model_under_the_name_that_its_file_gives(tmp_path: Path, 
 
 
 def test_only_one_module_speaks_to_the_terminal_through_rich() -> None:
-    """Markup is off in one place, so nothing builds a console beside it; the live table is handed that one (tests/unit/cli/test_live_table.py)."""
+    """Markup is off in one place, so nothing else builds a console; test_live_table.py checks the live table's."""
     users = [
         path.relative_to(ROOT / "src").as_posix()
         for path in (ROOT / "src").rglob("*.py")

@@ -1,4 +1,4 @@
-"""`rackready plan` as a user calls it: exit codes, formats, files, and what is different after a deploy. It touches nothing."""
+"""`rackready plan`: exit codes, formats, files, and differences after a deploy. It changes nothing."""
 
 from __future__ import annotations
 

@@ -50,10 +50,7 @@ def test_a_raw_output_takes_no_word_that_would_be_passed_over(
     words: tuple[str, ...],
     said: str,
 ) -> None:
-    text = (
-        f"--raw {digest} - Expected: nothing but --env and --output beside it Actual: {said}. "
-        "Its hash says all: leave it out.\n"
-    )
+    text = f"--raw {digest} - Expected: only --env and --output with it Actual: {said}. Remove the other options.\n"
     assert call("report", *words, "--raw", digest) == (2, "", text)
 
 
@@ -61,14 +58,11 @@ def test_junit_goes_neither_onto_itself_nor_into_a_pipe(call: Any, paths: EnvPat
     own, pipe = paths.reports / "c1.junit.xml", tmp_path / "pipe"
     os.mkfifo(pipe)
     for target, actual, step in (
-        (own, "the report's own", "Leave --junit out"),
-        (pipe, "a named pipe", f"Name another, or take {own}"),
-        (tmp_path, "Is a directory", f"Name another, or take {own}"),
+        (own, "the report's own", "Omit --junit: the report itself is written"),
+        (pipe, "a named pipe", f"Name another, or take {own}: the report itself is written"),
+        (tmp_path, "Is a directory", f"Name another, or take {own}: the report itself is written"),
     ):
-        text = (
-            f"--junit {target} - Expected: another file, that can be written Actual: {actual}. "
-            f"{step}: the report is written.\n"
-        )
+        text = f"--junit {target} - Expected: another writable file Actual: {actual}. {step}.\n"
         assert call("report", "--junit", str(target)) == (2, "", text)
         assert own.read_text(encoding="utf-8").startswith("<?xml")
 
@@ -77,7 +71,7 @@ def test_a_campaign_that_is_not_on_record_is_refused(call: Any, paths: EnvPaths)
     assert call("report", "c9") == (
         2,
         "",
-        "campaign c9 - Expected: one of c1 Actual: none of them. Leave it out for the latest.\n",
+        "campaign c9 - Expected: one of c1 Actual: none of them. Omit it for the latest.\n",
     )
     file = paths.database.file
     for path in file.parent.glob(f"{file.name}*"):

@@ -20,7 +20,7 @@ GIB = 2**30
 
 def answer(command: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     words = [
-        str(ROOT / "tests/fixtures/llm/llama31_70b.json") if word == "llama-3.1-70b/config.json" else word
+        str(ROOT / "tests/fixtures/made/llm/llama31_70b.json") if word == "llama-3.1-70b/config.json" else word
         for word in shlex.split(command)
     ]
     assert main.run([*words[1:], "--output", "json"]).code == 0

@@ -1,4 +1,4 @@
-"""Standard streams that take nothing: exit code 2 and one line of words, never a traceback, never a code that means a node."""
+"""Broken standard streams: exit code 2 and one line of text, never a traceback, never a code that means a node."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 FULL = (
-    "standard output - Expected: a place that takes what is printed Actual: No space left on device. "
+    "standard output - Expected: an output that accepts data Actual: No space left on device. "
     "Free disk space there, then run again.\n"
 )
 CLOSED = (
     f"standard output - Expected: open Actual: closed. Nothing was done: send it to a file or to {os.devnull}, then "
     "run again.\n"
 )
-ECC = f"gate evaluate node/gpu/sanity/ecc --profile dgx_h100 --input {ROOT}/tests/fixtures/smi/dgx_h100_healthy.xml"
+ECC = (
+    f"gate evaluate node/gpu/sanity/ecc --profile dgx_h100 --input {ROOT}/tests/fixtures/made/smi/dgx_h100_healthy.xml"
+)
 
 
 def shell(project: Path, call: str, streams: str) -> subprocess.CompletedProcess[str]:
@@ -53,7 +55,7 @@ def test_an_error_is_told_also_where_its_document_cannot_be_printed(project: Pat
     done = shell(project, "status --env ../x --output json", ">/dev/full")
     said = (
         "--env ../x - Expected: a plain name such as prod (letters, digits, - _ .) Actual: '../x'. "
-        "It names a folder of inventories/.\n"
+        "Give the name of a folder in inventories/.\n"
     )
     assert (done.returncode, done.stderr) == (2, said)
 

@@ -75,8 +75,8 @@ def test_blanks_are_no_name_and_no_reason(key: str, least: int) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("storage \x1b[2Jteam", "characters that can be seen"),
-        ("\u200b" * 12, "characters that can be seen"),
+        ("storage \x1b[2Jteam", "visible characters"),
+        ("\u200b" * 12, "visible characters"),
         ("-- -- -- -- --", "words, with a letter or a digit"),
     ],
     ids=ascii,

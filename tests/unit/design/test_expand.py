@@ -48,7 +48,7 @@ def test_host_lists(text: str, names: list[str]) -> None:
     ("text", "why"),
     [
         ("n[]", "not a number"),
-        ("n[3-1]", "runs backwards"),
+        ("n[3-1]", "is a descending range"),
         ("n[a-b]", "not a number"),
         ("n[1-2", "without its other half"),
         ("n[0-999999]", "more than 200000"),
@@ -199,7 +199,11 @@ REFUSED = [
         "gpuu",
         "racks[0].template: templates.racks has no template 'gpuu' - Expected: one of none. Correct the name.",
     ),
-    ("racks.0.nodes.0.name", "node[04-01]", "racks[0].nodes[0].name: 'node[04-01]' runs backwards. Correct the range."),
+    (
+        "racks.0.nodes.0.name",
+        "node[04-01]",
+        "racks[0].nodes[0].name: 'node[04-01]' is a descending range. Correct the range.",
+    ),
     (
         "racks.0.nodes.0.unit",
         {"first": "x"},

@@ -128,7 +128,7 @@ KINDS: dict[str, tuple[Change, Text, str]] = {
 PLANNED = {"overloaded feed", "circle of power"}
 """Told by a plan."""
 PARTS = {"value of an item", "template", "profile"}
-"""Without these parts nothing is known of loads: what a plan would tell is said not to be judged."""
+"""Without these parts loads are unknown, and the refusal says that the plan was not checked."""
 
 
 def refusal(tmp_path: Path, *kinds: str, planned: bool = True) -> list[str]:

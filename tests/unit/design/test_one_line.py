@@ -12,7 +12,7 @@ from rackready.design.site import load_site
 from rackready.model.problems import SiteInvalidError
 
 ROOT = Path(__file__).resolve().parents[3]
-LINE = "holds '\\n' - Expected: one line of characters that can be seen"
+LINE = "contains '\\n' - Expected: one line of visible characters"
 
 
 def refused(tmp_path: Path, change: Any) -> dict[str, str]:  # noqa: ANN401
@@ -29,16 +29,16 @@ def refused(tmp_path: Path, change: Any) -> dict[str, str]:  # noqa: ANN401
     ("where", "value", "words"),
     [
         (("software", "mirror", "suite"), "./\nTrusted: yes", LINE),
-        (("software", "mirror", "suite"), "bookworm main", "holds a blank - Expected: one word"),
+        (("software", "mirror", "suite"), "bookworm main", "contains a blank - Expected: one word"),
         (
             ("software", "mirror", "suite"),
             "book\u200bworm",
-            "holds '\\u200b' - Expected: one line of characters that can be seen",
+            "contains '\\u200b' - Expected: one line of visible characters",
         ),
         (("software", "mirror", "components"), ["main\nEnabled: no"], LINE),
         (("software", "mirror", "key"), "key.asc\nx", LINE),
         (("access", "user"), "root\nProxyCommand x", LINE),
-        (("access", "user"), "root -o x", "holds a blank - Expected: one word"),
+        (("access", "user"), "root -o x", "contains a blank - Expected: one word"),
         (("access", "private_key"), "id\n", LINE),
     ],
 )

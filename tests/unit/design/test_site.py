@@ -15,8 +15,8 @@ from rackready.design.secrets import SecretUnreadableError, reveal
 from rackready.design.site import load_site, merge, parse_site
 from rackready.model.base import SecretRef, expand_range
 from rackready.model.problems import SiteInvalidError
-from rackready.model.profile import Figure
 from rackready.model.site import Site
+from rackready.model.supply import Figure
 from rackready.profiles import loader
 from rackready.profiles.loader import known
 
@@ -298,7 +298,7 @@ def test_overlay_file_is_read_by_the_loader(tmp_path: Path, raw: dict[str, Any])
 def test_credentials_in_the_mirror_s_url_are_refused_and_not_shown(raw: dict[str, Any], user: str) -> None:
     raw["software"]["mirror"]["url"] = f"http://{user}192.0.2.2:8080/a"
     words = (
-        "Value error, names a user or password - Expected: a URL without: credentials belong in apt's auth.conf on "
+        "Value error, has a user or password - Expected: a URL without credentials: put them in apt's auth.conf on "
         "the nodes"
     )
     assert refusals(raw) == [f"software.mirror.url: {words} - Actual: 'http://***@192.0.2.2:8080/a'. Correct it."]

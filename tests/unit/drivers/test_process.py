@@ -45,8 +45,18 @@ def until(holds: Callable[[], object], within_s: float = 60) -> None:
 
 
 def time_out_after_a_line(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the clock of the time-out jump by 1000 s after the child's first line, however slow the machine is."""
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (1000 if lines else 0), sleep=time.sleep)
+    """Let the clock of the time-out jump by 1000 s after the child's first line, however slow the machine is.
+
+    It jumps only once the limit has been set, that is once the loop sleeps: a line that comes before would move the
+    limit as well.
+    """
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        time.sleep(seconds)
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (1000 if lines and slept else 0), sleep=sleep)
     monkeypatch.setattr(process, "time", clock)
 
 

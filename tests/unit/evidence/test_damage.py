@@ -1,4 +1,4 @@
-"""Damaged evidence, of every kind and on either database: it costs one gate of one node, is named, and is kept as proof."""
+"""Every kind of damaged evidence, on either database, costs one gate of one node; it is named and kept."""
 
 from __future__ import annotations
 
@@ -51,18 +51,17 @@ def without(one: EvidenceRecord, *names: str, **more: Any) -> dict[str, str]:
 
 READS = f"a record that rackready {__version__} reads"
 
+PASS, SKIP = '"pass"', '"skip"'
+
 KINDS: dict[str, tuple[Callable[[EvidenceRecord], dict[str, str]], Callable[[EvidenceRecord], tuple[str, str]]]] = {
     "changed": (
-        lambda one: {"record": one.model_dump_json().replace('"pass"', '"skip"')},
+        lambda one: {"record": one.model_dump_json().replace(PASS, SKIP)},
         lambda one: (
             (
                 "the record as it was written, of SHA-256 "
                 f"{hashlib.sha256(one.model_dump_json().encode()).hexdigest()[:12]}"
             ),
-            (
-                "content of "
-                f"{hashlib.sha256(one.model_dump_json().replace(chr(34) + 'pass' + chr(34), chr(34) + 'skip' + chr(34)).encode()).hexdigest()[:12]}"
-            ),
+            (f"content of {hashlib.sha256(one.model_dump_json().replace(PASS, SKIP).encode()).hexdigest()[:12]}"),
         ),
     ),
     "cut": (lambda one: text(one.model_dump_json()[:-20]), lambda _: (READS, "no JSON")),

@@ -1,4 +1,4 @@
-"""JUnit XML: one case a gate and node; fail, error, not_run and skip as what they are; counts add up; the structure is the one that readers expect."""
+"""JUnit XML: a case per gate and node, outcomes as they are, correct counts, the structure that readers expect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHILDREN = {
     "testsuite": {"testcase"},
     "testcase": {"failure", "error", "skipped", "system-out"},
 }
-"""The part of the JUnit schema (Jenkins' xunit plugin, Ant's junitreport) that is written: element -> what may lie in it."""
+"""The part of the JUnit schema that we write (Jenkins' xunit plugin, Ant's junitreport): element -> its children."""
 COUNTS = ("tests", "failures", "errors", "skipped")
 REQUIRED = {
     "testsuites": {"name", *COUNTS, "time"},
@@ -60,7 +60,7 @@ def report(*nodes: dict[str, Any], runs: tuple[dict[str, Any], ...] = ()) -> dic
 
 
 def checked(document: dict[str, Any]) -> ET.Element:
-    """Parse it and hold every element against the schema: what may lie where, what it must say, and that counts are those of what lies in it."""
+    """Parse it and compare every element with the schema: children, attributes, and counts of what it holds."""
     root = ET.fromstring(junit(document))  # noqa: S314 - the text is our own
     assert root.tag == "testsuites"
     for element in root.iter():

@@ -1,4 +1,4 @@
-"""The report in a real browser: it stands alone, shows what was found, its links lead somewhere, and nothing overflows or is asked for."""
+"""The report in a real browser: self-contained, complete, links that lead somewhere, no overflow, no request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary on top of a report: every node that needs somebody, once for each kind of finding, with its place and the next step."""
+"""The summary on top of a report: every node that needs work, once per kind of finding, with place and next step."""
 
 from __future__ import annotations
 

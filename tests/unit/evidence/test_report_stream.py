@@ -1,4 +1,4 @@
-"""Reports of any size: what is written in parts is what the whole document says, side by side or not, and a part that is lost is an error."""
+"""Reports of any size: written in parts they equal the whole document; a lost part is an error."""
 
 from __future__ import annotations
 

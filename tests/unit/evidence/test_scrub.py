@@ -1,4 +1,4 @@
-"""Secrets in whatever form a tool prints them, and what only looks like one. `test_store.py` has those that are named by an environment or an option."""
+"""Secrets in every form that tools print, and lookalikes. test_store.py covers environment variables and options."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def test_a_secret_is_hidden_and_the_rest_stays(text: str, left: str) -> None:
     "text",
     [
         (
-            '{"password_expired": false, "MinPasswordLength": 12, "max_tokens": [128, 256], "time_per_token": [1.5, 2], '
+            '{"password_expired": false, "MinPasswordLength": 12, "max_tokens": [128, 256], "time_per_token": '
+            "[1.5, 2], "
             '"pkcs": {}}'
         ),
         "NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus",

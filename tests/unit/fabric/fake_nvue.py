@@ -1,4 +1,4 @@
-"""A switch that answers the NVUE commands which the driver sends: candidate, apply with a timed way back, confirm, revert."""
+"""A switch that answers the driver's NVUE commands: candidate, apply with a timed way back, confirm, revert."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def settings_of(commands: str) -> Settings:
 
 @dataclass
 class FakeNvue:
-    """``dies_at``: the session breaks right after the command that begins with this text took effect. ``documents``: whether it takes any."""
+    """``dies_at``: the session breaks after the command that begins so took effect. ``documents``: it accepts texts."""
 
     release: str = "5.15.0"
     applied: Settings = field(default_factory=dict)

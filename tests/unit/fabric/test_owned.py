@@ -1,4 +1,4 @@
-"""What rackready wrote on a switch and the site names no longer is taken out in the same commit; what others configured stays as it is.
+"""What rackready wrote and the site dropped leaves the switch in the same commit; others' settings stay.
 
 `GOLDENS=rewrite pytest tests/unit/fabric/test_owned.py` rewrites the golden file: read the difference.
 """

@@ -1,4 +1,4 @@
-"""The script that makes an interface lossless, against a NIC that forgets everything, with both ways to reach congestion control."""
+"""The script that makes an interface lossless, on a NIC that forgets everything, by both congestion-control paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command that reads a text goes beside the terminal, on the same connection; without an exit code what it did is not known."""
+"""Commands that read a text use the same connection as the terminal; without an exit code the effect is unknown."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ ENTRIES = [
 
 def fingerprint(**changes: object) -> Fingerprint:
     values = {
-        "node": "node01", "chassis_serial": "S1", "gpus": ["G0", "G1"], "nics": ["mlx5_0=aa"], "driver": "580.173.02", "vbios": ["96", "96"],
+        "node": "node01", "chassis_serial": "S1", "gpus": ["G0", "G1"], "nics": ["mlx5_0=aa"], "driver": "580.173.02",
+        "vbios": ["96", "96"],
         "nic_firmware": ["28"], "kernel": "6.1.0", "desired_digest": "d1", "boot_id": "b1",
     }  # fmt: skip
     return Fingerprint.model_validate(values | changes)

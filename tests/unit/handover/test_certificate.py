@@ -187,7 +187,7 @@ def test_drift_voids_it_and_names_what_changed(paths: EnvPaths) -> None:
 
 
 def test_a_reboot_is_no_drift(paths: EnvPaths) -> None:
-    """What a boot voids is evidence of the gates that say so, and policy asks for it before anything is signed or handed over."""
+    """A boot voids evidence of the gates that declare it; the policy asks for it before signing or handover."""
     issue(paths, content())
     assert "boot_id" not in require(paths, "node01", fingerprint(boot_id="b2")).predicate["fingerprint"]
 

@@ -42,7 +42,7 @@ def test_somebody_elses_drain_stays(path: Path) -> None:
     with pytest.raises(NotOursError) as caught:
         adapter.release("node01")
     assert str(caught.value) == (
-        f"node01: held in {path} - Expected: a reason that begins with 'rackready:' "
+        f"node01: drained in {path} - Expected: a reason that begins with 'rackready:' "
         "Actual: 'waiting for a PSU (maria)'. "
         "Remove that line when it is settled, then run again."
     )

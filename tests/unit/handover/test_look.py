@@ -53,7 +53,8 @@ class Rack:
 
     def print(self) -> Fingerprint:
         return Fingerprint(
-            node="node01", chassis_serial="S", gpus=["G"], nics=["n"], driver=self.driver, vbios=["96"], nic_firmware=["28"], kernel="6.1",
+            node="node01", chassis_serial="S", gpus=["G"], nics=["n"], driver=self.driver, vbios=["96"],
+            nic_firmware=["28"], kernel="6.1",
             desired_digest=desired_digest(self.site, "node01"), boot_id="b", parts=self.parts,
         )  # fmt: skip
 
@@ -65,7 +66,8 @@ class Rack:
                 prints = [self.print()]
                 self.store.append(
                     EvidenceRecord(
-                        id=new_id(), campaign=campaign, gate=entry.id, target="node01", nodes=["node01"], fingerprints=prints, verdict=verdict,
+                        id=new_id(), campaign=campaign, gate=entry.id, target="node01", nodes=["node01"],
+                        fingerprints=prints, verdict=verdict,
                         rackready_version="0", started=at, finished=at,
                     )
                 )  # fmt: skip

@@ -42,7 +42,7 @@ THEIRS = SchedulerNode("", "MIXED+DRAIN", usable=False, drained=True, down=False
 
 @dataclass
 class Cluster(SchedulerAdapter):
-    """A scheduler in memory. ``ends``: after how many looks the jobs of a node are over; ``silent``: nodes of which it cannot say anything."""
+    """A scheduler in memory. ``ends``: looks until a node's jobs are over; ``silent``: nodes it cannot report on."""
 
     nodes: dict[str, SchedulerNode] = field(default_factory=dict)
     running: dict[str, list[Job]] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from rackready.model.site import SlurmHandover
 from rackready.paths import EnvPaths
 from tests.unit.cli.keys import put_key
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/slurm"
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/captured/slurm"
 JOBS = (FIXTURES / "22.05.8_squeue_jobs.txt").read_bytes()
 NODE = (FIXTURES / "22.05.8_scontrol_show_node_resumed.txt").read_bytes()
 

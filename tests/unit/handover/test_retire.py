@@ -160,7 +160,7 @@ def test_a_machine_that_was_on_before_us_is_said_to_stay(world: World) -> None:
 
 
 def test_a_repair_does_not_make_the_machine_somebody_elses(world: World) -> None:
-    """The engine knows that we powered it on and powers it off: what is shown before says so."""
+    """The engine knows that we powered it on and powers it off; the preview shows that."""
     world.made(state=NodeState.REACHABLE)
     world.ledger.raise_epoch("node01", "repaired: GPU 2 replaced")
     assert "would be powered off, and its resources removed from the rack's stack" in steps(

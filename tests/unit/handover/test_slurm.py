@@ -11,7 +11,7 @@ from rackready.drivers.scheduler.base import Job, JobsUnknownError, NotOursError
 from rackready.drivers.scheduler.slurm import SlurmAdapter
 from rackready.drivers.scheduler.slurm_text import expand_hosts, parse_jobs, parse_node
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/slurm"
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/captured/slurm"
 
 
 def recorded(name: str) -> str:
@@ -270,7 +270,7 @@ def test_jobs_that_cannot_be_asked_for_are_not_taken_for_none() -> None:
 def asked_together(
     squeue: str, states: dict[str, str], *, code: int = 0
 ) -> tuple[dict[str, list[Job] | SchedulerError], list[str]]:
-    """What is said of node01 to node03 when all are asked for at once, and what was asked."""
+    """Return the answers about node01 to node03 when all are queried at once, and the queries."""
     sent: list[str] = []
 
     def run(command: str) -> tuple[int, str, str]:

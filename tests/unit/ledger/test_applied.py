@@ -1,4 +1,4 @@
-"""What was applied: kept device by device, private, whole or not at all, and damage is said."""
+"""Applied facts: stored per device, private and atomic; damage is reported."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_failed_write_keeps_the_earlier_record(tmp_path: Path, monkeypatch: pyte
 
 
 def test_one_wrong_byte_anywhere_is_damage_or_says_nothing(tmp_path: Path) -> None:
-    """The bytes 4 to 9 of gzip's header say when and where it was packed (RFC 1952): they change nothing that is read, and no sum guards them."""
+    """Bytes 4 to 9 of gzip's header tell when and where it was packed (RFC 1952): unread, and without a checksum."""
     record(tmp_path, PLANNED, list(PLANNED), "c1")
     whole, told = (tmp_path / FILE).read_bytes(), read(tmp_path)
     for place, byte in enumerate(whole):

@@ -1,4 +1,4 @@
-"""Several processes write at once, and one is killed in the middle: every record is there whole or not at all, on either database."""
+"""Several processes write at once and one is killed: every record is whole or absent, on either database."""
 
 from __future__ import annotations
 

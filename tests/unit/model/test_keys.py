@@ -73,7 +73,7 @@ def test_a_key_that_a_template_may_bring_is_required_all_the_same() -> None:
 
 
 def test_a_mapping_in_several_places_names_them() -> None:
-    secret = next(section for section in site_sections() if "secret is kept" in section.text)
+    secret = next(section for section in site_sections() if "The place of a secret" in section.text)
     assert "racks[].nodes[].bmc.password" in secret.also
 
 

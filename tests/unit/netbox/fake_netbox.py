@@ -1,4 +1,4 @@
-"""A NetBox that keeps objects in memory and answers in the shapes of its 4.x REST API: pages, nested objects, choices as value and label.
+"""A NetBox in memory that answers like its 4.x REST API: pages, nested objects, choices as value and label.
 
 Shapes after the OpenAPI description of NetBox 4 (/api/schema/): lists {count, next, previous, results}, POST of one
 object, PATCH of a list of objects. Pages are small whatever is asked for, so that a client which reads only the first

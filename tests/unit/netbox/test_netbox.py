@@ -1,4 +1,4 @@
-"""Export to NetBox and import from it: every page is read, writes are repeatable, nothing is deleted, the token is told to nobody.
+"""Export to NetBox and import from it: reads every page, repeats safely, deletes nothing, keeps the token secret.
 
 What NetBox does not know is listed, never guessed.
 """
@@ -151,7 +151,8 @@ def test_an_address_of_somebody_else_is_not_taken(served: tuple[str, Store]) -> 
     known = Netbox(url, TOKEN).known("lab")
     assert taken(wanted, known) == [
         (
-            "address 192.0.2.11 - Expected: free, or assigned to node01 in-band Actual: assigned to theirs eth0. Release it in NetBox, or plan another address."
+            "address 192.0.2.11 - Expected: free, or assigned to node01 in-band Actual: assigned to theirs eth0. "
+            "Release it in NetBox, or plan another address."
         )
     ]
     held["assigned_object_id"] = next(
@@ -248,7 +249,7 @@ def test_export_shows_first_and_writes_with_yes(project: Path, served: tuple[str
     shown = rackready(project, *options)
     assert (shown.returncode, store.writes) == (1, []), shown.stderr
     assert shown.stdout.startswith("NetBox differs (")
-    assert shown.stdout.endswith("nothing was written: --yes writes it\n")
+    assert shown.stdout.endswith("nothing was written. Add --yes to write it\n")
     written = rackready(project, *options, "--yes", "--output", "json")
     assert written.returncode == 0, written.stderr
     assert json.loads(written.stdout)["written"] is True
@@ -266,14 +267,14 @@ def test_import_writes_a_new_file_and_lists_what_is_missing(project: Path, serve
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"4 nodes and 32 links written to {target}\nto be filled in (")
     assert target.read_text(encoding="utf-8").startswith(
-        "# Taken from NetBox. To be filled in, since NetBox does not know it:\n#   access:"
+        "# From NetBox. Complete by hand what NetBox does not have:\n#   access:"
     )
     assert len(yaml.safe_load(target.read_text(encoding="utf-8"))["links"]) == 32
     again = rackready(project, *options)
     assert again.returncode == 2
     assert (
         again.stderr
-        == f"--into {target} - Expected: a new file Actual: it is there. Name another one, and compare the two.\n"
+        == f"--into {target} - Expected: a new file Actual: it exists. Name another file, and compare the two.\n"
     )
 
 

@@ -17,10 +17,7 @@ MIB = 1 << 20
 
 
 def node(root: Path, mounts: dict[str, tuple[int, int]], *, no_inodes: str = "") -> Disks:
-    """A node whose file systems are mounted on these folders below the root ("" for the root's own).
-
-    Each has (free, size) in MiB.
-    """
+    """Set a node's file systems: folder below the root ("" for the root's own) -> (free, size) in MiB."""
     for place in [*mounts, "var/lib/dpkg", "var/cache/apt/archives", "var/lib/apt/lists", "usr/bin", "boot"]:
         (root / place).mkdir(parents=True, exist_ok=True)
 

@@ -1,7 +1,4 @@
-"""Output of a node's tools and kernel files arrives complete.
-
-Exit code, missing programs, time-outs, and commands that follow lists.
-"""
+"""Readings of a node's tools and kernel files are complete: output, exit code, missing programs, time-outs, lists."""
 
 from __future__ import annotations
 

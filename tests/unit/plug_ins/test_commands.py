@@ -72,7 +72,7 @@ def test_a_group_and_a_function_are_commands(folder: Path, capsys: pytest.Captur
         ("app = 3\n", "broken:app is a typer.Typer or a function Actual: a int"),
         (
             "def app(word: bytes | int) -> None: ...\n",
-            "a command that typer understands Actual: AssertionError: Typer currently doesn't support Union types",
+            "a command that typer supports Actual: AssertionError: Typer currently doesn't support Union types",
         ),
     ],
     ids=["import", "attribute", "syntax", "exit", "number", "parameter"],

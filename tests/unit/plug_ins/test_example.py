@@ -1,4 +1,4 @@
-"""The example of docs/howto/extend.md as it stands there: built, installed into a folder of its own, and each of its parts used."""
+"""The example of docs/howto/extend.md: built, installed into its own folder, and each of its parts used."""
 
 from __future__ import annotations
 

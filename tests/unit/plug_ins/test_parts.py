@@ -1,4 +1,4 @@
-"""Gates, profiles, switch systems and schedulers of other packages: a broken one is named, and what two have is refused."""
+"""Gates, profiles, switch systems and schedulers of other packages: broken ones are named, duplicates refused."""
 
 from __future__ import annotations
 

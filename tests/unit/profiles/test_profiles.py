@@ -1,4 +1,4 @@
-"""Shipped profiles: each loads, its stem is its id, every figure has a source of substance, and no figure is one of the wrong ones that circulate."""
+"""Shipped profiles: each loads, its stem is its id, every figure has a source, and none is a known wrong one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from rackready.design.hostvars import gpu_vars, platform_vars
 from rackready.design.site import parse_site
 from rackready.model.base import expand_range
 from rackready.model.problems import RackreadyError
-from rackready.model.profile import Figure, GpuProfile, SwitchProfile
+from rackready.model.profile import GpuProfile, SwitchProfile
+from rackready.model.supply import Figure
 from rackready.profiles import loader
 
 ROOT = Path(__file__).resolve().parents[3]

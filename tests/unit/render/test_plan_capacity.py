@@ -11,9 +11,12 @@ from rackready.render.plan_html import plan_html, shown_losses
 from rackready.render.plan_text import facts
 
 FIGURES: dict[str, Any] = {
-    "max_w": 4000.0, "typical_w": None, "facility_w": 5000.0, "btu_h": 13648.0, "tons": 1.14, "liquid_w": 0.0, "air_w": 4000.0, "not_published": ["odd"],
-    "largest_rack": {"name": "r1", "max_w": 4000.0, "partial": True}, "losses_looked_at": 8, "losses_not_survived": 1, "losses_not_judged": 5,
-    "losses_survived": 2, "losses_accepted": 0, "over_with_nothing_lost": 0, "air_m3_h": None, "liquid_l_min": None, "no_liquid_share": [],
+    "max_w": 4000.0, "typical_w": None, "facility_w": 5000.0, "btu_h": 13648.0, "tons": 1.14, "liquid_w": 0.0,
+    "air_w": 4000.0, "not_published": ["odd"],
+    "largest_rack": {"name": "r1", "max_w": 4000.0, "partial": True}, "losses_looked_at": 8, "losses_not_survived": 1,
+    "losses_not_judged": 5,
+    "losses_survived": 2, "losses_accepted": 0, "over_with_nothing_lost": 0, "air_m3_h": None, "liquid_l_min": None,
+    "no_liquid_share": [],
     "cdu_losses_looked_at": 0,
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Lists that a plan is configured from: what belongs to an address, every subnet with its relays, the tenant of every node."""
+"""Lists for configuring from a plan: facts of an address, subnets with relays, the tenant of every node."""
 
 from __future__ import annotations
 

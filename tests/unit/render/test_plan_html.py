@@ -1,4 +1,4 @@
-"""The HTML plan: self-contained, escaped, every rack in it, well-formed pictures with titles, and small for a large site."""
+"""The HTML plan: self-contained, escaped, complete, with titled well-formed pictures, and small for a large site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan as a comment on a pull request: never too long, says what it leaves out, and nothing in a name becomes markup."""
+"""The plan as a pull-request comment: never too long, names what it leaves out, escapes markup in names."""
 
 from __future__ import annotations
 

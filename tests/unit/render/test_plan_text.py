@@ -1,4 +1,4 @@
-"""The fabric's line of a plan: the ratio of every tier that blocks is said, and non-blocking only where none does."""
+"""The fabric's line of a plan: the ratio of every blocking tier, and "non-blocking" only if no tier blocks."""
 
 from __future__ import annotations
 

@@ -17,7 +17,10 @@ from rackready_sim.store import Store
 
 
 class FakePodman:
-    """One container; each ``init`` gives it another process id. ``taken`` says after which step its namespaces are cleaned away, boot by boot."""
+    """One container with a new process id at each ``init``.
+
+    ``taken``: boot by boot, the step after which its namespaces are removed.
+    """
 
     def __init__(self, taken: list[str]) -> None:
         self.status, self.pid, self.taken = "exited", 0, taken
@@ -100,7 +103,7 @@ def test_a_machine_that_never_keeps_its_namespaces_is_an_error(tmp_path: Path, m
 
 
 def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: str) -> Machines:
-    """A machine whose process is gone while podman says that it runs; ``later``: what podman says when it is asked again."""
+    """A machine whose process is gone while podman reports it running; ``later``: podman's next answers."""
     ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True)
     statuses = iter(["running", later])
     monkeypatch.setattr(podman, "inspect", lambda name: podman.Container(name, next(statuses), int(ended.stdout), 137))

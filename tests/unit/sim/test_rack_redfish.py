@@ -1,4 +1,4 @@
-"""The Redfish emulator, asked over its WSGI interface and over TLS by the gates' own client, with a fake in place of containers."""
+"""The Redfish emulator, asked over WSGI and over TLS by the gates' own client; a fake stands in for containers."""
 
 from __future__ import annotations
 

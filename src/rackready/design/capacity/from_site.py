@@ -14,8 +14,8 @@ from rackready.design.placement import place_switches
 from rackready.design.topology.types import FabricPlan
 from rackready.model import site as intent
 from rackready.model.facility import Nameplate
-from rackready.model.profile import Cooling, Figure
 from rackready.model.site import Site
+from rackready.model.supply import Cooling, Figure
 from rackready.profiles import loader
 
 

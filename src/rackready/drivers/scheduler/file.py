@@ -19,7 +19,8 @@ from rackready.drivers.scheduler.base import (
 )
 
 _HEAD = (
-    "# Nodes that are ready, one a line. A line '# NAME: reason' is a node that is not; remove a foreign one yourself."
+    "# Nodes that are ready, one per line. A line '# NAME: reason' is a node that is not; "
+    "remove a foreign one yourself."
 )
 
 
@@ -31,13 +32,13 @@ class FileAdapter(SchedulerAdapter):
 
     def show(self, node: str) -> SchedulerNode:
         """Return the file's state of a node; a node that it does not name is not offered."""
-        ready, held = self._read()
+        ready, drained = self._read()
         if node in ready:
             return SchedulerNode(node, "ready", usable=True, drained=False, down=False)
-        reason = held.get(node, "")
+        reason = drained.get(node, "")
         return SchedulerNode(
             node,
-            "held" if reason else "absent",
+            "drained" if reason else "absent",
             usable=False,
             drained=bool(reason),
             down=False,
@@ -56,28 +57,28 @@ class FileAdapter(SchedulerAdapter):
     def drain(self, node: str, reason: str) -> bool:
         """Take a node off the list with our reason; somebody else's reason stays."""
         wanted = reason_text(reason)
-        with self._changing() as (ready, held):
-            theirs = node in held and not held[node].startswith(PREFIX)
-            if theirs or (node not in ready and held.get(node) == wanted):
+        with self._changing() as (ready, drained):
+            theirs = node in drained and not drained[node].startswith(PREFIX)
+            if theirs or (node not in ready and drained.get(node) == wanted):
                 return False
             ready.discard(node)
-            held[node] = wanted
+            drained[node] = wanted
             return True
 
     def release(self, node: str) -> bool:
         """Put a node on the list. Raises NotOursError when somebody else wrote a reason for it."""
-        with self._changing() as (ready, held):
-            reason = held.get(node, "")
+        with self._changing() as (ready, drained):
+            reason = drained.get(node, "")
             if reason and not reason.startswith(PREFIX):
                 expected = f"a reason that begins with '{PREFIX}'"
                 message = (
-                    f"{node}: held in {self._path} - Expected: {expected} Actual: {reason!r}. "
+                    f"{node}: drained in {self._path} - Expected: {expected} Actual: {reason!r}. "
                     "Remove that line when it is settled, then run again."
                 )
                 raise NotOursError(message)
-            if node in ready and node not in held:
+            if node in ready and node not in drained:
                 return False
-            held.pop(node, None)
+            drained.pop(node, None)
             ready.add(node)
             return True
 
@@ -87,11 +88,11 @@ class FileAdapter(SchedulerAdapter):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.with_name(f"{self._path.name}.lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                ready, held = self._read()
-                before = _text(ready, held)
-                yield ready, held
-                if _text(ready, held) != before:
-                    files.replace(self._path, _text(ready, held).encode(), mode=0o644)
+                ready, drained = self._read()
+                before = _text(ready, drained)
+                yield ready, drained
+                if _text(ready, drained) != before:
+                    files.replace(self._path, _text(ready, drained).encode(), mode=0o644)
         except OSError as error:
             message = (
                 f"{self._path}: the list of ready nodes - Expected: writable Actual: {error.strerror}. "
@@ -110,15 +111,17 @@ class FileAdapter(SchedulerAdapter):
                 "Correct handover.path or its permissions."
             )
             raise SchedulerError(message) from error
-        ready, held = set(), {}
+        ready, drained = set(), {}
         for line in text.splitlines():
             name, _, reason = line.removeprefix("# ").partition(": ")
             if line.startswith("# ") and reason and " " not in name:
-                held[name] = reason
+                drained[name] = reason
             elif line and not line.startswith("#"):
                 ready.add(line.strip())
-        return ready, held
+        return ready, drained
 
 
-def _text(ready: set[str], held: dict[str, str]) -> str:
-    return "\n".join([_HEAD, *sorted(ready), *(f"# {name}: {reason}" for name, reason in sorted(held.items()))]) + "\n"
+def _text(ready: set[str], drained: dict[str, str]) -> str:
+    return (
+        "\n".join([_HEAD, *sorted(ready), *(f"# {name}: {reason}" for name, reason in sorted(drained.items()))]) + "\n"
+    )

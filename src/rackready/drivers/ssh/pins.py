@@ -14,6 +14,7 @@ from pathlib import Path
 import paramiko
 
 from rackready import files
+from rackready.paths import private_dir
 
 
 def known_name(address: str, port: int) -> str:
@@ -35,6 +36,7 @@ def pin(known_hosts: Path, host: str, key: str) -> None:
 
     The file is replaced as a whole, under a lock, and readable by its owner alone.
     """
+    private_dir(known_hosts.parent)
     fd = os.open(known_hosts.with_name(known_hosts.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

@@ -18,7 +18,7 @@ from rackready.gates.bmc.words import CONTEXTS, CONTROL_TYPES
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
-from rackready.model.profile import Figure
+from rackready.model.supply import Figure
 
 _CHASSIS, _METRICS, _CONTROLS, _OLD = (
     "Chassis/*",

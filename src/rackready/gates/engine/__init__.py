@@ -1,1 +1,1 @@
-"""Plan and run gates: which nodes, which commands, in which order, over which connection."""
+"""Planning and running gates: nodes, commands, their order and their connections."""

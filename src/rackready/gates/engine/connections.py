@@ -1,4 +1,4 @@
-"""The machines that gates run commands on: nodes over SSH with a key, and switches, whose counters some gates read, as the site lets us in there."""
+"""Connections to the machines that gates run commands on: nodes over SSH, and switches whose counters gates read."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rackready.paths import EnvPaths
 
 
 class Machines(Remote):
-    """Connections to nodes, and one session to every switch that is asked. Thread-safe: a switch is asked one thing at a time."""
+    """Connections to nodes, and one session per switch. Thread-safe: a switch runs one command at a time."""
 
     def __init__(self, hosts: Mapping[str, SshTarget], site: Site, paths: EnvPaths) -> None:
         super().__init__(hosts)
         self._paths = paths
         self._switches: dict[str, Switch] = {switch.name: switch for switch in site.switches}
         self._sessions: dict[str, NetmikoSession] = {}
-        self._asked = {name: threading.Lock() for name in self._switches}
+        self._turns = {name: threading.Lock() for name in self._switches}
 
     def run(
         self,
@@ -36,17 +36,17 @@ class Machines(Remote):
         timeout_s: float,
         cleaning: bool = False,
     ) -> Answer:
-        """Run a command to its end, on a node or a switch. Never raises for what the machine does."""
+        """Run a command to its end on a node or a switch. Never raise for what the machine does."""
         if node not in self._switches:
             return super().run(node, argv, stdin=stdin, env=env, timeout_s=timeout_s, cleaning=cleaning)
         begun = time.monotonic()
         try:
-            with self._asked[node]:
-                code, said = self._session(node).run(shlex.join(argv), timeout_s=timeout_s)
+            with self._turns[node]:
+                code, text = self._session(node).run(shlex.join(argv), timeout_s=timeout_s)
         except RackreadyError as error:
             self._sessions.pop(node, None)
             return Answer(None, "", "", time.monotonic() - begun, failure=str(error))
-        return Answer(code, said, "", time.monotonic() - begun)
+        return Answer(code, text, "", time.monotonic() - begun)
 
     def _session(self, name: str) -> NetmikoSession:
         if name not in self._sessions:

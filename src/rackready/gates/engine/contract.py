@@ -1,4 +1,4 @@
-"""What every gate keeps to, ours and those of plug-ins, as far as its class alone shows it."""
+"""The contract of every gate class, ours and those of plug-ins."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _UNITS = {
     "_s": ("s", "seconds"),
     "_w": ("W",),
 }
-"""End of an input's name -> how its description names the unit; the first that fits counts."""
+"""Suffix of an input's name -> the units its description may use; the first match counts."""
 
 
 def breaches(kind: type[Gate]) -> list[str]:
-    """Return what a gate does not keep to, each as `what - Expected: x Actual: y`."""
+    """Return the contract breaches of a gate class, each as `what - Expected: x Actual: y`."""
     return [*_identity(kind), *_inputs(kind.Inputs)]
 
 
@@ -57,8 +57,8 @@ def _inputs(kind: type[BaseModel]) -> Iterator[str]:
 
 
 def _input(name: str, schema: dict[str, Any]) -> Iterator[str]:
-    said = schema.get("description", "")
-    if not said:
+    description = schema.get("description", "")
+    if not description:
         yield f"input {name} - Expected: a description Actual: none"
         return
     numbers = [
@@ -69,8 +69,8 @@ def _input(name: str, schema: dict[str, Any]) -> Iterator[str]:
     if any(not _bounded(one) for one in numbers):
         yield f"input {name} - Expected: bounds on both sides (ge or gt, le or lt) Actual: open"
     units = next((words for end, words in _UNITS.items() if name.endswith(end)), ()) if numbers else ()
-    if units and not any(re.search(rf"(?<![\w/]){re.escape(unit)}(?![\w/])", said) for unit in units):
-        yield f"input {name} - Expected: its unit {units[0]} in the description Actual: {said}"
+    if units and not any(re.search(rf"(?<![\w/]){re.escape(unit)}(?![\w/])", description) for unit in units):
+        yield f"input {name} - Expected: its unit {units[0]} in the description Actual: {description}"
 
 
 def _number(schema: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What a gate does and how it judges, as plain documents: its commands in full, and every finding that it declares."""
+"""Documents that describe a gate: its commands, how it judges, and every finding that it declares."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 from rackready.gates.base import Command, Gate, GateFacts, Run
 from rackready.gates.engine.registry import gate as make_gate
 from rackready.gates.judging import common_findings
-from rackready.gates.judging.predicted_bounds import UNKNOWN, foreseen
+from rackready.gates.judging.predicted_bounds import UNKNOWN, predicted
 from rackready.gates.plain.makers import slots
 from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError
@@ -19,20 +19,20 @@ from rackready.model.profile import GateSetEntry
 from rackready.profiles import loader
 
 OUTCOMES = {
-    "pass": "everything that it measures was measured, and held",
-    "fail": "it was measured, and is not as it should be; never measured again until the node is repaired",
-    "error": "it could not be measured or understood: output missing, cut off or unknown, time-out, contradiction; "
-    "tried once more, and no pass",
-    "skip": "the site file declares it, with a reason (gates.skip) or until a day (gates.disabled); "
+    "pass": "everything was measured and is as expected",
+    "fail": "measured, and not as expected; not measured again until the node is repaired",
+    "error": "could not be measured or understood (output missing, cut off or unknown, time-out, contradiction); "
+    "retried once; not a pass",
+    "skip": "left out by the site file, with a reason (gates.skip) or until a date (gates.disabled); "
     "shown in every report",
-    "not_run": "something before it did not pass, or too few nodes can take part; no pass",
+    "not_run": "an earlier gate did not pass, or too few nodes can take part; not a pass",
 }
 
 
 def shown(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> dict[str, Any]:
-    """Return what a gate would run on these nodes: every command of its first run, and what differs by choice of launcher or input.
+    """Return what a gate would run on these nodes: the commands of its first run, and how other choices change them.
 
-    ``nothing``: why it would run nothing, empty otherwise; ``left_out`` of a choice: why it would be refused.
+    ``nothing``: why it would run nothing, otherwise empty. ``left_out`` of a choice: why it would be refused.
     """
     runs = gate.plan(facts, list(nodes))
     return {
@@ -55,7 +55,7 @@ def shown(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> dict[str, Any]:
 
 
 def _takes(facts: GateFacts, run: Run) -> dict[str, str]:
-    """Return what tools print themselves that `gate evaluate` takes in place of the commands: its key -> the command that prints it."""
+    """Return the tool outputs that `gate evaluate` accepts instead of the commands: key -> command that prints it."""
     found = slots(facts, run)
     bare = {(slot.command, slot.source.key): key for key, slot in found.items() if ":" not in key}
     return {
@@ -66,16 +66,16 @@ def _takes(facts: GateFacts, run: Run) -> dict[str, str]:
 
 
 def _nothing(gate: Gate, facts: GateFacts) -> str:
-    """Return why a gate has nothing to run, in its own words where it has some (no image)."""
-    said = [
+    """Return why a gate has nothing to run, in its own words if it has any (no image)."""
+    reasons = [
         str(finding)
         for verdicts in gate.attribute(facts, []).values()
         for verdict in verdicts
         for finding in verdict.findings
     ]
     return next(
-        iter(said),
-        "this server model has nothing that it measures, or what it asks stands in a site file (devices, rails)",
+        iter(reasons),
+        "this server model has nothing to measure, or the gate needs a site file (devices, rails)",
     )
 
 
@@ -90,7 +90,7 @@ def _command(item: Command) -> dict[str, Any]:
     return {
         "key": item.key,
         "node": item.node,
-        "via": _via(item),
+        "via": item.via,
         "stage": item.stage,
         "role": item.role,
         "timeout_s": item.timeout_s,
@@ -101,13 +101,8 @@ def _command(item: Command) -> dict[str, Any]:
     }
 
 
-def _via(item: Command) -> str:
-    """Return where a command goes: the node's host, or its BMC."""
-    return str(getattr(item, "via", "host"))
-
-
 def line(item: Command) -> str:
-    """Return a command as it can be typed: whole, with its environment; a script that is sent stands for itself by its first line."""
+    """Return a command as one can type it, with its environment; a script is shown by its first line."""
     words = shlex.join([*(f"{name}={value}" for name, value in item.env.items()), *item.argv])
     if not item.stdin:
         return words
@@ -117,7 +112,7 @@ def line(item: Command) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Another choice of a launcher or input: its first run, or why it is refused."""
+    """Another choice of a launcher or input, with its first run or the reason why it is refused."""
 
     name: str
     value: str
@@ -126,7 +121,7 @@ class _Choice:
 
 
 def _variants(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> Iterator[_Choice]:
-    """Yield every other choice of a launcher that facts know, and of an input that is a choice among words."""
+    """Yield every other choice of a launcher, and of each input that is a choice of words."""
     for name in (field.name for field in fields(GateFacts)):
         for value in _choices(get_type_hints(GateFacts)[name]):
             if value != getattr(facts, name):
@@ -143,7 +138,7 @@ def _variants(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> Iterator[_C
 def _planned(choice: _Choice, gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> _Choice:
     try:
         runs = gate.plan(facts, list(nodes))
-    except RackreadyError as error:  # that choice needs an input which is not given (mpijob its image)
+    except RackreadyError as error:  # the choice needs an input that is not given (mpijob: its image)
         return replace(choice, refused=str(error))
     return replace(choice, run=runs[0] if runs else None)
 
@@ -154,7 +149,7 @@ def _choices(annotation: object) -> list[str]:
 
 
 def _variant(choice: _Choice, usual: Run) -> dict[str, Any]:
-    """Return those commands of another choice that differ from the usual ones."""
+    """Return the commands of another choice that differ from the usual ones."""
     before = {_key(item) for item in usual.commands}
     commands = [_command(item) for item in (choice.run.commands if choice.run else ()) if _key(item) not in before]
     return {"choice": choice.name, "value": choice.value, "commands": commands, "left_out": choice.refused}
@@ -168,8 +163,8 @@ def _key(item: Command) -> tuple[object, ...]:
 
 
 def explained(gate: Gate, facts: GateFacts) -> dict[str, Any]:
-    """Return how a gate judges: words of its documentation, bounds with their sources, its fleet, every finding that it declares, and where it is run."""
-    found = foreseen(gate, facts, list(facts.nodes))
+    """Return how a gate judges: documentation, bounds with sources, fleet, findings, and the sets that contain it."""
+    found = predicted(gate, facts, list(facts.nodes))
     return {
         "id": gate.id,
         "title": gate.title(),
@@ -195,7 +190,7 @@ def explained(gate: Gate, facts: GateFacts) -> dict[str, Any]:
 
 
 def _documentation(gate: Gate) -> list[str]:
-    """Return the documentation of class, module and judgement, most particular first, each once."""
+    """Return the docstrings of the class, its ``evaluate`` and its module, without duplicates."""
     module = inspect.getmodule(type(gate))
     parts = [
         inspect.getdoc(type(gate)),

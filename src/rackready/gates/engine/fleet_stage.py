@@ -1,4 +1,4 @@
-"""Judges what a stage measured against its fleet: this stage's figures, and those of other nodes' evidence that still counts."""
+"""Comparison of a stage's figures with the fleet: with each other, and with other nodes' evidence that still counts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rackready.gates.base import FleetMetric, Gate
-from rackready.gates.engine.stage_state import Board
+from rackready.gates.engine.recorder import recorded_inputs
+from rackready.gates.engine.stage_state import StageState
 from rackready.gates.judging.finding_kinds import FailKind
-from rackready.gates.judging.fleet import Comparison, Unit, in_site
+from rackready.gates.judging.fleet import Comparison, Unit, compare_in_site
 from rackready.gates.judging.merge import merged
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Criterion, Finding, Outcome, Verdict
@@ -21,16 +22,15 @@ from rackready.model.site import Site
 _HOUR_S = 3600.0
 _LOOK = {
     "part": "Compare temperatures, clocks and firmware with a good one",
-    "run": "Which of its nodes is not told by this figure: compare the rails' shares and the figures of its pairs with "
+    "run": "This figure does not show which node is slow: compare the rails' shares and the figures of its pairs with "
     "those of a good run",
 }
 _ONE_END = (
-    "Its partner is right with others: compare this node's cable, PCIe width and errors of the port with those of a "
-    "good rail"
+    "Its partner is good with others: compare this node's cable, PCIe width and port errors with those of a good rail"
 )
-"""Where the gate acquitted the other nodes of the run."""
+"""Next step if the gate acquitted the other nodes of the run."""
 _Figures = dict[str, list[tuple[str, Verdict]]]
-"""What makes units identical -> (node, verdict) of each node that is so."""
+"""Identical key -> (node, verdict) of each node with that key."""
 
 
 BEHIND_FLEET = FailKind(
@@ -41,81 +41,88 @@ BEHIND_FLEET = FailKind(
 )
 
 
-def judge_fleet(board: Board, gate: Gate, entry: GateSetEntry, nodes: Sequence[str]) -> None:
-    """Hold the nodes of this stage against their fleet; an outlier is a fail, and a pass that was pending stands where the fleet judged it.
+def judge_fleet(state: StageState, gate: Gate, entry: GateSetEntry, nodes: Sequence[str]) -> None:
+    """Compare the nodes of this stage with their fleet. An outlier fails; a pending pass becomes final.
 
-    Fewer than 16 identical units are no fleet: then everything stays as it is.
+    Fewer than 16 identical units are not a fleet: then nothing changes.
     """
     if not gate.fleet:
         return
-    own = {node: verdict for node in nodes if (verdict := _passed(board, gate, node)) is not None}
+    own = {node: verdict for node in nodes if (verdict := _passed(state, gate, node)) is not None}
     stored = {
         node: record
-        for node, record in board.recorder.store.newest(gate.id).items()
-        if node not in own and _counts(board, entry, node, record)
+        for node, record in state.recorder.store.newest(gate.id).items()
+        if node not in own and _counts(state, entry, node, record)
     }
-    alike = _alike(board, gate, own, stored)
+    alike = _alike(state, gate, own, stored)
     judged: dict[str, list[Comparison]] = defaultdict(list)
     for members in alike.values():
         for metric in gate.fleet:
             units = _units(metric, members, own)
-            found = in_site(gate, metric, units, board.facts.fleet)
+            found = compare_in_site(gate, metric, units, state.facts.fleet)
             if found is not None:
                 for node in {unit.node for unit in found.units}:
                     judged[node].append(found)
     for node in sorted(judged):
         if node in own:
-            _of_node(board, gate, node, own[node], judged[node])
+            _of_node(state, gate, node, own[node], judged[node])
         else:
-            _tell(board, gate, node, judged[node])
+            _report_stored(state, gate, node, judged[node])
 
 
 def _units(metric: FleetMetric, members: Sequence[tuple[str, Verdict]], own: Mapping[str, Verdict]) -> list[Unit]:
-    """Return all figures. That of a run which this stage made anew stands for both its ends: the other end's record has what it was before a repair."""
+    """Return all figures.
+
+    The figure of a run that this stage repeated counts for both its ends: the record of the other end is from before a
+    repair.
+    """
     units = [unit for node, verdict in members for unit in units_of(metric, node, verdict)]
     if metric.of == "part":
         return units
-    anew = {unit.target: unit.value for unit in units if unit.node in own}
+    current = {unit.target: unit.value for unit in units if unit.node in own}
     return [
-        replace(unit, value=anew[unit.target]) if unit.node not in own and unit.target in anew else unit
+        replace(unit, value=current[unit.target]) if unit.node not in own and unit.target in current else unit
         for unit in units
     ]
 
 
-def _passed(board: Board, gate: Gate, node: str) -> Verdict | None:
-    verdicts = board.verdicts[node].get(gate.id)
-    if not verdicts or not isinstance(board.prints[node], Fingerprint):
+def _passed(state: StageState, gate: Gate, node: str) -> Verdict | None:
+    verdicts = state.verdicts[node].get(gate.id)
+    if not verdicts or not isinstance(state.prints[node], Fingerprint):
         return None
     verdict = merged(verdicts)
     return verdict if verdict.outcome is Outcome.PASS else None
 
 
-def _counts(board: Board, entry: GateSetEntry, node: str, record: EvidenceRecord) -> bool:
-    """Whether stored evidence of another node still is about that node: a pass, as it is wanted now, since its last change, not too old."""
+def _counts(state: StageState, entry: GateSetEntry, node: str, record: EvidenceRecord) -> bool:
+    """Return whether stored evidence of another node still counts: a pass, unchanged node and intent, not too old."""
     found = next((item for item in record.fingerprints if item.node == node), None)
-    if record.verdict.outcome is not Outcome.PASS or found is None or node not in board.names():
+    if record.verdict.outcome is not Outcome.PASS or found is None or node not in state.names():
         return False
     begun = record.started.timestamp()
-    if begun < board.recorder.ledger.last_change(node) or found.desired_digest != board.digest(node):
+    if begun < state.recorder.ledger.last_change(node) or found.desired_digest != state.digest(node):
         return False
     return entry.max_age_hours is None or time.time() - begun <= entry.max_age_hours * _HOUR_S
 
 
-def _alike(board: Board, gate: Gate, own: dict[str, Verdict], stored: dict[str, EvidenceRecord]) -> _Figures:
+def _alike(state: StageState, gate: Gate, own: dict[str, Verdict], stored: dict[str, EvidenceRecord]) -> _Figures:
     out: _Figures = defaultdict(list)
     inputs = gate.inputs.model_dump(mode="json")
     for node, verdict in own.items():
-        found = board.prints[node]
+        found = state.prints[node]
         if isinstance(found, Fingerprint):
-            out[kind(board.site, gate, found, inputs)].append((node, verdict))
+            out[identical_key(state.site, gate, found, inputs)].append((node, verdict))
     for node, record in stored.items():
         found = next(item for item in record.fingerprints if item.node == node)
-        out[kind(board.site, gate, found, record.inputs)].append((node, record.verdict))
+        out[identical_key(state.site, gate, found, record.inputs)].append((node, record.verdict))
     return out
 
 
-def kind(site: Site, gate: Gate, found: Fingerprint, inputs: Mapping[str, object]) -> str:
-    """Return what must be the same of two units: server model, firmware, driver, kernel, version set, and how they were measured (but how often)."""
+def identical_key(site: Site, gate: Gate, found: Fingerprint, inputs: Mapping[str, object]) -> str:
+    """Return the key that is equal for identical units.
+
+    It contains the server model, firmware, driver, kernel, version set and the gate's inputs except ``launches``.
+    """
     size = {name: inputs.get(name) for name in type(gate.inputs).model_fields if name != "launches"}
     parts = [
         site.node(found.node).platform,
@@ -130,32 +137,30 @@ def kind(site: Site, gate: Gate, found: Fingerprint, inputs: Mapping[str, object
 
 
 def units_of(metric: FleetMetric, node: str, verdict: Verdict) -> Iterator[Unit]:
-    """Yield the figures of a node or its parts, or of the runs that it took part in, as the metric says."""
+    """Yield the figures of a node and its parts or, for a metric of runs, of the runs that it took part in."""
     for item in verdict.metrics:
         own = item.target == node or (item.target.startswith(f"{node}/") and "->" not in item.target)
         if item.name == metric.name and own == (metric.of == "part"):
             yield Unit(node, item.target, item.value, item.unit)
 
 
-def _of_node(board: Board, gate: Gate, node: str, before: Verdict, comparisons: list[Comparison]) -> None:
-    """Replace the verdict of a node by the one that its fleet completes, and record it."""
-    verdict = completed(gate, node, before, [held(gate, node, found) for found in comparisons])
+def _of_node(state: StageState, gate: Gate, node: str, before: Verdict, comparisons: list[Comparison]) -> None:
+    """Complete the verdict of a node with the judgement of its fleet, and record it."""
+    verdict = completed(gate, node, before, [judgement(gate, node, found) for found in comparisons])
     findings = verdict.findings[len(before.findings) :]
     about = {"fleet": {found.metric.name: found.count for found in comparisons}}
-    if not board.recorder.completed(gate.id, node, verdict, about):
+    if not state.recorder.completed(gate.id, node, verdict, about):
         if not findings:
-            return  # measured before, and still in order: what is on record stands
-        board.recorder.conclusion(
-            gate.id, node, verdict, {"title": gate.title(), **gate.inputs.model_dump(mode="json"), **about}
-        )
-    board.verdicts[node][gate.id] = [verdict]
+            return  # measured before and still good: its record stays
+        state.recorder.conclusion(gate.id, node, verdict, recorded_inputs(gate, **about))
+    state.verdicts[node][gate.id] = [verdict]
     for finding in findings:
-        board.recorder.say(node, f"{gate.id} fail: {finding}", Outcome.FAIL)
+        state.recorder.progress(node, f"{gate.id} fail: {finding}", Outcome.FAIL)
 
 
 @dataclass(frozen=True, slots=True)
 class FleetJudgement:
-    """What a comparison means for one node: its bound, and the node's units that fall behind."""
+    """Result of a comparison for one node: the bound, and the node's units that fall behind."""
 
     metric: str
     bound: Criterion
@@ -163,21 +168,20 @@ class FleetJudgement:
     """(target, finding)."""
 
 
-def held(gate: Gate, node: str, found: Comparison, bound: Criterion | None = None) -> FleetJudgement:
-    """Return what a comparison means for a node. ``bound``: its criterion, where it was made before."""
+def judgement(gate: Gate, node: str, found: Comparison, bound: Criterion | None = None) -> FleetJudgement:
+    """Return the result of a comparison for a node. ``bound``: its criterion, if already built."""
     behind = tuple((unit.target, _finding(unit, found, gate)) for unit in found.outliers if unit.node == node)
     return FleetJudgement(found.metric.name, bound or found.criterion(), behind)
 
 
 def completed(gate: Gate | type[Gate], node: str, before: Verdict, comparisons: Sequence[FleetJudgement]) -> Verdict:
-    """Return a node's verdict as its fleet completes it: with the bounds of the fleet, and a fail where a unit of the node falls behind."""
+    """Return a node's verdict with the fleet's bounds; it is a fail if a unit of the node falls behind."""
     findings = [finding for found in comparisons for _, finding in found.behind]
     measured = {metric.name for metric in before.metrics} & {metric.name for metric in gate.fleet}
     complete = {found.metric for found in comparisons} >= measured
     bad = {target for found in comparisons for target, _ in found.behind}
-    runs = any(
-        metric.of == "run" for metric in gate.fleet
-    )  # a slow run proves nothing of any part that took part in it
+    # A slow run proves nothing about any of its parts.
+    runs = any(metric.of == "run" for metric in gate.fleet)
     return before.model_copy(
         update={
             "outcome": Outcome.FAIL if findings else before.outcome,
@@ -206,13 +210,13 @@ def _finding(unit: Unit, found: Comparison, gate: Gate) -> Finding:
     )
 
 
-def _tell(board: Board, gate: Gate, node: str, comparisons: list[Comparison]) -> None:
-    """Say of a node that this stage does not judge that it falls behind now: its own record is not touched."""
+def _report_stored(state: StageState, gate: Gate, node: str, comparisons: list[Comparison]) -> None:
+    """Log that a node outside this stage now falls behind. Its own record does not change."""
     for found in comparisons:
         for unit in found.outliers:
             if unit.node == node:
-                words = f"by its stored evidence it falls behind now: {_finding(unit, found, gate)}"
-                board.recorder.say(
+                words = f"its stored evidence falls behind now: {_finding(unit, found, gate)}"
+                state.recorder.progress(
                     node,
                     f"{gate.id}: {words} Measure it: `rackready validate --again --limit {node}`.",
                     Outcome.NOT_RUN,

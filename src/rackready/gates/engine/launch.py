@@ -1,4 +1,4 @@
-"""What a head node needs to start processes on others: a key for Open MPI over SSH, a reservation for srun, nothing for Kubernetes."""
+"""Launchers: an SSH key for Open MPI, a Slurm reservation for srun, nothing for Kubernetes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rackready.paths import EnvPaths
 
 
 def launcher(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, SshTarget]) -> Launcher:
-    """Return the launcher that the site asks for (gates.launcher)."""
-    makers = {"openmpi": _over_ssh, "srun": _under_slurm, "mpijob": _alone}
+    """Return the launcher that the site selects (gates.launcher)."""
+    makers = {"openmpi": _over_ssh, "srun": _under_slurm, "mpijob": _no_preparation}
     return makers[site.gates.launcher](site, paths, remote, hosts)
 
 
@@ -51,7 +51,7 @@ def _under_slurm(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str
     return launch
 
 
-def _alone(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, SshTarget]) -> Launcher:
+def _no_preparation(site: Site, paths: EnvPaths, remote: Remote, hosts: Mapping[str, SshTarget]) -> Launcher:
     del site, paths, remote, hosts
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""When which nodes may be loaded, from the capacity plan: so that a burn-in is no step that breakers, UPS or generators cannot take."""
+"""Power-on waves of the capacity plan: they keep a burn-in from overloading breakers, UPS or generators."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from rackready.model.site import Site
 
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """Nodes whose load comes on together, wave after wave. ``refused``: node to why its load may not come on; ``note``: why nothing is staged."""
+    """Nodes that are loaded together, wave after wave.
+
+    ``refused``: node -> why it may not be loaded. ``note``: why the load is not staged.
+    """
 
     order: tuple[tuple[str, ...], ...]
     refused: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
 
     def load_after(self, gap_s: float) -> dict[str, float]:
-        """Return node to the seconds after which it may be loaded."""
+        """Return node -> seconds after which it may be loaded."""
         return {node: gap_s * place for place, wave in enumerate(self.order) for node in wave}
 
 
 def waves(site: Site, nodes: Sequence[str]) -> Waves:
-    """Return the waves of the capacity plan as far as these nodes stand in them. Without a power graph in the site file all are one wave, which is said."""
+    """Return the capacity plan's waves of these nodes: one wave, with a note, if the site file has no power graph."""
     if site.facility is None or not site.facility.power:
-        return Waves((tuple(nodes),), note="the site file has no facility.power: load comes on on all nodes at once")
+        return Waves((tuple(nodes),), note="the site file has no facility.power: all nodes are loaded at once")
     report = capacity(racks_of(site, fabric_of(site) if site.topology is not None else None), site.facility)
     if report.power_on is None:
         return Waves((), dict.fromkeys(nodes, _why([str(problem) for problem in report.problems])))
@@ -39,8 +42,8 @@ def waves(site: Site, nodes: Sequence[str]) -> Waves:
 
 
 def _why(problems: list[str]) -> str:
-    met = "; ".join(problems[:2]) or "no order"
+    actual = "; ".join(problems[:2]) or "no order"
     return (
-        f"the capacity plan has no wave for its rack - Expected: load within every rating Actual: {met}. "
+        f"the capacity plan has no wave for its rack - Expected: load within every rating Actual: {actual}. "
         "See `rackready plan`."
     )

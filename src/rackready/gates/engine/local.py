@@ -1,4 +1,4 @@
-"""Gates on the machine where rackready itself is, without a site: one is made of a profile, and judged by the same code."""
+"""Gates on the machine that runs rackready, without a site file: the site is made from a profile."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typing import Any
 
 from rackready.drivers.local import Local
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.base import Output
 from rackready.gates.engine.registry import gate as make_gate
-from rackready.gates.engine.runner import Connection
+from rackready.gates.engine.runner import Connection, output_of
 from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.engine.validate import Stage
 from rackready.gates.formats.error import FormatError
@@ -35,7 +34,7 @@ _HINT = "name it with --profile (`--profile h100_sxm --gpus 1` for a part of a s
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """This machine as gates see it."""
+    """This machine, as gates see it."""
 
     name: str
     platform: PlatformProfile
@@ -43,7 +42,7 @@ class Here:
 
 
 def store_paths(folder: Path | None) -> EnvPaths:
-    """Return where local evidence is kept: the folder named, else the checkout's ``.rackready/local``, else the user's own state folder."""
+    """Return where local evidence is: ``folder``, a checkout's ``.rackready/local`` or the user's state folder."""
     if folder is not None:
         return EnvPaths(private_dir(folder), "local")
     try:
@@ -54,7 +53,7 @@ def store_paths(folder: Path | None) -> EnvPaths:
 
 
 def here(profile: str | None, gpus: int | None, software: str = SOFTWARE, connection: Connection | None = None) -> Here:
-    """Return this machine: by the profile named, else recognised by its GPUs. Raises RackreadyError when neither says what it is."""
+    """Return this machine, by profile or by its GPUs. Raise RackreadyError if neither identifies it."""
     loader.software(software)
     name = re.sub(r"[^a-z0-9-]", "-", machine.node().split(".")[0].lower())
     found = platform_of(profile, gpus) if profile else recognised(connection or Local(), gpus)
@@ -62,7 +61,7 @@ def here(profile: str | None, gpus: int | None, software: str = SOFTWARE, connec
 
 
 def recognised(connection: Connection, gpus: int | None, product: str | None = None) -> PlatformProfile:
-    """Return the profile of this machine by what NVML finds and what its board says of itself. Raises RackreadyError that says what is missing."""
+    """Return the profile that matches the GPUs (NVML) and board of this machine. Raise RackreadyError if none does."""
     found = _inventory(connection)
     count = len(found["gpus"])
     names = sorted({str(gpu.get("name")) for gpu in found["gpus"]})
@@ -70,7 +69,7 @@ def recognised(connection: Connection, gpus: int | None, product: str | None = N
     if len(names) != 1 or not kinds:
         raise RackreadyError(
             f"this machine: {count} GPUs ({', '.join(names) or 'none'}) - "
-            f"Expected: GPUs of one model with a profile. Else {_HINT}."
+            f"Expected: GPUs of one model with a profile. Otherwise {_HINT}."
         )
     servers = [
         server
@@ -80,10 +79,10 @@ def recognised(connection: Connection, gpus: int | None, product: str | None = N
     board = product if product is not None else _board()
     chosen = [server for server in servers if server.product == board] or servers
     if len(chosen) != 1:
-        some = ", ".join(server.id for server in chosen) or "none"
+        ids = ", ".join(server.id for server in chosen) or "none"
         raise RackreadyError(
             f"this machine: {count} x {names[0]} in {board or 'an unknown board'} - Expected: one profile "
-            f"Actual: {some}. So {_HINT}."
+            f"Actual: {ids}. To continue, {_HINT}."
         )
     return platform_of(chosen[0].id, gpus)
 
@@ -91,15 +90,14 @@ def recognised(connection: Connection, gpus: int | None, product: str | None = N
 def _inventory(connection: Connection) -> dict[str, Any]:
     asked = command("inventory", "here", nvml_inventory)
     answer = connection.run("here", asked.argv, stdin=asked.stdin, timeout_s=asked.timeout_s)
-    output = Output("inventory", "here", "inventory", answer.exit_code, answer.stdout, answer.stderr)
     try:
-        found = document(output, nvml_inventory.FORMAT)
+        found = document(output_of(asked, answer), nvml_inventory.FORMAT)
     except FormatError as error:
         found = {"error": f"{error}; {answer.stderr.strip() or answer.failure or 'no message'}"}
     if "error" in found or not found.get("gpus"):
         why = found.get("error", "NVML finds none")
         raise RackreadyError(
-            f"this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: {why}. "
+            f"this machine: no NVIDIA GPU can be read - Expected: a GPU and its driver Actual: {why}. "
             "Nothing was measured; install the driver."
         )
     return found
@@ -113,7 +111,7 @@ def _board() -> str:
 
 
 def site_here(place: Here, keep: Path) -> Site:
-    """Return a site of this one machine. What it says of access, mirror and handover is never used."""
+    """Return a site of this one machine. Its access, mirror and handover are never used."""
     node = {"name": place.name, "platform": place.platform.id, "address": "198.19.0.1", "unit": 1}
     document_ = {
         "schema": "rackready/site/v1",
@@ -134,7 +132,7 @@ def site_here(place: Here, keep: Path) -> Site:
 def run_here(
     place: Here, paths: EnvPaths, entries: Sequence[GateSetEntry], campaign: str, connection: Connection | None = None
 ) -> NodeResult:
-    """Run gates on this machine and record the evidence in the local store. Raises RackreadyError for a gate that needs more than this machine."""
+    """Run gates on this machine and record their evidence locally. Raise RackreadyError for gates of several nodes."""
     more = [entry.id for entry in entries if make_gate(entry.id, entry.inputs).scope != "node"]
     if more:
         raise RackreadyError(
@@ -153,15 +151,15 @@ def run_here(
         }
         ledger.put_campaign(campaign, **about)
         stage = _stage(site, place, paths, ledger, campaign, connection or Local())
-        return stage.run([place.name], [], entries, whole=False)[place.name]
+        return stage.run([place.name], [], entries, full_set=False)[place.name]
 
 
 def _stage(site: Site, place: Here, paths: EnvPaths, ledger: Ledger, campaign: str, connection: Connection) -> Stage:
-    """Return the stage of this machine; of a part of a server, gates know that part."""
+    """Return the stage of this machine. If it is a part of a server, gates see only that part."""
     stage = Stage.begin(site, connection, None, EvidenceStore.open(ledger, paths.raw), ledger, campaign, [place.name])
-    whole = stage.board.facts.nodes[place.name]
+    whole = stage.state.facts.nodes[place.name]
     devices = {nic.rdma_device for nic in place.platform.nics}
     part = replace(whole, platform=place.platform, nics=tuple(nic for nic in whole.nics if nic.rdma_device in devices))
-    stage.board.facts = replace(stage.board.facts, nodes={place.name: part})
-    stage.runner = replace(stage.runner, facts=stage.board.facts)
+    stage.state.facts = replace(stage.state.facts, nodes={place.name: part})
+    stage.runner = replace(stage.runner, facts=stage.state.facts)
     return stage

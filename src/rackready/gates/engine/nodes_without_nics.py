@@ -1,7 +1,6 @@
-"""Nodes without compute NICs among those that a gate of rails is run over: nothing is launched on them, and it is said that there is nothing to judge.
+"""Nodes without compute NICs in gates of rails: nothing is launched on them, and their verdict has nothing to judge.
 
-Nodes with NICs that are too few for the gate beside them are launched no more; of them it is said that they were not
-measured.
+If too few nodes with NICs remain for the gate, nothing is launched on those either, and their verdict is ``not_run``.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from rackready.model.outcome import Verdict
 NOTE = "the platform has no compute NICs: nothing to judge"
 
 
-def apart(facts: GateFacts, nodes: Sequence[str]) -> tuple[list[str], list[Run]]:
-    """Return the nodes that have NICs, and the run without commands of those that have none: no run where all have some."""
+def split_nodes(facts: GateFacts, nodes: Sequence[str]) -> tuple[list[str], list[Run]]:
+    """Return the nodes with NICs, and a run without commands for the others; no run if all nodes have NICs."""
     bare = tuple(node for node in nodes if not facts.nodes[node].nics)
     with_nics = [node for node in nodes if node not in bare]
     return with_nics, [
@@ -25,8 +24,8 @@ def apart(facts: GateFacts, nodes: Sequence[str]) -> tuple[list[str], list[Run]]
     ] if bare else []
 
 
-def nothing(facts: GateFacts, run: Run) -> Verdict | None:
-    """Return the verdict on a run of nodes without NICs: a pass that measured no part; None for a run of others."""
+def nothing_to_judge(facts: GateFacts, run: Run) -> Verdict | None:
+    """Return the verdict on a run of nodes without NICs, a pass that measured no part; None for any other run."""
     if any(facts.nodes[node].nics for node in run.nodes):
         return None
     gathered = Judge()
@@ -34,14 +33,14 @@ def nothing(facts: GateFacts, run: Run) -> Verdict | None:
     return gathered.verdict(run.target)
 
 
-def split(done: Sequence[Done]) -> tuple[list[Done], dict[str, list[Verdict]]]:
-    """Return the runs in which something was launched, and what was said of each node of the others."""
+def split_runs(done: Sequence[Done]) -> tuple[list[Done], dict[str, list[Verdict]]]:
+    """Return the runs in which something was launched, and the verdicts of the nodes of the other runs."""
     measured = [item for item in done if item.run.commands]
     return measured, {node: [item.verdict] for item in done if not item.run.commands for node in item.run.nodes}
 
 
-def alone(gate: Gate, facts: GateFacts) -> dict[str, list[Verdict]]:
-    """Return what is said of every node with NICs unless a run took it in: there are not enough others, and it was not measured."""
+def too_few(gate: Gate, facts: GateFacts) -> dict[str, list[Verdict]]:
+    """Return, for every node with NICs, the verdict that counts if no run included it: too few nodes, not run."""
     words = f"fewer than {gate.min_nodes} of the nodes that can take part have a compute NIC on the same rail"
     step = "Run it together with more such nodes, or declare the skip with its reason in site.yml (gates.skip)."
     return {node: [not_run(node, gate.id, words, step)] for node, known in facts.nodes.items() if known.nics}

@@ -1,4 +1,4 @@
-"""Pairing nodes for tests of two, and telling from pass and fail which end is bad."""
+"""Pairs of nodes, and which end of a pair is bad, by passes and fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TWO = 2
 NO_GOOD_PARTNER = ErrorKind(
     "no-good-partner",
     "not measured",
-    meaning="The node was measured with bad partners only, so nothing is known of it.",
+    meaning="The node was measured with bad partners only, so nothing is known about it.",
     next_step="Repair {partners}, or run the gate with another partner.",
 )
 
@@ -23,9 +23,9 @@ FINDINGS = (NO_GOOD_PARTNER,)
 
 
 def rounds(nodes: list[str]) -> list[list[tuple[str, str]]]:
-    """Return disjoint pairs, round after round, so that every node is in at least one pair.
+    """Return rounds of disjoint pairs, so that every node is in at least one pair.
 
-    With an odd number the last node meets the first in a second round. Fewer than two nodes: no round.
+    For an odd number of nodes, a second round pairs the last with the first. Fewer than two nodes: no rounds.
     """
     pairs = [(nodes[place], nodes[place + 1]) for place in range(0, len(nodes) - 1, 2)]
     if len(nodes) < _TWO:
@@ -39,7 +39,7 @@ def _ends(item: Done) -> tuple[str, str, int]:
 
 
 def _good(done: Sequence[Done]) -> dict[int, list[str]]:
-    """Nodes whose NIC passed, by rail."""
+    """Return the nodes whose NIC passed, by rail."""
     out: dict[int, list[str]] = defaultdict(list)
     for item in done:
         first, second, rail = _ends(item)
@@ -49,10 +49,10 @@ def _good(done: Sequence[Done]) -> dict[int, list[str]]:
 
 
 def retests(done: Sequence[Done]) -> list[tuple[str, str, int]]:
-    """Return (node, third partner, rail) for each end of a run that did not pass and that is not blamed already.
+    """Return (node, third partner, rail) for each end of a bad run that is not blamed already.
 
-    The partner is one whose NIC on that rail passed. Where there is none (two nodes, or a rail that is bad everywhere)
-    nothing can be told apart and nothing is measured again.
+    The partner is a node whose NIC on that rail passed. If there is none (two nodes, or a rail that is bad everywhere),
+    the ends cannot be told apart and nothing is measured again.
     """
     good = _good(done)
     out: list[tuple[str, str, int]] = []
@@ -68,7 +68,7 @@ def retests(done: Sequence[Done]) -> list[tuple[str, str, int]]:
 
 
 def attribute(done: Sequence[Done]) -> dict[str, list[Verdict]]:
-    """Return each node's verdicts: an end that failed with one partner and passed with another is acquitted."""
+    """Return each node's verdicts. An end that failed with one partner but passed with another is acquitted."""
     seen: dict[tuple[str, int], list[tuple[str, Verdict]]] = defaultdict(list)
     for item in done:
         first, second, rail = _ends(item)
@@ -92,7 +92,7 @@ def _of_nic(
         return [_of_node(verdict, node) for verdict in own]
     if len({partner for partner, _ in bad}) >= _TWO and not passed:
         return [
-            _said(
+            _with_remark(
                 verdict,
                 node,
                 f"it fails with {' and with '.join(sorted({partner for partner, _ in bad}))}: {node}'s end of rail "
@@ -106,16 +106,16 @@ def _of_nic(
         return (
             acquitted
             if not pair
-            else [_said(pair[0], node, "both ends pass with other partners: the path between these two is bad")]
+            else [_with_remark(pair[0], node, "both ends pass with other partners: the path between these two is bad")]
         )
     others = [verdict for partner, verdict in bad if partner in verdict.blamed]
     if others:
         return [Verdict(outcome=Outcome.ERROR, findings=[unmeasured(f"{node} rail {rail}", [bad[0][0]])])]
-    return [_said(bad[0][1], node, f"suspects: {node} and {bad[0][0]}; no third partner could tell them apart")]
+    return [_with_remark(bad[0][1], node, f"suspects: {node} and {bad[0][0]}; no third partner could tell them apart")]
 
 
 def _of_node(verdict: Verdict, node: str) -> Verdict:
-    """Leave out what a run found about the other end."""
+    """Return the verdict without the findings about the other end."""
     mine = [finding for finding in verdict.findings if finding.where.startswith(f"{node} ")]
     return verdict.model_copy(update={"findings": mine or verdict.findings, "blamed": [node]})
 
@@ -124,13 +124,13 @@ def _passed(tests: list[tuple[str, Verdict]]) -> bool:
     return any(verdict.outcome is Outcome.PASS for _, verdict in tests)
 
 
-def _said(verdict: Verdict, node: str, words: str) -> Verdict:
+def _with_remark(verdict: Verdict, node: str, words: str) -> Verdict:
     findings = [finding.model_copy(update={"where": f"{finding.where} [{words}]"}) for finding in verdict.findings]
     return verdict.model_copy(update={"findings": findings, "blamed": [node]})
 
 
 def unmeasured(where: str, partners: Sequence[str]) -> Finding:
-    """Say that what was measured with these partners, who are bad, says nothing of the other end. ``where``: that end."""
+    """Return the finding that an end (``where``) was measured with bad partners only, which proves nothing about it."""
     names, several = ", ".join(partners), len(partners) > 1
     return NO_GOOD_PARTNER.found(
         where,
@@ -140,8 +140,8 @@ def unmeasured(where: str, partners: Sequence[str]) -> Finding:
     )
 
 
-def beside(verdict: Verdict, node: str) -> Verdict:
-    """Return what a bad run that blames others says of a node: what was found on the node itself, else that it was not measured with good ones."""
+def bystander(verdict: Verdict, node: str) -> Verdict:
+    """Return a node's verdict in a bad run that blames others: its own findings, or that it was not measured."""
     if any(finding.where.startswith(f"{node} ") for finding in verdict.findings):
         return _of_node(verdict, node)
     return verdict.model_copy(
@@ -149,8 +149,8 @@ def beside(verdict: Verdict, node: str) -> Verdict:
     )
 
 
-def again(done: Sequence[Done]) -> list[tuple[str, str]]:
-    """Return (node, third partner) for each end of a whole-node run that did not pass and that is not blamed already."""
+def retests_of_whole_nodes(done: Sequence[Done]) -> list[tuple[str, str]]:
+    """Return (node, third partner) for each end of a bad whole-node run that is not blamed already."""
     good = [node for item in done if item.verdict.outcome is Outcome.PASS for node in item.run.nodes]
     out: list[tuple[str, str]] = []
     for item in done:
@@ -163,11 +163,11 @@ def again(done: Sequence[Done]) -> list[tuple[str, str]]:
     return out
 
 
-def acquit(done: Sequence[Done]) -> dict[str, list[Verdict]]:
-    """Return each node's verdicts of whole-node runs: one that passed with some partner is acquitted, unless a run blames it.
+def attribute_whole_nodes(done: Sequence[Done]) -> dict[str, list[Verdict]]:
+    """Return each node's verdicts of whole-node runs. A node that passed with some partner is acquitted unless blamed.
 
-    Where all ends of a bad run passed with others, the path between them is bad: a fail is never measured away. With
-    bad partners alone it was not measured.
+    If all ends of a bad run passed with others, the path between them is bad: re-measuring must not hide a fail. A node
+    that had only bad partners was not measured.
     """
     out: dict[str, list[Verdict]] = {}
     good = {node for item in done if item.verdict.outcome is Outcome.PASS for node in item.run.nodes}
@@ -175,7 +175,7 @@ def acquit(done: Sequence[Done]) -> dict[str, list[Verdict]]:
         mine = [item for item in done if node in item.run.nodes]
         blamed = [_of_node(item.verdict, node) for item in mine if node in item.verdict.blamed]
         path = [
-            _said(item.verdict, node, "both ends pass with other partners: the path between these two is bad")
+            _with_remark(item.verdict, node, "both ends pass with other partners: the path between these two is bad")
             for item in mine
             if item.verdict.outcome is not Outcome.PASS and not item.verdict.blamed and good.issuperset(item.run.nodes)
         ]
@@ -183,5 +183,5 @@ def acquit(done: Sequence[Done]) -> dict[str, list[Verdict]]:
         suspected = [
             item.verdict for item in mine if item.verdict.outcome is not Outcome.PASS and not item.verdict.blamed
         ]
-        out[node] = blamed or path[:1] or passed or suspected[-1:] or [beside(mine[-1].verdict, node)]
+        out[node] = blamed or path[:1] or passed or suspected[-1:] or [bystander(mine[-1].verdict, node)]
     return out

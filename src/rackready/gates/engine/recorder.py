@@ -1,4 +1,4 @@
-"""Turns every attempt and every conclusion into an evidence record and a line of progress."""
+"""Evidence records and progress lines of every attempt and every conclusion."""
 
 from __future__ import annotations
 
@@ -31,38 +31,33 @@ _LEVEL = {
 GATE_NOT_RUN = NotRunKind(
     "gate-not-run",
     "{gate} was not run",
-    meaning="The gate did not measure the node: something before it did not pass, or too few nodes can take part. "
-    "That is no pass.",
+    meaning="The gate did not measure the node: an earlier gate did not pass, or too few nodes can take part. "
+    "This is not a pass.",
     next_step="{step}",
 )
 
 
 @dataclass(slots=True)
 class Recorder:
-    """Writes evidence of one campaign. Safe to use from several threads."""
+    """Writer of the evidence of one campaign. Thread-safe."""
 
     store: EvidenceStore
     ledger: Ledger
     campaign: str
     fingerprints: Mapping[str, Fingerprint]
     quiet: bool = False
-    """What passes is recorded and not told: a look at nodes on which nothing is wrong has nothing to say."""
+    """Record passes without a progress line, for example in a look."""
     attempts: int = 0
     latest: dict[tuple[str, str], EvidenceRecord] = field(default_factory=dict)
-    """(gate, node) -> the record of what this stage measured of that node, of gates whose verdict is not complete without their fleet."""
+    """(gate, node) -> this stage's record, for gates whose verdict the fleet completes."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def attempt(self, gate: Gate, attempt: Attempt) -> None:
-        """Record one try with its raw outputs; a try that is followed by another is recorded all the same."""
+        """Record one attempt with its raw outputs, also if another attempt follows."""
         with self._lock:
             self.attempts += 1
-        inputs = {
-            "title": gate.title(),
-            **gate.inputs.model_dump(mode="json"),
-            "attempt": attempt.number,
-            "run": attempt.run.id,
-        }
-        raw = [kept(self.store, output) for output in attempt.outputs.values()]
+        inputs = recorded_inputs(gate, attempt=attempt.number, run=attempt.run.id)
+        raw = [store_output(self.store, output) for output in attempt.outputs.values()]
         made = self._append(
             gate.id,
             attempt.run.target,
@@ -78,34 +73,29 @@ class Recorder:
             self.latest[gate.id, attempt.run.target] = made
         again = " (second attempt)" if attempt.number > 1 else ""
         for node in attempt.run.nodes:
-            self.say(
+            self.progress(
                 node,
-                f"{gate.id} {_target(attempt.run.target, node)}{_said(attempt.verdict)}{again}",
+                f"{gate.id} {_target(attempt.run.target, node)}{_verdict_text(attempt.verdict)}{again}",
                 attempt.verdict.outcome,
             )
 
     def concluded(self, gate: Gate, node: str, verdict: Verdict, runs: Sequence[str]) -> None:
-        """Record what runs over several nodes, which this stage made, mean for one of them."""
-        made = self.conclusion(
-            gate.id,
-            node,
-            verdict,
-            {"title": gate.title(), **gate.inputs.model_dump(mode="json"), "conclusion_of": list(runs)},
-        )
+        """Record the conclusion for one node from this stage's runs over several nodes."""
+        made = self.conclusion(gate.id, node, verdict, recorded_inputs(gate, conclusion_of=list(runs)))
         if gate.fleet:
             self.latest[gate.id, node] = made
 
     def conclusion(
         self, gate_id: str, node: str, verdict: Verdict, inputs: Mapping[str, object] | None = None
     ) -> EvidenceRecord:
-        """Record what a gate means for one node, where no single run says so: pairs, clusters, skips, coverage."""
+        """Record a conclusion for one node that no single run gives: pairs, clusters, skips, coverage."""
         now = datetime.now(UTC)
         return self._append(gate_id, node, (node,), dict(inputs or {}), verdict, [], now, now)
 
     def completed(self, gate_id: str, node: str, verdict: Verdict, about: Mapping[str, object]) -> bool:
-        """Record what the fleet adds to what was measured of a node: the same measurement and raw outputs, with a verdict that stands in its place.
+        """Record this stage's measurement of a node again, with the verdict that its fleet completes.
 
-        Returns False when this stage measured no such thing: then there is nothing to complete.
+        Return False if this stage did not measure the node: then there is nothing to complete.
         """
         before = self.latest.get((gate_id, node))
         if before is None:
@@ -114,8 +104,8 @@ class Recorder:
         self.store.append(before.model_copy(update={"id": new_id(), "verdict": verdict, "inputs": inputs}))
         return True
 
-    def say(self, node: str, text: str, outcome: Outcome) -> None:
-        """Add a line of progress."""
+    def progress(self, node: str, text: str, outcome: Outcome) -> None:
+        """Log a line of progress."""
         if self.quiet and outcome is Outcome.PASS:
             return
         self.ledger.event(self.campaign, node, PHASE, text, level=_LEVEL[outcome])
@@ -150,8 +140,13 @@ class Recorder:
         return self.store.append(record)[0]
 
 
-def kept(store: EvidenceStore, output: Output) -> RawOutput:
-    """Store what a command left behind, and return how a record names it."""
+def recorded_inputs(gate: Gate, **more: object) -> dict[str, object]:
+    """Return the inputs of a record: the gate's title and inputs, and ``more`` about this measurement."""
+    return {"title": gate.title(), **gate.inputs.model_dump(mode="json"), **more}
+
+
+def store_output(store: EvidenceStore, output: Output) -> RawOutput:
+    """Store the raw output of a command and return its entry for the record."""
     return RawOutput(
         host=output.node,
         command=scrub(output.command),
@@ -168,7 +163,7 @@ def _target(target: str, node: str) -> str:
     return "" if target == node else f"({target}) "
 
 
-def _said(verdict: Verdict) -> str:
+def _verdict_text(verdict: Verdict) -> str:
     return f"{verdict.outcome.value}" + (f": {verdict.findings[0]}" if verdict.findings else _figures(verdict))
 
 

@@ -1,4 +1,4 @@
-"""Finds gates: importing every topic registers its classes, and so does importing what a plug-in's entry point ``rackready.gates`` names."""
+"""Registry of gates. Importing a module of gates, ours or a plug-in's (``rackready.gates``), registers its classes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class UnknownGateError(RackreadyError):
 
 
 class GateInputsError(RackreadyError):
-    """A gate set gives a gate inputs that it does not take."""
+    """A gate set gives a gate inputs that it does not accept."""
 
 
 def all_gates() -> dict[str, type[Gate]]:
-    """Return every gate by id, sorted. Raises PlugInError that names a plug-in whose gates cannot be used: no run goes on without them."""
+    """Return every gate by id, sorted. Raise PlugInError if a plug-in's gates cannot be used."""
     _import_all()
     _import_plug_ins(plug_ins(GATES))
     return dict(sorted(REGISTRY.items()))
@@ -34,14 +34,14 @@ def all_gates() -> dict[str, type[Gate]]:
 
 @cache
 def _import_all() -> None:
-    """Import every topic, once in a process: a stage asks for gates by the thousand."""
+    """Import every topic, once per process: a stage asks for thousands of gates."""
     for module in pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}."):
         importlib.import_module(module.name)
 
 
 @cache
 def _import_plug_ins(found: tuple[PlugIn, ...]) -> None:
-    """Import what plug-ins name, once in a process, and look at each gate there as tests look at ours."""
+    """Import the modules of plug-ins, once per process, and check their gates as tests check ours."""
     for plug_in in found:
         module = plug_in.load(ModuleType)
         theirs = [kind for kind in REGISTRY.values() if plug_in.has(kind)]
@@ -54,9 +54,9 @@ def _import_plug_ins(found: tuple[PlugIn, ...]) -> None:
 
 
 def gate(wanted: str, inputs: Mapping[str, object] | None = None) -> Gate:
-    """Return the gate of that id with its inputs.
+    """Return the gate with this id and these inputs.
 
-    Raises UnknownGateError (which lists the known ones) and GateInputsError (which names the input).
+    Raise UnknownGateError, which lists the known ids, or GateInputsError, which names the input.
     """
     known = all_gates()
     if wanted not in known:

@@ -1,4 +1,4 @@
-"""Runs what gates declare, over an injected connection, and hands the outputs to the gate. It judges nothing itself."""
+"""Runner of the commands that gates declare, over an injected connection. It leaves the judgement to the gate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rackready.gates.engine.schedule import batches
 from rackready.gates.engine.shared_outputs import Ask, Readings
 from rackready.gates.engine.shipped_script import command as shipped
 from rackready.gates.judging.finding_kinds import ErrorKind
-from rackready.gates.records.sanitize import said
+from rackready.gates.records.sanitize import clean
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import listens
 
@@ -36,26 +36,26 @@ _WAIT_S = 3.0
 JUDGEMENT_BROKE = ErrorKind(
     "gate-could-not-judge",
     "{gate} could not judge its output",
-    meaning="The gate met an output that it was not made for. That is a defect of the gate, and no pass.",
+    meaning="The gate cannot handle this output. That is a defect of the gate, and not a pass.",
     next_step="Report a bug with the raw output of this record.",
 )
 
 
 class Background(Protocol):
-    """A command that was started."""
+    """A command that runs in the background."""
 
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """Return whether it still runs."""
 
     def end(self) -> None:
-        """End it with everything that it started."""
+        """End it, with everything that it started."""
 
     def so_far(self) -> Answer:
-        """Return what it said up to now."""
+        """Return its output so far."""
 
 
 class Connection(Protocol):
-    """Where commands are run: SSH, or a fake in tests."""
+    """Connection that runs commands: SSH, or a fake in tests."""
 
     def run(
         self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float
@@ -65,23 +65,23 @@ class Connection(Protocol):
     def start(
         self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float
     ) -> Background:
-        """Start a command and return at once. Raises UnreachableError."""
+        """Start a command and return at once. Raise UnreachableError."""
 
 
 class BmcConnection(Protocol):
-    """Where requests to BMCs go."""
+    """Connection to BMCs."""
 
     def run(self, node: str, argv: Sequence[str], *, timeout_s: float) -> Answer:
-        """Ask a BMC. Never raises for what the BMC does."""
+        """Send a request to a BMC. Never raise for what the BMC does."""
 
 
 Launcher = Callable[[str, Sequence[str]], AbstractContextManager[str]]
-"""Gives a head node the means to start processes on its peers, for as long as the context lasts: ssh options."""
+"""Lets a head node start processes on its peers while the context lasts; yields ssh options."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try of one run: outputs, verdict, times. A second try is made after an error only, and both are kept."""
+    """One attempt of one run: outputs, verdict, times. Only an error leads to a second attempt; both are recorded."""
 
     run: Run
     number: int
@@ -96,24 +96,24 @@ Sink = Callable[[Gate, Attempt], None]
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Runs gates. ``sink`` gets every attempt as it ends, for evidence and progress."""
+    """Runner of gates. ``sink`` receives every finished attempt, for evidence and progress."""
 
     connection: Connection
     facts: GateFacts
     sink: Sink
     launcher: Launcher | None = None
     workers: int = min(16, 4 * (os.cpu_count() or 4))
-    """Runs side by side: what this controller can attend to."""
+    """Number of runs in parallel: as many as this controller can handle."""
     ready_s: float = _READY_S
     bmc: BmcConnection | None = None
-    """Way to the BMCs; None: commands to them say that there is none."""
+    """Connection to the BMCs; None: commands to them fail with that reason."""
     wait_s: float = _WAIT_S
-    """Between two askings of a ``wait`` command."""
+    """Pause between two tries of a ``wait`` command, s."""
     readings: Readings | None = None
-    """Outputs that the gates of one group share; None: every gate runs its own commands. A second attempt always does."""
+    """Outputs that a group of gates shares; None: each gate runs its own commands. A second attempt always does."""
 
     def gate(self, gate: Gate, nodes: Sequence[str]) -> list[Done]:
-        """Run a gate on these nodes, follow-ups included. Raises Interrupted when the operator stops."""
+        """Run a gate on these nodes, with its follow-ups. Raise Interrupted if the operator stops."""
         done = self._all(gate, gate.plan(self.facts, nodes))
         return done + self._all(gate, gate.follow_up(self.facts, done))
 
@@ -126,9 +126,7 @@ class Runner:
 
     def _one(self, gate: Gate, run: Run) -> Done:
         verdict = self._attempt(gate, run, 1)
-        if (
-            verdict.outcome is Outcome.ERROR and gate.retry
-        ):  # an error may be the moment's; a fail is never measured again
+        if verdict.outcome is Outcome.ERROR and gate.retry:  # an error may be transient; a fail is never measured again
             verdict = self._attempt(gate, run, 2)
         return Done(run, verdict)
 
@@ -144,9 +142,9 @@ class Runner:
         return verdict
 
     def outputs(self, run: Run, gate: Gate | None = None, ask: Ask | None = None) -> dict[str, Output]:
-        """Run all commands of a run, stage by stage, and return what each left. Servers never outlive it.
+        """Run all commands of a run, stage by stage, and return their outputs. Servers never outlive the run.
 
-        ``gate`` may end a chained run early; ``ask`` answers a command in place of the node.
+        ``gate`` may end a chained run early; ``ask`` runs a command, by default on its node.
         """
         out: dict[str, Output] = {}
         servers: dict[str, tuple[Command, Background]] = {}
@@ -164,10 +162,10 @@ class Runner:
                         break
         except UnreachableError as error:
             for command in run.commands:
-                out.setdefault(command.key, _output(command, Answer(None, "", "", 0.0, failure=str(error))))
+                out.setdefault(command.key, output_of(command, Answer(None, "", "", 0.0, failure=str(error))))
         finally:
             for key, (command, job) in servers.items():
-                out[key] = _output(command, _finish(job))
+                out[key] = output_of(command, _finish(job))
         return out
 
     @contextmanager
@@ -184,13 +182,13 @@ class Runner:
         with ThreadPoolExecutor(max_workers=min(len(commands), self.workers)) as pool:
             answers = pool.map(ask, commands)
             for command, answer in zip(commands, answers, strict=True):
-                out[command.key] = _output(command, answer)
+                out[command.key] = output_of(command, answer)
 
     def _ask(self, command: Command) -> Answer:
-        """Run a command where it belongs; one that waits is asked again until it succeeds or its time is over."""
+        """Run a command on its host or BMC. Repeat a ``wait`` command until it succeeds or times out."""
         if command.via == "bmc":
             if self.bmc is None:
-                return Answer(None, "", "", 0.0, failure=f"{command.node}: no way to its BMC from here")
+                return Answer(None, "", "", 0.0, failure=f"{command.node}: no connection to its BMC from here")
             return self.bmc.run(command.node, command.argv, timeout_s=command.timeout_s)
         begun = time.monotonic()
         while True:
@@ -205,27 +203,27 @@ class Runner:
             time.sleep(min(self.wait_s, max(0.0, command.timeout_s - waited)))
 
     def _serve(self, command: Command, out: dict[str, Output], servers: dict[str, tuple[Command, Background]]) -> None:
-        """Start a server and wait until it listens; one that never does is recorded as such, and its clients then fail to meet it."""
+        """Start a server and wait until it listens. If it never does, record that; its clients then fail."""
         try:
             job = self.connection.start(
                 command.node, command.argv, stdin=command.stdin, env=command.env, timeout_s=command.timeout_s
             )
         except UnreachableError as error:
-            out[command.key] = _output(command, Answer(None, "", "", 0.0, failure=str(error)))
+            out[command.key] = output_of(command, Answer(None, "", "", 0.0, failure=str(error)))
             return
         servers[command.key] = (command, job)
         if command.ready_port is not None and not self._listens(command, job):
-            said = job.so_far()
-            words = (said.stderr.strip() or said.stdout.strip()).splitlines()
+            answer = job.so_far()
+            words = (answer.stderr.strip() or answer.stdout.strip()).splitlines()
             reason = f"nothing listened on port {command.ready_port} within {self.ready_s:.0f} s" + (
-                f"; it said: {words[-1].strip()}" if words else ""
+                f"; it printed: {words[-1].strip()}" if words else ""
             )
             del servers[command.key]
             job.end()
-            out[command.key] = _output(command, replace(said, failure=reason))
+            out[command.key] = output_of(command, replace(answer, failure=reason))
 
     def _listens(self, command: Command, job: Background) -> bool:
-        """Ask the node in slices, so that a server that ended early is noticed and the operator can stop."""
+        """Return whether the server listens. Poll in slices: the server may end, or the operator stop."""
         deadline = time.monotonic() + self.ready_s
         while (left := deadline - time.monotonic()) > 0:
             check_stop()
@@ -239,49 +237,50 @@ class Runner:
 
 
 def evaluated(gate: Gate, facts: GateFacts, run: Run, outputs: Mapping[str, Output]) -> Verdict:
-    """Judge, and turn a bug of a gate into an error of this run: one output that nobody thought of must not stop the others.
+    """Return a gate's verdict. An exception of the gate becomes an error of this run, so that other runs go on.
 
-    Every verdict is made here, whoever brought the outputs: what tools said is scrubbed and made visible before it is
+    Every verdict is made here, whoever captured the outputs: text of tools is scrubbed and made visible before it is
     recorded or shown.
     """
     try:
-        return said(gate.evaluate(facts, run, outputs))
+        return clean(gate.evaluate(facts, run, outputs))
     except Exception as error:  # noqa: BLE001
         finding = JUDGEMENT_BROKE.found(run.target, "a verdict", f"{error.__class__.__name__}: {error}", gate=gate.id)
-        return said(Verdict(outcome=Outcome.ERROR, findings=[finding]))
+        return clean(Verdict(outcome=Outcome.ERROR, findings=[finding]))
 
 
 def _broken(run: Run, stage: Sequence[Output], out: Mapping[str, Output], gate: Gate | None) -> bool:
-    """Whether a chained run ends after this stage: a command did not end with 0, or its gate has seen enough (or cannot say it)."""
+    """Return whether a chained run stops after this stage: a command failed, or the gate needs no more (or raised)."""
     if any(output.exit_code != 0 for output in stage):
         return True
     try:
         return gate is not None and gate.ended(run, out)
-    except Exception:  # noqa: BLE001 - what it could not judge is said by evaluate; until then nothing more is done to the node
+    except Exception:  # noqa: BLE001 - evaluate reports it; until then nothing more is done to the node
         return True
 
 
 def _finish(job: Background) -> Answer:
-    """Give a server that served a moment to end by itself, then end it."""
+    """Give a server a moment to end by itself if it printed anything, then end it."""
     deadline = time.monotonic() + _SERVER_END_S
     while job.alive() and time.monotonic() < deadline:
         if job.so_far().stdout:
             time.sleep(_POLL_S)
         else:
             break
-    said = job.so_far()
+    answer = job.so_far()
     job.end()
-    return said
+    return answer
 
 
 def _with_launch(command: Command, options: str) -> Command:
-    """Tell Open MPI's launcher which key to use."""
+    """Return the command with the ssh options that Open MPI's launcher needs."""
     if not options or command.argv[0] != "mpirun":
         return command
     return replace(command, argv=(command.argv[0], "--mca", "plm_rsh_args", options, *command.argv[1:]))
 
 
-def _output(command: Command, answer: Answer) -> Output:
+def output_of(command: Command, answer: Answer) -> Output:
+    """Return what a command left behind, from the connection's answer."""
     words = [*(f"{name}={value}" for name, value in command.env.items()), *command.argv]
     return Output(
         key=command.key,

@@ -1,4 +1,4 @@
-"""Which runs go side by side: those that claim nothing in common, as many as the limit allows."""
+"""Batches of runs that go in parallel: runs without common claims, up to a limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rackready.gates.base import Run
 
 
 def batches(runs: Sequence[Run], limit: int) -> list[list[Run]]:
-    """Return the runs in batches; within one no claim occurs twice and every node is in runs with one partner only."""
+    """Return the runs in batches. In a batch no claim occurs twice, and a node has only one partner."""
     out: list[list[Run]] = []
     room: list[list[Run]] = []
     for run in runs:
@@ -24,7 +24,7 @@ def batches(runs: Sequence[Run], limit: int) -> list[list[Run]]:
 
 
 def _fit(one: Run, other: Run) -> bool:
-    """Runs share a batch when they claim other parts, and either the same nodes (two rails of one pair) or none in common."""
+    """Return whether two runs fit in a batch: no common claim, and the same nodes (rails of a pair) or none."""
     if one.claims & other.claims:
         return False
     common = set(one.nodes) & set(other.nodes)

@@ -1,4 +1,4 @@
-"""Runs a gate set by its name: once, or as a burn-in again and again for so many hours, its load coming on in the waves of the capacity plan."""
+"""Run of a gate set by name: once, or repeated for hours as a burn-in whose load follows the power-on waves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rackready.paths import EnvPaths
 from rackready.profiles import loader
 
 BURN_IN = "node/all/stress/burn-in"
-"""Id under which it is recorded that a node stood a burn-in: that all its rounds passed, and how long they took."""
+"""Id of the record of a burn-in: whether all its rounds passed, and how long they took."""
 _HOUR_S = 3600.0
 
 Begin = Callable[[Sequence[str]], Stage]
@@ -28,15 +28,15 @@ Begin = Callable[[Sequence[str]], Stage]
 BURN_IN_ROUND = FailKind(
     "burn-in-round",
     "round {rounds} of the burn-in",
-    meaning="A round of the burn-in did not pass, so the node did not stand it.",
+    meaning="A round of the burn-in did not pass, so the node did not pass the burn-in.",
     next_step="Repair, then run the burn-in again from its beginning.",
 )
 
 
 def run_set(ctx: PhaseContext, nodes: Sequence[str], wanted: str) -> dict[str, NodeResult]:
-    """Run a shipped gate set on nodes, with what the site says otherwise of its gates, and return what it means for each.
+    """Run a shipped gate set on nodes, with the site's changes to its gates, and return the result of each node.
 
-    Raises RackreadyError for a set or site that cannot be used, Interrupted.
+    Raise RackreadyError for a set or site that cannot be used, or Interrupted.
     """
     site = site_of(ctx)
     found = loader.set_of(site.gates, wanted)
@@ -49,7 +49,7 @@ def run_set(ctx: PhaseContext, nodes: Sequence[str], wanted: str) -> dict[str, N
 
 @dataclass(slots=True)
 class SetRun:
-    """One run of a set. ``clock``: seconds, for tests."""
+    """One run of a set. ``clock``: seconds, replaced by tests."""
 
     found: GateSet
     order: Waves
@@ -57,23 +57,26 @@ class SetRun:
     clock: Callable[[], float] = time.monotonic
 
     def run(self, nodes: Sequence[str]) -> dict[str, NodeResult]:
-        """Run rounds until the set's hours are over or no node is left; without hours, one round."""
+        """Run rounds until the set's hours are over or no node is left; without hours, run one round."""
         begun, number = self.clock(), 0
         left, out = list(nodes), dict[str, NodeResult]()
         while left:
             number += 1
             stage = self._stage(left, number)
-            results = stage.run(left, [], self.found.gates, whole=False)
+            results = stage.run(left, [], self.found.gates, full_set=False)
             hours = (self.clock() - begun) / _HOUR_S
             over = self.found.repeat_hours is None or hours >= self.found.repeat_hours
             fallen = [node for node in left if results[node].outcome is not Outcome.PASS]
-            self._record(stage.board.recorder, left if over else fallen, results, hours, number)
+            self._record(stage.state.recorder, left if over else fallen, results, hours, number)
             out |= results
             left = [] if over else [node for node in left if node not in fallen]
         return out
 
     def _stage(self, nodes: Sequence[str], number: int) -> Stage:
-        """Begin a round: serials and versions are read anew, so that a part that went away is seen. Where power is staged, all nodes are loaded at once."""
+        """Begin a round. It reads serials and versions again, so that a lost part is noticed.
+
+        If the power is staged, all nodes run at once, each from the time of its wave.
+        """
         stage = self.begin(nodes)
         if self.found.wave_gap_s is not None:
             stage.pace = Pace(max(len(nodes), NODE_WORKERS), self.order.load_after(self.found.wave_gap_s))
@@ -81,29 +84,31 @@ class SetRun:
             for node in (node for node in wave if node in nodes):
                 words = self.order.note or f"wave {place} of {len(self.order.order)}"
                 if self.found.wave_gap_s is not None:
-                    stage.board.recorder.say(node, f"{self.found.id}, round {number}: {words}", Outcome.PASS)
+                    stage.state.recorder.progress(node, f"{self.found.id}, round {number}: {words}", Outcome.PASS)
         return stage
 
     def _record(
         self, recorder: Recorder, nodes: Sequence[str], results: dict[str, NodeResult], hours: float, rounds: int
     ) -> None:
-        """Record of each node whose rounds are over how it stood them; a set that is run once leaves no such record."""
+        """Record the burn-in of each node whose rounds are over; a set that runs once leaves no such record."""
         wanted = self.found.repeat_hours
         if wanted is None:
             return
         for node in nodes:
-            verdict = stood(node, results[node], hours, rounds, wanted)
+            verdict = burn_in_verdict(node, results[node], hours, rounds, wanted)
             recorder.conclusion(
                 BURN_IN,
                 node,
                 verdict,
                 {"title": f"Every round of {self.found.id} passed for {wanted:g} h.", "set": self.found.id},
             )
-            recorder.say(node, f"{BURN_IN} {verdict.outcome.value}: {rounds} rounds in {hours:.1f} h", verdict.outcome)
+            recorder.progress(
+                node, f"{BURN_IN} {verdict.outcome.value}: {rounds} rounds in {hours:.1f} h", verdict.outcome
+            )
 
 
-def stood(node: str, last: NodeResult, hours: float, rounds: int, wanted: float) -> Verdict:
-    """Return how a node stood its burn-in: as its last round ended, all before it having passed."""
+def burn_in_verdict(node: str, last: NodeResult, hours: float, rounds: int, wanted: float) -> Verdict:
+    """Return the verdict on a node's burn-in: that of its last round, since all earlier ones passed."""
     bound = Criterion(
         metric="hours",
         op=Op.GE,

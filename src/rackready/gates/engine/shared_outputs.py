@@ -1,4 +1,4 @@
-"""Outputs that several gates share: in one stage a node runs a command that only reads once, and every gate judges that output."""
+"""Outputs that gates share: a node runs a read-only command once per stage, and every gate judges its output."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def _key(command: Command) -> _Key:
 
 
 def shareable(run: Run) -> frozenset[str]:
-    """Return the keys of a run's commands that another gate may have run.
+    """Return the keys of a run's commands whose output gates may share.
 
-    A command that occurs twice in a run is two readings, and a chained run depends on the order of its own commands.
+    A command that occurs twice in a run gives two readings, and a chained run depends on the order of its commands.
     """
     if run.chained or run.launch_from is not None:
         return frozenset()
@@ -40,19 +40,20 @@ def shareable(run: Run) -> frozenset[str]:
 
 @dataclass(slots=True)
 class Readings:
-    """The answers of one group of gates that only read. Safe to use from several threads."""
+    """The answers of one group of read-only gates. Thread-safe."""
 
     _answers: dict[_Key, Future[tuple[Answer, datetime]]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, run: Run, ask: Ask) -> Shared:
-        """Return the way to the answers for one run. ``ask`` runs a command that no gate has run yet."""
+        """Return one run's access to the answers. ``ask`` runs a command that no gate has run yet."""
         return Shared(self, ask, shareable(run))
 
     def answer(self, command: Command, ask: Ask) -> tuple[Answer, datetime]:
-        """Return the answer to a command and when it was asked for (UTC). The first gate that asks runs it; the others wait for that answer.
+        """Return the answer to a command and when it was requested (UTC).
 
-        Raises what ``ask`` raises, for every gate that waits.
+        The first gate that asks runs the command; the others wait for its answer. Raise what ``ask`` raises, for every
+        gate that waits.
         """
         with self._lock:
             known = self._answers.get(_key(command))
@@ -69,16 +70,16 @@ class Readings:
 
 @dataclass(slots=True)
 class Shared:
-    """One run's way to shared answers."""
+    """One run's access to shared answers."""
 
     readings: Readings
     own: Ask
     keys: frozenset[str]
     asked: list[datetime] = field(default_factory=list)
-    """When its shared outputs were asked for (UTC), which may be before the run began."""
+    """When its shared outputs were requested (UTC), which may be before the run began."""
 
     def ask(self, command: Command) -> Answer:
-        """Return the answer to a command of the run."""
+        """Return the answer to a command of the run, shared if possible."""
         if command.key not in self.keys:
             return self.own(command)
         answer, asked = self.readings.answer(command, self.own)

@@ -1,4 +1,4 @@
-"""Commands that send a script of ondevice/ to a node's python3 and read back its JSON document."""
+"""Commands that run a script of ondevice/ in a node's python3 and return its JSON document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rackready.gates.formats.error import FormatError
 
 
 def command(key: str, node: str, script: ModuleType, *arguments: str, timeout_s: float = 60, stage: int = 0) -> Command:
-    """Return the command that runs an ondevice script on a node: nothing is left there."""
+    """Return the command that runs an ondevice script on a node. It leaves no file there."""
     return Command(
         key=key, node=node, argv=("python3", "-", *arguments), stdin=source(script), timeout_s=timeout_s, stage=stage
     )
@@ -22,14 +22,14 @@ def command(key: str, node: str, script: ModuleType, *arguments: str, timeout_s:
 
 @cache
 def source(script: ModuleType) -> str:
-    """Return a script's text, as it is sent."""
+    """Return the text of a script, as it is sent."""
     return inspect.getsource(script)
 
 
 def document(output: Output, wanted: str, shape: type[printed.Shape] | None = None) -> dict[str, Any]:
-    """Return the document that a script printed. Raises FormatError when it is not whole, of another format, or not of its shape.
+    """Return the document that a script printed. Raise FormatError if it is incomplete or of another format or shape.
 
-    A document that says why there is no other (``error``) has no shape.
+    An ``error`` document, which reports why there is no other, has no shape.
     """
     found = printed_json.load(output.stdout.strip())
     if not isinstance(found, dict) or found.get("format") != wanted:
@@ -47,7 +47,7 @@ def document(output: Output, wanted: str, shape: type[printed.Shape] | None = No
 
 
 def sealed(found: dict[str, Any], digest: Callable[[dict[str, Any]], str]) -> dict[str, Any]:
-    """Return a document whose digest is that of what it holds. Raises FormatError: a part of it was lost on its way."""
+    """Return the document if its digest matches its contents. Raise FormatError if a part of it was lost."""
     held = {key: value for key, value in found.items() if key not in {"format", "digest", "complete"}}
     if found.get("digest") != digest(held):
         raise FormatError("its digest is not that of its contents")

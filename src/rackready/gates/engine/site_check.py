@@ -1,8 +1,8 @@
-"""What a site file says of gates, held against the gates themselves: ids that there are, inputs that they take.
+"""Checks of a site file's gates: their ids exist, and they accept the inputs.
 
-``design`` cannot do it: it lies below the gates. What a site plans, examines or runs calls this right after the site
-was loaded. Gates are built once each, whatever the number of nodes, and not at all where the site adds none: those of
-shipped sets are held by tests.
+``design`` cannot check this: it is below the gates. Every command that plans, examines or runs a site calls this right
+after loading it. Each gate is built once, whatever the number of nodes, and only if the site adds it: tests check the
+shipped sets.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from rackready.profiles import loader
 
 
 def require_gates(site: Site, source: str) -> None:
-    """Raise SiteInvalidError that lists every gate of ``gates.also`` (or of a plug-in's set) that does not exist, and every input that one does not take.
+    """Raise SiteInvalidError that lists every unknown gate and input of ``gates.also`` and of a plug-in's set.
 
-    ``source``: a file.
+    ``source``: the site file.
     """
     problems = [problem for k, entry in enumerate(site.gates.also) for problem in _of(f"gates.also[{k}]", entry)]
     if loader.owner("gate_sets", site.gates.set) is not None:
@@ -51,7 +51,7 @@ def _of(where: str, entry: GateSetEntry) -> Iterator[Problem]:
 
 
 def input_problems(where: str, gate_id: str, inputs: Mapping[str, object]) -> Iterator[Problem]:
-    """Yield what a gate does not take of these inputs. ``where``: what stands before an input's name in its path."""
+    """Yield the problems of a gate's inputs. ``where``: prefix of an input's path."""
     kind = all_gates()[gate_id]
     try:
         kind(inputs)
@@ -71,23 +71,24 @@ def input_problems(where: str, gate_id: str, inputs: Mapping[str, object]) -> It
 
 
 def without_image(site: Site) -> list[str]:
-    """Return gates of the site's set that cannot start: they run in a container, or its launcher mpijob does, and no image is named. Skipped ones are none.
+    """Return the gates of the site's set that cannot start because no container image is named; not skipped ones.
 
-    No refusal: a site is planned before its images are known, and evidence that was imported may stand for a gate.
+    They run in a container themselves, or under the launcher mpijob. This is not a refusal: a site is planned before
+    its images are known, and imported evidence can replace a run.
     """
     kinds = all_gates()
-    wanting = [
+    candidates = [
         entry.id
         for entry in loader.gates_of(site.gates)
         if entry.id in kinds and _lacks_image(kinds[entry.id], entry, site)
     ]
-    if not wanting:
+    if not candidates:
         return []
     off = set.intersection(*(set(site.gates.skipped(node.name, today())) for node in site.nodes()))
-    return [wanted for wanted in wanting if wanted not in off]
+    return [gate_id for gate_id in candidates if gate_id not in off]
 
 
 def _lacks_image(kind: type[Gate], entry: GateSetEntry, site: Site) -> bool:
-    """A program in a container needs one always; what a launcher starts on several nodes, where that launcher is Kubernetes."""
+    """Return whether an image is missing: container gates need one, and with Kubernetes so do multi-node gates."""
     needed = issubclass(kind, Containered) or (site.gates.launcher == "mpijob" and issubclass(kind, Multi))
     return needed and not entry.inputs.get("image")

@@ -1,4 +1,4 @@
-"""What gates know of a site: facts of its nodes, and of what stands beside them."""
+"""Facts of a site for gates: its nodes and devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rackready.model.site import Site, SlurmHandover
 
 
 def site_facts(site: Site, nodes: Sequence[str], passed: Mapping[tuple[str, str], Passed] | None = None) -> GateFacts:
-    """Return what gates know of these nodes of a site. ``passed``: (gate, node) -> its last pass, for gates that judge what is new."""
+    """Return facts of these nodes of a site. ``passed``: (gate, node) -> last pass, for gates that judge changes."""
     return GateFacts(
         nodes={name: node_facts(site, name) for name in nodes},
         fabric=site.fabric,
@@ -29,7 +29,7 @@ def site_facts(site: Site, nodes: Sequence[str], passed: Mapping[tuple[str, str]
 
 
 def _needed(site: Site) -> tuple[str, ...]:
-    """Return what the site calls by name; an address needs no name server."""
+    """Return the hosts that the site refers to by name; an address needs no name server."""
     hosts = [urlsplit(site.software.mirror.url).hostname or ""]
     hosts += [str(site.handover.controller)] if isinstance(site.handover, SlurmHandover) else []
     return tuple(dict.fromkeys(host for host in hosts if host and not _is_address(host)))

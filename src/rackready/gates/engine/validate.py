@@ -1,4 +1,4 @@
-"""The validate phase: gates over a batch of nodes, from cheap to dear, each with evidence; then coverage."""
+"""The validate phase: gates over a batch of nodes, cheap ones first, each with evidence; then coverage."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from rackready.gates.bmc.interrupted import give_back
 from rackready.gates.engine.connections import Machines
 from rackready.gates.engine.fleet_stage import judge_fleet
 from rackready.gates.engine.launch import launcher
-from rackready.gates.engine.recorder import PHASE, Recorder, not_run, skipped
+from rackready.gates.engine.recorder import PHASE, Recorder, not_run
 from rackready.gates.engine.registry import gate as make_gate
 from rackready.gates.engine.runner import Connection, Launcher, Runner
 from rackready.gates.engine.single_node import NODE_WORKERS, Pace, in_levels, run_alone
 from rackready.gates.engine.site_facts import site_facts
-from rackready.gates.engine.stage_state import Board, Kept
+from rackready.gates.engine.stage_state import Kept, StageState
 from rackready.gates.judging.conclude import conclude
 from rackready.gates.judging.last_pass import last_passes
 from rackready.gates.judging.merge import merged
@@ -53,12 +53,12 @@ def run_gates(
     kept: Kept | None = None,
     quiet: bool = False,
 ) -> dict[str, NodeResult]:
-    """Run the site's gate set (or ``only`` these gates) on nodes, and return what it means for each.
+    """Run the site's gate set (or ``only`` these gates) on nodes, and return the result of each node.
 
-    ``partners`` are nodes that may serve as the other end of pair and cluster gates without being judged themselves;
-    ``kept`` says which gates count already and are not run, node by node: coverage and the result are over both.
-    ``quiet``: tell only what does not pass. Raises RackreadyError for a site or gate set that cannot be used,
-    Interrupted when the operator stops.
+    ``partners``: nodes that may be the other end in pair and cluster gates, and are not judged themselves. ``kept``:
+    per node, gates whose evidence still counts and that are not run; coverage and result include them. ``quiet``: log
+    only what does not pass. Raise RackreadyError for a site or gate set that cannot be used, Interrupted if the
+    operator stops.
     """
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
@@ -67,18 +67,18 @@ def run_gates(
         return {node: NodeResult(Outcome.NOT_RUN, f"would run {len(entries)} gates") for node in nodes}
     with stages(ctx, site, paths, [*nodes, *partners], entries) as begin:
         stage = begin([*nodes, *partners])
-        stage.board.recorder.quiet = quiet
-        return stage.run(nodes, partners, entries, whole=only is None, kept=kept or {})
+        stage.state.recorder.quiet = quiet
+        return stage.run(nodes, partners, entries, full_set=only is None, kept=kept or {})
 
 
 @contextmanager
 def stages(
     ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Sequence[str], entries: Sequence[GateSetEntry]
 ) -> Iterator[Callable[[Sequence[str]], Stage]]:
-    """Open the way to nodes and the stores; the caller begins stages of these gates over those nodes. What a killed run left on them is ended first.
+    """Connect to the nodes, open the stores, and yield the function that begins stages of these gates.
 
-    Power that it took is given back only to those whose power may be cycled again: another gate touches no node that
-    somebody may be working at.
+    End what a killed run left on the nodes first. Restore power that it took only to nodes whose power may be cycled
+    again: any other gate must not touch a node that somebody may be working on.
     """
     with connect(site, paths, nodes) as (connection, launcher), Ledger.open(paths.database) as ledger:
         store = EvidenceStore.open(ledger, paths.raw)
@@ -86,22 +86,22 @@ def stages(
             mine = [node for node in nodes if PowerCycles.id not in site.gates.skipped(node, today())]
             give_back(cycler(site, ledger, ctx.campaign, lambda _node: ""), connection, sites_of(site), mine)
         _sweep(connection, ledger, ctx.campaign, nodes)
-        yield lambda some: Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, some, paths)
+        yield lambda chosen: Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, chosen, paths)
 
 
 def _sweep(remote: Remote, ledger: Ledger, campaign: str, nodes: Sequence[str]) -> None:
-    """End what a killed run left on the nodes: a diagnostic that still runs would spoil every measurement beside it."""
+    """End leftovers of a killed run on the nodes: a diagnostic that still runs would disturb measurements."""
     with ThreadPoolExecutor(max_workers=max(1, min(len(nodes), NODE_WORKERS))) as pool:
         for node, answer in zip(nodes, pool.map(remote.sweep, nodes), strict=True):
             if answer.exit_code != 0:
-                said = answer.failure or answer.stderr.strip() or f"exit {answer.exit_code}"
+                reason = answer.failure or answer.stderr.strip() or f"exit {answer.exit_code}"
                 ledger.event(
-                    campaign, node, "validate", f"leftovers of earlier runs could not be looked for: {said}", "warn"
+                    campaign, node, "validate", f"could not look for leftovers of earlier runs: {reason}", "warn"
                 )
 
 
 def gate_entries(site: Site, only: Sequence[str] | None) -> list[GateSetEntry]:
-    """Return the entries of the site's gate set, or those of ``only`` (with the set's inputs where the set has them)."""
+    """Return the entries of the site's gate set, or those of ``only`` (with the set's inputs, if it has any)."""
     entries = {entry.id: entry for entry in loader.gates_of(site.gates)}
     if only is None:
         return list(entries.values())
@@ -110,7 +110,7 @@ def gate_entries(site: Site, only: Sequence[str] | None) -> list[GateSetEntry]:
 
 @contextmanager
 def connect(site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[tuple[Remote, Launcher]]:
-    """Open the way to nodes over SSH."""
+    """Connect to nodes over SSH, and yield the connection and the launcher."""
     hosts = {name: node_target(site, name, paths.known_hosts) for name in nodes}
     remote = Machines(hosts, site, paths)
     try:
@@ -121,14 +121,14 @@ def connect(site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[tuple
 
 @dataclass(slots=True)
 class Stage:
-    """One run of a gate set."""
+    """One run of gates over nodes."""
 
-    board: Board
+    state: StageState
     runner: Runner
     pace: Pace = field(default_factory=Pace)
 
     @classmethod
-    def begin(  # noqa: PLR0913, PLR0917 - what a stage needs of its surroundings
+    def begin(  # noqa: PLR0913, PLR0917 - everything that a stage needs
         cls,
         site: Site,
         connection: Connection,
@@ -139,7 +139,7 @@ class Stage:
         nodes: Sequence[str],
         paths: EnvPaths | None = None,
     ) -> Stage:
-        """Take the fingerprint of every node and make ready to run."""
+        """Return a stage that is ready to run, with the fingerprint of every node."""
         prints = with_parts(gather(connection, site, nodes), ledger)
         facts = site_facts(site, nodes, last_passes(store, ledger, nodes, prints))
         set_aside(store, ledger, campaign, PHASE)
@@ -147,7 +147,7 @@ class Stage:
             store, ledger, campaign, {name: found for name, found in prints.items() if isinstance(found, Fingerprint)}
         )
         runner = Runner(connection, facts, recorder.attempt, launcher, bmc=bmcs(site, ledger, campaign, paths))
-        return cls(Board(site, facts, recorder, prints), runner)
+        return cls(StageState(site, facts, recorder, prints), runner)
 
     def run(
         self,
@@ -155,110 +155,114 @@ class Stage:
         partners: Sequence[str],
         entries: Sequence[GateSetEntry],
         *,
-        whole: bool,
+        full_set: bool,
         kept: Kept | None = None,
     ) -> dict[str, NodeResult]:
-        """Run everything that is not kept, and conclude per node."""
-        board = self.board
-        board.keep(kept or {})
+        """Run every gate that is not kept, and return the result of each node."""
+        state = self.state
+        state.keep(kept or {})
         gates = {entry.id: make_gate(entry.id, entry.inputs) for entry in entries}
         required = {entry.id for entry in entries if entry.required}
-        alone = [gate for gate in gates.values() if gate.alone]
-        board.order = [gate.id for level in in_levels(alone) for gate in level] + [
-            gate.id for gate in gates.values() if not gate.alone
+        alone = [gate for gate in gates.values() if gate.single_node]
+        state.order = [gate.id for level in in_levels(alone) for gate in level] + [
+            gate.id for gate in gates.values() if not gate.single_node
         ]
-        self._say_first(nodes)
-        known = [node for node in nodes if not isinstance(board.prints[node], Finding)]
-        run_alone(board, self.runner, alone, known, required, self.pace)
+        self._warn(nodes)
+        known = [node for node in nodes if not isinstance(state.prints[node], Finding)]
+        run_alone(state, self.runner, alone, known, required, self.pace)
         for entry in entries:
-            if gates[entry.id].alone:
-                judge_fleet(board, gates[entry.id], entry, nodes)
+            if gates[entry.id].single_node:
+                judge_fleet(state, gates[entry.id], entry, nodes)
         for entry in entries:
-            if not gates[entry.id].alone:
+            if not gates[entry.id].single_node:
                 self._group_gate(gates[entry.id], nodes, partners, required)
-                judge_fleet(board, gates[entry.id], entry, nodes)
-        return {node: conclude(board, node, list(gates.values()), required, whole=whole) for node in nodes}
+                judge_fleet(state, gates[entry.id], entry, nodes)
+        return {node: conclude(state, node, list(gates.values()), required, full_set=full_set) for node in nodes}
 
-    def _say_first(self, nodes: Sequence[str]) -> None:
-        """Say what cannot be measured at all, and what the site file says that holds no longer."""
-        for text in warnings(self.board.site, self.board.day):
+    def _warn(self, nodes: Sequence[str]) -> None:
+        """Log nodes that cannot be measured at all, and entries of the site file that no longer apply."""
+        for text in warnings(self.state.site, self.state.day):
             for node in nodes[:1]:
-                self.board.recorder.say(node, text, Outcome.NOT_RUN)
+                self.state.recorder.progress(node, text, Outcome.NOT_RUN)
         for node in nodes:
-            if isinstance(found := self.board.prints[node], Finding):
-                self.board.recorder.say(node, str(found), Outcome.ERROR)
+            if isinstance(found := self.state.prints[node], Finding):
+                self.state.recorder.progress(node, str(found), Outcome.ERROR)
 
     def _group_gate(self, gate: Gate, nodes: Sequence[str], partners: Sequence[str], required: set[str]) -> None:
-        """Run a gate over the nodes that passed everything so far; then, where the gate bears it, over those that did not, with good ones as partners.
+        """Run a gate over the nodes that passed everything so far, then over the others if the gate allows it.
 
-        Apart, since a bad node would make its partners look bad. A node whose own evidence counts takes part like a
-        partner: what it has stands.
+        The others run separately, with good nodes as partners: a bad node would make its partners look bad. A node
+        whose own evidence counts takes part like a partner, and its verdict stays.
         """
-        board = self.board
-        judged = [node for node in nodes if gate.id not in board.kept.get(node, {})]
+        state = self.state
+        judged = [node for node in nodes if gate.id not in state.kept.get(node, {})]
         if not judged:
             return
         able, notes = self._able(gate, nodes, partners, required)
         later = self._later(gate, judged, [*nodes, *partners], required)
-        for node in (
-            node for node in judged if node in notes and node not in later
-        ):  # partners are not judged: what they have stands
-            board.note(gate.id, node, notes[node])
+        for node in (node for node in judged if node in notes and node not in later):
+            state.note(gate.id, node, notes[node])
         if set(able) & set(judged):
             self._over(gate, able, {node: None for node in judged if node in able})
         if later:
-            helpers = [node for node in able if node not in later][
-                : len(later) + 1
-            ]  # one for each, and a third to tell two ends apart
+            # One helper for each, and one more to tell two ends apart.
+            helpers = [node for node in able if node not in later][: len(later) + 1]
             self._over(
                 gate,
                 [*later, *helpers],
-                {node: notes[node] if board.first_bad(node, required) == "" else None for node in later},
+                {node: notes[node] if state.first_bad(node, required) == "" else None for node in later},
             )
 
     def _over(self, gate: Gate, nodes: Sequence[str], judged: Mapping[str, Verdict | None]) -> None:
-        """Run a gate over nodes and record what it means for those judged. One with a verdict of its own here only gains by a pass: else that stands."""
-        board = self.board
+        """Run a gate over nodes and record the conclusions for those judged.
+
+        ``judged``: node -> its verdict so far, which only a pass replaces; None if it has none.
+        """
+        state = self.state
         for node in nodes:
-            board.begins(gate, node)
+            state.begins(gate, node)
         done = self.runner.gate(gate, nodes)
-        by_node = gate.attribute(board.facts, done)
-        for node, instead in judged.items():
+        by_node = gate.attribute(state.facts, done)
+        for node, before in judged.items():
             found = by_node.get(node, [])
-            if instead is not None and merged(found).outcome is not Outcome.PASS:
-                board.note(gate.id, node, instead)
+            if before is not None and merged(found).outcome is not Outcome.PASS:
+                state.note(gate.id, node, before)
                 continue
-            board.verdicts[node][gate.id] = found
+            state.verdicts[node][gate.id] = found
             runs = sorted(item.run.id for item in done if node in item.run.nodes)
-            board.recorder.concluded(gate, node, merged(found), runs)
+            state.recorder.concluded(gate, node, merged(found), runs)
 
     def _later(self, gate: Gate, judged: Sequence[str], everybody: Sequence[str], required: set[str]) -> list[str]:
-        """Return the nodes to measure after the good ones: those that failed another gate and may be loaded, and good ones that have no other partner."""
-        board = self.board
+        """Return the nodes to measure after the good ones.
+
+        These are the nodes that failed another gate and may be loaded, and good nodes without another partner.
+        """
+        state = self.state
         if not gate.after_fail:
             return []
-        free = [node for node in everybody if gate.id not in board.skips(node) and not board.stopped_by(node, required)]
-        good = [node for node in free if not board.first_bad(node, required)]
-        bad = [node for node in free if node in judged and board.first_bad(node, required)]
+        free = [node for node in everybody if gate.id not in state.skips(node) and not state.stopped_by(node, required)]
+        good = [node for node in free if not state.first_bad(node, required)]
+        bad = [node for node in free if node in judged and state.first_bad(node, required)]
         lonely = [node for node in good if node in judged] if len(good) < gate.min_nodes else []
         return [*bad, *lonely] if bad and len(bad) + len(good) >= gate.min_nodes else []
 
     def _able(
         self, gate: Gate, nodes: Sequence[str], partners: Sequence[str], required: set[str]
     ) -> tuple[list[str], dict[str, Verdict]]:
-        """Return the nodes that can take part, and what is said of the others."""
-        board = self.board
+        """Return the nodes that can take part, and the verdicts of the others."""
+        state = self.state
         able: list[str] = []
         notes: dict[str, Verdict] = {}
         failed: dict[str, str] = {}
         for node in [*nodes, *partners]:
-            if reason := board.skips(node).get(gate.id, ""):
-                notes[node] = skipped(reason)
-            elif bad := board.first_bad(node, required):
-                failed[node] = bad
-                notes[node] = not_run(node, gate.id, f"{bad} did not pass", "Repair that first.")
-            else:
+            bad = state.first_bad(node, required)
+            left_out = state.left_out(gate, node, bad)
+            if left_out is None:
                 able.append(node)
+                continue
+            notes[node] = left_out
+            if left_out.outcome is Outcome.NOT_RUN:
+                failed[node] = bad
         if len(able) >= gate.min_nodes:
             return able, notes
         words = f"it needs {gate.min_nodes} nodes, {len(able)} of {len(nodes) + len(partners)} can take part"

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from rackready.gates import base
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
-from rackready.gates.engine.pairs import beside
+from rackready.gates.engine.pairs import bystander
 from rackready.gates.fabric import carried, domains, launchers, transport
 from rackready.gates.fabric import collective_findings as kinds
 from rackready.gates.fabric.rdma_port import headers
@@ -35,9 +35,9 @@ from rackready.gates.nccl.program import (
     Launched,
     argv,
     collectives_run,
-    even,
     fitting,
     read_launches,
+    require_even,
     size_bytes,
     tool_versions,
 )
@@ -185,7 +185,7 @@ def judge_busbw(
     elif result.pending:
         gathered.fleet_pending = True
     if result.outcome == Outcome.PASS:
-        even(gathered, where, what, launched)
+        require_even(gathered, where, what, launched)
     return result.outcome == Outcome.PASS
 
 
@@ -221,7 +221,7 @@ class Multi(NcclGate):
 
         Counters of every node, the launches from the group's first node, counters again.
         """
-        able, bare = nodes_without_nics.apart(facts, nodes)
+        able, bare = nodes_without_nics.split_nodes(facts, nodes)
         return [
             *(
                 self.run(facts, members, name)
@@ -254,7 +254,7 @@ class Multi(NcclGate):
                 out[node] = [
                     item.verdict.model_copy(update={"findings": mine})
                     if mine
-                    else beside(item.verdict, node)
+                    else bystander(item.verdict, node)
                     if waits
                     else item.verdict
                 ]
@@ -290,7 +290,7 @@ class Multi(NcclGate):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge NCCL's transport, each rail's traffic, and the median busbw of the largest message."""
-        if (verdict := nodes_without_nics.nothing(facts, run)) is not None:
+        if (verdict := nodes_without_nics.nothing_to_judge(facts, run)) is not None:
             return verdict
         gathered = Judge()
         where = run.target.split("/without", 1)[0]
@@ -329,7 +329,7 @@ class Multi(NcclGate):
         return gathered.verdict(where)
 
     def _bytes(self, gathered: Judge, facts: GateFacts, run: Run, outputs: Outputs, domain: Domain | None) -> None:
-        """Judge the counters; where domains are unequal, the expected bytes are unknown, and the verdict says so."""
+        """Judge the counters; an error if domains are unequal, because the expected bytes are then unknown."""
         moved = collectives_run(self.size(facts, run.nodes)) * self.count(facts)
         if domain is None:
             gathered.error(

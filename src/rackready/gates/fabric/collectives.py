@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rackready.gates.base import Done, GateFacts, Run
 from rackready.gates.engine import nodes_without_nics
-from rackready.gates.engine.pairs import acquit, again, rounds
+from rackready.gates.engine.pairs import attribute_whole_nodes, retests_of_whole_nodes, rounds
 from rackready.gates.fabric import domains
 from rackready.gates.fabric.collective import WORDS, Multi
 from rackready.gates.judging.expectation import Collective
@@ -33,16 +33,19 @@ class NcclPair(Multi):
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
         """Pair each end that a failed pair does not blame with a partner that passed."""
-        measured, _ = nodes_without_nics.split(done)
-        return [self.run(facts, (node, partner), f"{node}+{partner}/again") for node, partner in again(measured)]
+        measured, _ = nodes_without_nics.split_runs(done)
+        return [
+            self.run(facts, (node, partner), f"{node}+{partner}/again")
+            for node, partner in retests_of_whole_nodes(measured)
+        ]
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
         """Return each node's verdict.
 
         A blamed node gets what was found on it; a node that passed with another partner is cleared.
         """
-        measured, bare = nodes_without_nics.split(done)
-        return acquit(measured) | bare
+        measured, bare = nodes_without_nics.split_runs(done)
+        return attribute_whole_nodes(measured) | bare
 
 
 class _OfRacks(Multi):

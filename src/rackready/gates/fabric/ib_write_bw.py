@@ -96,7 +96,7 @@ class IbWriteBw(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Pair nodes so that every one is measured; each rail of a pair is a run of its own, in both directions."""
-        able, bare = nodes_without_nics.apart(facts, nodes)
+        able, bare = nodes_without_nics.split_nodes(facts, nodes)
         pairs = [pair for pairing in rounds(able) for pair in pairing]
         return [
             *(
@@ -109,7 +109,7 @@ class IbWriteBw(Gate):
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
         """Measure both ends of a run that failed or is behind its fleet with a third partner, to find the bad end."""
-        measured, _ = nodes_without_nics.split(done)
+        measured, _ = nodes_without_nics.split_runs(done)
         return [
             self._run(facts, first, second, rail, again=True)
             for first, second, rail in retests(pair_fleet.suspected(self, facts, measured))
@@ -121,8 +121,8 @@ class IbWriteBw(Gate):
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
         """Blame the end that fails with two partners; clear the end that passes with another."""
-        measured, bare = nodes_without_nics.split(done)
-        return nodes_without_nics.alone(self, facts) | attribute(measured) | bare
+        measured, bare = nodes_without_nics.split_runs(done)
+        return nodes_without_nics.too_few(self, facts) | attribute(measured) | bare
 
     def _run(self, facts: GateFacts, first: str, second: str, rail: int, *, again: bool = False) -> Run:
         near, far = nic_of(facts, first, rail), nic_of(facts, second, rail)
@@ -185,7 +185,7 @@ class IbWriteBw(Gate):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge link state, transport and bandwidth of both directions."""
-        if (verdict := nodes_without_nics.nothing(facts, run)) is not None:
+        if (verdict := nodes_without_nics.nothing_to_judge(facts, run)) is not None:
             return verdict
         gathered = Judge()
         rail = int(run.about["rail"])

@@ -85,7 +85,7 @@ class Incast(Gate):
         senders down at the port where they enter. A node is in one run at a time, so its memory feeds one rail only;
         runs without a common node run side by side.
         """
-        able, bare = nodes_without_nics.apart(facts, nodes)
+        able, bare = nodes_without_nics.split_nodes(facts, nodes)
         rails = sorted({rail for node in able for rail in _rails(facts, node)})
         on = {rail: [node for node in able if rail in _rails(facts, node)] for rail in rails}
         full = {
@@ -102,8 +102,8 @@ class Incast(Gate):
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
         """Return each node's verdict: what was found on it (`incast_ends`), or that no run measured it."""
-        measured, bare = nodes_without_nics.split(done)
-        return nodes_without_nics.alone(self, facts) | incast_ends.attribute(measured) | bare
+        measured, bare = nodes_without_nics.split_runs(done)
+        return nodes_without_nics.too_few(self, facts) | incast_ends.attribute(measured) | bare
 
     def _run(self, facts: GateFacts, nodes: Sequence[str], rail: int, place: int) -> Run:
         senders = min(self.inputs.senders, len(nodes) - 1)
@@ -145,7 +145,7 @@ class Incast(Gate):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge that the port was filled, that nothing was lost, and that classes were kept apart."""
-        if (verdict := nodes_without_nics.nothing(facts, run)) is not None:
+        if (verdict := nodes_without_nics.nothing_to_judge(facts, run)) is not None:
             return verdict
         gathered = Judge()
         rail, receiver = int(run.about["rail"]), run.about["receiver"]

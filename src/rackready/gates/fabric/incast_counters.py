@@ -89,7 +89,7 @@ def _judge_bytes(
     others = {prio: value for prio, value in sent.items() if prio not in {qos.priority, qos.cnp_priority} and value}
     gathered.metric(f"{way}_bytes", where, float(carried), "B")
     source = "derived: the sum of the senders' iterations x size, in the RoCE class"
-    gathered.once(
+    gathered.criterion_once(
         (way, least),
         lambda: Criterion(
             metric=f"{way}_bytes", op=Op.GE, bound=least, unit="B", label="identity", source=source, derived=True

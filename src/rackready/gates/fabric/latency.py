@@ -11,7 +11,7 @@ from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
 from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
-from rackready.gates.engine.pairs import acquit, again, rounds
+from rackready.gates.engine.pairs import attribute_whole_nodes, retests_of_whole_nodes, rounds
 from rackready.gates.engine.shipped_script import command
 from rackready.gates.fabric import ib_write_bw_findings, perftest_call, port_errors, rdma_port
 from rackready.gates.fabric import latency_findings as kinds
@@ -104,18 +104,18 @@ class IbWriteLat(Gate):
 
         All rails of a pair are one run, because they are compared with each other.
         """
-        able, bare = nodes_without_nics.apart(facts, nodes)
+        able, bare = nodes_without_nics.split_nodes(facts, nodes)
         return [*(self._run(facts, first, second) for pairing in rounds(able) for first, second in pairing), *bare]
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
         """Measure both ends of a failed run with a third partner, to find the bad end."""
-        measured, _ = nodes_without_nics.split(done)
-        return [self._run(facts, node, partner) for node, partner in again(measured)]
+        measured, _ = nodes_without_nics.split_runs(done)
+        return [self._run(facts, node, partner) for node, partner in retests_of_whole_nodes(measured)]
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
         """Clear the end that passes with another partner."""
-        measured, bare = nodes_without_nics.split(done)
-        return nodes_without_nics.alone(self, facts) | acquit(measured) | bare
+        measured, bare = nodes_without_nics.split_runs(done)
+        return nodes_without_nics.too_few(self, facts) | attribute_whole_nodes(measured) | bare
 
     def _run(self, facts: GateFacts, first: str, second: str) -> Run:
         rails = rails_of(facts, first, second)
@@ -183,7 +183,7 @@ class IbWriteLat(Gate):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge links, transport, and each NIC's typical latency against the mark and the other rails of this pair."""
-        if (verdict := nodes_without_nics.nothing(facts, run)) is not None:
+        if (verdict := nodes_without_nics.nothing_to_judge(facts, run)) is not None:
             return verdict
         gathered = Judge()
         first, second = run.about["first"], run.about["second"]

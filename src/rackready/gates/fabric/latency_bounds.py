@@ -9,7 +9,7 @@ from rackready.design.facts import NodeFacts
 from rackready.gates.base import FleetMetric
 from rackready.gates.fabric import latency_findings as kinds
 from rackready.gates.judging.expectation import Bound
-from rackready.gates.judging.fleet import standing
+from rackready.gates.judging.fleet import part_bound
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op
 
@@ -89,7 +89,7 @@ def judge_siblings(
             )
         return
     gathered.judged += 1
-    found = standing(FleetMetric("latency_typical", effect, better="lower"), others, comparisons, error=_RESOLUTION)
+    found = part_bound(FleetMetric("latency_typical", effect, better="lower"), others, comparisons, error=_RESOLUTION)
     if not found.holds(value):
         gathered.criterion(found.criterion("us"))
         expected = f"at most {found.bound:.2f} us (median of the others {found.centre:.2f})"

@@ -45,7 +45,9 @@ def judge_call(judge: Judge, where: str, program: str, call: Call) -> None:
 def judge_model(judge: Judge, facts: GateFacts, where: str, program: str, node: str, used: Memory) -> None:
     """Report an error where perftest names a GPU of another model than the node's."""
     if used.model:
-        gpu_models.same(judge, where, f"{program} used", [(node, used.model)], [facts.nodes[node].gpu.product_name])
+        gpu_models.require_model(
+            judge, where, f"{program} used", [(node, used.model)], [facts.nodes[node].gpu.product_name]
+        )
 
 
 def served(gathered: Judge, where: str, program: str, server: Output | None) -> Memory | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.engine.container import Containered, ended
+from rackready.gates.engine.container import Containered, exit_text
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
@@ -63,7 +63,7 @@ class OneProgram(Containered):
         if gathered.trouble(trouble(output, node, self.program)) or output is None:
             return gathered.verdict(node)
         if output.exit_code != 0:
-            gathered.error(node, PROGRAM_FAILED, "exit code 0", ended(output), program=self.program)
+            gathered.error(node, PROGRAM_FAILED, "exit code 0", exit_text(output), program=self.program)
         else:
             self.judge_text(gathered, facts, node, output)
         if gathered.fails or gathered.errors:

@@ -151,7 +151,7 @@ class NcclScaling(Multi):
 
         Efficiencies are recorded, and judged where the gate set declares a minimum.
         """
-        if (verdict := nodes_without_nics.nothing(facts, run)) is not None:
+        if (verdict := nodes_without_nics.nothing_to_judge(facts, run)) is not None:
             return verdict
         gathered = Judge()
         sizes = steps(facts, run.nodes)

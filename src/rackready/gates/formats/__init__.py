@@ -1,1 +1,1 @@
-"""Readers of the tools' output formats. A reader returns data or raises FormatError: it never guesses."""
+"""Readers of the tools' output formats. A reader returns data or raises FormatError; it never guesses."""

@@ -1,4 +1,4 @@
-"""Reads `chronyc -n -c tracking`: one line of 14 fields separated by commas (chronyc(1))."""
+"""Reader of `chronyc -n -c tracking`: one line of 14 fields separated by commas (chronyc(1))."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _NUMBERS = range(3, 13)
 _REFERENCE = re.compile(r"[0-9A-F]{8}")
 _NONE = "00000000"
 _OWN = "7F7F0101"
-"""Reference id of the local mode: chronyd gives out its own clock, and follows no source (chronyc(1), tracking, Reference ID)."""
+"""Reference id of local mode: chronyd serves its own clock, without a source (chronyc(1), tracking, Reference ID)."""
 _MOST = 15
-"""Highest stratum of a clock that is synchronised: 0 is none, 16 says that it is not (RFC 5905, figure 11)."""
+"""Highest stratum of a synchronised clock: 0 is invalid, 16 means unsynchronised (RFC 5905, figure 11)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tracking:
-    """How the clock follows its source. Times in seconds; ``offset`` is that of the system clock now, positive when it is slow."""
+    """Tracking of the clock's source. Times in seconds; ``offset``: of the system clock now, positive if it is slow."""
 
     reference: str
     """Reference id as a hexadecimal number."""
@@ -35,24 +35,24 @@ class Tracking:
 
     @property
     def synchronised(self) -> bool:
-        """Whether the daemon follows a source: not by its own word alone, since one that follows itself calls that normal."""
+        """Return whether the daemon follows a source. Leap status is not enough: local mode reports Normal too."""
         return (
-            self.leap != "Not synchronised" and not self.alone and self.reference != _NONE and 0 < self.stratum <= _MOST
+            self.leap != "Not synchronised" and not self.local and self.reference != _NONE and 0 < self.stratum <= _MOST
         )
 
     @property
-    def alone(self) -> bool:
-        """Whether the daemon gives out its own clock (chrony.conf(5), local)."""
+    def local(self) -> bool:
+        """Return whether the daemon serves its own clock (chrony.conf(5), local)."""
         return self.reference == _OWN
 
     @property
     def max_error(self) -> float:
-        """Largest error in seconds: offset + root dispersion + half the root delay (chronyc(1), tracking)."""
+        """Return the largest error, s: offset + root dispersion + half the root delay (chronyc(1), tracking)."""
         return abs(self.offset) + self.root_dispersion + self.root_delay / 2
 
 
 def parse(text: str) -> Tracking:
-    """Return the tracking data. Raises FormatError."""
+    """Return the tracking data. Raise FormatError."""
     lines = text.strip().splitlines()
     if len(lines) != 1:
         raise FormatError("empty output" if not lines else f"{len(lines)} lines, Expected: one")
@@ -61,7 +61,7 @@ def parse(text: str) -> Tracking:
         raise FormatError(f"{len(fields)} fields, Expected: {_FIELDS} (chronyc -c tracking)")
     leap = fields[13].strip()
     if leap not in _LEAPS:
-        raise FormatError(f"leap status {leap!r} is a word that is not known")
+        raise FormatError(f"leap status {leap!r} is unknown")
     _source(fields[0], fields[1])
     try:
         stratum, numbers = int(fields[2]), {place: float(fields[place]) for place in _NUMBERS}
@@ -77,7 +77,7 @@ def parse(text: str) -> Tracking:
 
 
 def _source(reference: str, name: str) -> None:
-    """Compare the reference id with the source beside it: the local mode and a clock without a source have an empty one."""
+    """Raise FormatError if a reference id has no source; only local mode and an unsynchronised clock have none."""
     if not _REFERENCE.fullmatch(reference):
         raise FormatError(f"reference id {reference[:40]!r}, Expected: eight hexadecimal digits")
     if not name.strip() and reference not in {_OWN, _NONE}:

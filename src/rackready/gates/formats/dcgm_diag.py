@@ -1,4 +1,4 @@
-"""Reads `dcgmi diag -j` of DCGM 3.3 to 4.x into one shape, and of earlier versions as far as they tell.
+"""Reader of `dcgmi diag -j` of DCGM 3.3 to 4.x, and of earlier versions as far as they report.
 
 Up to 3.2: results carry ``gpu_ids``, a warning is a text without a severity, and the GPUs have no serial numbers; up to
 3.0 there is no version and no list of GPUs either (HelperJsonAddResult and HelperJsonBuildOutput in dcgmi/Diag.cpp,
@@ -29,7 +29,7 @@ SEVERITY = {0: "none", 1: "monitor", 2: "isolate", 3: "unknown", 4: "triage", 5:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """One warning of one result. ``code`` and ``severity`` are DCGM's numbers, -1 when it gave none."""
+    """One warning of one result. ``code`` and ``severity`` are DCGM's numbers, -1 if it gave none."""
 
     text: str
     code: int
@@ -38,7 +38,7 @@ class Warned:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One test on one entity (``gpu`` is None where the entity is no GPU or the result is a summary)."""
+    """One test on one entity. ``gpu`` is None if the entity is not a GPU or the result is a summary."""
 
     test: str
     category: str
@@ -58,24 +58,24 @@ class Diagnostic:
     gpus: tuple[int, ...]
     serials: tuple[str, ...]
     device_ids: tuple[str, ...]
-    """PCI device ids, four hexadecimal digits, lower case; empty where it says none."""
+    """PCI device ids, four hexadecimal digits, lower case; empty if it reports none."""
     results: tuple[Result, ...]
     eud: str = ""
-    """Version of the extended utility diagnostic, where the document's head has one: it does not say that it ran."""
-    untold: tuple[str, ...] = ()
-    """What this document does not tell, though a judgement rests on it."""
+    """Version of the extended utility diagnostic in the document's head; that does not prove that it ran."""
+    missing: tuple[str, ...] = ()
+    """Facts that the judgement needs and this document lacks."""
 
     def tests(self) -> list[str]:
-        """Names of the tests that the run reports, in its order."""
+        """Return the names of the tests that the run reports, in its order."""
         return list(dict.fromkeys(result.test for result in self.results))
 
 
 class DiagnosticDidNotRunError(FormatError):
-    """DCGM answered that it could not run the diagnostic; the text is its reason."""
+    """DCGM could not run the diagnostic; the text is its reason."""
 
 
 def parse(text: str) -> Diagnostic:
-    """Return what a run says. Raises FormatError and DiagnosticDidNotRunError."""
+    """Return a run. Raise FormatError or DiagnosticDidNotRunError."""
     document = printed_json.load(text, after_words=True)
     try:
         return _diagnostic(document)
@@ -88,7 +88,7 @@ def parse(text: str) -> Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class _Devices:
-    """The GPUs of a document: serial number and PCI device id by number, as far as it tells them."""
+    """The GPUs of a document: serial number and PCI device id by number, as far as it has them."""
 
     gpus: tuple[int, ...]
     serials: tuple[str, ...]
@@ -128,16 +128,19 @@ def _diagnostic(document: dict[str, Any]) -> Diagnostic:
         raise FormatError(f"results of gpu{strange[0]}, which is none of the {len(devices.gpus)} GPUs that it lists")
     version = str(meta.get("version", body.get("version", "")))
     earlier |= any("gpu_ids" in item for _, test in tests for item in test["results"])
-    untold = _untold(devices, old="DCGM GPU Diagnostic" in document, earlier=earlier)
+    missing = _missing(devices, old="DCGM GPU Diagnostic" in document, earlier=earlier)
     driver, eud = (
         str(meta.get("Driver Version Detected", "")),
         str(meta.get("EUD Test Version") or meta.get("EUD Package Version", "")),
     )
-    return Diagnostic(version, driver, devices.gpus, devices.serials, devices.ids, results, eud, untold)
+    return Diagnostic(version, driver, devices.gpus, devices.serials, devices.ids, results, eud, missing)
 
 
 def _entities(document: dict[str, Any]) -> _Devices:
-    """Return the GPUs that DCGM 4 lists: each with a device id, and with its serial number where it has one (HelperJsonAddEntities in dcgmi/Diag.cpp)."""
+    """Return the GPUs that DCGM 4 lists, with device id and, if any, serial number.
+
+    HelperJsonAddEntities in dcgmi/Diag.cpp.
+    """
     found = [
         entity
         for group in document.get("entity_groups", [])
@@ -149,17 +152,17 @@ def _entities(document: dict[str, Any]) -> _Devices:
 
 
 def _listed(document: dict[str, Any]) -> _Devices:
-    """Return the GPUs that DCGM 3.3 lists: device ids one after the other, serial numbers by number of the GPU, of those that have one."""
+    """Return the GPUs that DCGM 3.3 lists: device ids in order, and serial numbers by GPU number, if it has one."""
     named, ids = document.get("GPU Device Serials", {}), document.get("GPU Device IDs", [])
     gpus = tuple(sorted({*(int(gpu) for gpu in named), *range(len(ids))}))
     return _devices(gpus, list(named.values()), list(ids))
 
 
 def _devices(gpus: tuple[int, ...], serials: list[object], ids: list[object]) -> _Devices:
-    """Return the GPUs. Raises FormatError: a serial number or a device id that is none, or as many ids as there are GPUs."""
+    """Return the GPUs. Raise FormatError for an invalid serial number or device id, or a wrong number of ids."""
     for serial in serials:
         if not isinstance(serial, str) or not _SERIAL.fullmatch(serial):
-            raise FormatError(f"serial number {serial!r} is none")
+            raise FormatError(f"serial number {serial!r} is invalid")
     words = [str(found).strip() for found in ids]
     known = tuple(word.lower().removeprefix("0x") for word in words if word)
     if known and len(known) != len(gpus):
@@ -169,14 +172,18 @@ def _devices(gpus: tuple[int, ...], serials: list[object], ids: list[object]) ->
     return _Devices(gpus, tuple(str(serial) for serial in serials), known)
 
 
-def _untold(devices: _Devices, *, old: bool, earlier: bool) -> tuple[str, ...]:
-    """Return what a document does not tell. ``old``: it is of DCGM before 4, which without serial numbers is before 3.3; ``earlier``: it is surely."""
-    told = sum(bool(serial) for serial in devices.serials)
+def _missing(devices: _Devices, *, old: bool, earlier: bool) -> tuple[str, ...]:
+    """Return the facts that a document lacks.
+
+    ``old``: it is from DCGM before 4; without serial numbers it is from before 3.3. ``earlier``: it is certainly from
+    before 3.3.
+    """
+    known = sum(bool(serial) for serial in devices.serials)
     lacks = [
         ("which GPUs it found", not devices.gpus and earlier),
         ("the PCI device ids of the GPUs", not devices.ids and (earlier or bool(devices.gpus))),
-        ("the serial numbers of the GPUs", old and not told),
-        (f"the serial numbers of all GPUs ({told} of {len(devices.gpus)})", 0 < told < len(devices.gpus)),
+        ("the serial numbers of the GPUs", old and not known),
+        (f"the serial numbers of all GPUs ({known} of {len(devices.gpus)})", 0 < known < len(devices.gpus)),
         ("the severity of its warnings", earlier),
     ]
     return tuple(what for what, lack in lacks if lack)
@@ -195,7 +202,7 @@ def _result(category: str, name: str, item: dict[str, Any]) -> Result:
         raise FormatError(f"a key {odd[0][:40]!r} in a result of {name}")
     status = str(item["status"])
     if status.capitalize() not in _STATUSES:
-        message = f"status {status!r} of test {name} is a word that is not known"
+        message = f"status {status!r} of test {name} is unknown"
         raise FormatError(message)
     gpu, entity = _entity(category, item)
     info = item.get("info", "")
@@ -227,13 +234,13 @@ def _entity(category: str, item: dict[str, Any]) -> tuple[int | None, str]:
     raise FormatError(message)
 
 
-def _warnings(said: object) -> tuple[Warned, ...]:
+def _warnings(found: object) -> tuple[Warned, ...]:
     """Return the warnings of a result: a list, or a text of DCGM before 3.3."""
-    if isinstance(said, str):
-        return (Warned(" ".join(said.split()), -1, -1),) if said.strip() else ()
-    if not isinstance(said, list):
-        raise FormatError(f"warnings {said!r} are no list")
-    return tuple(_warned(warning) for warning in said)
+    if isinstance(found, str):
+        return (Warned(" ".join(found.split()), -1, -1),) if found.strip() else ()
+    if not isinstance(found, list):
+        raise FormatError(f"warnings {found!r} are not a list")
+    return tuple(_warned(warning) for warning in found)
 
 
 def _warned(warning: dict[str, Any]) -> Warned:

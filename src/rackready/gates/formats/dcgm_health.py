@@ -1,4 +1,7 @@
-"""Reads `dcgmi health -c -j`: the overall word, and each entity's incidents (NVIDIA/DCGM dcgmi/Health.cpp, GenerateOutputFromResponse)."""
+"""Reader of `dcgmi health -c -j`: the overall health, and each entity's incidents.
+
+NVIDIA/DCGM dcgmi/Health.cpp, GenerateOutputFromResponse.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 WORDS = ("Healthy", "Warning", "Failure")
-"""From good to bad."""
+"""DCGM's words for health, from good to bad."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What one health system says of its entity, e.g. ('Memory system', 'Failure', text)."""
+    """Report of one health system about its entity, e.g. ('Memory system', 'Failure', text)."""
 
     system: str
     health: str
@@ -24,7 +27,7 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """One entity, e.g. ('GPU', '3'), with its own word: dcgmi makes it the worst of its incidents (HandleOneEntity)."""
+    """One entity, e.g. ('GPU', '3'). dcgmi sets its health to the worst of its incidents (HandleOneEntity)."""
 
     group: str
     name: str
@@ -32,8 +35,8 @@ class Entity:
     incidents: tuple[Incident, ...]
 
     @property
-    def said(self) -> str:
-        """Return the worst word of its incidents."""
+    def worst_incident(self) -> str:
+        """Return the worst health of its incidents."""
         return worst(incident.health for incident in self.incidents)
 
 
@@ -46,12 +49,12 @@ class Health:
 
 
 def worst(words: Iterable[str]) -> str:
-    """Return the worst of some words; Healthy of none."""
+    """Return the worst of these words; Healthy if there are none."""
     return max(words, key=WORDS.index, default=WORDS[0])
 
 
 def parse(text: str) -> Health:
-    """Return the report. Raises FormatError for anything else, dcgmi's own refusals among it."""
+    """Return the report. Raise FormatError for anything else, including dcgmi's own refusals."""
     found = printed_json.load(text, after_words=True)
     try:
         body = found["body"]
@@ -73,12 +76,12 @@ def _group(group: str, found: dict[str, Any]) -> list[Entity]:
 
 def _incidents(found: dict[str, Any]) -> tuple[Incident, ...]:
     return tuple(
-        Incident(system, _word(said["value"]), " ".join(str(part) for part in said.get("overflow", [])))
-        for system, said in found.items()
+        Incident(system, _word(item["value"]), " ".join(str(part) for part in item.get("overflow", [])))
+        for system, item in found.items()
     )
 
 
 def _word(value: object) -> str:
     if value not in WORDS:
-        raise FormatError(f"health {value!r} is a word that is not known")
+        raise FormatError(f"health {value!r} is unknown")
     return str(value)

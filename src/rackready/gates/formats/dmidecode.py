@@ -1,4 +1,4 @@
-"""Reads dmidecode's text: the structures of one or more types, each a handle line, a title and indented fields."""
+"""Reader of dmidecode's text: structures of one or more types, each a handle line, a title and indented fields."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _SIZE = re.compile(r"^(\d+) (kB|MB|GB|TB)$")
 _SCALE = {"kB": 1 / 1024**2, "MB": 1 / 1024, "GB": 1, "TB": 1024}
 _SPEED = re.compile(r"^(\d+) (?:MT/s|MHz)$")
 _UNKNOWN = "Unknown"
-"""dmidecode's word where the firmware does not say a speed (dmi_memory_device_speed)."""
+"""dmidecode's word if the firmware reports no speed (dmi_memory_device_speed)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One memory slot. ``size_gib`` is 0 when it is empty; ``speed`` is the one it runs at in MT/s, None when not said."""
+    """One memory slot. ``size_gib``: 0 if it is empty. ``speed``: configured speed, MT/s; None if unknown."""
 
     locator: str
     size_gib: float
@@ -27,7 +27,7 @@ class Module:
 
 
 def structures(text: str, kind: int) -> list[dict[str, str]]:
-    """Return the fields of every structure of one DMI type. Raises FormatError for what is not dmidecode's output."""
+    """Return the fields of every structure of one DMI type. Raise FormatError if this is not dmidecode's output."""
     if not text.strip():
         raise FormatError("empty output")
     lines = text.splitlines()
@@ -52,7 +52,7 @@ def structures(text: str, kind: int) -> list[dict[str, str]]:
 
 
 def memory(text: str) -> list[Module]:
-    """Return every memory slot (DMI type 17). Raises FormatError."""
+    """Return every memory slot (DMI type 17). Raise FormatError."""
     modules = [_module(fields) for fields in structures(text, 17)]
     if not modules:
         raise FormatError("no Memory Device structure (DMI type 17)")
@@ -69,10 +69,10 @@ def _module(fields: dict[str, str]) -> Module:
     match = _SIZE.match(size)
     if match is None:
         raise FormatError(f"size {size!r} of {fields['Locator']} is not understood")
-    said = fields.get("Configured Memory Speed", _UNKNOWN)
-    speed = _SPEED.match(said)
-    if speed is None and said != _UNKNOWN:
-        raise FormatError(f"speed {said!r} of {fields['Locator']} is not understood")
+    configured = fields.get("Configured Memory Speed", _UNKNOWN)
+    speed = _SPEED.match(configured)
+    if speed is None and configured != _UNKNOWN:
+        raise FormatError(f"speed {configured!r} of {fields['Locator']} is not understood")
     return Module(
         fields["Locator"],
         int(match[1]) * _SCALE[match[2]],
@@ -83,7 +83,7 @@ def _module(fields: dict[str, str]) -> Module:
 
 
 def bios_version(text: str) -> str:
-    """Return the BIOS version (DMI type 0). Raises FormatError."""
+    """Return the BIOS version (DMI type 0). Raise FormatError."""
     found = structures(text, 0)
     if len(found) != 1 or not found[0].get("Version"):
         raise FormatError("no BIOS Information structure with a Version (DMI type 0)")

@@ -1,14 +1,14 @@
-"""The one way in which a reader says that it does not understand."""
+"""Errors of readers that do not understand an output."""
 
 from __future__ import annotations
 
 TWICE = "the output of one command is wanted"
-"""How a reader ends that finds two reports in one output: the second may be of another node, or of another time."""
+"""End of the message about two reports in one output: the second may be from another node or another time."""
 
 
 class FormatError(ValueError):
-    """The output is not in a format that is known, or not complete; the text says what was missing."""
+    """An output is of unknown format or incomplete; the text gives the reason."""
 
 
 class TwoReportsError(FormatError):
-    """There are two reports in one output."""
+    """An output contains two reports."""

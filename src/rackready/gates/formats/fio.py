@@ -1,4 +1,4 @@
-"""Reads fio's JSON (--output-format=json): what was read and written, and whether anything failed."""
+"""Reader of fio's JSON (--output-format=json): bytes read and written, rates and errors."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from rackready.gates.formats.error import FormatError
 
 _GB = 1e9
 _TOLERANCE = 0.02
-"""How far a rate may be from bytes over time: fio counts time in whole ms."""
+"""Tolerance between a rate and bytes over time: fio counts time in whole ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One job (or all, with group_reporting). Bandwidths in GB/s (10^9 bytes), ``read`` and ``write`` 0 where none was asked for."""
+    """One job, or all with group_reporting. ``read``, ``write``: GB/s (10^9 bytes), 0 if not requested."""
 
     version: str
     read: float
     write: float
     error: int
-    """errno of the job, 0 when none."""
+    """errno of the job; 0: none."""
     runtime: float
-    """Seconds, of the longer direction."""
+    """Seconds of the longer direction."""
     bytes_read: int
     bytes_written: int
 
 
 def parse(text: str) -> Transfer:
-    """Return what a run moved. Raises FormatError: empty, cut off, or no job."""
+    """Return the transfer of a run. Raise FormatError: empty, cut off, or no job."""
     start = text.find("{")
     if start < 0:
         raise FormatError("empty output" if not text.strip() else f"no JSON: {text.strip().splitlines()[0][:80]}")
@@ -49,7 +49,7 @@ def parse(text: str) -> Transfer:
 
 
 def _moved(way: dict[str, Any]) -> int:
-    """Return the bytes of one direction of one job. Raises FormatError where they do not give its rate."""
+    """Return the bytes of one direction of one job. Raise FormatError if they contradict its rate."""
     moved, rate, seconds = int(way["io_bytes"]), float(way["bw_bytes"]), float(way["runtime"]) / 1000
     if abs(rate * seconds - moved) > _TOLERANCE * max(moved, rate * seconds):
         raise FormatError(

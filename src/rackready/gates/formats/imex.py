@@ -1,4 +1,4 @@
-"""Reads `nvidia-imex-ctl -N -j`: the IMEX domain as one of its daemons sees it.
+"""Reader of `nvidia-imex-ctl -N -j`: the IMEX domain, as one of its daemons sees it.
 
 ``{"nodes": {"0": {"status": "READY", "host": ..., "connections": {"1": {"host": ..., "status": "CONNECTED"}},
 "version": ...}}, "status": "UP"}``
@@ -33,7 +33,7 @@ class ImexDomain:
 
 
 def parse(text: str) -> ImexDomain:
-    """Return the domain. Raises FormatError."""
+    """Return the domain. Raise FormatError."""
     found = printed_json.load(text, after_words=True)
     try:
         status = str(found["status"])
@@ -49,5 +49,5 @@ def parse(text: str) -> ImexDomain:
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"not the JSON of nvidia-imex-ctl -N -j ({type(error).__name__}: {error})") from error
     if status not in DOMAIN_STATES:
-        raise FormatError(f"domain status {status!r} is a word that is not known")
+        raise FormatError(f"domain status {status!r} is unknown")
     return ImexDomain(status, nodes)

@@ -1,4 +1,4 @@
-"""On how many GPUs a model ran: the sizes that the command of an inference benchmark names, and those that the benchmark itself tells."""
+"""Number of GPUs of an inference benchmark, from the sizes in its command and in its output."""
 
 from __future__ import annotations
 
@@ -17,18 +17,23 @@ _SIZES = {
         re.compile(r"(?:\bpipeline_parallel_size=|^PP Size:\s+)(\d+)\b", re.MULTILINE),
     ),
 }
-"""Options of vLLM (--tensor-parallel-size, -tp) and trtllm-bench (--tp); the engine configuration that vLLM logs and the report of trtllm-bench.
-A model that is spread over both sizes uses their product of GPUs. Copies of it (data parallel) are not counted: neither
-tool tells them in one way.
+"""Size -> its pattern in the command and in the output.
+
+Options of vLLM (--tensor-parallel-size, -tp) and trtllm-bench (--tp); the engine configuration that vLLM logs, and the
+report of trtllm-bench. A model uses the product of both sizes of GPUs. Copies of it (data parallel) are not counted:
+the tools do not report them in one way.
 """
 _KNOWN = re.compile(r"(?:^|[\s/])(?:vllm|trtllm-bench)(?!\S)")
-"""Both take 1 for a size that is not named (vllm/config/parallel.py, tensorrt_llm/bench/benchmark/throughput.py)."""
+"""Both default a size to 1 (vllm/config/parallel.py, tensorrt_llm/bench/benchmark/throughput.py)."""
 
 
 def gpus(command: Sequence[str], printed: str) -> int | None:
-    """Return on how many GPUs the model ran; None where neither command nor output tells. Raises FormatError where what they tell differs, or is no size."""
+    """Return the number of GPUs that the model ran on; None if neither command nor output shows it.
+
+    Raise FormatError if the two differ, or if a size is 0.
+    """
     words = " ".join(command)
-    told = {
+    found = {
         what: sorted(
             {
                 int(size)
@@ -38,11 +43,11 @@ def gpus(command: Sequence[str], printed: str) -> int | None:
         )
         for what, patterns in _SIZES.items()
     }
-    for what, sizes in told.items():
+    for what, sizes in found.items():
         if len(sizes) > 1 or 0 in sizes:
             message = f"{what} {' and '.join(map(str, sizes))}"
             raise FormatError(message)
-    if not any(told.values()) and not _KNOWN.search(words):
+    if not any(found.values()) and not _KNOWN.search(words):
         return None
-    tensor, pipeline = (sizes[0] if sizes else 1 for sizes in told.values())
+    tensor, pipeline = (sizes[0] if sizes else 1 for sizes in found.values())
     return tensor * pipeline

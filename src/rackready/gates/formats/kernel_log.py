@@ -1,7 +1,6 @@
-"""Reads Xids and SXids from a kernel log: `journalctl --dmesg` (short and ISO dates), `dmesg`, `dmesg -T`.
+"""Reader of Xids and SXids in a kernel log: `journalctl --dmesg` (short and ISO dates), `dmesg`, `dmesg -T`.
 
-Lines that are none of the driver's are noise, and there may be any number of them; a text without a single line of a
-kernel log is no log.
+Other lines than the driver's are noise, in any number. A text without a single line of a kernel log is not a log.
 """
 
 from __future__ import annotations
@@ -31,21 +30,27 @@ _FABRIC_MANAGER = re.compile(
     r"detected NVSwitch (?P<kind>non-fatal|fatal) error (?P<code>\d+) on .*NVSwitch pci bus id (?P<pci>\S+)"
 )
 _COLOUR = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-"""What `dmesg --color=always` and `grep --color=always` put between (ECMA-48 control sequences)."""
+"""Control sequences that `dmesg --color=always` and `grep --color=always` insert (ECMA-48)."""
 _MENTIONS = re.compile(
     r"nvrm\b.*(?<![a-z0-9_])s?xid(?![a-z])|(?<![a-z0-9_])sxid(?![a-z])|(?<![a-z0-9_])xid\W*pci\b", re.IGNORECASE
 )
-"""In whatever form: `NVRM: GPU0 Xid`, two blanks. Names of functions (`_kgspLogXid119`) are none: the driver writes them beside the Xid itself."""
+"""An Xid in any form (`NVRM: GPU0 Xid`, two blanks), but not function names (`_kgspLogXid119`).
+
+The driver prints function names in addition to the Xid itself.
+"""
 _DRIVER = "NVRM: loading NVIDIA UNIX"
 _BOOT = re.compile(r"Linux version \d")
-"""A kernel's first line, once a boot (init/main.c, start_kernel)."""
+"""A kernel's first line, once per boot (init/main.c, start_kernel)."""
 _FALLEN = re.compile(r"NVRM: .*fallen off the bus", re.IGNORECASE)
 _OF_GPU = re.compile(
     r"NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})"
 )
-"""The driver names the GPU in the line itself, or two lines before it (arch/nvalloc/unix/src/osinit.c: 'The NVIDIA GPU', 'installed in this system has')."""
+"""The driver names the GPU in the line itself, or two lines before it.
+
+arch/nvalloc/unix/src/osinit.c: 'The NVIDIA GPU', 'installed in this system has'.
+"""
 FALLEN = 79
-"""The Xid of a GPU that has fallen off the bus."""
+"""The Xid of a GPU that fell off the bus."""
 _RULE_WORDS = re.compile(
     r"^(?P<unit>\w+)\s+(?P<severity>Fatal|Nonfatal|Non-fatal|Link Fatal)\s+XC\d+\s+i\d+\s+"
     r"Link\s+(?P<link>-?\d+)\s+\((?P<info>0x[0-9a-fA-F]+) (?P<status>0x[0-9a-fA-F]+)"
@@ -55,7 +60,7 @@ _RECOVERY = re.compile(r"GPU recovery action changed from 0x[0-9a-fA-F]+ \([^)]*
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One Xid or SXid. ``when`` is the log's own stamp; ``pci`` as sysfs writes it, without function (0000:9b:00)."""
+    """One Xid or SXid. ``when``: the log's timestamp; ``pci``: as in sysfs, without function (0000:9b:00)."""
 
     when: str
     pci: str
@@ -67,7 +72,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class NvLink5:
-    """What the message of an Xid 144 to 150 carries."""
+    """Message of an Xid 144 to 150."""
 
     unit: str
     severity: str
@@ -78,22 +83,22 @@ class NvLink5:
 
 @dataclass(frozen=True, slots=True)
 class KernelLog:
-    """What a log holds of the GPUs. ``from_boot``: it reaches back to the boot, or to where the driver was loaded."""
+    """A log's events of GPUs. ``from_boot``: it reaches back to the boot, or to the load of the driver."""
 
     xids: tuple[Event, ...]
     sxids: tuple[Event, ...]
     lines: int
     from_boot: bool
     unreadable: tuple[str, ...]
-    """Lines that speak of an Xid or SXid in a form that is not known."""
+    """Lines with an Xid or SXid of unknown form."""
     fallen: tuple[Event, ...] = ()
-    """GPUs that the driver says have fallen off the bus, in a line without a number; ``pci`` empty where no line names the GPU."""
+    """GPUs that fell off the bus, by lines without an Xid; ``pci`` is empty if no line names the GPU."""
     whole: bool = True
-    """It has the driver's first line and one besides: a log of one line is an excerpt."""
+    """It has the driver's first line and at least one more: a single line is an excerpt."""
 
 
 def parse(text: str) -> KernelLog:
-    """Return the log's Xids and SXids. Raises FormatError when it is no kernel log."""
+    """Return the log's Xids and SXids. Raise FormatError if it is not a kernel log."""
     xids: list[Event] = []
     sxids: list[Event] = []
     unreadable: list[str] = []
@@ -134,7 +139,7 @@ def parse(text: str) -> KernelLog:
 
 
 def date(when: str) -> datetime | None:
-    """Return a stamp as a point in time; None where it has no year or no date."""
+    """Return a timestamp as a point in time; None if it has no year, date or zone."""
     try:
         found = datetime.fromisoformat(when.replace(",", "."))
     except ValueError:
@@ -143,7 +148,7 @@ def date(when: str) -> datetime | None:
 
 
 def nvlink5(text: str) -> NvLink5 | None:
-    """Return what the message of an Xid 144 to 150 carries; None when it is of another form."""
+    """Return the fields of the message of an Xid 144 to 150; None if it is of another form."""
     found = _RULE_WORDS.match(text)
     if found is None:
         return None
@@ -153,7 +158,7 @@ def nvlink5(text: str) -> NvLink5 | None:
 
 
 def recovery(text: str) -> str | None:
-    """Return the action that an Xid 154 asks for now, e.g. 'None' or 'Node Reboot Required'; None when the message is of another form."""
+    """Return the action that an Xid 154 requests, such as 'Node Reboot Required'; None for another form of message."""
     found = _RECOVERY.search(text)
     return found["to"] if found else None
 
@@ -167,7 +172,7 @@ def _stamp(raw: str) -> tuple[str, str]:
 
 
 def _letters(line: str) -> str:
-    """Return a line without what nobody sees (NUL, ESC, zero-width spaces) and with plain letters for their look-alikes: it is searched, not judged."""
+    """Return a line without invisible characters and with plain letters for look-alikes, for the search only."""
     if line.isascii() and line.isprintable():
         return line
     plain = unicodedata.normalize("NFKC", line)

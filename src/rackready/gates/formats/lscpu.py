@@ -1,4 +1,4 @@
-"""Reads `lscpu --json` (util-linux): flat up to 2.36, with children from 2.37 on."""
+"""Reader of `lscpu --json` (util-linux): flat up to 2.36, with children from 2.37 on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rackready.gates.formats.error import FormatError
 
 @dataclass(frozen=True, slots=True)
 class Processors:
-    """What the kernel sees. Numbers of CPUs are those of hardware threads."""
+    """Processors, as the kernel sees them. Numbers of CPUs are those of hardware threads."""
 
     model: str
     sockets: int
@@ -27,7 +27,7 @@ class Processors:
 
 
 def parse(text: str) -> Processors:
-    """Return the processors. Raises FormatError."""
+    """Return the processors. Raise FormatError."""
     found = printed_json.load(text)
     try:
         fields: dict[str, Any] = {str(item["field"]).rstrip(":"): item.get("data") for item in _walk(found["lscpu"])}
@@ -52,7 +52,7 @@ def _walk(items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def cpu_list(text: str) -> frozenset[int]:
-    """Return the CPUs of a list such as 0-3,8. Raises ValueError."""
+    """Return the CPUs of a list such as 0-3,8. Raise ValueError."""
     out: set[int] = set()
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         first, _, last = part.partition("-")

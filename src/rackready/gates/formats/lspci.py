@@ -1,4 +1,4 @@
-"""Reads `lspci -D -vvv` of PCI bridges: where they lie, and what their access control services do."""
+"""Reader of `lspci -D -vvv` of PCI bridges: their buses and access control services."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from rackready.gates.formats.error import TWICE, FormatError
 
 _DEVICE = re.compile(r"^([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.+?): ")
-"""A domain of a host bridge has four digits; those that Linux makes up behind a Volume Management Device begin at 10000 (drivers/pci/controller/vmd.c)."""
+"""A host bridge's domain has four digits; Linux numbers those behind a Volume Management Device from 10000.
+
+drivers/pci/controller/vmd.c
+"""
 _BUS = re.compile(r"^\tBus: primary=([0-9a-f]{2}), secondary=([0-9a-f]{2}), subordinate=([0-9a-f]{2})", re.MULTILINE)
 _PORT = re.compile(
     r"^\tCapabilities: \[[0-9a-f]+\] Express \(v\d+\) (Root Port|Upstream Port|Downstream Port|PCI-Express to "
@@ -21,7 +24,7 @@ _FLAG = re.compile(r"^(\w+)([+-])$")
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """One bridge. ``acs`` holds what is switched on of its access control, None when it has no such capability."""
+    """One bridge. ``acs``: its enabled access control services; None if it has no such capability."""
 
     address: str
     port: str
@@ -30,13 +33,13 @@ class Bridge:
     acs: frozenset[str] | None
 
     def above(self, address: str) -> bool:
-        """Whether a device lies below this bridge."""
+        """Return whether a device is below this bridge."""
         domain, _, rest = address.partition(":")
         return domain == self.address.partition(":")[0] and self.secondary <= int(rest[:2], 16) <= self.subordinate
 
 
 def parse(text: str) -> list[Bridge]:
-    """Return all bridges. Raises FormatError: empty, cut off, or without the right to read capabilities."""
+    """Return all bridges. Raise FormatError: empty, cut off, or without the right to read capabilities."""
     if not text.strip():
         raise FormatError("empty output")
     if "<access denied>" in text:

@@ -1,7 +1,7 @@
-"""Reads `mlxlink -d DEVICE -m -c --json` (MFT): link, bit error rates and module of one port.
+"""Reader of `mlxlink -d DEVICE -m -c --json` (MFT): link, bit error rates and module of one port.
 
-Values that belong to lanes come as {"values": [...]} or as one text separated by commas; those that the module watches
-carry its own limits behind them: "45 [-10..80]".
+Values per lane are {"values": [...]} or one text separated by commas. Values that the module monitors are followed by
+its limits: "45 [-10..80]".
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _LIMITS = re.compile(r"^(?P<values>.*?)\s*\[(?P<low>[+-]?[\d.]+)\.\.(?P<high>[+-
 _NONE = frozenset({"", "N/A", "NA"})
 _WIDTH = re.compile(r"^\d+x$")
 _COPPER, _ACTIVE = frozenset({"Passive copper cable", "Twisted Pair"}), "Active cable"
-"""Kinds of cables, as mlxlink names them (Mellanox/mstflint, mlxlink): "Active cable (active copper / optics)" may be either."""
+"""Kinds of cables in mlxlink (Mellanox/mstflint, mlxlink): "Active cable (active copper / optics)" may be either."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a module measures, lane by lane (temperature: one value), and its own limits; both None where it gives none: "[0..0]" are none."""
+    """Values of a module, per lane (temperature: one), with its limits; None without limits ("[0..0]" means none)."""
 
     values: tuple[float, ...]
     low: float | None
@@ -32,12 +32,12 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One port. Bit error rates are per bit received; a reading that the tool does not give is None."""
+    """One port. Bit error rates are per received bit; a reading that the tool does not report is None."""
 
     state: str
     speed: str
     lanes: int | None
-    """Width of the link; None where the tool gives none (a link that is down)."""
+    """Width of the link; None if the tool reports none (a link that is down)."""
     fec: str
     raw_ber: float | None
     effective_ber: float | None
@@ -47,21 +47,21 @@ class Port:
     serial: str
     firmware: str
     copper: bool
-    """Whether the cable is of copper, which has no light and mostly no sensor."""
+    """The cable is copper, which has no light and mostly no sensor."""
     watches: bool
-    """Whether light, temperature and supply must be told: by a module of optics always, by an optical cable where it says that it can (DDM)."""
+    """Light, temperature and supply must be reported: always by optics, by an optical cable only with DDM."""
     temperature: Watched | None
     rx_power: Watched | None
     """dBm per lane."""
     tx_power: Watched | None
     voltage: Watched | None
-    """Of the module's supply, mV."""
+    """Voltage of the module's supply, mV."""
     bias: Watched | None
-    """Current of the laser, mA per lane."""
+    """Laser current, mA per lane."""
 
 
 def parse(text: str) -> Port:
-    """Return one port. Raises FormatError: empty, cut off, or the tool's own error."""
+    """Return one port. Raise FormatError: empty, cut off, or the tool's own error."""
     found = printed_json.load(text)
     try:
         status = found["status"]
@@ -102,7 +102,7 @@ def _port(output: dict[str, Any]) -> Port:
 
 
 def _copper(module: dict[str, Any]) -> bool:
-    """Whether a cable is of copper; an active one says it by its technology alone."""
+    """Return whether a cable is copper; for an active cable only its technology shows it."""
     kind, technology = _word(module.get("Cable Type")), _word(module.get("Cable Technology"))
     return kind in _COPPER or (kind.startswith(_ACTIVE) and technology.startswith("Copper"))
 
@@ -118,7 +118,7 @@ def _lanes(value: object) -> int | None:
 
 
 def _in(module: dict[str, Any], name: str, unit: str) -> object:
-    """Return what a module says of something in one unit; the same in another unit is not nothing."""
+    """Return a module's value in one unit. Raise FormatError if it reports the value in another unit."""
     found = [key for key in module if key.startswith(f"{name} [") and key != f"{name} [{unit}]"]
     if found:
         raise FormatError(f"{found[0]} where {name} [{unit}] should be")
@@ -131,7 +131,7 @@ def _word(value: object) -> str:
 
 
 def _number(value: object) -> float | None:
-    """Return a number; "15E-255" is the tool's way to say that not one error was seen."""
+    """Return a number. The tool prints "15E-255" if there was no error."""
     text = _word(value)
     if not text:
         return None
@@ -141,7 +141,7 @@ def _number(value: object) -> float | None:
 
 
 def _rate(value: object) -> float | None:
-    """Return an error rate, which is a share: neither below 0 nor above 1."""
+    """Return an error rate. Raise FormatError if it is below 0 or above 1."""
     found = _number(value)
     if found is not None and not 0 <= found <= 1:
         raise FormatError(f"{value!r} where a bit error rate should be")
@@ -160,6 +160,5 @@ def _watched(value: object) -> Watched | None:
         raise FormatError(f"{text!r} where a number for every lane should be")
     values = tuple(lane for lane in lanes if lane is not None)
     low, high = (float(match["low"]), float(match["high"])) if match else (0.0, 0.0)
-    return (
-        Watched(values, low, high) if low < high else Watched(values, None, None)
-    )  # "[0..0]" are limits that the module does not have
+    # "[0..0]" stands for no limits.
+    return Watched(values, low, high) if low < high else Watched(values, None, None)

@@ -1,4 +1,6 @@
-"""Reads which ways NCCL says it chose (NCCL_DEBUG=INFO, subsystems INIT, NET, P2P, GRAPH). What each rail carried it does not say: counters do.
+"""Reader of the paths in NCCL's log (NCCL_DEBUG=INFO, subsystems INIT, NET, P2P, GRAPH).
+
+The log does not show how much each rail carried; counters do.
 
 Lines as NCCL 2.18 to 2.30 writes them: src/transport/net.cc and p2p.cc (channels), src/transport/nvls.cc (multicast),
 src/mnnvl.cc (domain over several nodes), src/graph/search.cc (the kind of path between GPUs), and aws-ofi-nccl's own
@@ -17,7 +19,7 @@ _LINE = re.compile(
 )
 _DEVICES = re.compile(r"NET/IB : Using (?P<list>.*?)(?:;|$)")
 _DEVICE = re.compile(r"\[(?P<index>\d+)\](?P<name>[\w.-]+):(?P<port>\d+)(?::\d*(?::\d+)?)?/(?P<link>\w+)")
-"""Behind the port NCCL 2.30 names rail and plane, as far as NCCL_IB_HCA gives them."""
+"""After the port, NCCL 2.30 prints rail and plane, as far as NCCL_IB_HCA gives them."""
 _NETWORK = re.compile(r"Using network (?P<name>.+)$")
 _PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is (?P<name>[\w;-]+)")
 _NET = re.compile(
@@ -36,23 +38,26 @@ _PATTERN = re.compile(
 
 @dataclass(slots=True)
 class HostLog:
-    """What the processes of one host said. Empty where they said nothing; judging that is the gate's part."""
+    """Log of one host's processes. Fields are empty if nothing was logged; the gate judges that."""
 
     devices: dict[int, tuple[str, str]] = field(default_factory=dict)
     """Index that channels use -> (HCA, link layer)."""
     networks: set[str] = field(default_factory=set)
     """Networks chosen: IB, Socket, AWS Libfabric, ..."""
     sought_rdma: bool = False
-    """Whether its own RDMA network (NET/IB) said anything, found or not. It is silent where NCCL is told to leave it out: by NCCL_NET another name (ncclNetInit
-    of src/plugin/net.cc, 2.30, initialises only that one), or by NCCL_IB_DISABLE (src/transport/net_ib)."""
+    """NCCL's own RDMA network (NET/IB) logged something, whether it found devices or not.
+
+    It logs nothing if NCCL_NET names another network (ncclNetInit of src/plugin/net.cc, 2.30, initialises only that
+    one), or with NCCL_IB_DISABLE (src/transport/net_ib).
+    """
     providers: set[str] = field(default_factory=set)
-    """libfabric's providers, of aws-ofi-nccl only."""
+    """libfabric's providers, only with aws-ofi-nccl."""
     channels: list[tuple[str, int, bool]] = field(default_factory=list)
-    """(network, device index, whether GPUDirect RDMA) of every channel over the network."""
+    """(network, device index, GPUDirect RDMA) of every channel over the network."""
     inside: set[str] = field(default_factory=set)
-    """Ways between GPUs that need no network: P2P/CUMEM, P2P/MNNVL, SHM/direct/direct, ..."""
+    """Paths between GPUs without the network: P2P/CUMEM, P2P/MNNVL, SHM/direct/direct, ..."""
     senders: set[int] = field(default_factory=set)
-    """Ranks that send over such a way: its sender is who says it (p2pSendSetup of src/transport/p2p.cc)."""
+    """Ranks that send over such a path; the sender logs it (p2pSendSetup of src/transport/p2p.cc)."""
     multicast: set[int] = field(default_factory=set)
     """GPUs for which the switches reduce (NVLS)."""
     no_multicast: set[int] = field(default_factory=set)
@@ -61,7 +66,7 @@ class HostLog:
     paths: set[str] = field(default_factory=set)
     """Kinds of path between GPUs that its rings and trees use: NVL, PIX, PHB, SYS, ..."""
     unread: set[str] = field(default_factory=set)
-    """Ways of channels that are none of these, in NCCL's words."""
+    """Paths of channels of any other kind, as NCCL prints them."""
 
     def used(self) -> frozenset[str]:
         """Return the HCAs that its channels use, as far as the log names them."""
@@ -69,7 +74,7 @@ class HostLog:
 
 
 def parse(text: str) -> dict[str, HostLog]:
-    """Return what the log says, by host name."""
+    """Return the log by host name."""
     hosts: dict[str, HostLog] = defaultdict(HostLog)
     for host, line in _lines(text):
         _read(hosts[host], line)
@@ -77,12 +82,15 @@ def parse(text: str) -> dict[str, HostLog]:
 
 
 def speakers(text: str) -> set[tuple[str, int]]:
-    """Return the processes that said anything, as (host, process id)."""
+    """Return the processes that logged anything, as (host, process id)."""
     return {(match["host"].split(".")[0], int(match["pid"])) for match in _LINE.finditer(text)}
 
 
 def communicators(text: str) -> frozenset[str]:
-    """Return the ids of the communicators that were made (commId, INIT): drawn anew in every launch (src/init.cc hashes its unique id). 0 stands for none."""
+    """Return the ids of the communicators (commId, INIT), which are new in every launch; 0 means none.
+
+    src/init.cc hashes its unique id.
+    """
     return frozenset(
         found["id"] for _, line in _lines(text) if (found := _COMMUNICATOR.search(line)) and int(found["id"], 16)
     )
@@ -113,7 +121,7 @@ def _read(host: HostLog, line: str) -> None:
 
 
 def _channel(host: HostLog, line: str) -> None:
-    """Take in the way of a channel; what is none that is known is kept in NCCL's words. Lists of ranks have no way."""
+    """Add the path of a channel; an unknown one is kept as printed. Lists of ranks have no path."""
     if found := _NET.match(line):
         host.channels.append((found["net"], int(found["device"]), "GDRDMA" in found["rest"]))
     elif found := _INSIDE.match(line):

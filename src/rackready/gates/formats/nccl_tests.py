@@ -1,9 +1,9 @@
-"""Reads nccl-tests' text table and its JSON document (-J, file version 3).
+"""Reader of nccl-tests' text table and its JSON document (-J, file version 3).
 
-The footer's average goes over all sizes and both placements (BenchTime and run of src/common.cu).
-NCCL INFO lines stand between header and rows. ``#wrong`` is N/A where results were not checked: everywhere with -c 0,
-and in place always for alltoall and sendrecv, whose data a run in place overwrites (reportErrors in src/alltoall.cu,
-src/sendrecv.cu and writeBenchmarkLineBody of src/util.cu, 2.19.6); JSON says null there.
+The footer's average is over all sizes and both placements (BenchTime and run of src/common.cu).
+NCCL INFO lines may be between header and rows. ``#wrong`` is N/A if results were not checked: everywhere with -c 0,
+and always in place for alltoall and sendrecv, whose data a run in place overwrites (reportErrors in src/alltoall.cu,
+src/sendrecv.cu and writeBenchmarkLineBody of src/util.cu, 2.19.6); JSON has null there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rackready.gates.formats.error import TWICE, FormatError, TwoReportsError
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number as it was printed. ``half``: half of the unit of its last digit, by which it may be rounded."""
+    """A printed number. ``half``: half a unit of its last digit, its possible rounding error."""
 
     value: float
     half: float
@@ -28,7 +28,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One message size, out of place or in place. Time in us, bandwidths in GB/s; ``wrong``: number of wrong elements, None when it was not checked."""
+    """One message size, out of place or in place. Time in us, bandwidths in GB/s.
+
+    ``wrong``: number of wrong elements; None if not checked.
+    """
 
     time: Figure
     algbw: Figure
@@ -38,14 +41,14 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One message size, bytes, with the elements of ``kind`` that it is made of: all, or those of one rank, as the program counts them."""
+    """One message size, bytes. ``count``: elements of ``kind``, of all ranks or of one, as the program counts."""
 
     size: int
     count: int
     kind: str
     """Type of an element, e.g. float."""
     redop: str
-    """Operation, e.g. sum; none or empty where there is none."""
+    """Operation, e.g. sum; none or empty if there is none."""
     out_of_place: Placement
     in_place: Placement
 
@@ -58,25 +61,25 @@ class CollectiveResult:
     ranks: int
     hosts: tuple[str, ...]
     devices: tuple[tuple[str, str], ...]
-    """(host, model of its GPU) of every rank, as CUDA names it."""
+    """(host, GPU model as CUDA names it) of every rank."""
     out_of_bounds: int
     sane: bool
-    """The tool's own words: out of bounds values OK."""
+    """The tool printed: out of bounds values OK."""
     average: Figure
-    """Of the busbw of all rows, out of place and in place."""
+    """Average busbw of all rows, out of place and in place."""
     version: str
     processes: frozenset[tuple[str, int]] = frozenset()
     """(host, process id) of its ranks."""
     test: str = ""
-    """Name of the program as it says it itself, e.g. all_reduce_perf; empty where its version does not."""
+    """Name of the program as it prints it, e.g. all_reduce_perf; empty if its version does not."""
     options: Mapping[str, int] = field(default_factory=dict)
-    """What it says of its command line: ``warmup``, ``iters``, ``agg``, ``validation``, ``graph``, ``unalign``, ``blocking``, as far as it does."""
+    """Printed settings: ``warmup``, ``iters``, ``agg``, ``validation``, ``graph``, ``unalign``, ``blocking``."""
 
     def at(self, size: int) -> Row | None:
-        """Return the row of a message size that was asked for, in bytes.
+        """Return the row of a requested message size, in bytes.
 
-        all_gather, reduce_scatter and alltoall give every rank as many whole 16 bytes and print the sum: less than 16
-        bytes a rank below what was asked (NVIDIA/nccl-tests src/all_gather.cu, AllGatherGetCollByteCount).
+        all_gather, reduce_scatter and alltoall give every rank a multiple of 16 bytes and print the sum, which is less
+        than 16 bytes per rank below the request (NVIDIA/nccl-tests src/all_gather.cu, AllGatherGetCollByteCount).
         """
         return next((row for row in self.rows if size - _STEP * self.ranks < row.size <= size), None)
 
@@ -88,7 +91,8 @@ _RANK = re.compile(
 _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)\s*$", re.MULTILINE)
 _AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*(\d+(?:\.\d+)?(?:e[+-]\d+)?)\s*(?:\S.*)?$", re.MULTILINE)
 _HEADER = re.compile(
-    r"^#\s+size\s+count\s+type\s+redop(\s+root)?\s+time\s+algbw\s+busbw\s+(#wrong|error)\s+time\s+algbw\s+busbw\s+(#wrong|error)\s*$",
+    r"^#\s+size\s+count\s+type\s+redop(\s+root)?\s+time\s+algbw\s+busbw\s+(#wrong|error)"
+    r"\s+time\s+algbw\s+busbw\s+(#wrong|error)\s*$",
     re.MULTILINE,
 )
 _VERSION = re.compile(r"nccl-tests version\s+(\S+)")
@@ -105,7 +109,7 @@ _JSON_NAMES = {
     "graph": "graph",
 }
 _CONCLUDED = re.compile(r"^# Collective test concluded: \w+\s*$", re.MULTILINE)
-"""The last line, where the program names itself at the beginning (writeBenchmarkHeader and writeErrors of src/util.cu)."""
+"""The last line, if the first names the program (writeBenchmarkHeader and writeErrors of src/util.cu)."""
 _LEADING = 3
 _DIGITS = 6
 _COLUMNS = 8
@@ -113,7 +117,7 @@ _STEP = 16
 
 
 def parse(text: str) -> CollectiveResult:
-    """Return what a launch measured, from text or JSON. Raises FormatError."""
+    """Return the result of a launch, from text or JSON. Raise FormatError."""
     stripped = text.lstrip()
     return _parse_json(stripped) if stripped.startswith("{") else _parse_text(text)
 
@@ -146,7 +150,7 @@ def _parse_text(text: str) -> CollectiveResult:
     if not rows or numbers != list(range(len(numbers))):
         message = f"{len(rows)} rows and ranks {numbers}: the output is cut off"
         raise FormatError(message)
-    _once(rows)
+    _require_unique(rows)
     version = _VERSION.search(text)
     return CollectiveResult(
         rows=rows,
@@ -164,7 +168,7 @@ def _parse_text(text: str) -> CollectiveResult:
 
 
 def _options(text: str) -> dict[str, int]:
-    """Return what the line of settings says (writeDeviceReport of src/util.cu), empty without it."""
+    """Return the printed settings (writeDeviceReport of src/util.cu); empty without that line."""
     line = _OPTIONS.search(text)
     if line is None:
         return {}
@@ -172,8 +176,8 @@ def _options(text: str) -> dict[str, int]:
     return found | {"blocking": int(_BLOCKING.search(text) is not None)}
 
 
-def _once(rows: tuple[Row, ...]) -> None:
-    """Refuse a size with two results: which of them is meant is not said. Sizes that are too small for the ranks all print as 0."""
+def _require_unique(rows: tuple[Row, ...]) -> None:
+    """Raise FormatError for a size with two results. Sizes that are too small for the ranks all print as 0."""
     sizes = [row.size for row in rows if row.size]
     twice = sorted({size for size in sizes if sizes.count(size) > 1})
     if twice:
@@ -182,7 +186,10 @@ def _once(rows: tuple[Row, ...]) -> None:
 
 
 def _row(line: str, *, root: bool) -> Row | None:
-    """Return a row of the table, None for a line that is none (NCCL INFO, blank). Collectives without an operation leave its column empty."""
+    """Return a row of the table; None for any other line (NCCL INFO, blank).
+
+    Collectives without an operation leave its column empty.
+    """
     fields = line.split()
     if not fields or not fields[0].isdigit():
         return None
@@ -195,18 +202,18 @@ def _row(line: str, *, root: bool) -> Row | None:
 
 
 def _average(cell: object) -> Figure:
-    """Return the footer's average: printed with six digits in all (%g), and without the zeros at its end."""
+    """Return the footer's average, printed with six digits in all (%g) and without trailing zeros."""
     value = _number(cell)
     return Figure(value, 0.5 * 10.0 ** (math.floor(math.log10(value)) - _DIGITS + 1) if value > 0 else 0.0)
 
 
 def _placement(cells: Sequence[object]) -> Placement:
-    """Return time, both bandwidths and wrong elements of four cells."""
+    """Return the placement in four cells: time, both bandwidths, wrong elements."""
     return Placement(_figure(cells[0]), _figure(cells[1]), _figure(cells[2]), _wrong(cells[3]))
 
 
 def _figure(cell: object) -> Figure:
-    """Return a number with what its last digit leaves open. JSON's have six digits behind the point (jsonDouble of src/util.cu)."""
+    """Return a number with its rounding error. JSON has six digits after the point (jsonDouble of src/util.cu)."""
     text = str(cell)
     mantissa, _, exponent = text.lower().partition("e")
     digits = len(mantissa.partition(".")[2])
@@ -239,7 +246,7 @@ def _parse_json(text: str) -> CollectiveResult:
     except ValueError as error:
         if isinstance(error, FormatError):
             raise
-        message = f"JSON with a value of another kind: {error}"
+        message = f"JSON with a value of another type: {error}"
         raise FormatError(message) from error
 
 
@@ -263,11 +270,11 @@ def _from_json(document: dict[str, Any]) -> CollectiveResult:
     if not rows or not numbers or numbers != list(range(len(numbers))) or "end_time" not in document:
         message = f"{len(rows)} results and ranks {numbers}: the document is not complete"
         raise FormatError(message)
-    _once(rows)
+    _require_unique(rows)
     bounds = document["out_of_bounds"]
     okay = str(bounds["okay"]).lower()  # a string "true", "false" or "unchecked", not a JSON boolean
     if okay not in {"true", "false", "unchecked"}:
-        message = f"out_of_bounds.okay {okay!r} is a word that is not known"
+        message = f"out_of_bounds.okay {okay!r} is unknown"
         raise FormatError(message)
     return CollectiveResult(
         rows=rows,

@@ -1,6 +1,6 @@
-"""Reads nvbandwidth: its JSON (`-j`) and its text, of versions 0.4 to 0.8.
+"""Reader of nvbandwidth: its JSON (`-j`) and its text, versions 0.4 to 0.8.
 
-The text names each device from the first version on, the JSON from 0.8 on: "GPU Device list" (NVIDIA/nvbandwidth,
+The text names each device from the first version on, JSON from 0.8 on: "GPU Device list" (NVIDIA/nvbandwidth,
 output.cpp and json_output.cpp).
 """
 
@@ -30,13 +30,13 @@ _ERROR = re.compile(
     r"value when checking the pattern .*)$",
     re.MULTILINE,
 )
-"""What the program and its kernels say when a copy went wrong (error_handling.h, kernels.cu, nvbandwidth.cpp)."""
+"""Messages of the program and its kernels about a failed copy (error_handling.h, kernels.cu, nvbandwidth.cpp)."""
 _STATUSES = frozenset({"Passed", "Waived", "Failed", "Error", "Not Found", "Not Run"})
 
 
 @dataclass(frozen=True, slots=True)
 class TestCase:
-    """One test. ``matrix``: rows of GB/s, None where the tool prints N/A; empty unless it passed."""
+    """One test. ``matrix``: rows of GB/s, None for N/A; empty unless it passed."""
 
     name: str
     status: str
@@ -45,7 +45,7 @@ class TestCase:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One GPU that the program lists. ``pci`` as sysfs writes it, without function; empty where it is not told (version 0.4)."""
+    """One listed GPU. ``pci``: as in sysfs, without function; empty if it is not printed (version 0.4)."""
 
     name: str
     pci: str
@@ -53,7 +53,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Bandwidths:
-    """A whole run. ``devices`` in the order of their numbers; empty where the output has no list."""
+    """A whole run. ``devices``: in the order of their numbers; empty if the output has no list."""
 
     version: str
     tests: dict[str, TestCase]
@@ -61,17 +61,17 @@ class Bandwidths:
 
 
 def parse(text: str) -> Bandwidths:
-    """Return a run. Raises FormatError."""
+    """Return a run. Raise FormatError."""
     if not text.strip():
         raise FormatError("empty output")
     start = text.find("{")
     if start >= 0 and _RUNNING_ANY.search(text):
         raise FormatError(f"a table and JSON: {TWICE}")
     words = text if start < 0 else text[:start]
-    if (said := _ERROR.search("\n".join(line.strip() for line in words.splitlines()))) is not None and (
+    if (complaint := _ERROR.search("\n".join(line.strip() for line in words.splitlines()))) is not None and (
         start >= 0 or _VERSION.search(text)
     ):
-        raise FormatError(f"nvbandwidth says: {said[0][:160]}")
+        raise FormatError(f"nvbandwidth says: {complaint[0][:160]}")
     return _document(text[start:]) if start >= 0 else _table(text)
 
 
@@ -93,7 +93,7 @@ def _document(text: str) -> Bandwidths:
 def _test(item: dict[str, Any]) -> TestCase:
     name, status = str(item["name"]), str(item["status"])
     if status not in _STATUSES:
-        raise FormatError(f"status {status!r} of {name} is a word that is not known")
+        raise FormatError(f"status {status!r} of {name} is unknown")
     rows = (
         tuple(tuple(_value(cell, name) for cell in row) for row in item["bandwidth_matrix"])
         if status == "Passed"
@@ -112,7 +112,7 @@ def _value(cell: object, name: str) -> float | None:
 
 
 def _devices(lines: Iterable[str]) -> tuple[Device, ...]:
-    """Return the devices of a list. Raises FormatError: a line that is none, or numbers that do not go up from 0."""
+    """Return the devices of a list. Raise FormatError for another line, or numbers that do not count from 0."""
     out: list[Device] = []
     for line in lines:
         match = _DEVICE.match(line)
@@ -160,7 +160,7 @@ def _table(text: str) -> Bandwidths:
 
 
 def _checked(name: str, rows: list[tuple[float | None, ...]], total: float) -> tuple[tuple[float | None, ...], ...]:
-    """What was read must add up to the sum that the tool prints."""
+    """Return the rows. Raise FormatError if they do not add up to the sum that the tool prints."""
     if not rows or not math.isclose(
         sum(cell for row in rows for cell in row if cell is not None), total, rel_tol=0.001
     ):

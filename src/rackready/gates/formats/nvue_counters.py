@@ -1,4 +1,4 @@
-"""Reads the counters of switch ports that run Cumulus Linux, as NVUE prints them in JSON: one marked block for each port and kind.
+"""Reader of the port counters of Cumulus Linux, as NVUE prints them in JSON: a marked block per port and kind.
 
 `nv show interface PORT counters qos -o json` (Cumulus Linux 5.5 and later): frames by traffic class, priority group and
 priority. `nv show interface PORT link stats -o json`: errors and drops. The table of the same command prints discards
@@ -16,24 +16,24 @@ from rackready.gates.formats.error import FormatError
 
 _MARK = re.compile(r"^== (?P<port>\S+) (?P<kind>qos|stats)\s*$", re.MULTILINE)
 _DROPPED_IN = ("rx-buffer-discards", "rx-shared-buffer-discards")
-"""What a port threw away on its way in: for want of the priority group's own buffer, and of the shared one."""
+"""Discards at a port's ingress: out of the priority group's own buffer, and out of the shared one."""
 _CLASSES = tuple(str(number) for number in range(8))
 
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """One port. Frames; lists are by priority (priority group, traffic class) 0 to 7."""
+    """Counters of one port, in frames; lists are by priority (priority group, traffic class) 0 to 7."""
 
     dropped_in: tuple[int, ...]
     dropped_out: tuple[int, ...]
     marked: int
-    """Frames that left it marked (ECN)."""
+    """Frames that it marked (ECN)."""
     pauses: tuple[int, ...]
     """Pause frames (PFC) that it sent and received."""
     errors: int
 
     def since(self, before: PortCounters) -> PortCounters:
-        """Return what came on top. Raises FormatError when a counter went back."""
+        """Return the increase since earlier counters. Raise FormatError if a counter went back."""
         less = [one - other for one, other in zip(self._all(), before._all(), strict=True)]
         if min(less) < 0:
             message = "a counter that went back: the switch was booted or its counters cleared"
@@ -64,7 +64,10 @@ def script(ports: Sequence[str]) -> str:
 
 
 def parse(text: str, exit_code: int | None = 0) -> dict[str, PortCounters]:
-    """Return the counters by port. Raises FormatError: no block, damaged JSON, a counter that is missing, or a command that did not end well."""
+    """Return the counters by port.
+
+    Raise FormatError for no block, damaged JSON, a missing counter, or an exit code other than 0.
+    """
     if exit_code != 0:
         message = f"exit code {exit_code}: {' '.join(text.split())[-80:] or 'nothing said'}"
         raise FormatError(message)

@@ -1,4 +1,4 @@
-"""Reads the result block of ib_write_bw (perftest), as it prints it with --report_gbits, and what any of its programs says of memory and addresses."""
+"""Reader of ib_write_bw's result (perftest, --report_gbits), and of memory and addresses of any perftest program."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Literal
 from rackready.gates.formats.error import FormatError
 
 Reach = Literal["dmabuf", "peermem", "none"]
-"""How a NIC reaches a GPU's memory; none: it is the host's memory that it uses."""
+"""How a NIC reaches a GPU's memory; none: it uses the host's memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The memory that a program of perftest says it uses."""
+    """Memory that a perftest program uses, by its output."""
 
     reach: Reach
     gpu: int | None
-    """Whose, by CUDA's numbers; None where it says none."""
+    """GPU by CUDA's number; None if the output has none."""
     model: str = ""
-    """That GPU's model as CUDA names it; empty where it says none."""
+    """That GPU's model as CUDA names it; empty if the output has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How a program says that it was called: what every version since 4.1 prints in its head (ctx_print_test_info of src/perftest_parameters.c)."""
+    """Settings in a program's header, from version 4.1 on (ctx_print_test_info of src/perftest_parameters.c)."""
 
     connection: str
     qps: str
@@ -46,11 +46,11 @@ class WriteBandwidth:
     size: int
     iterations: int
     peak: float
-    """0 where it was not measured: with --noPeak, for a time (-D) and with more than NO_PEAK iterations."""
+    """0 if not measured: with --noPeak, with a duration (-D), and with more than NO_PEAK iterations."""
     average: float
     call: Call
     local: frozenset[str] = frozenset()
-    """Addresses of its own end's GIDs: IPv4 where they are mapped ones, else as perftest prints them; empty where it says none."""
+    """Addresses of its own GIDs: IPv4 if mapped, otherwise as perftest prints them; empty if not printed."""
     remote: frozenset[str] = frozenset()
 
 
@@ -63,7 +63,7 @@ _COLUMNS = re.compile(
 _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s*$", re.MULTILINE)
 _FIELD = re.compile(r"(?P<name>Device|Transport type|Mtu|Link type|GID index)\s*:\s*(?P<value>[^\s\[]+)")
 _WAITING = re.compile(r"^\*+\n\* Waiting for client to connect\.\.\. \*\n\*+$", re.MULTILINE)
-"""What a server prints before its client is there (perftest_communication.c)."""
+"""A server's output before its client connects (perftest_communication.c)."""
 _GID = re.compile(r"^\s*(?P<end>local|remote) address:.*\n\s*GID:\s*(?P<gid>[\d:]+)\s*$", re.MULTILINE)
 _MAPPED = [0] * 10 + [255, 255]
 _DMABUF = re.compile(r"using DMA-BUF for GPU buffer", re.IGNORECASE)
@@ -77,7 +77,7 @@ _CALL_NAMES = {
 }
 NO_PEAK = 20000
 """With more iterations perftest measures no peak (force_dependecies of src/perftest_parameters.c)."""
-_GPU_SAID = re.compile(r"\bpid =|device name =")
+_GPU_NAMED = re.compile(r"\bpid =|device name =")
 _CUDA = re.compile(r"cuMemAlloc\(\) of a \d+ bytes GPU buffer|allocated GPU buffer|creating CUDA Ctx", re.IGNORECASE)
 _FAILED = re.compile(
     r"Completion with error at (?:client|server)|Failed status[- ].*|Problems with warm up|Couldn't post "
@@ -87,15 +87,16 @@ _FAILED = re.compile(
 
 
 def failure(*texts: str) -> str:
-    """Return the first words by which perftest says that its messages did not all arrive, empty where it says none (src/perftest_resources.c, write_bw.c).
+    """Return perftest's first message about lost messages; empty if there is none.
 
-    Words about tidying up afterwards (Failed to deregister MR) and about the processor's clock are none.
+    src/perftest_resources.c, write_bw.c. Messages about the cleanup (Failed to deregister MR) and about the CPU clock
+    do not count.
     """
     return next((found[0].strip() for text in texts if (found := _FAILED.search(text))), "")
 
 
 def parse(text: str) -> WriteBandwidth:
-    """Return the one result of a client. Raises FormatError: empty, cut off, MB/sec, or more than one result."""
+    """Return a client's result. Raise FormatError: empty, cut off, MB/sec, or more than one result."""
     if not text.strip():
         message = "empty output"
         raise FormatError(message)
@@ -150,21 +151,21 @@ def _result(text: str, row: tuple[str, ...]) -> WriteBandwidth:
 
 
 def half(printed: str) -> float:
-    """Return half of the unit of a printed number's last digit, and a little for the arithmetic here."""
+    """Return half a unit of a printed number's last digit, plus a little for floating-point errors."""
     return 0.5000001 * 10.0 ** -len(printed.partition(".")[2])
 
 
 def call_of(text: str) -> Call:
-    """Return how a program of perftest says that it was called. Raises FormatError: not one head, or a head that does not say it once."""
+    """Return the settings in a program's header. Raise FormatError unless one header has each setting once."""
     heads = [" ".join(head.split()) for head in _HEAD.findall(text)]
     if len(heads) != 1:
         message = f"{len(heads)} heads of results ({', '.join(heads)}), Expected: one"
         raise FormatError(message)
-    said = _CALL.findall(text)
-    found = dict(said)
-    if len(said) != len(_CALL_NAMES) or len(found) != len(_CALL_NAMES):
+    settings = _CALL.findall(text)
+    found = dict(settings)
+    if len(settings) != len(_CALL_NAMES) or len(found) != len(_CALL_NAMES):
         message = (
-            f"{', '.join(name for name, _ in said) or 'nothing'} in the head of the result, "
+            f"{', '.join(name for name, _ in settings) or 'nothing'} in the head of the result, "
             f"Expected: {', '.join(_CALL_NAMES)} once each"
         )
         raise FormatError(message)
@@ -172,11 +173,11 @@ def call_of(text: str) -> Call:
 
 
 def client_memory(text: str) -> Memory:
-    """Return the memory that a client says it uses. Raises FormatError where it names a GPU that cannot be read: that may be any."""
+    """Return the memory that a client uses. Raise FormatError if it names a GPU in an unknown form: it may be any."""
     found = memory_of(text)
     if (
         found.gpu is None
-        and (line := next((line for line in text.splitlines() if _GPU_SAID.search(line)), None)) is not None
+        and (line := next((line for line in text.splitlines() if _GPU_NAMED.search(line)), None)) is not None
     ):
         message = f"the GPU that it used: {line.strip()[:80]!r}"
         raise FormatError(message)
@@ -184,17 +185,17 @@ def client_memory(text: str) -> Memory:
 
 
 def memory_of(text: str) -> Memory:
-    """Return the memory that a program of perftest says it uses: the host's where it says nothing of a GPU."""
+    """Return the memory that a perftest program uses: the host's if the output names no GPU."""
     reach: Reach = "dmabuf" if _DMABUF.search(text) else "peermem" if _CUDA.search(text) else "none"
     used = _GPU.search(text)
     return Memory(reach, int(used["gpu"]), used["model"] or "") if used else Memory(reach, None)
 
 
 def served(text: str) -> Memory | None:
-    """Return the memory that a server says it uses; None for one of which nothing is known: it prints no row, and one that is ended may print nothing.
+    """Return the memory that a server uses; None if unknown (it prints no row, and a stopped server may print nothing).
 
-    It makes its buffer before it prints the head of its result (write_bw.c, read_lat.c): behind that head there is no
-    more to come of memory. Raises FormatError for an output that ends between the waiting and that head, and as of a
+    It allocates its buffer before it prints the header of its result (write_bw.c, read_lat.c), so nothing about memory
+    follows that header. Raise FormatError for an output that ends between the waiting and that header, and as for a
     client.
     """
     found = client_memory(text)
@@ -206,7 +207,10 @@ def served(text: str) -> Memory | None:
 
 
 def addresses(text: str, end: str) -> frozenset[str]:
-    """Return the addresses of one end's GIDs. perftest prints their bytes as decimal numbers of at least two digits (src/perftest_communication.h)."""
+    """Return the addresses of one end's GIDs.
+
+    perftest prints their bytes as decimal numbers of at least two digits (src/perftest_communication.h).
+    """
     gids = [match["gid"] for match in _GID.finditer(text) if match["end"] == end]
     numbers = {gid: [int(number) for number in gid.split(":") if number] for gid in gids}
     return frozenset(".".join(map(str, found[12:])) if found[:12] == _MAPPED else gid for gid, found in numbers.items())

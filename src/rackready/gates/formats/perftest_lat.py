@@ -1,4 +1,4 @@
-"""Reads the result block of ib_write_lat and ib_read_lat (perftest): one message size, microseconds."""
+"""Reader of the result of ib_write_lat and ib_read_lat (perftest): one message size, microseconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rackready.gates.formats.perftest import Call, Memory, addresses, call_of, c
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """One message size. Times in microseconds; for writes perftest prints half of the round trip, for reads the whole."""
+    """One message size. Times in microseconds: half of the round trip for writes, the whole for reads."""
 
     verb: str
     device: str
@@ -25,15 +25,14 @@ class Latency:
     p99: float
     call: Call
     local: frozenset[str] = frozenset()
-    """Addresses of its own end's GIDs, as in `WriteBandwidth`."""
+    """Addresses of its own GIDs, as in `WriteBandwidth`."""
     remote: frozenset[str] = frozenset()
 
 
 _TITLE = re.compile(r"^\s*RDMA_(?P<verb>Write|Read) Latency Test\s*$", re.MULTILINE)
 _COLUMNS = re.compile(
-    r"^\s*#bytes\s+#iterations\s+t_min\[usec\]\s+t_max\[usec\]\s+t_typical\[usec\]\s+t_avg\[usec\]\s+t_stdev\[usec\]\s+99% "
-    r"percentile\[usec\]\s+"
-    r"99\.9% percentile\[usec\]\s*$",
+    r"^\s*#bytes\s+#iterations\s+t_min\[usec\]\s+t_max\[usec\]\s+t_typical\[usec\]\s+t_avg\[usec\]"
+    r"\s+t_stdev\[usec\]\s+99% percentile\[usec\]\s+99\.9% percentile\[usec\]\s*$",
     re.MULTILINE,
 )
 _ROW = re.compile(r"^\s*(\d+)\s+(\d+)" + r"\s+(\d+\.\d+)" * 7 + r"\s*$", re.MULTILINE)
@@ -41,7 +40,7 @@ _FIELD = re.compile(r"(?P<name>Device|Mtu|Link type)\s*:\s*(?P<value>[^\s\[]+)")
 
 
 def parse(text: str) -> Latency:
-    """Return the one result of a client. Raises FormatError: empty, cut off, cycles instead of microseconds, or not in order."""
+    """Return a client's result. Raise FormatError: empty, cut off, cycles, or times that are not in order."""
     if not text.strip():
         message = "empty output"
         raise FormatError(message)

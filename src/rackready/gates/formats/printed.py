@@ -1,6 +1,6 @@
-"""Shapes of those documents of our own scripts (``ondevice``) that gates take apart: a value of another type is refused with its place.
+"""Shapes of the documents of our scripts (``ondevice``): a value of another type is refused with its place.
 
-A value that a script could not read is null; what null means is for the gate to say.
+A value that a script could not read is null; the gate decides what that means.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rackready.gates.formats.error import FormatError
 
 
 class Shape(BaseModel):
-    """Nothing is converted: a number that came as a word is no number."""
+    """Base of all shapes. Nothing is converted: a number in quotes is not a number."""
 
     model_config = ConfigDict(strict=True)
 
@@ -38,7 +38,7 @@ class _Gpu(Shape):
 
 
 class NvmlInventory(Shape):
-    """What ``nvml_inventory`` prints."""
+    """Document of ``nvml_inventory``."""
 
     count: int
     gpus: list[_Gpu]
@@ -51,7 +51,7 @@ class _Nvml(Shape):
 
 
 class Versions(Shape):
-    """What ``versions`` prints."""
+    """Document of ``versions``."""
 
     driver_module: str | None = None
     fabric_manager: str | None = None
@@ -73,7 +73,7 @@ class _Board(Shape):
 
 
 class Fingerprint(Shape):
-    """What ``fingerprint`` prints."""
+    """Document of ``fingerprint``."""
 
     nics: list[_Nic]
     gpus: list[_Board] = []
@@ -97,7 +97,7 @@ class _Disk(Shape):
 
 
 class PartInventory(Shape):
-    """What ``part_inventory`` prints."""
+    """Document of ``part_inventory``."""
 
     boot_id: str
     pci: dict[str, _Function]
@@ -106,7 +106,7 @@ class PartInventory(Shape):
 
 
 class NodeParts(Shape):
-    """What ``node_parts`` prints."""
+    """Document of ``node_parts``."""
 
     boot_id: str | None = None
     parts: dict[str, dict[str, str]]
@@ -124,7 +124,7 @@ class _File(Shape):
 
 
 class TrustedPrograms(Shape):
-    """What ``trusted_programs`` prints."""
+    """Document of ``trusted_programs``."""
 
     files: dict[str, _File]
 
@@ -135,7 +135,7 @@ class _Server(Shape):
 
 
 class Names(Shape):
-    """What ``names`` prints."""
+    """Document of ``names``."""
 
     hostname: str
     hosts: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
@@ -145,9 +145,9 @@ class Names(Shape):
 
 
 class _Proof(Shape):
-    """What showed that outlets are the node's own: its supplies' inputs (outlet -> supply that lost it), or its BMC's silence alone, and why.
+    """Proof that outlets are the node's own: inputs of its supplies, or only the silence of its BMC, and why.
 
-    ``back``: supply -> whether it has input again, None where that is not told.
+    ``took``: outlet -> supply that lost input. ``back``: supply -> whether it has input again; None if not reported.
     """
 
     by: Literal["inputs", "silence"]
@@ -157,7 +157,10 @@ class _Proof(Shape):
 
 
 class PowerCycle(Shape):
-    """What is told of a power cycle that was done; ``by``: what took the mains away, which AC alone does. Cycles of earlier versions have no ``proof``."""
+    """A completed power cycle. ``by``: what cut the mains (AC cycles only).
+
+    Cycles of earlier versions have no ``proof``.
+    """
 
     kind: Literal["ac", "cold", "warm"]
     by: Literal["pdu", "bmc"] | None = None
@@ -174,7 +177,7 @@ class PowerCycle(Shape):
 
 
 def require_shape(found: Mapping[str, Any], shape: type[Shape]) -> None:
-    """Raise FormatError, with the first place that is not as it must be, when a document is not of a shape."""
+    """Raise FormatError, with the first wrong place, if a document does not have a shape."""
     try:
         shape.model_validate(dict(found))
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""JSON as tools print it: the one place that says how it is damaged."""
+"""Reader of JSON that tools print, with one set of messages about damage."""
 
 from __future__ import annotations
 
@@ -11,25 +11,23 @@ from rackready.gates.formats.error import TWICE, FormatError
 
 _XML = re.compile(r"<(?:[?!][^>]*>\s*<)*(?P<root>[A-Za-z_][\w.-]*)?")
 _MORE = "Extra data"
-"""What Python's decoder says where something follows a whole document."""
+"""Message of Python's decoder if something follows a document."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
     """Return the document that a tool printed.
 
-    Raises FormatError: empty, no JSON, two documents, cut off, damaged, nested without end, NaN, Infinity, half a
-    character, a key twice.
+    Raise FormatError: empty, not JSON, two documents, cut off, damaged, nested too deeply, NaN, Infinity, half a
+    character, a duplicate key.
 
-    Python would take those two words for numbers, and 1e999 for the second; a bound that is held against them says
-    nothing. Of a key that an object has twice it would keep the second value alone: two answers to one question, of
-    which nobody knows the right one (RFC 8259, 4: unpredictable). fio repeats options that it was given several times
-    under "job options" (axboe/fio issue 1571); no command line of a gate does that.
+    Python would accept NaN and Infinity as numbers, and 1e999 as Infinity; no bound can judge these. Of a duplicate key
+    it would keep only the second value, although either may be right (RFC 8259, 4: unpredictable). fio repeats options
+    that it was given several times under "job options" (axboe/fio issue 1571); no command line of a gate does that.
 
-    Half of a pair of escapes (RFC 8259, 8.2: unpredictable) is no character: nothing that holds one can be stored.
+    Half of a surrogate pair (RFC 8259, 8.2: unpredictable) is not a character, and text with one cannot be stored.
 
-    ``after_words``: a tool may print words before its document (warnings); words without a document are its refusal,
-    and the reason.
+    ``after_words``: a tool may print text before its document (warnings); text without a document is its refusal.
     """
     if not text.strip():
         raise FormatError("empty output")
@@ -37,7 +35,9 @@ def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
     if start < 0:
         raise FormatError(_xml(text) or " ".join(text.split())[:160])
     try:
-        document = json.loads(text[start:], parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_once)
+        document = json.loads(
+            text[start:], parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_unique_keys
+        )
     except json.JSONDecodeError as error:
         raise FormatError(_damage(text[start:], error)) from error
     except FormatError:
@@ -52,7 +52,7 @@ def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
 
 
 def _damage(text: str, error: json.JSONDecodeError) -> str:
-    """Return what was printed instead of one document."""
+    """Return a description of what was printed instead of one document."""
     begin = text.lstrip()
     if xml := _xml(text):
         return xml
@@ -64,7 +64,7 @@ def _damage(text: str, error: json.JSONDecodeError) -> str:
 
 
 def _xml(text: str) -> str:
-    """Return what to call an XML document that was given instead of JSON; empty for anything else."""
+    """Return a description of an XML document that was given instead of JSON; empty for anything else."""
     found = _XML.match(text.lstrip())
     return f"XML ({found['root'] or 'without a root element'}), not JSON" if found else ""
 
@@ -78,7 +78,7 @@ def _whole_characters(document: Any) -> None:  # noqa: ANN401 - JSON
         ) from error
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]

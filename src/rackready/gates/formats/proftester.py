@@ -1,4 +1,6 @@
-"""Reads what dcgmproftester12/13 prints of its matrix multiplications (NVIDIA/DCGM dcgmproftester/PhysicalGpu.cpp, RunSubtestGemmUtil).
+"""Reader of the matrix multiplications of dcgmproftester12/13.
+
+NVIDIA/DCGM dcgmproftester/PhysicalGpu.cpp, RunSubtestGemmUtil.
 
 ``Worker 3:0 [1004]: TensorEngineActive:  generated ???, dcgm 0.000 (6.83e+05 gflops).`` - one line per GPU and second,
 three significant digits.
@@ -20,14 +22,14 @@ _RESULT = re.compile(r"^GPU (?P<gpu>\d+), TestField (?P<field>\d+) (?P<when>test
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """Readings in GFLOPS in the order of time, and the tool's own word, by (GPU, field)."""
+    """(GPU, field) -> readings in GFLOPS in order of time, and the tool's own result."""
 
     readings: dict[tuple[int, int], tuple[float, ...]]
     results: dict[tuple[int, int], str]
 
 
 def parse(text: str) -> Loads:
-    """Return the readings of every GPU. Raises FormatError where there are none, or one is no number."""
+    """Return the readings of every GPU. Raise FormatError if there are none, or one is not a number."""
     readings: dict[tuple[int, int], list[float]] = {}
     results: dict[tuple[int, int], str] = {}
     ended: set[tuple[int, int]] = set()
@@ -38,7 +40,7 @@ def parse(text: str) -> Loads:
             readings.setdefault((int(gpu), int(field)), []).append(_number(value))
         elif result := _RESULT.match(line):
             if result["word"] not in {"PASSED", "FAILED"}:
-                raise FormatError(f"result {result['word']!r} of GPU {result['gpu']} is a word that is not known")
+                raise FormatError(f"result {result['word']!r} of GPU {result['gpu']} is unknown")
             key = (int(result["gpu"]), int(result["field"]))
             if key in ended:
                 raise FormatError(f"GPU {key[0]} ends twice: {TWICE}")

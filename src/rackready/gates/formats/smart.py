@@ -1,4 +1,4 @@
-"""Reads `smartctl --json` (smartmontools 7): the list of drives, and the health of one NVMe or ATA drive."""
+"""Reader of `smartctl --json` (smartmontools 7): the list of drives, and the health of one NVMe or ATA drive."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 _MOVED, _LOST = (5, 197), (187, 198)
-"""ATA attributes: reallocated and pending sectors; reported uncorrectable errors, and sectors that stayed so. Vendors leave out some of them."""
+"""ATA attributes: reallocated and pending sectors; uncorrectable errors and sectors. Vendors omit some."""
 _REPLACED = 5
-"""Of flash this one counts blocks that reserve took the place of: no reason to replace the drive, whose own threshold is on the reserve that is left (Micron
-TN-FD-34: attribute 5 does not trip, 170 does). 30 to 80 % of drives have such a block in their first four years
-(Schroeder et al., USENIX FAST 2016).
+"""On flash, attribute 5 counts blocks that the reserve replaced, which is no reason to replace the drive.
+
+The drive's own threshold is on the remaining reserve (Micron TN-FD-34: attribute 5 does not trip, 170 does). 30 to 80 %
+of drives have such a block in their first four years (Schroeder et al., USENIX FAST 2016).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Drive:
-    """One drive. What its kind does not report is None. ``used`` is the percentage of its rated endurance."""
+    """One drive. Values that its kind does not report are None. ``used``: percent of its rated endurance."""
 
     name: str
     model: str
@@ -40,17 +41,17 @@ class Drive:
     reallocated: int | None
     """ATA: reallocated and pending sectors."""
     uncorrectable: int | None = None
-    """ATA: errors that were reported as uncorrectable, and sectors that are (attributes 187 and 198)."""
+    """ATA: reported uncorrectable errors, and uncorrectable sectors (attributes 187 and 198)."""
     critical_minutes: int | None = None
     """NVMe: minutes above the critical temperature in the drive's life; None: the drive has no such limit."""
     replaced: int | None = None
-    """ATA, of flash that tells of lost data as well: blocks that its reserve took the place of (attribute 5), not among ``reallocated``."""
+    """ATA flash that also reports lost data: blocks that its reserve replaced (attribute 5), not in ``reallocated``."""
     exit_code: int = 0
-    """What smartctl ended with, a bit mask: smartctl(8), exit status."""
+    """Exit code of smartctl, a bit mask: smartctl(8), exit status."""
 
 
 def document(text: str) -> dict[str, Any]:
-    """Return smartctl's document. Raises FormatError."""
+    """Return smartctl's document. Raise FormatError."""
     found = printed_json.load(text)
     if not isinstance(found, dict) or not isinstance(found.get("smartctl"), dict):
         raise FormatError("no document of smartctl")
@@ -63,7 +64,7 @@ def document(text: str) -> dict[str, Any]:
 
 
 def scan(text: str) -> list[str]:
-    """Return the device names of `smartctl --scan-open --json`. Raises FormatError."""
+    """Return the device names of `smartctl --scan-open --json`. Raise FormatError."""
     try:
         names = [str(item["name"]) for item in document(text).get("devices", [])]
     except (KeyError, TypeError, AttributeError) as error:
@@ -74,7 +75,7 @@ def scan(text: str) -> list[str]:
 
 
 def drive(text: str) -> Drive:
-    """Return one drive of `smartctl --all --json`. Raises FormatError."""
+    """Return one drive of `smartctl --all --json`. Raise FormatError."""
     found = document(text)
     try:
         log = found.get("nvme_smart_health_information_log")
@@ -115,7 +116,7 @@ def drive(text: str) -> Drive:
 
 
 def _word(found: dict[str, Any], key: str) -> str:
-    """Return a word of the document. Raises FormatError for what is none."""
+    """Return a text of the document. Raise FormatError for anything else."""
     if not isinstance(found[key], str):
         message = f"{key} is {found[key]!r}, which is no word"
         raise FormatError(message)
@@ -123,7 +124,7 @@ def _word(found: dict[str, Any], key: str) -> str:
 
 
 def _raw(attributes: dict[str, Any]) -> dict[int, int]:
-    """Return the raw values of ATA attributes by number. Raises FormatError where none of them tells of damage: nothing could be judged."""
+    """Return the raw values of ATA attributes by number. Raise FormatError if none of them shows damage."""
     out = {int(item["id"]): int(item["raw"]["value"]) for item in attributes["table"]}
     if below := sorted(number for number, value in out.items() if value < 0):
         raise FormatError(f"attribute {below[0]} is {out[below[0]]}, which is not a count")
@@ -133,10 +134,10 @@ def _raw(attributes: dict[str, Any]) -> dict[int, int]:
 
 
 def _size(found: dict[str, Any]) -> int:
-    """Return the capacity in bytes. Raises FormatError where it is none, or not that of the blocks that the drive counts.
+    """Return the capacity in bytes. Raise FormatError if it is 0 or less, or contradicts the number of blocks.
 
-    Of an NVMe controller smartctl tells that of its namespace only where it can have no second one (nvmeprint.cpp, from
-    6.5 to today). Drives of data centres mostly can: there it is what the drive has less what no namespace holds (NVM
+    For an NVMe controller, smartctl reports the namespace's capacity only if there can be just one (nvmeprint.cpp, from
+    6.5 to today). Most data centre drives can have several: there it is the total less the unallocated capacity (NVM
     Express base specification, identify controller: TNVMCAP, UNVMCAP).
     """
     if "user_capacity" not in found and "nvme_total_capacity" in found:
@@ -155,7 +156,7 @@ def _size(found: dict[str, Any]) -> int:
 
 
 def _is_flash(value: object) -> bool:
-    """Whether a rotation rate is that of flash: smartctl says 0 of it (ataprint.cpp); where it says nothing the drive may turn."""
+    """Return whether a rotation rate is flash's: smartctl reports 0 (ataprint.cpp). Without a rate it may rotate."""
     return isinstance(value, int) and not isinstance(value, bool) and value == 0
 
 

@@ -1,4 +1,4 @@
-"""Reads `nvidia-smi --query-gpu=index,uuid --format=csv,noheader`: the GPUs that the driver has, or that a container sees."""
+"""Reader of `nvidia-smi --query-gpu=index,uuid --format=csv,noheader`: GPUs of the driver or of a container."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _NONE = re.compile(
     r"couldn't find libnvidia-ml\.so ).*$",
     re.MULTILINE,
 )
-"""What nvidia-smi says instead of a list: no GPU, or no driver that it can ask."""
+"""Messages of nvidia-smi instead of a list: no GPU, or no driver."""
 
 
 def parse(text: str) -> dict[str, str]:
-    """Return index -> UUID. Raises FormatError: empty, a line that is none of the list, or a GPU twice."""
+    """Return index -> UUID. Raise FormatError: empty, an unknown line, or a GPU twice."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         raise FormatError("empty output")
@@ -32,6 +32,6 @@ def parse(text: str) -> dict[str, str]:
 
 
 def refusal(text: str) -> str | None:
-    """Return the line in which nvidia-smi says that it finds no GPU or no driver; None where it says neither."""
+    """Return nvidia-smi's line about a missing GPU or driver; None if there is none."""
     match = _NONE.search(text)
     return match[0].strip()[:200] if match else None

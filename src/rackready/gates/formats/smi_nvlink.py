@@ -1,8 +1,9 @@
-"""Reads `nvidia-smi nvlink -s` (states and speeds) and `nvidia-smi nvlink -e` (error counters), of all drivers: the counters' names differ.
+"""Reader of `nvidia-smi nvlink -s` (states and speeds) and `nvidia-smi nvlink -e` (error counters).
 
-A GPU whose links NVML does not give has one line in place of them, e.g. `NVML: Unable to retrieve NVLink information as
-all links are inActive` (`Nvlink` in drivers of R590: NVIDIA/open-gpu-kernel-modules issue 1150). A GPU that does not
-answer has no heading, only `Unable to determine the device handle`.
+The names of counters depend on the driver. If NVML does not report a GPU's links, one line replaces
+them, e.g. `NVML: Unable to retrieve NVLink information as all links are inActive` (`Nvlink` in drivers of R590:
+NVIDIA/open-gpu-kernel-modules issue 1150). A GPU that does not answer has no heading, only `Unable to determine the
+device handle`.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ _RATE = re.compile(r"^\d+(?:\.\d+)?e-\d+$")
 
 @dataclass(slots=True)
 class LinkGpu:
-    """One GPU, with its model as printed. ``speeds``: link -> GB/s, None when it is inactive. ``counters``: link -> name -> value as printed.
+    """One GPU, with its model as printed.
 
-    ``refused``: NVML's words in place of the links; empty where there are links.
+    ``speeds``: link -> GB/s, None if inactive. ``counters``: link -> name -> value as printed. ``refused``: NVML's
+    message instead of the links; empty if there are links.
     """
 
     index: int
@@ -38,14 +40,14 @@ class LinkGpu:
 
 @dataclass(frozen=True, slots=True)
 class LinkReport:
-    """One output. ``lost``: GPU as printed (a number or a PCI address) -> the driver's words, for GPUs that do not answer."""
+    """One output. ``lost``: GPU as printed (number or PCI address) -> the driver's message, if it does not answer."""
 
     gpus: dict[int, LinkGpu]
     lost: dict[str, str]
 
 
 def status(text: str) -> LinkReport:
-    """Return every GPU's links. Raises FormatError for a line that is neither a GPU nor a link."""
+    """Return every GPU's links. Raise FormatError for a line that is neither a GPU nor a link."""
     found = LinkReport({}, {})
     for gpu, line in _lines(text, found):
         speed = _SPEED.match(line)
@@ -59,7 +61,7 @@ def status(text: str) -> LinkReport:
 
 
 def errors(text: str) -> LinkReport:
-    """Return every GPU's counters. Raises FormatError for a line that is neither a GPU nor a counter."""
+    """Return every GPU's counters. Raise FormatError for a line that is neither a GPU nor a counter."""
     found = LinkReport({}, {})
     for gpu, line in _lines(text, found):
         match = _COUNTER.match(line)
@@ -76,7 +78,7 @@ def errors(text: str) -> LinkReport:
 
 
 def bit_error_rate(text: str) -> float:
-    """Return a rate as `nvidia-smi nvlink -e` prints it: 15e-255 is the floor, meaning none. Raises FormatError for any other notation."""
+    """Return a rate of `nvidia-smi nvlink -e`; 15e-255 means no errors. Raise FormatError for other notations."""
     if text not in {"0", "0.0"} and not _RATE.match(text):
         raise FormatError(f"no bit error rate: {text[:80]!r}")
     return float(text)

@@ -1,4 +1,4 @@
-"""Reads `nvidia-smi topo -m`: how far every GPU is from every NIC."""
+"""Reader of `nvidia-smi topo -m`: the distance of every GPU from every NIC."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Topology:
 
 
 def parse(text: str) -> Topology:
-    """Return the matrix. Raises FormatError where a cell, a row or a NIC's name is missing or not known."""
+    """Return the matrix. Raise FormatError if a cell, a row or a NIC's name is missing or unknown."""
     lines = [_COLOURS.sub("", line) for line in text.splitlines()]
     headers = [number for number, line in enumerate(lines) if "GPU0" in line.split() and not line.startswith("GPU0")]
     if len(headers) > 1:
@@ -62,7 +62,7 @@ def _cells(
             raise FormatError(f"the row of GPU{gpu} is missing or cut off")
         for name, cell in zip(columns, cells, strict=True):
             if not _CELL.match(cell):
-                raise FormatError(f"GPU{gpu} to {name} is {cell!r}, a word that is not known")
+                raise FormatError(f"GPU{gpu} to {name} is {cell!r}, which is unknown")
             if name.startswith("GPU"):
                 links[gpu, int(name[3:])] = cell
             else:
@@ -71,7 +71,7 @@ def _cells(
 
 
 def _device(name: str, names: dict[str, str]) -> str:
-    """Return the RDMA device of a column: newer drivers write NIC0 and a legend below."""
+    """Return the RDMA device of a column: newer drivers print NIC0, and a legend below."""
     if name.startswith("NIC") and name not in names:
         raise FormatError(f"the legend does not say what {name} is")
     return names.get(name, name)

@@ -1,7 +1,7 @@
-"""Reads `nvidia-smi -q -x`: the one report of nvidia-smi whose elements are named (its text is not guaranteed to stay as it is).
+"""Reader of `nvidia-smi -q -x`, nvidia-smi's only report with named elements (its text has no stable format).
 
-Element names as of drivers 550 to 595 (nvsmi_device_v12.dtd, v13). What the driver does not give reads N/A and is None
-here: who judges decides.
+Element names are those of drivers 550 to 595 (nvsmi_device_v12.dtd, v13). Values that the driver does not report are
+N/A, and None here; the gate decides what that means.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ _INFOROM = re.compile(r"WARNING: info[rR][oO][mM] is corrupted at gpu (?P<pci>[0
 
 @dataclass(frozen=True, slots=True)
 class SmiGpu:
-    """One GPU of the report, asked by the path of an element."""
+    """One GPU of the report; its elements are found by path."""
 
     pci: str
-    """As NVML writes it: 00000000:1B:00.0."""
+    """PCI address as NVML prints it: 00000000:1B:00.0."""
     position: int
     element: ET.Element
 
     def text(self, path: str) -> str | None:
-        """Return an element's text; None when it is absent or the driver does not give it."""
+        """Return an element's text; None if it is absent or the driver does not report it."""
         found = _text(self.element, path)
         value = " ".join(found.split()) if found is not None else ""
         return None if value.lower() in _NOTHING else value
 
     def names(self, path: str) -> bool:
-        """Return whether the report has the element, whatever its text is: one driver has the same elements for every GPU."""
+        """Return whether the report has the element. One driver has the same elements for every GPU."""
         return _text(self.element, path) is not None
 
     def number(self, path: str) -> float | None:
-        """Return an element's number, in the unit that stands behind it. Raises FormatError where the text is no number."""
+        """Return an element's number, in its printed unit. Raise FormatError if it is not a number."""
         value = self.text(path)
         if value is None:
             return None
@@ -66,7 +66,7 @@ class SmiGpu:
 
 
 def _text(element: ET.Element, path: str) -> str | None:
-    """Return what ``findtext`` does, by the first child of each name where that leads there: a site's reports are asked millions of times."""
+    """Return the same as ``findtext``, faster: try the first child of each name. A site makes millions of look-ups."""
     found: ET.Element | None = element
     for tag in path.split("/"):
         found = found.find(tag) if found is not None else None
@@ -80,11 +80,11 @@ class SmiLog:
     driver: str
     gpus: tuple[SmiGpu, ...]
     lost: tuple[str, ...]
-    """GPUs that the tool says are lost, in its words."""
+    """GPUs that the tool reports as lost, as printed."""
     corrupt_inforom: tuple[str, ...]
-    """PCI addresses of GPUs whose InfoROM the tool says is corrupt."""
+    """PCI addresses of GPUs whose InfoROM the tool reports as corrupt."""
     when: datetime | None = None
-    """The node's clock when the report was made; None where it is not told."""
+    """The node's clock when the report was made; None if not reported."""
 
 
 class NoDriverError(FormatError):
@@ -92,8 +92,8 @@ class NoDriverError(FormatError):
 
 
 def parse(text: str) -> SmiLog:
-    """Return the report. Raises FormatError, and NoDriverError where the tool says why there is none."""
-    # The search in any case is slow over a whole report, and lost GPUs are rare.
+    """Return the report. Raise FormatError, or NoDriverError with the tool's reason for no report."""
+    # The case-insensitive search is slow over a whole report, and lost GPUs are rare.
     lost = tuple(found["gpu"].rstrip(":") for found in _LOST.finditer(text)) if "handle" in text.lower() else ()
     corrupt = tuple(found["pci"] for found in _INFOROM.finditer(text)) if "WARNING" in text else ()
     start, end = text.find(_START), text.find(_END)
@@ -119,10 +119,9 @@ def parse(text: str) -> SmiLog:
 
 
 def _root(body: str) -> ET.Element:
-    """Return the report's element; ET.ParseError names the line where it is damaged.
+    """Return the report's element. ET.ParseError names the damaged line.
 
-    The parser hands over each line of the blanks between two elements by itself: read as one line, a report takes a
-    fifth less time.
+    The parser passes on the blanks between two elements line by line: as one line, a report takes a fifth less time.
     """
     try:
         return ET.fromstring(body.replace("\n", " "))  # noqa: S314 - without entities, which the caller refuses, there is nothing to expand
@@ -131,7 +130,7 @@ def _root(body: str) -> ET.Element:
 
 
 def _when(text: str) -> datetime | None:
-    """Return a report's time, e.g. 'Sun Nov 22 06:00:00 2026': nvidia-smi prints it without a zone."""
+    """Return a report's time, e.g. 'Sun Nov 22 06:00:00 2026', which nvidia-smi prints without a zone."""
     try:
         return datetime.strptime(" ".join(text.split()), _TIME)  # noqa: DTZ007 - it has no zone
     except ValueError:

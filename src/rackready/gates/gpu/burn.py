@@ -232,7 +232,7 @@ def _power(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu, drawn: objec
     target = min(limit, facts.gpu.power.limit.value)
     bound = _LEAST_POWER * target
     judge.metric("power_draw_under_load", where.replace(" ", "/"), drawn, "W")
-    judge.once(
+    judge.criterion_once(
         ("power_draw_under_load", bound),
         lambda: Criterion(
             metric="power_draw_under_load",
@@ -245,7 +245,7 @@ def _power(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu, drawn: objec
         ),
     )
     most, shipped = _MOST_POWER * facts.gpu.power.limit.value, facts.gpu.power.limit
-    judge.once(
+    judge.criterion_once(
         ("power_draw_under_load", most, "most"),
         lambda: Criterion(
             metric="power_draw_under_load",

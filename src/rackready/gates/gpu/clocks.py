@@ -197,7 +197,7 @@ def memory(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
         return
     judge.judged += 1
     key = ("memory_temperature", limit, source)
-    judge.once(
+    judge.criterion_once(
         key,
         lambda: Criterion(metric="memory_temperature", op=Op.LE, bound=limit, unit="C", label="ceiling", source=source),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.engine import container
-from rackready.gates.engine.container import Containered, ended, started
+from rackready.gates.engine.container import Containered, container_argv, exit_text
 from rackready.gates.formats import smi_gpus
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import containers
@@ -143,7 +143,7 @@ class ContainerRun(Containered):
             Command(
                 key=_INSIDE,
                 node=node,
-                argv=started(self.inputs, *GPUS, options=_UTILITY),
+                argv=container_argv(self.inputs, *GPUS, options=_UTILITY),
                 timeout_s=self.inputs.timeout_s,
                 stage=2,
             ),
@@ -177,10 +177,10 @@ class ContainerRun(Containered):
         try:
             found = smi_gpus.parse(output.stdout)
         except FormatError as error:
-            judge.error(node, HOST_LIST_UNREADABLE, "index and UUID of every GPU", f"{error} ({ended(output)})")
+            judge.error(node, HOST_LIST_UNREADABLE, "index and UUID of every GPU", f"{error} ({exit_text(output)})")
             return None
         if output.exit_code != 0:
-            judge.error(node, HOST_LIST_CONTRADICTS, "exit code 0 with a list", ended(output))
+            judge.error(node, HOST_LIST_CONTRADICTS, "exit code 0 with a list", exit_text(output))
             return None
         return found
 
@@ -189,7 +189,7 @@ class ContainerRun(Containered):
         if judge.trouble(trouble(output, node, name)) or output is None:
             return False
         if output.exit_code != 0 or not output.stdout.strip():
-            judge.error(node, NO_RUNTIME, f"`{name} --version` answers", ended(output), name=name)
+            judge.error(node, NO_RUNTIME, f"`{name} --version` answers", exit_text(output), name=name)
             return False
         return True
 
@@ -208,7 +208,7 @@ class ContainerRun(Containered):
 
     def _container_failed(self, judge: Judge, node: str, output: Output) -> None:
         """Fail for GPUs that the container was refused; add an error if it failed for another reason."""
-        said, how = f"{output.stdout}\n{output.stderr}", ended(output)
+        said, how = f"{output.stdout}\n{output.stderr}", exit_text(output)
         refusal = smi_gpus.refusal(output.stdout)
         if refusal is not None:
             judge.fail(node, NO_GPUS, "those of the host", f"exit code {output.exit_code}: {refusal}")

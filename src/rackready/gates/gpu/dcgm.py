@@ -138,7 +138,7 @@ class DcgmDiagnostic(Gate):
                 where, kinds.DIAG_UNREADABLE, "JSON of dcgmi diag 3.x or 4.x", f"{error} (exit code {output.exit_code})"
             )
             return
-        if diagnostic.untold:
+        if diagnostic.missing:
             self._incomplete(judge, where, diagnostic)
         else:
             self._judge(judge, facts, node, diagnostic)
@@ -156,7 +156,7 @@ class DcgmDiagnostic(Gate):
             else "DCGM without a version number (3.0 and earlier print none)"
         )
         expected = "DCGM 3.3 or later, which reports the GPUs, their serial numbers and the severity of each warning"
-        actual = f"{version} does not report {', '.join(diagnostic.untold)}"
+        actual = f"{version} does not report {', '.join(diagnostic.missing)}"
         judge.error(where, kinds.DIAG_TELLS_TOO_LITTLE, expected, actual)
         for result in diagnostic.results:
             if result.status in {"Fail", "Warn"}:

@@ -234,7 +234,7 @@ def _sees_all(judge: Judge, facts: GateFacts, node: str, seen: Output) -> bool:
     listed = _listed(judge, node, seen)
     platform, wanted = facts.nodes[node].platform, facts.nodes[node].gpu.product_name
     judge.judged += 1
-    if listed is None or not gpu_models.same(
+    if listed is None or not gpu_models.require_model(
         judge, node, "DCGM watches", [(node, name) for name in listed[0]], [wanted]
     ):
         return False
@@ -268,7 +268,7 @@ def _judge(judge: Judge, facts: GateFacts, node: str, name: str, found: Health) 
     for entity in found.entities:
         _entity(judge, f"{node} {_part(entity)}", entity)
     bad = {_part(entity) for entity in found.entities}
-    least = dcgm_health.worst(word for entity in found.entities for word in (entity.health, entity.said))
+    least = dcgm_health.worst(word for entity in found.entities for word in (entity.health, entity.worst_incident))
     if found.overall != "Healthy" and not bad:
         judge.fail(node, HEALTH_UNNAMED, "Healthy", f"{found.overall}, and no entity is named")
     if dcgm_health.worst((found.overall, least)) != found.overall:
@@ -296,11 +296,14 @@ def _entity(judge: Judge, where: str, entity: Entity) -> None:
     for incident in entity.incidents:
         if incident.health != "Healthy":
             judge.fail(where, HEALTH_INCIDENT, "Healthy", f"{incident.health}: {incident.text}", system=incident.system)
-    if entity.said == entity.health == "Healthy":
+    if entity.worst_incident == entity.health == "Healthy":
         judge.error(where, HEALTHY_ENTITY_LISTED, "only entities with incidents", "an entity that is Healthy")
-    elif entity.said == "Healthy":
+    elif entity.worst_incident == "Healthy":
         judge.fail(where, HEALTH_NO_INCIDENT, "Healthy", f"{entity.health}, and no incident is named")
-    elif entity.health != entity.said:
+    elif entity.health != entity.worst_incident:
         judge.error(
-            where, HEALTH_ENTITY_CONTRADICTS, f"a health as bad as its worst incident: {entity.said}", entity.health
+            where,
+            HEALTH_ENTITY_CONTRADICTS,
+            f"a health as bad as its worst incident: {entity.worst_incident}",
+            entity.health,
         )

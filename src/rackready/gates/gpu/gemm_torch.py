@@ -13,7 +13,7 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.engine.container import ImageInputs, ended, started
+from rackready.gates.engine.container import ImageInputs, container_argv, exit_text
 from rackready.gates.engine.shipped_script import document
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import matmul, parts, siblings, twice
@@ -153,7 +153,7 @@ class GemmTorch(Gate):
     def _command(self, facts: GateFacts, node: str, number: int) -> Command:
         kinds = self._kinds(facts.nodes[node])
         python = (*self.inputs.python, "-", str(self.inputs.duration_s), str(self.inputs.dimension), *kinds)
-        argv = started(self.inputs, *python, options=("--interactive",)) if self.inputs.image else python
+        argv = container_argv(self.inputs, *python, options=("--interactive",)) if self.inputs.image else python
         longest = self.inputs.duration_s * len(kinds) + (_FETCH_S if self.inputs.image else _START_S)
         return Command(
             key=f"gemm-{number}", node=node, argv=argv, stdin=inspect.getsource(script), timeout_s=longest, stage=number
@@ -205,7 +205,7 @@ class GemmTorch(Gate):
                 for kind in self._kinds(facts.nodes[node])
             }
         except (FormatError, KeyError, TypeError, ValueError) as error:
-            judge.error(node, TORCH_UNREADABLE, "readings of every GPU and precision", f"{error} ({ended(output)})")
+            judge.error(node, TORCH_UNREADABLE, "readings of every GPU and precision", f"{error} ({exit_text(output)})")
             return None
 
     def _rows(self, rows: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:

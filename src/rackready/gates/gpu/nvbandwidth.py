@@ -25,7 +25,7 @@ from rackready.gates.judging import gpu_models
 from rackready.gates.judging.expectation import IMPLAUSIBLE, Bound, launches
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
-from rackready.model.profile import Figure
+from rackready.model.supply import Figure
 
 _HOST = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
 _OWN = "device_local_copy"
@@ -167,7 +167,7 @@ class NvBandwidth(Gate):
 def _same_devices(judge: Judge, facts: NodeFacts, node: str, devices: Sequence[Device]) -> bool:
     """Return whether nvbandwidth lists the platform's GPUs: they number the rows and columns of its tables."""
     judge.judged += 1
-    good = gpu_models.same(
+    good = gpu_models.require_model(
         judge, node, "nvbandwidth ran on", [(node, device.name) for device in devices], [facts.gpu.product_name]
     )
     if len(devices) != facts.platform.gpus:

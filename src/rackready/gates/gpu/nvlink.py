@@ -246,7 +246,7 @@ def _same_gpus(
     """Return whether states and counters are of the same GPUs, of the node's model; else add an error."""
     named = [(node, gpu.name) for gpu in (states or counters or {}).values()]
     judge.judged += 1
-    if not gpu_models.same(judge, node, "nvidia-smi nvlink reports", named, [facts.gpu.product_name]):
+    if not gpu_models.require_model(judge, node, "nvidia-smi nvlink reports", named, [facts.gpu.product_name]):
         return False
     if states is None or counters is None:
         return True  # an error already

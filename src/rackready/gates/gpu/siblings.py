@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rackready.gates.base import FleetMetric
 from rackready.gates.judging.finding_kinds import FailKind
-from rackready.gates.judging.fleet import standing
+from rackready.gates.judging.fleet import part_bound
 from rackready.gates.judging.judge import Judge
 
 _LEAST_OTHERS = 2
@@ -53,7 +53,7 @@ def compare(judge: Judge, node: str, values: Mapping[int, float], how: Compariso
         if len(others) < _LEAST_OTHERS:
             continue
         judge.judged += 1
-        found = standing(metric, others, how.units, count=how.launches)
+        found = part_bound(metric, others, how.units, count=how.launches)
         if not found.holds(value):
             behind.add(gpu)
             deficit = 100 * (found.centre - value) / found.centre

@@ -155,9 +155,9 @@ def same_gpus(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
             f"{len(log.gpus)}",
         )
     named = [(node, gpu.text("product_name") or "no model") for gpu in log.gpus]
-    return gpu_models.same(judge, node, "nvidia-smi reports", named, [facts.gpu.product_name]) and _listed_once(
-        judge, facts, node, log
-    )
+    return gpu_models.require_model(
+        judge, node, "nvidia-smi reports", named, [facts.gpu.product_name]
+    ) and _listed_once(judge, facts, node, log)
 
 
 def _listed_once(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:

@@ -105,7 +105,7 @@ class Clock(HostGate):
             return
         judge.judged += 1
         if not state.synchronised:
-            own = ", its own clock (reference 7F7F0101, chrony's local mode)" if state.alone else ""
+            own = ", its own clock (reference 7F7F0101, chrony's local mode)" if state.local else ""
             actual = f"leap status {state.leap}, stratum {state.stratum}{own}"
             judge.fail(node, NOT_SYNCHRONISED, "a time source that it follows", actual)
             return

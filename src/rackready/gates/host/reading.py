@@ -257,7 +257,7 @@ class Limit:
         """Record the value and the bound. Return whether the bound holds."""
         judge.judged += 1
         judge.metric(self.metric, where, value, self.unit)
-        judge.once(self, self._criterion)
+        judge.criterion_once(self, self._criterion)
         if self.op is Op.EQ:
             return value == self.bound
         return value <= self.bound if self.op is Op.LE else value >= self.bound

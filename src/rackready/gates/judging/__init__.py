@@ -1,1 +1,1 @@
-"""Judge outputs: bounds, fleet, coverage, and the verdict that comes of them."""
+"""Judgement of outputs: bounds, fleet, coverage, and the verdict."""

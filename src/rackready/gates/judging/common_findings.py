@@ -1,4 +1,4 @@
-"""What every gate can find: its command has no result, it judged nothing, it did not run, it met what it was not made for."""
+"""Findings of every gate: no result, nothing judged, not run, or an output that the gate cannot handle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FINDINGS: Kinds = (*TROUBLE, VALUE_NOT_REPORTED, NOTHING_JUDGED, JUDGEMENT_BROKE
 
 
 def described(kind: FindingKind) -> dict[str, object]:
-    """Return a kind as a plain document."""
+    """Return a kind of finding as a plain document."""
     return {
         "code": kind.code,
         "outcome": kind.outcome.value,

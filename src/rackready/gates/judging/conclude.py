@@ -1,11 +1,11 @@
-"""What gates mean for one node: several verdicts as one, why a required gate is not satisfied, coverage."""
+"""Conclusion of a stage for one node: merged verdicts, unsatisfied required gates, coverage."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from rackready.gates.base import Gate
-from rackready.gates.engine.stage_state import Board
+from rackready.gates.engine.stage_state import StageState
 from rackready.gates.judging import coverage as cover
 from rackready.gates.judging.merge import merged
 from rackready.model.evidence import COVERAGE
@@ -16,39 +16,41 @@ _RANK = {Outcome.FAIL: 0, Outcome.ERROR: 1, Outcome.NOT_RUN: 2, Outcome.SKIP: 3,
 
 
 _UNREAD = (
-    "identity not read - Expected: its serial Actual: NVML does not give it. "
-    "Look at the Xids of the kernel log (`rackready gate run node/gpu/sanity/xid`)."
+    "identity not read - Expected: its serial Actual: NVML does not report it. "
+    "Look for Xid errors in the kernel log (`rackready gate run node/gpu/sanity/xid`)."
 )
 
 
-def conclude(board: Board, node: str, gates: Sequence[Gate], required: set[str], *, whole: bool) -> NodeResult:
-    """Return what a stage means for a node. ``whole``: the site's whole gate set was asked for, so coverage is judged and recorded, too."""
-    found = board.prints[node]
+def conclude(state: StageState, node: str, gates: Sequence[Gate], required: set[str], *, full_set: bool) -> NodeResult:
+    """Return a stage's result for a node.
+
+    ``full_set``: the site's whole gate set was requested, so coverage is judged and recorded too.
+    """
+    found = state.prints[node]
     if isinstance(found, Finding):
         return NodeResult(Outcome.ERROR, str(found))
-    own = {gate.id: merged(board.verdicts[node].get(gate.id, [])) for gate in gates}
+    own = {gate.id: merged(state.verdicts[node].get(gate.id, [])) for gate in gates}
     problems = [item for gate_id in own if gate_id in required for item in _problems(gate_id, own[gate_id])]
-    seen = cover.of_node(board.facts.nodes[node], board.verdicts[node], gates, board.skips(node))
-    counts = seen.counts(board.facts.nodes[node])
-    covered = _covered(board, node, seen) if whole else []
+    seen = cover.of_node(state.facts.nodes[node], state.verdicts[node], gates, state.skips(node))
+    counts = seen.counts(state.facts.nodes[node])
+    covered = _covered(state, node, seen) if full_set else []
     if not seen.held_up:
         problems += covered
-    idle = (
-        {Outcome.NOT_RUN, Outcome.SKIP} if whole else {Outcome.NOT_RUN}
-    )  # one gate alone may be a declared skip; a whole set of skips measured nothing
+    # A single gate may be a declared skip; a whole set of skips measured nothing.
+    idle = {Outcome.NOT_RUN, Outcome.SKIP} if full_set else {Outcome.NOT_RUN}
     if all(verdict.outcome in idle for verdict in own.values()):
         problems.append(
             (
                 Outcome.ERROR,
                 (
                     f"{node}: nothing was run - Expected: at least one gate Actual: none. "
-                    "Check the gate set and what the site skips."
+                    "Check the gate set and the site's skips."
                 ),
             )
         )
     problems += [(Outcome.ERROR, f"{node} {gpu}: {_UNREAD}") for gpu in found.unread]
     problems.sort(key=lambda item: _RANK[item[0]])
-    problems += covered if seen.held_up else []  # behind the gates that did not run, which say why
+    problems += covered if seen.held_up else []  # after the gates that did not run, which give the reason
     data = {
         "gates": {gate_id: verdict.outcome.value for gate_id, verdict in own.items()},
         "findings": [text for _, text in problems],
@@ -62,15 +64,15 @@ def conclude(board: Board, node: str, gates: Sequence[Gate], required: set[str],
     )
 
 
-def _covered(board: Board, node: str, seen: cover.Coverage) -> list[tuple[Outcome, str]]:
-    """Record coverage; return what is unmeasured as problems."""
+def _covered(state: StageState, node: str, seen: cover.Coverage) -> list[tuple[Outcome, str]]:
+    """Record coverage, and return unmeasured parts as problems."""
     proven = cover.verdict(seen)
-    board.recorder.conclusion(COVERAGE, node, proven, cover.about(seen, board.facts.nodes[node]))
+    state.recorder.conclusion(COVERAGE, node, proven, cover.about(seen, state.facts.nodes[node]))
     return [(proven.outcome, str(finding)) for finding in proven.findings]
 
 
 def _problems(gate_id: str, verdict: Verdict) -> list[tuple[Outcome, str]]:
-    """Return why a required gate is not satisfied; a pass that only a fleet could judge is not enough alone."""
+    """Return why a required gate is not satisfied. A fleet-pending pass does not satisfy it."""
     if verdict.outcome is Outcome.PASS and verdict.fleet_pending:
         step = "Measure at least 16 identical nodes, or give the profile a reference with its source."
         return [

@@ -1,4 +1,4 @@
-"""Coverage: what of a node was measured by which gate, and what was not. Nothing is assumed."""
+"""Coverage: which parts of a node were measured, by which gate, and which were not. Nothing is assumed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ UNMEASURED_HELD_UP = ErrorKind(
     "coverage-held-up",
     "not measured",
     meaning="Parts of the node were not measured, because the gates that measure them did not run.",
-    next_step="They are measured by {gates}, which did not run: see there why.",
+    next_step="Fix what kept {gates} from running: their own findings give the reason.",
 )
 UNMEASURED = ErrorKind(
     "coverage-unmeasured",
     "not measured",
     meaning="No gate measured these parts of the node, so nobody knows whether they are good.",
-    next_step="See which gate did not measure them in the report; run it, or declare its skip with a reason (site.yml "
+    next_step="The report shows which gate did not measure them. Run it, or skip it with a reason (site.yml "
     "gates.skip).",
 )
 
@@ -44,14 +44,14 @@ def expected(facts: NodeFacts) -> dict[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """One node's coverage: part -> gates that measured it, the parts that none did, and those that a declared skip leaves out."""
+    """Coverage of one node: part -> gates that measured it, unmeasured parts, and parts left out by a declared skip."""
 
     node: str
     measured: dict[str, list[str]]
     unmeasured: list[str]
     skipped: dict[str, str]
     held_up: tuple[str, ...] = ()
-    """Gates that would have measured what is unmeasured, and did not run: they say why themselves."""
+    """Gates that would have measured the unmeasured parts but did not run; their own findings give the reason."""
 
     def counts(self, facts: NodeFacts) -> dict[str, tuple[int, int]]:
         """Return kind -> (measured, expected)."""
@@ -65,10 +65,10 @@ class Coverage:
 def of_node(
     facts: NodeFacts, verdicts: Mapping[str, Sequence[Verdict]], gates: Iterable[Gate], skipped: Mapping[str, str]
 ) -> Coverage:
-    """Return what the node's verdicts measured, held against what the given gates should.
+    """Return the coverage of a node: the parts its verdicts measured, compared with those the gates should measure.
 
-    ``verdicts``: gate id -> verdicts of this node. ``skipped``: gate id -> reason; a part that only skipped gates would
-    have measured is skipped, not unmeasured.
+    ``verdicts``: gate id -> verdicts of this node. ``skipped``: gate id -> reason. A part that only skipped gates would
+    have measured counts as skipped, not as unmeasured.
     """
     gates = list(gates)
     parts = expected(facts)
@@ -85,22 +85,22 @@ def of_node(
     }
     held_up: dict[str, None] = {}
     for kind, members in parts.items():
-        meant = [gate for gate in gates if kind in gate.covers]
-        all_skipped = bool(meant) and all(gate.id in skipped for gate in meant)
+        covering = [gate for gate in gates if kind in gate.covers]
+        all_skipped = bool(covering) and all(gate.id in skipped for gate in covering)
         for part in members:
             if part in by:
                 continue
             if all_skipped:
-                left_out[part] = "; ".join(f"{gate.id}: {skipped[gate.id]}" for gate in meant)
+                left_out[part] = "; ".join(f"{gate.id}: {skipped[gate.id]}" for gate in covering)
             else:
                 unmeasured.append(part)
-                held_up.update(dict.fromkeys(gate.id for gate in meant if gate.id in waiting))
+                held_up.update(dict.fromkeys(gate.id for gate in covering if gate.id in waiting))
     own = {part: sorted(by[part]) for members in parts.values() for part in members if part in by}
     return Coverage(facts.node.name, own, unmeasured, left_out, tuple(held_up))
 
 
 def about(coverage: Coverage, facts: NodeFacts) -> dict[str, object]:
-    """Return what is recorded with the verdict of coverage."""
+    """Return the inputs of the record of coverage."""
     return {
         "title": "Every part was measured by some gate.",
         "counts": coverage.counts(facts),

@@ -1,4 +1,4 @@
-"""What to expect of a measurement: ceiling, reference, floor, and the verdict on a number. Pure functions.
+"""Expected values of a measurement (ceiling, reference, floor) and the judgement of a number. Pure functions.
 
 All bandwidths of collectives are nccl-tests' busbw in GB/s. n is the number of ranks, g the GPUs of one NVLink domain,
 N the number of domains, P the NVLink rate of one GPU and direction, b the network rate of one GPU, B = g b that of one
@@ -19,7 +19,7 @@ Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "alltoall"]
 Algorithm = Literal["default", "ring", "sharp"]
 
 IMPLAUSIBLE = 1.02
-"""A result above this times the ceiling is no measurement of this hardware."""
+"""A result above this factor times the ceiling cannot be a measurement of this hardware."""
 _NEAR = 0.95
 _DERIVED = 0.85
 _LARGE = 0.75
@@ -28,7 +28,7 @@ _LARGE_DOMAINS = 32
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """The hardware that a collective runs on. ``nvls``: the switches of the domain reduce (Hopper and later)."""
+    """Hardware that a collective runs on. ``nvls``: the switches of the domain reduce (Hopper and later)."""
 
     gpus: int
     count: int
@@ -38,24 +38,24 @@ class Domain:
     """GB/s per GPU."""
     nvls: bool = False
     link_ring: float = 0.0
-    """What the links of one GPU carry in a ring, GB/s: links x NCCL's per-link figure."""
+    """Rate of one GPU's links in a ring, GB/s: links x NCCL's per-link figure."""
     boards: int = 1
-    """Nodes that one domain spans. One that spans several gives less than its links (published GB200 and GB300 runs)."""
+    """Nodes that one domain spans. A domain of several reaches less than its links (published GB200 and GB300 runs)."""
 
     @property
     def ranks(self) -> int:
-        """Ranks, one per GPU."""
+        """Return the number of ranks, one per GPU."""
         return self.gpus * self.count
 
     @property
     def network(self) -> float:
-        """B: GB/s of one domain's NICs."""
+        """Return B: the rate of one domain's NICs, GB/s."""
         return self.gpus * self.nic
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A number, how it came about, and whether we derived it."""
+    """A bound: its value, its source, and whether it is derived."""
 
     value: float
     source: str
@@ -65,7 +65,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """What share of the NICs' rate a fabric gives in a collective; ``measured`` says that it was seen on this kind of fabric."""
+    """Share of the NICs' rate that a collective reaches. ``measured``: it was measured on this kind of fabric."""
 
     value: float
     source: str
@@ -73,7 +73,7 @@ class Efficiency:
 
 
 def ceiling(domain: Domain, collective: Collective, algorithm: Algorithm = "default") -> Bound | None:
-    """Return the busbw that this hardware cannot exceed; None where physics gives none (GPUs without NVLink)."""
+    """Return the busbw that this hardware cannot exceed; None if there is no physical limit (GPUs without NVLink)."""
     if domain.nvlink <= 0:
         return None
     inputs: dict[str, float | str] = {
@@ -124,7 +124,7 @@ def reference(  # noqa: PLR0911
     published: Bound | None = None,
     efficiency: Efficiency | None = None,
 ) -> Bound | None:
-    """Return what a healthy one gives: a measured figure for this platform first, then what its links carry; None when there is neither."""
+    """Return a healthy result: a published figure of this platform, else the rate of its links; None without either."""
     if published is not None:
         return published
     inputs: dict[str, float | str] = {
@@ -150,9 +150,7 @@ def reference(  # noqa: PLR0911
             not efficiency.measured,
             inputs,
         )
-    if (
-        domain.boards > 1
-    ):  # what NVLink across nodes gives is not known, and it is one of the two that the least is taken of
+    if domain.boards > 1:  # the minimum below needs the NVLink rate across nodes, which is unknown
         return None
     if algorithm == "ring" or collective in {"all_gather", "reduce_scatter"}:
         return Bound(
@@ -172,10 +170,9 @@ def floor(
     published: Bound | None = None,
     single: bool = True,
 ) -> Bound | None:
-    """Return below what a result fails; None when only the fleet could tell.
+    """Return the bound below which a result fails; None if only the fleet can judge.
 
-    ``single``: the run is a node, a pair or one NVLink domain. A published floor counts only for the platform that it
-    names.
+    ``single``: the run is a node, a pair or one NVLink domain. A published floor counts only for its own platform.
     """
     derived = _from_reference(expected, domain, collective, single=single)
     if published is None:
@@ -187,9 +184,7 @@ def _from_reference(expected: Bound | None, domain: Domain, collective: Collecti
     if domain.count > _LARGE_DOMAINS:
         if domain.link_ring <= 0:
             return None
-        if (
-            collective == "alltoall"
-        ):  # one NIC of a GPU limits it, not those of its domain: what links and B carry lies above its ceiling
+        if collective == "alltoall":  # the NIC of one GPU limits it; the rates of links and B are above its ceiling
             value = _LARGE * domain.nic * (domain.ranks - 1) / (domain.ranks - domain.gpus)
             return Bound(
                 value,
@@ -228,13 +223,13 @@ class Judgement:
     criteria: tuple[Criterion, ...]
     expected: str
     pending: bool = False
-    """Passed, but no bound could judge it: only a fleet could."""
+    """Passed without a bound: only the fleet can judge it."""
 
 
 def judge(
     metric: str, value: float, unit: str, *, upper: Bound | None, expected: Bound | None, lower: Bound | None
 ) -> Judgement:
-    """Judge a measured number: implausible is an error, below the floor a fail, and what no bound judges passes as fleet pending."""
+    """Judge a number: implausible is an error, below the floor a fail; without a floor it passes as fleet pending."""
     criteria = []
     if upper is not None:
         text = f"{upper.source}; above {IMPLAUSIBLE} x it is implausible"
@@ -286,7 +281,7 @@ def judge(
 
 
 def launches(units: int, *, sigma: float = 0.01, effect: float = 0.03) -> int:
-    """Return how many launches the median is taken of: enough to see ``effect`` among ``units`` units with noise ``sigma``.
+    """Return the number of launches per median that detects ``effect`` among ``units`` units with noise ``sigma``.
 
     r = ceil(1.57 ((z + 2.33) sigma / d)^2), z the normal quantile of 0.01 / units; 1.57 because a median is used.
     """
@@ -298,11 +293,11 @@ def launches(units: int, *, sigma: float = 0.01, effect: float = 0.03) -> int:
 
 
 MIN_FLEET = 16
-"""Fewer identical units than this are no fleet."""
+"""Smallest number of identical units that count as a fleet."""
 
 
 def fleet_outliers(values: Sequence[float], *, standard_error: float, effect: float) -> list[int]:
-    """Return the indices of units that fall behind their fleet; none when there are fewer than 16.
+    """Return the indices of units that fall behind their fleet; none for fewer than 16 units.
 
     A unit falls behind when (median - x) / max(1.4826 MAD, standard error) exceeds the normal quantile of 0.01 / M and
     the deficit exceeds half of the declared ``effect`` (a share of the median).

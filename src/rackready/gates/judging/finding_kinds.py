@@ -1,8 +1,8 @@
-"""What a gate can find, as data: a code that programs compare, and the words that people read, each in one place.
+"""Kinds of findings, as data: a code that programs compare, and the text that people read.
 
-A kind is a constant beside the code that finds it. A gate's class lists the kinds that it can make (``Gate.findings``):
-`rackready gate explain` and the reference are made of that list, and the gate tests refuse a finding whose code its
-class does not declare.
+A kind is a constant beside the code that detects it. A gate's class lists the kinds that it can report
+(``Gate.findings``): `rackready gate explain` and the reference are generated from that list, and the gate tests refuse
+a finding whose code the class does not declare.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ _RUNBOOK = re.compile(r"docs/runbooks/[a-z0-9-]+\.md")
 
 
 KINDS: dict[str, FindingKind] = {}
-"""Code -> its kind, of every module that was imported (`registry.all_gates` imports them all)."""
+"""Code -> kind, for every imported module (`registry.all_gates` imports them all)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """One kind of finding. ``title`` and ``next_step`` may have places (``{name}``, with a format as in str.format) that ``found`` fills."""
+    """One kind of finding. ``found`` fills the placeholders (str.format) of ``title`` and ``next_step``."""
 
     code: str
-    """Kebab-case, in the field's words; unique in the product, and never given to another kind."""
+    """Kebab-case, in the field's terms; unique in the product, and never reused for another kind."""
     title: str
     meaning: str = field(kw_only=True)
-    """What it means for the operator, in a sentence or two."""
+    """Meaning for the operator, in one or two sentences."""
     next_step: str = field(kw_only=True)
     steps: tuple[str, ...] = field(default=(), kw_only=True)
-    """What the call chooses from, where ``next_step`` is ``{step}``; none where the step comes out of a vendor's catalogue or is computed."""
+    """The possible steps if ``next_step`` is ``{step}``; empty if the step is computed or from a vendor's catalogue."""
 
     outcome: ClassVar[Outcome]
-    """What a finding of this kind makes of a verdict: fail or error."""
+    """Outcome of a verdict with a finding of this kind."""
 
     def __post_init__(self) -> None:
-        """Register it. Raises ValueError where another kind has its code."""
+        """Register the kind. Raise ValueError if another kind has its code."""
         if KINDS.setdefault(self.code, self) != self:
             message = (
                 f"finding code {self.code!r} - Expected: one declaration Actual: several. "
@@ -48,16 +48,16 @@ class FindingKind:
 
     @property
     def runbook(self) -> str:
-        """Return the page that its next step names, empty where it names none."""
+        """Return the page that its next step names; empty if it names none."""
         found = _RUNBOOK.search(" ".join((self.next_step, *self.steps)))
         return found[0] if found else ""
 
     def found(
         self, where: str, expected: object, actual: object, /, *, nodes: Collection[str] = (), **values: object
     ) -> Finding:
-        """Return a finding of this kind at a place (node and part). ``nodes``: those that it is about beside the place's.
+        """Return a finding of this kind at a place (node and part). ``nodes``: further nodes that it is about.
 
-        Raises KeyError where ``values`` lack one of its places.
+        Raise KeyError if ``values`` lack a placeholder.
         """
         return Finding(
             code=self.code,
@@ -72,7 +72,7 @@ class FindingKind:
 
 @dataclass(frozen=True, slots=True)
 class FailKind(FindingKind):
-    """Something that was measured and is not as it should be."""
+    """Something that was measured and is not as expected."""
 
     outcome = Outcome.FAIL
 
@@ -86,7 +86,7 @@ class ErrorKind(FindingKind):
 
 @dataclass(frozen=True, slots=True)
 class NotRunKind(FindingKind):
-    """Why a gate did not run."""
+    """A reason why a gate did not run."""
 
     outcome = Outcome.NOT_RUN
 

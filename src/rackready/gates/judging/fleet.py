@@ -1,9 +1,9 @@
-"""Units held against each other: identical ones of a site (its fleet), and the parts of one node (siblings). Pure functions.
+"""Comparison of units: identical ones of a site (its fleet), and the parts of one node (siblings). Pure functions.
 
 A unit falls behind when its distance from the median is above z(0.01 / M) times the spread AND above half of the
 declared effect, where the spread is the larger of 1.4826 x the median absolute deviation and the standard error of one
-figure. `expectation.fleet_outliers` decides; what stands here says the same as one number, the bound, so that a reader
-can hold the figure against it.
+figure. `expectation.fleet_outliers` decides; this module expresses the same as one number, the bound, that a reader can
+compare the figure with.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from rackready.gates.judging.expectation import MIN_FLEET, fleet_outliers, launc
 from rackready.model.outcome import Criterion, Op
 
 _RISK = 0.01
-"""Chance of one false alarm among all units that are compared."""
+"""Chance of one false alarm among all compared units."""
 _MEDIAN = 1.2533
 """Standard error of a median over that of a mean (square root of pi / 2)."""
 _MAD = 1.4826
 """Standard deviation over median absolute deviation of a normal distribution."""
 _AMONG = {"fleet": ("identical units", ""), "siblings": ("the other parts of the node", " sqrt(1 + 1.57/others)")}
-"""By label: whose median it is, and what the spread is multiplied by."""
+"""Label -> whose median it is, and the factor of the spread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One figure: node and target (the node itself, a part of it, or a run that it took part in)."""
+    """One figure of a node: of the node itself, a part of it, or a run that it took part in (``target``)."""
 
     node: str
     target: str
@@ -41,16 +41,16 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A metric over identical units. ``bound``: what a unit may not fall below (above, where lower is better).
+    """A metric over identical units. ``bound``: a unit must not fall below it (above it, if lower is better).
 
-    Where a run over several nodes is the unit, ``units`` and ``outliers`` name it once for each of its nodes, but for
-    outliers that its gate acquits.
+    If the unit is a run over several nodes, ``units`` and ``outliers`` contain it once per node, except outliers that
+    the gate acquits.
     """
 
     metric: FleetMetric
     units: tuple[Unit, ...]
     count: int
-    """Units that were compared, each once."""
+    """Number of compared units, each counted once."""
     comparisons: int
     """M."""
     centre: float
@@ -74,10 +74,10 @@ class Comparison:
 
 def _criterion(metric: FleetMetric, bound: float, unit: str, label: str, inputs: dict[str, float | str]) -> Criterion:
     op, sign = (Op.GE, "-") if metric.better == "higher" else (Op.LE, "+")
-    whom, factor = _AMONG[label]
+    group, factor = _AMONG[label]
     spread = f"max(1.4826 MAD, standard error){factor}"
     source = (
-        f"derived: median of {whom} {sign} max(z spread, d/2 median), spread = {spread}, z = normal quantile of 1 - "
+        f"derived: median of {group} {sign} max(z spread, d/2 median), spread = {spread}, z = normal quantile of 1 - "
         "0.01/M"
     )
     return Criterion(
@@ -86,10 +86,10 @@ def _criterion(metric: FleetMetric, bound: float, unit: str, label: str, inputs:
 
 
 def repeats(gate: Gate, fleet: int, metric: FleetMetric, per_node: int) -> int:
-    """Return of how many launches one figure of a gate is the median: what its input `launches` says, else what so many units and the effect ask for.
+    """Return the number of launches whose median is one figure of a gate.
 
-    ``fleet``: nodes of the site. ``per_node``: units of one node (its GPUs, or 1). A gate without that input measures
-    once.
+    It is the gate's input `launches` or, if that is not set, what the number of units and the effect require.
+    ``fleet``: nodes of the site. ``per_node``: units of one node (its GPUs, or 1). Without that input: 1.
     """
     if "launches" not in type(gate.inputs).model_fields:
         return 1
@@ -105,10 +105,10 @@ def standard_error(metric: FleetMetric, centre: float, count: int) -> float:
 
 
 def compare(metric: FleetMetric, units: Sequence[Unit], count: int, comparisons: int = 0) -> Comparison | None:
-    """Hold units against their median; None when they are fewer than 16 or have no median to compare with.
+    """Compare units with their median; None for fewer than 16 units or a median that is not positive.
 
-    ``comparisons``: units that are compared in all, M: a site is measured wave by wave, and its every unit is compared
-    once. At least these units.
+    ``comparisons``: all comparisons of the site, M, at least the number of these units. A site is measured wave by
+    wave, and every unit is compared once.
     """
     values = [unit.value for unit in units]
     if len(values) < MIN_FLEET or median(values) <= 0:
@@ -127,17 +127,18 @@ def compare(metric: FleetMetric, units: Sequence[Unit], count: int, comparisons:
     return Comparison(metric, tuple(units), len(units), total, centre, spread, z, bound, tuple(outliers))
 
 
-def in_site(gate: Gate, metric: FleetMetric, units: Sequence[Unit], nodes: int) -> Comparison | None:
-    """Hold identical units of a site against their median; ``nodes``: how many the site has, each with as many units as the node here that has most.
+def compare_in_site(gate: Gate, metric: FleetMetric, units: Sequence[Unit], nodes: int) -> Comparison | None:
+    """Compare identical units of a site with their median; None if they are not a fleet.
 
-    What several nodes reached together is one unit, and only runs of as many nodes are identical: those of the size
-    that occurs most.
+    ``nodes``: nodes of the site; each counts with as many units as the node here that has most. The figure of a run
+    over several nodes is one unit. Only runs with the same number of nodes are identical: the most frequent number
+    counts.
     """
     ends: dict[tuple[str, str], list[Unit]] = defaultdict(list)
     for unit in units:
         ends[unit.target, unit.node].append(unit)
     runs: dict[str, list[Unit]] = defaultdict(list)
-    for (target, _), same in ends.items():  # what a node measured twice makes it no second node of the run
+    for (target, _), same in ends.items():  # a node that measured twice is not a second node of the run
         runs[target].append(_worst(metric, same)[0])
     sizes = Counter(map(len, runs.values()))
     size = max(sizes, key=lambda one: (sizes[one], one), default=1)
@@ -163,7 +164,7 @@ def in_site(gate: Gate, metric: FleetMetric, units: Sequence[Unit], nodes: int) 
 
 
 def _worst(metric: FleetMetric, members: list[Unit]) -> list[Unit]:
-    """Return a run's units with one figure: where one of its nodes has it from another day, the worse of the two judges it."""
+    """Return a run's units with one figure: the worst, if a node has its figure from another day."""
     values = {unit.value for unit in members}
     if len(values) == 1:
         return members
@@ -183,7 +184,7 @@ def _bound(metric: FleetMetric, centre: float, spread: float, z: float) -> float
 
 @dataclass(frozen=True, slots=True)
 class PartBound:
-    """Where one part of a node must stand among the others: their median, the spread that is believed, z, and the bound that follows."""
+    """Bound of one part of a node among the others: their median, the assumed spread, z, and the bound."""
 
     metric: FleetMetric
     centre: float
@@ -193,7 +194,7 @@ class PartBound:
     comparisons: int
 
     def holds(self, value: float) -> bool:
-        """Whether a figure is on the good side of the bound."""
+        """Return whether a figure is on the good side of the bound."""
         return not behind(self.metric, value, self.bound)
 
     def criterion(self, unit: str, **more: float | str) -> Criterion:
@@ -208,14 +209,14 @@ class PartBound:
         return _criterion(self.metric, self.bound, unit, "siblings", inputs | more)
 
 
-def standing(
+def part_bound(
     metric: FleetMetric, others: Sequence[float], comparisons: int, *, count: int = 1, error: float | None = None
 ) -> PartBound:
-    """Return what a part of a node is held against, by the others.
+    """Return the bound that the other parts of a node give one part.
 
-    ``comparisons``: parts that are so compared in the whole site, M. ``count``: launches that one figure is the median
-    of; its standard error follows from the metric's sigma, unless ``error`` gives it in the metric's unit (a tool whose
-    figures have a step).
+    ``comparisons``: parts compared this way in the whole site, M. ``count``: number of launches whose median is one
+    figure; its standard error follows from the metric's sigma, unless ``error`` gives it in the metric's unit (for a
+    tool whose figures have a step).
 
     The median of a few others is itself uncertain: a figure's distance from it has the variance of the figure times 1 +
     (pi / 2) / n (that of a median of n is pi / 2n). In a fleet of 16 and more the part is among them and the term
@@ -233,5 +234,5 @@ def standing(
 
 
 def behind(metric: FleetMetric, value: float, bound: float) -> bool:
-    """Whether a figure is on the wrong side of its bound."""
+    """Return whether a figure is on the wrong side of its bound."""
     return value < bound if metric.better == "higher" else value > bound

@@ -1,4 +1,4 @@
-"""Whether GPUs that an output names are of the model that its bounds are made for. Drivers before R470 leave out the vendor's name."""
+"""Check that the GPUs in an output are of the expected model. Drivers before R470 leave out the vendor's name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.judging.judge import Judge
 
 _SHOWN = 4
-"""As many models are named in a message."""
+"""Number of models that a message names."""
 _STEP = (
     "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; "
     "MIG instances are parts of GPUs: switch MIG off."
@@ -19,16 +19,21 @@ _STEP = (
 OTHER_MODEL = ErrorKind(
     "gpus-of-another-model",
     "{what} GPUs of another model",
-    meaning="The output names GPUs of another model than the platform's, so it is of another node or the site file is "
-    "wrong.",
+    meaning="The GPUs in the output are of another model than the platform's: the output is from another node, or the "
+    "site file is wrong.",
     next_step=_STEP,
 )
 
 FINDINGS = (OTHER_MODEL,)
 
 
-def same(judge: Judge, where: str, what: str, found: Iterable[tuple[str, str]], wanted: Collection[str]) -> bool:
-    """Hold (host, model of a GPU as it was printed) against the profiles' names; what is of another model is an error. ``what`` printed it, e.g. 'x ran on'."""
+def require_model(
+    judge: Judge, where: str, what: str, found: Iterable[tuple[str, str]], wanted: Collection[str]
+) -> bool:
+    """Return whether all GPUs are of a wanted model; report others as an error.
+
+    ``found``: (host, model of a GPU as printed). ``what``: start of the finding's title, such as 'x ran on'.
+    """
     known = {_plain(model) for model in wanted}
     others = [(host, model) for host, model in found if _plain(model) not in known]
     if not others:

@@ -1,4 +1,4 @@
-"""Collects what a gate finds into a verdict. Nothing judged means error: a gate passes only by having held a measurement against a bound."""
+"""Collector of a gate's findings, metrics and bounds. A verdict without a comparison is an error, never a pass."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from rackready.model.outcome import Criterion, Finding, Metric, Op, Outcome, Ver
 VALUE_NOT_REPORTED = ErrorKind(
     "value-not-reported",
     "{value} not reported",
-    meaning="The tool left out a value that the gate compares, so nothing is known of it.",
-    next_step="Update the driver or the tool that reports it; without the value nothing is known.",
+    meaning="The tool did not report a value that the gate compares, so the gate cannot judge it.",
+    next_step="Update the driver or the tool that reports it.",
 )
 NOTHING_JUDGED = ErrorKind(
     "nothing-judged",
     "nothing was judged",
-    meaning="The gate ended without a comparison. That is a defect of the gate, and no pass.",
+    meaning="The gate ended without a comparison. That is a defect of the gate, and not a pass.",
     next_step="Report a bug: a gate must judge something.",
 )
 
 
 class Judge:
-    """Fails and errors apart, metrics with their criteria, and the parts that were really measured."""
+    """Fails, errors, metrics, bounds and measured parts of one run, from which it makes the verdict."""
 
     def __init__(self) -> None:
         self.fails: list[Finding] = []
@@ -36,7 +36,7 @@ class Judge:
         self.fleet_pending = False
         self.judged = 0
         self._nothing = False
-        self._said: set[Hashable] = set()
+        self._recorded: set[Hashable] = set()
 
     def fail(
         self,
@@ -49,7 +49,7 @@ class Judge:
         nodes: Collection[str] = (),
         **values: object,
     ) -> None:
-        """Add something that was measured and is not as it should be. ``nodes``, ``values``: see ``FindingKind.found``."""
+        """Add something that was measured and is not as expected. ``nodes``, ``values``: see ``FindingKind.found``."""
         self.fails.append(kind.found(where, expected, actual, nodes=nodes, **values))
 
     def error(
@@ -67,13 +67,13 @@ class Judge:
         self.errors.append(kind.found(where, expected, actual, nodes=nodes, **values))
 
     def trouble(self, finding: Finding | None) -> bool:
-        """Add a finding of `trouble` as an error; returns whether there was one."""
+        """Add a finding of `trouble` as an error, and return whether there was one."""
         if finding is not None:
             self.errors.append(finding)
         return finding is not None
 
     def equal(self, where: str, kind: FailKind, expected: object, actual: object, /, **values: object) -> bool:
-        """Compare a value with the one expected; a missing value is an error, another value a fail of this kind."""
+        """Return whether a value is as expected. A missing value is an error, another value a fail of this kind."""
         self.judged += 1
         found = kind.found(where, expected, actual, nodes=(), **values)
         if actual is None:
@@ -85,12 +85,12 @@ class Judge:
         return True
 
     def remark(self, note: str) -> None:
-        """Add a note to those before it, once."""
+        """Add a note to the earlier notes, once."""
         if f"; {note};" not in f"; {self.note};":
             self.note = f"{self.note}; {note}" if self.note else note
 
     def nothing(self, note: str) -> None:
-        """Say that there is nothing of the kind to judge here: a pass, with the reason, that counts no part as measured."""
+        """Note that there is nothing to judge here: the verdict passes with this reason and measures no part."""
         self.judged += 1
         self.note = note
         self._nothing = True
@@ -100,22 +100,22 @@ class Judge:
         self.metrics.append(Metric(name=name, target=target, value=value, unit=unit))
 
     def criterion(self, criterion: Criterion) -> None:
-        """Record a bound as it was applied."""
+        """Record an applied bound."""
         self.criteria.append(criterion)
 
-    def once(self, key: Hashable, make: Callable[[], Criterion]) -> None:
-        """Record a bound that is applied to many parts, the first time. ``key``: all that the criterion is made of."""
-        if key in self._said:
+    def criterion_once(self, key: Hashable, make: Callable[[], Criterion]) -> None:
+        """Record a bound of many parts once. ``key``: everything that the criterion depends on."""
+        if key in self._recorded:
             return
         criterion = make()
-        self._said.add(key)
+        self._recorded.add(key)
         if criterion not in self.criteria:
             self.criterion(criterion)
 
     def count(self, name: str, target: str, value: int, bound: int, source: str) -> None:
         """Record a count that must equal its bound."""
         self.metric(name, target, value, "1")
-        self.once(
+        self.criterion_once(
             (name, bound, source),
             lambda: Criterion(metric=name, op=Op.EQ, bound=bound, unit="1", label="identity", source=source),
         )
@@ -123,7 +123,7 @@ class Judge:
     def verdict(self, where: str = "") -> Verdict:
         """Return the verdict: fail before error before pass, and error when nothing was judged."""
         if not (self.fails or self.errors or self.judged):
-            self.error(where or "gate", NOTHING_JUDGED, "at least one measurement held against a bound", "none")
+            self.error(where or "gate", NOTHING_JUDGED, "at least one measurement compared with a bound", "none")
         outcome = Outcome.FAIL if self.fails else Outcome.ERROR if self.errors else Outcome.PASS
         return Verdict(
             outcome=outcome,

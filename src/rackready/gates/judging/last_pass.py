@@ -1,6 +1,6 @@
-"""What gates that judge only what is new need to know: when they last passed on a node, and what they saw then.
+"""Last passes, for gates that judge only changes: when they passed on a node, and their metrics then.
 
-A repair that somebody declared after it (`rackready repair`) stands in its place: what was there before was dealt with.
+A later repair (`rackready repair`) replaces the pass: everything before it was dealt with.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome
 
 REPAIR = "repair"
-"""What `rackready repair` writes as the change that it records."""
+"""Desired value of the change that `rackready repair` records."""
 
 
 def last_passes(
     store: EvidenceStore, ledger: Ledger, nodes: Sequence[str], prints: Mapping[str, Fingerprint | Finding]
 ) -> dict[tuple[str, str], Passed]:
-    """Return (gate, node) -> the last pass on the chassis that the node is now (another chassis has another past), or a later repair."""
+    """Return (gate, node) -> the last pass on the node's present chassis, or a later repair."""
     found: dict[tuple[str, str], Passed] = {}
     repaired = {node: _repaired(ledger, node) for node in nodes}
     for gate_id in (gate_id for gate_id, kind in REGISTRY.items() if kind.since_last_pass):
@@ -37,7 +37,7 @@ def last_passes(
 
 
 def pass_before(store: EvidenceStore, ledger: Ledger, record: EvidenceRecord, node: str) -> Passed | None:
-    """Return the last pass that a record of such a gate was judged by: the one before it, or a repair between the two; None where there was none."""
+    """Return the last pass, or a later repair, before a record, by which it was judged; None if there was none."""
     now = next((item for item in record.fingerprints if item.node == node), None)
     older = [
         item

@@ -1,4 +1,4 @@
-"""Several verdicts about one node as one."""
+"""Merge of several verdicts about one node."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rackready.model.outcome import Outcome, Verdict, worst
 NO_VERDICT = ErrorKind(
     "no-verdict",
     "no verdict",
-    meaning="A gate left no verdict for a node. That is a defect of rackready, and no pass.",
+    meaning="A gate left no verdict for a node. That is a defect of rackready, and not a pass.",
     next_step="Report a bug.",
 )
 
 
 def merged(verdicts: Sequence[Verdict]) -> Verdict:
-    """Return several verdicts about one node as one: the worst outcome, all findings; of none at all: error."""
+    """Return one verdict for several about one node: the worst outcome, all findings; an error if there are none."""
     if not verdicts:
         return Verdict(outcome=Outcome.ERROR, findings=[NO_VERDICT.found("gate", "one", "none")])
     if len(verdicts) == 1:

@@ -1,4 +1,4 @@
-"""What a node's own topology says about its collectives, from the profiles."""
+"""Topology of a node for its collectives, from the profiles."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def domain(facts: NodeFacts, count: int = 1) -> Domain:
 
 
 def rail_parts(node: str, nic: NicFacts) -> tuple[str, ...]:
-    """Return the parts (coverage) that a measurement over one NIC touches: the NIC, its rail, and the cable where the site names one."""
+    """Return the parts (coverage) that a run over one NIC measures: NIC, rail, and cable if the site has one."""
     cable = (f"{node}/rail{nic.rail}/cable",) if nic.switch else ()
     return (f"{node}/{nic.rdma_device}", f"{node}/rail{nic.rail}", *cable)
 
 
 def published(facts: NodeFacts, collective: str, ranks: int, algorithm: str) -> Bound | None:
-    """Return the measured figure that the GPU profile has for a collective, None when it has none."""
+    """Return the measured figure of the GPU profile for a collective; None if it has none."""
     figure = facts.gpu.collectives.get(f"{collective}/{ranks}/{algorithm}")
     return (
         None if figure is None else Bound(figure.value, figure.source, derived=False, inputs={"profile": facts.gpu.id})

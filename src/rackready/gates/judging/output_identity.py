@@ -1,8 +1,8 @@
-"""What an output says itself of whose it is: serials and UUIDs of GPUs, the driver, the machine's serial, the launch of NCCL that it is of.
+"""Identity that an output contains: serials and UUIDs of GPUs, the driver, the machine's serial, the NCCL launch.
 
-Held against the fingerprint that was stated with it, and against what outputs of other nodes say: a file beside the
-wrong node is found by it. An output that says nothing of the kind is told by nothing but its manifest; one that cannot
-be read is for its gate to judge.
+It is compared with the fingerprint in the manifest and with the outputs of other nodes, to find a file that is listed
+for the wrong node. For an output without such values only the manifest counts; an output that cannot be read is left to
+its gate.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rackready.design.names import listed
 from rackready.gates.formats import dcgm_diag, nccl_log, nccl_tests, smi_xml
 from rackready.gates.formats.error import FormatError
 from rackready.model.evidence import UNREAD, Fingerprint
@@ -25,34 +26,34 @@ _GPU_LINE = re.compile(
 )
 """As `nvidia-smi nvlink` and `-L` list GPUs, `--query-gpu=index,uuid`, and `dcgmi discovery -l`."""
 _DRIVER_LINE = re.compile(r"^Driver Version: (?P<driver>[\d.]+)\s*$", re.MULTILINE)
-"""As nvbandwidth's text has it."""
+"""As nvbandwidth's text prints it."""
 _RANKS = "# Using devices"
 _NO_SERIAL = "<<<"
-"""With what begins a word of DCGM's for a value that there is none of: <<<NULL>>>, <<<NOT_SUPPORTED>>> (dcgm_structs.h, DCGM_STR_*)."""
+"""Start of DCGM's words for a missing value: <<<NULL>>>, <<<NOT_SUPPORTED>>> (dcgm_structs.h, DCGM_STR_*)."""
 _SHOWN = 2
-"""As many parts are named in a message."""
+"""Number of parts that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """What an output says of one GPU; empty where it does not say it."""
+    """Serial and UUID of one GPU in an output; empty if the output lacks it."""
 
     serial: str = ""
     uuid: str = ""
 
 
 @dataclass(slots=True)
-class Named:
-    """What one output names."""
+class OutputIdentity:
+    """Identity that one output contains."""
 
     gpus: set[Gpu] = field(default_factory=set)
     drivers: set[str] = field(default_factory=set)
     machines: set[str] = field(default_factory=set)
-    """Serial numbers of systems, of which one is the machine's (a board of GPUs has one of its own)."""
+    """Serial numbers of systems; one is the machine's (a GPU board has its own)."""
     launches: set[str] = field(default_factory=set)
 
     def parts(self) -> Iterator[str]:
-        """Yield what only one node can have."""
+        """Yield the values that only one node can have."""
         for gpu in sorted(self.gpus, key=lambda one: (one.serial, one.uuid)):
             if gpu.serial:
                 yield f"GPU serial {gpu.serial}"
@@ -61,9 +62,9 @@ class Named:
         yield from (f"NCCL launch {launch}" for launch in sorted(self.launches))
 
 
-def named(text: str) -> Named:
-    """Return what an output names; nothing where it names nothing, or cannot be read."""
-    found = Named()
+def identity(text: str) -> OutputIdentity:
+    """Return the identity that an output contains; empty if it has none or cannot be read."""
+    found = OutputIdentity()
     if "<nvidia_smi_log" in text and not text.lstrip().startswith("{"):
         _report(found, text)
     elif "{" in text:
@@ -75,11 +76,11 @@ def named(text: str) -> Named:
     return found
 
 
-def _list(found: Named, text: str) -> None:
+def _list(found: OutputIdentity, text: str) -> None:
     found.gpus |= {Gpu(uuid=match[str(match.lastgroup)]) for match in _GPU_LINE.finditer(text)}
 
 
-def _report(found: Named, text: str) -> None:
+def _report(found: OutputIdentity, text: str) -> None:
     try:
         log = smi_xml.parse(text)
     except FormatError:
@@ -88,7 +89,7 @@ def _report(found: Named, text: str) -> None:
     found.gpus |= {Gpu(gpu.text("serial") or "", gpu.text("uuid") or "") for gpu in log.gpus} - {Gpu()}
 
 
-def _launch(found: Named, text: str) -> None:
+def _launch(found: OutputIdentity, text: str) -> None:
     try:
         processes = nccl_tests.parse(text).processes
     except ValueError:  # or a number of more digits than Python reads
@@ -97,8 +98,8 @@ def _launch(found: Named, text: str) -> None:
     found.launches |= communicators or {", ".join(f"{host} {pid}" for host, pid in sorted(processes))}
 
 
-def _document(found: Named, text: str) -> None:
-    """Take in what documents of our scripts, of DCGM, nvbandwidth, nccl-tests and Redfish name."""
+def _document(found: OutputIdentity, text: str) -> None:
+    """Add the values in documents of our scripts, DCGM, nvbandwidth, nccl-tests and Redfish."""
     try:
         document = json.loads(text[text.index("{") :])
     except (ValueError, RecursionError):
@@ -115,8 +116,8 @@ def _document(found: Named, text: str) -> None:
         _launch(found, text)
 
 
-def _ours(found: Named, document: dict[str, Any]) -> None:
-    """Take in what a document of one of our scripts names; those of BMCs say what they are by what is in them."""
+def _ours(found: OutputIdentity, document: dict[str, Any]) -> None:
+    """Add the values in a document of one of our scripts; those of BMCs are known by their contents."""
     kind = document["format"]
     if kind == under_load.FORMAT:
         _report(found, str(document.get("last") or ""))
@@ -136,7 +137,7 @@ def _ours(found: Named, document: dict[str, Any]) -> None:
         } - {""}
 
 
-def _diagnostic(found: Named, text: str) -> None:
+def _diagnostic(found: OutputIdentity, text: str) -> None:
     try:
         diagnostic = dcgm_diag.parse(text)
     except FormatError:
@@ -154,27 +155,30 @@ def _word(item: object, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-# against what was stated ---------------------------------------------------------------------------------------------
+# compared with the manifest's fingerprint ---------------------------------------------------------------------------
 
 
-def contradictions(said: Named, stated: Fingerprint, of_node: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield (Expected, Actual) of what an output names and the fingerprint does not.
+def contradictions(found: OutputIdentity, stated: Fingerprint, of_node: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield (Expected, Actual) for each value of an output that contradicts the fingerprint.
 
-    ``of_node``: UUID -> serial of the GPUs of which the node's outputs say both: a fingerprint has serials where the
-    board has them.
+    ``of_node``: UUID -> serial of GPUs for which the node's outputs contain both. A fingerprint has serials if the
+    board reports them.
     """
-    strange = sorted({gpu.serial or gpu.uuid for gpu in said.gpus if not _is_of(gpu, stated, of_node)})
+    strange = sorted({gpu.serial or gpu.uuid for gpu in found.gpus if not _is_of(gpu, stated, of_node)})
     if len(strange) > len(stated.unread):
         own = [gpu for gpu in stated.gpus if not gpu.startswith(UNREAD)]
-        yield f"the GPUs of its fingerprint ({_some(own)})", _some(strange)
-    if others := sorted(said.drivers - {stated.driver}):
+        yield f"the GPUs of its fingerprint ({listed(own, _SHOWN)})", listed(strange, _SHOWN)
+    if others := sorted(found.drivers - {stated.driver}):
         yield f"driver {stated.driver}, as in its fingerprint", ", ".join(others)
-    if said.machines and stated.chassis_serial not in said.machines:
-        yield f"the machine of its fingerprint, serial {stated.chassis_serial}", ", ".join(sorted(said.machines))
+    if found.machines and stated.chassis_serial not in found.machines:
+        yield f"the machine of its fingerprint, serial {stated.chassis_serial}", ", ".join(sorted(found.machines))
 
 
 def _is_of(gpu: Gpu, stated: Fingerprint, of_node: Mapping[str, str]) -> bool:
-    """Say whether a GPU is one of the fingerprint's, or cannot be told: a UUID alone says nothing while not every serial's UUID is known."""
+    """Return whether a GPU is, or may be, one of the fingerprint's.
+
+    A UUID alone proves nothing until the UUID of every serial is known.
+    """
     if gpu.serial in stated.gpus or gpu.uuid in stated.gpus:
         return True
     if gpu.serial:
@@ -183,8 +187,3 @@ def _is_of(gpu: Gpu, stated: Fingerprint, of_node: Mapping[str, str]) -> bool:
         return of_node[gpu.uuid] in stated.gpus
     known = {uuid for uuid, serial in of_node.items() if serial in stated.gpus}
     return len(known) < len(stated.gpus) and not all(one.startswith("GPU-") for one in stated.gpus)
-
-
-def _some(items: list[str]) -> str:
-    more = len(items) - _SHOWN
-    return f"{', '.join(items[:_SHOWN])}{f' and {more} more' if more > 0 else ''}"

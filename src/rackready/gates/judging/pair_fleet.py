@@ -1,4 +1,4 @@
-"""Directions from NIC to NIC held against their fleet: which pairs are worth a third partner, and which end it acquits."""
+"""NIC-to-NIC directions compared with their fleet: pairs that need a third partner, and ends that it acquits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from rackready.gates.base import Done, Gate, GateFacts
-from rackready.gates.judging.fleet import Unit, in_site
+from rackready.gates.judging.fleet import Unit, compare_in_site
 from rackready.model.outcome import Outcome
 
 _DIRECTION = re.compile(r"^(\S+) \S+ -> (\S+) \S+ \(rail (\d+)\)$")
@@ -15,15 +15,15 @@ _DIRECTION = re.compile(r"^(\S+) \S+ -> (\S+) \S+ \(rail (\d+)\)$")
 
 
 def suspected(gate: Gate, facts: GateFacts, done: Sequence[Done]) -> list[Done]:
-    """Return the runs, those that passed with a direction that falls behind its fleet as failed: what is to be measured again does not rest on bounds alone.
+    """Return the runs, with passes that have a direction behind its fleet marked as failed, to measure them again.
 
-    Their own verdicts stand: the fleet judges with the evidence of the whole site, this stage only asks where it is
-    worth a third partner.
+    The recorded verdicts do not change: the fleet judges later, with the evidence of the whole site. This only selects
+    the pairs that need a third partner.
     """
     (metric,) = gate.fleet
     passed = [item for item in done if item.verdict.outcome is Outcome.PASS]
     figures = [(item, one) for item in passed for one in item.verdict.metrics if one.name == metric.name]
-    found = in_site(
+    found = compare_in_site(
         gate,
         metric,
         [Unit(node, one.target, one.value, one.unit) for item, one in figures for node in item.run.nodes],
@@ -40,25 +40,25 @@ def suspected(gate: Gate, facts: GateFacts, done: Sequence[Done]) -> list[Done]:
 
 
 def acquitted(runs: Mapping[str, Collection[str]], slow: Collection[str]) -> frozenset[tuple[str, str]]:
-    """Return (target, node) of slow directions whose node's NIC is right with another partner, and the partner's is not.
+    """Return (target, node) of slow directions whose node's NIC is good with another partner, and the partner's is not.
 
-    A pair is right when neither of its directions falls behind. Where both ends are right with others the path between
-    them is slow, and where neither was tried with another nothing tells them apart: no end is acquitted, and the
+    A pair is good if neither of its directions falls behind. If both ends are good with others, the path between them
+    is slow; if neither was tried with another, they cannot be told apart. In both cases no end is acquitted, and the
     finding names the pair.
     """
     pairs = {target: pair for target in runs if (pair := _ends(target)) is not None}
     bad = {pairs[target] for target in slow if target in pairs}
-    right = {(node, rail) for first, second, rail in set(pairs.values()) - bad for node in (first, second)}
+    good = {(node, rail) for first, second, rail in set(pairs.values()) - bad for node in (first, second)}
     return frozenset(
         (target, node)
         for target in slow
         if target in pairs
         for node, other in (pairs[target][:2], pairs[target][1::-1])
-        if (node, pairs[target][2]) in right and (other, pairs[target][2]) not in right
+        if (node, pairs[target][2]) in good and (other, pairs[target][2]) not in good
     )
 
 
 def _ends(target: str) -> tuple[str, str, int] | None:
-    """Return the two nodes of a direction, in the order of their names, and its rail."""
+    """Return the two nodes of a direction, sorted by name, and its rail."""
     found = _DIRECTION.match(target)
     return None if found is None else (min(found[1], found[2]), max(found[1], found[2]), int(found[3]))

@@ -1,7 +1,7 @@
-"""Bounds that are known before anything is measured: computed from profiles, fabric and inputs, by the functions by which gates judge.
+"""Bounds that are known before a run, computed from profiles, fabric and inputs by the gates' own functions.
 
-What only a run tells (the spread of siblings, thresholds that a node itself reports, what passed last) is in no such
-list; a gate that is not named here has no other kind.
+Bounds that depend on a run (spread of siblings, thresholds that a node reports, the last pass) are not predicted. A
+gate that is not listed here has only such bounds.
 """
 
 from __future__ import annotations
@@ -27,25 +27,24 @@ from rackready.gates.nccl.single_node import OneNode
 from rackready.model.outcome import Criterion
 
 UNKNOWN = (
-    "none that can be told before a run: readings are held against the profile, the inputs above and what the node "
-    "itself reports; "
-    "every finding names what was expected, and the record its source"
+    "none known before a run: readings are compared with the profile, the inputs above and the node's own reports; "
+    "every finding states the expected value, and the record its source"
 )
 
 
 @singledispatch
-def foreseen(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
-    """Return the bounds, with inputs and sources, that a gate will hold a run over these nodes against; none where only a run can tell."""
+def predicted(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
+    """Return a gate's bounds for a run over these nodes, with inputs and sources; empty if only a run gives them."""
     del gate, facts, nodes
     return ()
 
 
-@foreseen.register
+@predicted.register
 def _(gate: OneNode, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     return _busbw(gate.bounds(facts, nodes[0]))
 
 
-@foreseen.register
+@predicted.register
 def _(gate: Multi, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     members = next(iter(gate.parts(facts, nodes).values()), ())
     return (
@@ -60,7 +59,7 @@ def _busbw(found: tuple[Bound | None, Bound | None, Bound | None]) -> tuple[Crit
     return judge("busbw", 1.0, "GB/s", upper=upper, expected=expected, lower=lower).criteria
 
 
-@foreseen.register
+@predicted.register
 def _(gate: IbWriteBw, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     gathered = Judge()
     nic = next(iter(facts.nodes[nodes[0]].nics), None)
@@ -73,7 +72,7 @@ def _(gate: IbWriteBw, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterio
     return tuple(gathered.criteria)
 
 
-@foreseen.register
+@predicted.register
 def _(gate: IbWriteLat, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     gathered = Judge()
     judge_plausible(gathered, nodes[0], 1.0, gate.least())
@@ -81,7 +80,7 @@ def _(gate: IbWriteLat, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criteri
     return tuple(gathered.criteria)
 
 
-@foreseen.register
+@predicted.register
 def _(gate: nvbandwidth.NvBandwidth, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     gathered = Judge()
     for metric in gate.fleet:  # one for each test
@@ -89,7 +88,7 @@ def _(gate: nvbandwidth.NvBandwidth, facts: GateFacts, nodes: Sequence[str]) -> 
     return tuple(gathered.criteria)
 
 
-@foreseen.register
+@predicted.register
 def _(gate: Inventory, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     del gate
     wanted = facts.nodes[nodes[0]]
@@ -98,7 +97,7 @@ def _(gate: Inventory, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterio
     return (*counts, *links)
 
 
-@foreseen.register
+@predicted.register
 def _(gate: DcgmDiagnostic, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     del gate
     platform = facts.nodes[nodes[0]].platform

@@ -1,1 +1,1 @@
-"""nccl-tests: its command line, its table, and what it can show."""
+"""nccl-tests: its command line, its table, and its findings."""

@@ -1,4 +1,4 @@
-"""What the NCCL gates share: the command line of nccl-tests, and the reading of one launch."""
+"""Command line of nccl-tests and reader of its launches, for all NCCL gates."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ WARMUP = 10
 ITERATIONS = 50
 CHECKS = 1
 LARGEST = "16G"
-"""The message of the published healthy figures (NVIDIA/cluster-readiness-engine docs, validation-results): larger ones give no more."""
+"""Message size of the published healthy figures; larger messages are not faster.
+
+NVIDIA/cluster-readiness-engine docs, validation-results.
+"""
 _SHOWN = 4
-"""As many processes are named in a message."""
+"""Number of processes that a message names."""
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a launch must have been: largest size, ranks, hosts, models of GPU by the profiles' names."""
+    """Required properties of a launch: largest size, ranks, hosts, GPU models as the profiles name them."""
 
     size: str
     ranks: int
@@ -37,21 +40,21 @@ class Launch:
 
 
 def size_bytes(text: str) -> int:
-    """Return the bytes of ``16G``."""
+    """Return a size such as ``16G`` in bytes."""
     return int(text[:-1]) * _UNITS[text[-1]]
 
 
 def sizes(text: str) -> tuple[int, int]:
-    """Return the two message sizes that are run: half of the largest, and the largest."""
+    """Return the two message sizes of a launch, bytes: half of the largest, and the largest."""
     return size_bytes(text) // 2, size_bytes(text)
 
 
 def fitting(memory_mib: float) -> str:
-    """Return the largest message, e.g. ``16G``, that nccl-tests can run with results checked on a GPU of this memory, at most LARGEST.
+    """Return the largest message, such as ``16G``, that nccl-tests can check in this memory; at most LARGEST.
 
     Derived from src/common.cu of nccl-tests 2.19: three buffers of the message, 1 GiB for the rest, and 1 GiB in
-    reserve for each 16 GiB begun, at most 4; what does not fit is left out there, not refused. The memory is NVML's;
-    CUDA counts a little less: 3 % take no profile to another power of two.
+    reserve per 16 GiB or part of it, at most 4. nccl-tests skips larger sizes without an error. The memory is NVML's;
+    CUDA's is a little less, but 3 % move no profile to another power of two.
     """
     memory, gib = int(memory_mib) << 20, 1 << 30
     room = (memory - min(-(-memory // (16 * gib)), 4) * gib - gib) // 3
@@ -60,9 +63,9 @@ def fitting(memory_mib: float) -> str:
 
 
 def argv(binary: str, size: str, *, gpus_per_process: int) -> tuple[str, ...]:
-    """Return nccl-tests' command line: two large sizes, results checked.
+    """Return nccl-tests' command line: two large sizes, with checked results.
 
-    The text table is read, not the -J document: that one holds the whole environment, secrets and all.
+    The gate reads the text table: the -J document contains the whole environment, including secrets.
     """
     small, large = sizes(size)
     return (
@@ -85,10 +88,10 @@ def argv(binary: str, size: str, *, gpus_per_process: int) -> tuple[str, ...]:
 
 
 def collectives_run(size: str) -> int:
-    """Return how many bytes (message sizes added up) one launch moves through collectives, all of them together.
+    """Return the bytes (sum of message sizes) that one launch moves through all its collectives.
 
     nccl-tests' TimeTest: w warm-ups at the largest and w at the smallest size; then for each size, out of place and in
-    place, one to synchronize, n that are timed, one for each check (NVIDIA/nccl-tests src/common.cu).
+    place, one to synchronize, n timed ones, and one per check (NVIDIA/nccl-tests src/common.cu).
     """
     small, large = sizes(size)
     return WARMUP * (small + large) + 2 * (1 + ITERATIONS + CHECKS) * (small + large)
@@ -98,7 +101,7 @@ _VERSIONS = re.compile(r"nccl-tests version (?P<tests>\S+)(?:.*?nccl-library=(?P
 
 
 def tool_versions(outputs: Outputs) -> dict[str, str]:
-    """Return the versions that nccl-tests prints: its own, and the library's as NCCL counts them (22809 is 2.28.9)."""
+    """Return the versions that nccl-tests prints: its own, and NCCL's (22809 is 2.28.9)."""
     found = next((match for output in outputs.values() if (match := _VERSIONS.search(output.stdout))), None)
     if found is None:
         return {}
@@ -110,9 +113,9 @@ def tool_versions(outputs: Outputs) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """One launch that can be judged. ``busbw``: GB/s, out of place, of the largest size; the rest tells it from every other launch.
+    """One launch that can be judged. The last three fields distinguish it from other launches.
 
-    ``others``: busbw of the other sizes and of both in place, by what they are called.
+    ``busbw``: GB/s of the largest size, out of place. ``others``: name -> busbw of the other sizes and of all in place.
     """
 
     busbw: float
@@ -122,10 +125,9 @@ class Launched:
     communicators: frozenset[str]
 
     def shared(self, other: Launched) -> str:
-        """Say by what both are one and the same launch, empty when they are not.
+        """Return why both are the same launch; empty if they are not.
 
-        Process ids alone can come again: containers of one launch each number their processes from 1. NCCL's
-        communicators never do.
+        Process ids may repeat: each container numbers its processes from 1. NCCL's communicators never repeat.
         """
         if self.text == other.text:
             return "the same output"
@@ -139,7 +141,7 @@ class Launched:
 
 
 def read_launches(judge: Judge, outputs: Sequence[Output | None], node: str, wanted: Launch) -> list[Launched]:
-    """Return every launch that can be judged; what is wrong with one goes to the judge."""
+    """Return every launch that can be judged; report the others to the judge."""
     found: list[tuple[int, Launched]] = []
     for number, output in enumerate(outputs, 1):
         one = _read(judge, output, f"{node} launch {number}", wanted)
@@ -157,14 +159,15 @@ def read_launches(judge: Judge, outputs: Sequence[Output | None], node: str, wan
 
 
 _BEHIND = 0.1
-"""Share of the busbw of the largest message by which the other large messages and both in place may be behind it. Judgement: sizes of 2 GiB and more and
-both placements lie within 3 % of each other in healthy logs (A100: all-reduce and alltoall logs of
-microsoft/superbenchmark's tests/data).
+"""Share by which the busbw of other sizes and placements may be below that of the largest message, out of place.
+
+Judgement: in healthy logs, sizes of 2 GiB and more and both placements are within 3 % of each other (A100: all-reduce
+and alltoall logs of microsoft/superbenchmark's tests/data).
 """
 
 
-def even(judge: Judge, where: str, what: str, found: Sequence[Launched]) -> None:
-    """Fail where a figure that is not the one judged is far behind it: a launch that is slow at another size or in place is slow."""
+def require_even(judge: Judge, where: str, what: str, found: Sequence[Launched]) -> None:
+    """Report a fail if another size or placement is much slower than the judged one."""
     main = median(one.busbw for one in found)
     for name in found[0].others:
         value = median(one.others[name] for one in found)
@@ -176,7 +179,7 @@ def even(judge: Judge, where: str, what: str, found: Sequence[Launched]) -> None
 
 
 def _read(judge: Judge, output: Output | None, where: str, wanted: Launch) -> Launched | None:
-    """Return what one launch says; None, with the reason as a finding of the judge, where it cannot be judged."""
+    """Return one launch; None, with a finding for the judge, if it cannot be judged."""
     if judge.trouble(trouble(output, where, wanted.program)) or output is None:
         return None
     try:
@@ -197,11 +200,11 @@ def _read(judge: Judge, output: Output | None, where: str, wanted: Launch) -> La
     if (
         not _as_asked(judge, where, result, wanted)
         or not _spread(judge, where, result, wanted)
-        or not gpu_models.same(judge, where, f"{wanted.program} ran on", result.devices, wanted.models)
+        or not gpu_models.require_model(judge, where, f"{wanted.program} ran on", result.devices, wanted.models)
         or not _checked(judge, where, result, wanted.program)
         or not nccl_rows.judge_rows(judge, where, result, wanted.program)
         or not _own_log(judge, where, result, output.stdout)
-        or not _at_peace(judge, where, output, wanted.program)
+        or not _no_failure(judge, where, output, wanted.program)
     ):
         return None
     others = {
@@ -231,20 +234,20 @@ _ASKED = {
     "blocking": 0,
 }
 _OLD = {"agg": 1, "graph": 0, "unalign": 0, "blocking": 0}
-"""What older versions do not have, and so do not say."""
+"""Defaults of settings that older versions lack and do not print."""
 
 
 def _as_asked(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> bool:
-    """Err where the program says that it was called otherwise: fewer iterations, a graph or a barrier after each give another figure."""
-    said = _OLD | dict(result.options)
-    if not result.options or any(name not in said for name in _ASKED):
+    """Return whether the program ran with the gate's settings. Fewer iterations, graphs and barriers change figures."""
+    settings = _OLD | dict(result.options)
+    if not result.options or any(name not in settings for name in _ASKED):
         actual, expected = (
-            "not all of them stand in its output",
+            "some are missing in its output",
             "the line '# nThread ... warmup iters: ... iters: ...'",
         )
         judge.error(where, kinds.NO_SETTINGS, expected, actual, program=wanted.program)
         return False
-    other = {name: said[name] for name, value in _ASKED.items() if said[name] != value}
+    other = {name: settings[name] for name, value in _ASKED.items() if settings[name] != value}
     if not other:
         return True
     expected = ", ".join(f"{name} {_ASKED[name]}" for name in other)
@@ -257,14 +260,14 @@ _NOT_IN_PLACE = frozenset({"alltoall_perf"})
 """Programs that check nothing in place (reportErrors of src/alltoall.cu)."""
 
 
-def _at_peace(judge: Judge, where: str, output: Output, program: str) -> bool:
-    """A whole table counts only where nothing else that was printed says that the launch failed: exit codes get lost in launchers and captures."""
+def _no_failure(judge: Judge, where: str, output: Output, program: str) -> bool:
+    """Return whether nothing else shows that the launch failed: launchers and captures may lose exit codes."""
     failed = next((match for text in (output.stderr, output.stdout) if (match := _FAILED.search(text))), None)
     if failed is not None:
         judge.error(
             where,
             kinds.SAYS_FAILURE,
-            "a whole table and no word of a failure",
+            "a whole table and no error message",
             failed["text"].strip().rstrip("."),
             program=program,
         )
@@ -279,13 +282,16 @@ def _at_peace(judge: Judge, where: str, output: Output, program: str) -> bool:
     return failed is None and output.exit_code == 0
 
 
-def _another(said: str, program: str) -> bool:
-    """Whether a program says that it is another one. Builds with MPI may carry a suffix (nccl-tests' make NAME_SUFFIX=_mpi); older versions say nothing."""
-    return bool(said) and not said.startswith(program)
+def _another(name: str, program: str) -> bool:
+    """Return whether a program prints another name.
+
+    MPI builds may have a suffix (nccl-tests' make NAME_SUFFIX=_mpi); older versions print no name.
+    """
+    return bool(name) and not name.startswith(program)
 
 
 def _something_else(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> None:
-    """Other ranks, another collective, or not every size: nccl-tests leaves out sizes whose buffers do not fit (src/common.cu, "Reducing maxBytes")."""
+    """Report other ranks or collectives, or sizes skipped as too large (src/common.cu, "Reducing maxBytes")."""
     other = f"{result.test}, " if _another(result.test, wanted.program) else ""
     actual = f"{other}{result.ranks} ranks, sizes {[item.size for item in result.rows]}"
     judge.error(
@@ -298,7 +304,7 @@ def _something_else(judge: Judge, where: str, result: nccl_tests.CollectiveResul
 
 
 def _spread(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> bool:
-    """As many hosts must have taken part as nodes were asked for, whatever they call themselves."""
+    """Return whether as many hosts took part as nodes were requested, whatever their names."""
     if len(result.hosts) == len(wanted.hosts):
         return True
     actual = f"on {', '.join(result.hosts)}"
@@ -313,18 +319,18 @@ def _spread(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wante
 
 
 def _own_log(judge: Judge, where: str, result: nccl_tests.CollectiveResult, text: str) -> bool:
-    """What NCCL says must come from the processes that measured, and from all of them: the log of another run proves nothing of this one.
+    """Return whether NCCL's log is from exactly the processes that measured: another run's log proves nothing.
 
-    Where NCCL said nothing at all, the proof of the transport says so.
+    If NCCL logged nothing at all, the proof of the transport reports that.
     """
-    said = nccl_log.speakers(text)
-    if not said or said == result.processes:
+    speakers = nccl_log.speakers(text)
+    if not speakers or speakers == result.processes:
         return True
-    strange, silent = sorted(said - result.processes), sorted(result.processes - said)
+    strange, silent = sorted(speakers - result.processes), sorted(result.processes - speakers)
     actual = "; ".join(
-        f"{words} {', '.join(f'{host} {pid}' for host, pid in some[:_SHOWN])}{' ...' if len(some) > _SHOWN else ''}"
-        for words, some in (("also of", strange), ("none of", silent))
-        if some
+        f"{words} {', '.join(f'{host} {pid}' for host, pid in found[:_SHOWN])}{' ...' if len(found) > _SHOWN else ''}"
+        for words, found in (("also of", strange), ("none of", silent))
+        if found
     )
     judge.error(
         where,
@@ -336,7 +342,7 @@ def _own_log(judge: Judge, where: str, result: nccl_tests.CollectiveResult, text
 
 
 def _checked(judge: Judge, where: str, result: nccl_tests.CollectiveResult, program: str) -> bool:
-    """Wrong values are a fail: data were corrupted. Unchecked ones are an error, but in place of programs that check nothing there."""
+    """Return whether all values are right. Wrong ones are a fail, unchecked ones an error (some programs: in place)."""
     found = [
         item.wrong
         for row in result.rows
@@ -361,10 +367,11 @@ _FAILED = re.compile(
     r"(?:Got completion|.*async fatal event).*|"
     r"Cuda failure .*(?:launch failure|illegal|uncorrectable|hardware stack|assert).*))"
 )
-"""Words of a launch that did not end well: nccl-tests' own (src/common.h), the launchers', and those of NCCL's warnings that NCCL returns an error after
-(src/misc/ibvwrap.cc; what it tries again it says as INFO) or that poison a GPU's context. Other warnings stand in
-healthy logs, too: "Cuda failure 1 'invalid argument'" of NVLS, "Got non-fatal async event", "NET/IB : No device found",
-kernel command line, NUMA balancing.
+"""Messages of a failed launch: of nccl-tests (src/common.h), of launchers, and some of NCCL's warnings.
+
+The warnings are those after which NCCL returns an error (src/misc/ibvwrap.cc; retries are logged as INFO), or that
+poison a GPU's context. Other warnings are in healthy logs too: "Cuda failure 1 'invalid argument'" of NVLS, "Got
+non-fatal async event", "NET/IB : No device found", kernel command line, NUMA balancing.
 """
 _WARNING = re.compile(r"(NCCL WARN .*)")
 _CAUSE = re.compile(
@@ -372,13 +379,13 @@ _CAUSE = re.compile(
     r".*: command not found|.*No such file.*|(?!.*setpgid).*Permission denied.*|.*error while loading.*|.*invalid "
     r"option.*)"
 )
-"""Open MPI's warning about setpgid, which ends with "Permission denied", is harmless and none of these."""
+"""Causes of a failure. Open MPI's warning about setpgid ("Permission denied") is harmless and does not count."""
 
 
 def _unreadable(judge: Judge, where: str, output: Output, error: FormatError, program: str) -> None:
     found = (pattern.search(text) for pattern in (_WARNING, _CAUSE) for text in (output.stderr, output.stdout))
-    said = next((match for match in found if match), None)
-    cause = f"; it said: {said[1].strip()}" if said else ""
+    message = next((match for match in found if match), None)
+    cause = f"; it printed: {message[1].strip()}" if message else ""
     actual = f"{error} (exit code {output.exit_code}){cause}"
     judge.error(
         where,

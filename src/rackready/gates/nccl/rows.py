@@ -1,4 +1,4 @@
-"""Whether the rows of a table of nccl-tests are of the data that the gates ask for, and agree with each other and with the footer."""
+"""Check of the rows of nccl-tests: requested type and operation, consistent with each other and the footer."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.judging.judge import Judge
 
 _KIND, _BYTES = "float", 4
-"""What nccl-tests runs where nobody names a type, and its bytes (src/common.cu)."""
+"""nccl-tests' default type, and its bytes (src/common.cu)."""
 _REDOP = {"all_reduce_perf": "sum", "reduce_scatter_perf": "sum"}
-"""What it runs where nobody names an operation; the others have none: it prints none, before 2.11 nothing."""
+"""Default operation. The other programs have none: they print none, before 2.11 nothing."""
 _OF_ALL = frozenset({"all_reduce_perf"})
-"""Programs that print the elements of all ranks together; the others print those of one (paramcount of their GetCollByteCount)."""
-_STEP = "Take the output as the program printed it, or run the gate again."
+"""Programs that print the elements of all ranks; the others print those of one (paramcount, GetCollByteCount)."""
+_STEP = "Give the output as the program printed it, or run the gate again."
 _FACTORS: dict[str, Callable[[int], float]] = {
     "all_reduce_perf": lambda ranks: 2 * (ranks - 1) / ranks,
     **dict.fromkeys(("all_gather_perf", "reduce_scatter_perf", "alltoall_perf"), lambda ranks: (ranks - 1) / ranks),
@@ -25,7 +25,7 @@ _FACTORS: dict[str, Callable[[int], float]] = {
 OTHER_DATA = ErrorKind(
     "nccl-other-data",
     "{program} ran with other data",
-    meaning="The program ran with another type of data or another operation than the gate asks for.",
+    meaning="The program ran with another data type or operation than the gate requires.",
     next_step="Run it with the command that `rackready gate show` prints.",
 )
 ROW_COUNT = ErrorKind(
@@ -51,7 +51,7 @@ FINDINGS = (OTHER_DATA, ROW_COUNT, LAST_LINES, ROW_FIGURES)
 
 
 def judge_rows(judge: Judge, where: str, result: CollectiveResult, program: str) -> bool:
-    """Err where a row is of other data than was asked for, or contradicts itself or the footer; returns whether all is right."""
+    """Return whether all rows are as requested and consistent; report an error if not."""
     return (
         _data(judge, where, result, program)
         and _adds_up(judge, where, result, program)
@@ -60,7 +60,7 @@ def judge_rows(judge: Judge, where: str, result: CollectiveResult, program: str)
 
 
 def _data(judge: Judge, where: str, result: CollectiveResult, program: str) -> bool:
-    """Type and operation are those asked for, and the elements make up the size."""
+    """Return whether type and operation are as requested, and the elements make up the size."""
     redop, parts = _REDOP.get(program, "none"), 1 if program in _OF_ALL else result.ranks
     for row in result.rows:
         if (row.kind, row.redop or "none") != (_KIND, redop):
@@ -77,7 +77,7 @@ def _data(judge: Judge, where: str, result: CollectiveResult, program: str) -> b
 
 
 def _averaged(judge: Judge, where: str, result: CollectiveResult, program: str) -> bool:
-    """The footer's average is that of all rows, within their digits."""
+    """Return whether the footer's average is that of all rows, within rounding."""
     found = [place.busbw for row in result.rows for place in (row.out_of_place, row.in_place)]
     mean, half = (sum(values) / len(found) for values in ([one.value for one in found], [one.half for one in found]))
     if abs(mean - result.average.value) <= half + result.average.half:
@@ -88,12 +88,15 @@ def _averaged(judge: Judge, where: str, result: CollectiveResult, program: str) 
 
 
 def _adds_up(judge: Judge, where: str, result: CollectiveResult, program: str) -> bool:
-    """Err where time, algbw and busbw of a row contradict each other: algbw is size over time, busbw a multiple of it. Each may be rounded by half a digit."""
+    """Return whether time, algbw and busbw of every row agree, within rounding.
+
+    algbw is size over time, busbw a multiple of it.
+    """
     factor = _FACTORS[program](result.ranks)
     for row in result.rows:
         for name, found in (("out of place", row.out_of_place), ("in place", row.in_place)):
             if not (row.size and found.time.value > found.time.half):
-                continue  # too small to be timed: never a size that is judged
+                continue  # too small to be timed; such sizes are never judged
             low, high = (row.size / (found.time.value + sign * found.time.half) / 1e3 for sign in (1, -1))
             alg, bus = found.algbw, found.busbw
             if (

@@ -21,21 +21,20 @@ from rackready.model.outcome import Verdict
 
 _SLOW = (
     "Look for throttling (`nvidia-smi -q -d PERFORMANCE`), NVLink errors (`nvidia-smi nvlink -e`) and jobs on the "
-    "node; "
-    "then compare the GPUs: docs/runbooks/nccl-slow.md."
+    "node; then compare the GPUs: docs/runbooks/nccl-slow.md."
 )
 
 
 NODE_SLOW = FailKind(
     "nccl-node-slow",
     "{what} is slow",
-    meaning="The GPUs of the node reach each other with less bandwidth than their NVLinks must give.",
+    meaning="The bandwidth between the node's GPUs is below the minimum for their NVLinks.",
     next_step=_SLOW,
 )
 
 
 class OneNode(NcclGate):
-    """One collective of a node's GPUs, with the proof that it went over NVLink."""
+    """One collective of a node's GPUs, with proof that it used NVLink."""
 
     findings = (
         *nccl_findings.FINDINGS,
@@ -48,28 +47,28 @@ class OneNode(NcclGate):
     fleet = (FleetMetric("busbw", effect=0.03),)
 
     class Inputs(NcclGate.Inputs):
-        """How the launches are made, and a pass mark of others."""
+        """The launches, and a published pass mark."""
 
         published_floor: float | None = Field(
             None,
             gt=0,
             le=100_000,
-            description="a published pass mark of this very platform, GB/s busbw, at most 10^5 (judgement); "
+            description="a published pass mark of exactly this platform, GB/s busbw, at most 10^5 (judgement); "
             "raises the derived floor",
         )
-        published_source: Told = Field("", description="where that mark is published; a mark needs it")
+        published_source: Told = Field("", description="source of that mark; required with it")
 
         @model_validator(mode="after")
         def _has_a_source(self) -> Self:
             if self.published_floor is not None and not self.published_source:
-                message = "published_floor without published_source: a mark that nobody published proves nothing"
+                message = "published_floor without published_source: an unpublished mark proves nothing"
                 raise ValueError(message)
             return self
 
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """As many launches per node as the size of the fleet asks for, one after the other, one process for all GPUs."""
+        """Return one run per node: as many sequential launches as the fleet requires, one process for all GPUs."""
         return [self._run(facts, node) for node in nodes]
 
     def _run(self, facts: GateFacts, node: str) -> Run:
@@ -90,7 +89,7 @@ class OneNode(NcclGate):
         return bounds(facts, node, node_topology.domain(facts.nodes[node]), self.collective, self.algorithm, mark)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge the ways between the GPUs, and the median busbw of the declared launches at the largest size."""
+        """Judge the paths between the GPUs, and the median busbw of the launches at the largest size."""
         gathered = Judge()
         node, count = run.nodes[0], self.count(facts)
         domain = node_topology.domain(facts.nodes[node])

@@ -1,4 +1,4 @@
-"""Makes the documents of our own scripts (``ondevice``) from what the tools of a node print themselves, for outputs that were captured elsewhere.
+"""Documents of our scripts (``ondevice``), made from captured outputs of a node's own tools.
 
-Nothing is guessed: a fact that the outputs lack is an error that names it, and the command that gives it.
+Nothing is guessed: a missing fact is an error that names it, and the command that prints it.
 """

@@ -1,11 +1,11 @@
-"""Judges captured outputs of one node by every gate that reads them: each file is known by what it says, not by a key."""
+"""Judgement of captured outputs of one node by every gate that reads them; files are recognised by their contents."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rackready.gates.base import Command, Gate, GateFacts, Run, not_asked
+from rackready.gates.base import Command, Gate, GateFacts, Run, is_missing_output
 from rackready.gates.engine.container import Containered
 from rackready.gates.engine.registry import all_gates, gate
 from rackready.gates.plain.makers import made, sources_of
@@ -26,12 +26,12 @@ KINDS = (
     Source("topology", "nvidia-smi topo -m", begins(r"^\s+(?:\x1b\[4m)?GPU0\s+GPU1\b")),
     LSPCI,
 )
-"""Outputs that tell by themselves which command printed them."""
+"""Outputs whose contents show which command printed them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One gate that reads what was given. ``lacks``: commands whose outputs it needs, too; then only a fail is a verdict."""
+    """One gate that reads the given outputs. ``lacks``: further commands it needs; then only a fail is a verdict."""
 
     gate: str
     verdict: Verdict | None
@@ -39,7 +39,7 @@ class Judged:
 
 
 def kind_of(text: str) -> Source | None:
-    """Return which command printed a text; None where it does not tell, or could be of two."""
+    """Return the command that printed a text; None if unknown or ambiguous."""
     found = [kind for kind in KINDS if kind.marks(text)]
     return found[0] if len(found) == 1 else None
 
@@ -47,7 +47,10 @@ def kind_of(text: str) -> Source | None:
 def judge_all(
     facts: GateFacts, inputs: Mapping[str, Mapping[str, object]], given: Mapping[str, Captured]
 ) -> list[Judged]:
-    """Return every gate of one node that reads some of these outputs. ``inputs``: by gate; ``given``: outputs by the key of their kind."""
+    """Return every gate of one node that reads some of these outputs.
+
+    ``inputs``: gate -> its inputs. ``given``: key of the kind -> output.
+    """
     node = next(iter(facts.nodes))
     out = []
     for gate_id, kind in all_gates().items():
@@ -61,7 +64,7 @@ def judge_all(
 
 
 def _judged(found: Gate, facts: GateFacts, run: Run, given: Mapping[str, Captured]) -> Judged | None:
-    """Return what a gate says; None where it reads nothing of what was given."""
+    """Return the judgement of a gate; None if it reads none of the given outputs."""
     texts: dict[str, Captured] = {}
     plain: dict[str, dict[str, list[Captured]]] = {}
     lacks: list[str] = []
@@ -85,11 +88,11 @@ def _judged(found: Gate, facts: GateFacts, run: Run, given: Mapping[str, Capture
 
 
 def _failed(found: Gate, facts: GateFacts, run: Run, texts: Mapping[str, Captured]) -> Verdict | None:
-    """Return what a part of its outputs makes a gate say where that is a fail: more outputs cannot take it back. What is missing is told by ``lacks``."""
+    """Return the verdict on some of a gate's outputs if it is a fail, which more outputs cannot revoke; else None."""
     verdict = evaluate(found, facts, run, texts) if texts else None
     if verdict is None or verdict.outcome is not Outcome.FAIL:
         return None
-    return verdict.model_copy(update={"findings": [item for item in verdict.findings if not not_asked(item)]})
+    return verdict.model_copy(update={"findings": [item for item in verdict.findings if not is_missing_output(item)]})
 
 
 def _reads(facts: GateFacts, command: Command, given: Mapping[str, Captured]) -> bool:
@@ -98,17 +101,17 @@ def _reads(facts: GateFacts, command: Command, given: Mapping[str, Captured]) ->
 
 
 def _is(source: Source, given: Mapping[str, Captured]) -> bool:
-    """Say whether a source is given: the same command, whatever a gate calls it."""
+    """Return whether a source is given: the same command, whatever its key in a gate."""
     return source.key in given and any(kind.gives == source.gives for kind in KINDS if kind.key == source.key)
 
 
 def _kind(command: Command) -> str:
-    """Return the key of the kind of output that a command prints; empty where it is none of them."""
+    """Return the key of the kind of output that a command prints; empty if it is none of them."""
     return next((kind.key for kind in KINDS if tuple(kind.gives.split()) == command.argv), "")
 
 
 def _own(run: Run, command: Command, given: Mapping[str, Captured]) -> Captured | None:
-    """Return the output of a command that was given as it is; one output is not two readings."""
+    """Return the given output of a command; None if the run needs several readings of it."""
     if sum(other.argv == command.argv for other in run.commands) > 1:
         return None
     return given.get(_kind(command))
@@ -117,9 +120,9 @@ def _own(run: Run, command: Command, given: Mapping[str, Captured]) -> Captured 
 def _words(run: Run, command: Command) -> str:
     many = sum(other.argv == command.argv for other in run.commands)
     words = " ".join(command.argv)
-    return f"{words} ({many} readings)" if many > 1 else f"{words[:60]} ..." if len(words) > 64 else words  # noqa: PLR2004 - as much is shown
+    return f"{words} ({many} readings)" if many > 1 else f"{words[:60]} ..." if len(words) > 64 else words  # noqa: PLR2004 - as much fits
 
 
 def unknown(kinds: Sequence[Source] = KINDS) -> str:
-    """Return the commands whose outputs are known, in words."""
+    """Return the commands whose outputs are recognised, as text."""
     return ", ".join(kind.gives for kind in kinds)

@@ -1,4 +1,4 @@
-"""Kernel files as `grep -H` prints them, each line behind its path; and what ibstat says of them, which reads the same files (libibumad, umad.c)."""
+"""Kernel files in the output of `grep -H`, or of ibstat, which reads the same files (libibumad, umad.c)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PHYSICAL = (
     "LinkErrorRecovery",
     "PhyTest",
 )
-"""ibstat's words by the kernel's numbers (rdma-core, infiniband-diags/ibstat.c, port_state_str and port_phy_state_str)."""
+"""ibstat's words by the kernel's numbers (infiniband-diags/ibstat.c, port_state_str, port_phy_state_str)."""
 _KERNEL = ("NOP", "DOWN", "INIT", "ARMED", "ACTIVE")
 """The kernel's words (drivers/infiniband/core/sysfs.c, state_show)."""
 _CA = re.compile(r"^CA '(?P<name>\S+)'$")
@@ -34,7 +34,7 @@ def listed(paths: Iterable[str]) -> Source:
 
 
 def _braces(paths: Iterable[str]) -> Iterator[str]:
-    """Yield paths in a shell's braces: those of one folder together, and folders with the same files."""
+    """Yield the paths with shell braces: files of one folder together, and folders with the same files."""
     leaves: dict[str, list[str]] = {}
     for path in paths:
         folder, _, leaf = path.rpartition("/")
@@ -47,7 +47,7 @@ def _braces(paths: Iterable[str]) -> Iterator[str]:
 
 
 def _joined(names: Sequence[str]) -> str:
-    """Return names as one word: what they have in common before and behind what differs, whole parts of a path each."""
+    """Return names as one word with braces around the parts of the path that differ."""
     if len(names) == 1:
         return names[0]
     parts = [name.split("/") for name in names]
@@ -59,12 +59,12 @@ def _joined(names: Sequence[str]) -> str:
 
 
 def _alike(parts: Sequence[Sequence[str]]) -> int:
-    """Return how many parts all paths begin with."""
+    """Return the number of leading parts that all paths share."""
     return next((at for at, same in enumerate(zip(*parts, strict=False)) if len(set(same)) > 1), min(map(len, parts)))
 
 
 def read(text: str, paths: Iterable[str]) -> dict[str, str]:
-    """Return path -> text of those files that stand in the output. Raises FormatError for a file that stands there twice."""
+    """Return path -> text of the files in the output. Raise FormatError for a file that is there twice."""
     found: dict[str, list[str]] = {}
     lines, before = text.splitlines(), ""
     wanted = set(paths)
@@ -74,14 +74,14 @@ def read(text: str, paths: Iterable[str]) -> dict[str, str]:
             before = ""
             continue
         if path in found and before != path:
-            raise FormatError(f"{path} stands twice in the output")
+            raise FormatError(f"{path} is in the output twice")
         found.setdefault(path, []).append(line[len(path) + 1 :])
         before = path
     return {path: "\n".join(parts).strip() for path, parts in found.items()}
 
 
 def _colons(line: str) -> Iterator[int]:
-    """Yield where a line has a colon: PCI addresses in paths have some of their own."""
+    """Yield the positions of a line's colons; PCI addresses in paths contain colons too."""
     at = line.find(":")
     while at >= 0:
         yield at
@@ -89,7 +89,7 @@ def _colons(line: str) -> Iterator[int]:
 
 
 def ibstat(text: str) -> dict[str, str]:
-    """Return path -> text of the files of ports that ibstat tells: state, phys_state, rate and link_layer. Raises FormatError."""
+    """Return path -> text of ports' files by ibstat: state, phys_state, rate, link_layer. Raise FormatError."""
     out: dict[str, str] = {}
     device = port = ""
     for line in (line.strip() for line in text.splitlines()):
@@ -99,12 +99,12 @@ def ibstat(text: str) -> dict[str, str]:
             port = match["number"]
         elif device and port and (match := _FIELD.match(line)):
             path, value = _file(match["name"], match["value"].strip())
-            whole = f"/sys/class/infiniband/{device}/ports/{port}/{path}"
-            if whole in out:
-                raise FormatError(f"ibstat tells {device} port {port} twice")
-            out[whole] = value
+            full = f"/sys/class/infiniband/{device}/ports/{port}/{path}"
+            if full in out:
+                raise FormatError(f"ibstat shows {device} port {port} twice")
+            out[full] = value
     if not out:
-        raise FormatError("no port of a device, as ibstat prints it")
+        raise FormatError("no port of a device in the form of ibstat")
     return out
 
 
@@ -117,4 +117,4 @@ def _file(name: str, value: str) -> tuple[str, str]:
         return "rate", f"{value} Gb/sec"
     if name == "Link layer":
         return "link_layer", value
-    raise FormatError(f"ibstat says {name}: {value[:40]}, which is not known")
+    raise FormatError(f"ibstat shows {name}: {value[:40]}, which is unknown")

@@ -1,4 +1,4 @@
-"""Readings of a host (``host_read``) and of its RDMA ports (``rdma_counters``) from what the tools print and the files hold."""
+"""Readings of a host (``host_read``) and its RDMA ports (``rdma_counters``) from outputs of tools and files."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _GLOB = frozenset("*?[")
 OWN_COMMAND = ErrorKind(
     "plain-own-command-missing",
     "{what}: not in these outputs",
-    meaning="A fact is in none of the outputs that were handed in, and only the gate's own command prints it.",
+    meaning="None of the given outputs contains a fact that only the gate's own command prints.",
     next_step="Run that command on the node, and give its output.",
 )
 
 
 def _of_drive(text: str) -> bool:
-    """Say whether a document of smartctl is of one drive; the list of drives has ``devices``."""
+    """Return whether a document of smartctl is about one drive; the list of drives has ``devices``."""
     return '"device":' in text.replace(" ", "")
 
 
@@ -40,16 +40,16 @@ _MARKS = {
     "lscpu": lambda text: '"lscpu"' in text,
     "dmesg": begins(r"^\[ *\d+\.\d{6}\] "),
 }
-"""Outputs that tell by themselves of which tool they are; others are told by their key."""
+"""Outputs whose contents show their tool; others are known by their key."""
 _PER_DRIVE = "smart"
-"""The one command for each entry of a list whose output names its entry: other ones cannot be told apart."""
+"""The only per-entry command whose output names its entry; outputs of others cannot be told apart."""
 
 
 class HostRead:
-    """Makes ``host_read``'s document: each tool's own output, and files."""
+    """Maker of ``host_read``'s document from the tools' own outputs, and files."""
 
     def sources(self, facts: NodeFacts, command: Command) -> Sequence[Source]:  # noqa: ARG002 - the command says it all
-        """Return the tools, and the files: together, one by one, and as ibstat tells them."""
+        """Return the tools, and the files: together, one by one, and from ibstat."""
         wanted = json.loads(command.argv[2])
         tools = [_tool(spec) for spec in wanted["commands"] if "each" not in spec or spec["key"] == _PER_DRIVE]
         exact = _exact(wanted["files"])
@@ -66,12 +66,12 @@ class HostRead:
         return (*tools, *more)
 
     def make(self, facts: NodeFacts, command: Command, given: Given) -> Captured:
-        """Return the document, with the digest of what it holds."""
+        """Return the document, with the digest of its contents."""
         wanted = json.loads(command.argv[2])
         lacking: list[Finding] = []
         done: dict[str, Any] = {}
         for spec in wanted["commands"]:
-            done |= _each(facts, spec, given, done, lacking) if "each" in spec else _once(facts, spec, given, lacking)
+            done |= _each(facts, spec, given, done, lacking) if "each" in spec else _single(facts, spec, given, lacking)
         found = _files(facts, self.sources(facts, command), wanted["files"], given, lacking)
         if lacking:
             raise LackError(lacking)
@@ -94,7 +94,7 @@ def _answer(spec: Mapping[str, Any], argv: Sequence[str], output: Captured, code
     return {**plain, **host_read.kept(dict(spec), output.text)}
 
 
-def _once(facts: NodeFacts, spec: Mapping[str, Any], given: Given, lacking: list[Finding]) -> dict[str, Any]:
+def _single(facts: NodeFacts, spec: Mapping[str, Any], given: Given, lacking: list[Finding]) -> dict[str, Any]:
     source = _tool(spec)
     output = only(given, source)
     if output is None:
@@ -106,12 +106,12 @@ def _once(facts: NodeFacts, spec: Mapping[str, Any], given: Given, lacking: list
 def _each(
     facts: NodeFacts, spec: Mapping[str, Any], given: Given, done: Mapping[str, Any], lacking: list[Finding]
 ) -> dict[str, Any]:
-    """Return an answer for every entry of the list. smartctl's document names its drive, and what smartctl ended with."""
+    """Return an answer for every entry of the list. smartctl's document names its drive and exit status."""
     if spec["key"] != _PER_DRIVE:
         what = f"output of {spec['argv'][0]} for each entry of {spec['each']['of']}"
         lacking.append(_own(facts, what, "outputs that do not name their entry"))
         return {}
-    if spec["each"]["of"] not in done:  # that it lacks is said already
+    if spec["each"]["of"] not in done:  # already reported as missing
         return {}
     by_name: dict[str, Captured] = {}
     for output in given.get(_PER_DRIVE, ()):
@@ -140,7 +140,7 @@ def _smart(text: str) -> dict[str, Any]:
         return found
     if isinstance(found, dict) and "critical_warning" in found:
         raise FormatError(
-            "nvme smart-log tells no serial number, model, capacity and verdict of the drive; "
+            "nvme smart-log has no serial number, model, capacity and verdict of the drive; "
             "`smartctl --all --json DEVICE` does"
         )
     raise FormatError("no document of smartctl")
@@ -156,41 +156,44 @@ def _drive(text: str) -> str:
 def _status(text: str) -> int:
     status = _smart(text)["smartctl"].get("exit_status")
     if not isinstance(status, int) or isinstance(status, bool):
-        raise FormatError("smartctl's document tells no exit_status")
+        raise FormatError("smartctl's document has no exit_status")
     return status
 
 
 def _files(
     facts: NodeFacts, sources: Sequence[Source], patterns: Sequence[str], given: Given, lacking: list[Finding]
 ) -> dict[str, dict[str, str]]:
-    """Return pattern -> path -> text. A pattern of paths cannot be told whole from a list of files."""
+    """Return pattern -> path -> text. A list of files does not show whether it is complete for a pattern."""
     exact = _exact(patterns)
-    node, found = facts.node.name, _told(exact, given)
+    node, found = facts.node.name, _texts(exact, given)
     lacking += [
-        _own(facts, pattern, "a list of files, which does not show that it is whole")
+        _own(facts, pattern, "a list of files, which does not show whether it is complete")
         for pattern in patterns
         if _many(pattern)
     ]
     source = next((source for source in sources if source.key == "files"), None)
     missing = [path for path in exact if path not in found]
     if missing and source is not None:
-        some = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")  # noqa: PLR2004 - as many are named
-        lacking.append(lack(node, some, files.listed(missing)))
+        shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")  # noqa: PLR2004 - as many are named
+        lacking.append(lack(node, shown, files.listed(missing)))
     return {path: {path: found[path]} for path in exact if path in found}
 
 
 def _exact(patterns: Sequence[str]) -> list[str]:
-    """Return the paths that name one file. One of a device without a name (``//``) names none: the profile does not publish it, which the gate says."""
+    """Return the paths of a single file.
+
+    A path with ``//`` is of a device whose name the profile does not publish, which the gate reports.
+    """
     return [path for path in patterns if not _many(path) and "//" not in path]
 
 
 def _many(pattern: str) -> bool:
-    """Say whether a pattern names many paths."""
+    """Return whether a pattern may match many paths."""
     return bool(_GLOB & set(pattern))
 
 
-def _told(exact: Sequence[str], given: Given) -> dict[str, str]:
-    """Return path -> text by all that was given. Raises FormatError where two outputs differ."""
+def _texts(exact: Sequence[str], given: Given) -> dict[str, str]:
+    """Return path -> text from all given outputs. Raise FormatError if two outputs differ."""
     out: dict[str, str] = {}
     for path, value in _pieces(exact, given):
         if path in out and value.split()[:1] != out[path].split()[:1]:
@@ -227,7 +230,7 @@ _EFA = ("state", "link_layer", "rate", "hw_counters/tx_bytes", "hw_counters/rx_b
 
 
 class RdmaCounters:
-    """Makes ``rdma_counters``' document from files below /sys/class/infiniband."""
+    """Maker of ``rdma_counters``' document from files below /sys/class/infiniband."""
 
     def sources(self, facts: NodeFacts, command: Command) -> Sequence[Source]:  # noqa: ARG002 - the command says it all
         """Return the files of every port that the command names."""

@@ -1,4 +1,4 @@
-"""Which commands of a run have documents that can be made of plain outputs, and the making itself."""
+"""Makers of the documents of a run's commands from captured outputs of tools."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from rackready.ondevice import host_read, nvml_inventory, pcie_path, rdma_counte
 OUTPUTS_UNREAD = ErrorKind(
     "plain-outputs-unreadable",
     "outputs for {command} are not understood",
-    meaning="The outputs that were handed in for a command cannot be read.",
-    next_step="Give what the tool printed, whole; `rackready gate show` has the gate's own command.",
+    meaning="The outputs that were given for a command cannot be read.",
+    next_step="Give the tool's complete output; `rackready gate show` prints the gate's own command.",
 )
 
 
@@ -36,7 +36,7 @@ class Slot:
 
 @cache
 def _makers() -> Mapping[str, Maker]:
-    """Return what makes the document of a script, by the script's text: that is how a command is known."""
+    """Return script text -> maker of its document: a command is recognised by its script."""
     return {
         text_of(nvml_inventory): Inventory(),
         text_of(versions): Versions(),
@@ -51,13 +51,13 @@ def _maker(facts: GateFacts, command: Command) -> Maker | None:
 
 
 def sources_of(facts: GateFacts, command: Command) -> Sequence[Source]:
-    """Return what a command's document can be made of; nothing where it is a tool's own output that the gate reads."""
+    """Return the sources of a command's document; none if the gate reads a tool's own output."""
     maker = _maker(facts, command)
     return () if maker is None else maker.sources(facts.nodes[command.node], command)
 
 
 def slots(facts: GateFacts, run: Run) -> dict[str, Slot]:
-    """Return what a run takes of plain outputs: COMMAND:SOURCE -> slot, and SOURCE alone where no other command has it."""
+    """Return a run's sources: COMMAND:SOURCE -> slot, and also SOURCE -> slot if only one command has it."""
     every: list[Slot] = []
     for command in run.commands:
         every += [Slot(command.key, source) for source in sources_of(facts, command)]
@@ -70,19 +70,27 @@ def slots(facts: GateFacts, run: Run) -> dict[str, Slot]:
 
 
 def recognised(found: Mapping[str, Slot], text: str, command: str = "") -> str | None:
-    """Return the key of the source that a text is of, among those of a command; None where it tells nothing, or two could be meant."""
+    """Return the key of the source of a text, among those of a command; None if unknown or ambiguous."""
+    keys = shown(found, text, command)
+    return keys[0] if len(keys) == 1 else None
+
+
+def shown(found: Mapping[str, Slot], text: str, command: str = "") -> list[str]:
+    """Return the keys of all sources that a text could be from, among those of a command ("": of any command)."""
     if text.lstrip().startswith("{") and '"rackready/' in text:
-        return None
-    keys = [
+        return []
+    return [
         key for key, slot in found.items() if ":" in key and command in {"", slot.command} and slot.source.marks(text)
     ]
-    return keys[0] if len(keys) == 1 else None
 
 
 def made(
     facts: GateFacts, run: Run, given: Mapping[str, Mapping[str, Sequence[Captured]]]
 ) -> tuple[dict[str, Captured], list[Finding]]:
-    """Return command key -> document, and what the outputs lack. ``given``: command key -> source key -> outputs."""
+    """Return command key -> document, and findings of missing facts.
+
+    ``given``: command key -> source key -> outputs.
+    """
     out: dict[str, Captured] = {}
     findings: list[Finding] = []
     for command in run.commands:

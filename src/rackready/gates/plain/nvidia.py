@@ -1,4 +1,4 @@
-"""GPU inventory and versions from `nvidia-smi -q -x` and the tools beside it."""
+"""GPU inventory and versions from `nvidia-smi -q -x` and other tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EXPLAINED = {14: "corrupt_inforom", 15: "lost"}
 
 
 def report(facts: NodeFacts, given: Given, facts_in_it: str) -> smi_xml.SmiLog:
-    """Return nvidia-smi's report. Raises LackError where it was not given, and FormatError."""
+    """Return nvidia-smi's report. Raise LackError if it was not given, or FormatError."""
     found = only(given, SMI)
     if found is None:
         raise LackError([lack(facts.node.name, facts_in_it, SMI)])
@@ -40,10 +40,10 @@ def report(facts: NodeFacts, given: Given, facts_in_it: str) -> smi_xml.SmiLog:
 
 
 class Inventory:
-    """Makes ``nvml_inventory``'s document: every fact of it stands in the report but the NVLinks' states."""
+    """Maker of ``nvml_inventory``'s document: the report has every fact except the NVLinks' states."""
 
     def sources(self, facts: NodeFacts, command: Command) -> Sequence[Source]:  # noqa: ARG002 - the same for all
-        """Return the report, and the NVLinks where the GPU has some."""
+        """Return the report, and the NVLinks if the GPU has any."""
         return (SMI, NVLINK) if facts.gpu.nvlink is not None else (SMI,)
 
     def make(self, facts: NodeFacts, command: Command, given: Given) -> Captured:  # noqa: ARG002 - the same for all
@@ -57,11 +57,11 @@ class Inventory:
 
 
 def _gpu(gpu: smi_xml.SmiGpu, states: Mapping[str, Mapping[str, bool]] | None) -> dict[str, Any]:
-    """Return one GPU under the names of the inventory; a value that the driver does not give is null, as NVML's would be."""
+    """Return one GPU in the inventory's form; a value that the driver does not report is null, as with NVML."""
     device, unread = gpu.text("pci/pci_device_id"), {}
     uuid = gpu.text("uuid") or ""
     if states is None:
-        unread["nvlinks"] = "nvidia-smi -q -x does not hold it"
+        unread["nvlinks"] = "nvidia-smi -q -x does not contain it"
     elif uuid not in states:
         unread["nvlinks"] = f"nvidia-smi nvlink -s does not list {uuid}"
     link = "pci/pci_gpu_link_info"
@@ -75,24 +75,24 @@ def _gpu(gpu: smi_xml.SmiGpu, states: Mapping[str, Mapping[str, bool]] | None) -
         "device_id": device[:4].lower()
         if device and re.fullmatch(r"[0-9A-Fa-f]{4}10DE", device, re.IGNORECASE)
         else device,
-        "memory_mib": _whole(gpu, "fb_memory_usage/total"),
+        "memory_mib": _integer(gpu, "fb_memory_usage/total"),
         "pci": gpu.text("pci/pci_bus_id") or gpu.pci,
         "pcie_width": _lanes(gpu, f"{link}/link_widths/current_link_width"),
         "pcie_width_max": _lanes(gpu, f"{link}/link_widths/max_link_width"),
-        "pcie_gen": _whole(gpu, f"{link}/pcie_gen/current_link_gen"),
-        "pcie_gen_max": _whole(gpu, f"{link}/pcie_gen/max_link_gen"),
+        "pcie_gen": _integer(gpu, f"{link}/pcie_gen/current_link_gen"),
+        "pcie_gen_max": _integer(gpu, f"{link}/pcie_gen/max_link_gen"),
         "nvlinks": None if states is None or uuid not in states else dict(states[uuid]),
         "unread": unread,
     }
 
 
 def _lost(name: str, index: int) -> dict[str, Any]:
-    """Return a GPU that is lost: older drivers name it by its address, newer ones by its number."""
+    """Return a lost GPU. Older drivers name it by its address, newer ones by its number."""
     where: dict[str, Any] = {"index": int(name)} if name.isdigit() else {"index": index, "pci": name}
     return {**where, "lost": f"nvidia-smi: GPU {name} is lost"}
 
 
-def _whole(gpu: smi_xml.SmiGpu, path: str) -> int | None:
+def _integer(gpu: smi_xml.SmiGpu, path: str) -> int | None:
     value = gpu.number(path)
     return None if value is None else int(value)
 
@@ -104,7 +104,7 @@ def _lanes(gpu: smi_xml.SmiGpu, path: str) -> int | None:
 
 
 def _states(output: Captured, log: smi_xml.SmiLog) -> dict[str, dict[str, bool]]:
-    """Return UUID -> link -> active. Raises FormatError for links of another machine's GPUs."""
+    """Return UUID -> link -> active. Raise FormatError for GPUs of another machine."""
     if output.exit_code != 0:
         raise FormatError(f"nvidia-smi nvlink -s ended with exit code {output.exit_code}")
     found = smi_nvlink.status(output.text)
@@ -112,7 +112,7 @@ def _states(output: Captured, log: smi_xml.SmiLog) -> dict[str, dict[str, bool]]
     strange = sorted(gpu.uuid for gpu in found.gpus.values() if gpu.uuid not in known)
     if strange and not log.lost:
         raise FormatError(
-            f"nvidia-smi nvlink -s lists {strange[0]}, which nvidia-smi -q -x does not: they are of two machines"
+            f"nvidia-smi nvlink -s lists {strange[0]}, which nvidia-smi -q -x does not: they are from two machines"
         )
     return {
         gpu.uuid: {str(link): speed is not None for link, speed in gpu.speeds.items()} for gpu in found.gpus.values()
@@ -140,10 +140,10 @@ _MODINFO = re.compile(r"^filename:\s", re.MULTILINE)
 
 
 class Versions:
-    """Makes ``versions``' document. modinfo is no source: it tells the module on the disk, not the one that is loaded."""
+    """Maker of ``versions``' document. modinfo is not a source: it shows the module on disk, not the loaded one."""
 
     def sources(self, facts: NodeFacts, command: Command) -> Sequence[Source]:  # noqa: ARG002 - the same for all
-        """Return the report, the loaded module, packages, services, and the fabric manager where the server runs one."""
+        """Return the report, loaded module, packages, services, and fabric manager if the server runs one."""
         return (SMI, MODULE, PACKAGES, SERVICES, *((MANAGER,) if facts.platform.runs_fabric_manager else ()))
 
     def make(self, facts: NodeFacts, command: Command, given: Given) -> Captured:
@@ -164,18 +164,18 @@ class Versions:
             raise LackError(lacking)
         log, manager = report(facts, given, names[SMI]), only(given, MANAGER)
         cuda = _CUDA.search(given[SMI.key][0].text)
-        told = None if manager is None else _VERSION.search(_said(manager, MANAGER))
+        fabric_manager = None if manager is None else _VERSION.search(_text(manager, MANAGER))
         return document(
             versions.FORMAT,
             nvml={"driver": log.driver or None, "cuda": cuda[1] if cuda else None},
-            driver_module=_module(_said(given[MODULE.key][0], MODULE)),
-            fabric_manager=told[1] if told else None,
-            packages=_packages(_said(given[PACKAGES.key][0], PACKAGES), command.argv[2:]),
-            services=_services(_said(given[SERVICES.key][0], SERVICES)),
+            driver_module=_module(_text(given[MODULE.key][0], MODULE)),
+            fabric_manager=fabric_manager[1] if fabric_manager else None,
+            packages=_packages(_text(given[PACKAGES.key][0], PACKAGES), command.argv[2:]),
+            services=_services(_text(given[SERVICES.key][0], SERVICES)),
         )
 
 
-def _said(output: Captured, source: Source) -> str:
+def _text(output: Captured, source: Source) -> str:
     if output.exit_code != 0:
         raise FormatError(f"`{source.gives}` ended with exit code {output.exit_code}")
     return output.text
@@ -184,8 +184,7 @@ def _said(output: Captured, source: Source) -> str:
 def _module(text: str) -> str:
     if _MODINFO.search(text):
         raise FormatError(
-            "modinfo tells the module on the disk, not the one that is loaded; "
-            "`cat /proc/driver/nvidia/version` tells that"
+            "modinfo shows the module on disk, not the loaded one; `cat /proc/driver/nvidia/version` shows that"
         )
     match = _MODULE.search(text)
     if match is None:
@@ -194,11 +193,14 @@ def _module(text: str) -> str:
 
 
 def _packages(text: str, names: Sequence[str]) -> dict[str, str | None]:
-    """Return the version of each package that is asked for, None where the list lacks it. Raises FormatError for a list that tells no states."""
+    """Return the version of each requested package; None if the list lacks it.
+
+    Raise FormatError for a list without states.
+    """
     found: dict[str, str | None] = dict.fromkeys(names)
     lines = [match for line in text.splitlines() if (match := _PACKAGE.match(line))]
     if not lines:
-        raise FormatError(f"no list of packages with their states, as `{_LIST}` or `dpkg -l` prints it")
+        raise FormatError(f"no list of packages with states in the form of `{_LIST}` or `dpkg -l`")
     for match in lines:
         name = match["name"].split(":", 1)[0]
         if name in found and (match["status"] == "installed" or (match["short"] or "").endswith("i")):
@@ -207,8 +209,8 @@ def _packages(text: str, names: Sequence[str]) -> dict[str, str | None]:
 
 
 def _services(text: str) -> dict[str, str]:
-    """Return unit -> state. One that systemd does not list is not loaded: inactive, as `systemctl is-active` says of it."""
+    """Return unit -> state. A unit that systemd does not list is inactive, as `systemctl is-active` reports it."""
     found = {match["name"]: match["active"] for match in _UNIT.finditer(text)}
     if not found:
-        raise FormatError("no list of services, as `systemctl list-units` prints it")
+        raise FormatError("no list of services in the form of `systemctl list-units`")
     return {name: found.get(name, "inactive") for name in versions.SERVICES}

@@ -1,4 +1,4 @@
-"""The PCIe path of every GPU from `lspci -D -nn -vvv`, whose bridges tell which buses lie behind them.
+"""PCIe path of every GPU from `lspci -D -nn -vvv`, whose bridges show the buses behind them.
 
 Lines as pciutils prints them: lspci.c (show_htype1), ls-caps.c (cap_express_link).
 """
@@ -32,13 +32,13 @@ _CAN = re.compile(r"^\t\tLnkCap:\t.*?Speed (?P<speed>[\d.]+GT/s|unknown), Width 
 _RUNS = re.compile(r"^\t\tLnkSta:\tSpeed (?P<speed>[\d.]+GT/s|unknown)[^,\n]*, Width x(?P<width>\d+)", re.MULTILINE)
 _ROOT = re.compile(r"^\tCapabilities: \[[0-9a-f]+\] Express \(v\d+\) Root Port\b", re.MULTILINE)
 _GPUS = frozenset({"0300", "0302"})
-"""VGA and 3D controllers, as ``pcie_path`` takes them."""
+"""VGA and 3D controllers, as in ``pcie_path``."""
 _NVIDIA = "10de"
 
 
 @dataclass(frozen=True, slots=True)
 class _Device:
-    """One device of the list. ``behind``: numbers of the buses that lie behind a bridge."""
+    """One device of the list. ``behind``: numbers of the buses behind a bridge."""
 
     domain: str
     bus: int
@@ -53,7 +53,7 @@ class _Device:
         return self.domain == other.domain and other.bus in self.behind
 
     def link(self) -> dict[str, Any]:
-        """Return its end of a link under the names of ``pcie_path``; what lspci does not tell is null, as sysfs's unknown is."""
+        """Return its end of a link in ``pcie_path``'s form; values that lspci lacks are null, as sysfs's unknown is."""
         most, now = _CAN.search(self.text), _RUNS.search(self.text)
         values: dict[str, float | None] = {
             "current_link_speed": None,
@@ -71,17 +71,17 @@ class _Device:
 
 
 class PciePath:
-    """Makes ``pcie_path``'s document."""
+    """Maker of ``pcie_path``'s document."""
 
     def sources(self, facts: NodeFacts, command: Command) -> Sequence[Source]:  # noqa: ARG002 - the same for all
-        """Return lspci; nvidia-smi's report is known, and too little."""
+        """Return lspci, and nvidia-smi's report, which is recognised but not enough."""
         return (LSPCI, _REPORT)
 
     def make(self, facts: NodeFacts, command: Command, given: Given) -> Captured:  # noqa: ARG002 - the same for all
         """Return the document."""
         found = only(given, LSPCI)
         if found is None:
-            actual = "nvidia-smi -q -x tells of the GPU's own link alone" if only(given, SMI) else "not given"
+            actual = "nvidia-smi -q -x shows only the GPU's own link" if only(given, SMI) else "not given"
             raise LackError([lack(facts.node.name, "links of the bridges above each GPU", LSPCI, actual)])
         if found.exit_code != 0:
             raise FormatError(f"lspci ended with exit code {found.exit_code}")
@@ -93,13 +93,13 @@ class PciePath:
 
 
 def _path(facts: NodeFacts, gpu: _Device, devices: Sequence[_Device]) -> dict[str, Any]:
-    """Return a GPU with its links, the GPU first and the root port last. Raises LackError where the list breaks off below a root port."""
+    """Return a GPU with its links, from the GPU up to the root port. Raise LackError if the list has no root port."""
     above = sorted((one for one in devices if one.above(gpu)), key=lambda one: one.behind.start, reverse=True)
     if not above or not _ROOT.search(above[-1].text):
         actual = (
             f"no bridge leads to {gpu.address}"
             if not above
-            else f"{above[-1].address}, the highest bridge of {gpu.address}, is no root port"
+            else f"{above[-1].address}, the highest bridge of {gpu.address}, is not a root port"
         )
         raise LackError([lack(facts.node.name, "links up to the root port", LSPCI, actual)])
     return {
@@ -110,7 +110,7 @@ def _path(facts: NodeFacts, gpu: _Device, devices: Sequence[_Device]) -> dict[st
 
 
 def _devices(text: str) -> list[_Device]:
-    """Return all devices. Raises FormatError: no list, without numbers, or without the right to read capabilities."""
+    """Return all devices. Raise FormatError: no list, no numbers, or no permission to read capabilities."""
     if "<access denied>" in text:
         raise FormatError(f"capabilities: <access denied>; run `{_WORDS}` as root")
     blocks: list[list[str]] = []
@@ -124,7 +124,7 @@ def _devices(text: str) -> list[_Device]:
     found = [_device("\n".join(block)) for block in blocks]
     twice = {one.address for one in found if sum(one.address == other.address for other in found) > 1}
     if not found or twice:
-        raise FormatError(f"{min(twice)} stands twice in the list" if twice else "no list of devices")
+        raise FormatError(f"{min(twice)} is in the list twice" if twice else "no list of devices")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a document can be made of: outputs of tools, how they are told apart, and the error that says what is lacking."""
+"""Sources of a document: outputs of tools, how to recognise them, and the error for missing facts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rackready.model.outcome import Finding
 FACT_MISSING = ErrorKind(
     "plain-fact-missing",
     "{fact}: not in these outputs",
-    meaning="A fact that the gate needs is in none of the outputs that were handed in.",
+    meaning="None of the given outputs contains a fact that the gate needs.",
     next_step="Give its output with --input {key}=FILE.",
 )
 
@@ -28,13 +28,13 @@ class Source:
 
     key: str
     gives: str
-    marks: Callable[[str], bool] = lambda text: False  # noqa: ARG005 - told by its key alone
-    """Whether a text is such an output."""
+    marks: Callable[[str], bool] = lambda text: False  # noqa: ARG005 - known by its key alone
+    """Return whether a text is such an output."""
     several: bool = False
-    """One for each drive, say."""
+    """There may be several, such as one per drive."""
     kernel_log: bool = False
     needed: bool = True
-    """Without it the document lacks facts; another source may hold those of one that is not needed."""
+    """The document lacks facts without it; False if another source may have them."""
 
 
 Given = Mapping[str, Sequence[Captured]]
@@ -42,7 +42,7 @@ Given = Mapping[str, Sequence[Captured]]
 
 
 class LackError(Exception):
-    """Outputs lack facts; ``findings`` names each, with the command that gives it."""
+    """Outputs lack facts; ``findings`` names each, with the command that prints it."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         self.findings = list(findings)
@@ -50,31 +50,31 @@ class LackError(Exception):
 
 
 class Maker(Protocol):
-    """Makes the document of one script."""
+    """Maker of the document of one script."""
 
     def sources(self, facts: NodeFacts, command: Command) -> Sequence[Source]:
-        """Return what the document can be made of."""
+        """Return the sources of the document."""
 
     def make(self, facts: NodeFacts, command: Command, given: Given) -> Captured:
-        """Return the document. Raises LackError, and FormatError for an output that is not understood."""
+        """Return the document. Raise LackError, or FormatError for an output that is not understood."""
 
 
 def lack(where: str, fact: str, source: Source, actual: str = "not given") -> Finding:
-    """Return the finding that names a fact which the outputs lack, and the command that gives it."""
+    """Return the finding for a fact that the outputs lack, with the command that prints it."""
     return FACT_MISSING.found(where, f"`{source.gives}`", actual, fact=fact, key=source.key)
 
 
 def document(kind: str, **facts: Any) -> Captured:
-    """Return a whole document of a script, as it would have printed it."""
+    """Return a complete document, as a script prints it."""
     return Captured(json.dumps({"format": kind, **facts, "complete": True}, sort_keys=True) + "\n")
 
 
 def only(given: Given, source: Source) -> Captured | None:
-    """Return the one output of a source; None where it was not given."""
+    """Return the output of a source; None if it was not given."""
     return next(iter(given.get(source.key, ())), None)
 
 
 def begins(pattern: str) -> Callable[[str], bool]:
-    """Return what tells an output by a line of it, at its beginning or further on."""
+    """Return a function that recognises an output by a pattern in any of its lines."""
     found = re.compile(pattern, re.MULTILINE)
     return lambda text: found.search(text) is not None

@@ -1,1 +1,1 @@
-"""Records of outputs: captured, imported, judged again, and the identity of what was measured."""
+"""Captured, imported and stored outputs, and the identity of the measured node."""

@@ -1,4 +1,4 @@
-"""A folder for a host that rackready does not reach: what to run there, and the script that runs it and packs the outputs for import."""
+"""Capture kit for an unreachable host: a folder with the commands, and a script that runs and packs them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rackready.ondevice import fingerprint as script
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """One node's folder. ``left_out``: gates that cannot be captured by one host alone, with the reason."""
+    """One node's folder. ``left_out``: gates that one host alone cannot capture, with the reason."""
 
     folder: Path
     gates: tuple[str, ...]
@@ -31,7 +31,7 @@ class Kit:
 
 
 def write_kit(site: Site, node: str, entries: Sequence[GateSetEntry], out: Path) -> Kit:
-    """Write the folder of one node below ``out``. Raises RackreadyError when nothing could be captured there."""
+    """Write the folder of one node below ``out``. Raise RackreadyError if nothing can be captured there."""
     facts = site_facts(site, [node])
     gates = [gate(entry.id, entry.inputs) for entry in entries]
     left_out = {item.id: why for item in gates if (why := _unfit(item, facts, node))}
@@ -39,7 +39,7 @@ def write_kit(site: Site, node: str, entries: Sequence[GateSetEntry], out: Path)
     if not fit:
         raise RackreadyError(
             f"{node}: kit - Expected: a gate that one host can run alone Actual: none of {', '.join(left_out)}. "
-            "Name others."
+            "Name other gates."
         )
     plan = {
         "node": node,
@@ -63,8 +63,8 @@ def _unfit(item: Gate, facts: GateFacts, node: str) -> str:
     if item.scope != "node":
         return "it needs more than this host"
     steps = [step for run in item.plan(facts, [node]) for step in run.commands]
-    if any(step.role != "step" or getattr(step, "via", "host") != "host" for step in steps):
-        return "not all of its commands are run on this host to their end"
+    if any(step.role != "step" or step.via != "host" for step in steps):
+        return "some of its commands do not run on this host to their end"
     return "" if steps else "there is nothing to run on this node"
 
 

@@ -1,4 +1,4 @@
-"""Reads outputs that were captured elsewhere, with their manifest, from a folder or a tar archive. Whatever is wrong is said at once; then nothing is taken."""
+"""Reader of captured outputs and their manifest, from a folder or tar archive. It reports all problems at once."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from rackready.model.evidence import CapturedOutput, Manifest
 from rackready.model.problems import RackreadyError
 
 MANIFEST = "manifest.json"
-_AGAIN = "Bring the capture again, whole."
+_AGAIN = "Import the complete capture again."
 _CORRECT = "Correct it: docs/howto/gates.md shows a manifest."
 
 
 class CaptureRefusedError(RackreadyError):
-    """What was captured cannot be taken; the text lists every reason."""
+    """A capture is refused; the text lists every reason."""
 
     def __init__(self, source: Path, problems: list[str]) -> None:
         self.problems = problems
@@ -50,13 +50,18 @@ class Capture:
 
 
 def read(source: Path) -> Capture:
-    """Return what was captured: a folder with manifest.json, that file itself, or a tar archive of such a folder. Raises CaptureRefusedError."""
+    """Return the capture in a folder with manifest.json, in that file's folder, or in a tar archive of it.
+
+    Raise CaptureRefusedError.
+    """
     try:
         name, take = _opened(source)
         raw = take(name)
     except (OSError, UnfitError) as error:
         text = f"{MANIFEST} - Expected: a folder, manifest or tar archive that has it Actual: {_why(error)}."
-        raise CaptureRefusedError(source, [f"{text} Name what collect.py packed; or bring it again, whole."]) from error
+        raise CaptureRefusedError(
+            source, [f"{text} Name the archive that collect.py packed, or capture again."]
+        ) from error
     manifest = _manifest(source, name, raw)
     files, problems = _files(manifest, take)
     if problems:
@@ -65,7 +70,7 @@ def read(source: Path) -> Capture:
 
 
 def _opened(source: Path) -> tuple[str, Callable[[str], bytes]]:
-    """Return what the manifest is called, and a reader of files by the names that a manifest gives them."""
+    """Return the manifest's file name, and a reader of files by their names in the manifest."""
     if source.is_dir():
         return MANIFEST, _folder(source)
     if source.suffix == ".json":
@@ -74,7 +79,7 @@ def _opened(source: Path) -> tuple[str, Callable[[str], bytes]]:
 
 
 def _manifest(source: Path, name: str, raw: bytes) -> Manifest:
-    """Return the manifest: JSON in which no key stands twice, and every value is of its type as it stands there."""
+    """Return the manifest: strict JSON without duplicate keys. Raise CaptureRefusedError."""
     try:
         text = raw.decode("utf-8-sig")
         printed_json.load(text)
@@ -94,7 +99,7 @@ def _manifest(source: Path, name: str, raw: bytes) -> Manifest:
 
 
 def _wrong(name: str, item: Mapping[str, Any]) -> str:
-    """Return one thing that is wrong in a manifest, with its place."""
+    """Return the text of one problem of a manifest, with its place."""
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"]).lstrip(".")
     where, given = f"{name}: {path}" if path else name, item["input"]
     wanted = re.sub(r"^(?:(?:Input|String|List) should (?:be )?|Value error, )", "", str(item["msg"]))
@@ -134,18 +139,21 @@ def _files(manifest: Manifest, take: Callable[[str], bytes]) -> tuple[dict[str, 
 
 
 def _changed(where: str, data: bytes, digests: Mapping[str, str] | None, name: str) -> list[str]:
-    """Say when a file is not the one that was captured, as far as the manifest says which that is: of all files or, written by hand, of none."""
+    """Return the problem of a file whose digest is not the manifest's.
+
+    A manifest has the digests of all files or, if it was written by hand, of none.
+    """
     if digests is None:
         return []
     if name not in digests:
-        return [f"{where} - Expected: its SHA-256 under files, which has those of others Actual: none. {_CORRECT}"]
+        return [f"{where} - Expected: its SHA-256 under files, like those of others Actual: none. {_CORRECT}"]
     found = hashlib.sha256(data).hexdigest()
     return (
         []
         if found == digests[name]
         else [
             (
-                f"{where} - Expected: SHA-256 {digests[name]} Actual: {found}. It was damaged or changed on its way. "
+                f"{where} - Expected: SHA-256 {digests[name]} Actual: {found}. It was damaged or changed in transit. "
                 f"{_AGAIN}"
             )
         ]
@@ -157,12 +165,12 @@ def _why(error: Exception) -> str:
 
 
 def _folder(folder: Path) -> Callable[[str], bytes]:
-    """Return a reader of files below a folder, and only of those."""
+    """Return a reader of files below a folder, and of no others."""
 
     def take(name: str) -> bytes:
         path = folder / _plain(name)
         if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
-            raise UnfitError("it lies elsewhere")
+            raise UnfitError("it is outside the folder")
         with _plain_file(path) as file:
             data = file.read(OUTPUT_LIMIT + 1)
         return _bounded(data)
@@ -171,7 +179,7 @@ def _folder(folder: Path) -> Callable[[str], bytes]:
 
 
 def _archive(source: Path) -> Callable[[str], bytes]:
-    """Return a reader of an archive's members; nothing is unpacked. They may all lie in one folder, as ``tar`` of a folder makes it."""
+    """Return a reader of an archive's members, which may all be in one folder. Nothing is unpacked to disk."""
     with _plain_file(source) as file:
         found = members(file)
     manifests = sorted(name for name in found if PurePosixPath(name).name == MANIFEST)
@@ -193,11 +201,11 @@ def _archive(source: Path) -> Callable[[str], bytes]:
 
 
 def _plain_file(path: Path) -> Any:  # noqa: ANN401 - a binary file
-    """Open a file for reading. What is none (a pipe, a device) is refused before anything waits for it. Raises OSError and UnfitError."""
+    """Open a regular file for reading. Refuse a pipe or device without waiting for it. Raise OSError or UnfitError."""
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise UnfitError("no plain file")
+        raise UnfitError("not a regular file")
     return file
 
 
@@ -210,12 +218,12 @@ def _bounded(data: bytes) -> bytes:
 def _plain(name: str) -> str:
     parts = PurePosixPath(name)
     if parts.is_absolute() or ".." in parts.parts:
-        raise UnfitError("a path that leads elsewhere")
+        raise UnfitError("a path that leads outside")
     return str(parts)
 
 
 def by_run(outputs: list[CapturedOutput]) -> dict[tuple[str, str], list[CapturedOutput]]:
-    """Return (gate, run) -> its outputs, in the order of the manifest; the run of a node's own is called like the node."""
+    """Return (gate, run) -> outputs, in the order of the manifest. A single-node run has the node's name."""
     out: dict[tuple[str, str], list[CapturedOutput]] = {}
     for item in outputs:
         out.setdefault((item.gate, item.run or item.node), []).append(item)

@@ -1,4 +1,4 @@
-"""Reads a tar archive of captured outputs to its very end: what was cut off or damaged on its way is refused, whatever part of it was hit."""
+"""Reader of a tar archive of captured outputs. It reads to the end, to detect any truncation or damage."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from typing import IO, Any
 from rackready.drivers.process import OUTPUT_LIMIT
 
 _MOST = 1 << 30
-"""Bytes of a whole archive, unpacked: they are held in memory. Judgement: a node's capture has some MB."""
+"""Largest archive, unpacked, bytes; it is held in memory. Judgement: a node's capture has some MB."""
 _BLOCK = 1 << 20
 _PACKED: dict[bytes, Callable[[IO[bytes]], Any]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
     b"\xfd7zXZ\x00": lzma.open,
 }
-"""First bytes -> what reads it, and holds its check sums at its end (RFC 1952; bzip2; the .xz file format)."""
+"""First bytes -> reader, which compares the checksums at the end (RFC 1952; bzip2; the .xz file format)."""
 
 
 class UnfitError(Exception):
-    """A file or an archive cannot be taken; the text says why, in a few words."""
+    """A file or archive is refused; the text gives the reason in a few words."""
 
 
 def members(file: IO[bytes]) -> dict[str, bytes]:
-    """Return an archive's plain files by their names. One that is too large is there up to a byte more than its limit.
+    """Return an archive's regular files by name. A file that is too large is cut one byte after its limit.
 
-    Raises OSError when it cannot be read, and UnfitError when it is no tar archive, cut off, damaged, has a name twice,
-    or is too large.
+    Raise OSError if the archive cannot be read; UnfitError if it is not a tar archive, is cut off, damaged or too
+    large, or has a name twice.
     """
     try:
         with _unpacked(file) as stream:
-            return _whole(stream)
+            return _read_to_end(stream)
     except (
         EOFError,
         gzip.BadGzipFile,
@@ -46,7 +46,7 @@ def members(file: IO[bytes]) -> dict[str, bytes]:
         RecursionError,
         ValueError,
     ) as error:
-        raise UnfitError(f"no tar archive, or one that is cut off or damaged ({error})") from error
+        raise UnfitError(f"not a tar archive, or cut off or damaged ({error})") from error
 
 
 def _unpacked(file: IO[bytes]) -> Any:  # noqa: ANN401 - a binary file
@@ -56,8 +56,8 @@ def _unpacked(file: IO[bytes]) -> Any:  # noqa: ANN401 - a binary file
     return readers[0](file) if readers else file
 
 
-def _whole(stream: IO[bytes]) -> dict[str, bytes]:
-    """Read every member, and then what follows them to the end of the stream: only there are check sums held."""
+def _read_to_end(stream: IO[bytes]) -> dict[str, bytes]:
+    """Return every member, after reading to the end of the stream: checksums are compared only there."""
     out: dict[str, bytes] = {}
     with tarfile.open(fileobj=stream, mode="r:") as archive:
         for member in _bounded(archive):
@@ -66,36 +66,37 @@ def _whole(stream: IO[bytes]) -> dict[str, bytes]:
                 raise UnfitError(f"{name} is in the archive twice")
             content = archive.extractfile(member)
             out[name] = b"" if content is None else content.read(OUTPUT_LIMIT + 1)
-        _closed(stream, archive.offset)
+        _require_end(stream, archive.offset)
     return out
 
 
 def _bounded(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the plain files, as long as all together are not too large."""
+    """Yield the regular files. Raise UnfitError if all together are too large."""
     total = 0
     for member in archive:
         total += member.size
         if member.size < 0 or total > _MOST:
             raise UnfitError(
-                f"unpacked it is larger than {_MOST >> 20} MiB"
-                if total > _MOST
-                else f"{member.name} has a size below 0"
+                f"larger than {_MOST >> 20} MiB when unpacked" if total > _MOST else f"{member.name} has a size below 0"
             )
         if member.isfile():
             yield member
 
 
-def _closed(stream: IO[bytes], end: int) -> None:
-    """See that nothing but zeros follows the last member, and at least one block of them: tarfile takes a header that is damaged or cut for the end."""
+def _require_end(stream: IO[bytes], end: int) -> None:
+    """Raise UnfitError unless at least one block of zeros, and nothing else, follows the last member.
+
+    tarfile takes a damaged or truncated header for the end.
+    """
     stream.seek(end)
     total = 0
     while block := stream.read(_BLOCK):
         total += len(block)
         if block.strip(b"\0"):
             raise UnfitError(
-                f"damaged, or more than one archive: there is more behind byte {end}, where its last file ends"
+                f"damaged, or more than one archive: there are data after byte {end}, where its last file ends"
             )
         if total > _MOST:
-            raise UnfitError(f"unpacked it is larger than {_MOST >> 20} MiB")
+            raise UnfitError(f"larger than {_MOST >> 20} MiB when unpacked")
     if total < tarfile.BLOCKSIZE:
         raise UnfitError("cut off: it has no end")

@@ -1,8 +1,8 @@
-"""Takes off what log collectors and launchers put before each line of an output: kubectl, mpirun, docker, journald, syslog.
+"""Removal of line prefixes of log collectors and launchers: kubectl, mpirun, docker, journald, syslog.
 
-A prefix is taken off only where every line carries it. Lines of two sources (pods, ranks, services) are refused: joined
-they would be an output that no program printed. One launch of MPI is the exception: without tags its ranks print into
-one output, too. Formats, each from its source:
+A prefix is removed only if every line has it. Lines of two sources (pods, ranks, services) are refused: joined, they
+would be an output that no program printed. The exception is one MPI launch, whose ranks print into one output without
+tags too. Formats, each with its source:
 
 - ``[pod/NAME/CONTAINER] `` of `kubectl logs --prefix` (kubernetes staging/src/k8s.io/kubectl/pkg/cmd/logs/logs.go,
   addPrefixIfNeeded);
@@ -27,23 +27,23 @@ from rackready.model.problems import RackreadyError
 _CTIME = r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}"
 _ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
 _DEPTH = 4
-"""Prefixes one after another: kubectl's, its time, mpirun's. One more than there are kinds."""
+"""Most prefixes in a row: kubectl's, its time, mpirun's, and one more."""
 _SHOWN = 4
 _TABLE = re.compile(r"\s*(?:#|\d)")
-"""How lines of nccl-tests' table begin, head and foot included; NCCL's own lines begin with a host's name."""
+"""Start of a line of nccl-tests' table, header and footer included; NCCL's own lines begin with a host name."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """One kind of prefix. ``pattern`` has the source in its groups; ``always``: no program begins a line of its own like that."""
+    """One kind of prefix. ``pattern`` captures the source; ``always``: no program starts its own lines like this."""
 
     name: str
     pattern: re.Pattern[str]
     always: bool = False
     clock: bool = False
-    """Kernel logs have it themselves."""
+    """A time, with which lines of kernel logs begin anyway."""
     ranks: bool = False
-    """Its sources are the processes of one launch."""
+    """Its sources are the processes of a launch."""
 
 
 _FORMS = (
@@ -51,7 +51,8 @@ _FORMS = (
     _Form(
         "mpirun",
         re.compile(
-            rf"(?:\[?{_CTIME}\]?(?=[\[<]))?(?:\[(?:(?P<job>[^\[\],\s]+),)?(?P<rank>\d+)\](?:\[[^\[\]\s]+:\w+\])?)?<(?:stdout|stderr|stddiag)>:",
+            rf"(?:\[?{_CTIME}\]?(?=[\[<]))?(?:\[(?:(?P<job>[^\[\],\s]+),)?(?P<rank>\d+)\](?:\[[^\[\]\s]+:\w+\])?)?"
+            r"<(?:stdout|stderr|stddiag)>:",
         ),
         always=True,
         ranks=True,
@@ -67,12 +68,12 @@ _FORMS = (
     _Form("time", re.compile(rf"{_ISO}(?: |$)"), clock=True),
 )
 _META = re.compile(r"-- (?:Journal begins|Logs begin|Boot [0-9a-f]+|No entries).*")
-"""Lines that journalctl adds for itself."""
+"""Lines that journalctl itself adds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stripped:
-    """An output without its prefixes. ``taken``: what was taken off, in words; empty: nothing."""
+    """An output without its prefixes. ``taken``: the removed prefixes, in words."""
 
     text: str
     taken: tuple[str, ...] = ()
@@ -81,9 +82,8 @@ class Stripped:
 def strip(text: str, where: str, *, launch: bool = False, kernel_log: bool = False) -> Stripped:
     """Return an output as its program printed it.
 
-    ``launch``: it is one launch of MPI, whose ranks share an output. ``kernel_log``: its lines begin with times by
-    nature. Raises RackreadyError where only some lines carry a prefix that no program prints, or lines of several
-    sources do.
+    ``launch``: it is one MPI launch, whose ranks share an output. ``kernel_log``: its own lines begin with times. Raise
+    RackreadyError if only some lines have a prefix that no program prints, or if lines are from several sources.
     """
     lines, taken = text.split("\n"), []
     for _ in range(_DEPTH):
@@ -100,7 +100,7 @@ def strip(text: str, where: str, *, launch: bool = False, kernel_log: bool = Fal
 
 
 def _off(form: _Form, lines: Sequence[str], where: str, *, launch: bool) -> tuple[list[str], str] | None:
-    """Return the lines without this prefix, and its words; None where they do not carry it."""
+    """Return the lines without this prefix, and its description; None if they do not have it."""
     if form.name == "journal":
         lines = [line for line in lines if not _META.fullmatch(line)]
     found = [form.pattern.match(line) for line in lines]
@@ -109,7 +109,7 @@ def _off(form: _Form, lines: Sequence[str], where: str, *, launch: bool) -> tupl
         return None
     if lacking and not (form.ranks and launch and not any(_TABLE.match(lines[number - 1]) for number in lacking)):
         if form.always:
-            _refuse_some(form, lines, lacking, where)
+            _refuse_gaps(form, lines, lacking, where)
         return None
     sources: dict[str, list[str]] = {}
     for line, match in zip(lines, found, strict=True):
@@ -144,10 +144,10 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
 
 
-def _refuse_some(form: _Form, lines: Sequence[str], lacking: Sequence[int], where: str) -> None:
+def _refuse_gaps(form: _Form, lines: Sequence[str], lacking: Sequence[int], where: str) -> None:
     first = lacking[0]
     expected = f"{form.name}'s prefix on every line, or on none"
-    step = "Give what one program printed, whole."
+    step = "Give the complete output of one program."
     raise RackreadyError(
         f"{where} - Expected: {expected} Actual: {len(lacking)} lines without it, first line {first}: "
         f"{lines[first - 1][:60]!r}. {step}"
@@ -155,7 +155,7 @@ def _refuse_some(form: _Form, lines: Sequence[str], lacking: Sequence[int], wher
 
 
 def _one_source(form: _Form, sources: Mapping[str, Sequence[str]], where: str, *, launch: bool) -> None:
-    """Refuse lines of several sources; of one launch of MPI only where two ranks print a table of their own."""
+    """Refuse lines of several sources; of one MPI launch only if two ranks print their own tables."""
     named = list(sources)
     if form.ranks and launch:
         named = [source for source, lines in sources.items() if any(_TABLE.match(line) for line in lines)]

@@ -1,4 +1,4 @@
-"""Setting damaged evidence aside where something may be written, and saying so of the nodes that it was about."""
+"""Setting damaged evidence aside, with a progress line for each affected node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rackready.ledger.store import Ledger
 
 
 def set_aside(store: EvidenceStore, ledger: Ledger, campaign: str, phase: str) -> None:
-    """Set aside what a store has read so far and found damaged; each is a line of progress. Raises EvidenceError and LedgerError."""
+    """Set aside the damaged evidence that a store has found, and log each. Raise EvidenceError or LedgerError."""
     for item in store.put_aside(campaign):
-        told = "Set aside as proof (`rackready evidence set-aside`); what it proved is measured again."
-        ledger.event(campaign, item.target or "evidence", phase, f"{item.text()} {told}", "warn")
+        note = "Set aside as proof (`rackready evidence set-aside`); what it proved is measured again."
+        ledger.event(campaign, item.target or "evidence", phase, f"{item.text()} {note}", "warn")

@@ -1,4 +1,4 @@
-"""What a node is at the moment when it is measured: read from the node, bound to what is wanted of it."""
+"""Fingerprint of a node when it is measured, bound to its desired state."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rackready.design.facts import desired_digest
-from rackready.gates.base import Output, trouble
-from rackready.gates.engine.runner import Connection
+from rackready.gates.base import trouble
+from rackready.gates.engine.runner import Connection, output_of
 from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind
-from rackready.gates.records.sanitize import said
+from rackready.gates.records.sanitize import clean
 from rackready.model.evidence import UNREAD, Fingerprint
 from rackready.model.outcome import Finding
 from rackready.model.site import Site
@@ -25,19 +25,19 @@ _STEP = "Check that install has run on the node and that its driver is loaded, t
 FINGERPRINT_UNREADABLE = ErrorKind(
     "fingerprint-unreadable",
     "fingerprint unreadable",
-    meaning="Serials and versions of the node cannot be read, so nobody knows which node was measured.",
+    meaning="The serials and versions of the node cannot be read, so it is unknown which node was measured.",
     next_step=_STEP,
 )
 
 
 class Unreached(Finding):
-    """Why there was no login to a node: nothing is known of it, good or bad."""
+    """A node did not accept a login: nothing is known about it, good or bad."""
 
 
 def gather(
     connection: Connection, site: Site, nodes: Sequence[str], workers: int = 16
 ) -> Mapping[str, Fingerprint | Finding]:
-    """Return the fingerprint of every node, or the finding that says why there is none: an Unreached where no login came about."""
+    """Return the fingerprint of every node, or the finding why there is none (Unreached if the login failed)."""
     with ThreadPoolExecutor(max_workers=max(1, min(len(nodes), workers))) as pool:
         return dict(zip(nodes, pool.map(lambda node: _one(connection, site, node), nodes), strict=True))
 
@@ -45,36 +45,25 @@ def gather(
 def _one(connection: Connection, site: Site, node: str) -> Fingerprint | Finding:
     asked = command("fingerprint", node, script, timeout_s=60)
     answer = connection.run(node, asked.argv, stdin=asked.stdin, timeout_s=asked.timeout_s)
-    output = Output(
-        asked.key,
-        node,
-        "fingerprint",
-        answer.exit_code,
-        answer.stdout,
-        answer.stderr,
-        answer.seconds,
-        timed_out=answer.timed_out,
-        failure=answer.failure,
-    )
+    output = output_of(asked, answer)
     bad = trouble(output, node, "reading of serials and versions")
     if bad is not None:
-        return said(bad if answer.reached else Unreached(**dict(bad)))
+        return clean(bad if answer.reached else Unreached(**dict(bad)))
     try:
         return build(document(output, script.FORMAT, printed.Fingerprint), site, node)
     except FormatError as error:
-        return said(FINGERPRINT_UNREADABLE.found(node, "serials, firmware, kernel and driver", str(error)))
+        return clean(FINGERPRINT_UNREADABLE.found(node, "serials, firmware, kernel and driver", str(error)))
 
 
 def build(found: dict[str, Any], site: Site, node: str) -> Fingerprint:
-    """Return the fingerprint that a document describes. Raises FormatError when nothing identifies the node, or a NIC.
+    """Return the fingerprint in a document. Raise FormatError if it does not identify the node or a NIC.
 
-    A GPU that does not say who it is (one that fell off the bus) stands in it as unread: the checks are to find out
-    why.
+    A GPU without identity (for example one that fell off the bus) is marked as unread; the gates find out why.
 
-    Where the board gives no chassis serial to its operating system, the site's stands for it: the BMC confirmed it
-    before the node was powered on.
+    If the board reports no chassis serial to the operating system, the site's is used: the BMC confirmed it before the
+    node was powered on.
     """
-    if "error" in found:  # such a document was held against no shape
+    if "error" in found:  # such a document has no shape that was checked
         raise FormatError(f"an error in its place: {found['error']}")
     if found.get("gpu_error"):
         raise FormatError(str(found["gpu_error"]))

@@ -1,8 +1,8 @@
-"""Evidence from outputs that were captured elsewhere: judged by the same code, recorded with who brought them, and counting only for what they prove.
+"""Import of outputs that were captured elsewhere: judged by the same code, recorded with the importer's name.
 
-What proves which host it was: a fingerprint with the chassis serial that the site names, which nothing that the outputs
-name contradicts. What proves the boot: the same fingerprint before and after. Without them a record stands, and
-satisfies no gate that demands them: the store and the policy of handover need no exception for it.
+A fingerprint with the chassis serial of the site proves the host, unless the outputs contradict it. The same
+fingerprint before and after proves the boot. A record without these proofs is kept but satisfies no gate that requires
+them, so the store and the handover policy need no exception.
 """
 
 from __future__ import annotations
@@ -17,20 +17,17 @@ from rackready import __version__
 from rackready.design.names import listed
 from rackready.evidence.store import EvidenceStore, new_id
 from rackready.gates.base import Done, Gate, GateFacts, Output, Passed, Run
-from rackready.gates.engine.recorder import kept
+from rackready.gates.engine.recorder import recorded_inputs, store_output
 from rackready.gates.engine.registry import all_gates, gate
 from rackready.gates.engine.runner import evaluated
-from rackready.gates.engine.shipped_script import document
 from rackready.gates.engine.site_facts import site_facts
-from rackready.gates.formats import printed
-from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.judging.last_pass import last_passes
 from rackready.gates.judging.merge import merged
 from rackready.gates.records import imported_times
 from rackready.gates.records.captured import Capture, CaptureRefusedError, by_run
-from rackready.gates.records.fingerprint import build
 from rackready.gates.records.imported_parts import PartsCheck
+from rackready.gates.records.imported_proof import prove
 from rackready.gates.records.offline import Captured, outputs
 from rackready.gates.records.offline_nics import with_addresses
 from rackready.gates.records.sanitize import tools
@@ -40,25 +37,23 @@ from rackready.model.outcome import Outcome, Verdict
 from rackready.model.printable import readable
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
-from rackready.ondevice import fingerprint as script
 from rackready.profiles import loader
 
 _CORRECT = "Correct the manifest."
-_ELSE = "bring what was captured on this node, or correct its serial in the site file."
-_NEWER = "Measure again: what is older covers nothing."
+_NEWER = "Measure again: older outputs do not count."
 
 
 CAPTURED_IN_PART = ErrorKind(
     "imported-in-part",
     "{gate} was captured in part",
-    meaning="Only some of the gate's runs are among the outputs that were brought, so it cannot judge the node.",
-    next_step="Bring the outputs of all runs in one import, or have them measured: `rackready validate`.",
+    meaning="The imported outputs contain only some of the gate's runs, so it cannot judge the node.",
+    next_step="Import the outputs of all runs together, or measure: `rackready validate`.",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What one node's outputs of one gate came to. ``lacks``: what they cannot prove, in words."""
+    """Verdict on one node's outputs of one gate. ``lacks``: what they do not prove, in words."""
 
     node: str
     gate: str
@@ -68,7 +63,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """One run of one gate that was captured."""
+    """One captured run of one gate."""
 
     gate: Gate
     run: Run
@@ -76,9 +71,9 @@ class _Item:
 
 
 def _launched(item: _Item, inputs: Mapping[str, object], facts: GateFacts, nodes: Sequence[str]) -> _Item:
-    """Return the run with as many launches as the site declares, or more where more were captured.
+    """Return the run with as many launches as the site declares, or more if more were captured.
 
-    One that was not captured is an error: who brings one of five may have chosen it.
+    A missing launch is an error: the one of five that was imported may have been selected.
     """
     captured = len([member for member in item.members if member.key.startswith("launch")])
     declared = len([command for command in item.run.commands if command.key.startswith("launch")])
@@ -90,7 +85,7 @@ def _launched(item: _Item, inputs: Mapping[str, object], facts: GateFacts, nodes
 
 @dataclass(slots=True)
 class Import:
-    """One import. ``env``: of the environment; ``by``: who imports; ``at``: now."""
+    """One import. ``env``: environment; ``by``: the importer; ``at``: now."""
 
     site: Site
     store: EvidenceStore
@@ -101,16 +96,16 @@ class Import:
     at: datetime
     env: str = ""
     addresses: Sequence[str] = ()
-    """NODE:HCA=ADDRESS of NICs that had others than the site's when the outputs were captured."""
+    """NODE:HCA=ADDRESS of NICs whose address differed from the site's when the outputs were captured."""
     problems: list[str] = field(default_factory=list)
     prints: dict[str, Fingerprint] = field(default_factory=dict)
     lacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     passed: Mapping[tuple[str, str], Passed] = field(default_factory=dict)
     left: dict[str, list[Run]] = field(default_factory=dict)
-    """Gate -> runs that it would make on the nodes of its outputs, and of which nothing was brought."""
+    """Gate -> runs on these nodes that were not imported."""
 
     def run(self) -> list[Imported]:
-        """Judge and record everything, or nothing: raises CaptureRefusedError that lists every reason."""
+        """Judge and record everything, or nothing. Raise CaptureRefusedError that lists every reason."""
         self._new()
         self._addresses()
         known = {node.name for node in self.site.nodes()}
@@ -120,7 +115,11 @@ class Import:
             f"node {name} - Expected: a node of the site Actual: none of that name. {_CORRECT}" for name in strangers
         ]
         for node in sorted({item.node for item in items} & known):
-            self._prove(node, [item for item in items if item.node == node])
+            proof = prove(self.site, self.capture, node, [item for item in items if item.node == node], self.at)
+            self.problems += proof.problems
+            self.lacks[node] = proof.lacks
+            if proof.fingerprint is not None:
+                self.prints[node] = proof.fingerprint
         self.passed = last_passes(self.store, self.ledger, sorted(self.prints), self.prints)
         found = self._items() if not strangers else []
         for item in found:
@@ -136,7 +135,7 @@ class Import:
         return imported
 
     def _new(self) -> None:
-        """Refuse what was imported already: all of a manifest is on record, or nothing of it, so one of its outputs tells."""
+        """Refuse a manifest that was imported before. It is recorded completely or not at all: check one output."""
         first = self.capture.manifest.outputs[0]
         for record in self.store.records(gate=first.gate, node=first.node):
             about = record.inputs.get("imported")
@@ -146,11 +145,11 @@ class Import:
                     f"{about.get('by')}, as {record.campaign}."
                 )
                 raise CaptureRefusedError(
-                    self.capture.source, [f"{text} Its records stand; after a repair, bring what was captured since."]
+                    self.capture.source, [f"{text} Its records still count; after a repair, import new outputs."]
                 )
 
     def _addresses(self) -> None:
-        """Refuse addresses that are of no NIC of the site."""
+        """Refuse addresses of NICs that the site does not have."""
         named = sorted({item.partition(":")[0] for item in self.addresses})
         if strange := [name for name in named if name not in {node.name for node in self.site.nodes()}]:
             raise RackreadyError(
@@ -159,7 +158,7 @@ class Import:
         with_addresses(site_facts(self.site, named), self.addresses)
 
     def _about(self) -> dict[str, Any]:
-        """Return what the ledger says of an import: it is over once its records are written."""
+        """Return the ledger's entry of the import, which is finished once its records are written."""
         named = {item.node for item in self.capture.manifest.outputs}
         nodes = [node.name for node in self.site.nodes() if node.name in named]
         now = time.time()
@@ -176,15 +175,15 @@ class Import:
             "summary": {"manifest_sha256": self.capture.digest, "by": self.by},
         }
 
-    # what it is ------------------------------------------------------------------------------------------------------
+    # runs ------------------------------------------------------------------------------------------------------------
 
     def _items(self) -> list[_Item]:
         inputs = {entry.id: entry.inputs for entry in loader.gates_of(self.site.gates)}
-        brought: dict[str, dict[str, list[CapturedOutput]]] = {}
+        captured: dict[str, dict[str, list[CapturedOutput]]] = {}
         for (gate_id, run_id), members in by_run(self.capture.manifest.outputs).items():
-            brought.setdefault(gate_id, {})[run_id] = members
+            captured.setdefault(gate_id, {})[run_id] = members
         out: list[_Item] = []
-        for gate_id, runs in brought.items():
+        for gate_id, runs in captured.items():
             if gate_id in all_gates():
                 out += self._of_gate(gate_id, inputs.get(gate_id, {}), runs)
             else:
@@ -195,16 +194,16 @@ class Import:
         return out
 
     def _of_gate(
-        self, gate_id: str, inputs: Mapping[str, object], brought: Mapping[str, Sequence[CapturedOutput]]
+        self, gate_id: str, inputs: Mapping[str, object], captured: Mapping[str, Sequence[CapturedOutput]]
     ) -> Iterator[_Item]:
-        """Yield the runs of a gate that were brought, and keep those that were not, though it would make them on these nodes."""
-        named = {member.node for members in brought.values() for member in members}
+        """Yield the captured runs of a gate, and note the runs on these nodes that are missing."""
+        named = {member.node for members in captured.values() for member in members}
         nodes = [node.name for node in self.site.nodes() if node.name in named]
         facts = self.facts(nodes)
         found = gate(gate_id, dict(inputs))
         planned = {run.id: run for run in found.plan(facts, nodes)} if len(nodes) >= found.min_nodes else {}
-        self.left[gate_id] = [run for run in planned.values() if run.commands and run.id not in brought]
-        for run_id, members in brought.items():
+        self.left[gate_id] = [run for run in planned.values() if run.commands and run.id not in captured]
+        for run_id, members in captured.items():
             if run_id not in planned:
                 runs = ", ".join(planned) or f"those of {found.min_nodes} nodes"
                 self.problems.append(
@@ -216,7 +215,7 @@ class Import:
             yield item
 
     def _keys(self, item: _Item) -> None:
-        """Say which outputs are of no command of the run, of another node than the command's, or given twice."""
+        """Note outputs of no command of the run, of another node than the command's, or given twice."""
         nodes = {command.key: command.node for command in item.run.commands}
         where = f"{item.gate.id}, run {item.run.id}"
         seen: set[str] = set()
@@ -235,61 +234,14 @@ class Import:
             seen.add(member.key)
 
     def facts(self, nodes: Sequence[str]) -> GateFacts:
-        """Return what gates know of these nodes, from the site and from their last passes."""
+        """Return the facts of these nodes, from the site and their last passes."""
         here = [item for item in self.addresses if item.partition(":")[0] in nodes]
         return with_addresses(site_facts(self.site, nodes, self.passed), here)
 
-    # what it proves --------------------------------------------------------------------------------------------------
-
-    def _prove(self, node: str, members: Sequence[CapturedOutput]) -> None:
-        """Keep what proves the host, and its boot; say what is lacking."""
-        late = [item for item in members if (self.at - item.time).total_seconds() < item.seconds]
-        step = "Correct the clock that is wrong, or the manifest."
-        self.problems += [
-            f"{node}: {item.gate} {item.key} - Expected: captured before now Actual: {_when(item)}. {step}"
-            for item in late
-        ]
-        before = {item.fingerprint for item in members}
-        after = {item.fingerprint_after for item in members}
-        first = self._print(node, next(iter(before))) if len(before) == 1 else None
-        last = self._print(node, next(iter(after))) if len(after) == 1 else None
-        if first is None:
-            self.lacks[node] = (
-                "no fingerprint with its chassis serial and GPUs proves that it is this node: it satisfies no gate",
-            )
-            return
-        same = last is not None and last.identity() == first.identity() and last.boot_id == first.boot_id
-        self.prints[node] = first if same else first.model_copy(update={"boot_id": ""})
-        self.lacks[node] = (
-            ()
-            if same
-            else ("no equal fingerprint after it proves the boot: it satisfies no gate that says after_boot",)
-        )
-
-    def _print(self, node: str, name: str | None) -> Fingerprint | None:
-        """Return a fingerprint whose chassis serial is the site's; None where it has none, or no GPU could be asked. Another machine's is a problem."""
-        if name is None:
-            return None
-        try:
-            found = document(
-                Output("fingerprint", node, "captured", 0, self.capture.files[name]), script.FORMAT, printed.Fingerprint
-            )
-            made = None if found.get("gpu_error") else build(found, self.site, node)
-        except FormatError as error:
-            step = f"Bring what it prints on {node}."
-            self.problems.append(
-                f"{node}: {name} - Expected: what ondevice/fingerprint.py prints Actual: {error}. {step}"
-            )
-            return None
-        serial, wanted = found.get("chassis_serial"), self.site.node(node).serial
-        if serial and wanted and serial != wanted:
-            self.problems.append(
-                f"{node}: {name} - Expected: chassis serial {wanted} Actual: {serial}. It is another machine's: {_ELSE}"
-            )
-        return made if serial and serial == wanted else None
+    # records that they would hide ------------------------------------------------------------------------------------
 
     def _stale(self, item: _Item) -> None:
-        """Refuse what would hide something newer, or a fail: measuring elsewhere until it passes launders a fault like measuring here."""
+        """Refuse outputs that would hide a newer record or a fail: re-measuring until it passes would hide a fault."""
         begun = min(member.time for member in item.members)
         for node in item.run.nodes:
             records, since = self.store.records(target=node, gate=item.gate.id), self.ledger.last_change(node)
@@ -307,14 +259,14 @@ class Import:
             elif records and records[-1].started > begun:
                 made = f"{records[-1].started:%Y-%m-%d %H:%M} UTC"
                 self.problems.append(
-                    f"{node}: {item.gate.id} - Expected: newer than what is on record ({made}) "
+                    f"{node}: {item.gate.id} - Expected: newer than the last record ({made}) "
                     f"Actual: {begun:%Y-%m-%d %H:%M} UTC. {_NEWER}"
                 )
 
     # judging and recording -------------------------------------------------------------------------------------------
 
     def _judge(self, items: Sequence[_Item]) -> tuple[list[Imported], list[EvidenceRecord]]:
-        """Judge everything before anything is recorded: what was imported in part could be brought neither again nor corrected."""
+        """Judge everything before anything is recorded: a partial import could be neither repeated nor corrected."""
         done: dict[str, list[tuple[_Item, Done]]] = {}
         records: list[EvidenceRecord] = []
         for item in items:
@@ -331,14 +283,14 @@ class Import:
         return Captured(self.capture.files[member.file], member.exit_code, stderr, member.seconds)
 
     def _conclude(self, pairs: Sequence[tuple[_Item, Done]], records: list[EvidenceRecord]) -> list[Imported]:
-        """Say what the runs of one gate mean for each node; where no single run says it, that is recorded too."""
+        """Return the conclusions for each node from the runs of one gate, and record those that no single run gives."""
         found = pairs[0][0].gate
         nodes = list(dict.fromkeys(node for item, _ in pairs for node in item.run.nodes))
         by_node = found.attribute(self.facts(nodes), [one for _, one in pairs])
         out = []
         for node in nodes:
             verdict = merged([*by_node.get(node, []), *self._absent(found, node)])
-            if not found.alone:
+            if not found.single_node:
                 first = next(item for item, _ in pairs if node in item.run.nodes)
                 of = {"conclusion_of": sorted(item.run.id for item, _ in pairs if node in item.run.nodes)}
                 records.append(self._record(first, node, [node], verdict, [], of))
@@ -346,7 +298,7 @@ class Import:
         return out
 
     def _absent(self, found: Gate, node: str) -> list[Verdict]:
-        """Return an error where runs of a gate with this node were not brought: who brings one rail of eight may have chosen it."""
+        """Return an error if runs with this node are missing: the imported rail of eight may have been selected."""
         absent = [run.id for run in self.left[found.id] if node in run.nodes]
         if not absent:
             return []
@@ -359,12 +311,12 @@ class Import:
         ]
 
     def _measured(self, item: _Item, texts: Mapping[str, Output], verdict: Verdict) -> EvidenceRecord:
-        raw = [kept(self.store, output) for output in texts.values()]
+        raw = [store_output(self.store, output) for output in texts.values()]
         return self._record(
             item, item.run.target, item.run.nodes, verdict, raw, {"run": item.run.id}, tools(item.gate, texts)
         )
 
-    def _record(  # noqa: PLR0913, PLR0917 - what a record holds
+    def _record(  # noqa: PLR0913, PLR0917 - the fields of a record
         self,
         item: _Item,
         target: str,
@@ -390,7 +342,7 @@ class Import:
             target=target,
             nodes=list(nodes),
             fingerprints=[self.prints[node] for node in nodes if node in self.prints],
-            inputs={"title": item.gate.title(), **item.gate.inputs.model_dump(mode="json"), **more, "imported": about},
+            inputs=recorded_inputs(item.gate, **more, imported=about),
             verdict=verdict,
             raw=raw,
             tool_versions=tools or {},
@@ -400,15 +352,11 @@ class Import:
         )
 
 
-def _when(item: CapturedOutput) -> str:
-    return item.time.isoformat() + (f", which took {item.seconds:g} s" if item.seconds else "")
-
-
 def check_by(by: str) -> str:
-    """Return who imports. Raises RackreadyError for nobody."""
+    """Return the importer's name. Raise RackreadyError if it is too short or not readable."""
     if len(by.strip()) < 2:  # noqa: PLR2004 - as the manifest asks of who captured it
-        raise RackreadyError(f"--by {by!r} - Expected: a person or a team. It stands in every record that is imported.")
+        raise RackreadyError(f"--by {by!r} - Expected: a person or a team. Every imported record shows it.")
     try:
         return readable(by.strip())
     except ValueError as error:
-        raise RackreadyError(f"--by - {error} Actual: {by!r}. It stands in every record that is imported.") from error
+        raise RackreadyError(f"--by - {error} Actual: {by!r}. Every imported record shows it.") from error

@@ -1,4 +1,4 @@
-"""Holds what imported outputs name against the fingerprints that are stated with them, and the nodes of an import against each other and the record."""
+"""Check of imported outputs: their identity against the manifest's fingerprints, other nodes and the record."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.judging import output_identity
-from rackready.gates.judging.output_identity import Named
+from rackready.gates.judging.output_identity import OutputIdentity
 from rackready.gates.records.captured import Capture
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import UNREAD, CapturedOutput, Fingerprint
@@ -16,7 +16,7 @@ from rackready.model.site import Site
 
 @dataclass(frozen=True, slots=True)
 class PartsCheck:
-    """What is known beside the outputs. ``prints``: of each node whose host is proven, its fingerprint."""
+    """Check of the parts in one import. ``prints``: node -> fingerprint, for nodes whose host is proven."""
 
     site: Site
     store: EvidenceStore
@@ -24,26 +24,28 @@ class PartsCheck:
     prints: Mapping[str, Fingerprint]
 
     def problems(self, capture: Capture) -> list[str]:
-        """Return why outputs cannot be those of the nodes that the manifest names: empty when nothing speaks against them."""
+        """Return why outputs cannot be from the nodes in the manifest; empty if nothing contradicts it."""
         items = list({(item.node, item.file): item for item in capture.manifest.outputs}.values())
-        said = {file: output_identity.named(capture.files[file]) for file in dict.fromkeys(item.file for item in items)}
-        strange, bad = self._strange(items, said)
-        return [*strange, *_shared(items, said, bad), *self._elsewhere()]
+        identities = {
+            file: output_identity.identity(capture.files[file]) for file in dict.fromkeys(item.file for item in items)
+        }
+        strange, bad = self._strange(items, identities)
+        return [*strange, *_shared(items, identities, bad), *self._elsewhere()]
 
     def _strange(
-        self, items: Sequence[CapturedOutput], said: Mapping[str, Named]
+        self, items: Sequence[CapturedOutput], identities: Mapping[str, OutputIdentity]
     ) -> tuple[list[str], set[tuple[str, str]]]:
-        """Return what contradicts the fingerprint that was stated with it, and which (node, file) that is."""
+        """Return the outputs that contradict their node's fingerprint, as problems and as (node, file)."""
         out, bad = [], set()
-        both = _both(items, said)
+        both = _both(items, identities)
         for item in items:
             if item.node not in self.prints:
                 continue
             for expected, actual in output_identity.contradictions(
-                said[item.file], self.prints[item.node], both[item.node]
+                identities[item.file], self.prints[item.node], both[item.node]
             ):
                 step = (
-                    "It is another machine's, or was captured at another time: bring what was captured on "
+                    "It is from another machine or from another time: import outputs that were captured on "
                     f"{item.node} with this fingerprint."
                 )
                 out.append(
@@ -53,15 +55,15 @@ class PartsCheck:
         return out, bad
 
     def _elsewhere(self) -> Iterator[str]:
-        """Say which GPUs of a fingerprint are in another node's, too: of this import, or by the newest that is recorded since its last change."""
+        """Yield the fingerprints whose GPUs another node has too, by this import or by its newest record."""
         own = {node: [gpu for gpu in stated.gpus if not gpu.startswith(UNREAD)] for node, stated in self.prints.items()}
         seen = self._recorded({gpu for gpus in own.values() for gpu in gpus})
         for node, gpus in own.items():
             if both := [gpu for gpu in gpus if gpu in seen]:
                 other, where = seen[both[0]]
                 step = (
-                    f"If parts were moved, run `rackready repair {other} --reason '...'` and bring what was "
-                    "captured since; else one of the two is wrong."
+                    f"If parts were moved, run `rackready repair {other} --reason '...'` and import outputs that were "
+                    "captured since. Otherwise one of the two is wrong."
                 )
                 yield (
                     f"{node}: fingerprint - Expected: GPUs of its own Actual: {len(both)} of {len(gpus)} (first "
@@ -70,7 +72,7 @@ class PartsCheck:
             seen |= dict.fromkeys(gpus, (node, "in this import"))
 
     def _recorded(self, gpus: Collection[str]) -> dict[str, tuple[str, str]]:
-        """Return which of these GPUs other nodes than the import's have, by what is recorded of them last: GPU -> (node, where it stands)."""
+        """Return the GPUs that other nodes have by their last record: GPU -> (node, where)."""
         out: dict[str, tuple[str, str]] = {}
         others = {node.name for node in self.site.nodes()} - set(self.prints)
         for record in self.store.last(others) if gpus else ():
@@ -81,27 +83,34 @@ class PartsCheck:
         return out
 
 
-def _both(items: Sequence[CapturedOutput], said: Mapping[str, Named]) -> Mapping[str, Mapping[str, str]]:
-    """Return node -> UUID -> serial of the GPUs of which its outputs say both."""
+def _both(items: Sequence[CapturedOutput], identities: Mapping[str, OutputIdentity]) -> Mapping[str, Mapping[str, str]]:
+    """Return node -> UUID -> serial of GPUs for which its outputs contain both."""
     out: dict[str, dict[str, str]] = {item.node: {} for item in items}
     for item in items:
-        out[item.node] |= {gpu.uuid: gpu.serial for gpu in said[item.file].gpus if gpu.serial and gpu.uuid}
+        out[item.node] |= {gpu.uuid: gpu.serial for gpu in identities[item.file].gpus if gpu.serial and gpu.uuid}
     return out
 
 
-def _shared(items: Sequence[CapturedOutput], said: Mapping[str, Named], bad: set[tuple[str, str]]) -> Iterator[str]:
-    """Say which files are listed for two nodes, and which name what an output of another node names: both cannot be true."""
+def _shared(
+    items: Sequence[CapturedOutput], identities: Mapping[str, OutputIdentity], bad: set[tuple[str, str]]
+) -> Iterator[str]:
+    """Yield the files that are listed for two nodes, or that contain parts of another node's output."""
     files: dict[str, str] = {}
     parts: dict[str, tuple[str, str]] = {}
     for item in items:
-        where, step = f"{item.node}: {item.gate} {item.key}, {item.file}", f"Bring what was captured on {item.node}."
+        where, step = (
+            f"{item.node}: {item.gate} {item.key}, {item.file}",
+            f"Import an output that was captured on {item.node}.",
+        )
         if (item.node, item.file) in bad:
             continue
         if files.setdefault(item.file, item.node) != item.node:
             yield f"{where} - Expected: a file of its own Actual: it is listed for {files[item.file]}, too. {step}"
             continue
         both = [
-            part for part in said[item.file].parts() if parts.setdefault(part, (item.node, item.file))[0] != item.node
+            part
+            for part in identities[item.file].parts()
+            if parts.setdefault(part, (item.node, item.file))[0] != item.node
         ]
         if both:
             other, file = parts[both[0]]

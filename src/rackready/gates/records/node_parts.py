@@ -1,4 +1,4 @@
-"""Which parts a node has and which programs measure on it: read again by every deploy. Another list is a change of the node."""
+"""Parts of a node and the programs that measure on it, read by every deploy. A changed list is a change of the node."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from rackready.design.facts import node_facts
 from rackready.evidence.store import EvidenceError, EvidenceStore
-from rackready.gates.base import Output, trouble
-from rackready.gates.engine.runner import Connection
+from rackready.gates.base import trouble
+from rackready.gates.engine.runner import Connection, output_of
 from rackready.gates.engine.shipped_script import command, document
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.finding_kinds import ErrorKind
-from rackready.gates.records.sanitize import said
+from rackready.gates.records.sanitize import clean
 from rackready.ledger.store import Entry, Ledger
 from rackready.model.evidence import Fingerprint
 from rackready.model.outcome import Finding
@@ -24,7 +24,7 @@ from rackready.model.site import Site
 from rackready.ondevice import node_parts as script
 
 SEEN = "parts-seen"
-"""Operation under which the ledger keeps what was seen last; its desired digest is that of the list, which the evidence store keeps."""
+"""Ledger operation of the last list of parts; its desired digest is that of the list in the evidence store."""
 MEASURING = (
     *(
         f"{name}_perf{suffix}"
@@ -44,7 +44,7 @@ MEASURING = (
     *(f"/usr/libexec/datacenter-gpu-manager-4/plugins/cuda{major}/nvbandwidth" for major in (11, 12, 13)),
     *("dcgmproftester11", "dcgmproftester12", "dcgmproftester13", "fio", "mpirun", "srun"),
 )
-"""Programs whose figures outlive a run: those of gates that load. What gates that only look run is judged anew by every look."""
+"""Programs whose figures outlive a run: those of gates that load. Every look judges the other programs again."""
 LIBRARIES = (
     "libnccl.so.2",
     "libnccl-net.so",
@@ -63,26 +63,26 @@ Kinds = Mapping[str, Mapping[str, str]]
 PARTS_UNREADABLE = ErrorKind(
     "parts-unreadable",
     "list of parts unreadable",
-    meaning="The list of the node's parts is not whole, so nobody knows whether a part was exchanged.",
-    next_step="Run it again; if it stays so, look whether python3 runs on the node.",
+    meaning="The list of the node's parts is incomplete, so it is unknown whether a part was replaced.",
+    next_step="Run it again; if that does not help, check that python3 runs on the node.",
 )
 PARTS_LOST = ErrorKind(
     "parts-not-read-again",
     "parts that were seen before cannot be read",
-    meaning="Parts that were seen before cannot be read now, so nobody knows whether they are the same.",
-    next_step="Run the named program on the node by hand; what was measured counts only while its parts are seen.",
+    meaning="Parts that were read before cannot be read now, so it is unknown whether they are the same.",
+    next_step="Run the named program on the node by hand; evidence counts only while the node's parts can be read.",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was seen of a node. ``digest``: of the list; ``changed``: what differs from the last time, in words, when rackready itself changed nothing since."""
+    """The parts of a node. ``digest``: of the list. ``changed``: differences that rackready did not make, in words."""
 
     digest: str
     changed: tuple[str, ...] = ()
 
 
-def see(  # noqa: PLR0913, PLR0917 - which nodes, over what, and where it is kept
+def see(  # noqa: PLR0913, PLR0917 - nodes, connection and stores
     connection: Connection,
     site: Site,
     store: EvidenceStore,
@@ -91,9 +91,10 @@ def see(  # noqa: PLR0913, PLR0917 - which nodes, over what, and where it is kep
     nodes: Sequence[str],
     within_s: float,
 ) -> dict[str, Seen | Finding]:
-    """Read the parts of nodes that this campaign has not read within ``within_s``, and record another list as a change of the node.
+    """Return the parts of nodes, or the finding that parts which were read before cannot be read now.
 
-    Returns what was seen, or the finding that says which parts that were read before cannot be read now.
+    Read again only if this campaign has not read them within ``within_s``. Record a changed list as a change of the
+    node.
     """
     last = {node: ledger.latest(node, SEEN) for node in nodes}
     out: dict[str, Seen | Finding] = {
@@ -105,12 +106,12 @@ def see(  # noqa: PLR0913, PLR0917 - which nodes, over what, and where it is kep
     with ThreadPoolExecutor(max_workers=max(1, min(len(left), 16))) as pool:
         found = dict(zip(left, pool.map(lambda node: _read(connection, site, node), left), strict=True))
     for node, parts in found.items():
-        out[node] = parts if isinstance(parts, Finding) else _settled(store, ledger, campaign, node, parts, last[node])
+        out[node] = parts if isinstance(parts, Finding) else _compared(store, ledger, campaign, node, parts, last[node])
     return out
 
 
 def with_parts(prints: Mapping[str, Fingerprint | Finding], ledger: Ledger) -> dict[str, Fingerprint | Finding]:
-    """Return fingerprints with the list of parts that was seen last."""
+    """Return the fingerprints with the digest of the last list of parts."""
     out = dict(prints)
     for node, found in prints.items():
         entry = ledger.latest(node, SEEN)
@@ -120,7 +121,7 @@ def with_parts(prints: Mapping[str, Fingerprint | Finding], ledger: Ledger) -> d
 
 
 def differences(before: Kinds, now: Kinds) -> list[str]:
-    """Return what differs between two lists, of the kinds that both times were read."""
+    """Return the differences between two lists, for the kinds that both contain."""
     out = []
     for kind in sorted(before.keys() & now.keys()):
         then, here = before[kind], now[kind]
@@ -143,7 +144,7 @@ def _fresh(entry: Entry, campaign: str, within_s: float) -> bool:
 
 
 def _read(connection: Connection, site: Site, node: str) -> tuple[Kinds, Mapping[str, str]] | Finding:
-    """Return the parts of a node by kind, and why of which kinds there are none."""
+    """Return the parts of a node by kind, and kind -> reason for those that could not be read."""
     wanted = {
         "modules": [nic.rdma_device for nic in node_facts(site, node).nics],
         "programs": MEASURING,
@@ -151,28 +152,18 @@ def _read(connection: Connection, site: Site, node: str) -> tuple[Kinds, Mapping
     }
     asked = command("parts", node, script, json.dumps(wanted, sort_keys=True), timeout_s=_TIMEOUT_S)
     answer = connection.run(node, asked.argv, stdin=asked.stdin, timeout_s=asked.timeout_s)
-    output = Output(
-        asked.key,
-        node,
-        "list of parts",
-        answer.exit_code,
-        answer.stdout,
-        answer.stderr,
-        answer.seconds,
-        timed_out=answer.timed_out,
-        failure=answer.failure,
-    )
+    output = output_of(asked, answer)
     bad = trouble(output, node, "reading of its parts")
     if bad is not None:
-        return said(bad)
+        return clean(bad)
     try:
         found = document(output, script.FORMAT, printed.NodeParts)
     except FormatError as error:
-        return said(PARTS_UNREADABLE.found(node, "a complete document", str(error)))
+        return clean(PARTS_UNREADABLE.found(node, "a complete document", str(error)))
     return found["parts"], found["unread"]
 
 
-def _settled(
+def _compared(
     store: EvidenceStore,
     ledger: Ledger,
     campaign: str,
@@ -185,11 +176,11 @@ def _settled(
     lost = sorted(unread.keys() & before.keys())
     if lost:
         actual = "; ".join(f"{kind}: {unread[kind]}" for kind in lost)
-        return said(PARTS_LOST.found(node, ", ".join(lost), actual))
+        return clean(PARTS_LOST.found(node, ", ".join(lost), actual))
     digest = store.put_raw(json.dumps(parts, sort_keys=True, indent=0))
     changed = tuple(differences(before, parts))
     if last is not None and not before and last.desired != digest:
-        changed = (f"the list of parts is another one than {last.desired[:12]}, which is not stored here any more",)
+        changed = (f"the list of parts differs from {last.desired[:12]}, which is no longer stored here",)
     by_us = last is not None and ledger.last_change(node) > (last.ended or last.begun)
     if changed and not by_us:
         ledger.done(ledger.change_begins(node, "parts"), {"changed": list(changed)})
@@ -199,7 +190,7 @@ def _settled(
             campaign,
             node,
             "validate",
-            f"changed since it was measured: {words}. What was measured before counts no longer.",
+            f"changed since it was measured: {words}. Earlier evidence no longer counts.",
             "warn",
         )
     ledger.done(ledger.begin(node, SEEN, digest, {}).token, {"campaign": campaign})
@@ -207,7 +198,7 @@ def _settled(
 
 
 def _stored(store: EvidenceStore, last: Entry | None) -> Kinds:
-    """Return the list that was seen last; an empty one where there is none, or it is not on this machine any more."""
+    """Return the last list; empty if there is none, or it is no longer on this machine."""
     if last is None:
         return {}
     try:

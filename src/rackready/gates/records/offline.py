@@ -1,4 +1,4 @@
-"""Judging without a site: facts from profiles alone, for outputs that somebody else captured and for the machine where rackready itself is."""
+"""Judgement without a site file: facts from profiles alone, for captured outputs and for this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pydantic import ValidationError
 
 from rackready.design.facts import NicFacts, NodeFacts
-from rackready.gates.base import Gate, GateFacts, Output, Run, not_understood
+from rackready.gates.base import Gate, GateFacts, Output, Run, is_not_understood
 from rackready.gates.engine.runner import evaluated
 from rackready.model.base import SecretRef
 from rackready.model.outcome import Verdict
@@ -21,19 +21,19 @@ from rackready.profiles import loader
 _BMCS = IPv4Address("198.18.0.0")
 _HOSTS = IPv4Address("198.19.0.0")
 _MOST = 240
-"""Nodes that fit a rail's /24."""
+"""Most nodes that fit into a rail's /24."""
 _GIVE_WHOLE = (
-    "Give the whole output of the gate's command (`rackready gate show` lists it); "
-    "if it stays so, attach the file to a bug report."
+    "Give the complete output of the gate's command (`rackready gate show` lists it); "
+    "if that does not help, attach the file to a bug report."
 )
-"""Next step where an output that was handed in is not understood: nothing of it is recorded, and nothing is run here."""
+"""Next step for a captured output that is not understood: it is not recorded, and nothing runs here."""
 SOFTWARE = "hgx-r580-debian12"
-"""Version set that is taken where none is named."""
+"""Version set that is used if none is named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """One output that was captured elsewhere. ``exit_code``: None when the command never ended."""
+    """One captured output. ``exit_code``: None if the command did not end."""
 
     text: str
     exit_code: int | None = 0
@@ -42,10 +42,10 @@ class Captured:
 
 
 def platform_of(profile: str, gpus: int | None = None) -> PlatformProfile:
-    """Return the server model that a profile stands for: itself, or for a GPU model the server that is known best.
+    """Return the server model of a profile: for a GPU model, the server with the most published data.
 
-    ``gpus``: as many of its GPUs, with their NICs; for machines that hold a part of the server. Raises RackreadyError
-    that lists what there is.
+    ``gpus``: only that many GPUs and their NICs, for machines that are a part of the server. Raise RackreadyError that
+    lists the known profiles.
     """
     if profile in loader.known("platform"):
         found = loader.platform(profile)
@@ -58,7 +58,7 @@ def platform_of(profile: str, gpus: int | None = None) -> PlatformProfile:
 
 
 def _server_of(gpu: str) -> PlatformProfile:
-    """Return the server with this GPU of which most is published; among equals the one with most GPUs, then by name."""
+    """Return the server with this GPU and the most published data; then by number of GPUs and name."""
     servers = [server for name in loader.known("platform") if (server := loader.platform(name)).gpu == gpu]
     if not servers:
         raise RackreadyError(
@@ -86,13 +86,14 @@ def rails(platform: PlatformProfile) -> list[Rail]:
 
 
 def facts(platform: str | PlatformProfile, nodes: int | Sequence[str] = 1, software_id: str = SOFTWARE) -> GateFacts:
-    """Return facts of nodes of a server model, at addresses of a benchmarking network: named as given, or as many named node01 and so on.
+    """Return facts of nodes of a server model, at addresses of a benchmarking network.
 
-    Raises UnknownProfileError, and RackreadyError for too many nodes or a name that is none.
+    ``nodes``: their names, or a number of nodes named node01 and so on. Raise UnknownProfileError, or RackreadyError
+    for too many nodes or an invalid name.
     """
     names = [f"node{index:02}" for index in range(1, nodes + 1)] if isinstance(nodes, int) else list(nodes)
     if len(names) > _MOST:
-        raise RackreadyError(f"{len(names)} nodes - Expected: at most {_MOST}. Judge a part of them.")
+        raise RackreadyError(f"{len(names)} nodes - Expected: at most {_MOST}. Judge fewer at a time.")
     server = loader.platform(platform) if isinstance(platform, str) else platform
     known = {name: _node(name, index, server, software_id) for index, name in enumerate(names, 1)}
     return GateFacts(nodes=known, fabric=Fabric(kind="roce", rails=rails(server)), fleet=len(names))
@@ -105,7 +106,7 @@ def _node(name: str, index: int, platform: PlatformProfile, software_id: str) ->
         node = Node(name=name, platform=platform.id, serial="unknown", unit=1, address=_HOSTS + index, bmc=bmc)
     except ValidationError as error:
         raise RackreadyError(
-            f"node {name} - Expected: a host name, as a site file has it Actual: {error.errors()[0]['msg']}. "
+            f"node {name} - Expected: a host name that a site file accepts Actual: {error.errors()[0]['msg']}. "
             "Correct it."
         ) from error
     nics = tuple(
@@ -139,17 +140,17 @@ def _node(name: str, index: int, platform: PlatformProfile, software_id: str) ->
 
 
 def evaluate(gate: Gate, facts_: GateFacts, run: Run, captured: Mapping[str, Captured]) -> Verdict:
-    """Judge captured outputs by command key, with the code that judges what rackready measures itself; what that code cannot take is an error."""
+    """Return the verdict on captured outputs by command key, from the code that also judges rackready's own runs."""
     verdict = evaluated(gate, facts_, run, outputs(run, captured))
     findings = [
-        item.model_copy(update={"next_step": _GIVE_WHOLE}) if not_understood(item) else item
+        item.model_copy(update={"next_step": _GIVE_WHOLE}) if is_not_understood(item) else item
         for item in verdict.findings
     ]
     return verdict.model_copy(update={"findings": findings})
 
 
 def outputs(run: Run, captured: Mapping[str, Captured]) -> dict[str, Output]:
-    """Return captured outputs as the runner would have left them. What is missing stays missing: the gate says so."""
+    """Return captured outputs in the runner's form. Missing outputs stay missing; the gate reports them."""
     by_key = {command.key: command for command in run.commands}
     return {
         key: Output(

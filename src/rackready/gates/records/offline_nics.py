@@ -1,4 +1,4 @@
-"""Names and addresses of NICs that a profile cannot know: those of the machines where outputs were captured."""
+"""Names and addresses of NICs on the machines where outputs were captured, which profiles do not contain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from rackready.model.problems import RackreadyError
 
 
 def with_hcas(facts: GateFacts, given: Sequence[str], option: str = "--hca") -> GateFacts:
-    """Return facts with the RDMA devices' own names. ``given``: RAIL=NAME for every node, or NODE:RAIL=NAME. Raises RackreadyError that names the option."""
+    """Return facts with these names of RDMA devices.
+
+    ``given``: RAIL=NAME for every node, or NODE:RAIL=NAME. Raise RackreadyError that names the option.
+    """
     out = facts
     for item, node, rail, name in _split(facts, given, option, "NODE:RAIL=NAME, or RAIL=NAME for all nodes"):
         for one in [node] if node else list(facts.nodes):
@@ -26,14 +29,16 @@ def with_hcas(facts: GateFacts, given: Sequence[str], option: str = "--hca") -> 
                 "rail",
             )
     for node_facts in out.nodes.values():
-        _once(
-            option, node_facts.node.name, [nic.rdma_device for nic in node_facts.nics if nic.rdma_device]
-        )  # a profile may not publish them
+        named = [nic.rdma_device for nic in node_facts.nics if nic.rdma_device]  # a profile may not publish all
+        _require_unique(option, node_facts.node.name, named)
     return out
 
 
 def with_addresses(facts: GateFacts, given: Sequence[str], option: str = "--address") -> GateFacts:
-    """Return facts with the addresses of compute NICs. ``given``: NODE:HCA=ADDRESS (IPv4). Raises RackreadyError that names the option."""
+    """Return facts with these addresses of compute NICs.
+
+    ``given``: NODE:HCA=ADDRESS (IPv4). Raise RackreadyError that names the option.
+    """
     out = facts
     for item, node, device, address in _split(facts, given, option, "NODE:HCA=ADDRESS"):
         if not node:
@@ -52,12 +57,14 @@ def with_addresses(facts: GateFacts, given: Sequence[str], option: str = "--addr
             f"{option} {item}",
             "HCA",
         )
-    _once(option, "all nodes", [nic.address for node in out.nodes.values() for nic in node.nics if nic.address])
+    _require_unique(
+        option, "all nodes", [nic.address for node in out.nodes.values() for nic in node.nics if nic.address]
+    )
     return out
 
 
 def _split(facts: GateFacts, given: Sequence[str], option: str, form: str) -> list[tuple[str, str, str, str]]:
-    """Return (item, node, name, value) of each; node is empty where none is named."""
+    """Return (item, node, name, value) of each item; node is empty if none is given."""
     out: dict[tuple[str, str], tuple[str, str, str, str]] = {}
     for item in given:
         place, sign, value = item.partition("=")
@@ -80,7 +87,7 @@ def _split(facts: GateFacts, given: Sequence[str], option: str, form: str) -> li
 def _with(
     facts: GateFacts, node: str, wanted: Callable[[NicFacts], bool], changed: dict[str, str], where: str, kind: str
 ) -> GateFacts:
-    """Return facts in which one NIC of a node is changed."""
+    """Return facts with one changed NIC of a node."""
     of_node = facts.nodes[node]
     if not any(wanted(nic) for nic in of_node.nics):
         known = ", ".join(str(nic.rail) if kind == "rail" else nic.rdma_device for nic in of_node.nics) or "none"
@@ -89,7 +96,7 @@ def _with(
     return replace(facts, nodes={**facts.nodes, node: replace(of_node, nics=nics)})
 
 
-def _once(option: str, where: str, values: Sequence[str]) -> None:
+def _require_unique(option: str, where: str, values: Sequence[str]) -> None:
     twice = next((value for value, times in Counter(values).items() if times > 1), None)
     if twice is not None:
         raise RackreadyError(

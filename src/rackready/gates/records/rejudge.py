@@ -1,8 +1,7 @@
-"""Judges stored outputs again, with the gates, profiles and limits of today. Records stay as they are; what is said now stands in the report alone.
+"""Judgement of stored outputs with today's gates, profiles and limits. Only the report shows it; records do not change.
 
-What has no output of its own keeps the verdict that it was recorded with: declared skips, what was not run, and what
-pair and cluster gates came to for a node. An output that cannot be given to its gate any more is an error: nothing
-passes that was not judged.
+Records without outputs keep their verdict: declared skips, gates that were not run, and conclusions of pair and cluster
+gates for a node. An output that no longer fits its gate is an error: nothing passes without a judgement.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from rackready.design.check_gates import today
 from rackready.evidence.node_report import Document, outcome, verdict_of, with_verdict
 from rackready.evidence.store import EMPTY, EvidenceError, EvidenceStore
 from rackready.gates.base import REGISTRY, Gate, GateFacts, Output, Run
-from rackready.gates.engine.fleet_stage import FleetJudgement, completed, held, kind, units_of
+from rackready.gates.engine.fleet_stage import FleetJudgement, completed, identical_key, judgement, units_of
 from rackready.gates.engine.registry import all_gates
 from rackready.gates.engine.registry import gate as make_gate
 from rackready.gates.engine.runner import evaluated
 from rackready.gates.engine.site_facts import site_facts
 from rackready.gates.judging import coverage as cover
 from rackready.gates.judging.finding_kinds import ErrorKind
-from rackready.gates.judging.fleet import Unit, in_site
+from rackready.gates.judging.fleet import Unit, compare_in_site
 from rackready.gates.judging.last_pass import pass_before
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import COVERAGE, EvidenceRecord, RawOutput
@@ -35,23 +34,23 @@ from rackready.profiles import loader
 _STEP = "Measure the node again: `rackready validate --again --limit {node}`."
 
 Figures = tuple[str, str, str, str, tuple[Unit, ...]]
-"""Gate, its inputs (JSON), metric, what must be the same of two units, the units of one node."""
+"""Gate, its inputs (JSON), metric, the key of identical units, the units of one node."""
 
 
 CANNOT_JUDGE_AGAIN = ErrorKind(
     "not-judged-again",
     "{gate} cannot be judged again",
-    meaning="The stored outputs do not fit today's gate, so the record's verdict cannot be renewed.",
+    meaning="The stored outputs do not fit today's gate, so they cannot be judged again.",
     next_step=_STEP,
 )
 
 
 class CannotJudgeError(RackreadyError):
-    """A stored output cannot be given to its gate."""
+    """A stored output does not fit its gate."""
 
 
-class _Hands:
-    """What a worker judges with."""
+class _Worker:
+    """Judge of stored outputs in one worker process."""
 
     def __init__(self, site: Site, ledger: Ledger, store: EvidenceStore) -> None:
         self._site, self._ledger, self._store = site, ledger, store
@@ -60,7 +59,7 @@ class _Hands:
         self._made: dict[tuple[str, str], Gate] = {}
 
     def node(self, name: str, newest: Mapping[str, EvidenceRecord]) -> tuple[dict[str, EvidenceRecord], list[Figures]]:
-        """Judge a node; see ``Again.node``."""
+        """Judge a node: see ``Rejudge.node``."""
         facts = site_facts(self._site, [name])
         out: dict[str, EvidenceRecord] = {}
         figures: list[Figures] = []
@@ -86,7 +85,7 @@ class _Hands:
             return None, _not_judged(record, name, error)
 
     def _gate(self, record: EvidenceRecord) -> Gate:
-        """Return the gate as it measured then; one that is gone, or takes other inputs now, cannot judge."""
+        """Return the gate with the recorded inputs. Raise CannotJudgeError if it is gone or no longer accepts them."""
         known = self._kinds.get(record.gate)
         inputs = (
             {name: record.inputs[name] for name in known.Inputs.model_fields if name in record.inputs} if known else {}
@@ -100,17 +99,17 @@ class _Hands:
         return self._made[key]
 
     def _output(self, key: str, raw: RawOutput) -> Output:
-        said = self._text(raw.stderr_sha256)
+        stderr = self._text(raw.stderr_sha256)
         return Output(
             key=key,
             node=raw.host,
             command=raw.command,
             exit_code=raw.exit_code,
             stdout=self._text(raw.stdout_sha256),
-            stderr="" if raw.lost else said,
+            stderr="" if raw.lost else stderr,
             seconds=raw.seconds,
             timed_out=raw.exit_code is None and not raw.lost,
-            failure=said if raw.lost else "",
+            failure=stderr if raw.lost else "",
         )
 
     def _text(self, digest: str) -> str:
@@ -120,7 +119,7 @@ class _Hands:
         found = next((item for item in record.fingerprints if item.node == name), None)
         if gate is None or not gate.fleet or found is None or record.verdict.outcome is not Outcome.PASS:
             return []
-        same = kind(self._site, gate, found, record.inputs)
+        same = identical_key(self._site, gate, found, record.inputs)
         inputs = gate.inputs.model_dump_json()
         listed = [(metric.name, tuple(units_of(metric, name, record.verdict))) for metric in gate.fleet]
         return [(gate.id, inputs, metric, same, units) for metric, units in listed if units]
@@ -135,7 +134,7 @@ class _Hands:
 
 def _run(gate: Gate, record: EvidenceRecord, facts: GateFacts, name: str) -> Run:
     wanted = record.inputs.get("run", name)
-    runs = gate.plan(facts, [name]) if gate.alone else []
+    runs = gate.plan(facts, [name]) if gate.single_node else []
     found = next((run for run in runs if run.id == wanted), None)
     if found is None:
         raise CannotJudgeError(f"run {wanted} - Expected: one of {', '.join(run.id for run in runs) or 'none'}.")
@@ -143,7 +142,7 @@ def _run(gate: Gate, record: EvidenceRecord, facts: GateFacts, name: str) -> Run
 
 
 def _keyed(record: EvidenceRecord, run: Run) -> list[tuple[str, RawOutput]]:
-    """Return the outputs with the keys of their commands; an older record has them where there is no choice."""
+    """Return the outputs with the keys of their commands. Older records lack keys; a single command needs none."""
     if len(record.raw) == len(run.commands) == 1:
         return [(run.commands[0].key, record.raw[0])]
     if not all(raw.key for raw in record.raw):
@@ -153,31 +152,31 @@ def _keyed(record: EvidenceRecord, run: Run) -> list[tuple[str, RawOutput]]:
 
 def _not_judged(record: EvidenceRecord, name: str, error: RackreadyError) -> Verdict:
     finding = CANNOT_JUDGE_AGAIN.found(
-        name, "stored outputs that its gate takes", str(error).rstrip("."), gate=record.gate, node=name
+        name, "stored outputs that its gate accepts", str(error).rstrip("."), gate=record.gate, node=name
     )
     return Verdict(outcome=Outcome.ERROR, findings=[finding])
 
 
 @dataclass(slots=True)
-class Again:
-    """Judges a site's stored outputs again: see ``evidence.parts.Judging``."""
+class Rejudge:
+    """Judgement of a site's stored outputs: see ``evidence.parts.Judging``."""
 
-    _hands: _Hands | None = None
+    _worker: _Worker | None = None
 
     def begin(self, site: Site, ledger: Ledger, store: EvidenceStore) -> None:
-        """Make ready in a worker."""
-        self._hands = _Hands(site, ledger, store)
+        """Prepare a worker process."""
+        self._worker = _Worker(site, ledger, store)
 
     def node(
         self, name: str, newest: Mapping[str, EvidenceRecord]
     ) -> tuple[Mapping[str, EvidenceRecord], Sequence[Figures]]:
-        """Return a node's records with the verdicts of today, and the figures that its fleet is held against."""
-        if self._hands is None:
+        """Return a node's records with today's verdicts, and its figures for the comparison with the fleet."""
+        if self._worker is None:
             raise CannotJudgeError("judging again - Expected: begun Actual: not begun. Report a bug.")
-        return self._hands.node(name, newest)
+        return self._worker.node(name, newest)
 
     def compare(self, site: Site, figures: Iterable[Figures]) -> dict[str, dict[str, list[FleetJudgement]]]:
-        """Return node -> gate -> what its fleet says, where there are enough identical units."""
+        """Return node -> gate -> judgements of its fleet, if there are enough identical units."""
         alike: dict[tuple[str, str, str], list[tuple[str, tuple[Unit, ...]]]] = defaultdict(list)
         for gate_id, inputs, metric, same, units in figures:
             alike[gate_id, metric, same].append((inputs, units))
@@ -191,7 +190,7 @@ class Again:
         return {node: dict(found) for node, found in out.items()}
 
     def complete(self, found: Document, change: Mapping[str, list[FleetJudgement]]) -> Document:
-        """Return a node's document as its fleet completes it."""
+        """Return a node's document with the judgements of its fleet."""
         gates = [
             _completed(item, found["name"], change[item["gate"]]) if item["gate"] in change else item
             for item in found["gates"]
@@ -201,14 +200,14 @@ class Again:
 
 def _compared(gate: Gate, name: str, units: Sequence[Unit], fleet: int) -> Iterable[tuple[str, FleetJudgement]]:
     metric = next(item for item in gate.fleet if item.name == name)
-    found = in_site(gate, metric, units, fleet)
+    found = compare_in_site(gate, metric, units, fleet)
     if found is None:
         return
     bound = found.criterion()
     behind = {unit.node for unit in found.outliers}
     good = FleetJudgement(metric.name, bound, ())
     for node in dict.fromkeys(unit.node for unit in units):
-        yield node, held(gate, node, found, bound) if node in behind else good
+        yield node, judgement(gate, node, found, bound) if node in behind else good
 
 
 def _completed(item: Document, node: str, comparisons: Sequence[FleetJudgement]) -> Document:

@@ -10,8 +10,8 @@ import pytest
 from rackready.design.capacity.from_site import capacity_of, device_model, platform_model, racks_of, switch_model
 from rackready.design.plan import fabric_of
 from rackready.design.site import load_site
-from rackready.model.profile import Psus
 from rackready.model.site import Device, Site
+from rackready.model.supply import Psus
 from rackready.profiles import loader
 from tests.unit.design.written import example as written
 from tests.unit.design.written import parse, refusals
@@ -117,7 +117,7 @@ def test_missing_figures_are_reported_with_the_way_to_state_them() -> None:
         ),
         (
             [{"model": "qm9700", "source": "our own reading"}],
-            ["facility.nameplates[0]: Value error, a nameplate states a power or a weight. Correct it."],
+            ["facility.nameplates[0]: Value error, state at least one power or weight. Correct it."],
         ),
     ],
 )
@@ -133,7 +133,7 @@ def test_nameplates_that_cannot_be_meant(plates: list[dict[str, Any]], texts: li
 def test_more_supplies_needed_than_there_are(psus: dict[str, int], words: str) -> None:
     document = written("h100-1su-infiniband")
     document["devices"] = [{"name": "store", "kind": "storage", "psus_needed": 2, **psus}]
-    expected = "Expected: psus, and no more needed than there are"
+    expected = "Expected: psus, and psus_needed no greater than psus"
     assert refusals(document) == [f"devices[0]: Value error, {words} - {expected}. Correct it."]
 
 

@@ -17,7 +17,7 @@ from rackready.design.sizing.training_memory import TrainingJob, activation_byte
 from rackready.model.llm import Llm
 from rackready.model.problems import RackreadyError
 
-LLM = Path(__file__).resolve().parents[3] / "fixtures" / "llm"
+LLM = Path(__file__).resolve().parents[3] / "fixtures" / "made" / "llm"
 GIB = 2**30
 
 

@@ -20,7 +20,7 @@ from rackready.model.llm import Llm
 from rackready.model.problems import RackreadyError
 from rackready.profiles import loader
 
-LLM = Path(__file__).resolve().parents[3] / "fixtures" / "llm"
+LLM = Path(__file__).resolve().parents[3] / "fixtures" / "made" / "llm"
 
 
 def shipped(name: str) -> Llm:

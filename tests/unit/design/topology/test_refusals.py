@@ -172,7 +172,7 @@ def test_a_full_unit_refuses_one_more_node() -> None:
 
 @pytest.mark.parametrize("ratio", ["1:2", "0:1", "one", "1", "2:1:1"])
 def test_a_ratio_that_is_none(ratio: str) -> None:
-    with pytest.raises(ValidationError, match="is no ratio of capacity down to capacity up"):
+    with pytest.raises(ValidationError, match="is not a ratio of capacity down to capacity up"):
         topology(oversubscription=ratio)
 
 

@@ -1,4 +1,4 @@
-"""Every collective gate over what the simulated nccl-tests print and carry: healthy nodes pass, and what each gate judges fails where it is wrong."""
+"""Every collective gate on outputs of the simulated nccl-tests: healthy nodes pass, and each judged fault fails."""
 
 from __future__ import annotations
 

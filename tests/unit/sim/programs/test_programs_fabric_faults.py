@@ -1,4 +1,4 @@
-"""Faults of the fabric show in what the simulated programs say, and the gate that is meant to catch each names it: no rack, the programs themselves."""
+"""Fabric faults show in the outputs of the simulated programs, and the right gate names each; no rack needed."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def test_healthy_nodes_pass_with_their_noise(machine: Machine, monkeypatch: pyte
             "rail-unseen",
             {"nic": 5},
             (
-                "node02: HCAs used by NCCL - Expected: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9 "
-                "Actual: mlx5_0, "
+                "node02: HCAs used by NCCL - Expected: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6, "
+                "mlx5_9 Actual: mlx5_0, "
             ),
         ),
         (

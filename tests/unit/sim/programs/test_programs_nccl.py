@@ -232,7 +232,7 @@ def test_the_largest_size_fits_the_memory(machine: Machine) -> None:
 def test_sizes_and_counts_are_those_of_each_program(
     machine: Machine, tmp_path: Path, test: str, ranks: int, row: tuple[int, int, str]
 ) -> None:
-    """GetCollByteCount of src/all_gather.cu: as many whole 16 bytes a rank as fit, of which the elements of one rank are counted."""
+    """GetCollByteCount of src/all_gather.cu: whole 16 bytes per rank, as many as fit; one rank's elements count."""
     target = tmp_path / "result.json"
     text, _ = launch(cluster(machine, 1), "-b", "1G", "-e", "1G", "-g", str(ranks), "-J", str(target), test=test)
     size, count, redop = row

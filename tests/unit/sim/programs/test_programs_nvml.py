@@ -29,15 +29,21 @@ for index in range(n.nvmlDeviceGetCount()):
         h = n.nvmlDeviceGetHandleByIndex(index)
         info = n.c_nvmlGpuFabricInfo_v2_t()
         n.nvmlDeviceGetGpuFabricInfoV(h, n.byref(info))
-        fields = n.nvmlDeviceGetFieldValues(h, [n.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, (n.NVML_FI_DEV_NVLINK_GET_SPEED, 1)])
+        wanted = [n.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, (n.NVML_FI_DEV_NVLINK_GET_SPEED, 1)]
+        fields = n.nvmlDeviceGetFieldValues(h, wanted)
         out["gpus"].append({
-            "name": n.nvmlDeviceGetName(h), "uuid": n.nvmlDeviceGetUUID(h), "serial": n.nvmlDeviceGetSerial(h), "bus": n.nvmlDeviceGetPciInfo(h).busId,
-            "memory": n.nvmlDeviceGetMemoryInfo(h).total >> 20, "memory2": n.nvmlDeviceGetMemoryInfo(h, version=n.nvmlMemory_v2).reserved >> 20,
+            "name": n.nvmlDeviceGetName(h), "uuid": n.nvmlDeviceGetUUID(h),
+            "serial": n.nvmlDeviceGetSerial(h), "bus": n.nvmlDeviceGetPciInfo(h).busId,
+            "memory": n.nvmlDeviceGetMemoryInfo(h).total >> 20,
+            "memory2": n.nvmlDeviceGetMemoryInfo(h, version=n.nvmlMemory_v2).reserved >> 20,
             "limit": n.nvmlDeviceGetPowerManagementLimit(h), "range": n.nvmlDeviceGetPowerManagementLimitConstraints(h),
             "links": sum(n.nvmlDeviceGetNvLinkState(h, k) for k in range(18)), "rows": n.nvmlDeviceGetRemappedRows(h),
-            "ecc": n.nvmlDeviceGetTotalEccErrors(h, n.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, n.NVML_VOLATILE_ECC), "fabric": info.state,
-            "width": n.nvmlDeviceGetCurrPcieLinkWidth(h), "persistence": n.nvmlDeviceGetPersistenceMode(h), "mig": n.nvmlDeviceGetMigMode(h)[0],
-            "clock": n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_SM), "speed": fields[1].value.uiVal, "recovery": fields[0].value.uiVal,
+            "ecc": n.nvmlDeviceGetTotalEccErrors(h, n.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, n.NVML_VOLATILE_ECC),
+            "fabric": info.state,
+            "width": n.nvmlDeviceGetCurrPcieLinkWidth(h),
+            "persistence": n.nvmlDeviceGetPersistenceMode(h), "mig": n.nvmlDeviceGetMigMode(h)[0],
+            "clock": n.nvmlDeviceGetMaxClockInfo(h, n.NVML_CLOCK_SM),
+            "speed": fields[1].value.uiVal, "recovery": fields[0].value.uiVal,
         })
     except n.NVMLError as error:
         out["gpus"].append(error.value)

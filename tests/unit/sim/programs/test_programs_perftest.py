@@ -174,7 +174,7 @@ def test_a_port_without_link_and_a_driver_without_peer_memory(machine: Machine) 
 
 
 def test_no_peak_is_measured_of_many_iterations(machine: Machine) -> None:
-    """Perftest says so and prints 0 (force_dependecies of src/perftest_parameters.c)."""
+    """Perftest reports it and prints 0 (force_dependecies of src/perftest_parameters.c)."""
     machine.ready()
     code, out, _ = both(machine, "-n", "20001")
     assert code == 0

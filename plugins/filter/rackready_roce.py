@@ -1,0 +1,61 @@
+"""Results of the scripts of role host_roce: what they could not measure, and what differs from the settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def rails_unmeasured(result: Mapping[str, Any]) -> list[str]:
+    """Return, as text, the rails that rail_ping.py could not measure; the check refuses an unreadable answer."""
+    return [str(text) for text in _document(result).get("unmeasured", [])]
+
+
+def _document(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON that a script printed, empty when it is none."""
+    try:
+        return dict(json.loads(result.get("stdout") or "{}"))
+    except ValueError:
+        return {}
+
+
+def roce_bad(result: Mapping[str, Any]) -> list[str]:
+    """Return the interfaces that roce.py reports as different; a failed reading reports none."""
+    return [str(item["netdev"]) for item in _document(result).get("interfaces", []) if item["problems"]]
+
+
+def roce_words(result: Mapping[str, Any], side: str) -> str:
+    """Return the ``expected`` or the ``actual`` side of every problem that a script reports, as one text."""
+    try:
+        document = json.loads(result.get("stdout") or "")
+    except ValueError:
+        said = result.get("stderr") or result.get("stdout") or "no output"
+        return "a reading of the interfaces" if side == "expected" else str(said).strip()
+    flat = [("", problem) for problem in document.get("problems", [])] + _problems(document)
+    return "; ".join(f"{where}{problem['what']} {problem[side]}" for where, problem in flat)
+
+
+def roce_differs(result: Mapping[str, Any]) -> list[str]:
+    """Return each setting that roce.py reports as different; a failed reading reports none."""
+    return [
+        f"{where}{problem['what']} {problem['actual']}, wanted {problem['expected']}"
+        for where, problem in _problems(_document(result))
+    ]
+
+
+def _problems(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(f"{item['netdev']} ", problem) for item in document.get("interfaces", []) for problem in item["problems"]]
+
+
+class FilterModule:
+    """Ansible's entry point."""
+
+    def filters(self) -> dict[str, object]:
+        """Return the filters by the names that templates use."""
+        return {
+            "rackready_rails_unmeasured": rails_unmeasured,
+            "rackready_roce_words": roce_words,
+            "rackready_roce_bad": roce_bad,
+            "rackready_roce_differs": roce_differs,
+        }

@@ -1,0 +1,135 @@
+"""Checks of `rackready doctor` of secrets, private keys and the mirror's key."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rackready.cli.doctor_scene import Answer, Scene, output
+from rackready.design.database import read_server
+from rackready.design.secrets import reveal
+from rackready.model.base import Model, SecretRef
+from rackready.model.outcome import Outcome
+from rackready.model.problems import RackreadyError
+
+
+def secrets(scene: Scene) -> Answer:
+    """Check that every secret and private key of the site is readable, by its owner only. None is shown."""
+    if scene.site is None:
+        return Outcome.SKIP, "the site file cannot be used"
+    refs, keys = _secret_places(scene.site)
+    if scene.database.settings.exists():
+        more = _secret_places(read_server(scene.database.settings))
+        refs, keys = refs + more[0], keys + more[1]
+    problems = [text for text in (_secret_problem(ref) for ref in refs) if text]
+    problems += [text for text in (_file_problem("private key", key) for key in keys) if text]
+    if problems:
+        return Outcome.FAIL, "\n".join([*problems, *_made_later(scene)])
+    return Outcome.PASS, f"{len(refs)} secrets and {len(keys)} private keys are readable by their owner only"
+
+
+def _made_later(scene: Scene) -> list[str]:
+    """Return the next step for a missing file: `make prepare` if the environment has a preparation of its own."""
+    if (scene.paths.inventory / "prepare.mk").exists():
+        return [
+            (
+                f"`make deploy ENV={scene.paths.env}` runs inventories/{scene.paths.env}/prepare.mk first, which may "
+                "make what is missing."
+            )
+        ]
+    return []
+
+
+def _secret_places(site: Model) -> tuple[list[SecretRef], list[Path]]:
+    refs: dict[str, SecretRef] = {}
+    keys: dict[Path, None] = {}
+    for name, value in _fields(site):
+        if isinstance(value, SecretRef):
+            refs[str(value)] = value
+        elif name == "private_key" and isinstance(value, Path):
+            keys[value] = None
+    return list(refs.values()), list(keys)
+
+
+def _fields(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - any part of a model
+    yield name, value
+    if isinstance(value, Model) and not isinstance(value, SecretRef):
+        for key in type(value).model_fields:
+            yield from _fields(getattr(value, key), key)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _fields(item, name)
+
+
+def _secret_problem(ref: SecretRef) -> str:
+    try:
+        reveal(ref)
+    except RackreadyError as error:
+        return str(error)
+    return _file_problem("secret", ref.file) if ref.file is not None else ""
+
+
+def _file_problem(what: str, path: Path) -> str:
+    if not os.access(path, os.R_OK):
+        return (
+            f"{what} in {path} - Expected: a readable file Actual: {'not readable' if path.exists() else 'none'}. "
+            "Put it there (mode 0600)."
+        )
+    mode = path.stat().st_mode & 0o777
+    return f"{what} in {path} - Expected: mode 0600 Actual: {mode:04o}. Run: chmod 600 {path}." if mode & 0o077 else ""
+
+
+def mirror_key(scene: Scene) -> Answer:
+    """Check that the package mirror's public key exists and has not expired."""
+    if scene.site is None:
+        return Outcome.SKIP, "the site file cannot be used"
+    key = scene.site.software.mirror.key
+    if not key.exists():
+        text = f"{key} - Expected: the mirror's public key Actual: none. Put it there (ASCII armoured)."
+        return Outcome.FAIL, "\n".join([text, *_made_later(scene)])
+    if shutil.which("gpg") is None:
+        return (
+            Outcome.SKIP,
+            "gpg is not installed, so the key's expiry cannot be read (apt: gnupg); nodes check it themselves",
+        )
+    with tempfile.TemporaryDirectory() as home:  # gpg needs a home folder; the user's own stays unchanged
+        listing = output(["gpg", "--homedir", home, "--batch", "--show-keys", "--with-colons"], key.read_bytes())
+    return judge_key(str(key), listing, time.time())
+
+
+def judge_key(name: str, listing: str, now: float) -> Answer:
+    """Judge a key by `gpg --show-keys --with-colons` (GnuPG, doc/DETAILS).
+
+    Field 2 is the validity, 7 the expiry in seconds since 1970, 12 the capabilities.
+    """
+    rows = [line.split(":") for line in listing.splitlines() if line.startswith(("pub:", "sub:"))]
+    signing = [row for row in rows if row[0] == "pub" or "s" in row[11]]
+    if not any(row[0] == "pub" for row in signing):
+        return (
+            Outcome.FAIL,
+            f"{name} - Expected: an OpenPGP public key Actual: something else. Export it with: gpg --armor --export",
+        )
+    if signing[0][1] in {"r", "e"} or _expired(signing[0], now):
+        word = "revoked" if signing[0][1] == "r" else f"expired on {_day(signing[0][6])}"
+        return (
+            Outcome.FAIL,
+            (
+                f"{name} - Expected: a valid key Actual: {word}. Fetch the mirror's current key; "
+                "apt on every node would refuse this one"
+            ),
+        )
+    ends = [row[6] for row in signing if row[6] and not _expired(row, now)]
+    return Outcome.PASS, f"valid until {_day(min(ends))}" if ends else "valid, without expiry"
+
+
+def _expired(row: list[str], now: float) -> bool:
+    return bool(row[6]) and float(row[6]) <= now
+
+
+def _day(seconds: str) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(float(seconds or 0)))

@@ -1,0 +1,80 @@
+"""Proof of the host and boot of imported outputs, by the fingerprints in their manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from rackready.gates.base import Output
+from rackready.gates.engine.shipped_script import document
+from rackready.gates.formats import printed
+from rackready.gates.formats.error import FormatError
+from rackready.gates.records.captured import Capture
+from rackready.gates.records.fingerprint import build
+from rackready.model.evidence import CapturedOutput, Fingerprint
+from rackready.model.site import Site
+from rackready.ondevice import fingerprint as script
+
+_NO_HOST = "no fingerprint with its chassis serial and GPUs proves that it is this node: it satisfies no gate"
+_NO_BOOT = "no equal fingerprint afterwards proves the boot: it satisfies no gate with after_boot"
+
+
+@dataclass(slots=True)
+class Proof:
+    """Proof of one node's host and boot. ``lacks``: what is not proven, in words."""
+
+    fingerprint: Fingerprint | None = None
+    """None if the host is not proven; without a boot id if the boot is not."""
+    lacks: tuple[str, ...] = ()
+    problems: list[str] = field(default_factory=list)
+
+
+def prove(site: Site, capture: Capture, node: str, members: Sequence[CapturedOutput], now: datetime) -> Proof:
+    """Return what the fingerprints of a node's outputs prove, and the problems of the fingerprints and times."""
+    step = "Correct the clock that is wrong, or the manifest."
+    proof = Proof(
+        problems=[
+            f"{node}: {item.gate} {item.key} - Expected: captured before now Actual: {_when(item)}. {step}"
+            for item in members
+            if (now - item.time).total_seconds() < item.seconds
+        ]
+    )
+    before = {item.fingerprint for item in members}
+    after = {item.fingerprint_after for item in members}
+    first = _fingerprint(site, capture, node, next(iter(before)), proof.problems) if len(before) == 1 else None
+    last = _fingerprint(site, capture, node, next(iter(after)), proof.problems) if len(after) == 1 else None
+    if first is None:
+        proof.lacks = (_NO_HOST,)
+        return proof
+    same = last is not None and last.identity() == first.identity() and last.boot_id == first.boot_id
+    proof.fingerprint = first if same else first.model_copy(update={"boot_id": ""})
+    proof.lacks = () if same else (_NO_BOOT,)
+    return proof
+
+
+def _fingerprint(site: Site, capture: Capture, node: str, name: str | None, problems: list[str]) -> Fingerprint | None:
+    """Return a fingerprint with the site's chassis serial; None if it has no serial or no GPU could be read.
+
+    Another machine's serial is a problem.
+    """
+    if name is None:
+        return None
+    try:
+        found = document(
+            Output("fingerprint", node, "captured", 0, capture.files[name]), script.FORMAT, printed.Fingerprint
+        )
+        made = None if found.get("gpu_error") else build(found, site, node)
+    except FormatError as error:
+        step = f"Import the output of that script on {node}."
+        problems.append(f"{node}: {name} - Expected: what ondevice/fingerprint.py prints Actual: {error}. {step}")
+        return None
+    serial, wanted = found.get("chassis_serial"), site.node(node).serial
+    if serial and wanted and serial != wanted:
+        step = "It is from another machine: import outputs of this node, or correct its serial in the site file."
+        problems.append(f"{node}: {name} - Expected: chassis serial {wanted} Actual: {serial}. {step}")
+    return made if serial and serial == wanted else None
+
+
+def _when(item: CapturedOutput) -> str:
+    return item.time.isoformat() + (f", which took {item.seconds:g} s" if item.seconds else "")

@@ -1,0 +1,97 @@
+"""The workflow records what `abi.yml` declares for its CAMPAIGN_ABI, so a pending campaign can be replayed."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import pickle
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rackready.campaign import workflow
+from rackready.campaign.abi import CAMPAIGN_ABI
+from rackready.campaign.request import CampaignRequest
+from rackready.paths import EnvPaths
+
+HERE = Path(__file__).parent
+DECLARED: dict[str, Any] = yaml.safe_load((HERE / "abi.yml").read_text(encoding="utf-8"))
+RAISE = "the steps of a campaign changed: raise CAMPAIGN_ABI and add the new shape to abi.yml"
+
+
+def test_every_abi_is_declared() -> None:
+    assert sorted(DECLARED, key=int) == [str(number) for number in range(1, int(CAMPAIGN_ABI) + 1)]
+
+
+def test_a_campaign_records_the_steps_of_its_abi(tmp_path: Path) -> None:
+    """Step numbers, names, arguments and queue, as DBOS finds them when it replays a pending campaign."""
+    subprocess.run([sys.executable, HERE / "fake_site.py", tmp_path, "run"], check=True, capture_output=True)
+    assert recorded(EnvPaths(tmp_path, "x").workflows) == DECLARED[CAMPAIGN_ABI]["recorded"], RAISE
+
+
+def recorded(database: Path) -> list[str]:
+    """Return the steps of the campaign, then the different steps of its batches."""
+    with sqlite3.connect(database) as tables:
+        rows = tables.execute(
+            "SELECT w.name, o.function_id, o.function_name, child.queue_name, i.inputs"
+            " FROM operation_outputs o JOIN workflow_status w USING (workflow_uuid)"
+            " LEFT JOIN workflow_status child"
+            "   ON child.workflow_uuid = o.child_workflow_id AND child.name = o.function_name"
+            " LEFT JOIN workflow_input i ON i.workflow_uuid = child.workflow_uuid"
+            " ORDER BY w.name DESC, o.function_id, o.workflow_uuid"
+        ).fetchall()
+        versions = {version for (version,) in tables.execute("SELECT application_version FROM workflow_status")}
+    assert versions == {f"abi-{CAMPAIGN_ABI}"}
+    return list(
+        dict.fromkeys(f"{name} {number} {step}{call(queue, inputs)}" for name, number, step, queue, inputs in rows)
+    )
+
+
+def call(queue: str | None, inputs: str | None) -> str:
+    if inputs is None:
+        return ""
+    (request, phase, nodes), named = pickle.loads(base64.b64decode(inputs)).values()  # noqa: S301 - our own database
+    assert (CampaignRequest.load(request).plain(), named) == (request, {})
+    return f"(request, {phase}, {' '.join(nodes)}) on {queue}"
+
+
+def test_waves_and_batches_come_in_the_order_of_their_abi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    enqueued: list[str] = []
+
+    class Handle:
+        def __init__(self, nodes: list[str]) -> None:
+            self.nodes = nodes
+
+        def get_result(self, **_: object) -> dict[str, dict[str, Any]]:
+            return {
+                node: {"outcome": "fail" if node == "node02" else "pass", "message": "", "changed": False}
+                for node in self.nodes
+            }
+
+    def enqueue(queue: str, work: Callable[..., Any], data: dict[str, Any], phase: str, nodes: list[str]) -> Handle:
+        assert (queue, work, data) == (workflow.QUEUE, workflow.batch_workflow, request)
+        enqueued.append(f"{phase} {' '.join(nodes)}")
+        return Handle(nodes)
+
+    monkeypatch.setattr(workflow.DBOS, "enqueue_workflow", enqueue)
+    request = CampaignRequest(
+        campaign="c1", env="x", root=str(tmp_path), kind="deploy", phases=("provision", "install", "fabric"),
+        nodes=("node01", "node02", "node03", "node04"),
+        batch_size=2, wave_size=3, stop_above_pct=50, site_digest="d",
+    ).plain()  # fmt: skip
+    inspect.unwrap(workflow.campaign_workflow)(request)
+    assert enqueued == DECLARED[CAMPAIGN_ABI]["waves"], RAISE
+
+
+@pytest.mark.parametrize(
+    ("name", "work"),
+    [("campaign", workflow.campaign_workflow), ("batch", workflow.batch_workflow), ("phase", workflow.phase_step)],
+)
+def test_functions_take_the_arguments_of_their_abi(name: str, work: Callable[..., Any]) -> None:
+    assert list(inspect.signature(work).parameters) == DECLARED[CAMPAIGN_ABI]["parameters"][name], RAISE
