@@ -102,13 +102,8 @@ def driver_set(site: Site) -> DriverSet:
 
 
 def driver_version(site: Site) -> str:
-<<<<<<< HEAD
-    """Return the full driver version that the site wants, e.g. 580.173.02."""
-    return driver_set(site).version
-=======
     """Return the full driver version that the site asks for, for example 580.173.02."""
-    return loader.software(site.software.set).driver[driver_branch(site)]
->>>>>>> main
+    return driver_set(site).version
 
 
 def node_facts(site: Site, name: str) -> NodeFacts:
