@@ -178,7 +178,8 @@ def _driver(subject: Subject) -> list[Found]:
         out.append(
             Found(
                 loc,
-                f"branch {branch} is past its end of life - Expected: a branch with support Actual: support ended {end}.",
+                f"branch {branch} is past its end of life - "
+                f"Expected: a branch with support Actual: support ended {end}.",
                 "Choose another branch or another set.",
             )
         )

@@ -39,7 +39,7 @@ class DriverSet(Model):
 
 
 class SoftwareProfile(Model):
-    """A set of versions known to work together. Package versions are full package versions, installed exactly and held."""
+    """A set of versions known to work together. Package versions are full, installed exactly and held."""
 
     id: ProfileId
     os: str = Field(description="operating system of nodes: distribution and major version, e.g. debian12, ubuntu2404")
