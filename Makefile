@@ -106,6 +106,10 @@ chaos: setup-test ## kill deploys of simulated racks at random points (root): RO
 fault-matrix: setup-test ## inject every fault into simulated racks, run the gate that should catch it, judge 200 healthy nodes, write the table (root): ARGS="--fault NAME"
 	@$(BIN)/python -m tests.integration.fault_matrix --write docs/reference/fault-matrix.md --healthy 200 $(ARGS)
 
+.PHONY: variants
+variants: setup-test ## deploy every simulated environment twice on a new rack, and write the support table (root): ENVS="sim-hgx ..." plays some
+	@$(BIN)/python scripts/variants $(ENVS)
+
 .PHONY: fuzz
 fuzz: setup-dev ## damage every output of the gate tests in every way; no gate may crash or pass a bad one: ARGS="--mutants N --seed N --seed M --gate ID --kept"
 	@$(BIN)/python -m tests.gates.corpus $(ARGS)

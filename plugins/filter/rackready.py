@@ -43,19 +43,6 @@ def _within(cells: list[str], value: float) -> bool:
     return low <= value <= high
 
 
-def tuned(rows: list[str], limit_w: float, clock_min_mhz: float) -> list[str]:
-    """Return the rows ``index,W,MHz`` of nvidia-smi with the wanted power limit and at least the wanted clock."""
-    return [row for row in rows if _tuned(row.split(","), limit_w, clock_min_mhz)]
-
-
-def _tuned(cells: list[str], limit_w: float, clock_min_mhz: float) -> bool:
-    try:
-        _, watts, clock = (float(cell) for cell in cells)
-    except ValueError:
-        return False
-    return abs(watts - limit_w) < 1 and clock >= clock_min_mhz  # nvidia-smi prints hundredths of a watt
-
-
 class FilterModule:
     """Ansible's entry point."""
 
@@ -65,5 +52,4 @@ class FilterModule:
             "rackready_module_file": module_file,
             "rackready_host_keys": host_keys,
             "rackready_outside": outside,
-            "rackready_tuned": tuned,
         }

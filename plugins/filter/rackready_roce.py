@@ -36,11 +36,26 @@ def roce_words(result: Mapping[str, Any], side: str) -> str:
     return "; ".join(f"{where}{problem['what']} {problem[side]}" for where, problem in flat)
 
 
-def roce_differs(result: Mapping[str, Any]) -> list[str]:
+def roce_drift(result: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return each setting that roce.py reports as different; a failed reading reports none."""
     return [
-        f"{where}{problem['what']} {problem['actual']}, wanted {problem['expected']}"
+        {
+            "kind": "nic",
+            "name": f"{where}{problem['what']}",
+            "expected": str(problem["expected"]),
+            "actual": str(problem["actual"]),
+        }
         for where, problem in _problems(_document(result))
+    ]
+
+
+def units_drift(units: list[str], enabled: list[str]) -> list[dict[str, str]]:
+    """Return each unit that does not start at boot. ``enabled``: a line of `systemctl is-enabled` for each unit."""
+    states = enabled if len(enabled) == len(units) else ["not enabled"] * len(units)
+    return [
+        {"kind": "unit", "name": unit, "expected": "enabled", "actual": state}
+        for unit, state in zip(units, states, strict=True)
+        if state != "enabled"
     ]
 
 
@@ -57,5 +72,6 @@ class FilterModule:
             "rackready_rails_unmeasured": rails_unmeasured,
             "rackready_roce_words": roce_words,
             "rackready_roce_bad": roce_bad,
-            "rackready_roce_differs": roce_differs,
+            "rackready_roce_drift": roce_drift,
+            "rackready_units_drift": units_drift,
         }

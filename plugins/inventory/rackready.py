@@ -12,6 +12,7 @@ try:
     from rackready.design import hostvars
     from rackready.design.pinned import VARIABLE, read_pinned
     from rackready.design.site import load_site
+    from rackready.design.ssh_words import JUMP_SOCKET
     from rackready.model.problems import RackreadyError
     from rackready.paths import EnvPaths
 except ImportError as error:  # said when the inventory is read: a traceback at import would look like a bug of Ansible
@@ -64,7 +65,7 @@ class InventoryModule(BaseInventoryPlugin):
         for node in site.nodes():
             self.inventory.add_host(node.name)
             variables = hostvars.node_vars(site, node.name) | hostvars.connection_vars(
-                site, node, state / "known_hosts"
+                site, node, state / "known_hosts", os.environ.get(JUMP_SOCKET, "")
             )
             for key, value in variables.items():
                 self.inventory.set_variable(node.name, key, value)

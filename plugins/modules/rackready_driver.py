@@ -62,7 +62,9 @@ def main() -> None:
     after = wanted if changed else before
     diff = {"before": f"driver {before or 'none'} loaded\n", "after": f"driver {after or 'none'} loaded\n"}
     differs = [f"driver {before or 'none'} loaded, wanted {after}"] if changed else []
-    module.exit_json(changed=changed, loaded=after, differs=differs, notes=driver.notes, diff=diff)
+    item = {"kind": "driver", "name": "loaded driver", "expected": after, "actual": before or "none"}
+    drift = [item] if changed else []
+    module.exit_json(changed=changed, loaded=after, differs=differs, drift=drift, notes=driver.notes, diff=diff)
 
 
 if __name__ == "__main__":

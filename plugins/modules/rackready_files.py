@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.rackready.ondevice.file_state import digest, item, state, text
 
 DOCUMENTATION = """
 module: rackready_files
@@ -22,6 +23,7 @@ author: rackready
 
 TEXT = {"type": "str", "required": True}
 FILE = {"path": {"type": "path", "required": True}, "content": TEXT, "mode": {"type": "str", "default": "0644"}}
+FOLDER = "Expected: {place} is a file Actual: it is a folder. Remove it on the node, then run again."
 LIST = {"type": "list", "default": []}
 OPTIONS = {"folders": LIST | {"elements": "path"}, "files": LIST | {"elements": "dict", "options": FILE}}
 
@@ -29,16 +31,22 @@ OPTIONS = {"folders": LIST | {"elements": "path"}, "files": LIST | {"elements": 
 def main() -> None:
     """Make the folders and files that the options name, and report what changed."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True, no_log=True)  # no file goes to the journal
-    written = [path for path in module.params["folders"] if folder(module, Path(path))]
-    diff = []
+    diff, drift = [], []
+    for path in module.params["folders"]:
+        actual = state(Path(path))
+        if folder(module, Path(path)):
+            drift.append(item(path, "folder, mode 0755", actual))
     for wish in module.params["files"]:
-        before = text(module, Path(wish["path"]))
+        if (place := Path(wish["path"])).is_dir():
+            module.fail_json(msg=FOLDER.format(place=place))
+        before, actual, wanted = text(place), state(place), digest(wish["content"].encode())
         if file(module, wish, before):
-            written.append(wish["path"])
+            drift.append(item(wish["path"], f"{wanted}, mode {wish['mode']}", actual))
             headers = dict.fromkeys(("before_header", "after_header"), wish["path"])
-            diff.append({"before": before or "", "after": wish["content"], **headers})
-    differs = [f"{path} is not as wanted" for path in written]
-    module.exit_json(changed=bool(written), written=written, differs=differs, diff=diff)
+            diff.append(headers | {"before": before or "", "after": wish["content"]})
+    names = [one["name"] for one in drift]
+    differs = [f"{path} is not as wanted" for path in names]
+    module.exit_json(changed=bool(names), written=names, differs=differs, drift=drift, diff=diff)
 
 
 def folder(module: AnsibleModule, path: Path) -> bool:
@@ -47,14 +55,6 @@ def folder(module: AnsibleModule, path: Path) -> bool:
     if absent and not module.check_mode:
         path.mkdir(parents=True)
     return bool(attributes(module, path, "0755", changed=absent))
-
-
-def text(module: AnsibleModule, path: Path) -> str | None:
-    """Return the text of a file, None when there is no file."""
-    if path.is_dir():
-        said = f"Expected: {path} is a file Actual: it is a folder. Remove it on the node, then run again."
-        module.fail_json(msg=said)
-    return path.read_bytes().decode("utf-8", "replace") if path.exists() else None
 
 
 def file(module: AnsibleModule, wish: dict[str, str], before: str | None) -> bool:

@@ -59,6 +59,10 @@ def main() -> None:
         changed=bool(rows),
         packages=change.changed,
         differs=[f"{name} {pair[0] or 'absent'}, wanted {pair[1] or 'absent'}" for name, pair in rows],
+        drift=[
+            {"kind": "package", "name": name, "expected": pair[1] or "absent", "actual": pair[0] or "absent"}
+            for name, pair in rows
+        ],
         notes=change.notes,
         diff={
             "before": "".join(f"{name} {pair[0]}\n" for name, pair in rows),

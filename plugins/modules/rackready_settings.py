@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.rackready.ondevice.file_state import item, state
 
 DOCUMENTATION = """
 module: rackready_settings
@@ -25,13 +26,19 @@ SYSCTL = Path("/proc/sys")
 def main() -> None:
     """Correct what differs from the options, and report what changed."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
-    written = [
-        name
-        for name, value in module.params["kernel"].items()
-        if setting(module, SYSCTL / name.replace(".", "/"), str(value))
-    ]
-    written += [path for path in module.params["shared"] if folder(module, Path(path))]
-    module.exit_json(changed=bool(written), written=written, differs=[f"{name} is not as wanted" for name in written])
+    drift = []
+    for name, value in module.params["kernel"].items():
+        path = SYSCTL / name.replace(".", "/")
+        actual = path.read_text(encoding="ascii").strip() if path.exists() else ""
+        if setting(module, path, str(value)):
+            drift.append({"kind": "kernel", "name": name, "expected": str(value), "actual": actual})
+    for name in module.params["shared"]:
+        actual = state(Path(name))
+        if folder(module, Path(name)):
+            drift.append(item(name, "folder, mode 1777", actual))
+    written = [one["name"] for one in drift]
+    differs = [f"{name} is not as wanted" for name in written]
+    module.exit_json(changed=bool(written), written=written, differs=differs, drift=drift)
 
 
 def setting(module: AnsibleModule, path: Path, wanted: str) -> bool:

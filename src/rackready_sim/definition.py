@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from rackready.design.own_profiles import FOLDER, read_own
+from rackready.design.pinned import digest
 from rackready.design.site import parse_site
 from rackready.design.yaml import read_yaml
 from rackready.model.site import Site
@@ -84,13 +86,13 @@ class Definition:
 
     def fingerprint(self) -> str:
         """Return the emulator's inputs as text; the emulator restarts when they change."""
-        return json.dumps([self.site.model_dump(mode="json"), str(self.plan.subnet), self.plan.bmcs], sort_keys=True)
+        return json.dumps([digest(self.site), str(self.plan.subnet), self.plan.bmcs], sort_keys=True)
 
 
 def site_without_overlay(root: Path, env: str) -> Site:
     """Return the site without overlay. Raise SiteInvalidError."""
     source = EnvPaths(root, env).site_file
-    return parse_site(read_yaml(source), source=str(source), base=root)
+    return parse_site(read_yaml(source), source=str(source), base=root, own=read_own(source.parent / FOLDER, root))
 
 
 def _free_loopback(clone: str) -> str:

@@ -10,7 +10,7 @@ import hashlib
 import uuid
 from typing import Any
 
-from rackready.design.facts import NicFacts, NodeFacts, node_facts, switch_facts
+from rackready.design.facts import NicFacts, NodeFacts, PortFacts, switch_facts
 from rackready.model.base import expand_range
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GpuProfile
@@ -18,6 +18,7 @@ from rackready.model.site import Site
 from rackready.model.supply import Figure
 from rackready_sim import gpu_state, host_state
 from rackready_sim.bmc_state import build_bmc
+from rackready_sim.built import machine_facts
 
 State = dict[str, Any]
 
@@ -35,7 +36,7 @@ def build_state(site: Site, node_name: str) -> State:
 
     Raises KeyError if the site has no such node.
     """
-    facts = node_facts(site, node_name)
+    facts = machine_facts(site, node_name)
     return {
         "node": node_name,
         "index": facts.index,
@@ -74,10 +75,15 @@ def build_switch_state(site: Site, switch_name: str) -> State:
             "version": _CUMULUS,
         },
         "ports": {name: {"rate_gbps": rate, "factor": 1.0} for name in expand_range(facts.profile.ports)},
-        "cables": {port.port: {"node": port.node, "netdev": port.netdev} for port in facts.ports},
+        "cables": {port.port: {"node": port.node, "netdev": _netdev(site, port)} for port in facts.ports},
         "ecn_off": False,
         "faults": [],
     }
+
+
+def _netdev(site: Site, port: PortFacts) -> str:
+    """Return the interface of the NIC at the other end of a port's cable."""
+    return next(nic.netdev for nic in machine_facts(site, port.node).nics if nic.rail == port.rail)
 
 
 def port_identity(node_index: int, rail: int) -> tuple[str, str]:
@@ -89,7 +95,11 @@ def port_identity(node_index: int, rail: int) -> tuple[str, str]:
 
 
 def _chassis(facts: NodeFacts) -> State:
+    """Return what identifies the machine. ``board_serial``: reported as Dell does, beside the Service Tag."""
+    is_dell = facts.platform.manufacturer.startswith("Dell")
+    own = {"board_serial": board_serial(facts.node.name)} if is_dell else {}
     return {
+        **own,
         "serial": facts.node.serial,
         "manufacturer": facts.platform.manufacturer,
         "product": facts.platform.product,
@@ -181,6 +191,11 @@ def _neighbour(facts: NodeFacts, index: int) -> str | None:
     return next((nic.pci for nic in facts.nics if nic.gpu == index and nic.pci), None)
 
 
+def _gpu_pci(facts: NodeFacts, gpu: int) -> str | None:
+    """Return the PCI address of the GPU behind the same switch as a NIC."""
+    return facts.platform.gpu_pci[gpu] if gpu < len(facts.platform.gpu_pci) else None
+
+
 def _gpu_numa(facts: NodeFacts, index: int) -> int:
     return next((nic.numa for nic in facts.nics if nic.gpu == index), 0)
 
@@ -202,6 +217,7 @@ def _nic(facts: NodeFacts, nic: NicFacts) -> State:
         "netdev": nic.netdev,
         "pci": nic.pci,
         "numa": nic.numa,
+        "bridges": gpu_state.bridges(nic.pci, _gpu_pci(facts, nic.gpu)),
         "gpu": nic.gpu,
         "mac": mac,
         "guid": guid,
@@ -220,6 +236,11 @@ def _nic(facts: NodeFacts, nic: NicFacts) -> State:
 def _serial(prefix: str, name: str) -> str:
     digits = int(hashlib.sha256(name.encode()).hexdigest(), 16) % 10**10
     return f"{prefix}{digits:010d}"
+
+
+def board_serial(name: str) -> str:
+    """Return the serial number of a node's board, in the form of Dell's."""
+    return _serial("MXFC4", f"{name}/board")
 
 
 def _mac(name: str) -> str:

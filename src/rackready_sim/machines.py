@@ -234,7 +234,7 @@ class Machines:
             slurm.seed(root, self._slurm_conf(), self._store.secret("munge").read_text(encoding="utf-8"))
 
     def _seed_node(self, root: Path, login: NodeLogin) -> None:
-        """Write the node's operating system, and the user that its installer made; only root or that user may log in."""
+        """Write the node's operating system and its installer's user; only root or that user may log in."""
         systems.install(login.system, root)
         if login.user == "root":
             self._let_in(root, "root")

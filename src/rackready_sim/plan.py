@@ -8,8 +8,8 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Literal
 
-from rackready.design.facts import node_facts
 from rackready.model.site import Site
+from rackready_sim.built import machine_facts
 from rackready_sim.errors import describe
 from rackready_sim.hardware import port_identity
 
@@ -135,7 +135,7 @@ def _machine(clone: str, subnet: IPv4Network, name: str, role: Role, octet: int)
 
 
 def _cables(site: Site, node: str) -> tuple[Cable, ...]:
-    facts = node_facts(site, node)
+    facts = machine_facts(site, node)
     return tuple(
         Cable(node, nic.rail, nic.netdev, port_identity(facts.index, nic.rail)[0], nic.switch, nic.port)
         for nic in facts.nics

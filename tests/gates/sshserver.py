@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import paramiko
@@ -18,18 +19,21 @@ _MOST_SESSIONS = 10
 
 @dataclass
 class Server:
-    """Where it answers, and how many connections it took."""
+    """Where it answers, how many connections it took, and the commands that it ran."""
 
     port: int
     host_key: paramiko.RSAKey
     client_key: Path
     known_hosts: Path
     connections: int = 0
+    commands: list[str] = field(default_factory=list)
 
 
 class _Session(paramiko.ServerInterface):
-    def __init__(self, allowed: paramiko.PKey) -> None:
+    def __init__(self, allowed: paramiko.PKey, environment: dict[str, str], commands: list[str]) -> None:
         self.allowed = allowed
+        self.environment = environment
+        self.commands = commands
         self.open = 0
         self.lock = threading.Lock()
 
@@ -53,8 +57,13 @@ class _Session(paramiko.ServerInterface):
         return True
 
     def _run(self, channel: paramiko.Channel, command: str) -> None:
+        self.commands.append(command)
         child = subprocess.Popen(
-            ["sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            ["sh", "-c", command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.environment,
         )
         threads = [
             threading.Thread(target=_pump, args=(source, send), daemon=True)
@@ -63,9 +72,10 @@ class _Session(paramiko.ServerInterface):
         for thread in threads:
             thread.start()
         assert child.stdin is not None
-        with child.stdin as stdin:
+        with suppress(BrokenPipeError), child.stdin as stdin:
             while chunk := channel.recv(65536):
                 stdin.write(chunk)
+                stdin.flush()
         code = child.wait()
         for thread in threads:
             thread.join(timeout=2)
@@ -85,8 +95,8 @@ def _pump(source: object, send: object) -> None:
 
 
 @contextmanager
-def serve(folder: Path) -> Iterator[Server]:
-    """Serve until the context ends."""
+def serve(folder: Path, **environment: str) -> Iterator[Server]:
+    """Serve until the context ends. ``environment``: variables of the commands, beside those of the tests."""
     host_key, client_key = paramiko.RSAKey.generate(2048), paramiko.RSAKey.generate(2048)
     client_key.write_private_key_file(str(folder / "id"))
     listener = socket.create_server(("127.0.0.1", 0))
@@ -108,7 +118,9 @@ def serve(folder: Path) -> Iterator[Server]:
                 return
             transport = paramiko.Transport(client)
             transport.add_server_key(host_key)
-            transport.start_server(server=_Session(client_key), event=threading.Event())
+            transport.start_server(
+                server=_Session(client_key, {**os.environ, **environment}, server.commands), event=threading.Event()
+            )
             transports.append(transport)
             server.connections += 1
 

@@ -177,7 +177,7 @@ def test_what_was_captured_where_no_gpu_answers_is_taken_and_proves_nothing(carr
 def test_another_machines_fingerprint_is_refused_where_no_gpu_answers_too(carried: Carried) -> None:
     carried.prints("print.json", chassis_serial="S77", gpu_error="no driver", gpus=[], driver=None)
     assert [problem.partition(" It is")[0] for problem in carried.refused()] == [
-        "node01: print.json - Expected: chassis serial S1 Actual: S77."
+        "node01: print.json - Expected: serial S1 Actual: system S77."
     ]
 
 
@@ -198,7 +198,7 @@ def test_without_an_equal_fingerprint_after_it_no_boot_is_proven(
 def test_another_machines_fingerprint_is_refused(carried: Carried) -> None:
     carried.prints("print.json", chassis_serial="S77")
     step = "It is from another machine: import outputs of this node, or correct its serial in the site file."
-    assert carried.refused() == [f"node01: print.json - Expected: chassis serial S1 Actual: S77. {step}"]
+    assert carried.refused() == [f"node01: print.json - Expected: serial S1 Actual: system S77. {step}"]
 
 
 def test_what_was_captured_before_the_nodes_last_change_does_not_count(carried: Carried) -> None:

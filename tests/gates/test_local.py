@@ -117,7 +117,15 @@ def gpus(names: Sequence[str]) -> Answer:
 
 def test_a_machine_is_recognised_by_its_gpus() -> None:
     assert recognised(machine(HEALTHY), None, "DGXH100").id == "dgx_h100"
-    assert recognised(machine(HEALTHY), None, "").id == "dgx_h100", "one server with 8 of them is known"
+    assert recognised(machine(HEALTHY), None, "").id == "dgx_h100", "one complete profile has 8 of them"
+    assert recognised(machine(HEALTHY), None, "SYS-821GE-TNHR").id == "sys_821ge_h100"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "server"), [("h100_sxm", "dgx_h100"), ("h200_sxm", "dgx_h200"), ("b200_sxm", "dgx_b200")]
+)
+def test_a_gpu_model_stands_for_the_server_with_most_published(gpu: str, server: str) -> None:
+    assert platform_of(gpu).id == server
 
 
 def test_a_part_of_a_server_is_named_by_its_count() -> None:
@@ -186,7 +194,7 @@ def test_what_cannot_be_recognised_is_refused(inventory: Answer, message: str) -
 def test_an_unknown_profile_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(
         RackreadyError,
-        match=r"profile 'h100' does not exist - Expected: a server \(dgx_a100, .* or a GPU \(a100_40_pcie, ",
+        match=r"profile 'h100' does not exist - Expected: a server \(as_8125gs_h100, .* or a GPU \(a100_40_pcie, ",
     ):
         here("h100", None)
     with pytest.raises(RackreadyError, match=r"9 GPUs of dgx_h100 - Expected: 1 to 8\. Correct --gpus"):

@@ -17,7 +17,7 @@ import pytest
 from rackready.design.site import load_site
 from rackready.drivers.remote import Answer
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.records.node_parts import SEEN, Seen, differences, see
+from rackready.gates.records.node_parts import SEEN, Seen, compare, differences, see
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Finding
 from rackready.ondevice import node_parts as script
@@ -187,3 +187,25 @@ def test_a_program_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(script, "PLACES", "/nonexistent")
     assert script.tried(script.bios) == ({}, "dmidecode is not installed")
     assert script.programs(["fio"]) == {}
+
+
+def test_a_comparison_names_each_change_and_records_nothing(rack: Rack) -> None:
+    rack.see("c1")
+    entries = rack.ledger.entries("node01")
+    assert compare(rack, rack.site, rack.store, rack.ledger, ["node01"]) == {"node01": []}  # type: ignore[arg-type]
+    modules = rack.parts["memory modules"]
+    modules["memory module DIMM_P0_A1"] = "64 GB MTC40F2046S1RC48BA1 80CE9999"
+    rack.parts["drives"] = {"drive NEW": "SAMSUNG"}
+    found = compare(rack, rack.site, rack.store, rack.ledger, ["node01"])  # type: ignore[arg-type]
+    assert found["node01"] == [
+        ("drive S6EYNA0T01", "SAMSUNG MZQL23T8HCLS-00A07", ""),
+        ("drive NEW", "", "SAMSUNG"),
+        (
+            "memory module DIMM_P0_A1",
+            "64 GB MTC40F2046S1RC48BA1 80CE2222",
+            "64 GB MTC40F2046S1RC48BA1 80CE9999",
+        ),
+    ]
+    assert rack.ledger.entries("node01") == entries, "another list is no change of the node until a deploy sees it"
+    rack.unread = {"drives": "lsblk is not installed"}
+    assert isinstance(compare(rack, rack.site, rack.store, rack.ledger, ["node01"])["node01"], Finding)  # type: ignore[arg-type]

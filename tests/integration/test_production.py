@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 LIMIT = ("--limit", "node01,node02")
 CHANGE = re.compile(
-    r"GPU 0 at [\d.]+ W and \d+ MHz, wanted \d+ W and at least \d+ MHz; GPU 1 at .*; GPU 2 at .* and 5 more"
+    r"gpu0 power limit and clock [\d.]+ W and \d+ MHz, wanted \d+ W and at least \d+ MHz; gpu1 .*; gpu2 .* and 5 more"
 )
 """A reason names three of the eight GPUs."""
 SETTINGS = "nvidia-smi --query-gpu=power.limit,clocks.sm --format=csv,noheader"

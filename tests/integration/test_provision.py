@@ -75,7 +75,7 @@ def test_one_bad_node_holds_back_no_other_and_each_is_named(bench: Bench) -> Non
         in found["node01"].message
     )
     assert (
-        "answers for another machine, nothing was done to it - Expected: serial FAKE-0002 Actual: SOMEBODY-ELSE"
+        "answers for another machine, nothing was done to it - Expected: serial FAKE-0002 Actual: system SOMEBODY-ELSE"
         in found["node02"].message
     )
     assert found["node03"].message.startswith("node03 127.90.2.3:")

@@ -147,8 +147,16 @@ def test_what_differs_is_said_a_setting_each() -> None:
             {"netdev": "e2", "problems": []},
         ]
     }
-    assert readings.roce_differs({"stdout": json.dumps(document)}) == [
-        "e1 MTU 1500, wanted 9000",
-        "e1 trust pcp, wanted dscp",
+    assert readings.roce_drift({"stdout": json.dumps(document)}) == [
+        {"kind": "nic", "name": "e1 MTU", "expected": "9000", "actual": "1500"},
+        {"kind": "nic", "name": "e1 trust", "expected": "dscp", "actual": "pcp"},
     ]
-    assert readings.roce_differs({"stdout": "Traceback"}) == []
+    assert readings.roce_drift({"stdout": "Traceback"}) == []
+
+
+def test_units_that_do_not_start_at_boot_are_named() -> None:
+    assert readings.units_drift(["a", "b"], ["enabled", "disabled"]) == [
+        {"kind": "unit", "name": "b", "expected": "enabled", "actual": "disabled"}
+    ]
+    assert readings.units_drift(["a", "b"], ["enabled", "enabled"]) == []
+    assert [item["actual"] for item in readings.units_drift(["a", "b"], [])] == ["not enabled"] * 2

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+import rackready
+from rackready import ondevice
+from rackready.ondevice import file_state
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,8 +50,15 @@ class Stub:
         raise Ended(said | {"failed": True})
 
 
+def ship(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a module find code of ours where Ansible puts it on a node."""
+    for name, module in (("", rackready), (".ondevice", ondevice), (".ondevice.file_state", file_state)):
+        monkeypatch.setitem(sys.modules, f"ansible.module_utils.rackready{name}", module)
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    ship(monkeypatch)
     spec = importlib.util.spec_from_file_location("rackready_files", ROOT / "plugins/modules/rackready_files.py")
     assert spec is not None
     assert spec.loader is not None
@@ -90,6 +102,18 @@ def test_a_dry_run_says_it_and_touches_nothing(run: Callable[..., dict[str, Any]
     assert (tmp_path / "one").read_text() == "1\n"
     assert not (tmp_path / "a").exists()
     assert not (tmp_path / "two").exists()
+
+
+def test_the_difference_is_typed_and_by_hash(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    run(one="1\n")
+    (tmp_path / "one").write_text("2\n")
+    said = run(check=True, folders=("a",), one="1\n", two="2\n")
+    one, two = "sha256 4355a46b19d348dc, mode 0640", "sha256 53c234e5e8472b6a, mode 0640"
+    assert [(Path(item["name"]).name, item["kind"], item["expected"], item["actual"]) for item in said["drift"]] == [
+        ("a", "file", "folder, mode 0755", "absent"),
+        ("one", "file", one, two),
+        ("two", "file", two, "absent"),
+    ]
 
 
 def test_a_folder_in_the_place_of_a_file_is_refused(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:

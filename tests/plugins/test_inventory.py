@@ -75,10 +75,24 @@ def test_groups_and_connection_come_from_the_site(checkout: Path) -> None:
 @pytest.mark.parametrize("name", ["machines.yml", "database.yml", "secrets/bmc", "password.txt"])
 def test_what_lies_beside_the_site_file_is_left_alone_or_refused(checkout: Path, name: str) -> None:
     path = checkout / "inventories/example" / name
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("{}\n", encoding="utf-8")
     done = ansible_inventory(checkout, "--list")
     assert (done.returncode == 0) == (name != "password.txt"), done.stderr
+
+
+def test_profiles_of_the_environment_are_used_and_are_no_inventory(checkout: Path) -> None:
+    folder = checkout / "inventories/example"
+    profile = folder / "profiles/platform/lab_box.yml"
+    profile.parent.mkdir(parents=True)
+    packaged = (ROOT / "src/rackready/profiles/platform/dgx_h100.yml").read_text(encoding="utf-8")
+    profile.write_text(packaged.replace("id: dgx_h100", "id: lab_box"), encoding="utf-8")
+    site = folder / "site.yml"
+    text = site.read_text(encoding="utf-8").replace("platform: dgx_h100", "platform: lab_box")
+    site.write_text(text, encoding="utf-8")
+    done = ansible_inventory(checkout, "--list")
+    assert done.returncode == 0, done.stderr
+    assert plain(json.loads(done.stdout))["platform_lab_box"]["hosts"] == ["node01", "node02", "node03", "node04"]
 
 
 def test_group_vars_of_the_environment_override_the_site(checkout: Path) -> None:

@@ -62,7 +62,27 @@ def test_host_keys_are_those_of_the_site_sorted() -> None:
     ],
 )
 def test_tuned_rows(row: str, *, good: bool) -> None:
-    assert load("filter/rackready.py").tuned([row], 700, 1410) == ([row] if good else [])
+    assert load("filter/rackready_gpu.py").tuned([row], 700, 1410) == ([row] if good else [])
+
+
+def test_gpus_out_of_persistence_mode_are_typed_differences() -> None:
+    found = load("filter/rackready_gpu.py").persistence_drift(["0, Enabled", "1, Disabled"], 3)
+    assert [(item["name"], item["expected"], item["actual"]) for item in found] == [
+        ("gpu1 persistence mode", "Enabled", "Disabled"),
+        ("GPUs listed", "3", "2"),
+    ]
+    assert load("filter/rackready_gpu.py").persistence_drift(["0, Enabled"], 1) == []
+
+
+def test_gpus_that_are_not_tuned_are_typed_differences() -> None:
+    rows = ["0,700.00,1980", "1,600.00,1980", "2,[N/A],1980"]
+    found = load("filter/rackready_gpu.py").tuning_drift(rows, 700, 1410, 4)
+    assert [(item["name"], item["expected"], item["actual"]) for item in found] == [
+        ("gpu1 power limit and clock", "700 W and at least 1410 MHz", "600.00 W and 1980 MHz"),
+        ("gpu2 power limit and clock", "700 W and at least 1410 MHz", "[N/A] W and 1980 MHz"),
+        ("GPUs listed", "4", "3"),
+    ]
+    assert {item["kind"] for item in found} == {"gpu"}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugins.test_files_module import ROOT, Ended, Stub
+from tests.plugins.test_files_module import ROOT, Ended, Stub, ship
 
 
 class Sticky(Stub):
@@ -25,6 +25,7 @@ class Sticky(Stub):
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    ship(monkeypatch)
     spec = importlib.util.spec_from_file_location("rackready_settings", ROOT / "plugins/modules/rackready_settings.py")
     assert spec is not None
     assert spec.loader is not None
@@ -52,7 +53,10 @@ def test_a_kernel_setting_that_is_not_in_force_is_named_and_set_and_one_that_the
     place = tmp_path / "sys/kernel/numa_balancing"
     place.write_text("1\n")
     wanted = {"kernel.numa_balancing": 0, "kernel.no_such": 1}
-    assert run(check=True, kernel=wanted)["written"] == ["kernel.numa_balancing"]
+    looked = run(check=True, kernel=wanted)
+    assert looked["written"] == ["kernel.numa_balancing"]
+    item = {"kind": "kernel", "name": "kernel.numa_balancing", "expected": "0", "actual": "1"}
+    assert looked["drift"] == [item]
     assert place.read_text() == "1\n"
     assert run(kernel=wanted)["written"] == ["kernel.numa_balancing"]
     assert place.read_text() == "0\n"
@@ -62,7 +66,11 @@ def test_a_kernel_setting_that_is_not_in_force_is_named_and_set_and_one_that_the
 def test_a_folder_of_all_users_gets_its_sticky_bit_back(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     (tmp_path / "t").mkdir()
     (tmp_path / "t").chmod(0o777)
-    assert run(check=True, shared=("t",))["written"] == [str(tmp_path / "t")]
+    looked = run(check=True, shared=("t",))
+    assert looked["written"] == [str(tmp_path / "t")]
+    assert [(item["expected"], item["actual"]) for item in looked["drift"]] == [
+        ("folder, mode 1777", "folder, mode 0777")
+    ]
     assert (tmp_path / "t").stat().st_mode & 0o7777 == 0o777
     assert run(shared=("t",))["written"] == [str(tmp_path / "t")]
     assert (tmp_path / "t").stat().st_mode & 0o7777 == 0o1777

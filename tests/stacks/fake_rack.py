@@ -56,6 +56,8 @@ class FakeNode:
     in_system: bool = True
     dark: bool = False
     """Without mains: its BMC answers nothing, and has forgotten its sessions."""
+    identity: dict[str, str] = field(default_factory=dict)
+    """Properties of its system beside the serial number, such as Dell's SKU."""
     more: Callable[[], dict[str, dict[str, Any]]] = dict
     """More documents of its BMC by address; the one at ``/redfish/v1/`` is added to its service root."""
     resets: tuple[str, ...] = ("On", "ForceOff", "GracefulShutdown", "ForceRestart")
@@ -356,6 +358,7 @@ class Redfish(BaseHTTPRequestHandler):
             "Model": "DGXH100",
             "PowerState": self.machine.power,
             **({"SerialNumber": self.machine.serial} if self.machine.in_system else {}),
+            **self.machine.identity,
             "Boot": {
                 "BootSourceOverrideEnabled": "Disabled",
                 "BootSourceOverrideTarget": "None",

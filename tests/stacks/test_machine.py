@@ -11,6 +11,7 @@ import pytest
 
 from rackready.drivers.hostkey_accept import HOST_KEY
 from rackready.drivers.redfish import Bmc, BmcIdentityError, BmcLoginError
+from rackready.drivers.ssh import session
 from rackready.drivers.ssh.pins import fingerprint, text_of
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
@@ -18,6 +19,7 @@ from rackready.stacks import machine as module
 from rackready.stacks.args import NodeArgs
 from rackready.stacks.machine import POWER_ON, Machine, MachineIncompleteError
 from tests.stacks.fake_rack import FakeNode, FakeRack
+from tests.unit.drivers.jump_server import USER, serve_jump
 
 
 class Killed(BaseException):
@@ -78,6 +80,19 @@ def test_powers_on_waits_and_pins(rack: FakeRack, node: FakeNode, ledger: Ledger
     assert (state.power, state.made, bool(state.boot_id), bool(state.host_key)) == ("On", True, True, True)
     assert said == ["boot override Hdd once, power on", "powered on, waiting for SSH", "SSH answers, host key pinned"]
     assert [(item.operation, item.status) for item in ledger.entries("node01")] == [(POWER_ON, "done")]
+
+
+def test_a_node_behind_a_jump_host_is_waited_for_through_it(
+    rack: FakeRack, node: FakeNode, ledger: Ledger, tmp_path: Path
+) -> None:
+    with serve_jump(tmp_path / "jump") as jump:
+        hop = {"host": "127.0.0.1", "port": jump.port, "user": USER, "private_key": str(jump.client_key)}
+        plain = node_args(rack)
+        args = {**plain.ssh.model_dump(mode="json"), "jump": hop}
+        state = machine(rack, ledger, ssh=args).ensure(made=False)
+        assert (state.power, state.host_key) == ("On", text_of(node.host_key))
+        assert jump.opened == [(node.address, rack.ssh_port)]
+    session.close_jumps()
 
 
 def test_the_boot_target_is_the_one_asked_for(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:

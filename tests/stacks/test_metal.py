@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from rackready.design.site import load_site
 from rackready.stacks import metal
 from rackready.stacks.args import NodeArgs, RackArgs, rack_args
+from tests.unit.drivers.site_access import site_with
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -99,6 +100,18 @@ def test_inputs_are_what_the_site_file_says(args: RackArgs) -> None:
     )
     assert node.timeout_s == 900
     assert NodeArgs.model_validate(node.model_dump(mode="json", exclude_none=True)) == node
+
+
+def test_the_jump_host_is_an_input_where_the_site_has_one(args: RackArgs) -> None:
+    assert "jump" not in args.nodes[0].model_dump(mode="json", exclude_none=True)["ssh"]
+    hop = {"host": "bastion.example.com", "port": 2222, "user": "hop"}
+    site = site_with(proxy_jump=hop)
+    given = rack_args(site, "sim", "rack01").nodes[0].ssh.jump
+    assert given is not None
+    assert given.model_dump(mode="json") == {**hop, "private_key": str(site.access.private_key)}
+    own = rack_args(site_with(proxy_jump={**hop, "private_key": "keys/hop"}), "sim", "rack01").nodes[0].ssh.jump
+    assert own is not None
+    assert str(own.private_key) == "/checkout/keys/hop"
 
 
 def test_an_unknown_rack_is_a_key_error() -> None:

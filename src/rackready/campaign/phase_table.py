@@ -34,9 +34,11 @@ def _provision(ctx: PhaseContext, nodes: list[str]) -> Results:
 
 
 def _install(ctx: PhaseContext, nodes: list[str]) -> Results:
+    from rackready.campaign.drift.applied import tuned  # noqa: PLC0415
     from rackready.drivers.ansible import run_playbook  # noqa: PLC0415
 
-    return run_drained(ctx, "install", lambda ctx, nodes: run_playbook(ctx, "install.yml", nodes), nodes)
+    before = {"rackready_tuned": tuned(ctx, nodes)}
+    return run_drained(ctx, "install", lambda ctx, nodes: run_playbook(ctx, "install.yml", nodes, before), nodes)
 
 
 def _fabric(ctx: PhaseContext, nodes: list[str]) -> Results:

@@ -9,7 +9,9 @@ import subprocess
 from collections.abc import Callable
 
 from rackready.cli.doctor_keys import mirror_key, secrets
+from rackready.cli.doctor_logins import logins
 from rackready.cli.doctor_machine import engine, packages, python, simulator, ssh_client
+from rackready.cli.doctor_profiles import site_profiles
 from rackready.cli.doctor_scene import Answer, Report, Scene
 from rackready.design.check_gates import today, warnings
 from rackready.design.database import read_server
@@ -175,8 +177,10 @@ CHECKS: dict[str, Callable[[Scene], Answer]] = {
     "simulated rack": simulator,
     "disk space": disk,
     "private state": private_state,
+    "logins": logins,
     "secrets": secrets,
     "mirror key": mirror_key,
+    "site profiles": lambda scene: site_profiles(scene.site),
     "kill switches": kill_switches,
     "gate images": gate_images,
     "controller lock": controller_lock,

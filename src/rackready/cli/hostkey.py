@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from rackready.drivers.hostkey_accept import Shown
     from rackready.paths import EnvPaths
 
-app = typer.Typer(help="Accept SSH host keys of nodes, switches and the scheduler's controller.", no_args_is_help=True)
+app = typer.Typer(
+    help="Accept SSH host keys of nodes, switches, the scheduler's controller and the jump host.", no_args_is_help=True
+)
 
 _EVIDENCE = (
     "A new host key can mean that the node was reinstalled: its fingerprint decides which of its evidence still "
@@ -39,7 +41,7 @@ def _group() -> None:
 def accept(
     host: Annotated[
         list[str] | None,
-        typer.Argument(help="Node, switch or `scheduler`; repeatable.", autocompletion=complete.nodes),
+        typer.Argument(help="Node, switch, `scheduler` or `jump`; repeatable.", autocompletion=complete.nodes),
     ] = None,
     every: Annotated[  # noqa: FBT002 - a flag
         bool, typer.Option("--all", help="Every host of the site, e.g. when known_hosts was lost.")

@@ -11,6 +11,7 @@ from rackready import files
 from rackready.cli import netbox
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
 from rackready.design.manifest import Machine, overlay, read_manifest, secret_name
+from rackready.design.own_profiles import FOLDER, read_own
 from rackready.design.site import MACHINES, overlay_files, parse_site, read_overlay
 from rackready.design.yaml import dump_yaml, read_yaml
 from rackready.model.problems import RackreadyError
@@ -41,17 +42,16 @@ def manifest(
     target = paths.inventory / MACHINES
     # Data of an earlier manifest is dropped: a replaced machine has another serial.
     alone = [read_overlay(path) for path in overlay_files(paths) if path != target]
-    written = read_yaml(paths.site_file)
-    machines = read_manifest(
-        _text(file), parse_site(written, source=str(paths.site_file), base=paths.root, overlays=alone), str(file)
-    )
+    written, own = read_yaml(paths.site_file), read_own(paths.inventory / FOLDER, paths.root)
+    before_it = parse_site(written, source=str(paths.site_file), base=paths.root, overlays=alone, own=own)
+    machines = read_manifest(_text(file), before_it, str(file))
     secrets = paths.inventory / "secrets"
     before = read_overlay(target) if target.exists() else None
     document = overlay(machines, before, secrets.relative_to(paths.root).as_posix())
     # Check the future site before anything is written; write the passwords, and last, in one step, the file that
     # refers to them.
     over = [document if path == target else read_overlay(path) for path in overlay_files(paths, with_machines=True)]
-    parse_site(written, source=f"{paths.site_file} with {file}", base=paths.root, overlays=over)
+    parse_site(written, source=f"{paths.site_file} with {file}", base=paths.root, overlays=over, own=own)
     _keep(secrets, machines)
     files.replace(target, (_HEAD + dump_yaml(document)).encode(), mode=0o644)
     if output is Format.JSON:

@@ -30,6 +30,7 @@ _MISUSE: tuple[type[Exception], ...] = (
 COMMANDS = {
     "deploy": "deploy",
     **dict.fromkeys(("provision", "install", "fabric", "validate", "optimize", "handover"), "single_phase"),
+    "drift": "drift",
     "status": "status",
     "report": "report",
     "gate": "gate",
@@ -39,6 +40,7 @@ COMMANDS = {
     "retire": "retire",
     "hostkey": "hostkey",
     "doctor": "doctor",
+    "profile": "profile",
     "schema": "schema",
     "import": "import_data",
     "size": "size",
@@ -169,7 +171,8 @@ def _known(error: Exception) -> RackreadyError:
         return error
     if isinstance(error, _MISUSE):
         text = error.format_message() if hasattr(error, "format_message") else str(error)
-        return RackreadyError(f"{text} See `rackready --help`.")
+        context = getattr(error, "ctx", None)
+        return RackreadyError(f"{text} See `{context.command_path if context else 'rackready'} --help`.")
     if isinstance(error, OSError):
         return os_errors.told(error)
     return _DefectError(

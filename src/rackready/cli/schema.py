@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from rackready.cli.output import print_json
+from rackready.design.own_profiles import KINDS
+from rackready.model.base import Model
 from rackready.model.database import Server
 from rackready.model.site_file import json_schema
 
@@ -17,15 +19,26 @@ class Written(StrEnum):
 
     SITE = "site"
     DATABASE = "database"
+    GPU = "gpu"
+    PLATFORM = "platform"
+    SWITCH = "switch"
+    SOFTWARE = "software"
+    PARTS = "parts"
 
 
 def schema(
     of: Annotated[
-        Written, typer.Option("--of", help="File: site (site.yml) or database (database.yml).")
+        Written,
+        typer.Option("--of", help="File: site (site.yml), database (database.yml), or the family of a profile."),
     ] = Written.SITE,
 ) -> None:
-    """Print the JSON schema of the site file or of database.yml."""
-    print_json(json_schema() if of is Written.SITE else Server.model_json_schema(by_alias=True))
+    """Print the JSON schema of the site file, of database.yml or of a profile."""
+    if of is Written.SITE:
+        print_json(json_schema())
+        return
+    kinds: dict[str, type[Model]] = {str(family): kind for family, kind in KINDS.items()}
+    kind = Server if of is Written.DATABASE else kinds[of]
+    print_json(kind.model_json_schema(by_alias=True))
 
 
 def register(app: typer.Typer) -> None:

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from rackready.cli import size_cost, size_model, size_text
-from rackready.cli.output import Format, Output, print_json
+from rackready.cli import complete, size_cost, size_model, size_text
+from rackready.cli.output import Format, Output, env_paths, print_json
 from rackready.cli.size_answer import described, serving_answer, training_answer
 from rackready.cli.size_cost import Money, prices
 from rackready.cli.size_model import Asked, model_of
+from rackready.design.own_profiles import FOLDER, use_own
 from rackready.design.sizing.cost import Virtual
 
 app = typer.Typer(help="Size servers for a language model: memory, speed bounds, cost.", no_args_is_help=True)
@@ -25,6 +26,25 @@ Reserve = Annotated[
         "--reserve-gib",
         min=-1,
         help="Memory per GPU for context and communication, GiB; -1: 2.",
+    ),
+]
+
+
+def _use_own(env: str) -> str:
+    """Use the profiles of an environment."""
+    paths = env_paths(env) if env else None
+    if paths is not None:
+        use_own(paths.inventory / FOLDER, paths.root)
+    return env
+
+
+OwnOf = Annotated[
+    str,
+    typer.Option(
+        "--env",
+        help="Environment whose profiles (inventories/ENV/profiles) are used too.",
+        autocompletion=complete.environments,
+        callback=_use_own,
     ),
 ]
 
@@ -102,6 +122,7 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     virtual_used: size_cost.VirtualUsed = 0.0,
     virtual_fee: size_cost.VirtualFee = 0.0,
     currency: size_cost.Currency = "",
+    _env: OwnOf = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Size serving: layout, sequences that fit, prefill and decode bounds, cost of a million tokens."""
@@ -190,6 +211,7 @@ def train(  # noqa: PLR0913, PLR0917 - each is an option of the command
     virtual_used: size_cost.VirtualUsed = 0.0,
     virtual_fee: size_cost.VirtualFee = 0.0,
     currency: size_cost.Currency = "",
+    _env: OwnOf = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Size training: fastest layout that fits, memory of the fullest GPU, days and cost of a run."""

@@ -20,9 +20,10 @@ def check_links(subject: Subject) -> list[Found]:
     out: list[Found] = []
     ports = _ports(site)
     rails = _rails(site)
+    names = {node.name for node in site.nodes()}
     used: dict[tuple[str, str], str] = {}
     for k, link in enumerate(site.links):
-        out += _ends(k, link, ports, rails, subject.lost)
+        out += _ends(k, link, ports, rails, names, subject.lost)
         for role, device, text in (("ports", link.switch, link.ports), ("rails", link.node, link.rails)):
             for part in expand_range(text):
                 before = used.setdefault((device, f"{role}:{part}"), f"links[{k}]")
@@ -113,7 +114,10 @@ def _rails(site: Site) -> dict[str, list[int]]:
     }
 
 
-def _ends(k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list[int]], lost: Lost) -> list[Found]:
+def _ends(
+    k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list[int]], known: set[str], lost: Lost
+) -> list[Found]:
+    """Return the problems of a cable's ends. A node of ``known`` without rails has an unknown server model."""
     out = []
     if link.node in rails:
         for rail in expand_range(link.rails):
@@ -126,7 +130,7 @@ def _ends(k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list
                         "Correct the rail.",
                     )
                 )
-    elif not lost.of("nodes")(link.node):
+    elif link.node not in known and not lost.of("nodes")(link.node):
         out.append(Found(("links", k, "node"), f"no node is called {link.node}.", "Correct the name."))
     if link.switch in ports:
         offered = ports[link.switch]

@@ -19,8 +19,12 @@ class NotDeployableError(RackreadyError):
 
 
 def require(site: Site, nodes: Sequence[str], command: str) -> None:
-    """Refuse what ``rackready <command>`` cannot do on these nodes. Raises NotDeployableError with every reason."""
-    reasons = [*_fabric(site), *_kinds(site, nodes), *_unpublished(site, nodes), *_unknown(site, nodes, command)]
+    """Refuse what ``rackready <command>`` cannot do on these nodes. Raises NotDeployableError with every reason.
+
+    `provision` needs no addresses of NICs: `rackready profile learn` reads them from a machine that runs.
+    """
+    unpublished = [] if command == "provision" else _unpublished(site, nodes)
+    reasons = [*_fabric(site), *_kinds(site, nodes), *unpublished, *_unknown(site, nodes, command)]
     if reasons:
         head = f"rackready {command}: site {site.name} can be planned but not deployed; nothing was changed."
         message = "\n".join([head, *(f"  {reason}" for reason in reasons), "`rackready plan` works on it."])
@@ -58,9 +62,10 @@ def _unpublished(site: Site, nodes: Sequence[str]) -> list[str]:
     for platform in sorted({site.node(name).platform for name in nodes}):
         missing = loader.platform(platform).unpublished()
         if missing:
+            node = next(name for name in nodes if site.node(name).platform == platform)
             out.append(
-                f"profiles/platform/{platform}.yml: {' and '.join(missing)} - Expected: known "
-                "Actual: not published. Add the values from one of your machines."
+                f"{loader.place('platform', platform)}: {' and '.join(missing)} - Expected: known "
+                f"Actual: not published. Read them from a machine that runs: `rackready profile learn {node} --write`."
             )
     return out
 

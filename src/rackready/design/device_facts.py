@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterator
-from functools import cache
 
 from rackready.design.addresses import NodeAddresses
 from rackready.design.addresses_fabric import trunk_addresses, trunk_problem
@@ -23,6 +22,7 @@ from rackready.design.topology.ports import breakout_of, port_names
 from rackready.model.network import NicPlan, NicUse
 from rackready.model.site import Node, Rack, Site
 from rackready.profiles import loader
+from rackready.profiles.scope import Scoped
 
 Facts = dict[str, str]
 """Field -> text, of one device."""
@@ -149,7 +149,7 @@ def _node(node: Node, rack: Rack, own: NodeAddresses) -> Facts:
     return {field: text for field, text in out.items() if text}
 
 
-@cache
+@Scoped
 def _profiles(platform: str) -> str:
     profile = loader.platform(platform)
     # Leave out unpublished fields: a field that a later release adds changes nothing until it has a value.
@@ -229,7 +229,7 @@ def _rate(site: Site) -> int:
     )
 
 
-@cache
+@Scoped
 def _ports(model: str, rate: int) -> tuple[str, ...]:
     profile = loader.switch(model)
     return port_names(profile, breakout_of(profile, rate) or 1)

@@ -12,6 +12,7 @@ from typing import Any
 
 from rackready.design.facts import driver_branch, driver_set, node_facts
 from rackready.design.qos import roce_interfaces, roce_vars
+from rackready.design.ssh_words import common_args
 from rackready.model.base import SecretRef
 from rackready.model.profile import GpuProfile, PlatformProfile
 from rackready.model.site import Node, Site, SlurmHandover
@@ -154,21 +155,17 @@ def node_vars(site: Site, name: str) -> dict[str, Any]:
     }
 
 
-def connection_vars(site: Site, node: Node, known_hosts: Path) -> dict[str, Any]:
-    """Return how Ansible reaches one node: with the key of the site and the host key pinned at provisioning."""
-    options = (
-        "StrictHostKeyChecking=yes",
-        f'UserKnownHostsFile="{known_hosts}"',
-        "GlobalKnownHostsFile=/dev/null",
-        "IdentitiesOnly=yes",
-        "IdentityAgent=none",
-    )
+def connection_vars(site: Site, node: Node, known_hosts: Path, jump_socket: str = "") -> dict[str, Any]:
+    """Return how Ansible reaches one node: with the key of the site and the host key pinned at provisioning.
+
+    ``jump_socket``: socket of an open connection to the site's jump host, if there is one.
+    """
     return {
         "ansible_host": str(node.address),
         "ansible_user": site.access.user,
         "ansible_port": site.access.port,
         "ansible_ssh_private_key_file": str(site.access.private_key),
-        "ansible_ssh_common_args": " ".join(f"-o '{option}'" for option in options),
+        "ansible_ssh_common_args": common_args(site, known_hosts, jump_socket),
         **_sudo_vars(site.access.sudo_password),
     }
 

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import zlib
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter
 
 from rackready import files
 from rackready.design.site import load_site
+from rackready.model.own_profile import OwnProfile
 from rackready.model.phase import PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths, private_dir
+from rackready.profiles import scope
 
 VARIABLE = "RACKREADY_PINNED_SITE"
 """Environment variable that passes the pinned site to child processes (Ansible's inventory)."""
 _END = ".json.gz"
+_OWN: TypeAdapter[tuple[OwnProfile, ...]] = TypeAdapter(tuple[OwnProfile, ...])
 
 
 def digest(site: Site) -> str:
-    """Return the SHA-256 (hex) of the whole site as loaded, overlays included."""
-    return hashlib.sha256(site.model_dump_json().encode()).hexdigest()
+    """Return the SHA-256 (hex) of the whole site as loaded, overlays and own profiles included."""
+    own = scope.digest_of(site.own_profiles)
+    return hashlib.sha256(f"{site.model_dump_json()}{own}".encode()).hexdigest()
 
 
 def pin(paths: EnvPaths, site: Site) -> str:
@@ -33,8 +38,25 @@ def pin(paths: EnvPaths, site: Site) -> str:
     path = pinned_file(paths, found)
     if not path.exists():
         private_dir(path.parent)
-        files.replace(path, gzip.compress(site.model_dump_json(by_alias=True).encode(), mtime=0))
+        files.replace(path, gzip.compress(_written(site).encode(), mtime=0))
     return found
+
+
+def _written(site: Site) -> str:
+    """Return a site as JSON: as it is, or beside its own profiles where it has some."""
+    text = site.model_dump_json(by_alias=True)
+    if not site.own_profiles:
+        return text
+    return f'{{"site":{text},"own_profiles":{_OWN.dump_json(site.own_profiles).decode()}}}'
+
+
+def _site_in(text: bytes) -> Site:
+    """Return the site that ``_written`` wrote. Raises ValueError."""
+    document = json.loads(text)
+    if isinstance(document, dict) and "own_profiles" in document:
+        own = _OWN.validate_python(document["own_profiles"])
+        return Site.model_validate_json(json.dumps(document["site"])).with_own_profiles(own)
+    return Site.model_validate_json(text)
 
 
 def pinned_file(paths: EnvPaths, site_digest: str) -> Path:
@@ -52,14 +74,23 @@ def site_of(ctx: PhaseContext) -> Site:
     return read_pinned(pinned_file(EnvPaths(ctx.root, ctx.env), ctx.site_digest))
 
 
-@lru_cache(maxsize=2)
 def read_pinned(path: Path) -> Site:
-    """Return a stored site. Raises RackreadyError if it is missing or does not match its name."""
+    """Return a stored site; its own profiles are used from now on.
+
+    Raises RackreadyError if it is missing or does not match its name.
+    """
+    site = _read(path)
+    scope.use(site.own_profiles)
+    return site
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path) -> Site:
     wanted = path.name.removesuffix(_END)
     try:
-        site = Site.model_validate_json(gzip.decompress(path.read_bytes()))
+        site = _site_in(gzip.decompress(path.read_bytes()))
         found = digest(site)
-    except (OSError, EOFError, zlib.error, ValidationError) as error:
+    except (OSError, EOFError, zlib.error, ValueError) as error:  # a ValidationError of pydantic is a ValueError
         found = "no file" if isinstance(error, FileNotFoundError) else f"{error.__class__.__name__}, damaged"
     if found != wanted:
         step = f"Remove {path} and run the same command again: it stores the site again."
@@ -73,7 +104,8 @@ def edited(ctx: PhaseContext) -> str:
     """Return a note for the operator if the files of the site were edited during the campaign; else empty text."""
     path = EnvPaths(ctx.root, ctx.env).site_file
     try:
-        now = digest(load_site(ctx.env, root=ctx.root))
+        with scope.aside():
+            now = digest(load_site(ctx.env, root=ctx.root))
     except RackreadyError as error:
         return (
             f"{path} was edited during this campaign, which used the previous version. "
@@ -82,6 +114,6 @@ def edited(ctx: PhaseContext) -> str:
     if now == ctx.site_digest:
         return ""
     return (
-        f"{path} or an overlay was edited during this campaign, which used the previous version. "
+        f"{path}, an overlay or a site profile was edited during this campaign, which used the previous version. "
         "Run the same command again to apply the edit."
     )

@@ -18,6 +18,7 @@ from rackready.design.expand import RACK_LISTS, Expanded, expand
 from rackready.design.expand_values import is_secret
 from rackready.design.found import Found, Lost, lost_between
 from rackready.design.origin import Loc, path_text
+from rackready.design.own_profiles import FOLDER, Own, profile_files, read_own
 from rackready.design.prune import Pruned, explicit, prune
 from rackready.design.shape_problems import kind_of_value, shape_problem
 from rackready.design.truth_values import truth_problems
@@ -25,6 +26,7 @@ from rackready.design.yaml import read_judged
 from rackready.model.problems import Problem, RackreadyError, SiteInvalidError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths, project_root
+from rackready.profiles import scope
 
 _PATH_KEYS = frozenset({"private_key", "key", "ca", "certificate", "file", "path"})
 
@@ -35,12 +37,14 @@ MACHINES = "machines.yml"
 _NESTING = frozenset({dict, list})
 _loaded: OrderedDict[tuple[str, ...], Site] = OrderedDict()
 _KEPT = 4
+_NO_PROFILES = Own()
 
 
 def load_site(env: str, *, site_file: Path | None = None, root: Path | None = None) -> Site:
     """Return the site of an environment: expanded, with manifest and overlay merged.
 
-    Reads ``inventories/<env>/site.yml``, or ``site_file``.
+    Reads ``inventories/<env>/site.yml``, or ``site_file``. The site's own profiles (``profiles/`` beside it) are used
+    from now on wherever a profile is loaded.
 
     Unchanged files are not parsed again within one process. Raises SiteInvalidError that lists every problem with its
     data path.
@@ -52,15 +56,22 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
     paths = EnvPaths(base, env)
     source = site_file or paths.site_file
     over = [] if site_file is not None else overlay_files(paths)
-    key = (str(base), *(f"{path}:{_digest(path)}" for path in (source, *over)))
+    folder = source.parent / FOLDER
+    key = (str(base), *(f"{path}:{_digest(path)}" for path in (source, *over, *profile_files(folder))))
     if key not in _loaded:
         document, problems = read_judged(source)
         site = parse_site(
-            document, source=str(source), base=base, overlays=[read_overlay(path) for path in over], problems=problems
+            document,
+            source=str(source),
+            base=base,
+            overlays=[read_overlay(path) for path in over],
+            problems=problems,
+            own=read_own(folder, base),
         )
         _loaded[key] = site
         while len(_loaded) > _KEPT:
             _loaded.popitem(last=False)
+    scope.use(_loaded[key].own_profiles)
     return _loaded[key]
 
 
@@ -152,6 +163,7 @@ def parse_site(
     base: Path,
     overlays: Sequence[Any] = (),
     problems: Sequence[Problem] = (),
+    own: Own = _NO_PROFILES,
 ) -> Site:
     """Return the site that a YAML document describes, compact or explicit.
 
@@ -159,13 +171,16 @@ def parse_site(
 
     The document is expanded, overlays are merged over it, and missing addresses are derived. Shape is checked by the
     models. Invalid parts are pruned and meaning is checked on the rest, so that a misspelt key does not hide a
-    duplicate address elsewhere. ``problems``: problems of the document that are already known.
+    duplicate address elsewhere. ``problems``: problems of the document that are already known. ``own``: the site's own
+    profiles, which are used from now on.
     """
+    scope.use(own.profiles)
     if not isinstance(raw, dict):
         raise SiteInvalidError(
             source,
             [
                 *problems,
+                *own.problems,
                 Problem(
                     "", "Expected: a mapping Actual: something else.", "Start one from inventories/example/site.yml."
                 ),
@@ -177,11 +192,12 @@ def parse_site(
         for overlay in overlays:
             document = merge(document, overlay) if isinstance(overlay, dict) else document
         document = absolute(document, base)
-        checked = _Checked(document, expanded, [*problems, *truth_problems(raw)])
+        checked = _Checked(document, expanded, [*problems, *own.problems, *truth_problems(raw)])
         site = checked.site()
         if site is None or checked.problems:
-            raise SiteInvalidError(source, gathered(checked.problems), site if checked.whole else None)
-    return site
+            found = [problem for problem in checked.problems if not own.follows(problem)]
+            raise SiteInvalidError(source, gathered(found), site if checked.whole and not own.problems else None)
+    return site.with_own_profiles(own.profiles) if own.profiles else site
 
 
 class _Checked:

@@ -49,7 +49,11 @@ _StrictLoader.add_constructor("tag:yaml.org,2002:timestamp", _day)
 
 
 class _Dumper(yaml.SafeDumper):
-    """SafeDumper that quotes text that YAML 1.2 would read as a number (1e3, 08)."""
+    """SafeDumper that quotes text that YAML 1.2 would read as a number (1e3, 08), and indents lists in mappings."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002 - PyYAML's
+        """Indent lists as well: PyYAML writes them at the column of their key, which yamllint refuses."""
+        super().increase_indent(flow, False)  # noqa: FBT003
 
 
 def _quoted(dumper: _Dumper, text: str) -> yaml.ScalarNode:
@@ -99,10 +103,9 @@ def read_judged(path: Path, *, written_by_us: bool = False) -> tuple[Any, list[P
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         what = getattr(error, "problem", None) or str(error)
         raise SiteInvalidError(str(path), [Problem(where, f"not valid YAML: {what}.", "Correct the file.")]) from error
-    except RecursionError as error:
-        raise SiteInvalidError(
-            str(path), [Problem("", "not valid YAML: nested too deeply.", "Correct the file.")]
-        ) from error
+    except (RecursionError, _LoopError) as error:
+        what = str(error) if isinstance(error, _LoopError) else "not valid YAML: nested too deeply."
+        raise SiteInvalidError(str(path), [Problem("", what, "Correct the file.")]) from error
     if size > MOST_VALUES:
         what = f"{size:.0e} values through aliases (&name, *name) - Expected: at most {MOST_VALUES:,}."
         raise SiteInvalidError(
@@ -137,12 +140,21 @@ def read_value(text: str) -> Any:  # noqa: ANN401 - what YAML holds is for the c
         raise ValueError(getattr(error, "problem", None) or "nested too deeply") from error
 
 
+class _LoopError(ValueError):
+    """A value of a document contains itself."""
+
+
 def _size(value: Any, known: dict[int, int]) -> int:  # noqa: ANN401 - what YAML holds
-    """Return the number of values in a document. Shared values of aliases are walked once and counted every time."""
+    """Return the number of values in a document. Shared values of aliases are walked once and counted every time.
+
+    Raises _LoopError.
+    """
     if not isinstance(value, dict | list):
         return 1
+    if known.get(id(value)) == 0:
+        raise _LoopError("a list or mapping contains itself through an alias (&name, *name).")
     if id(value) not in known:
-        known[id(value)] = 1  # a list that contains itself
+        known[id(value)] = 0  # being counted
         known[id(value)] = 1 + sum(
             _size(item, known) for item in (value.values() if isinstance(value, dict) else value)
         )

@@ -15,9 +15,14 @@ from typing import Any
 
 from rackready.design.facts import desired_digest
 from rackready.design.pinned import VARIABLE, pinned_file, site_of
+from rackready.design.ssh_words import jump_argv
 from rackready.drivers.ansible_events import Events
 from rackready.drivers.ansible_ssh import connections
 from rackready.drivers.process import ChildResult, run_child
+from rackready.drivers.remote import Remote
+from rackready.drivers.ssh.errors import SshError
+from rackready.drivers.ssh.session import meet, trouble_at_jump
+from rackready.drivers.ssh.target import jump_target, node_target
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -28,6 +33,7 @@ _LIMIT_S = 7200.0
 """A playbook that runs longer is ended: a node with a hung disk must not block its batch."""
 
 _FORKS = 32
+_LOGIN_S, _PROBE_S = 15.0, 5.0
 _PASSED_ON = ("HOME", "LANG", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER", "RACKREADY_ROOT", "PYTHONPATH", "VIRTUAL_ENV")
 """ansible-runner writes its environment to a file, so only these are passed on.
 
@@ -73,14 +79,25 @@ class _Run:
 
     def go(self, extra_vars: dict[str, Any], tags: list[str]) -> dict[str, NodeResult]:
         tokens = {} if self.ctx.check else {node: self._begin(node) for node in self.nodes}
-        events = Events(self.phase, self.nodes, str(self.log), self._tell, self.ctx.check)
+        events = Events(
+            self.phase,
+            self.nodes,
+            str(self.log),
+            self._tell,
+            self.ctx.check,
+            at_jump=self._at_jump,
+            at_sudo=self._at_sudo,
+        )
         variables = {**extra_vars, "rackready_tokens": tokens, "rackready_ledger": self.ledger.identity()}
         try:
+            meet(jump_target(self.site, self.paths.known_hosts), _LOGIN_S)
             with (
                 _vars_file(self.folder / f"{self.ident}.vars.json", variables) as file,
-                connections(self.paths.state) as connection,
+                connections(self.paths.state, jump_argv(self.site, self.paths.known_hosts)) as connection,
             ):
                 child = self._child(self._argv(file, tags), connection, events)
+        except SshError as error:  # the jump host's: no node was reached
+            results = {node: NodeResult(Outcome.ERROR, f"{node}: {self.phase}: {error}") for node in self.nodes}
         except OSError as error:
             results = {node: NodeResult(Outcome.ERROR, self._not_started(node, error)) for node in self.nodes}
         else:
@@ -89,6 +106,17 @@ class _Run:
         for node, token in tokens.items():
             self._end(token, results[node])
         return results
+
+    def _at_jump(self, node: str) -> str:
+        return trouble_at_jump(node_target(self.site, node, self.paths.known_hosts), _PROBE_S)
+
+    def _at_sudo(self, node: str) -> str:
+        remote = Remote({node: node_target(self.site, node, self.paths.known_hosts)})
+        try:
+            failure = remote.run(node, ("true",), timeout_s=_LOGIN_S).failure
+        finally:
+            remote.close()
+        return f"{failure}." if failure else ""
 
     def _argv(self, vars_file: Path, tags: list[str]) -> list[str]:
         argv = [

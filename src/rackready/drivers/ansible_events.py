@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from rackready.drivers.ansible_items import KEY
 from rackready.drivers.ssh.errors import way_out
 from rackready.ledger.store import DETAIL
 from rackready.model.outcome import Outcome
@@ -19,18 +20,26 @@ Tell = Callable[[str, str, str], None]
 """Takes a node, a line of progress and its level."""
 
 _HOST_KEY = ("Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED", "No matching host key")
+_SUDO = ("Incorrect sudo password", "Missing sudo password", "No start of json char found")
+"""A task's result where sudo refuses; the last one where sudo prints something else, as for a user not in sudoers."""
 _FULL = "No space left on device"
 _NO_FOLDER = "Failed to create temporary directory"
 """Ansible reports such a node as unreachable, although the login worked."""
 
 _FOLDER_WANTED = "no temporary folder - Expected: one in the login's home directory"
 _LOOK_AT_DISK = "Check whether that disk is full or read-only (`df -h ~` on the node), then run again."
+_SPOKEN = frozenset({"gpu", "nic", "unit"})
+"""Kinds of items whose values say more than the name of the task."""
 _GENERIC = frozenset({"", "non-zero return code", "One or more items failed", "MODULE FAILURE"})
 
 
 @dataclass
 class Events:
-    """The events of one run. ``phase`` and ``log`` are named in its messages; ``check``: it was a dry run."""
+    """The events of one run. ``phase`` and ``log`` are named in its messages; ``check``: it was a dry run.
+
+    ``at_jump`` returns why a node's jump host does not reach it, "" if it does: Ansible sees only a closed connection.
+    ``at_sudo`` returns why sudo refuses on a node, "" if it does not: Ansible may see only an answer that is no JSON.
+    """
 
     phase: str
     nodes: list[str]
@@ -44,8 +53,14 @@ class Events:
     output: list[str] = field(default_factory=list)
     unmeasured: dict[str, list[str]] = field(default_factory=dict)
     """What tasks could not measure, per node: not a fail, and no proof either."""
+    at_jump: Callable[[str], str] = lambda _node: ""
+    at_sudo: Callable[[str], str] = lambda _node: ""
     differs: dict[str, list[str]] = field(default_factory=dict)
     """Differences that tasks report, per node, e.g. ``enp26s0np0 MTU 1500, wanted 9000``; some tasks report none."""
+    items: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    """The same, typed (``ansible_items``), each with its role and task."""
+    broken: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    """Failed tasks per node, also those that a ``rescue`` took over: role, task and message."""
     _roles: dict[str, str] = field(default_factory=dict)
     _items: dict[str, list[str]] = field(default_factory=dict)
 
@@ -88,7 +103,12 @@ class Events:
 
     def _data(self, node: str) -> dict[str, Any]:
         counts: dict[str, Any] = {"changed": self._count("changed", node), "ok": self._count("ok", node)}
-        kept = {"changes": self.changes, "unmeasured": self.unmeasured, "differs": self.differs}
+        kept: dict[str, dict[str, Any]] = {
+            "changes": self.changes,
+            "unmeasured": self.unmeasured,
+            "differs": self.differs,
+        }
+        kept |= {"items": self.items, "broken": self.broken}
         return counts | {key: found[node] for key, found in kept.items() if node in found}
 
     def _missing(self, node: str, *, timed_out: bool) -> str:
@@ -119,9 +139,13 @@ class Events:
             self.tell(event["host"], str(text), "info")
         if result.get("changed"):
             self.changes.setdefault(event["host"], []).append(_task(event))
-            found = [str(text) for text in result.get("differs") or []]
+            items = [dict(item) for item in result.get(KEY) or []]
+            found = [str(text) for text in result.get("differs") or []] or _differs(items)
             if found:
                 self.differs.setdefault(event["host"], []).extend(found)
+            where = {"role": str(event.get("role", "")), "task": str(event.get("task", ""))}
+            if items:
+                self.items.setdefault(event["host"], []).extend(item | where for item in items)
             words = f" ({'; '.join(found)})" if found else ""
             self.tell(
                 event["host"],
@@ -143,8 +167,17 @@ class Events:
         if event.get("ignore_errors") or event.get("res", {}).get("_ansible_ignore_errors"):
             return
         words = "; ".join(dict.fromkeys(items)) if items else _words(event.get("res", {}))
+        if any(mark in words for mark in _SUDO) and (told := self.at_sudo(node)):
+            self._no_login(node, told)
+            return
         self.failures[node] = f'{node}: {self.phase}: task "{_task(event)}" failed - {self._explained(words)}'
+        where = {"role": str(event.get("role", "")), "task": str(event.get("task", ""))}
+        self.broken.setdefault(node, []).append({**where, "message": words})
         self.tell(node, self.failures[node], "error")
+
+    def _no_login(self, node: str, told: str) -> None:
+        self.unreachable[node] = f"{node}: {self.phase}: {told}"
+        self.tell(node, self.unreachable[node], "error")
 
     def _runner_on_unreachable(self, event: dict[str, Any]) -> None:
         node, words = event["host"], _words(event.get("res", {}))
@@ -153,6 +186,9 @@ class Events:
                 f"{node}: {self.phase}: {_FOLDER_WANTED} Actual: {words.partition('. ')[0]}. {_LOOK_AT_DISK}"
             )
             self.tell(node, self.unreachable[node], "error")
+            return
+        if told := self.at_jump(node):
+            self._no_login(node, told)
             return
         step = "Check that the node is up and that its address and key in the site file are right, then run again."
         if any(mark in words for mark in _HOST_KEY):
@@ -184,6 +220,11 @@ def collect(lines: Iterable[str], events: Events) -> Events:
 def _task(event: dict[str, Any]) -> str:
     role = f"{event['role']} : " if event.get("role") else ""
     return f"{role}{event.get('task', 'unnamed')}"
+
+
+def _differs(items: list[dict[str, str]]) -> list[str]:
+    """Return the differences of a report that has only typed ones, in words. A task as such is named already."""
+    return [f"{item['name']} {item['actual']}, wanted {item['expected']}" for item in items if item["kind"] in _SPOKEN]
 
 
 def _words(result: dict[str, Any]) -> str:

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rackready.design.ssh_words import JUMP_SOCKET
+from rackready.drivers.marks import JUMP_MASTER
 from rackready.drivers.process import start_ticks
 from rackready.paths import private_dir
 
 _LONGEST = 104 - 28
 """A socket's path may have 104 characters on every system; Ansible's name and OpenSSH's suffix take 28 of them."""
 
+_JUMP_S = 30.0
+"""For a login on the jump host, which answered a moment before."""
 _numbers = itertools.count()
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
-def connections(state: Path) -> Iterator[dict[str, str]]:
-    """Yield the environment variable that names this run's folder; close its connections at the end.
+def connections(state: Path, jump: Sequence[str] = ()) -> Iterator[dict[str, str]]:
+    """Yield the environment variables that name this run's folder; close its connections at the end.
+
+    ``jump``: ssh's arguments for a login on the jump host. One connection to it is opened first, and every node's goes
+    through that one: sshd drops some of many logins at once (MaxStartups, sshd_config(5)). If it cannot be opened, each
+    node's connection opens its own.
 
     Connections that killed runs left are closed first. A folder's name holds the process that made it and when that
     process began.
@@ -37,20 +47,33 @@ def connections(state: Path) -> Iterator[dict[str, str]]:
         return
     private_dir(folder)
     try:
-        yield {"ANSIBLE_SSH_CONTROL_PATH_DIR": str(folder)}
+        yield {"ANSIBLE_SSH_CONTROL_PATH_DIR": str(folder), **_shared(folder / "jump", jump)}
     finally:
         _close(folder)
 
 
+def _shared(socket: Path, jump: Sequence[str]) -> dict[str, str]:
+    """Open a connection to the jump host in the background; return the variable that names its socket."""
+    if not jump:
+        return {}
+    argv = [*JUMP_MASTER, str(socket), *jump]
+    code = _run(argv, timeout_s=_JUMP_S)
+    if code != 0:
+        _log.warning("the jump host: ssh -M ended with exit code %s: each node opens a connection of its own", code)
+        return {}
+    return {JUMP_SOCKET: str(socket)}
+
+
+def _run(argv: list[str], *, timeout_s: float) -> int | None:
+    """Run a program that may stay in the background, and return its exit code, None if it took too long."""
+    null = subprocess.DEVNULL
+    try:
+        return subprocess.run(argv, stdin=null, stdout=null, stderr=null, timeout=timeout_s, check=False).returncode
+    except subprocess.TimeoutExpired:
+        return None
+
+
 def _close(folder: Path) -> None:
     for socket in folder.iterdir():
-        argv = ["ssh", "-F", "none", "-o", f"ControlPath={socket}", "-O", "exit", "none"]
-        subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=10,
-            check=False,
-        )
+        _run(["ssh", "-F", "none", "-o", f"ControlPath={socket}", "-O", "exit", "none"], timeout_s=10)
     shutil.rmtree(folder, ignore_errors=True)

@@ -19,6 +19,8 @@ from typing import Any
 import ansible_runner
 from ansible_runner.utils import OutputEventFilter
 
+from rackready.drivers import ansible_items
+
 KEPT = (
     "runner_on_start",
     "runner_on_ok",
@@ -127,6 +129,9 @@ def _print(event: dict[str, Any]) -> None:
         }
     elif isinstance(data.get("res"), dict):
         line["res"] = {key: _short(value) for key, value in data["res"].items() if key in _RESULT_KEYS}
+        if kind == "runner_on_ok":
+            items = ansible_items.items_of(str(data.get("task", "")), data["res"])
+            line["res"] |= {ansible_items.KEY: items} if items else {}
     _say(line)
 
 

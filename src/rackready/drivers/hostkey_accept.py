@@ -8,13 +8,14 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from rackready.drivers.redfish import Bmc, BmcError
+from rackready.drivers.redfish import Bmc, BmcError, BmcIdentityError
 from rackready.drivers.ssh.first_contact import shown_key
 from rackready.drivers.ssh.pins import fingerprint, pin, pinned
-from rackready.drivers.ssh.target import SCHEDULER, SshTarget, node_target, slurm_target, switch_target
+from rackready.drivers.ssh.target import SCHEDULER, SshTarget, jump_target, node_target, slurm_target, switch_target
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
+from rackready.model.serials import wanted_text
 from rackready.model.site import Node, Site, SlurmHandover
 from rackready.paths import EnvPaths
 
@@ -33,7 +34,7 @@ class HostKeyRefusedError(RackreadyError):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One host of a site: ``kind`` is node, switch or scheduler."""
+    """One host of a site: ``kind`` is node, switch, scheduler or jump host."""
 
     kind: str
     target: SshTarget
@@ -102,7 +103,9 @@ def places(site: Site, paths: EnvPaths, wanted: Sequence[str], *, leave_out: Ite
     found += [Place("switch", switch_target(switch, pins)) for switch in site.switches]
     if isinstance(site.handover, SlurmHandover):
         found.append(Place(SCHEDULER, slurm_target(site.handover, pins)))
-    known = {place.name: place for place in reversed(found)}  # a node of that name goes before the scheduler
+    if (jump := jump_target(site, pins)) is not None:
+        found.append(Place("jump host", jump))
+    known = {place.name: place for place in reversed(found)}  # a node of that name goes before the others
     if unknown := [name for name in wanted if name not in known]:
         message = (
             f"{', '.join(unknown)} - Expected: some of {', '.join(reversed(known))} Actual: no such host. "
@@ -142,19 +145,22 @@ def _with_bmc(found: Shown, node: Node) -> Shown:
         return replace(found, wanted=node.serial or "", bmc="not known yet: the manifest is not imported")
     try:
         with Bmc(node.name, site) as bmc:
-            serial = bmc.identify().serial
+            bmc.require(node.serial, node.serial_kind)
+    except BmcIdentityError as error:
+        serials = error.serials
     except BmcError as error:
         return replace(found, wanted=node.serial, bmc=str(error))
-    if serial == node.serial:
-        return replace(found, serial=serial, wanted=node.serial)
+    else:
+        return replace(found, serial=node.serial, wanted=node.serial)
     step = (
         f"No key was accepted: correct serial or bmc.address of {node.name} in the site file, or the cabling of its "
         "BMC."
     )
     text = (
-        f"{bmc.where}: answers for another machine - Expected: serial {node.serial} Actual: {serial or 'none'}. {step}"
+        f"{bmc.where}: answers for another machine - Expected: {wanted_text(node.serial, node.serial_kind)} "
+        f"Actual: {serials}. {step}"
     )
-    return replace(found, serial=serial, wanted=node.serial, trouble=text)
+    return replace(found, serial=str(serials), wanted=node.serial, trouble=text)
 
 
 def accept(ledger: Ledger, found: Shown) -> str:

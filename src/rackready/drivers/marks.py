@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+JUMP_MASTER = ("ssh", "-M", "-N", "-f", "-S")
+"""Opens a connection to a jump host in the background, to be shared; its socket follows."""
 VARIABLE = "RACKREADY_SESSION"
 _GONE_WITHIN_S = 2.0
 """Seconds for the kernel to end a killed process: one in an uninterruptible wait must not block us."""
@@ -46,9 +48,12 @@ def marked(mark: str) -> list[int]:
 def masters(state: Path) -> list[int]:
     """Return our OpenSSH processes that hold shared connections with sockets below a state folder.
 
-    Such a process writes its title, which names the socket, over its environment, and so over the mark.
+    A process for Ansible's connections to nodes writes its title, which names the socket, over its environment, and so
+    over the mark. One for the jump host keeps its command line.
     """
-    titles = (f"ssh: {state}/cp/".encode(), f"ssh: {state.resolve()}/cp/".encode())  # Ansible follows links on the way
+    opened = "\0".join(JUMP_MASTER)
+    places = (state, state.resolve())  # Ansible follows links on the way
+    titles = tuple(f"{begin}{place}/cp/".encode() for place in places for begin in ("ssh: ", f"{opened}\0"))
     return [
         int(entry.name)
         for entry in Path("/proc").iterdir()

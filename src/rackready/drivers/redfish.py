@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,7 +21,9 @@ from sushy.resources.system.system import System
 
 from rackready.design.secrets import reveal
 from rackready.drivers.redfish_http import CONNECT_S, Auth, Connector, is_tls, passes, root_cause
+from rackready.drivers.redfish_identity import of_chassis, of_system
 from rackready.model.problems import RackreadyError
+from rackready.model.serials import SerialKind, Serials, wanted_text
 from rackready.model.site import Bmc as BmcSite
 
 T = TypeVar("T")
@@ -50,7 +52,11 @@ class BmcTlsError(BmcError):
 
 
 class BmcIdentityError(BmcError):
-    """The BMC belongs to another machine than the intended one."""
+    """The BMC belongs to another machine than the intended one. ``serials``: what it reports."""
+
+    def __init__(self, text: str, serials: Serials) -> None:
+        self.serials = serials
+        super().__init__(text)
 
 
 class BootTarget(StrEnum):
@@ -80,6 +86,8 @@ class Identity:
     manufacturer: str
     model: str
     power: str
+    serials: Serials = field(default_factory=Serials)
+    """Numbers of the system and of its chassis."""
 
 
 class Bmc:
@@ -118,20 +126,25 @@ class Bmc:
     def identify(self) -> Identity:
         """Return serial number, maker, model and power state. Raises BmcError."""
         system = self._read(self._system)
-        serial = system.serial_number or self._read(lambda: self._chassis_serial(system))
-        return Identity(str(serial or ""), str(system.manufacturer or ""), str(system.model or ""), _power(system))
+        serials = of_system(system.json or {}).also(self._chassis_serials(system))
+        serial = system.serial_number or next((value for kind, value in serials.found if kind == "chassis"), "")
+        return Identity(str(serial), str(system.manufacturer or ""), str(system.model or ""), _power(system), serials)
 
-    def require(self, serial: str) -> Identity:
-        """Return the machine's identity. Raises BmcIdentityError when its chassis serial number is another one."""
+    def require(self, serial: str, kind: SerialKind = "any") -> Identity:
+        """Return the machine's identity. Raises BmcIdentityError when none of its numbers of that kind is the serial.
+
+        Any chassis counts: of a multi-part server, each part has its own.
+        """
         found = self.identify()
-        if found.serial != serial:
-            shown = found.serial or "none"
+        if not found.serials.matches(serial, kind):
+            found = replace(found, serials=found.serials.also(self._other_serials()))
+        if not found.serials.matches(serial, kind):
             text = (
-                f"{self.where}: answers for another machine, nothing was done to it - Expected: serial {serial} "
-                f"Actual: {shown}. "
+                f"{self.where}: answers for another machine, nothing was done to it - "
+                f"Expected: {wanted_text(serial, kind)} Actual: {found.serials}. "
                 f"Correct serial or bmc.address of {self._node} in the site file, or the cabling of its BMC."
             )
-            raise BmcIdentityError(text)
+            raise BmcIdentityError(text, found.serials)
         return found
 
     def observe(self) -> str:
@@ -291,9 +304,25 @@ class Bmc:
             raise BmcError(text)
         return root.get_system(hosts[0])
 
-    @staticmethod
-    def _chassis_serial(system: System) -> str:
-        return next((str(chassis.serial_number) for chassis in system.chassis if chassis.serial_number), "")
+    def _chassis_serials(self, system: System) -> Serials:
+        """Return the numbers of the system's chassis. sushy's own reader refuses a chassis without ChassisType."""
+        links = (system.json or {}).get("Links")
+        listed = links.get("Chassis") if isinstance(links, dict) else None
+        found = Serials()
+        for link in listed if isinstance(listed, list) else ():
+            address = link.get("@odata.id") if isinstance(link, dict) else None
+            if isinstance(address, str) and address:
+                found = found.also(of_chassis(self.get(address)))
+        return found
+
+    def _other_serials(self) -> Serials:
+        """Return the numbers of every chassis of the service, also of those that the system does not name."""
+        found = Serials()
+        with suppress(BmcError):  # a service without that collection: what the system names has been read
+            paths = self._read(lambda: self._connect().get_chassis_collection().members_identities)
+            for path in paths:
+                found = found.also(of_chassis(self.get(str(path))))
+        return found
 
     def _read(self, ask: Callable[[], T]) -> T:
         """Return a request's answer; repeat it at most three times while the fault passes by itself."""

@@ -20,7 +20,7 @@ import paramiko
 from rackready.drivers.process import OUTPUT_LIMIT, STOP, Interrupted
 from rackready.drivers.ssh import errors
 from rackready.drivers.ssh.command import LOGGED, Shell
-from rackready.drivers.ssh.session import active, connect, translated
+from rackready.drivers.ssh.session import active, connect, meet, translated
 from rackready.drivers.ssh.target import SshTarget
 from rackready.model.problems import RackreadyError
 from rackready.ondevice import end_session
@@ -224,18 +224,19 @@ class Remote:
     def _connect(self, node: str) -> paramiko.SSHClient:
         """Return a connection on which the user becomes root: sudo is tried once on each. Raises SshError."""
         target = self._targets[node]
+        meet(target.jump, _CONNECT_S)
         client = connect(target, timeout_s=_CONNECT_S)
         if target.sudo is None:
             return client
         try:
-            line, first = target.sudo.command(["true"])
+            line, first = target.sudo.trial()
             tried = Shell(client, target.where, errors.CHECK_HOST).run(line, timeout_s=_CONNECT_S, stdin=first)
         except BaseException:
             client.close()
             raise
         if tried.exit_code != 0:
             client.close()
-            raise target.sudo.refused(target.where, target.user, " ".join(tried.stderr.split()))
+            raise target.sudo.refused(target.where, target.user, tried.stderr)
         return client
 
     def give_back(self, node: str, line: _Line | None) -> None:

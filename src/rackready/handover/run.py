@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from rackready.design.pinned import site_of
 from rackready.drivers.ansible import run_playbook
@@ -52,13 +53,15 @@ def _join(ctx: PhaseContext, handover: Handover, nodes: list[str]) -> dict[str, 
     """Let the nodes join the cluster. The role reads the munge key itself, from the place that the site file names."""
     if not isinstance(handover, SlurmHandover):
         return {node: NodeResult(Outcome.PASS) for node in nodes}
-    key = handover.munge_key
-    where = (
-        {"slurm_node_munge_key_file": str(key.file or ""), "slurm_node_munge_key_env": key.env or ""}
-        if key is not None
-        else {}
-    )
-    return run_playbook(ctx, PLAYBOOK, nodes, dict(where))
+    return run_playbook(ctx, PLAYBOOK, nodes, join_vars(handover))
+
+
+def join_vars(handover: Handover) -> dict[str, Any]:
+    """Return the variables of the role that joins the cluster: where the site keeps the munge key."""
+    key = handover.munge_key if isinstance(handover, SlurmHandover) else None
+    if key is None:
+        return {}
+    return {"slurm_node_munge_key_file": str(key.file or ""), "slurm_node_munge_key_env": key.env or ""}
 
 
 def _certified(paths: EnvPaths, node: str, found: Fingerprint | Finding) -> tuple[str, NodeResult | None]:

@@ -47,6 +47,19 @@ class Software(Model):
     mirror: Mirror
 
 
+class ProxyJump(Model):
+    """The host through which rackready reaches SSH on nodes that have no route from the controller."""
+
+    host: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$")] = Field(
+        description="address or name of the jump host, as the controller reaches it"
+    )
+    port: int = Field(22, ge=1, le=65535, description="TCP port of SSH on the jump host")
+    user: Word = Field(description="user on the jump host; needs no shell there, only TCP forwarding")
+    private_key: PathLine | None = Field(
+        None, description="OpenSSH private key on the controller for the jump host; absent: access.private_key"
+    )
+
+
 class Access(Model):
     """Login of rackready on nodes."""
 
@@ -55,6 +68,9 @@ class Access(Model):
     private_key: PathLine = Field(description="OpenSSH private key on the controller")
     sudo_password: SecretRef | None = Field(
         None, description="where the user's password for sudo is kept; absent: sudo asks for none"
+    )
+    proxy_jump: ProxyJump | None = Field(
+        None, description="jump host of SSH to nodes; BMCs, switches and the Slurm controller are reached without it"
     )
 
 

@@ -14,7 +14,8 @@ class Problem:
     hint: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message} {self.hint}".rstrip()
+        where = f"{self.path}: " if self.path else ""
+        return f"{where}{self.message} {self.hint}".rstrip()
 
 
 class RackreadyError(Exception):

@@ -27,7 +27,9 @@ from rackready.model.operations import (
     Software,
 )
 from rackready.model.other_fabric import DevicePort, OtherFabric
+from rackready.model.own_profile import WithOwnProfiles
 from rackready.model.profile import ManagementPort
+from rackready.model.serials import SerialKind
 from rackready.model.supply import Inlet
 from rackready.model.topology import Topology
 
@@ -126,7 +128,13 @@ class Node(Model):
     )
     platform: ProfileId = Field(description="server model: id of a platform profile")
     serial: Line | None = Field(
-        None, min_length=1, description="chassis serial number; rackready acts on the node only when the BMC reports it"
+        None,
+        min_length=1,
+        description="serial number on the label (Dell: the Service Tag); rackready acts on the node only when the BMC "
+        "reports it",
+    )
+    serial_kind: SerialKind = Field(
+        "any", description="which number of the BMC `serial` is; any: of the system, SKU, a chassis or the board"
     )
     unit: int | None = Field(None, ge=1, le=60, description="lowest rack unit; virtual nodes have none")
     slot: int | None = Field(
@@ -294,7 +302,7 @@ class _Memo(dict[str, Any]):
     """Values computed from one site, kept with it."""
 
 
-class Site(Model):
+class Site(WithOwnProfiles):
     """One site: all that the site file and its overlays state."""
 
     schema_: Literal["rackready/site/v1"] = Field(alias="schema", description="version of this format")

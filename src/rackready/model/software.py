@@ -59,6 +59,16 @@ class SoftwareProfile(Model):
     doca: str = Field(description="version of the NIC user space (mlnx-tools)")
     source: str
 
+    @model_validator(mode="after")
+    def _branches(self) -> Self:
+        if self.default_branch not in self.driver:
+            have = ", ".join(map(str, sorted(self.driver)))
+            raise ValueError(f"default_branch {self.default_branch} is not in driver, which has {have or 'none'}")
+        for branch, driver in self.driver.items():
+            if driver.version.split(".")[0] != str(branch):
+                raise ValueError(f"driver.{branch}: version {driver.version} is not of branch {branch}")
+        return self
+
     def of_version(self, version: str) -> DriverSet:
         """Return the driver of a full version of this set. Raises KeyError when the set has no such version."""
         for driver in self.driver.values():

@@ -12,6 +12,8 @@ import sys
 from typing import Any
 
 FORMAT = "rackready/fingerprint/v1"
+SERIALS = ("product_serial", "product_sku", "chassis_serial", "board_serial")
+"""Files of the kernel's DMI table (drivers/firmware/dmi-id.c); those with serials are readable by root alone."""
 LIBRARY = "/opt/rackready/lib"
 
 
@@ -20,6 +22,7 @@ def main() -> int:
     document: dict[str, Any] = {
         "format": FORMAT,
         "chassis_serial": read("/sys/class/dmi/id/product_serial"),
+        "serials": {name: read(f"/sys/class/dmi/id/{name}") for name in SERIALS},
         "kernel": os.uname().release,
         "nics": nics(),
     }

@@ -1,7 +1,7 @@
 """Profile loader. A profile's id is the stem of its file name; a file with another id is refused.
 
-Profiles of plug-ins are in the package of an entry point of group ``rackready.profiles``, in folders with the same
-names.
+Profiles of the site in use (``scope``) come first, then packaged ones. Profiles of plug-ins are in the package of an
+entry point of group ``rackready.profiles``, in folders with the same names.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSet, GateSetEntry, GpuProfile, PlatformProfile, SwitchProfile
 from rackready.model.software import SoftwareProfile
 from rackready.model.xid import XidCatalogue
+from rackready.profiles.scope import Scoped, current
 
 _P = TypeVar("_P", bound=BaseModel)
 
@@ -46,8 +47,27 @@ class ProfileInvalidError(RackreadyError):
 
 
 def known(family: str) -> list[str]:
-    """Return the ids of all profiles of a family (one of ``FAMILIES``), plug-ins included. Raises PlugInError."""
-    return sorted(_files(family))
+    """Return the ids of all profiles of a family (one of ``FAMILIES``), plug-ins and the site included.
+
+    Raises PlugInError.
+    """
+    return sorted(current().ids(family) | packaged(family))
+
+
+def packaged(family: str) -> set[str]:
+    """Return the ids of the profiles of a family that rackready and plug-ins bring. Raises PlugInError."""
+    return set(_files(family))
+
+
+def own(family: str) -> list[str]:
+    """Return the ids of the profiles of a family that the site brings."""
+    return sorted(current().ids(family))
+
+
+def place(family: str, wanted: str) -> str:
+    """Return the file of a profile, for messages: the site's own, or the packaged one."""
+    found = current().find(family, wanted)
+    return found.file if found is not None else f"profiles/{family}/{wanted}.yml"
 
 
 def owner(family: str, wanted: str) -> PlugIn | None:
@@ -95,12 +115,16 @@ def _folders(found: tuple[PlugIn, ...]) -> list[tuple[Traversable, PlugIn | None
 
 
 def _load(family: str, wanted: str, kind: type[_P]) -> _P:
-    files = _files(family)
-    if wanted not in files:
-        raise UnknownProfileError(family, wanted, sorted(files))
-    file, plug_in = files[wanted]
-    where = f"profiles/{family}/{wanted}.yml" + (f" ({plug_in})" if plug_in is not None else "")
-    profile = _read(where, file, kind)
+    own = current().find(family, wanted)
+    if own is not None:
+        where, profile = own.file, _parse(own.file, own.text, kind)
+    else:
+        files = _files(family)
+        if wanted not in files:
+            raise UnknownProfileError(family, wanted, known(family))
+        file, plug_in = files[wanted]
+        where = f"profiles/{family}/{wanted}.yml" + (f" ({plug_in})" if plug_in is not None else "")
+        profile = _read(where, file, kind)
     stem = getattr(profile, "id", None)
     if stem != wanted:
         message = f"{where}: id - Expected: {wanted} Actual: {stem}. Make the id equal to the file's stem."
@@ -110,12 +134,17 @@ def _load(family: str, wanted: str, kind: type[_P]) -> _P:
 
 def _read(where: str, file: Traversable, kind: type[_P]) -> _P:
     try:
-        return kind.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
-    except (
-        OSError,
-        ValueError,
-        yaml.YAMLError,
-    ) as error:  # pydantic's ValidationError is a ValueError, as is the error for text that is not UTF-8
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:  # text that is not UTF-8 is a ValueError
+        said = " ".join(str(error).split())
+        raise ProfileInvalidError(f"{where} - Expected: a {kind.__name__} Actual: {said}. Correct the file.") from error
+    return _parse(where, text, kind)
+
+
+def _parse(where: str, text: str, kind: type[_P]) -> _P:
+    try:
+        return kind.model_validate(yaml.safe_load(text))
+    except (ValueError, yaml.YAMLError) as error:  # pydantic's ValidationError is a ValueError
         if isinstance(error, ValidationError):
             said = "; ".join(
                 f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_url=False)
@@ -125,25 +154,25 @@ def _read(where: str, file: Traversable, kind: type[_P]) -> _P:
         raise ProfileInvalidError(f"{where} - Expected: a {kind.__name__} Actual: {said}. Correct the file.") from error
 
 
-@cache
+@Scoped
 def gpu(wanted: str) -> GpuProfile:
     """Return a GPU profile; raises UnknownProfileError."""
     return _load("gpu", wanted, GpuProfile)
 
 
-@cache
+@Scoped
 def platform(wanted: str) -> PlatformProfile:
     """Return a server profile; raises UnknownProfileError."""
     return _load("platform", wanted, PlatformProfile)
 
 
-@cache
+@Scoped
 def switch(wanted: str) -> SwitchProfile:
     """Return a switch profile; raises UnknownProfileError."""
     return _load("switch", wanted, SwitchProfile)
 
 
-@cache
+@Scoped
 def software(wanted: str) -> SoftwareProfile:
     """Return a version set; raises UnknownProfileError."""
     return _load("software", wanted, SoftwareProfile)
@@ -169,7 +198,7 @@ def gates_of(gates: Gates) -> list[GateSetEntry]:
     return [*of_set, *(entry for entry in own.values() if entry.id not in {item.id for item in of_set})]
 
 
-@cache
+@Scoped
 def parts(wanted: str) -> PartsProfile:
     """Return the cables, fibres and modules of a supplier; raises UnknownProfileError."""
     return _load("parts", wanted, PartsProfile)

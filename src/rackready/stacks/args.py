@@ -9,7 +9,17 @@ from pydantic import Field
 
 from rackready.drivers.redfish import BootTarget
 from rackready.model.base import Model, Name
-from rackready.model.site import Bmc, Site
+from rackready.model.serials import SerialKind
+from rackready.model.site import Bmc, Node, Site
+
+
+class JumpArgs(Model):
+    """The jump host through which SSH of a node is reached."""
+
+    host: str = Field(min_length=1)
+    port: int = Field(ge=1, le=65535)
+    user: str = Field(min_length=1)
+    private_key: Path = Field(description="OpenSSH private key on the controller; the key itself never enters a stack")
 
 
 class SshArgs(Model):
@@ -19,6 +29,7 @@ class SshArgs(Model):
     port: int = Field(ge=1, le=65535)
     user: str = Field(min_length=1)
     private_key: Path = Field(description="OpenSSH private key on the controller; the key itself never enters a stack")
+    jump: JumpArgs | None = Field(None, description="absent: reached from the controller directly")
 
 
 class NodeArgs(Model):
@@ -26,7 +37,10 @@ class NodeArgs(Model):
 
     env: str = Field(min_length=1, description="environment whose ledger and known_hosts are used")
     node: Name
-    serial: str = Field(min_length=1, description="chassis serial number that its BMC must report")
+    serial: str = Field(min_length=1, description="serial number that its BMC must report")
+    serial_kind: SerialKind | None = Field(
+        None, description="which number it is; null: any. Null is left out of the state: stacks of before stay equal"
+    )
     bmc: Bmc
     ssh: SshArgs
     boot: BootTarget = Field(BootTarget.HDD, description="where it boots from when it is powered on")
@@ -55,13 +69,20 @@ def rack_args(site: Site, env: str, rack: str) -> RackArgs:
             env=env,
             node=node.name,
             serial=node.serial,
+            serial_kind=None if node.serial_kind == "any" else node.serial_kind,
             bmc=bmc,
-            ssh=SshArgs(
-                address=node.address, port=site.access.port, user=site.access.user, private_key=site.access.private_key
-            ),
+            ssh=_ssh(site, node),
             timeout_s=site.campaign.provision_timeout_s,
         )
         for node in found.nodes
         if node.serial is not None and (bmc := node.bmc.known()) is not None
     ]
     return RackArgs(env=env, rack=rack, nodes=nodes)
+
+
+def _ssh(site: Site, node: Node) -> SshArgs:
+    access, hop = site.access, site.access.proxy_jump
+    jump = None
+    if hop is not None:
+        jump = JumpArgs(host=hop.host, port=hop.port, user=hop.user, private_key=hop.private_key or access.private_key)
+    return SshArgs(address=node.address, port=access.port, user=access.user, private_key=access.private_key, jump=jump)

@@ -14,7 +14,7 @@ from rackready.drivers.hostkey_accept import HOST_KEY
 from rackready.drivers.redfish import Bmc, BmcError, BootTarget, PowerAction
 from rackready.drivers.ssh.first_contact import wait_and_pin
 from rackready.drivers.ssh.pins import fingerprint
-from rackready.drivers.ssh.target import KeyLogin, SshTarget
+from rackready.drivers.ssh.target import KeyLogin, SshTarget, jump_at
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
@@ -59,6 +59,13 @@ def made_by_us(ledger: Ledger, node: str) -> bool:
     return on is not None and on.status != "failed" and (off is None or off.token < on.token or off.status != "done")
 
 
+def _target(args: NodeArgs, known_hosts: Path) -> SshTarget:
+    ssh, hop = args.ssh, args.ssh.jump
+    jump = jump_at(hop.host, hop.port, hop.user, hop.private_key, known_hosts) if hop is not None else None
+    login = KeyLogin(ssh.private_key)
+    return SshTarget(args.node, str(ssh.address), ssh.port, ssh.user, login, known_hosts, jump=jump)
+
+
 class Machine:
     """One machine. ``proceed`` is called while waiting and may raise to stop; ``say`` gets progress messages."""
 
@@ -73,8 +80,7 @@ class Machine:
     ) -> None:
         self._args = args
         self._ledger = ledger
-        login = KeyLogin(args.ssh.private_key)
-        self._target = SshTarget(args.node, str(args.ssh.address), args.ssh.port, args.ssh.user, login, known_hosts)
+        self._target = _target(args, known_hosts)
         self._proceed = proceed
         self._say = say
 
@@ -84,7 +90,7 @@ class Machine:
         Raises RackreadyError (nothing was done), or MachineIncompleteError (it is powered on, and SSH is not usable).
         """
         with Bmc(self._args.node, self._args.bmc) as bmc:
-            found = bmc.require(self._args.serial)
+            found = bmc.require(self._args.serial, self._args.serial_kind or "any")
             powered = self._power_on(bmc, found.power)
         state = MachineState(power="On", made=made or powered)
         self._say("powered on, waiting for SSH" if powered else "was on already, left as it is; waiting for SSH")
@@ -122,7 +128,7 @@ class Machine:
         """Return (power state, ""), or ("Unknown", why) when the BMC fails: refresh must not stop at one bad BMC."""
         try:
             with Bmc(self._args.node, self._args.bmc) as bmc:
-                return bmc.require(self._args.serial).power, ""
+                return bmc.require(self._args.serial, self._args.serial_kind or "any").power, ""
         except RackreadyError as error:
             return "Unknown", str(error)
 
@@ -132,7 +138,7 @@ class Machine:
             self._say("was on before us, left on")
             return
         with Bmc(self._args.node, self._args.bmc) as bmc:
-            bmc.require(self._args.serial)
+            bmc.require(self._args.serial, self._args.serial_kind or "any")
             on = self._ledger.latest(self._args.node, POWER_ON)
             desired = self._digest(POWER_OFF, on.token if on else 0)
             result = run_effect(

@@ -150,10 +150,13 @@ def _system(document: dict[str, Any], hardware: Hardware, power: Power) -> None:
         {
             "Manufacturer": chassis["manufacturer"],
             "Model": chassis["product"],
-            "SerialNumber": chassis["serial"],
+            "SerialNumber": chassis.get("board_serial") or chassis["serial"],
             "SystemType": "Physical",
         }
     )
+    document.pop("SKU", None)
+    if chassis.get("board_serial"):
+        document["SKU"] = chassis["serial"]  # as Dell: the Service Tag; SerialNumber is the board's
     document["Boot"]["BootSourceOverrideEnabled"] = boot["enabled"]
     document["Boot"]["BootSourceOverrideTarget@Redfish.AllowableValues"] = list(BOOT_TARGETS)
 
@@ -164,7 +167,11 @@ def _chassis(document: dict[str, Any], hardware: Hardware, power: Power) -> None
         document.pop(invented, None)
     state = power.state(NODE.get())
     document.update(
-        {"Manufacturer": chassis["manufacturer"], "Model": chassis["product"], "SerialNumber": chassis["serial"]}
+        {
+            "Manufacturer": chassis["manufacturer"],
+            "Model": chassis["product"],
+            "SerialNumber": chassis.get("board_serial") or chassis["serial"],
+        }
     )
     document.update({"ChassisType": "RackMount", "PowerState": state})
     document.pop("Thermal", None)

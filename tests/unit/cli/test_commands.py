@@ -404,7 +404,8 @@ def test_a_wrong_call_is_refused_in_words_and_is_no_defect(project: Path, words:
     done = rackready(project, *words)
     assert done.returncode == 2
     assert done.stderr.startswith(text), done.stderr
-    assert done.stderr.endswith("See `rackready --help`.\n")
+    command = "rackready" if words[0] == "nonsense" else f"rackready {words[0]}"
+    assert done.stderr.endswith(f"See `{command} --help`.\n")
     assert "Traceback" not in done.stderr
 
 

@@ -399,7 +399,7 @@ def test_an_environment_that_was_named_and_is_none_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     none = (
-        f"{tmp_path}/inventories/nope/site.yml: 1 problem; nothing was touched.\n  : no such file. "
+        f"{tmp_path}/inventories/nope/site.yml: 1 problem; nothing was touched.\n  no such file. "
         "Start one from inventories/example/site.yml.\n"
     )
     outside = (

@@ -12,13 +12,14 @@ import pytest
 import yaml
 
 from rackready.drivers.hostkey_accept import HOST_KEY
-from rackready.drivers.ssh import first_contact
+from rackready.drivers.ssh import first_contact, session
 from rackready.drivers.ssh.pins import fingerprint, pin, pinned, text_of
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from tests.stacks.fake_rack import FakeRack
+from tests.unit.drivers.jump_server import USER, serve_jump
 
 Call = Callable[..., tuple[int, str, str]]
 EVIDENCE = (
@@ -155,7 +156,7 @@ def test_a_bmc_of_another_machine_stops_it(
     assert code == 1
     assert err == (
         f"node03 BMC {rack.node('node03').bmc}:{rack.bmc_port}: answers for another machine - "
-        "Expected: serial FAKE-0003 Actual: OTHER-1. "
+        "Expected: serial FAKE-0003 Actual: system OTHER-1, chassis OTHER-1. "
         "No key was accepted: correct serial or bmc.address of node03 in the site file, or the cabling of its BMC.\n"
     )
     assert pinned(known(tmp_path), where(rack, "node03")) == OLD
@@ -232,6 +233,25 @@ def test_names_or_all(call: Call, words: tuple[str, ...], actual: str) -> None:
         2,
         f"hostkey accept - Expected: names of hosts, or --all Actual: {actual}. Give one of them.\n",
     )
+
+
+def test_the_jump_hosts_key_is_accepted_by_its_name(call: Call, rack: FakeRack, tmp_path: Path) -> None:
+    """And nodes are looked at through it, which needs its key."""
+    with serve_jump(tmp_path / "jump") as jump:
+        hop = {"host": "127.0.0.1", "port": jump.port, "user": USER, "private_key": str(jump.client_key)}
+        path = EnvPaths(tmp_path, "sim").overlay
+        overlay = yaml.safe_load(path.read_text(encoding="utf-8"))
+        overlay["access"]["proxy_jump"] = hop
+        path.write_text(yaml.safe_dump(overlay), encoding="utf-8")
+        code, _, err = call("hostkey", "accept", "node01", "--yes")
+        assert code == 1
+        assert f"{jump.where}: SSH host key not pinned, no login was tried" in " ".join(err.split())
+        code, out, _ = call("hostkey", "accept", "jump", "--yes")
+        assert (code, f"jump: pinned {fingerprint(jump.key)}" in out) == (0, True)
+        assert pinned(known(tmp_path), f"[127.0.0.1]:{jump.port}") == jump.key
+        assert call("hostkey", "accept", "node01", "--yes")[0] == 0
+        assert jump.opened == [(rack.node("node01").address, rack.ssh_port)]
+    session.close_jumps()
 
 
 def test_an_unknown_name_is_refused(call: Call) -> None:

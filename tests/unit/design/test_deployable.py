@@ -88,7 +88,7 @@ def test_virtual_nodes_and_unpublished_platforms_are_planned_only() -> None:
     )
     assert found[1] == (
         "profiles/platform/sys_521ge_l40s.yml: the PCI addresses of its GPUs - Expected: known "
-        "Actual: not published. Add the values from one of your machines."
+        "Actual: not published. Read them from a machine that runs: `rackready profile learn vm-a03 --write`."
     )
 
 
@@ -105,7 +105,7 @@ def test_environment_that_leads_elsewhere_is_refused(name: str, tmp_path: Path) 
         EnvPaths(tmp_path, name)
     expected = (
         f"--env {name} - Expected: a plain name such as prod (letters, digits, - _ .) Actual: {name!r}. "
-        "It names a folder of inventories/."
+        "Give the name of a folder in inventories/."
     )
     assert str(caught.value) == expected
     with pytest.raises(RackreadyError, match="Expected: a plain name"):

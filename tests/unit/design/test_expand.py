@@ -50,7 +50,7 @@ def test_host_lists(text: str, names: list[str]) -> None:
         ("n[]", "not a number"),
         ("n[3-1]", "is a descending range"),
         ("n[a-b]", "not a number"),
-        ("n[1-2", "without its other half"),
+        ("n[1-2", "has an unmatched bracket"),
         ("n[0-999999]", "more than 200000"),
     ],
 )

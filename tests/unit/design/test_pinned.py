@@ -55,7 +55,8 @@ def test_an_edit_during_a_campaign_changes_nothing_and_is_reported(paths: EnvPat
     edit(paths, "name: sim", "name: other")
     assert (site_of(ctx), site_of(PhaseContext("sim", paths.root, "c2")).name) == (before, "other")
     assert edited(ctx) == (
-        f"{paths.site_file} or an overlay was edited during this campaign, which used the previous version. "
+        f"{paths.site_file}, an overlay or a site profile was edited during this campaign, "
+        "which used the previous version. "
         "Run the same command again to apply the edit."
     )
 

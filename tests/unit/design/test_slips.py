@@ -110,7 +110,7 @@ def test_slip_is_refused(site: str, path: str, value: object, texts: list[str]) 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("- racks\n", ": Expected: a mapping Actual: a list. Write the differences from the site file, key by key."),
+        ("- racks\n", "Expected: a mapping Actual: a list. Write the differences from the site file, key by key."),
         (
             "racks: [{name: rack01, nodes: [{name: node01, serial: A}, {name: node01, serial: B}]}]\n",
             "racks[0].nodes: node01 is given twice. List it once.",

@@ -16,13 +16,14 @@ from tests.unit.design.written import EXAMPLES
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a: " + "[" * 3000 + "]" * 3000 + "\n", ": not valid YAML: nested too deeply. Correct the file."),
+        ("a: " + "[" * 3000 + "]" * 3000 + "\n", "not valid YAML: nested too deeply. Correct the file."),
+        ("name: &a [*a]\n", "a list or mapping contains itself through an alias (&name, *name). Correct the file."),
         (
             "vlan: 0b_\n",
             "line 1, column 7: not valid YAML: no int: invalid literal for int() with base 2: ''. Correct the file.",
         ),
     ],
-    ids=["deep", "no-number"],
+    ids=["deep", "loop", "no-number"],
 )
 def test_what_cannot_be_read_is_refused_at_its_place(tmp_path: Path, text: str, problem: str) -> None:
     file = tmp_path / "site.yml"
@@ -75,7 +76,7 @@ def test_aliases_that_multiply_are_refused_before_anything_walks_them(tmp_path: 
         read_yaml(file)
     [problem] = caught.value.problems
     assert str(problem) == (
-        ": expands to 4e+09 values through aliases (&name, *name) - Expected: at most 5,000,000. "
+        "expands to 4e+09 values through aliases (&name, *name) - Expected: at most 5,000,000. "
         "Write it with host lists, templates and series: docs/howto/site-file.md."
     )
 

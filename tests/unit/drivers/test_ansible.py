@@ -92,6 +92,34 @@ def test_what_differs_is_kept_and_told_where_a_task_says_it() -> None:
     ]
 
 
+def test_typed_differences_are_kept_with_their_role_and_task_and_told_in_words() -> None:
+    item = {"kind": "nic", "name": "e1 MTU", "expected": "9000", "actual": "1500"}
+    package = {"kind": "package", "name": "libnccl2", "expected": "2 held", "actual": "1"}
+    events, told = judge(
+        event("runner_on_ok", "node02", changed=True, drift=[item, package]),
+        stats(ok=BOTH, changed={"node02": 1}, processed=BOTH),
+    )
+    data = events.result("node02").data
+    where = {"role": "nvidia_driver", "task": "install | Install exact version"}
+    assert data["items"] == [item | where, package | where]
+    assert data["differs"] == ["e1 MTU 1500, wanted 9000"]
+    assert told[-1][1].endswith("(e1 MTU 1500, wanted 9000)")
+
+
+def test_a_failed_task_that_a_rescue_took_over_is_kept_and_so_are_later_differences() -> None:
+    words = "Expected: GPUs Actual: none."
+    item = {"kind": "unit", "name": "a.service", "expected": "enabled", "actual": "disabled"}
+    events, _ = judge(
+        event("runner_on_failed", "node02", msg=words),
+        event("runner_on_ok", "node02", role="dcgm", task="service | Start", changed=True, drift=[item]),
+        stats(ok=BOTH, changed={"node02": 1}, processed=BOTH),
+    )
+    data = events.result("node02").data
+    task = {"role": "nvidia_driver", "task": "install | Install exact version"}
+    assert data["broken"] == [task | {"message": words}]
+    assert data["items"] == [item | {"role": "dcgm", "task": "service | Start"}]
+
+
 def test_failed_task_names_node_phase_task_and_reason() -> None:
     words = "Expected: package lists signed by the mirror's key Actual: EXPKEYSIG 1234 rackready. Renew it."
     events, told = judge(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from rackready.drivers.redfish import (
     BootTarget,
     PowerAction,
 )
+from rackready.model.serials import SerialKind
 from rackready.model.site import Bmc as BmcSite
 from tests.stacks.fake_rack import FakeNode, FakeRack
 
@@ -138,11 +140,69 @@ def test_a_missing_ca_file_is_named(rack: FakeRack) -> None:
 
 
 def test_another_machine_is_refused_and_untouched(rack: FakeRack, node: FakeNode) -> None:
-    with (
-        bmc(rack) as client,
-        pytest.raises(BmcIdentityError, match="nothing was done to it - Expected: serial OTHER Actual: FAKE-0001"),
-    ):
+    with bmc(rack) as client, pytest.raises(BmcIdentityError) as refused:
         client.require("OTHER")
+    assert str(refused.value) == (
+        f"node01 BMC {node.bmc}:{rack.bmc_port}: answers for another machine, nothing was done to it - "
+        "Expected: serial OTHER Actual: system FAKE-0001, chassis FAKE-0001. "
+        "Correct serial or bmc.address of node01 in the site file, or the cabling of its BMC."
+    )
+    assert node.asked == []
+
+
+def chassis(number: int, serial: str) -> dict[str, Any]:
+    return {
+        "@odata.id": f"/redfish/v1/Chassis/{number}",
+        "Id": str(number),
+        "Name": "chassis",
+        "ChassisType": "RackMount",
+        "SerialNumber": serial,
+    }
+
+
+def dell(node: FakeNode) -> None:
+    """Answer as an iDRAC: SerialNumber is the board's, SKU the Service Tag; and list a second chassis."""
+    node.identity = {"Manufacturer": "Dell Inc.", "SerialNumber": "MXFC400123", "SKU": "8XYZ123"}
+    members = [{"@odata.id": f"/redfish/v1/Chassis/{number}"} for number in (1, 2)]
+    node.more = lambda: {
+        "/redfish/v1/": {"Chassis": {"@odata.id": "/redfish/v1/Chassis"}},
+        "/redfish/v1/Chassis": {"@odata.id": "/redfish/v1/Chassis", "Name": "Chassis", "Members": members},
+        "/redfish/v1/Chassis/1": {**chassis(1, "MXFC400123"), "SKU": "8XYZ123"},
+        "/redfish/v1/Chassis/2": {**chassis(2, "TRAY-7"), "Oem": {"Acme": {"BoardSerialNumber": "BOARD-9"}}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("serial", "kind"),
+    [
+        ("8XYZ123", "any"),
+        ("8XYZ123", "sku"),
+        ("MXFC400123", "any"),
+        ("MXFC400123", "system"),
+        ("MXFC400123", "board"),
+        ("TRAY-7", "any"),
+        ("TRAY-7", "chassis"),
+        ("BOARD-9", "board"),
+    ],
+)
+def test_any_number_that_the_bmc_reports_identifies_the_machine(
+    rack: FakeRack, node: FakeNode, serial: str, kind: SerialKind
+) -> None:
+    dell(node)
+    with bmc(rack) as client:
+        assert client.require(serial, kind).manufacturer == "Dell Inc."
+
+
+@pytest.mark.parametrize(("serial", "kind"), [("8XYZ123", "system"), ("TRAY-7", "sku"), ("BOARD-9", "chassis")])
+def test_a_number_of_another_kind_does_not(rack: FakeRack, node: FakeNode, serial: str, kind: SerialKind) -> None:
+    dell(node)
+    with bmc(rack) as client, pytest.raises(BmcIdentityError) as refused:
+        client.require(serial, kind)
+    shown = {"system": "system", "sku": "SKU", "chassis": "chassis"}[kind]
+    assert (
+        f"Expected: serial {serial} ({shown}) Actual: system MXFC400123, SKU 8XYZ123, chassis MXFC400123, "
+        "chassis TRAY-7, board MXFC400123, board BOARD-9." in str(refused.value)
+    )
     assert node.asked == []
 
 

@@ -168,7 +168,7 @@ def test_what_a_killed_process_left_is_removed_and_a_living_ones_parts_stay(tmp_
     stored = Stored(tmp_path, 4)
     dead, living = (stored.paths.reports / f".c1.{pid}.parts" for pid in (2**22 + 1, os.getppid()))
     for folder in (dead, living):
-        folder.mkdir()
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / "0.json").write_text("", encoding="utf-8")
     write(stored.site, stored.paths, "c1")
     assert (dead.exists(), living.exists()) == (False, True)

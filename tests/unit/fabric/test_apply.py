@@ -9,13 +9,13 @@ import pytest
 
 from rackready.design.site import load_site
 from rackready.design.switches import SwitchConfig, switch_config
-from rackready.drivers.switch.apply import OPERATION, apply_config
+from rackready.drivers.switch.apply import OPERATION, Difference, apply_config, differences
 from rackready.drivers.switch.base import SwitchBusyError, SwitchError, SwitchRevertedError
 from rackready.drivers.switch.cumulus_nvue import CumulusNvue
 from rackready.drivers.switch.nvue_text import document, expand_commands
 from rackready.drivers.switch.session import SwitchUnreachableError
 from rackready.ledger.store import Ledger
-from tests.unit.fabric.fake_nvue import FakeNvue
+from tests.unit.fabric.fake_nvue import FakeNvue, settings_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -47,6 +47,22 @@ def test_first_run_commits_with_a_timed_way_back_and_confirms(config: SwitchConf
     assert fake.sent.index("nv config apply --confirm-yes") > fake.sent.index("nv config apply -y --confirm 120s")
     assert fake.sent[-1] == "nv config save"
     assert fake.before is None
+
+
+def test_differences_name_wanted_and_applied_values_and_change_nothing(config: SwitchConfig, ledger: Ledger) -> None:
+    fake = FakeNvue()
+    _apply(fake, config, ledger)
+    driver = CumulusNvue("leaf01", fake)
+    assert differences(driver, config, ledger) == []
+    setting = "nv set interface swp3 link mtu 9216"
+    fake.applied |= settings_of("nv set interface swp3 link mtu 1500")
+    fake.applied.pop(next(iter(settings_of("nv set interface swp4 link mtu 9216"))))
+    fake.sent.clear()
+    assert differences(driver, config, ledger) == [
+        Difference(setting, removes=False, wanted="9216", actual="1500"),
+        Difference("nv set interface swp4 link mtu 9216", removes=False, wanted="9216", actual="none"),
+    ]
+    assert all(command.startswith(("nv show", "nv config show")) for command in fake.sent), fake.sent
 
 
 def test_second_run_sends_nothing_that_changes(config: SwitchConfig, ledger: Ledger) -> None:

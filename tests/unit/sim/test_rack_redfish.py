@@ -127,6 +127,18 @@ def test_a_bmc_shows_its_own_machine(rack: Rack) -> None:
     assert rack.system("node01") != rack.system("node02")
 
 
+def test_a_dell_reports_its_service_tag_as_sku(rack: Rack) -> None:
+    state = rack.store.state("node01")
+    other = {"manufacturer": "Dell Inc.", "serial": "8XYZ123", "board_serial": "MXFC400123"}
+    rack.store.write_state("node01", {**state, "chassis": {**state["chassis"], **other}})
+    try:
+        document = rack.ask("node01", rack.system("node01")).json
+        assert (document["SerialNumber"], document["SKU"]) == ("MXFC400123", "8XYZ123")
+        assert "SKU" not in rack.ask("node02", rack.system("node02")).json
+    finally:
+        rack.store.write_state("node01", state)
+
+
 def test_a_bmc_does_not_know_another_ones_machine(rack: Rack) -> None:
     other = rack.system("node02")
     assert rack.ask("node01", other).status_code == 404

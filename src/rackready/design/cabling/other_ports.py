@@ -9,7 +9,6 @@ from above: management ports of switches by rack unit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 from rackready.design.cabling.sockets import Socket, SwitchPorts, switch_ports
 from rackready.design.nic_use import used_ports
@@ -18,6 +17,7 @@ from rackready.model.base import expand_range
 from rackready.model.other_fabric import OtherFabric
 from rackready.model.site import Rack, Site
 from rackready.profiles import loader
+from rackready.profiles.scope import Scoped
 
 _LANES = {"rj45": 1, "sfp28": 1, "qsfp28": 4, "qsfp56": 4, "qsfp112": 4, "osfp_finned": 8, "osfp_flat": 4}
 """Electrical lanes of an uplink by cage: one for SFP and RJ45, four for QSFP (SFF-8665), eight for twin-port OSFP."""
@@ -25,7 +25,7 @@ _PLUG = {25: "qsfp28", 50: "qsfp56", 100: "qsfp112"}
 """Plug of a QSFP cage by the rate of a lane, Gb/s."""
 
 
-@cache
+@Scoped
 def uplink_ports(model: str) -> SwitchPorts | None:
     """Return the dedicated uplink ports of a switch model; None if it has none."""
     profile = loader.switch(model)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 from rackready.design.topology.ports import breakout_of, port_names
 from rackready.model.profile import PlatformProfile, SwitchProfile
 from rackready.profiles import loader
+from rackready.profiles.scope import Scoped
 
 CONNECTOR_LANES = 4
 """Lanes of one optical connector each way: SR4, DR4 and FR4 all have four."""
@@ -43,7 +43,7 @@ class SwitchPorts:
     layer: str
 
 
-@cache
+@Scoped
 def switch_ports(model: str, rate: int) -> SwitchPorts | None:
     """Return the ports of a switch model for links of that rate, Gb/s; None if it has none."""
     profile = loader.switch(model)
@@ -67,7 +67,7 @@ def flat(form: str | None) -> str:
     return "osfp_flat" if form == "osfp_riding" else form or ""
 
 
-@cache
+@Scoped
 def nic_socket(platform: str, rail: int, plane: int, planes: int, lanes: int) -> Socket | None:
     """Return where the link of a rail into a plane leaves a server; None if the server has no such NIC.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
 
 from rackready.design.capacity.cooling_loss import cdus_of
 from rackready.design.capacity.parts import Device, DeviceModel, RackInput
@@ -17,6 +16,7 @@ from rackready.model.facility import Nameplate
 from rackready.model.site import Site
 from rackready.model.supply import Cooling, Figure
 from rackready.profiles import loader
+from rackready.profiles.scope import Scoped
 
 
 def _value(figure: Figure | None) -> float | None:
@@ -29,7 +29,7 @@ def _liquid(cooling: Cooling | None) -> float | None:
     return 0.0 if cooling.kind == "air" else _value(cooling.liquid_share)
 
 
-@cache
+@Scoped
 def platform_model(wanted: str) -> DeviceModel:
     """Return the figures of a server model; raises UnknownProfileError."""
     profile = loader.platform(wanted)
@@ -51,7 +51,7 @@ def platform_model(wanted: str) -> DeviceModel:
     )
 
 
-@cache
+@Scoped
 def switch_model(wanted: str) -> DeviceModel:
     """Return the figures of a switch model; raises UnknownProfileError. An unpublished height counts as one rack unit.
 

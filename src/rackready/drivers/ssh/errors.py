@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rackready.model.problems import RackreadyError
 
+CHECK_JUMP = "Check its power, its network and access.proxy_jump in the site file, then run again."
 CHECK_HOST = "Check its power, its network and its address in the site file, then run again."
 
 
@@ -39,6 +40,14 @@ class SshLoginError(SshError):
     """The host refuses the login, or the controller cannot read its private key."""
 
 
+class JumpSilentError(SshTimeoutError):
+    """The jump host in front of a host opens no SSH session in time."""
+
+
+class JumpForbidsError(SshError):
+    """The jump host accepts the login, and refuses to open connections for it."""
+
+
 class SudoError(SshError):
     """The user logs in, and sudo does not make it root."""
 
@@ -50,6 +59,30 @@ class SshCommandError(SshError):
 def no_answer(where: str, timeout_s: float, actual: str, step: str = CHECK_HOST) -> SshTimeoutError:
     """Return the error for a host that opens no SSH session in time."""
     return SshTimeoutError(where, "SSH", f"an answer within {timeout_s:.0f} s", actual, step)
+
+
+def jump_silent(where: str, timeout_s: float, actual: str) -> JumpSilentError:
+    """Return the error for a jump host that opens no SSH session in time."""
+    return JumpSilentError(where, "SSH", f"an answer within {timeout_s:.0f} s", actual, CHECK_JUMP)
+
+
+def jump_forbids(where: str, user: str, host: str) -> JumpForbidsError:
+    """Return the error for a jump host that opens no connections for a user (sshd_config(5), sshd(8))."""
+    step = (
+        "Set AllowTcpForwarding to yes or local in its sshd_config, with a PermitOpen (if any) that names the nodes, "
+        f"and see that no `restrict` or `no-port-forwarding` precedes the key in the authorized_keys of {user}."
+    )
+    expected = f"a connection for {user} to {host}"
+    return JumpForbidsError(where, "SSH forwarding", expected, "administratively prohibited", step)
+
+
+def beyond_jump(where: str, jump: str, timeout_s: float, actual: str) -> SshTimeoutError:
+    """Return the error for a host that does not answer its jump host."""
+    step = (
+        "Check its power, its network and its address in the site file, and the way to it from the jump host; "
+        "then run again."
+    )
+    return SshTimeoutError(where, "SSH", f"an answer within {timeout_s:.0f} s", f"{actual} from {jump}", step)
 
 
 def busy(where: str, actual: str) -> SshBusyError:

@@ -16,7 +16,7 @@ from rackready.drivers.process import check_stop
 from rackready.drivers.ssh import errors
 from rackready.drivers.ssh.command import Shell
 from rackready.drivers.ssh.pins import fingerprint, pin, pinned, prefer, text_of
-from rackready.drivers.ssh.session import NewKey, connect, dial
+from rackready.drivers.ssh.session import NewKey, connect, dial, meet
 from rackready.drivers.ssh.target import SshTarget
 
 PATIENCE_S = 60.0
@@ -24,7 +24,10 @@ PATIENCE_S = 60.0
 _DIAL_S = 5.0
 _BANNER_S = 15.0
 _LOGIN_PATIENCE_S = 20.0
-"""Seconds for which a refused login is tried again: while a host boots, sshd may answer before its users can log in."""
+"""Seconds for which a refused login is tried again: while a host boots, sshd may answer before its users can log in.
+
+A jump host that does not answer is tried for as long.
+"""
 _BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 _LOOK_AT_CONSOLE = "Look at the node's console through its BMC, and at its address in the site file; then run again."
 _log = logging.getLogger(__name__)
@@ -52,16 +55,17 @@ def wait_and_pin(
     while True:
         proceed()
         try:
+            meet(target.jump, _BANNER_S)
             return _contact(target, NewKey.REPLACE if reinstalled else NewKey.FIRST)
-        except errors.HostKeyChangedError:
+        except (errors.HostKeyChangedError, errors.JumpForbidsError):
             raise
-        except errors.SshLoginError as error:
+        except (errors.SshLoginError, errors.JumpSilentError) as error:
             refused_since = refused_since or time.monotonic()
             if time.monotonic() - refused_since > min(_LOGIN_PATIENCE_S, timeout_s):
                 raise
             last: errors.SshError = error
         except errors.SshError as error:
-            last = error
+            refused_since, last = None, error
         if time.monotonic() - begun > timeout_s:
             raise errors.no_answer(target.where, timeout_s, last.actual, _LOOK_AT_CONSOLE) from last
         time.sleep(1.0)
@@ -105,6 +109,11 @@ def shown_key(target: SshTarget, *, expected: str = "", patience_s: float = 0.0)
         try:
             with dial(target, _BANNER_S) as connection, paramiko.Transport(connection) as transport:
                 return _key_of(transport, expected)
+        except errors.SshTimeoutError:  # at the jump host, or beyond it
+            check_stop()
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1.0)
         except (OSError, EOFError, paramiko.SSHException) as error:
             check_stop()
             if time.monotonic() > deadline:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import enum
 import logging
 import socket
@@ -10,7 +11,8 @@ import time
 import paramiko
 
 from rackready.drivers.ssh import errors
-from rackready.drivers.ssh.pins import fingerprint, load_pins, pinned, text_of
+from rackready.drivers.ssh.jump import Hops
+from rackready.drivers.ssh.pins import fingerprint, load_pins, pin, pinned, text_of
 from rackready.drivers.ssh.target import SshTarget
 
 KEEPALIVE_S = 15
@@ -18,6 +20,10 @@ KEEPALIVE_S = 15
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # our errors name the cause; paramiko would print it again
 _log = logging.getLogger(__name__)
+_HOPS = Hops()
+close_jumps = _HOPS.close
+"""Close every connection to a jump host. The hosts behind it are lost with it."""
+atexit.register(close_jumps)
 
 
 class NewKey(enum.Enum):
@@ -65,9 +71,46 @@ def connect(
     return client
 
 
-def dial(target: SshTarget, timeout_s: float) -> socket.socket:
-    """Return a TCP connection to a host's SSH port. Raises OSError."""
+def dial(target: SshTarget, timeout_s: float) -> socket.socket | paramiko.Channel:
+    """Return a connection to a host's SSH port, through its jump host if it has one.
+
+    Raises OSError, and SshError for what happens at or beyond the jump host.
+    """
+    if target.jump is not None:
+        return _HOPS.channel(target, target.jump, timeout_s, _to_jump)
     return socket.create_connection((target.address, target.port), timeout=timeout_s)
+
+
+def trouble_at_jump(target: SshTarget, timeout_s: float) -> str:
+    """Return why a host cannot be reached through its jump host; "" if it can, or if it has none."""
+    if target.jump is None:
+        return ""
+    try:
+        dial(target, timeout_s).close()
+    except errors.SshError as error:
+        return str(error)
+    return ""
+
+
+def meet(jump: SshTarget | None, timeout_s: float) -> None:
+    """Connect to a jump host, and pin its key unless one is pinned. Raises SshError."""
+    if jump is not None:
+        _HOPS.transport(jump, timeout_s, _first_contact)
+
+
+def _to_jump(jump: SshTarget, timeout_s: float) -> paramiko.SSHClient:
+    return connect(jump, timeout_s=timeout_s)
+
+
+def _first_contact(jump: SshTarget, timeout_s: float) -> paramiko.SSHClient:
+    before = pinned(jump.known_hosts, jump.host)
+    client = connect(jump, timeout_s=timeout_s, new_key=NewKey.FIRST)
+    transport = client.get_transport()
+    if not before and transport is not None:
+        key = text_of(transport.get_remote_server_key())
+        pin(jump.known_hosts, jump.host, key)
+        _log.info("%s: pinned the host key that it showed at first contact (%s)", jump.where, fingerprint(key))
+    return client
 
 
 def check_keys(client: paramiko.SSHClient, target: SshTarget, new_key: NewKey = NewKey.REFUSE) -> None:

@@ -15,6 +15,8 @@ from rackready.design.secrets import reveal
 from rackready.drivers.ssh import errors
 from rackready.model.base import SecretRef
 
+_NOISE = "sudo: unable to resolve host"
+"""sudo warns so where the host's own name has no address, and goes on."""
 _SKIP = 'while IFS= read -r l && [ "$l" != "$0" ]; do :; done; exec "$@"'
 
 
@@ -35,8 +37,20 @@ class Sudo:
         line = shlex.join(["sudo", "-k", "-S", "-p", "", "-H", "--", "sh", "-c", _SKIP, mark, *argv])
         return line, f"{reveal(self.password)}\n{mark}\n"
 
+    def trial(self) -> tuple[str, str]:
+        """Return the shell line that becomes root and does nothing more, and what to send to it.
+
+        Without the mark: sudo would read it as a second password, and pam_faillock(8) counts each wrong one.
+        Raises SecretUnreadableError.
+        """
+        if self.password is None:
+            return self.command(["true"])
+        return shlex.join(["sudo", "-k", "-S", "-p", "", "-H", "--", "true"]), f"{reveal(self.password)}\n"
+
     def refused(self, where: str, user: str, shown: str) -> errors.SudoError:
         """Return the error for a host on which sudo does not make ``user`` root; ``shown`` is what sudo printed."""
+        lines = [line.strip().rstrip(".") for line in shown.splitlines() if not line.startswith(_NOISE)]
+        actual = "; ".join(filter(None, lines)) or "no answer"
         wanted = f"sudo with the password in {self.password}" if self.password else "sudo without a password"
         step = f"Allow {user} in sudoers on the host, or correct access.user and access.sudo_password in the site file."
-        return errors.SudoError(where, "sudo", f"{user} becomes root by {wanted}", shown or "no answer", step)
+        return errors.SudoError(where, "sudo", f"{user} becomes root by {wanted}", actual, step)

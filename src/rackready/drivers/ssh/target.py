@@ -1,6 +1,6 @@
 """SSH targets: address, port, user and credential of every host that rackready logs in to.
 
-Everything that a connection needs is a field here, so that a new way in (a jump host, a sudo password) is added once.
+Everything that a connection needs is a field here, so that a new way in is added once.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from rackready.model.site import Site, Switch
 
 SCHEDULER = "scheduler"
 """The name of the scheduler's controller in `rackready hostkey accept`."""
+JUMP = "jump"
+"""The name of the jump host in `rackready hostkey accept`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class SshTarget:
     """One host: where its SSH answers, who logs in and how, and the file that holds its pinned key.
 
     ``accept_as``: its name in `rackready hostkey accept` when that is not ``name``. ``sudo``: how the user becomes
-    root, None for a user that is root or needs not be.
+    root, None for a user that is root or needs not be. ``jump``: the host through which it is reached, if any.
     """
 
     name: str
@@ -75,6 +77,7 @@ class SshTarget:
     known_hosts: Path
     accept_as: str = ""
     sudo: Sudo | None = None
+    jump: SshTarget | None = None
 
     @property
     def where(self) -> str:
@@ -98,7 +101,21 @@ def node_target(site: Site, node: str, known_hosts: Path) -> SshTarget:
     login = KeyLogin(Path(access.private_key))
     sudo = None if access.user == "root" else Sudo(access.sudo_password)
     address = str(site.node(node).address)
-    return SshTarget(node, address, access.port, access.user, login, known_hosts, sudo=sudo)
+    jump = jump_target(site, known_hosts)
+    return SshTarget(node, address, access.port, access.user, login, known_hosts, sudo=sudo, jump=jump)
+
+
+def jump_target(site: Site, known_hosts: Path) -> SshTarget | None:
+    """Return how rackready logs in to the jump host in front of the nodes; None if the site has none."""
+    hop = site.access.proxy_jump
+    if hop is None:
+        return None
+    return jump_at(hop.host, hop.port, hop.user, hop.private_key or site.access.private_key, known_hosts)
+
+
+def jump_at(host: str, port: int, user: str, key: Path, known_hosts: Path) -> SshTarget:
+    """Return how rackready logs in to a jump host."""
+    return SshTarget("jump host", host, port, user, KeyLogin(key, "access.proxy_jump"), known_hosts, JUMP)
 
 
 def switch_target(switch: Switch, known_hosts: Path) -> SshTarget:

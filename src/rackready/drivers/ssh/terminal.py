@@ -29,12 +29,13 @@ def open_terminal(target: SshTarget, platform: str) -> BaseConnection:
             return client
 
         try:
+            connection: Any = dial(target, CONNECT_S)
             terminal = _platform(platform, prepare)(
                 device_type=platform,
                 host=target.address,
                 port=target.port,
                 username=target.user,
-                sock=dial(target, CONNECT_S),
+                sock=connection,
                 use_keys=False,
                 allow_agent=False,
                 conn_timeout=CONNECT_S,

@@ -69,6 +69,23 @@ def apply_config(
     return ApplyResult(bool(effect.result.get("changed")), str(effect.result.get("diff", "")), note)
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One command that is not applied. ``wanted`` and ``actual``: its value, where the command sets one."""
+
+    command: str
+    removes: bool
+    wanted: str = ""
+    actual: str = ""
+
+
+def differences(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger) -> list[Difference]:
+    """Return what differs from a switch's declared configuration. Nothing is loaded, and no candidate is made."""
+    missing = driver.missing(_commands(driver, config, ledger))
+    values = driver.values(missing)
+    return [Difference(command, driver.removes(command), *values.get(command, ("", ""))) for command in missing]
+
+
 def _digest(commands: list[str]) -> str:
     return hashlib.sha256("\n".join(commands).encode()).hexdigest()
 

@@ -110,6 +110,14 @@ class SwitchDriver(ABC):
     def missing(self, commands: list[str], revision: str | None = None) -> list[str]:
         """Return those of the commands that are not in the applied configuration (or that revision) yet."""
 
+    def values(self, commands: list[str]) -> dict[str, tuple[str, str]]:
+        """Return command -> (the value that it sets, the applied value), for commands that set one.
+
+        A driver that cannot tell returns none: the command itself then shows the difference.
+        """
+        del commands
+        return {}
+
     @abstractmethod
     def only_holds(self, revision: str, commands: list[str]) -> bool:
         """Whether a revision differs from the applied configuration by some of these commands and nothing else."""

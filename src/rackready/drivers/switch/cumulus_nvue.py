@@ -14,6 +14,7 @@ from rackready.design.switches import SwitchConfig
 from rackready.drivers.switch.base import Revision, SwitchDriver, SwitchError, SwitchState
 from rackready.drivers.switch.nvue_owned import expand_unsets, stale, unset_commands, within, written
 from rackready.drivers.switch.nvue_text import (
+    VALUES,
     Tokens,
     compact,
     document,
@@ -51,6 +52,17 @@ class CumulusNvue(SwitchDriver):
             for command in commands
             if not expand_commands(command) <= have or within(have, expand_unsets(command))
         ]
+
+    def values(self, commands: list[str]) -> dict[str, tuple[str, str]]:
+        """Return command -> (the value that it sets, the applied value), of leaves with one value."""
+        leaves = {command: sorted(expand_commands(command)) for command in commands if not self.removes(command)}
+        have = self._settings(None) if leaves else set()
+        applied = {tokens[:-1]: tokens[-1] for tokens in have if tokens[-2] in VALUES}
+        return {
+            command: (settings[0][-1], applied.get(settings[0][:-1], "none"))
+            for command, settings in leaves.items()
+            if len(settings) == 1 and settings[0][-2] in VALUES
+        }
 
     def unwanted(self, wrote: list[list[str]], commands: list[str]) -> list[str]:
         """Return the `nv unset` commands for ports and VLANs that rackready wrote and the site no longer names."""

@@ -23,6 +23,7 @@ from rackready.gates.bmc.watch import watch
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
+from rackready.model.serials import SerialKind
 from rackready.model.site import Bmc as BmcSite
 
 T = TypeVar("T")
@@ -69,8 +70,8 @@ def called(told: Mapping[str, Any]) -> str:
 class Cycler:
     """Cycles power.
 
-    ``refuse`` returns why a node may not lose its power now, or an empty text. ``serial`` returns the node's chassis
-    serial.
+    ``refuse`` returns why a node may not lose its power now, or an empty text. ``serial`` returns the node's serial,
+    ``kind`` which number that is.
     """
 
     ledger: Ledger
@@ -79,6 +80,7 @@ class Cycler:
     serial: Callable[[str], str | None]
     rest_s: float = _REST_S
     feeds: Feeds = field(default_factory=Feeds)
+    kind: Callable[[str], SerialKind] = lambda _node: "any"
 
     def cycle(self, node: str, site: BmcSite, kind: str, number: str, *, proceed: Callable[[], None]) -> dict[str, Any]:
         """Do one cycle and return its record.
@@ -92,7 +94,7 @@ class Cycler:
         with Bmc(node, site) as bmc:
             serial = self._serial(node)
             given_back = self._close_interrupted(node, bmc, serial)
-            bmc.require(serial)
+            bmc.require(serial, self.kind(node))
             mains = self.feeds.mains(node)
             way = _choose_way(bmc, kind, int(number), mains)
             result = run_effect(
@@ -123,7 +125,7 @@ class Cycler:
         serial = self.serial(node)
         if serial is None:
             raise RackreadyError(
-                f"{node}: power cycle - Expected: its chassis serial in the site file Actual: none. Add "
+                f"{node}: power cycle - Expected: its serial in the site file Actual: none. Add "
                 "it, then run the gate again; nothing was done to the node."
             )
         return serial
@@ -148,7 +150,7 @@ class Cycler:
         if outlets:
             self.feeds.left_off(node, outlets).on()
             _ask_until_answered(bmc, bmc.observe)
-        bmc.require(serial)
+        bmc.require(serial, self.kind(node))
         if bmc.observe() != "On":
             bmc.power(PowerAction.ON)
         self.ledger.done(last.token, {"interrupted": True, "power": bmc.observe()})

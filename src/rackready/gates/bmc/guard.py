@@ -28,7 +28,14 @@ def bmcs(site: Site, ledger: Ledger, campaign: str, paths: EnvPaths | None) -> B
 
 def cycler(site: Site, ledger: Ledger, campaign: str, refuse: Callable[[str], str]) -> Cycler:
     """Return the object that cycles the power of a site's nodes."""
-    return Cycler(ledger, campaign, refuse, lambda node: site.node(node).serial, feeds=Feeds.of_site(site))
+    return Cycler(
+        ledger,
+        campaign,
+        refuse,
+        lambda node: site.node(node).serial,
+        feeds=Feeds.of_site(site),
+        kind=lambda node: site.node(node).serial_kind,
+    )
 
 
 def refusal(site: Site, ledger: Ledger, paths: EnvPaths, node: str) -> str:

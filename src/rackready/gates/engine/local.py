@@ -77,7 +77,8 @@ def recognised(connection: Connection, gpus: int | None, product: str | None = N
         if (server := loader.platform(name)).gpu in kinds and (gpus or server.gpus == count)
     ]
     board = product if product is not None else _board()
-    chosen = [server for server in servers if server.product == board] or servers
+    complete = [server for server in servers if not server.unpublished()]  # what gates need is in their profiles
+    chosen = [server for server in servers if server.product == board] or complete or servers
     if len(chosen) != 1:
         ids = ", ".join(server.id for server in chosen) or "none"
         raise RackreadyError(

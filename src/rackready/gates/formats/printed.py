@@ -79,6 +79,7 @@ class Fingerprint(Shape):
     gpus: list[_Board] = []
     gpu_error: str | None = None
     chassis_serial: str | None = None
+    serials: dict[str, str | None] = {}
     driver: str | None = None
     kernel: str | None = None
     boot_id: str | None = None

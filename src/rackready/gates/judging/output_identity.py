@@ -132,9 +132,9 @@ def _ours(found: OutputIdentity, document: dict[str, Any]) -> None:
     elif kind == versions.FORMAT:
         found.drivers |= {_word(document.get("nvml"), "driver")} - {""}
     elif isinstance(document.get("documents"), dict):
-        found.machines |= {
-            _word(item, "SerialNumber").strip() for item in document["documents"].values() if _system(item)
-        } - {""}
+        systems = [item for item in document["documents"].values() if _system(item)]
+        # Dell's Service Tag, which its operating system gives as the serial, is the SKU in Redfish.
+        found.machines |= {_word(item, key).strip() for item in systems for key in ("SerialNumber", "SKU")} - {""}
 
 
 def _diagnostic(found: OutputIdentity, text: str) -> None:

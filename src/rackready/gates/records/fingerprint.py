@@ -16,7 +16,8 @@ from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.gates.records.sanitize import clean
 from rackready.model.evidence import UNREAD, Fingerprint
 from rackready.model.outcome import Finding
-from rackready.model.site import Site
+from rackready.model.serials import Serials
+from rackready.model.site import Node, Site
 from rackready.ondevice import fingerprint as script
 
 _STEP = "Check that install has run on the node and that its driver is loaded, then run the gate again."
@@ -53,6 +54,29 @@ def _one(connection: Connection, site: Site, node: str) -> Fingerprint | Finding
         return build(document(output, script.FORMAT, printed.Fingerprint), site, node)
     except FormatError as error:
         return clean(FINGERPRINT_UNREADABLE.found(node, "serials, firmware, kernel and driver", str(error)))
+
+
+def serials_of(found: dict[str, Any]) -> Serials:
+    """Return the numbers that a node's operating system reports for it."""
+    given = found.get("serials") or {}
+    return Serials.of(
+        ("system", found.get("chassis_serial") or given.get("product_serial")),
+        ("sku", given.get("product_sku")),
+        ("chassis", given.get("chassis_serial")),
+        ("board", given.get("board_serial")),
+    )
+
+
+def is_of(serials: Serials, node: Node) -> bool:
+    """Return whether these numbers of an operating system are the node's.
+
+    Where Redfish has Dell's Service Tag as the SKU, DMI has it as the serial of the product: it counts as both.
+    """
+    if node.serial is None:
+        return False
+    return serials.matches(node.serial, node.serial_kind) or (
+        node.serial_kind == "sku" and serials.matches(node.serial, "system")
+    )
 
 
 def build(found: dict[str, Any], site: Site, node: str) -> Fingerprint:

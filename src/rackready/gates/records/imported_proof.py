@@ -11,8 +11,9 @@ from rackready.gates.engine.shipped_script import document
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.records.captured import Capture
-from rackready.gates.records.fingerprint import build
+from rackready.gates.records.fingerprint import build, is_of, serials_of
 from rackready.model.evidence import CapturedOutput, Fingerprint
+from rackready.model.serials import wanted_text
 from rackready.model.site import Site
 from rackready.ondevice import fingerprint as script
 
@@ -54,7 +55,7 @@ def prove(site: Site, capture: Capture, node: str, members: Sequence[CapturedOut
 
 
 def _fingerprint(site: Site, capture: Capture, node: str, name: str | None, problems: list[str]) -> Fingerprint | None:
-    """Return a fingerprint with the site's chassis serial; None if it has no serial or no GPU could be read.
+    """Return a fingerprint with the site's serial; None if it has no serial or no GPU could be read.
 
     Another machine's serial is a problem.
     """
@@ -69,11 +70,13 @@ def _fingerprint(site: Site, capture: Capture, node: str, name: str | None, prob
         step = f"Import the output of that script on {node}."
         problems.append(f"{node}: {name} - Expected: what ondevice/fingerprint.py prints Actual: {error}. {step}")
         return None
-    serial, wanted = found.get("chassis_serial"), site.node(node).serial
-    if serial and wanted and serial != wanted:
+    serials, own = serials_of(found), site.node(node)
+    same = is_of(serials, own)
+    if serials.found and own.serial and not same:
         step = "It is from another machine: import outputs of this node, or correct its serial in the site file."
-        problems.append(f"{node}: {name} - Expected: chassis serial {wanted} Actual: {serial}. {step}")
-    return made if serial and serial == wanted else None
+        expected = wanted_text(own.serial, own.serial_kind)
+        problems.append(f"{node}: {name} - Expected: {expected} Actual: {serials}. {step}")
+    return made if same else None
 
 
 def _when(item: CapturedOutput) -> str:

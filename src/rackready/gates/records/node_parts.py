@@ -120,19 +120,59 @@ def with_parts(prints: Mapping[str, Fingerprint | Finding], ledger: Ledger) -> d
     return out
 
 
-def differences(before: Kinds, now: Kinds) -> list[str]:
-    """Return the differences between two lists, for the kinds that both contain."""
+Change = tuple[str, str, str]
+"""Name of a part, its identity when it was seen last, its identity now; an identity is empty for no such part."""
+
+
+def changes(before: Kinds, now: Kinds) -> list[Change]:
+    """Return what differs between two lists, in the kinds that both times were read."""
     out = []
     for kind in sorted(before.keys() & now.keys()):
         then, here = before[kind], now[kind]
         out += [
-            f"{name} was {then[name]}, is {here[name]}"
-            for name in sorted(then.keys() & here.keys())
-            if then[name] != here[name]
+            (name, then[name], here[name]) for name in sorted(then.keys() & here.keys()) if then[name] != here[name]
         ]
-        out += [f"{name} ({then[name]}) is gone" for name in sorted(then.keys() - here.keys())]
-        out += [f"{name} ({here[name]}) is new" for name in sorted(here.keys() - then.keys())]
+        out += [(name, then[name], "") for name in sorted(then.keys() - here.keys())]
+        out += [(name, "", here[name]) for name in sorted(here.keys() - then.keys())]
     return out
+
+
+def differences(before: Kinds, now: Kinds) -> list[str]:
+    """Return the same in words."""
+    return [_in_words(*change) for change in changes(before, now)]
+
+
+def _in_words(name: str, then: str, here: str) -> str:
+    if not here:
+        return f"{name} ({then}) is gone"
+    return f"{name} was {then}, is {here}" if then else f"{name} ({here}) is new"
+
+
+def compare(
+    connection: Connection, site: Site, store: EvidenceStore, ledger: Ledger, nodes: Sequence[str]
+) -> dict[str, list[Change] | Finding]:
+    """Return what differs from the parts that were seen last, or why that cannot be told. Nothing is recorded.
+
+    Nothing differs on a node that rackready changed since: the next look records its parts.
+    """
+    with ThreadPoolExecutor(max_workers=max(1, min(len(nodes), 16))) as pool:
+        read = dict(zip(nodes, pool.map(lambda node: _read(connection, site, node), nodes), strict=True))
+    return {node: _unrecorded(store, ledger, node, parts) for node, parts in read.items()}
+
+
+def _unrecorded(
+    store: EvidenceStore, ledger: Ledger, node: str, found: tuple[Kinds, Mapping[str, str]] | Finding
+) -> list[Change] | Finding:
+    if isinstance(found, Finding):
+        return found
+    parts, unread = found
+    last = ledger.latest(node, SEEN)
+    before = _stored(store, last)
+    lost = sorted(unread.keys() & before.keys())
+    if lost:
+        return clean(PARTS_LOST.found(node, ", ".join(lost), "; ".join(f"{kind}: {unread[kind]}" for kind in lost)))
+    by_us = last is not None and ledger.last_change(node) > (last.ended or last.begun)
+    return [] if by_us else changes(before, parts)
 
 
 def _fresh(entry: Entry, campaign: str, within_s: float) -> bool:

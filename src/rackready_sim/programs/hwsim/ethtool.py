@@ -69,12 +69,23 @@ def _link(nic: dict[str, Any]) -> int:
     up = machine.carrier(nic)
     speed = f"{nic['rate_gbps'] * 1000}Mb/s" if up else "Unknown!"
     sys.stdout.write(
-        f"Settings for {nic['netdev']}:\n\tSupported ports: [ Backplane ]\n\tSupports auto-negotiation: Yes\n"
+        f"Settings for {nic['netdev']}:\n\tSupported ports: [ Backplane ]\n"
+        f"\tSupported link modes:   {_modes(nic)}\n\tSupported pause frame use: Symmetric\n"
+        "\tSupports auto-negotiation: Yes\n"
         f"\tSpeed: {speed}\n\tDuplex: {'Full' if up else 'Unknown! (255)'}\n\tAuto-negotiation: on\n\tPort: Direct "
         "Attach Copper\n"
         f"\tLink detected: {'yes' if up else 'no'}\n"
     )
     return 0
+
+
+def _modes(nic: dict[str, Any]) -> str:
+    """Return the link modes of four lanes as ethtool lists them, one a line (ethtool.c, dump_link_caps).
+
+    Names as mlx5_core has them for 400GAUI-4 (en_ethtool.c, ptys2ext_ethtool_table).
+    """
+    kinds = ("KR4", "SR4", "LR4_ER4_FR4", "DR4", "CR4")
+    return f"\n\t{' ' * 24}".join(f"{nic['rate_gbps'] * 1000}base{kind}/Full" for kind in kinds)
 
 
 def _word(on: object) -> str:

@@ -1,7 +1,7 @@
-"""The bridges above each GPU: the kernel's device tree that the flat list /sys/bus/pci/devices links to.
+"""The bridges above each GPU and its NIC: the kernel's device tree that the list /sys/bus/pci/devices links to.
 
-Each bridge has the link attributes of sysfs. The GPU's own folder is below the last one, and the list has links to all
-of them.
+Each bridge has the link attributes of sysfs. The folders of GPU and NIC are below their switch, and the list has links
+to all of them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ def place(pci: str) -> Path:
     return paths.at(f"{_LIST}/{pci}")
 
 
-def write(gpu: dict[str, Any]) -> None:
-    """Lay out the bridges of one GPU, outermost first, and the GPU's folder below them."""
-    bridges = gpu["pcie"].get("bridges", [])
+def write(pci: str, bridges: list[dict[str, Any]]) -> None:
+    """Lay out the bridges of one device, nearest first in the list, and the device's folder below them."""
     if not bridges:
         return
     folder = paths.at(f"{_TREE}/pci{bridges[-1]['pci'][:7]}")
@@ -42,7 +41,7 @@ def write(gpu: dict[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         _link(folder)
         _bridge(place(bridge["pci"]), bridge)
-    folder = folder / gpu["pci"]
+    folder = folder / pci
     folder.mkdir(exist_ok=True)
     _link(folder)
 

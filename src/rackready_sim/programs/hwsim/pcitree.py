@@ -17,9 +17,7 @@ _CAP = 0x60
 
 def write(state: dict[str, Any]) -> None:
     """Lay out every PCI device on the bus; a GPU that fell off reads as all ones."""
-    for gpu in state["gpus"]:
-        if machine.present(gpu, state):
-            pcibridges.write(gpu)
+    _bridges(state)
     for bridge in state.get("host", {}).get("bridges", []):
         pcie.bridge(bridge)
     for gpu in state["gpus"]:
@@ -49,6 +47,16 @@ def write(state: dict[str, Any]) -> None:
         )
         for leaf in (f"net/{nic['netdev']}", f"infiniband/{nic['rdma_device']}"):
             (place / leaf).mkdir(parents=True, exist_ok=True)
+
+
+def _bridges(state: dict[str, Any]) -> None:
+    """Lay out the bridges; those of GPUs last: the links of shared bridges are those of the GPU's state."""
+    for nic in state["nics"]:
+        if machine.present(nic, state):
+            pcibridges.write(nic["pci"], nic.get("bridges", []))
+    for gpu in state["gpus"]:
+        if machine.present(gpu, state):
+            pcibridges.write(gpu["pci"], gpu["pcie"].get("bridges", []))
 
 
 def _device(pci: str, ids: tuple[int, int, int], link: dict[str, int], numa: int, *, lost: bool = False) -> Path:

@@ -1,4 +1,4 @@
-"""dmidecode 3.4: BIOS and memory of the SMBIOS table."""
+"""dmidecode 3.4: BIOS, system, board, chassis and memory of the SMBIOS table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import machine, store
 
-_TYPES = {"bios": (0,), "system": (1,), "memory": (16, 17)}
+_TYPES = {"bios": (0,), "system": (1,), "baseboard": (2,), "chassis": (3,), "slot": (9,), "memory": (16, 17)}
 
 
 def main(argv: list[str]) -> int:
@@ -17,7 +17,7 @@ def main(argv: list[str]) -> int:
         return 0
     at = next((place for place, word in enumerate(argv) if word in {"-t", "--type"}), None)
     word = argv[at + 1] if at is not None else ""
-    kinds = _TYPES.get(word) or ((int(word),) if word.isdigit() else (0, 1, 16, 17))
+    kinds = _TYPES.get(word) or ((int(word),) if word.isdigit() else (0, 1, 2, 3, 16, 17))
     state = store.hardware()
     sys.stdout.write("# dmidecode 3.4\nGetting SMBIOS data from sysfs.\nSMBIOS 3.5.0 present.\n\n")
     for kind in kinds:
@@ -27,6 +27,23 @@ def main(argv: list[str]) -> int:
             )
             sys.stdout.write("".join(f"\t{name}: {value}\n" for name, value in fields.items()) + "\n")
     return 0
+
+
+def _board(chassis: dict[str, Any]) -> list[tuple[str, dict[str, object]]]:
+    return [("Base Board Information", {"Serial Number": chassis.get("board_serial") or chassis["serial"]})]
+
+
+def _chassis(chassis: dict[str, Any]) -> list[tuple[str, dict[str, object]]]:
+    height = f"{chassis['units']} U" if chassis.get("units") else "Unspecified"
+    return [("Chassis Information", {"Serial Number": chassis["serial"], "Height": height})]
+
+
+def _slots(_chassis: dict[str, Any]) -> list[tuple[str, dict[str, object]]]:
+    return []  # this firmware lists none
+
+
+_PLACES = {2: _board, 3: _chassis, 9: _slots}
+"""Structures by SMBIOS type."""
 
 
 def _structures(kind: int, state: dict[str, Any]) -> list[tuple[str, dict[str, object]]]:
@@ -44,6 +61,8 @@ def _structures(kind: int, state: dict[str, Any]) -> list[tuple[str, dict[str, o
                 },
             )
         ]
+    if kind in _PLACES:
+        return _PLACES[kind](chassis)
     if kind == 1:
         fields = {
             "Manufacturer": chassis["manufacturer"],

@@ -11,6 +11,7 @@ from typing import Any
 from .. import kmsg, machine, paths, rdmatree
 
 _CPU = "/sys/devices/system/cpu"
+_DMI = "/sys/class/dmi/id"
 _EDAC = "/sys/devices/system/edac/mc"
 _UNITS = "/run/systemd/system"
 _KEPT = "/var/lib/hw/kept"
@@ -27,6 +28,9 @@ ExecStart=/bin/false
 
 def own_folders() -> None:
     """Create the machine's own folders in place of links to its host's kernel, and keep their other entries."""
+    dmi = Path(_DMI).parent
+    if dmi.is_symlink():
+        dmi.unlink()
     cpu = Path(_CPU)
     if not cpu.is_symlink():
         return
@@ -52,6 +56,7 @@ def write(state: dict[str, Any]) -> None:
     host = state.get("host")
     if host is None:
         return
+    _identity(state["chassis"], host["bios"])
     _processors(host["cpu"])
     _memory(host)
     for size, count in host["hugepages"].items():
@@ -64,6 +69,29 @@ def write(state: dict[str, Any]) -> None:
     for nic in machine.nics():
         if rdmatree.folder(nic).is_dir():
             _put(f"/sys/class/infiniband/{nic['rdma_device']}/fw_ver", nic["fw"])
+
+
+def _identity(chassis: dict[str, Any], bios: dict[str, Any]) -> None:
+    """Write the kernel's view of the SMBIOS table: names and access as in drivers/firmware/dmi-id.c.
+
+    The serial of the product is the number on the label; that of the board differs where the BMC's does (Dell).
+    """
+    serials = {
+        "product_serial": chassis["serial"],
+        "chassis_serial": chassis["serial"],
+        "board_serial": chassis.get("board_serial") or chassis["serial"],
+    }
+    names = {
+        "sys_vendor": chassis["manufacturer"],
+        "product_name": chassis["product"],
+        "board_vendor": chassis["manufacturer"],
+        "chassis_vendor": chassis["manufacturer"],
+        **{f"bios_{name}": bios[name] for name in ("vendor", "version", "date")},
+    }
+    for name, value in {**names, **serials}.items():
+        _put(f"{_DMI}/{name}", value)
+    for name in serials:
+        paths.at(f"{_DMI}/{name}").chmod(0o400)
 
 
 def cpus(cpu: dict[str, Any]) -> int:

@@ -1,0 +1,1 @@
+"""Drift: compares nodes and switches with their site, and changes nothing on them."""

@@ -1,0 +1,70 @@
+"""Compares nodes with the roles of the phases that were applied: the roles themselves, in check mode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rackready.campaign.drift.applied import Applied, roles_of
+from rackready.campaign.drift.found import Found
+from rackready.drivers.ansible import run_playbook
+from rackready.drivers.ansible_items import check_of
+from rackready.handover.run import join_vars
+from rackready.model.drift import DriftItem, DriftKind
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.site import Site
+
+PLAYBOOK = "drift.yml"
+
+
+def compare_roles(ctx: PhaseContext, site: Site, applied: Mapping[str, Applied], found: Mapping[str, Found]) -> None:
+    """Add what the roles of the applied phases would change on each node. One run serves all nodes."""
+    wanted = {node: _roles(ctx, item) for node, item in applied.items()}
+    variables = {
+        "rackready_drift_roles": {node: list(roles) for node, roles in wanted.items()},
+        **join_vars(site.handover),
+    }
+    for node, result in run_playbook(replace(ctx, check=True), PLAYBOOK, list(wanted), variables).items():
+        _add(found[node], result, wanted[node])
+
+
+def _roles(ctx: PhaseContext, applied: Applied) -> dict[str, str]:
+    """Return role -> its phase, in the order of a deploy."""
+    return {role: phase for phase in applied.phases for role in roles_of(ctx.root, phase)}
+
+
+def _add(found: Found, result: NodeResult, phases: Mapping[str, str]) -> None:
+    if result.outcome is Outcome.ERROR:
+        found.not_asked.append(result.message)
+        return
+    for item in _without_followers(result.data.get("items", [])):
+        found.items.append(_typed(item, item["role"], phases.get(item["role"], ""), item["task"]))
+    for broken in result.data.get("broken", []):
+        role, task = str(broken["role"]), str(broken["task"])
+        check = check_of(task, str(broken["message"]))
+        if check is not None:
+            found.items.append(_typed(check, role, phases.get(role, ""), task))
+            found.notes.append(f"role {role} stopped at this check ({task}): its later tasks were not compared")
+        else:
+            found.not_asked.append(f"role {role or 'unknown'} stopped at task {task}: {broken['message']}")
+
+
+def _without_followers(items: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Return items without tasks that follow another difference of their role, such as a restart after a new file."""
+    explained = {item["role"] for item in items if item["kind"] != DriftKind.TASK.value}
+    return [item for item in items if item["kind"] != DriftKind.TASK.value or item["role"] not in explained]
+
+
+def _typed(item: Mapping[str, Any], role: str, phase: str, task: str) -> DriftItem:
+    return DriftItem(
+        kind=DriftKind(item["kind"]),
+        name=item["name"],
+        expected=item["expected"],
+        actual=item["actual"],
+        source=f"role {role}",
+        phase=phase,
+        task=task,
+        next_step=str(item.get("next_step", "")),
+    )

@@ -1,0 +1,1 @@
+"""Platform profiles from what a machine reports about itself."""

@@ -1,0 +1,187 @@
+"""Software sets: package names and versions as NVIDIA publishes them per system, and the refusals of wrong sets."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jinja2 import Environment
+from pydantic import ValidationError
+
+from rackready.design import check
+from rackready.design.hostvars import site_vars
+from rackready.design.site import parse_site
+from rackready.model.problems import SiteInvalidError
+from rackready.model.site import Site
+from rackready.model.software import SoftwareProfile
+from rackready.profiles import loader
+
+ROOT = Path(__file__).resolve().parents[3]
+SETS = loader.known("software")
+
+# NVIDIA's CUDA repository. Debian 12: driver installation guide (`nvidia-open`; `nvidia-driver-cuda` is its compute
+# part). Ubuntu: names carry the branch below 590 (guide, "Recent updates"), persistenced is in the compute utilities
+# (canonical/nvidia-graphics-drivers, debian/templates/control.in); driver packages end in -1ubuntu1 or -0ubuntu1.
+# Fabric packages are unversioned from 580 on (NVIDIA/gpu-driver-container @09dc954, ubuntu24.04/precompiled).
+DEBIAN = {
+    "packages": ["nvidia-open"],
+    "persistence": ["nvidia-persistenced"],
+    "fabric": ["libnvidia-nscq", "nvidia-fabricmanager"],
+}
+UBUNTU = {
+    "packages": ["libnvidia-cfg1-{b}", "libnvidia-compute-{b}", "nvidia-dkms-{b}-open", "nvidia-utils-{b}"],
+    "persistence": ["nvidia-compute-utils-{b}"],
+    "fabric": ["libnvidia-nscq", "nvidia-fabricmanager"],
+}
+PUBLISHED = {"debian12": DEBIAN, "ubuntu2204": UBUNTU, "ubuntu2404": UBUNTU}
+SUFFIX = {"debian12": r"-1", "ubuntu2204": r"-[01]ubuntu1", "ubuntu2404": r"-[01]ubuntu1"}
+
+
+def raw(name: str) -> dict[str, Any]:
+    return yaml.safe_load((ROOT / f"src/rackready/profiles/software/{name}.yml").read_text(encoding="utf-8"))
+
+
+def site_of(name: str, **software: Any) -> Site:
+    document = yaml.safe_load((ROOT / "inventories/sim/site.yml").read_text(encoding="utf-8"))
+    document["software"] |= {"set": name, **software}
+    return parse_site(document, source="site.yml", base=ROOT)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_driver_packages_are_those_that_nvidia_publishes_for_the_system(name: str) -> None:
+    found = loader.software(name)
+    for branch, driver in found.driver.items():
+        for kind, names in PUBLISHED[found.os].items():
+            assert sorted(getattr(driver, kind)) == [item.format(b=branch) for item in names], (branch, kind)
+        assert driver.pinning == f"nvidia-driver-pinning-{branch}"
+        own = {*driver.packages.values(), *driver.persistence.values()}
+        assert all(re.fullmatch(re.escape(driver.version) + SUFFIX[found.os], item) for item in own), own
+        assert set(driver.fabric.values()) == {f"{driver.version}-1"}
+        assert driver.persistence_unit is (found.os == "debian12")  # Ubuntu's unit is static: --no-persistence-mode
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_no_package_of_the_systems_own_archive_is_named(name: str) -> None:
+    """`-server` flavours and `nvidia-fabricmanager-580` are Ubuntu's: they do not go with NVIDIA's own packages."""
+    driver = loader.software(name).driver
+    names = {package for item in driver.values() for kind in (item.packages, item.fabric) for package in kind}
+    assert not [item for item in names if "-server" in item or re.fullmatch(r"nvidia-fabricmanager-\d+", item)]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_cuda_libraries_are_of_the_sets_cuda(name: str) -> None:
+    found = loader.software(name)
+    dashed = found.cuda.replace(".", "-")
+    assert list(found.cuda_packages) == [f"cuda-toolkit-{dashed}"]
+    assert found.nccl.endswith(f"+cuda{found.cuda}")
+    assert found.dcgm.startswith("1:4.")  # DCGM's packages have epoch 1
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_roles_get_the_sets_packages_and_versions(name: str) -> None:
+    found, given = loader.software(name), site_vars(site_of(name))
+    driver = found.driver[found.default_branch]
+    assert given["base_os"] == found.os
+    assert given["nvidia_driver_packages"] == driver.packages
+    assert given["nvidia_fabricmanager_packages"] == driver.fabric
+    assert given["nvidia_persistence_packages"] == driver.persistence
+    assert given["nvidia_persistence_unit"] is driver.persistence_unit
+
+
+def changed(path: str, value: object) -> dict[str, Any]:
+    document = raw("hgx-r580-ubuntu2404")
+    place: Any = document
+    *folders, last = path.split("/")
+    for item in folders:
+        place = place[int(item) if item.isdigit() else item]
+    place[int(last) if last.isdigit() else last] = value
+    return document
+
+
+OLD = {**raw("hgx-r580-ubuntu2404")["driver"][580]}
+WRONG = [
+    (
+        "driver/580/packages/nvidia-utils-580",
+        "580.126.20-1ubuntu1",
+        "nvidia-utils-580: package version 580.126.20-1ubuntu1 is not of driver 580.173.02",
+    ),
+    (
+        "driver/580/fabric/nvidia-fabricmanager",
+        "580.173.020-1",
+        "nvidia-fabricmanager: package version 580.173.020-1 is not of driver 580.173.02",
+    ),
+    ("driver/590", OLD, "driver.590: version 580.173.02 is not of branch 590"),  # one version in two branches
+    ("default_branch", 595, "default_branch 595 is not in driver, which has 580"),
+    ("driver/580/version", "580", r"String should match pattern '^\d+\.\d+(\.\d+)?$'"),
+    ("driver/580/end_of_life", "June 2028", r"String should match pattern '^\d{4}-\d{2}$'"),
+    ("driver/580/packages", {}, "Dictionary should have at least 1 item after validation, not 0"),
+    ("kernel", "6.8", "Extra inputs are not permitted"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "text"), WRONG, ids=[item[0] for item in WRONG])
+def test_a_wrong_set_is_refused(path: str, value: object, text: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        SoftwareProfile.model_validate(changed(path, value))
+    assert [item["msg"].removeprefix("Value error, ") for item in caught.value.errors()] == [text]
+
+
+def test_an_epoch_belongs_to_the_package_version() -> None:
+    document = changed("driver/580/packages/nvidia-utils-580", "3:580.173.02-1ubuntu1")  # as in RHEL's repository
+    assert SoftwareProfile.model_validate(document)
+
+
+def test_a_driver_is_found_by_its_version_alone() -> None:
+    found = loader.software("hgx-r580-ubuntu2404")
+    assert found.of_version("580.173.02") is found.driver[580]
+    with pytest.raises(KeyError, match=r"580\.126\.20"):
+        found.of_version("580.126.20")
+
+
+def test_a_branch_past_its_end_of_life_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "today", lambda: date(2028, 7, 1))
+    with pytest.raises(SiteInvalidError) as caught:
+        site_of("hgx-r580-ubuntu2404")
+    assert [str(problem) for problem in caught.value.problems] == [
+        (
+            "software.driver_branch: branch 580 is past its end of life - Expected: a branch with support "
+            "Actual: support ended 2028-06. Choose another branch or another set."
+        )
+    ]
+
+
+def test_a_branch_in_the_last_month_of_its_support_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "today", lambda: date(2028, 6, 30))
+    assert site_of("hgx-r580-ubuntu2404").software.set == "hgx-r580-ubuntu2404"
+
+
+def test_an_unknown_set_names_those_that_exist() -> None:
+    with pytest.raises(SiteInvalidError, match=", ".join(SETS)):
+        site_of("hgx-r580-ubuntu2604")
+
+
+FACTS = [  # as Ansible reports them: distribution, distribution_version, distribution_major_version
+    ("Debian", "12.11", "12", "debian12"),
+    ("Debian", "13.1", "13", "debian13"),
+    ("Ubuntu", "22.04", "22", "ubuntu2204"),
+    ("Ubuntu", "24.04", "24", "ubuntu2404"),
+    ("Ubuntu", "24.10", "24", "ubuntu2410"),
+    ("Rocky", "9.6", "9", "rocky9"),
+]
+
+
+@pytest.mark.parametrize(("name", "version", "major", "wanted"), FACTS)
+def test_a_nodes_system_is_compared_with_the_sets(name: str, version: str, major: str, wanted: str) -> None:
+    """Role base refuses a node of another system than the set's, so 24.10 is not 24.04."""
+    templates = yaml.safe_load((ROOT / "roles/base/vars/main.yml").read_text(encoding="utf-8"))
+    facts = {"distribution": name, "distribution_version": version, "distribution_major_version": major}
+    environment = Environment(autoescape=False)  # noqa: S701 - no HTML
+    release = environment.from_string(templates["__base_release"]).render(ansible_facts=facts).strip()
+    found = environment.from_string(templates["__base_os"]).render(ansible_facts=facts, __base_release=release)
+    assert found == wanted
+    sets = [item for item in SETS if loader.software(item).os == found]
+    assert sets == ([f"hgx-r580-{wanted}"] if wanted in PUBLISHED else [])

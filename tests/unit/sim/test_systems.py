@@ -1,0 +1,145 @@
+"""Systems that a simulated node can be: their identity, their driver packages, and their persistence daemon."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from jinja2 import Environment
+
+from rackready.profiles import loader
+from rackready_sim import systems
+from rackready_sim.errors import SimError
+from rackready_sim.packages import driver_ubuntu, recipes
+from rackready_sim.packages.deb import Deb
+from rackready_sim.programs.hwsim import persistenced
+from tests.unit.profiles.test_software_sets import site_of
+
+ROOT = Path(__file__).resolve().parents[3]
+SETS = loader.known("software")
+BASE = {"libc6", "python3"}
+"""What the image has."""
+
+
+def mirror(name: str) -> list[Deb]:
+    found = loader.software(name)
+    return recipes.packages(found, found.driver[found.default_branch].version)
+
+
+def words(text: str) -> list[tuple[str, str]]:
+    """Return (name, exact version or "") of each relation."""
+    found = [re.fullmatch(r"(\S+)(?: \((>?=) (\S+)\))?", item.strip()) for item in text.split(",") if item.strip()]
+    return [(item[1], item[3] if item[2] == "=" else "") for item in found if item is not None]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_mirror_has_every_package_of_the_set_in_its_version(name: str) -> None:
+    found = loader.software(name)
+    have = {(item.name, item.version) for item in mirror(name)}
+    driver = found.driver[found.default_branch]
+    wanted = {**driver.packages, **driver.persistence, **driver.fabric, **found.cuda_packages, "libnccl2": found.nccl}
+    wanted |= {"datacenter-gpu-manager-4-cuda13": found.dcgm, "nvidia-container-toolkit": found.container_toolkit}
+    wanted |= {"perftest": found.perftest, "nccl-tests": found.nccl_tests, "mft": found.mft}
+    assert set(wanted.items()) - have == set()
+    assert driver.pinning in {package for package, _ in have}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_dependency_is_in_the_mirror_in_the_version_that_it_needs(name: str) -> None:
+    offered: set[tuple[str, str]] = set()
+    for item in mirror(name):
+        offered |= {(item.name, item.version), (item.name, "")}
+        for provided, version in words(item.fields.get("Provides", "")):
+            offered |= {(provided, version), (provided, "")}
+    needed = {need for item in mirror(name) for need in words(item.fields.get("Depends", "").replace("|", ","))}
+    assert {need for need in needed if need[0] not in BASE} - offered == set()
+
+
+@pytest.mark.parametrize("name", ["hgx-r580-ubuntu2204", "hgx-r580-ubuntu2404"])
+def test_ubuntus_driver_is_ubuntus(name: str) -> None:
+    """Names of the 580 branch carry it, those from 590 on do not; neither has a package nvidia-persistenced."""
+    names = {item.name for item in mirror(name)}
+    assert {"libnvidia-compute-580", "nvidia-dkms-580-open", "nvidia-utils-580", "nvidia-compute-utils-580"} <= names
+    assert {"libnvidia-compute", "nvidia-dkms-open", "nvidia-utils", "nvidia-compute-utils"} <= names
+    assert not names & {"nvidia-persistenced", "nvidia-driver-cuda", "libnvidia-ml1", "libnvidia-compute-595"}
+
+
+def test_debians_driver_is_debians() -> None:
+    names = {item.name for item in mirror("hgx-r580-debian12")}
+    assert {"nvidia-open", "nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-persistenced"} <= names
+    assert not {item for item in names if item.endswith("-580") and "pinning" not in item}
+
+
+IDENTITY = {
+    "hgx-r580-ubuntu2204": ("ubuntu", "22.04", "jammy", "Ubuntu 22.04.5 LTS"),
+    "hgx-r580-ubuntu2404": ("ubuntu", "24.04", "noble", "Ubuntu 24.04.3 LTS"),
+}
+
+
+@pytest.mark.parametrize(("name", "identity"), IDENTITY.items(), ids=list(IDENTITY))
+def test_an_ubuntu_node_says_so(name: str, identity: tuple[str, str, str, str], tmp_path: Path) -> None:
+    (tmp_path / "usr/lib").mkdir(parents=True)
+    (tmp_path / "etc").mkdir()
+    systems.install(systems.of_site(site_of(name)), tmp_path)
+    release = dict(re.findall(r'^(\w+)="?(.*?)"?$', (tmp_path / "usr/lib/os-release").read_text(), re.MULTILINE))
+    assert (release["ID"], release["VERSION_ID"], release["VERSION_CODENAME"], release["PRETTY_NAME"]) == identity
+    assert release["ID_LIKE"] == "debian"
+    lsb = dict(re.findall(r'^(\w+)="?(.*?)"?$', (tmp_path / "etc/lsb-release").read_text(), re.MULTILINE))
+    assert (lsb["DISTRIB_ID"], lsb["DISTRIB_RELEASE"], lsb["DISTRIB_DESCRIPTION"]) == ("Ubuntu", *identity[1::2])
+
+
+def test_a_debian_node_is_the_image_as_it_is(tmp_path: Path) -> None:
+    systems.install(systems.of_site(site_of("hgx-r580-debian12")), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_system_that_is_not_simulated_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = site_of("hgx-r580-ubuntu2404")
+    other = loader.software("hgx-r580-ubuntu2404").model_copy(update={"os": "rocky9"})
+    monkeypatch.setattr(loader, "software", lambda _name: other)
+    with pytest.raises(SimError) as caught:
+        systems.of_site(site)
+    assert str(caught.value) == (
+        "operating system of hgx-r580-ubuntu2404 - Expected: one of debian12, ubuntu2204, ubuntu2404 Actual: rocky9. "
+        "Choose a version set of one of these systems (software.set)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "on"),
+    [
+        ("--user root --verbose", True),
+        ("--user nvidia-persistenced --no-persistence-mode --verbose", False),
+        ("--persistence-mode", True),
+        ("--no-persistence-mode --persistence-mode", True),
+        ("--persistence-mode --no-persistence-mode", False),
+    ],
+)
+def test_the_daemon_turns_persistence_mode_on_unless_told_not_to(arguments: str, on: bool) -> None:  # noqa: FBT001
+    assert persistenced._persist(arguments.split()) is on
+
+
+def effective(*texts: str) -> dict[str, str]:
+    """Return the settings of a unit with its drop-ins: an empty value resets a list (systemd.service(5))."""
+    out: dict[str, str] = {}
+    for text in texts:
+        for key, value in re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE):
+            assert not (key == "ExecStart" and value and out.get(key)), "two ExecStart in a service that forks"
+            out[key] = value
+    return out
+
+
+def test_the_roles_drop_in_turns_it_on_where_ubuntus_unit_does_not() -> None:
+    package = next(
+        item for item in driver_ubuntu.driver_packages("580.173.02", "-1ubuntu1") if "compute-utils" in item.name
+    )
+    unit = str(package.files["/usr/lib/systemd/system/nvidia-persistenced.service"])
+    template = (ROOT / "roles/nvidia_persistence/templates/persistence.conf.j2").read_text(encoding="utf-8")
+    drop_in = Environment(autoescape=False).from_string(template).render(ansible_managed="managed")  # noqa: S701
+    alone, together = effective(unit), effective(unit, drop_in)
+    assert "WantedBy" not in alone  # static: systemctl enable does nothing
+    assert persistenced._persist(alone["ExecStart"].split()) is False
+    assert persistenced._persist(together["ExecStart"].split()) is True
+    assert (together["Type"], together["WantedBy"]) == ("forking", "multi-user.target")
+    assert (alone["StopWhenUnneeded"], together["StopWhenUnneeded"]) == ("true", "false")
