@@ -55,9 +55,7 @@ class Manager(ABC):
         """Bring the packages to the wanted state. Raises NodeProblem with the obstacle."""
         found = self.differences(wish)
         if check or not (found or wish.refresh or self.interrupted(wish)):
-            if found:
-                self.refuse_downgrades(wish)
-            return Change(found)
+            return Change(found, self._refusals(wish) if found else [])
         with fence(operation, token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes:
             self.settle(wish, notes)
             self.refuse_downgrades(wish)
@@ -97,6 +95,14 @@ class Manager(ABC):
     @abstractmethod
     def change(self, wish: Wish, found: dict[str, tuple[str, str]]) -> None:
         """Make the changes. Raises NodeProblem with the obstacle."""
+
+    def _refusals(self, wish: Wish) -> list[str]:
+        """Return a note of what a run would refuse: a dry run still reports every difference."""
+        try:
+            self.refuse_downgrades(wish)
+        except NodeProblem as problem:
+            return [f"a run would refuse: {problem}"]
+        return []
 
     def refuse_downgrades(self, wish: Wish) -> None:
         """Raise NodeProblem if a package would go to a lower version without consent."""

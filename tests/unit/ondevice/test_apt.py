@@ -141,14 +141,20 @@ LOWER = (
 )
 
 
-@pytest.mark.parametrize("check", [True, False])
-def test_lower_version_is_refused_and_nothing_runs(apt: Apt, node: Node, *, check: bool) -> None:
+def test_lower_version_is_refused_and_nothing_runs(apt: Apt, node: Node) -> None:
     node.installed["nvidia-open"] = ("580.2-1", "ii ")
     with pytest.raises(NodeProblem) as caught:
-        apt.ensure(WISH, "install", 1, "a", check=check)
+        apt.ensure(WISH, "install", 1, "a")
     assert str(caught.value) == LOWER
     assert node.ran == []
-    assert node.installed == {"nvidia-open": ("580.2-1", "ii ")}
+    assert node.installed["nvidia-open"] == ("580.2-1", "ii ")
+
+
+def test_dry_run_reports_a_lower_version_and_that_a_run_would_refuse(apt: Apt, node: Node) -> None:
+    node.installed["nvidia-open"] = ("580.2-1", "ii ")
+    change = apt.ensure(WISH, "install", 1, "a", check=True)
+    assert change.changed == {"nvidia-open": ("580.2-1", "580.1-1 held")}
+    assert change.notes == [f"a run would refuse: {LOWER}"]
 
 
 def test_lower_version_is_installed_with_consent(apt: Apt, node: Node) -> None:

@@ -247,13 +247,20 @@ LOWER = (
 )
 
 
-@pytest.mark.parametrize("check", [True, False])
-def test_lower_version_is_refused_and_nothing_runs(dnf: Dnf, node: Node, *, check: bool) -> None:
+def test_lower_version_is_refused_and_nothing_runs(dnf: Dnf, node: Node) -> None:
     node.installed["nvidia-driver-cuda"] = [NEW]
     with pytest.raises(NodeProblem) as caught:
-        dnf.ensure(WISH, "install", 1, "a", check=check)
+        dnf.ensure(WISH, "install", 1, "a")
     assert str(caught.value) == LOWER
     assert node.ran == []
+    assert node.installed["nvidia-driver-cuda"] == [NEW]
+
+
+def test_dry_run_reports_a_lower_version_and_that_a_run_would_refuse(dnf: Dnf, node: Node) -> None:
+    node.installed["nvidia-driver-cuda"] = [NEW]
+    change = dnf.ensure(WISH, "install", 1, "a", check=True)
+    assert change.changed == {"nvidia-driver-cuda": (NEW, f"{OLD} held")}
+    assert change.notes == [f"a run would refuse: {LOWER}"]
 
 
 def test_lower_version_is_installed_with_consent(dnf: Dnf, node: Node) -> None:
@@ -294,7 +301,7 @@ def test_two_versions_left_by_an_interrupted_rpm_are_resolved_and_reported(dnf: 
 
 def test_version_that_dnf_did_not_install_is_seen(dnf: Dnf, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node, "install", lambda _: "")
-    with pytest.raises(NodeProblem, match="Expected: dcgm 1:4.6.0-1 Actual: dcgm absent. See the end of /var/log/dnf"):
+    with pytest.raises(NodeProblem, match=r"Expected: dcgm 1:4.6.0-1 Actual: dcgm absent. See the end of /var/log/dnf"):
         dnf.ensure(Wish({"dcgm": "1:4.6.0-1"}), "install", 1, "a")
 
 

@@ -1,0 +1,71 @@
+"""The root file system of a node of the RHEL family: Debian's, with Debian's own dnf and rpm, and without dpkg and apt.
+
+The programs of the operating system are Debian's. The rpm database lists packages of Rocky Linux 9 that stand for
+them, with the release's number instead of Rocky's version of each. The versionlock plugin is the one of Debian's
+dnf-plugins-core 4.3.1; Rocky has it as python3-dnf-plugin-versionlock. dnf.conf is Rocky Linux 9's (dnf 4.14).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from rackready_sim.files import write
+from rackready_sim.host import run
+from rackready_sim.packages import rpm
+from rackready_sim.packages.deb import Deb
+
+PACKAGES = ("dnf", "dnf-plugins-core", "rpm")
+"""Debian's packages that the image has beside those of every simulated machine."""
+RELEASE = "9.5"
+
+_BASE = (
+    "bash", "ca-certificates", "coreutils", "dbus", "ethtool", "glibc", "gnupg2", "iproute", "iputils", "kmod",
+    "ocl-icd", "opencl-filesystem", "openmpi", "openssh-clients", "openssh-server", "pciutils", "procps-ng", "python3",
+    "python3-dnf-plugin-versionlock", "shadow-utils", "sudo", "systemd", "util-linux",
+)  # fmt: skip
+_RELEASE_PACKAGE = {
+    "Provides": f"redhat-release = {RELEASE}-1, system-release = {RELEASE}-1, system-release(releasever) = 9"
+}
+_PROVIDES = {"bash": "/bin/sh, /usr/bin/sh, /bin/bash", "python3": "/usr/bin/python3"}
+_REMOVED = ("bin/apt*", "bin/dpkg*", "sbin/dpkg*", "sbin/update-rc.d")
+"""Programs below usr/ that a node of the RHEL family does not have."""
+_FILES = {
+    "etc/rpm/macros.database": "%_dbpath /var/lib/rpm\n",
+    "etc/dnf/dnf.conf": (
+        "[main]\ngpgcheck=1\ninstallonly_limit=3\nclean_requirements_on_remove=True\nbest=True\n"
+        "skip_if_unavailable=False\n"
+    ),
+    "etc/dnf/plugins/local.conf": "[main]\nenabled = false\n",
+    "etc/ld.so.conf.d/lib64.conf": "/usr/lib64\n",
+}
+"""Debian's rpm keeps its database in the user's home; the RHEL family's is in /var/lib/rpm. The plugin local is a
+package of its own there, which no default installation has."""
+
+
+def finish(root: Path) -> None:
+    """Turn a Debian root file system into one of the RHEL family. Raises SimError with the message of rpm."""
+    for pattern in _REMOVED:
+        for path in (root / "usr").glob(pattern):
+            path.unlink()
+    (root / "etc/debian_version").unlink(missing_ok=True)
+    for name, text in _FILES.items():
+        write(root / name, text)
+    (root / "etc/yum.repos.d").mkdir(mode=0o755)
+    with tempfile.TemporaryDirectory(prefix="rr-base-") as name:
+        folder = Path(name)
+        rpm.write(_base_packages(), folder)
+        options = ("--root", str(root), "--dbpath", "/var/lib/rpm", "--install", "--nosignature", "--justdb")
+        run(["rpm", *options, *map(str, sorted(folder.glob("*.rpm")))], timeout_s=120.0, shown="rpm --install")
+
+
+def _base_packages() -> list[Deb]:
+    version = f"{RELEASE}-1"
+    release = Deb("rocky-release", version, "Rocky Linux release files", _RELEASE_PACKAGE, architecture="all")
+    return [
+        release,
+        *(
+            Deb(name, version, f"{name} of the operating system", {"Provides": _PROVIDES.get(name, "")})
+            for name in _BASE
+        ),
+    ]
