@@ -1,13 +1,15 @@
 """The root file system of a node of the RHEL family: Debian's, with Debian's own dnf and rpm, and without dpkg and apt.
 
 The programs of the operating system are Debian's. The rpm database lists packages of Rocky Linux 9 that stand for
-them, with the release's number instead of Rocky's version of each. The versionlock plugin is the one of Debian's
-dnf-plugins-core 4.3.1; Rocky has it as python3-dnf-plugin-versionlock. dnf.conf is Rocky Linux 9's (dnf 4.14).
+them, with the release's number instead of Rocky's version of each; they own the programs and libraries, with the
+checksums that these have. The versionlock plugin is the one of Debian's dnf-plugins-core 4.3.1; Rocky has it as
+python3-dnf-plugin-versionlock. dnf.conf is that of Rocky Linux 9 (dnf 4.14).
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from rackready_sim.files import write
@@ -19,11 +21,40 @@ PACKAGES = ("dnf", "dnf-plugins-core", "rpm")
 """Debian's packages that the image has beside those of every simulated machine."""
 RELEASE = "9.5"
 
-_BASE = (
-    "bash", "ca-certificates", "coreutils", "dbus", "ethtool", "glibc", "gnupg2", "iproute", "iputils", "kmod",
-    "ocl-icd", "opencl-filesystem", "openmpi", "openssh-clients", "openssh-server", "pciutils", "procps-ng", "python3",
-    "python3-dnf-plugin-versionlock", "shadow-utils", "sudo", "systemd", "util-linux",
-)  # fmt: skip
+_BASE = {
+    "bash": ("bash",),
+    "ca-certificates": (),
+    "coreutils": ("coreutils",),
+    "dbus": ("dbus", "dbus-daemon"),
+    "dnf": ("dnf",),
+    "ethtool": ("ethtool",),
+    "glibc": ("libc-bin", "libc6"),
+    "gnupg2": ("gpg", "gpg-agent", "gpgv"),
+    "iproute": ("iproute2",),
+    "iputils": ("iputils-ping",),
+    "kmod": ("kmod",),
+    "libibverbs": ("libibverbs1",),
+    "munge": ("munge",),
+    "ocl-icd": (),
+    "opencl-filesystem": (),
+    "openmpi": ("openmpi-bin",),
+    "openssh-clients": ("openssh-client",),
+    "openssh-server": ("openssh-server",),
+    "pciutils": ("pciutils",),
+    "pmix-devel": (),
+    "procps-ng": ("procps",),
+    "python3": ("python3-minimal", "python3.11-minimal"),
+    "python3-dnf-plugin-versionlock": (),
+    "rpm": ("rpm",),
+    "shadow-utils": ("passwd", "login"),
+    "slurm-slurmd": ("slurmd",),
+    "sudo": ("sudo",),
+    "systemd": ("systemd", "systemd-sysv", "udev"),
+    "util-linux": ("util-linux", "mount"),
+}
+"""Package of Rocky Linux 9 to Debian's packages that stand for it."""
+_KEPT = ("/usr/bin/", "/usr/sbin/", "/usr/lib/x86_64-linux-gnu/lib")
+"""Starts of the paths that packages of the operating system own."""
 _RELEASE_PACKAGE = {
     "Provides": f"redhat-release = {RELEASE}-1, system-release = {RELEASE}-1, system-release(releasever) = 9"
 }
@@ -54,18 +85,34 @@ def finish(root: Path) -> None:
     (root / "etc/yum.repos.d").mkdir(mode=0o755)
     with tempfile.TemporaryDirectory(prefix="rr-base-") as name:
         folder = Path(name)
-        rpm.write(_base_packages(), folder)
+        rpm.write(_base_packages(root), folder)
         options = ("--root", str(root), "--dbpath", "/var/lib/rpm", "--install", "--nosignature", "--justdb")
         run(["rpm", *options, *map(str, sorted(folder.glob("*.rpm")))], timeout_s=120.0, shown="rpm --install")
 
 
-def _base_packages() -> list[Deb]:
+def _base_packages(root: Path) -> list[Deb]:
     version = f"{RELEASE}-1"
     release = Deb("rocky-release", version, "Rocky Linux release files", _RELEASE_PACKAGE, architecture="all")
     return [
         release,
         *(
-            Deb(name, version, f"{name} of the operating system", {"Provides": _PROVIDES.get(name, "")})
-            for name in _BASE
+            Deb(
+                name,
+                version,
+                f"{name} of the operating system",
+                {"Provides": _PROVIDES.get(name, "")},
+                {path: content for package in packages for path, content in _programs(root, package)},
+            )
+            for name, packages in _BASE.items()
         ),
     ]
+
+
+def _programs(root: Path, package: str) -> Iterator[tuple[str, bytes]]:
+    """Yield programs and libraries of one of Debian's packages, with the content that they have in the image."""
+    for listed in sorted((root / "var/lib/dpkg/info").glob(f"{package}[.:]*list")):
+        for line in listed.read_text(encoding="utf-8").splitlines():
+            path = f"/usr{line.removeprefix('/usr')}"
+            place = root / path.lstrip("/")
+            if path.startswith(_KEPT) and place.is_file() and not place.is_symlink():
+                yield path, place.read_bytes()

@@ -35,7 +35,7 @@ def build(packages: list[Deb], module: str, streams: dict[str, list[str]], out: 
 
     Raises SimError with the message of the tool that failed.
     """
-    rpm.write(packages, out)
+    rpm.write(map(rpm.translated, packages), out)
     key = ("--define", f"_gpg_path {sign}", "--define", "_gpg_name rackready", "--define", "__gpg /usr/bin/gpg")
     run(["rpmsign", *key, "--addsign", *map(str, sorted(out.glob("*.rpm")))], timeout_s=300.0, shown="rpmsign")
     run(["createrepo_c", "--quiet", "--revision", "1", "--set-timestamp-to-revision", str(out)], timeout_s=120.0)

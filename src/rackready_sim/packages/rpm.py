@@ -10,6 +10,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from rackready_sim.host import run
@@ -65,7 +66,7 @@ def _groups(packages: Iterable[Deb]) -> list[list[Deb]]:
     """Return the packages in groups without a common path or name: one rpmbuild has one build root."""
     groups: list[tuple[list[Deb], set[str]]] = []
     for package in packages:
-        names = {package.name, *map(_place, package.files), *map(_place, package.links)}
+        names = {package.name, *package.files, *package.links}
         free = next((group for group in groups if not group[1] & names), None)
         if free is None:
             free = ([], set())
@@ -92,11 +93,11 @@ def _build(packages: list[Deb], work: Path) -> None:
 
 def _lay_out(package: Deb, root: Path) -> None:
     for path, content in package.files.items():
-        place = root / _place(path).lstrip("/")
+        place = root / path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content.encode() if isinstance(content, str) else content)
     for path, target in package.links.items():
-        place = root / _place(path).lstrip("/")
+        place = root / path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(target)
 
@@ -122,9 +123,9 @@ def _files(package: Deb) -> Iterable[str]:
     for path, content in sorted(package.files.items()):
         mode = 755 if is_executable(path, content) else 644
         kind = "%config(noreplace) " if path in package.conffiles else ""
-        yield f"{kind}%attr({mode},root,root) {_place(path)}"
+        yield f"{kind}%attr({mode},root,root) {path}"
     for path in sorted(package.links):
-        yield _place(path)
+        yield path
 
 
 def parts(version: str) -> tuple[str, str, str]:
@@ -144,5 +145,8 @@ def _items(text: str) -> list[str]:
     return [item.strip() for item in text.split(",") if item.strip()]
 
 
-def _place(path: str) -> str:
-    return path.replace(_DEB_LIB, _RPM_LIB)
+def translated(package: Deb) -> Deb:
+    """Return a package with its libraries where the RHEL family has them."""
+    files = {path.replace(_DEB_LIB, _RPM_LIB): content for path, content in package.files.items()}
+    links = {path.replace(_DEB_LIB, _RPM_LIB): target for path, target in package.links.items()}
+    return replace(package, files=files, links=links)
