@@ -61,8 +61,8 @@ _RELEASE_PACKAGE = {
     "Provides": f"redhat-release = {RELEASE}-1, system-release = {RELEASE}-1, system-release(releasever) = 9"
 }
 _PROVIDES = {"bash": "/bin/sh, /usr/bin/sh, /bin/bash", "python3": "/usr/bin/python3"}
-_REMOVED = ("bin/apt*", "bin/dpkg*", "sbin/dpkg*", "sbin/update-rc.d")
-"""Programs below usr/ that a node of the RHEL family does not have."""
+_REMOVED = ("usr/bin/apt*", "usr/bin/dpkg*", "usr/sbin/dpkg*", "usr/sbin/update-rc.d", "etc/init.d/*")
+"""Debian's programs, and its scripts of System V, that a node of the RHEL family does not have."""
 _FILES = {
     "etc/rpm/macros.database": "%_dbpath /var/lib/rpm\n",
     "etc/dnf/dnf.conf": (
@@ -79,7 +79,7 @@ package of its own there, which no default installation has."""
 def finish(root: Path) -> None:
     """Turn a Debian root file system into one of the RHEL family. Raises SimError with the message of rpm."""
     for pattern in _REMOVED:
-        for path in (root / "usr").glob(pattern):
+        for path in root.glob(pattern):
             path.unlink()
     (root / "etc/debian_version").unlink(missing_ok=True)
     for name, text in _FILES.items():
