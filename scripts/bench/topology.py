@@ -34,7 +34,7 @@ def measure(gpus: int) -> Line:
     plan = build_at((RADIX,) * 3, topology, nodes)
     spent = clock.line()
     if plan.proof is None or not plan.proof.ok:
-        raise SystemExit("\n".join(plan.problems))
+        raise SystemExit("\n".join(map(str, plan.problems)))
     return {
         "bench": "topology",
         "n": gpus,

@@ -120,7 +120,7 @@ def test_node_that_a_job_keeps_is_named_drained_and_not_touched(rack: Project, j
     assert code == 1, rack.progress()[-4000:]
     assert document["nodes"][0]["reason"] == (
         f"node01: jobs run on it - Expected: none within 0 s of draining it Actual: {job} (root, train). "
-        "Nothing was touched, and it stays drained so that it empties: wait and run again, or end them with "
+        "Nothing was changed, and it stays drained so that it empties: wait and run again, or end them with "
         f"`scancel {job}`."
     )
     assert document["nodes"][0]["state"] == "certified"

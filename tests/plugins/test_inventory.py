@@ -126,7 +126,7 @@ def test_bad_site_lists_every_problem_and_does_not_end_with_0(checkout: Path) ->
     words = " ".join(done.stderr.split())
     assert "nmae: unknown key." in words
     assert "racks[0].nodes[1].address" in words
-    assert "nothing was touched" in words
+    assert "nothing was changed" in words
 
 
 def test_environment_without_site_file_is_refused(checkout: Path) -> None:

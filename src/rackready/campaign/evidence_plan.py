@@ -73,11 +73,11 @@ class Seen:
     busy: frozenset[str] = frozenset()
     """Nodes in production among those to be measured and their possible partners."""
     unknown: Results = field(default_factory=dict)
-    """Those of which the scheduler does not tell whether jobs run on them -> the error."""
+    """Nodes whose job state is unknown -> the error."""
     ready: frozenset[str] = frozenset()
     """Nodes that are handed over by our own record: they serve as partners last."""
     lent: tuple[str, ...] = ()
-    """Nodes that a killed run drained as partners, and that are drained for that still."""
+    """Nodes that a killed run drained as partners and that are still drained for that."""
 
     def at(self, step: Step) -> list[NodeEvidence]:
         """Return the evidence of the nodes whose evidence asks for this step."""
@@ -97,7 +97,7 @@ class Measurement:
     absent: Results
     """Partners that do not serve, because the scheduler does not tell whether jobs run on them."""
     missing: int
-    """Partners that the due gates need and that are not there."""
+    """Missing partners of due gates."""
 
 
 @dataclass(frozen=True, slots=True)

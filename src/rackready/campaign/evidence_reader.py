@@ -113,7 +113,7 @@ def _failed(site: Site, node: str, records: Mapping[str, EvidenceRecord], since:
 
 
 def lent_before(ctx: PhaseContext, site: Site, nodes: list[str]) -> list[str]:
-    """Return the nodes that a killed run drained as partners, and that are drained for that still.
+    """Return the nodes that a killed run drained as partners and that are still drained for that.
 
     The scheduler is asked only about nodes that we drained after we released them, as far as the ledger knows.
     """

@@ -19,7 +19,7 @@ class Seen:
     """Everything that the plan depends on, as it was read before any change."""
 
     asked: tuple[str, ...]
-    """Nodes whose fabric is to be configured."""
+    """Nodes to configure."""
     ours: frozenset[str]
     """All nodes of the campaign. Nodes of a later wave are handed over again when their wave comes."""
     behind: Cables
@@ -150,9 +150,9 @@ def _changed_after_all(result: NodeResult) -> NodeResult:
 def _blocked(switches: set[str], keeping: set[str], ours: frozenset[str]) -> NodeResult:
     """Return why a switch is not changed: a node behind it keeps jobs, or is in production and was not asked for."""
     names, where = ", ".join(sorted(keeping)), ", ".join(sorted(switches))
-    step = "Nothing was touched. Run again when their jobs have ended."
+    step = "Nothing was changed. Run again when their jobs have ended."
     if not keeping <= ours:
-        step = "Nothing was touched. Run it for them, too (--limit), or for the whole site."
+        step = "Nothing was changed. Run it for them, too (--limit), or for the whole site."
     text = (
         f"{where}: its ports would change - Expected: all nodes in production behind it drained "
         f"Actual: not drained: {names}. {step}"

@@ -61,7 +61,14 @@ def topics(incomplete: str) -> list[str]:
 
     try:
         terms = [name.replace(" ", "-") for term in documents.terms() for name in term.names]
-        every = ["concepts", "exit-codes", *terms, *documents.runbooks(), *documents.gate_titles()]
+        every = [
+            "concepts",
+            "exit-codes",
+            *terms,
+            *documents.runbooks(),
+            *documents.gate_titles(),
+            *documents.findings(),
+        ]
     except (RackreadyError, OSError):
         return []
     return [name for name in dict.fromkeys(every) if name.startswith(incomplete)]

@@ -10,10 +10,12 @@ from pathlib import Path
 from rackready.model.problems import RackreadyError
 
 CONCEPTS, GLOSSARY, GATES, RUNBOOKS = "concepts.md", "reference/glossary.md", "reference/gates/README.md", "runbooks"
+FINDINGS = "reference/findings.md"
 """Folder of the documents in the wheel (pyproject.toml)."""
 
 _TERM = re.compile(r"^- (?P<names>\*\*.+?\*\*(?:, \*\*.+?\*\*)*): (?P<text>.*(?:\n  .*)*)", re.MULTILINE)
 _GATE = re.compile(r"^\| \[`(?P<id>[^`]+)`\]\([^)]*\) \| (?P<title>.*?) \| [^|]*\|$", re.MULTILINE)
+_FINDING = re.compile(r"^## (?P<code>[a-z0-9-]+)\n\n(?P<text>.*?)(?=\n## |\Z)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 _BLOCK_MARK = re.compile(r"^(?:```\w*|<!--.*-->)\n", re.MULTILINE)
 
@@ -62,6 +64,12 @@ def terms() -> list[Term]:
 def gate_titles() -> dict[str, str]:
     """Return gate id -> meaning of its pass. Reading the page takes 1 ms; importing all gates takes 1 s."""
     return {found["id"]: found["title"].replace("\\", "") for found in _GATE.finditer(_read(GATES))}
+
+
+@cache
+def findings() -> dict[str, str]:
+    """Return finding code -> title, meaning, gates, next step and runbook."""
+    return {found["code"]: _plain(found["text"]).strip() for found in _FINDING.finditer(_read(FINDINGS))}
 
 
 def runbooks() -> list[str]:

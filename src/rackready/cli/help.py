@@ -44,7 +44,7 @@ def _explain(wanted: str, output: Format) -> None:
         )
         return
     if len(found) > _MOST:
-        console.print(f"{wanted} stands for {len(found)} topics; choose one of them:")
+        console.print(f"{wanted} matches {len(found)} topics; choose one of them:")
         for item in found:
             console.print(f"  {item.kind:8} {item.name}")
         return
@@ -68,6 +68,7 @@ def _list(output: Format) -> None:
     for item in topics():
         kinds.setdefault(item.kind, []).append(item.name)
     heads = {"page": "pages", "term": "terms", "runbook": "runbooks", "gate": "gates", "key": "keys of the site file"}
+    codes = kinds.pop("finding", [])
     for kind, names in kinds.items():
         listed = [name for name in names if kind != "key" or "." not in name]
         more = (
@@ -82,6 +83,7 @@ def _list(output: Format) -> None:
             )
             + more
         )
+    console.print(f"findings: {len(codes)} codes, as reports show them, e.g. nvlink-inactive")
 
 
 def register(app: typer.Typer) -> None:

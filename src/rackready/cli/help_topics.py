@@ -41,6 +41,7 @@ def topics() -> list[Topic]:
         Topic("gate", gate_id, _gate(gate_id, title), gate_id.rpartition("/")[2])
         for gate_id, title in documents.gate_titles().items()
     ]
+    found += [Topic("finding", code, _constant(text)) for code, text in documents.findings().items()]
     return [*found, *_keys()]
 
 
@@ -75,6 +76,11 @@ def _exit_codes() -> str:
     return "\n".join([*(f"{code:>3}  {text}" for code, text in EXIT_CODES.items()), OTHER_MEANINGS])
 
 
+def _yaml(value: object) -> object:
+    """Return a value as it is written in a site file."""
+    return {None: "null", True: "true", False: "false"}[value] if value is None or isinstance(value, bool) else value
+
+
 def _runbook(name: str) -> Callable[[], str]:
     def text() -> str:
         page = documents.page(f"{documents.RUNBOOKS}/{name}.md")
@@ -91,7 +97,8 @@ def _gate(gate_id: str, title: str) -> Callable[[], str]:
         fields: dict[str, Any] = type(found.inputs).model_fields
         lines = [title, f"measures: {', '.join(sorted(found.covers)) or 'nothing that coverage counts'}"]
         lines += [
-            f"input {name} = {getattr(found.inputs, name)}: {field.description}" for name, field in fields.items()
+            f"input {name} = {_yaml(getattr(found.inputs, name))}: {field.description}"
+            for name, field in fields.items()
         ]
         return "\n".join(
             [

@@ -23,6 +23,9 @@ _BESIDE_ROWS = 6
 """Lines of the table without a node: head, borders, counts and the line of detail."""
 _NAMED = 8
 """Number of failed nodes that a grouped table names."""
+_STEP_WIDTH = 24
+"""Least columns for a node's step. If the terminal is narrower, one column shows the phase of each node."""
+_SPAN_WIDTH = len("00:00:00")
 
 
 class Mark(Enum):
@@ -128,10 +131,13 @@ class LiveTable:
         )
 
     def _by_node(self) -> Table:
-        table = _headed("node", *self._standing.phases, "for", "now")
+        names = max((len(node) for node in self._standing.places), default=0)
+        wide = names + sum(len(phase) + 1 for phase in self._standing.phases) + _SPAN_WIDTH + _STEP_WIDTH + 2
+        phases = self._standing.phases if wide <= self._console.width else ("phase",)
+        table = _headed("node", *phases, "for", "now")
+        table.columns[0].min_width = names
         for node, place in self._standing.places.items():
-            marks = [self._standing.mark(place, phase) for phase in range(len(self._standing.phases))]
-            cells = [Text(mark.value, style=_STYLES[mark], justify="center") for mark in marks]
+            cells = self._cells(place) if len(phases) > 1 else [self._phase(place)]
             table.add_row(
                 node,
                 *cells,
@@ -139,6 +145,16 @@ class LiveTable:
                 Text(visible(place.step), no_wrap=True, overflow="ellipsis"),
             )
         return table
+
+    def _cells(self, place: _Place) -> list[Text]:
+        marks = [self._standing.mark(place, phase) for phase in range(len(self._standing.phases))]
+        return [Text(mark.value, style=_STYLES[mark], justify="center") for mark in marks]
+
+    def _phase(self, place: _Place) -> Text:
+        """Return a node's phase in one cell, such as "▸ validate 4/8"."""
+        phases = self._standing.phases
+        where = f" {phases[place.phase]} {place.phase + 1}/{len(phases)}" if place.phase >= 0 else ""
+        return Text(f"{place.mark.value}{where}", style=_STYLES[place.mark])
 
     def _by_phase(self) -> RenderableType:
         table = _headed("phase", "waiting", "running", "passed", "not passed")

@@ -16,10 +16,12 @@ from rackready.design.addresses_fabric import SwitchAddresses, switch_addresses,
 from rackready.design.assign import FIRST_HOST, dotted, rack_block
 from rackready.design.check_addresses import GATEWAY_HOST, MANAGED
 from rackready.design.endpoints import rack_number, unit_of
+from rackready.design.found import ADDRESS
 from rackready.design.names import listed
 from rackready.design.nic_use import nic_plan
 from rackready.design.topology.types import FabricPlan
 from rackready.model.network import ComputeNetwork, Network, Networks
+from rackready.model.problems import Problem
 from rackready.model.site import Node, Rack, Site
 from rackready.profiles import loader
 
@@ -74,12 +76,12 @@ class AddressPlan:
     nodes: tuple[NodeAddresses, ...]
     switches: tuple[SwitchAddresses, ...]
     devices: tuple[tuple[str, str], ...]
-    problems: tuple[str, ...]
+    problems: tuple[Problem, ...]
 
 
 def addresses(site: Site, fabric: FabricPlan | None = None) -> AddressPlan:
     """Return every address of a checked site; with ``fabric``, those of its switches too."""
-    problems: list[str] = []
+    problems: list[Problem] = []
     nodes = tuple(_all_nodes(site))
     switches, trouble = switch_addresses(site, fabric)
     problems += trouble
@@ -269,8 +271,8 @@ def _twice(
     switches: tuple[SwitchAddresses, ...],
     devices: tuple[tuple[str, str], ...],
     taken: tuple[tuple[str, str, str], ...],
-) -> list[str]:
-    """Return a text for every address that two items have."""
+) -> list[Problem]:
+    """Return a problem for every address that two items have."""
 
     def uses() -> _Uses:
         for node in nodes:
@@ -297,10 +299,11 @@ def _twice(
     for address, name, what in uses():
         who = f"{name} ({what})" if what else name
         if address and address in seen:
-            out.append(
-                f"addresses: {address} is used by {seen[address]} and by {who}. "
+            text = (
+                f"{address} is used by {seen[address]} and by {who}. "
                 "Give one of them another address, or change the pools in networks."
             )
+            out.append(Problem("addresses", text, about=ADDRESS))
         seen.setdefault(address, who)
     return out
 

@@ -16,6 +16,7 @@ from rackready.design.endpoints import rack_number
 from rackready.design.other_fabrics import other_layout
 from rackready.design.placement import place_switches
 from rackready.design.topology.types import FabricPlan, TopoSwitch, TrunkLink
+from rackready.model.problems import Problem
 from rackready.model.site import Site
 
 MOST_PLANES = 8
@@ -36,13 +37,13 @@ class SwitchAddresses:
     oob: str
 
 
-def switch_addresses(site: Site, fabric: FabricPlan | None) -> tuple[tuple[SwitchAddresses, ...], list[str]]:
+def switch_addresses(site: Site, fabric: FabricPlan | None) -> tuple[tuple[SwitchAddresses, ...], list[Problem]]:
     """Return the addresses of all switches, and problems found.
 
     The fabric's switches come first, then switches that only the site file lists.
     """
     written = {switch.name: switch for switch in site.switches}
-    problems: list[str] = []
+    problems: list[Problem] = []
     out = []
     switches = fabric.switches if fabric is not None else ()
     others = other_layout(site).switches
@@ -94,7 +95,7 @@ def _share(pool: IPv4Network, tier: str) -> tuple[int, int]:
     )
 
 
-def _loopback(site: Site, switch: TopoSwitch, planes: int, problems: list[str]) -> str:
+def _loopback(site: Site, switch: TopoSwitch, planes: int, problems: list[Problem]) -> str:
     pool = site.networks.loopbacks if site.networks is not None else None
     if pool is None:
         return ""
@@ -102,15 +103,15 @@ def _loopback(site: Site, switch: TopoSwitch, planes: int, problems: list[str]) 
     room = size // planes - 1
     if switch.index > room:
         text = (
-            f"networks.loopbacks: {switch.name} is {switch.tier} {switch.index} of plane {switch.plane} - "
-            f"Expected: at most {room} per tier in {pool}."
+            f"{switch.name} is {switch.tier} {switch.index} of plane {switch.plane} - "
+            f"Expected: at most {room} per tier in {pool}. Enlarge the pool."
         )
-        problems.append(f"{text} Enlarge the pool.")
+        problems.append(Problem("networks.loopbacks", text))
         return ""
     return dotted(first + (switch.plane - 1) * (size // planes) + switch.index)
 
 
-def _asn(site: Site, switch: TopoSwitch, problems: list[str]) -> int:
+def _asn(site: Site, switch: TopoSwitch, problems: list[Problem]) -> int:
     first = site.networks.underlay.asn_first if site.networks is not None else 4_200_000_000
     if switch.tier == "core":
         number = first + switch.plane - 1
@@ -120,10 +121,11 @@ def _asn(site: Site, switch: TopoSwitch, problems: list[str]) -> int:
         number = first + _LEAFS_FROM + (switch.index - 1) * MOST_PLANES + switch.plane - 1
     if not any(number in private for private in _PRIVATE):
         text = (
-            f"networks.underlay.asn_first: {switch.name} would get AS {number} - "
-            "Expected: 64512 to 65534 or 4200000000 to 4294967294 (private, RFC 6996)."
+            f"{switch.name} would get AS {number} - "
+            "Expected: 64512 to 65534 or 4200000000 to 4294967294 (private, RFC 6996). "
+            f"Start at 4200000000: leafs are numbered from {_LEAFS_FROM} above it."
         )
-        problems.append(f"{text} Start at 4200000000: leafs are numbered from {_LEAFS_FROM} above it.")
+        problems.append(Problem("networks.underlay.asn_first", text))
         return 0
     return number
 
@@ -142,28 +144,28 @@ def trunk_addresses(site: Site, fabric: FabricPlan) -> Iterator[tuple[TrunkLink,
     for trunk in fabric.trunks:
         first = bases[trunk.lower] + 2 * (trunk.lower_port - 1)
         if first + 1 > int(pool.broadcast_address):
-            message = trunk_problem(site, fabric)
-            raise ValueError(message)
+            raise ValueError(str(trunk_problem(site, fabric)))
         yield trunk, dotted(first), dotted(first + 1)
 
 
-def trunk_problem(site: Site, fabric: FabricPlan) -> str:
-    """Return the problem with the pool of numbered links; empty if it has room for all."""
+def trunk_problem(site: Site, fabric: FabricPlan) -> Problem | None:
+    """Return the problem with the pool of numbered links; None if it has room for all."""
     pool = _link_pool(site)
     if pool is None:
-        return ""
+        return None
     needed = 0
     for tier in ("leaf", "spine"):
         count = max((_lower_number(switch, fabric) + 1 for switch in fabric.switches if switch.tier == tier), default=0)
         radix = max((switch.radix for switch in fabric.switches if switch.tier == tier), default=0)
         needed = max(needed, 2 * count * 2 * radix)
     if needed <= pool.num_addresses:
-        return ""
+        return None
     bits = max(needed - 1, 1).bit_length()
-    return (
-        f"networks.underlay.pool: {pool} has {pool.num_addresses} addresses - Expected: {needed} or more. "
+    text = (
+        f"{pool} has {pool.num_addresses} addresses - Expected: {needed} or more. "
         f"Give it a /{32 - bits}, or use unnumbered links."
     )
+    return Problem("networks.underlay.pool", text)
 
 
 def _link_pool(site: Site) -> IPv4Network | None:

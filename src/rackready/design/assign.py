@@ -38,7 +38,8 @@ class _Assignment:
                 f"{who} is number {number}, but networks.{role}.pool {network.pool} has room for {room} racks of "
                 f"/{network.per_rack}."
             )
-            self.found.append(Found(loc, text, "Use a larger pool or smaller blocks, or give the rack a lower index."))
+            hint = "Use a larger pool or smaller blocks, or give the rack a lower index."
+            self.found.append(Found(loc, text, hint, (("networks", role),)))
         return first
 
 
@@ -111,7 +112,7 @@ def _rack(work: _Assignment, rack: dict[str, Any], r: int, racks: dict[str, int]
     if number is None:
         if "index" not in rack:
             text = f"rack {rack.get('name')} has no index, and no number in its name to derive addresses from."
-            work.found.append(Found(("racks", r), text, "Add an index."))
+            work.found.append(Found(("racks", r), text, "Add an index.", (("racks", r, "index"),)))
         return
     rack["index"] = number
     racks[str(rack.get("name"))] = number
@@ -135,7 +136,8 @@ def _node(
         if slot is not None or "slot" not in node:
             what = "no number in its name" if slot is None else f"number {slot}"
             text = f"node {node.get('name')} has {what} - Expected: 1 to {most} within its rack (networks.rack_slots)."
-            work.found.append(Found(loc, text, "Add a slot, or change the name."))
+            reads = ((*loc, "slot"), ("networks", "rack_slots"))
+            work.found.append(Found(loc, text, "Add a slot, or change the name.", reads))
         return
     node["slot"] = slot
     node.setdefault("index", (rack - 1) * most + slot)
@@ -165,8 +167,7 @@ def _beside(work: _Assignment, item: dict[str, Any], loc: tuple[str | int, ...],
             f"a block of /{network.per_rack} has no room for {work.networks.rack_slots} BMCs and "
             f"{item.get('name')} at the top of the block."
         )
-        work.found.append(
-            Found(loc, text, "Use larger blocks in networks.oob (per_rack: 24), or lower networks.rack_slots.")
-        )
+        hint = "Use larger blocks in networks.oob (per_rack: 24), or lower networks.rack_slots."
+        work.found.append(Found(loc, text, hint, (("networks", "oob"), ("networks", "rack_slots"))))
         return
     item["address"] = dotted(first + host)

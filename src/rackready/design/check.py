@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rackready.design.check_addresses import check_given, given_addresses
 from rackready.design.check_fabric import check_fabric, check_links, check_ports
@@ -16,7 +16,7 @@ from rackready.design.check_other_fabrics import check_other_fabrics
 from rackready.design.check_outlets import check_outlets
 from rackready.design.check_power import check_power
 from rackready.design.check_racks import check_places, check_units
-from rackready.design.found import Found, Lost, Subject
+from rackready.design.found import ADDRESS, Found, Loc, Lost, Subject
 from rackready.model.site import Site
 from rackready.profiles import loader
 
@@ -30,25 +30,24 @@ def check(site: Site, lost: Lost | None = None) -> list[Found]:
     them are not reported.
     """
     subject = Subject(site, lost or Lost())
-    return [found for rule in _RULES for found in rule(subject)]
+    return [replace(found, rule=rule.__name__) for rule in _RULES for found in rule(subject)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Use:
     value: str
-    loc: tuple[str | int, ...]
+    loc: Loc
     what: str
 
 
-def _twice(uses: Iterator[_Use], noun: str) -> list[Found]:
+def _twice(uses: Iterator[_Use], noun: str, about: tuple[str, ...] = ()) -> list[Found]:
     first: dict[str, _Use] = {}
     out = []
     for use in uses:
         before = first.setdefault(use.value, use)
         if before is not use:
-            out.append(
-                Found(use.loc, f"{noun} {use.value} is already used by {before.what}.", f"Give {use.what} its own.")
-            )
+            text = f"{noun} {use.value} is already used by {before.what}."
+            out.append(Found(use.loc, text, f"Give {use.what} its own.", (before.loc,), about))
     return out
 
 
@@ -86,7 +85,8 @@ def _names(subject: Subject) -> list[Found]:
 
 
 def _addresses(subject: Subject) -> list[Found]:
-    return _twice((_Use(str(address), loc, who) for address, loc, who in given_addresses(subject.site)), "address")
+    uses = (_Use(str(address), loc, who) for address, loc, who in given_addresses(subject.site))
+    return _twice(uses, "address", ADDRESS)
 
 
 def _profiles(subject: Subject) -> list[Found]:
@@ -95,7 +95,7 @@ def _profiles(subject: Subject) -> list[Found]:
 
     catalogue = {family: loader.known(family) for family in ("software", "gate_sets", "platform", "switch")}
 
-    def known(family: str, wanted: str, loc: tuple[str | int, ...]) -> bool:
+    def known(family: str, wanted: str, loc: Loc) -> bool:
         ids = catalogue[family]
         if wanted not in ids:
             out.append(
@@ -123,6 +123,7 @@ def _profiles(subject: Subject) -> list[Found]:
                         ("switches", s, "os"),
                         f"{switch.model} does not run {switch.os!r} - Expected: one of {', '.join(systems)}.",
                         "Correct it.",
+                        (("switches", s, "model"),),
                     )
                 )
     return out + _nameplates(site, {*catalogue["platform"], *catalogue["switch"]})
@@ -151,7 +152,7 @@ def _driver(subject: Subject) -> list[Found]:
     software = loader.software(site.software.set)
     branch = site.software.driver_branch or software.default_branch
     out: list[Found] = []
-    loc = ("software", "driver_branch")
+    loc, of_set = ("software", "driver_branch"), (("software", "set"),)
     platforms = {node.platform for node in site.nodes()} & set(loader.known("platform"))
     for gpu in sorted({loader.platform(platform).gpu for platform in platforms}):
         profile = loader.gpu(gpu)
@@ -163,6 +164,7 @@ def _driver(subject: Subject) -> list[Found]:
                     loc,
                     f"branch {branch} cannot drive {profile.product_name} ({gpu}) - Expected: {span}.",
                     f"Use another branch of {software.id}.",
+                    of_set,
                 )
             )
     if not out and branch not in software.driver:
@@ -172,6 +174,7 @@ def _driver(subject: Subject) -> list[Found]:
                 loc,
                 f"branch {branch} is not in software set {software.id} - Expected: one of {have}.",
                 "Choose one of these branches, or another set.",
+                of_set,
             )
         )
     if not out and (end := software.driver[branch].end_of_life) < f"{today():%Y-%m}":

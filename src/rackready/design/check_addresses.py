@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv4Network
 
 from rackready.design.address_space import foreign, span, unusable
 from rackready.design.assign import FIRST_HOST
-from rackready.design.found import Found, Subject
+from rackready.design.found import ADDRESS, Found, Subject
 from rackready.design.found_names import Loc
 from rackready.model.network import Networks
 from rackready.model.site import Site
@@ -68,10 +68,13 @@ def _space(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]
                     loc,
                     f"address {address} of {who} is {why} - Expected: an address of a host Actual: {address}.",
                     "Correct it.",
+                    about=ADDRESS,
+                    kind="unusable",
                 )
             )
         elif foreign(here, held):
-            out.append(Found(loc, _public(f"address {address} of {who}", str(address)), _HELD))
+            text = _public(f"address {address} of {who}", str(address))
+            out.append(Found(loc, text, _HELD, (("public_space",),), ADDRESS))
     for who, loc, pool in site_pools(site):
         why = unusable(span(pool), loopback=True)
         if why:
@@ -79,7 +82,7 @@ def _space(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]
                 Found(loc, f"{pool} of {who} is {why} - Expected: addresses of hosts Actual: {pool}.", "Correct it.")
             )
         elif foreign(span(pool), held):
-            out.append(Found(loc, _public(f"{pool} of {who}", str(pool)), _HELD))
+            out.append(Found(loc, _public(f"{pool} of {who}", str(pool)), _HELD, (("public_space",),)))
     for k, space in enumerate(site.public_space):
         why = unusable(span(space), loopback=True)
         if why or not foreign(span(space), ()):
@@ -130,6 +133,8 @@ def _own(given: list[tuple[IPv4Address, Loc, str]], pools: list[tuple[int, int, 
                         loc,
                         f"address {address} of {who} is the {what} of {block} ({noun}).",
                         f"Give {who} another address.",
+                        about=ADDRESS,
+                        kind=what,
                     )
                 )
     return out
@@ -154,6 +159,8 @@ def _nics(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]:
                     loc,
                     f"address {address} of {who} is already used by {owner} on rail {rail} ({subnet}).",
                     f"Give {who} another address.",
+                    about=ADDRESS,
+                    kind="NIC",
                 )
             )
     return out

@@ -34,6 +34,7 @@ def check_links(subject: Subject) -> list[Found]:
                             ("links", k, role),
                             f"{noun} {part} of {device} is cabled already.",
                             "Correct one of the two links: each port takes one cable.",
+                            kind="cabled",
                         )
                     )
     if not subject.lost.any("links", "nodes", "switches", "topology") and site.topology is None:
@@ -80,6 +81,7 @@ def check_ports(subject: Subject) -> list[Found]:
                         (*here, "ports"),
                         f"{group.ports} of {switch.name} is already in another group.",
                         "Keep each port in one group.",
+                        kind="twice",
                     )
                 )
             if group.breakout != 1 and group.breakout not in profile.breakout:
@@ -176,6 +178,7 @@ def _split_rails(site: Site) -> list[Found]:
             ("links", max(switches.values()), "switch"),
             f"rail {rail} ends on {', '.join(sorted(switches))}, and no spine connects them.",
             "Cable each rail to one leaf.",
+            kind="split",
         )
         for rail, switches in sorted(ends.items())
         if len(switches) > 1
@@ -193,7 +196,8 @@ def check_fabric(subject: Subject) -> list[Found]:
             f"{fabric.mtu} bytes on hosts is more than {fabric.switch_mtu} on switch ports: switches would drop large "
             "frames."
         )
-        out.append(Found(("fabric", "mtu"), text, "Lower it, or raise fabric.switch_mtu."))
+        hint = "Lower it, or raise fabric.switch_mtu."
+        out.append(Found(("fabric", "mtu"), text, hint, (("fabric", "switch_mtu"),)))
     out += _qos(site)
     for noun, key in (("rail", "rail"), ("VLAN", "vlan")):
         seen: set[int] = set()
@@ -208,7 +212,7 @@ def check_fabric(subject: Subject) -> list[Found]:
         clash = next((other for other in fabric.rails[:k] if other.subnet.overlaps(rail.subnet)), None)
         if clash:
             text = f"subnet {rail.subnet} overlaps the subnet of rail {clash.rail} ({clash.subnet})."
-            out.append(Found(("fabric", "rails", k, "subnet"), text, "Give each rail its own subnet."))
+            out.append(Found(("fabric", "rails", k, "subnet"), text, "Give each rail its own subnet.", kind="overlap"))
         room = rail.subnet.num_addresses - 2 - 10
         if len(site.nodes()) > room:
             text = f"subnet {rail.subnet} has room for {max(room, 0)} nodes, but the site has {len(site.nodes())}."
@@ -225,6 +229,7 @@ def check_fabric(subject: Subject) -> list[Found]:
                 ("fabric", "rails"),
                 f"rail {', '.join(str(rail) for rail in missing)} of the platform is missing.",
                 "Add the rail with its VLAN and subnet.",
+                (("fabric", "kind"), ("networks", "compute")),
             )
         )
     return out
@@ -247,6 +252,7 @@ def _qos(site: Site) -> list[Found]:
                 ("fabric", "qos", "cnp_dscp"),
                 f"{text} Actual: {qos.cnp_dscp}.",
                 "Give congestion notification its own DSCP.",
+                tuple(("fabric", "qos", key) for key in ("dscp", "priority", "cnp_priority")),
             )
         )
     if not any(switch.os in _PRESET_SYSTEMS for switch in site.switches):

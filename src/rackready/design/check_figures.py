@@ -144,7 +144,7 @@ def _draw(device: Device, loc: Loc) -> Iterator[Found]:
             f"draw of a {device.kind} of {device.height_u} U - Expected: {_LEAST_W}{high or ' or more'} W "
             f"Actual: {device.max_power_w:,.12g} W."
         )
-        yield Found(loc, text, "Give it in W.")
+        yield Found(loc, text, "Give it in W.", ((*loc[:-1], "height_u"),))
 
 
 _TIMES = 4
@@ -204,11 +204,12 @@ def _ordered(plate: Nameplate, model: DeviceModel, here: Loc) -> Iterator[Found]
             f"{plate.model} typical draw exceeds the maximum - Expected: at most {most:,.12g} W "
             f"Actual: {typical:,.12g} W."
         )
-        yield Found((*here, key), text, "Correct one of the two.")
+        reads = tuple((*here, name) for name in ("max_power_w", "typical_power_w"))
+        yield Found((*here, key), text, "Correct one of the two.", reads)
     brief = plate.transient_power_w
     if most is not None and brief is not None and brief < most:
         text = (
             f"{plate.model} transient draw is below the maximum - Expected: {most:,.12g} W or more "
             f"Actual: {brief:,.12g} W."
         )
-        yield Found((*here, "transient_power_w"), text, "Correct one of the two.")
+        yield Found((*here, "transient_power_w"), text, "Correct one of the two.", ((*here, "max_power_w"),))

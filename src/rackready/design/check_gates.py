@@ -60,7 +60,9 @@ def _skipped_twice(site: Site) -> Iterator[Found]:
                     f"gate {skip.gate} is skipped twice on {where} - Expected: one reason "
                     f"Actual: another in gates.skip[{before}]."
                 )
-                yield Found(("gates", "skip", k, "nodes"), text, "Keep one of the two.")
+                yield Found(
+                    ("gates", "skip", k, "nodes"), text, "Keep one of the two.", (("gates", "skip", before, "nodes"),)
+                )
 
 
 def _unknown(site: Site, ids: list[str], gate: str, loc: tuple[str | int, ...]) -> Iterator[Found]:
@@ -74,6 +76,7 @@ def _unknown(site: Site, ids: list[str], gate: str, loc: tuple[str | int, ...]) 
             f"gate {gate} is in no gate set - Expected: one of {', '.join(ids)} (set {site.gates.set}), "
             "or a gate of another set.",
             "Correct it.",
+            (("gates", "set"),),
         )
 
 

@@ -53,7 +53,7 @@ def _keys(site: Site) -> list[Found]:
             if getattr(tenant, key) is not None:
                 other = "vlan, vrf or vni" if site.fabric.kind == "roce" else "pkey"
                 text = f"{key} of tenant {tenant.name} is not for a fabric of kind {site.fabric.kind}."
-                out.append(Found(("tenants", k, key), text, f"Use {other}."))
+                out.append(Found(("tenants", k, key), text, f"Use {other}.", (("fabric", "kind"),)))
         if tenant.pkey is not None:
             out += _pkey(int(tenant.pkey, 16), tenant.pkey, ("tenants", k, "pkey"))
     return out
@@ -67,11 +67,14 @@ def _pkey(value: int, text: str, loc: Loc) -> list[Found]:
                 loc,
                 f"partition key {text} includes the full-membership bit (0x8000).",
                 f"Write {plain} and set full_member instead.",
+                kind="full member",
             )
         ]
     if value in {0, _DEFAULT_PKEY}:
         what = "belongs to the default partition" if value else "is invalid"
-        return [Found(loc, f"partition key {text} {what} - Expected: 0x0001 to 0x7ffe.", "Choose another.")]
+        return [
+            Found(loc, f"partition key {text} {what} - Expected: 0x0001 to 0x7ffe.", "Choose another.", kind="range")
+        ]
     return []
 
 
@@ -92,6 +95,7 @@ def _tenants(site: Site, lost: Lost) -> list[Found]:
                     ("tenants", k),
                     f"{listed(taken)} of tenant {tenant.name} already belongs to tenant {owner[taken[0]]}.",
                     "Assign each node to one tenant.",
+                    kind="taken",
                 )
             )
     return out
@@ -122,12 +126,14 @@ def _domains(site: Site, lost: Lost) -> list[Found]:
                     here,
                     f"{listed(taken)} is already in NVLink domain {owner[taken[0]]}.",
                     "Put each node in one domain.",
+                    kind="taken",
                 )
             )
         stands = sorted({site.rack_of(name).name for name in theirs})
         if len(stands) > 1 and not domain.across_racks:
             text = f"nodes of NVLink domain {domain.name} are in racks {listed(stands)} - Expected: one rack."
-            out.append(Found(here, text, "Correct the nodes, or set across_racks: true."))
+            hint = "Correct the nodes, or set across_racks: true."
+            out.append(Found(here, text, hint, ((*here, "across_racks"),)))
         out += (
             _domain_size(here, domain, [nodes[name].platform for name in theirs])
             if theirs or not lost.any("racks", "nodes")
@@ -143,12 +149,17 @@ def _domain_size(here: Loc, domain: NvlinkDomain, platforms: list[str]) -> list[
     single = sorted({profile.id for profile in profiles if profile.nvlink_domain is None})
     if single:
         return [
-            Found(here, f"{listed(single)} has NVLink only within the server.", "Remove its nodes from the domain.")
+            Found(
+                here,
+                f"{listed(single)} has NVLink only within the server.",
+                "Remove its nodes from the domain.",
+                kind="single",
+            )
         ]
     gpus = sum(profile.gpus for profile in profiles)
     most = max((size for size in sizes if size is not None), default=gpus)
     if not gpus:
-        return [Found(here, f"NVLink domain {domain.name} has no nodes.", "Add a rack or nodes.")]
+        return [Found(here, f"NVLink domain {domain.name} has no nodes.", "Add a rack or nodes.", ((*here, "rack"),))]
     if gpus > most:
         return [
             Found(
@@ -177,7 +188,9 @@ def _deliveries(site: Site, lost: Lost) -> list[Found]:
     left = [rack.name for rack in site.racks if rack.name not in batch]
     if site.deliveries and left and not lost.any("deliveries"):
         verb = "comes" if len(left) == 1 else "come"
-        out.append(Found(("deliveries",), f"{listed(left)} {verb} in no delivery.", "Add it to a delivery."))
+        out.append(
+            Found(("deliveries",), f"{listed(left)} {verb} in no delivery.", "Add it to a delivery.", (("racks",),))
+        )
     return out
 
 
@@ -193,14 +206,16 @@ def _windows(site: Site) -> list[Found]:
                     ("maintenance", k, "ends"),
                     f"the window ends on {window.ends}, before it begins on {window.begins}.",
                     "Correct one of the two dates.",
+                    (("maintenance", k, "begins"),),
                 )
             )
         if len(set(window.days)) < len(window.days):
             out.append(Found(("maintenance", k, "days"), "a day is given twice.", "Remove one."))
-    for (_, one), (second, other) in combinations(enumerate(site.maintenance), 2):
+    for (first, one), (second, other) in combinations(enumerate(site.maintenance), 2):
         if _same_start(one, other):
             text = f"windows {one.name} and {other.name} begin at the same time for the same racks."
-            out.append(Found(("maintenance", second), text, "Remove one, or change its racks or days."))
+            reads = tuple(("maintenance", k, key) for k in (first, second) for key in ("begins", "ends"))
+            out.append(Found(("maintenance", second), text, "Remove one, or change its racks or days.", reads))
     return out
 
 

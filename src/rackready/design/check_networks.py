@@ -35,20 +35,23 @@ def check_networks(subject: Subject) -> list[Found]:
 
 def _overlaps(site: Site) -> list[Found]:
     out = []
-    for (first, _, one), (second, loc, other) in combinations(site_pools(site), 2):
-        if "rail" in first and "rail" in second:
+    for (first, before, one), (second, loc, other) in combinations(site_pools(site), 2):
+        if _of_rail(before) and _of_rail(loc):
             continue  # check_fabric reports it
         if one.overlaps(other):
-            out.append(
-                Found(loc, f"{other} of {second} overlaps {one} of {first}.", "Give each network its own addresses.")
-            )
+            text = f"{other} of {second} overlaps {one} of {first}."
+            out.append(Found(loc, text, "Give each network its own addresses.", (before,)))
     return out
+
+
+def _of_rail(loc: Loc) -> bool:
+    return loc[:2] == ("fabric", "rails")
 
 
 def _vlans(site: Site) -> list[Found]:
     """Return VLANs that two networks share, among rails and networks whose switches tenants also use."""
     networks = site.networks or Networks()
-    seen: dict[int, str] = {}
+    seen: dict[int, tuple[str, Loc]] = {}
     out = []
 
     def uses() -> Iterator[tuple[int | None, str, Loc]]:
@@ -66,9 +69,10 @@ def _vlans(site: Site) -> list[Found]:
             yield tenant.vlan, f"tenant {tenant.name}", ("tenants", k, "vlan")
 
     for vlan, who, loc in uses():
-        before = seen.setdefault(vlan, who) if vlan is not None else who
-        if before != who and not (who.startswith("rail ") and before.startswith("rail ")):
-            out.append(Found(loc, f"VLAN {vlan} of {who} is already used by {before}.", "Give each its own VLAN."))
+        before, place = seen.setdefault(vlan, (who, loc)) if vlan is not None else (who, loc)
+        if before != who and not (_of_rail(loc) and _of_rail(place)):
+            text = f"VLAN {vlan} of {who} is already used by {before}."
+            out.append(Found(loc, text, "Give each its own VLAN.", (place,)))
     return out
 
 
@@ -81,9 +85,8 @@ def _blocks(site: Site, networks: Networks) -> list[Found]:
             continue
         if blocks_in(network) == 0:
             text = f"a rack's block (/{network.per_rack}) is larger than the pool {network.pool}."
-            out.append(
-                Found(("networks", role, "per_rack"), text, "Make blocks smaller (a longer prefix) or the pool larger.")
-            )
+            hint = "Make blocks smaller (a longer prefix) or the pool larger."
+            out.append(Found(("networks", role, "per_rack"), text, hint, (("networks", role, "pool"),)))
         lanes = 1 + (dpus if role != "storage" else 0)
         last, room = FIRST_HOST + lanes * networks.rack_slots, (1 << (32 - network.per_rack)) - 2
         if last > room:
@@ -94,6 +97,7 @@ def _blocks(site: Site, networks: Networks) -> list[Found]:
                     ("networks", role, "per_rack"),
                     text,
                     "Make blocks larger (a shorter prefix), or lower networks.rack_slots.",
+                    (("networks", "rack_slots"),),
                 )
             )
     return out
@@ -133,6 +137,7 @@ def _compute(site: Site, networks: Networks, network: ComputeNetwork) -> list[Fo
                 (*here, "planes"),
                 f"the network has room for {network.planes} planes, but the topology has {planes}.",
                 f"Raise it to {planes}.",
+                (("topology", "planes"), ("topology", "planes_by")),
             )
         )
     room = racks_in_subnet(network, networks.rack_slots)
@@ -141,11 +146,14 @@ def _compute(site: Site, networks: Networks, network: ComputeNetwork) -> list[Fo
             f"a subnet of /{network.per_unit} has no room for one rack of {networks.rack_slots} nodes "
             "(networks.rack_slots)."
         )
-        out.append(
-            Found((*here, "per_unit"), text, "Make subnets larger (a shorter prefix), or lower networks.rack_slots.")
-        )
+        hint = "Make subnets larger (a shorter prefix), or lower networks.rack_slots."
+        out.append(Found((*here, "per_unit"), text, hint, (("networks", "rack_slots"),)))
         return out
     return out + _units(site, network, room)
+
+
+_UNIT: tuple[Loc, ...] = (("networks", "compute"), ("networks", "rack_slots"), ("topology", "su_nodes"))
+"""Keys from which the unit of a rack and its subnets follow."""
 
 
 def _units(site: Site, network: ComputeNetwork, room: int) -> list[Found]:
@@ -166,7 +174,8 @@ def _units(site: Site, network: ComputeNetwork, room: int) -> list[Found]:
                 f"rack {rack.name} is in unit {unit}, but networks.compute.pool {network.pool} has subnets "
                 f"(/{network.per_unit}) for {units} units."
             )
-            out.append(Found(("racks", r), text, "Use a larger pool or smaller subnets in networks.compute."))
+            hint = "Use a larger pool or smaller subnets in networks.compute."
+            out.append(Found(("racks", r), text, hint, _UNIT))
         before = seen.setdefault((unit, (number - 1) % room), rack.name)
         if before != rack.name:
             text = (
@@ -178,6 +187,8 @@ def _units(site: Site, network: ComputeNetwork, room: int) -> list[Found]:
                     ("racks", r),
                     text,
                     "Number the racks of a unit consecutively, or use larger subnets in networks.compute.",
+                    _UNIT,
+                    kind="apart",
                 )
             )
     return out
@@ -195,6 +206,7 @@ def _topology(subject: Subject) -> list[Found]:
             ("switch_slots",),
             text,
             "Add a topology, name a fabric of other_fabrics, or place switches by rack and unit.",
+            (("topology",),),
         )
     ]
 
@@ -203,16 +215,17 @@ def _made(site: Site, topology: Topology) -> list[Found]:
     out = []
     if site.links:
         text = "the topology already makes the links of the compute fabric - Expected: topology or links Actual: both."
-        out.append(Found(("links",), text, "Remove one of the two."))
+        out.append(Found(("links",), text, "Remove one of the two.", (("topology",),)))
     if topology.link != site.fabric.kind:
         text = f"link layer {topology.link} does not match fabric.kind ({site.fabric.kind})."
-        out.append(Found(("topology", "link"), text, "Make them equal."))
+        out.append(Found(("topology", "link"), text, "Make them equal.", (("fabric", "kind"),)))
     if topology.tiers == 2 and topology.spine_oversubscription != "1:1":  # noqa: PLR2004 - two tiers
         text = (
             "with two tiers, spines have no tier above - Expected: 1:1, or tiers: 3 "
             f"Actual: {topology.spine_oversubscription} with tiers: 2."
         )
-        out.append(Found(("topology", "spine_oversubscription"), text, "Remove it, or set tiers: 3."))
+        loc = ("topology", "spine_oversubscription")
+        out.append(Found(loc, text, "Remove it, or set tiers: 3.", (("topology", "tiers"),)))
     platforms = set(loader.known("platform"))
     units = max(
         (
@@ -227,7 +240,7 @@ def _made(site: Site, topology: Topology) -> list[Found]:
             f"grow_to_su is {topology.grow_to_su}, but nodes are already in units up to {units} - "
             f"Expected: at least {units}."
         )
-        out.append(Found(("topology", "grow_to_su"), text, "Raise it, or remove it."))
+        out.append(Found(("topology", "grow_to_su"), text, "Raise it, or remove it.", _UNIT))
     known = loader.known("switch")
     for tier in ("leaf", "spine", "core"):
         switches = getattr(topology, tier)
@@ -241,5 +254,5 @@ def _made(site: Site, topology: Topology) -> list[Found]:
         actual = loader.switch(switches.model).layer
         if actual != layer:
             text = f"{switches.model} is an {actual} switch - Expected: {layer} for link: {topology.link}."
-            out.append(Found(("topology", tier, "model"), text, "Choose another model."))
+            out.append(Found(("topology", tier, "model"), text, "Choose another model.", (("topology", "link"),)))
     return out

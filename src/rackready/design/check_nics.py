@@ -43,7 +43,9 @@ class _Check:
     def all(self) -> list[Found]:
         for n, use in enumerate(self.plan.nics):
             if use.name in {before.name for before in self.plan.nics[:n]}:
-                self.report((*self.here, "nics", n, "name"), f"port {use.name} is given twice.", "List it once.")
+                self.report(
+                    (*self.here, "nics", n, "name"), f"port {use.name} is given twice.", "List it once.", "twice"
+                )
             self.use(use, (*self.here, "nics", n))
         bonded: dict[str, str] = {}
         for b, bond in enumerate(self.plan.bonds):
@@ -62,10 +64,16 @@ class _Check:
                         (*self.here, "dpus", d, "ports", m),
                         f"port {name} already belongs to a DPU.",
                         "Assign each port to one DPU.",
+                        "taken",
                     )
                 loc = (*self.here, "dpus", d, "ports", m)
                 if self.port(name, loc) and not (name in self.others and self.others[name].dpu):
-                    self.report(loc, f"port {name} of {self.plan.platform} is not on a BlueField.", "Correct the name.")
+                    self.report(
+                        loc,
+                        f"port {name} of {self.plan.platform} is not on a BlueField.",
+                        "Correct the name.",
+                        "no BlueField",
+                    )
         self.unused()
         return self.out
 
@@ -81,18 +89,20 @@ class _Check:
                     loc,
                     f"port {port.name} of {self.plan.platform} belongs to the compute fabric, which cables every rail.",
                     "Remove it.",
+                    "compute",
                 )
             elif port.name in used:
                 self.report(
                     loc,
                     f"port {port.name} is listed as unused, but the plan also uses it.",
                     "Remove one of the two entries.",
+                    "used",
                 )
             elif port.name in {before.name for before in self.plan.unused[:u]}:
-                self.report(loc, f"port {port.name} is given twice.", "List it once.")
+                self.report(loc, f"port {port.name} is given twice.", "List it once.", "twice")
 
-    def report(self, loc: Loc, message: str, hint: str) -> None:
-        self.out.append(Found(loc, message, hint))
+    def report(self, loc: Loc, message: str, hint: str, kind: str = "") -> None:
+        self.out.append(Found(loc, message, hint, kind=kind))
 
     def port(self, name: str, loc: Loc) -> bool:
         """Return whether the platform has this port; report it if not."""
@@ -137,12 +147,17 @@ class _Check:
         there = [name for m, name in enumerate(bond.members) if self.port(name, (*loc, "members", m))]
         for name in dict.fromkeys(there):
             if bonded.setdefault(name, bond.name) != bond.name or there.count(name) > 1:
-                self.report((*loc, "members"), f"port {name} is already in a bond.", "Put each port in one bond.")
+                self.report(
+                    (*loc, "members"), f"port {name} is already in a bond.", "Put each port in one bond.", "taken"
+                )
         roles = sorted({self.role(name) for name in there})
         rates = sorted({self.others[name].rate if name in self.others else self.compute[name].rate for name in there})
         if len(roles) > 1:
             self.report(
-                loc, f"{bond.name} joins ports with roles {' and '.join(roles)}.", "Bond ports of the same role."
+                loc,
+                f"{bond.name} joins ports with roles {' and '.join(roles)}.",
+                "Bond ports of the same role.",
+                "roles",
             )
         if len(rates) > 1:
             self.report(

@@ -82,6 +82,7 @@ def _slots(subject: Subject) -> list[Found]:
                     ("switch_slots", place, "tier"),
                     text,
                     "Correct the tier, or omit fabric for a slot of the compute fabric.",
+                    (("switch_slots", place, "fabric"),),
                 )
             )
     return out
@@ -110,12 +111,14 @@ def _racks(site: Site) -> Iterator[Found]:
             before = served.setdefault((fabric.role, rack.name), fabric.name)
             if before != fabric.name:
                 text = f"rack {rack.name} is already served by {before}, which is also {CALLED[fabric.role]}."
-                yield Found(here, text, "List the racks of each fabric, so that only one of them serves each rack.")
+                hint = "List the racks of each fabric, so that only one of them serves each rack."
+                yield Found(here, text, hint, kind="served")
             if number is None:
                 yield Found(
                     here,
                     f"rack {rack.name} has no index, and no number in its name to derive its ports from.",
                     "Add an index to the rack.",
+                    kind="no index",
                 )
             elif numbers.setdefault(number, rack.name) != rack.name:
                 yield Found(
@@ -137,6 +140,7 @@ def _switch_names(site: Site) -> Iterator[Found]:
                 here,
                 f"{before.fabric} and {switch.fabric} both have a switch named {switch.name}.",
                 "Give one of them another name.",
+                kind="switches",
             )
     taken = {node.name for node in site.nodes()} | {device.name for device in site.devices}
     for name in sorted(taken & made.keys()):

@@ -10,8 +10,8 @@ from rackready.design.found_names import Loc, unknown
 from rackready.model.site import Device, Node, Outlet
 from rackready.profiles import loader
 
-Taken = dict[tuple[IPv4Address, int, str], list[tuple[str | None, str]]]
-"""(address and port of the Redfish service, outlet) -> (PDU of that service, node).
+Taken = dict[tuple[IPv4Address, int, str], list[tuple[str | None, str, Loc]]]
+"""(address and port of the Redfish service, outlet) -> (PDU of that service, node, place of the outlet).
 
 By address, because two devices may name the same service.
 """
@@ -20,7 +20,7 @@ By address, because two devices may name the same service.
 def check_outlets(subject: Subject) -> list[Found]:
     """Return outlets that do not exist, cannot be switched or feed two nodes, and supplies without an outlet."""
     site = subject.site
-    devices = {device.name: device for device in site.devices}
+    devices = {device.name: (number, device) for number, device in enumerate(site.devices)}
     supplies = {
         platform: psus.count
         for platform in loader.known("platform")
@@ -44,7 +44,9 @@ def check_outlets(subject: Subject) -> list[Found]:
 
 def _of_node(node: Node, supplies: int | None, here: Loc) -> list[Found]:
     if node.kind == "virtual":
-        return [Found(here, f"virtual node {node.name} has outlets.", "Remove them: its host has them.")]
+        return [
+            Found(here, f"virtual node {node.name} has outlets.", "Remove them: its host has them.", kind="virtual")
+        ]
     if supplies is None or len(node.outlets) == supplies:
         return []
     text = (
@@ -55,37 +57,41 @@ def _of_node(node: Node, supplies: int | None, here: Loc) -> list[Found]:
 
 
 def _outlet(
-    node: Node, outlet: Outlet, devices: Mapping[str, Device], taken: Taken, here: Loc, lost: Lost
+    node: Node, outlet: Outlet, devices: Mapping[str, tuple[int, Device]], taken: Taken, here: Loc, lost: Lost
 ) -> list[Found]:
-    device = devices.get(outlet.pdu)
-    if device is None:
-        pdus = [name for name, item in devices.items() if item.kind == "pdu"]
+    if outlet.pdu not in devices:
+        pdus = [name for name, (_, item) in devices.items() if item.kind == "pdu"]
         return unknown(outlet.pdu, pdus, (*here, "pdu"), "PDU", lost.of("devices"))
+    number, device = devices[outlet.pdu]
     if device.kind != "pdu":
         return [
             Found(
                 (*here, "pdu"),
                 f"{device.name} is of kind {device.kind} - Expected: pdu.",
                 "Name the PDU that the supply is plugged into.",
+                (("devices", number, "kind"),),
             )
         ]
     if device.bmc is None:
         text = f"{device.name} has no bmc - Expected: the Redfish service that switches its outlets."
-        return [Found((*here, "pdu"), text, "Add bmc to the device, or remove the outlets of the node.")]
+        hint = "Add bmc to the device, or remove the outlets of the node."
+        return [Found((*here, "pdu"), text, hint, (("devices", number, "bmc"),))]
     if (device.bmc.address, device.bmc.port) == (node.bmc.address, node.bmc.port):
         return [
             Found(
                 (*here, "pdu"),
                 f"the bmc of {device.name} has the address of the BMC of {node.name}.",
                 "Correct one of the two addresses.",
+                (("devices", number, "bmc"), (*here[:-2], "bmc", "address")),
             )
         ]
     others = taken.setdefault((device.bmc.address, device.bmc.port, outlet.outlet), [])
     # Without rack_pdu it may be any PDU of that service, so the outlets count as the same one.
-    before = next((owner for unit, owner in others if unit is None or outlet.rack_pdu in {None, unit}), None)
-    others.append((outlet.rack_pdu, node.name))
-    if before is None:
+    same = next((entry for entry in others if entry[0] is None or outlet.rack_pdu in {None, entry[0]}), None)
+    others.append((outlet.rack_pdu, node.name, here))
+    if same is None:
         return []
+    _, before, there = same
     what = "is given twice" if before == node.name else f"also feeds {before}"
     text = f"outlet {outlet.outlet} of {device.name} {what}."
     return [
@@ -93,5 +99,6 @@ def _outlet(
             (*here, "outlet"),
             text,
             "Give each power supply its own outlet. Omit outlets for nodes that share the supplies of a chassis.",
+            ((*here, "rack_pdu"), (*there, "rack_pdu")),
         )
     ]

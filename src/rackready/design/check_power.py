@@ -121,6 +121,7 @@ def _volts(feed: Feed, inputs: dict[str, InputVolts], loc: Loc) -> Iterator[Foun
             loc,
             text,
             "Correct volts (line to line for three phases), or add a transformer between the circuit and the rack.",
+            kind="outlets",
         )
         return  # other equipment there would repeat it
 
@@ -133,7 +134,7 @@ def _feed(feed: Feed, here: Loc) -> Iterator[Found]:
                 f"feed {feed.name} is a power shelf but has {key} - Expected: a feed of kind pdu, or no {key} "
                 "Actual: shelf."
             )
-            yield Found((*here, key), text, f"Remove {key}, or correct the kind.")
+            yield Found((*here, key), text, f"Remove {key}, or correct the kind.", ((*here, "kind"),))
 
 
 _BUSWAYS = frozenset({"busway", "rpp", "pdu"})
@@ -179,10 +180,10 @@ def _kinds(rack: Rack, models: list[DeviceModel], here: Loc, *, whole: bool) -> 
     for model in models:
         warm = findings.cooling_misfit(cooling, model)
         if warm is not None:
-            yield Found((*here, "cooling", "kind"), warm[1], WAYS[warm[0]])
+            yield Found((*here, "cooling", "kind"), warm.message, WAYS[warm.topic], about=warm.about)
         fed = findings.feed_misfit(feeds, model) if whole else None
         if fed is not None:
-            yield Found((*here, "feeds"), fed[1], WAYS[fed[0]])
+            yield Found((*here, "feeds"), fed.message, WAYS[fed.topic], about=fed.about)
 
 
 def _limits(rack: Rack, here: Loc) -> Iterator[Found]:
@@ -197,4 +198,5 @@ def _limits(rack: Rack, here: Loc) -> Iterator[Found]:
                 f"{way} may remove more heat than the rack may give off in total (max_kw) - "
                 f"Expected: at most {limits.max_kw:.12g} kW Actual: {part:.12g} kW."
             )
-            yield Found((*here, "cooling", key), text, f"Lower {key}, or raise max_kw.")
+            loc = (*here, "cooling", key)
+            yield Found(loc, text, f"Lower {key}, or raise max_kw.", ((*here, "cooling", "max_kw"),))

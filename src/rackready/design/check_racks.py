@@ -31,6 +31,7 @@ def check_units(subject: Subject) -> list[Found]:
     """Return items that overlap in racks, extend beyond their top, or have no unit."""
     site = subject.site
     heights = {rack.name: rack.height_u for rack in site.racks}
+    places: dict[str, Loc] = {rack.name: ("racks", r) for r, rack in enumerate(site.racks)}
     taken: dict[str, dict[int, str]] = {}
     out: list[Found] = []
     for box in [*_nodes(site), *_switches(site), *_devices(site), *_slots(site)]:
@@ -48,7 +49,8 @@ def check_units(subject: Subject) -> list[Found]:
             out.append(Found((*box.loc, "unit"), text, f"Move {box.what} to {box.height} U of free space."))
         elif box.unit + box.height - 1 > heights.get(box.rack, box.unit + box.height):
             text = f"units {span} of {box.what} extend beyond rack {box.rack} - Expected: 1 to {heights[box.rack]}."
-            out.append(Found((*box.loc, "unit"), text, "Move it lower, or correct height_u of the rack."))
+            hint = "Move it lower, or correct height_u of the rack."
+            out.append(Found((*box.loc, "unit"), text, hint, ((*places[box.rack], "height_u"),)))
         in_rack |= dict.fromkeys(units, box.what)
     return out
 
@@ -209,17 +211,18 @@ def _supplies(site: Site, lost: Lost) -> list[Found]:
 
 def _references(site: Site, lost: Lost) -> list[Found]:
     racks = dict.fromkeys(rack.name for rack in site.racks)
-    devices = {device.name: device for device in site.devices}
+    devices = {device.name: (d, device) for d, device in enumerate(site.devices)}
     plans = dict.fromkeys(plan.name for plan in site.nic_plans)
     out: list[Found] = []
     for d, device in enumerate(site.devices):
         out += unknown(device.rack, racks, ("devices", d, "rack"), "rack", lost.of("racks"))
         out += unknown(device.pair, devices, ("devices", d, "pair"), "device", lost.of("devices"))
         out += members(device.serves, racks, ("devices", d, "serves"), "rack")[1]
-        other = devices.get(device.pair or "")
+        place, other = devices.get(device.pair or "", (d, None))
         if other is not None and other.pair != device.name:
             text = f"{device.name} names {other.name} as its pair, but {other.name} names {other.pair or 'none'}."
-            out.append(Found(("devices", d, "pair"), text, "Make each of the two name the other."))
+            hint = "Make each of the two name the other."
+            out.append(Found(("devices", d, "pair"), text, hint, (("devices", place, "pair"),)))
     for s, switch in enumerate(site.switches):
         out += unknown(switch.rack, racks, ("switches", s, "rack"), "rack", lost.of("racks"))
     for s, slot in enumerate(site.switch_slots):
@@ -240,7 +243,12 @@ def _kinds(site: Site, lost: Lost) -> list[Found]:
             if node.kind == "metal":
                 if node.unit is None:
                     out.append(
-                        Found(here, f"metal node {node.name} has no unit.", "Add the rack unit where it is mounted.")
+                        Found(
+                            here,
+                            f"metal node {node.name} has no unit.",
+                            "Add the rack unit where it is mounted.",
+                            ((*here, "unit"),),
+                        )
                     )
                 if node.host is not None:
                     out.append(
@@ -248,6 +256,7 @@ def _kinds(site: Site, lost: Lost) -> list[Found]:
                             (*here, "host"),
                             f"metal node {node.name} has a host.",
                             "Remove host, or set kind: virtual.",
+                            ((*here, "kind"),),
                         )
                     )
             elif node.unit is not None:
@@ -255,7 +264,8 @@ def _kinds(site: Site, lost: Lost) -> list[Found]:
                     Found((*here, "unit"), f"virtual node {node.name} has a unit.", "Remove unit: its host has one.")
                 )
             elif node.host is None:
-                out.append(Found(here, f"virtual node {node.name} has no host.", "Add the metal node that it runs on."))
+                text = f"virtual node {node.name} has no host."
+                out.append(Found(here, text, "Add the metal node that it runs on.", ((*here, "host"),)))
             elif kinds.get(node.host) == "virtual" or (node.host not in kinds and not lost.of("nodes")(node.host)):
                 what = "is virtual itself" if node.host in kinds else "does not exist"
                 out.append(

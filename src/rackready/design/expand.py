@@ -67,7 +67,7 @@ class _Expansion:
         self.origins = Origins(self.raw)
 
     def problem(self, loc: Loc, message: str, hint: str) -> None:
-        self.problems.append(Problem(path_text(loc), message, hint))
+        self.problems.append(Problem(path_text(loc), message, hint, sort="expand"))
 
     def value(self, value: Any, loc: Loc, facts: dict[str, Any]) -> Any:  # noqa: ANN401 - a YAML document
         """Return a value expanded.

@@ -9,14 +9,33 @@ from typing import Any
 
 from rackready.model.site import Site
 
+Loc = tuple[str | int, ...]
+"""Path in a document."""
+ADDRESS = ("address",)
+"""``about`` of problems with single addresses: a plan finds some of them again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """Location (path in the checked document), message and hint."""
 
-    loc: tuple[str | int, ...]
+    loc: Loc
     message: str
     hint: str
+    reads: tuple[Loc, ...] = ()
+    """Paths of other keys that the problem depends on. It is not reported if one of them was removed."""
+    about: tuple[str, ...] = ()
+    """See ``Problem.about``."""
+    kind: str = ""
+    """Tells findings of one check at one place apart, where the keys that they read are equal."""
+    rule: str = ""
+    """The check that made it."""
+
+    @property
+    def sort(self) -> str:
+        """Return check, kind, place and keys without numbers: equal in findings that differ only in their items."""
+        paths = (".".join("#" if isinstance(step, int) else step for step in loc) for loc in (self.loc, *self.reads))
+        return " ".join((self.rule, self.kind, *self.about[:1], *paths))
 
 
 @dataclass(frozen=True, slots=True)

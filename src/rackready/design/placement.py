@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from rackready.design.other_fabrics import other_layout
 from rackready.design.topology.types import FabricPlan, TopoSwitch
 from rackready.model.base import expand_range
+from rackready.model.problems import Problem
 from rackready.model.site import Site
 
 
@@ -24,7 +25,7 @@ class Placement:
     """``places``: switch -> (rack, lowest unit). ``problems``: switches without a slot."""
 
     places: dict[str, tuple[str, int]]
-    problems: tuple[str, ...]
+    problems: tuple[Problem, ...]
 
 
 def _leaf_order(switch: TopoSwitch) -> tuple[int, int, int]:
@@ -62,10 +63,10 @@ def place_switches(site: Site, fabric: FabricPlan) -> Placement:
         if len(slots) < len(wanted) and (site.switch_slots or written or of is not None):
             called = tier if of is None else f"{of} {tier}"
             text = (
-                f"switch_slots: {len(wanted)} {called} switches, but only {len(slots)} slots ({wanted[len(slots)]} is "
-                "the first without)."
+                f"{len(wanted)} {called} switches, but only {len(slots)} slots ({wanted[len(slots)]} is the first "
+                f"without). Add slots for {len(wanted) - len(slots)} more."
             )
-            problems.append(f"{text} Add slots for {len(wanted) - len(slots)} more.")
+            problems.append(Problem("switch_slots", text))
     return Placement(places, tuple(problems))
 
 

@@ -74,9 +74,9 @@ def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARE
         report = capacity(racks, site.facility, unplaced_of(site, made), cdus_of(site))
         ordered = bill_of_materials(cabling.cables, catalogue, spares_pct, _models(site, fabric))
         bom = (*ordered, *device_lines(site), *cord_lines(racks, spares_pct))
-        trunks = trunk_problem(site, fabric) if made is not None else ""
-        texts = [*fabric.problems, *cabling.problems, *given.problems, *([trunks] if trunks else [])]
-        problems = tuple(dict.fromkeys([*(_problem(text) for text in texts), *report.problems]))
+        trunks = trunk_problem(site, fabric) if made is not None else None
+        found = [*fabric.problems, *cabling.problems, *given.problems, *([trunks] if trunks is not None else [])]
+        problems = tuple(dict.fromkeys([*found, *report.problems]))
         notes = (
             *warnings(site, today()),
             *number_notes(site),
@@ -127,13 +127,6 @@ def _models(site: Site, fabric: FabricPlan) -> Mapping[str, Mapping[str, int]]:
     )
     nodes = Counter(node.platform for node in site.nodes() if node.kind == "metal")
     return {"switch": dict(sorted(Counter(switches.values()).items())), "node": dict(sorted(nodes.items()))}
-
-
-def _problem(text: str) -> Problem:
-    """Return a text that begins with its place as a problem at that place."""
-    where, between, what = text.partition(": ")
-    place, dash, begun = where.partition(" - ")
-    return Problem(place, f"{begun}{between}{what}" if dash else what, "")
 
 
 def switch_models(plan: Laid) -> Iterable[tuple[str, str, str]]:

@@ -20,6 +20,7 @@ _STOPS: tuple[type[Exception], ...] = (
     TypeError,
     AttributeError,
     ArithmeticError,
+    StopIteration,
 )
 """Errors that a plan of an unchecked site may raise. The plan then counts as not checked, never as correct."""
 
@@ -35,8 +36,8 @@ def with_plan(error: SiteInvalidError) -> SiteInvalidError:
     power = error.site.facility.power if error.site.facility is not None else []
     # Feeds from an unknown source are already reported at their place in the file.
     found = set(plan.problems) - set(source_problems(plan.racks, {node.name for node in power}))
-    paths, texts = {problem.path for problem in error.problems}, {problem.message for problem in error.problems}
-    # The plan also looks for duplicate addresses.
-    paths |= {"addresses"} if any(text.startswith("address ") for text in texts) else set()
-    beyond = [problem for problem in found if problem.path not in paths and problem.message not in texts]
+    paths = {problem.path for problem in error.problems}
+    # The plan also finds duplicate addresses, and models that do not fit their rack.
+    facts = {problem.about for problem in error.problems if problem.about}
+    beyond = [problem for problem in found if problem.path not in paths and problem.about not in facts]
     return SiteInvalidError(error.source, [*error.problems, *beyond], error.site)

@@ -40,7 +40,7 @@ def summary(
         "capacity": _capacity(plan),
         "single_points_of_failure": [*plan.fabric.spof, *_power_spof(plan)],
         "bill_of_materials": [asdict(line) | {"total": line.total} for line in plan.bom],
-        "problems": [asdict(problem) for problem in plan.problems],
+        "problems": [problem.document() for problem in plan.problems],
         "notes": list(plan.notes),
         "difference": None if different is None else _difference(against, different, not_compared),
     }

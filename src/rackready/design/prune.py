@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from types import NoneType, UnionType
@@ -82,29 +81,22 @@ class Pruned:
     sections: set[str] = field(default_factory=set)
     """Sections replaced by a stand-in."""
 
-    def doubtful(self, loc: Loc, text: str) -> bool:
-        """Return whether a problem (at its original place) may only follow from a removed part, whose key it names.
+    def doubtful(self, loc: Loc, reads: Iterable[Loc] = ()) -> bool:
+        """Return whether a problem may only follow from a removed part.
 
-        A removed ``kind`` decides what else its part must have, so nothing else in that part is reported.
+        ``loc``: its original place; ``reads``: original places of other keys that it depends on. A removed ``kind``
+        decides what else its part must have, so nothing else in that part is reported.
         """
-        if self.sections and ((loc and loc[0] in self.sections) or "stand-in" in text):
-            return True
-        if any(
-            re.search(rf"\b{section}\b.*\bkind\b", text) for section in self.sections if "kind" in STAND_INS[section]
-        ):
-            return True
         if any(key[-1] == "kind" and loc[: len(key) - 1] == key[:-1] for key in self.keys):
             return True
-        return any(_names_key(key, text) and (loc == key[: len(loc)] or len(key) == _OF_A_SECTION) for key in self.keys)
+        return any(
+            (place[:1] and place[0] in self.sections) or any(place[: len(key)] == key for key in self.keys)
+            for place in (loc, *reads)
+        )
 
 
 _OF_A_SECTION = 2
-"""Steps to a key of a section: other parts of the site may name it ("a fabric of kind roce")."""
-
-
-def _names_key(key: Loc, text: str) -> bool:
-    words = rf"\b{key[-1]}\b" if len(key) > _OF_A_SECTION or len(key) == 1 else rf"\b{key[0]}\b.*\b{key[-1]}\b"
-    return re.search(words, text) is not None
+"""Steps to a key of a section."""
 
 
 def prune(document: dict[str, Any], locs: list[Any], kinds: list[str], so_far: Pruned) -> dict[str, Any] | None:

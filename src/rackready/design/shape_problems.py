@@ -32,7 +32,8 @@ def shape_problem(item: Any, path: str, lists_keys: str = "`rackready schema`") 
         return Problem(path, "is required and missing.", _ADDRESS_HINT)
     words = _WORDS.get(item["type"])
     if words:
-        return Problem(path, *(text.format(lists_keys=lists_keys) for text in words))
+        message, hint = words
+        return Problem(path, message, hint.format(lists_keys=lists_keys))
     shown, text = item.get("input"), item["msg"].removesuffix(".")
     if item["type"] in _MAPPINGS:
         return Problem(path, f"Expected: a mapping Actual: {kind_of_value(shown)}.", "Correct it.")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -233,8 +233,9 @@ class _Checked:
 
     def _report(self, found: Iterable[Found]) -> None:
         for item in found:
-            if not self.pruned.doubtful(explicit(item.loc, self.pruned.index_map), f"{item.message} {item.hint}"):
-                self.problems.append(Problem(self.where(item.loc), item.message, item.hint))
+            place, *reads = (explicit(loc, self.pruned.index_map) for loc in (item.loc, *item.reads))
+            if not self.pruned.doubtful(place, reads):
+                self.problems.append(Problem(self.where(item.loc), item.message, item.hint, item.about, item.sort))
 
     def _check_shape(self) -> Site | None:
         """Check the shape repeatedly, each time without the parts that were invalid the time before."""
@@ -263,13 +264,10 @@ class _Checked:
         path = self.where(item["loc"])
         place = explicit(item["loc"], self.pruned.index_map)
         known = (
-            path in self.reported
-            or self.pruned.doubtful(place, item["msg"])
-            or self._follows(item, place)
-            or self._is_emptied(item)
+            path in self.reported or self.pruned.doubtful(place) or self._follows(item, place) or self._is_emptied(item)
         )
         if not known:
-            self.problems.append(shape_problem(item, path))
+            self.problems.append(replace(shape_problem(item, path), sort=f"shape {item['type']}"))
         self.reported.add(path)
 
     def _follows(self, item: Any, place: Loc) -> bool:  # noqa: ANN401 - pydantic's ErrorDetails
@@ -346,19 +344,14 @@ def gathered(problems: list[Problem]) -> list[Problem]:
     """
     by_line: dict[tuple[str, str], list[Problem]] = {}
     for problem in dict.fromkeys(problems):
-        by_line.setdefault((problem.path, _kind(problem)), []).append(problem)
+        by_line.setdefault((problem.path, problem.sort), []).append(problem)
     out = []
-    for (path, _), same in by_line.items():
+    for same in by_line.values():
         out += same[:_SHOWN]
         if len(same) > _SHOWN:
             last = out.pop()
-            out.append(Problem(path, f"{last.message} (and {len(same) - _SHOWN} more like this)", last.hint))
+            out.append(replace(last, message=f"{last.message} (and {len(same) - _SHOWN} more like this)"))
     return out
-
-
-def _kind(problem: Problem) -> str:
-    """Return a problem without the parts that differ from item to item: names with numbers, numbers, addresses."""
-    return re.sub(r"\S*\d\S*", "#", f"{problem.message} {problem.hint}")
 
 
 def absolute(value: Any, base: Path, key: str = "") -> Any:  # noqa: ANN401

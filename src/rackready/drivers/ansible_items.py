@@ -22,7 +22,7 @@ _RUNS = frozenset({"active", "activating", "reloading"})
 def items_of(task: str, result: Mapping[str, Any]) -> list[Item]:
     """Return what a task that changed something changed, or in a dry run would change.
 
-    A task of which nothing but the change itself is known gives an item of kind ``task``. A restart of a unit that is
+    A task that reports only that it changed something gives an item of kind ``task``. A restart of a unit that is
     enabled and active gives none: it follows another change.
     """
     if result.get(KEY):

@@ -39,7 +39,7 @@ class Connector(sushy_connector.Connector):  # type: ignore[misc]
 
 
 def passes(error: faults.SushyError) -> bool:
-    """Whether a fault passes by itself: no answer, or a server error."""
+    """Whether a fault is transient: no answer, or a server error."""
     return isinstance(error, faults.ServerSideError) or (
         isinstance(error, faults.ConnectionError) and not is_tls(error)
     )

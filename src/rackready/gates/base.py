@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, field_validator
@@ -290,7 +291,15 @@ class Done:
 
 REGISTRY: dict[str, type[Gate]] = {}
 
-NOT_RUN = "Run the gate again; if that does not help, report a bug."
+
+class Step(StrEnum):
+    """Next steps that code tells apart, by member and not by their words."""
+
+    REPORT = "Run the gate again; if that does not help, report a bug."
+    READ = "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`)."
+
+
+NOT_RUN = Step.REPORT
 """Next step for a command without output. `gate evaluate` asks for the missing output instead."""
 
 COMMAND_NOT_RUN = ErrorKind(
@@ -314,20 +323,20 @@ COMMAND_DID_NOT_END = ErrorKind(
 TROUBLE = (COMMAND_NOT_RUN, COMMAND_COULD_NOT_RUN, COMMAND_DID_NOT_END)
 """The kinds that ``trouble`` returns; every gate can report them."""
 
-AGAIN = "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`)."
+AGAIN = Step.READ
 """Next step for an output that is not understood. Outputs of `gate evaluate` have no hash: see records/offline.py."""
 
 
 def is_missing_output(finding: Finding) -> bool:
     """Return whether a finding reports a command without output (`gate evaluate`: an output that was not given)."""
     kind = KINDS.get(finding.code)
-    return kind is not None and kind.next_step == NOT_RUN
+    return kind is not None and kind.next_step is NOT_RUN
 
 
 def is_not_understood(finding: Finding) -> bool:
     """Return whether the next step of a finding is to read the raw output of a record."""
     kind = KINDS.get(finding.code)
-    return kind is not None and kind.next_step == AGAIN
+    return kind is not None and kind.next_step is AGAIN
 
 
 def trouble(output: Output | None, where: str, what: str) -> Finding | None:

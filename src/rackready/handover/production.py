@@ -56,7 +56,7 @@ def in_production(ctx: PhaseContext, nodes: Iterable[str]) -> tuple[list[str], d
             elif not taken_as_free(ledger, node, answer):
                 text = (
                     f"{node}: jobs on it - Expected: known from the scheduler "
-                    f"Actual: {answer} Nothing was touched. Run again once it answers."
+                    f"Actual: {answer} Nothing was changed. Run again once it answers."
                 )
                 unknown[node] = NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)
             else:
@@ -211,6 +211,6 @@ def jobs_run(node: str, jobs: list[Job], expected: str) -> str:
 def _refusal(node: str, jobs: list[Job], limit_s: float) -> str:
     ways = f"wait and run again, or end them with `scancel {' '.join(job.id for job in jobs)}`."
     return (
-        f"{jobs_run(node, jobs, f'none within {limit_s:.0f} s of draining it')} Nothing was touched, and it stays "
+        f"{jobs_run(node, jobs, f'none within {limit_s:.0f} s of draining it')} Nothing was changed, and it stays "
         f"drained so that it empties: {ways}"
     )

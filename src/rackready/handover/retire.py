@@ -23,7 +23,7 @@ PHASE = "retire"
 
 
 class RetireRefusedError(RackreadyError):
-    """The node may not be retired now. Nothing was touched, except that it may be drained."""
+    """The node may not be retired now. Nothing was changed, except that it may be drained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def refusal(standing: BeforeRetirement, drained: str = "is drained") -> str:
         return f"{jobs_run(standing.node, standing.jobs, 'none')} It {drained}, {wait}"
     if standing.trouble and not standing.free:
         asked = f"{standing.node}: jobs on it - Expected: known from the scheduler Actual: {standing.trouble}"
-        return f"{asked} Nothing was touched. Run again once it answers."
+        return f"{asked} Nothing was changed. Run again once it answers."
     return ""
 
 

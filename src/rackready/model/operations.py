@@ -51,7 +51,7 @@ class Software(Model):
 class ProxyJump(Model):
     """The host through which rackready reaches SSH on nodes that have no route from the controller."""
 
-    host: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$")] = Field(
+    host: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]{1}([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$")] = Field(
         description="address or name of the jump host, as the controller reaches it"
     )
     port: int = Field(22, ge=1, le=65535, description="TCP port of SSH on the jump host")

@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr
 from rackready.model.base import Model, ProfileId
 
 OwnFamily = Literal["gpu", "platform", "switch", "software", "parts"]
-"""Families of profiles of which a site may have its own."""
+"""Profile families that a site may override."""
 OWN_FAMILIES: tuple[OwnFamily, ...] = get_args(OwnFamily)
 
 

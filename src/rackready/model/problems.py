@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One problem: its data path in the site file, what is wrong, and what to do."""
+    """One problem: its data path in the site file, what is wrong, and what to do.
+
+    Problems of a plan have the next step in their message.
+    """
 
     path: str
     message: str
-    hint: str
+    hint: str = ""
+    about: tuple[str, ...] = field(default=(), compare=False)
+    """The fact behind the problem. Equal in reports of one fact in other words or at other places; empty if only one
+    place reports it."""
+
+    sort: str = field(default="", compare=False)
+    """Equal in problems that differ only in the item that they are about."""
+
+    def document(self) -> dict[str, str]:
+        """Return the problem as plain data, for JSON output."""
+        return {"path": self.path, "message": self.message, "hint": self.hint}
 
     def __str__(self) -> str:
         where = f"{self.path}: " if self.path else ""
@@ -33,6 +46,6 @@ class SiteInvalidError(RackreadyError):
         self.source, self.site = source, site
         self.problems = sorted(set(problems))
         count = len(self.problems)
-        lines = [f"{source}: {count} problem{'s' if count != 1 else ''}; nothing was touched."]
+        lines = [f"{source}: {count} problem{'s' if count != 1 else ''}; nothing was changed."]
         lines += [f"  {problem}" for problem in self.problems]
         super().__init__("\n".join(lines))

@@ -229,7 +229,7 @@ def test_a_switch_waits_while_jobs_run_behind_the_ports_that_change(
     assert out["node03"].message == (
         "leaf01: its ports would change - Expected: all nodes in production behind it drained "
         "Actual: not drained: node01. "
-        "Nothing was touched. Run again when their jobs have ended."
+        "Nothing was changed. Run again when their jobs have ended."
     )
     assert not out["node03"].touched
     assert world.done == []
@@ -243,7 +243,7 @@ def test_a_node_in_production_that_was_not_asked_for_is_not_cut_off(
     assert out["node03"].message == (
         "leaf02: its ports would change - Expected: all nodes in production behind it drained "
         "Actual: not drained: node01, node02. "
-        "Nothing was touched. Run it for them, too (--limit), or for the whole site."
+        "Nothing was changed. Run it for them, too (--limit), or for the whole site."
     )
     assert (world.done, world.drained) == ([], {})
 

@@ -284,7 +284,7 @@ def test_a_site_file_edited_since_is_noted(
         ledger.done(ledger.begin("node01", f"install:{phase}.yml", "another digest", {}).token)
     (note,) = ask(paths, site, nodes=["node01"]).reports[0].notes
     assert note == (
-        "the site wants something else of it than was applied last: some items may be that. "
+        "the site file changed since the last apply: some items may come from that. "
         "`rackready plan --env sim` shows what."
     )
 

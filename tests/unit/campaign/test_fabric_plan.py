@@ -68,7 +68,7 @@ def test_who_keeps_its_jobs_keeps_its_switch_as_it_is() -> None:
     assert work.left["node02"].message == (
         "leaf01: its ports would change - Expected: all nodes in production behind it drained "
         "Actual: not drained: node01. "
-        "Nothing was touched. Run again when their jobs have ended."
+        "Nothing was changed. Run again when their jobs have ended."
     )
 
 
@@ -122,5 +122,5 @@ def test_a_dry_run_tells_who_would_be_drained_and_who_left_alone() -> None:
     assert out["node03"].message == (
         "leaf02: its ports would change - Expected: all nodes in production behind it drained "
         "Actual: not drained: node04. "
-        "Nothing was touched. Run it for them, too (--limit), or for the whole site."
+        "Nothing was changed. Run it for them, too (--limit), or for the whole site."
     )

@@ -22,7 +22,7 @@ JOBS = NodeResult(Outcome.ERROR, "node01: jobs run on it", data={DRAINED: True},
 SILENT = NodeResult(Outcome.ERROR, "node02: nobody can say it", data={UNTOUCHED: True}, touched=False)
 WAITS = (
     "leaf01: its ports would change - Expected: all nodes in production behind it drained Actual: not drained: node01. "
-    "Nothing was touched. Run again when their jobs have ended."
+    "Nothing was changed. Run again when their jobs have ended."
 )
 
 

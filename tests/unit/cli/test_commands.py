@@ -63,7 +63,7 @@ def test_bad_site_file_lists_everything_exits_2_and_touches_nothing(project: Pat
     done = rackready(project, command, "--env", "lab")
     assert done.returncode == 2
     assert done.stdout == ""
-    assert "4 problems; nothing was touched." in done.stderr
+    assert "4 problems; nothing was changed." in done.stderr
     for path in ("links[3].ports", "racks[0].nodes[1].colour", "racks[0].nodes[2].address", "software.driver_branch"):
         assert f"  {path}: " in done.stderr
     assert not (project / ".rackready/lab/state.sqlite").exists()

@@ -399,7 +399,7 @@ def test_an_environment_that_was_named_and_is_none_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     none = (
-        f"{tmp_path}/inventories/nope/site.yml: 1 problem; nothing was touched.\n  no such file. "
+        f"{tmp_path}/inventories/nope/site.yml: 1 problem; nothing was changed.\n  no such file. "
         "Start one from inventories/example/site.yml.\n"
     )
     outside = (
@@ -421,7 +421,7 @@ def test_a_site_file_that_is_broken_is_refused_also_where_nobody_named_it(
     site = tmp_path / "inventories/sim/site.yml"
     site.write_text("racks: [", encoding="utf-8")
     wrong = (
-        f"{site}: 1 problem; nothing was touched.\n  line 1, column 9: not valid YAML: expected the node content, "
+        f"{site}: 1 problem; nothing was changed.\n  line 1, column 9: not valid YAML: expected the node content, "
         "but found '<stream end>'. Correct the file.\n"
     )
     assert call("gate", *look) == (2, "", wrong)

@@ -17,7 +17,7 @@ from rackready.paths import EnvPaths, project_root
 ROOT = Path(__file__).resolve().parents[3]
 LOADS = "node/gpu/validation/dcgm-r1"
 SILENT = (
-    "node04: jobs on it - Expected: known from the scheduler Actual: x. Nothing was touched. Run again once it answers."
+    "node04: jobs on it - Expected: known from the scheduler Actual: x. Nothing was changed. Run again once it answers."
 )
 
 

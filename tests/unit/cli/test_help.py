@@ -35,7 +35,7 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any) -> An
         ("campaign.batch_size", "whole number; 1 to 256; default: 32"),
         ("batch_size", "campaign.batch_size (key)"),
         ("racks[].nodes[].bmc", "port: whole number or series; default: 443"),
-        ("node/gpu/sanity/nvlink", "input crc_limit = None"),
+        ("node/gpu/sanity/nvlink", "input crc_limit = null"),
         ("nvlink", "node/gpu/sanity/nvlink (gate)"),
         ("nvlink-down", "Drain the node."),
     ],
@@ -56,7 +56,7 @@ def test_a_name_that_is_in_many_places_is_listed(outside: Any) -> None:  # noqa:
     assert code == 0
     code, out, _ = outside("help", "template")
     assert code == 0
-    assert out.splitlines()[0].startswith("template stands for ")
+    assert out.splitlines()[0].startswith("template matches ")
     assert "  key      racks[].nodes[].template" in out.splitlines()
 
 
@@ -82,7 +82,20 @@ def test_all_topics_are_listed(outside: Any) -> None:  # noqa: ANN401
         )
     )
     listed = json.loads(outside("help", "--output", "json")[1])["topics"]
-    assert {item["kind"] for item in listed} == {"page", "term", "runbook", "gate", "key"}
+    assert {item["kind"] for item in listed} == {"page", "term", "runbook", "gate", "finding", "key"}
+
+
+def test_a_finding_is_explained_by_its_code(outside: Any) -> None:  # noqa: ANN401
+    code, out, _ = outside("help", "nvlink-inactive")
+    assert (code, out.splitlines()[:2]) == (0, ["nvlink-inactive (finding)", "NVLink down"])
+    assert "- fail, found by `node/gpu/sanity/nvlink`" in out
+    assert "](" not in out
+
+
+def test_inputs_of_a_gate_read_as_in_a_site_file(outside: Any) -> None:  # noqa: ANN401
+    _, out, _ = outside("help", "node/gpu/sanity/nvlink")
+    assert "= null: " in out
+    assert "None" not in out
 
 
 def test_topics_are_those_of_the_documents() -> None:

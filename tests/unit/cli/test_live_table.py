@@ -20,10 +20,12 @@ def event(phase: str, text: str = "begins", level: str = "info", at: float = 0.0
     return EventRow(1, "c1", "node01", phase, level, text, at or time.time())
 
 
-def screen(nodes: list[str], *events: tuple[EventRow, list[str]], height: int = 40) -> tuple[str, list[str]]:
+def screen(
+    nodes: list[str], *events: tuple[EventRow, list[str]], height: int = 40, width: int = 120
+) -> tuple[str, list[str]]:
     """Return what the table shows after these events, and what was printed above it."""
     above: list[str] = []
-    console = Console(file=io.StringIO(), width=120, height=height, markup=False, emoji=False)
+    console = Console(file=io.StringIO(), width=width, height=height, markup=False, emoji=False)
     table = LiveTable(console, nodes, PHASES, lambda row, who: above.append(line_of(row, who)))
     for row, who in events:
         table(row, who)
@@ -49,6 +51,20 @@ def test_every_node_shows_how_far_it_is_and_what_it_does_now() -> None:
     assert re.search(r"^node01 .* 00:00 +driver 580\.95\.05$", text, re.MULTILINE)
     assert "3 nodes, 00:00: 3 under way" in text
     assert (text.splitlines()[-1][9:], above) == ("node01     install    driver 580.95.05", [])
+
+
+def test_a_narrow_terminal_shows_whole_names_and_the_step() -> None:
+    nodes = ["gpu-a01-01", "gpu-a01-02"]
+    text, _ = screen(
+        nodes,
+        (event("provision"), nodes),
+        (event("install", "driver 580.95.05", DETAIL), ["gpu-a01-01"]),
+        (event("provision", "no answer", "error"), ["gpu-a01-02"]),
+        width=60,
+    )
+    assert re.search(r"^gpu-a01-01 +▸ install 2/4 +00:00 +driver 580\.95\.05$", text, re.MULTILINE)
+    assert re.search(r"^gpu-a01-02 +✗ provision 1/4 +00:00 +no answer$", text, re.MULTILINE)
+    assert all(len(line) <= 60 for line in text.splitlines())
 
 
 def test_what_goes_wrong_stays_above_the_table() -> None:

@@ -108,14 +108,14 @@ def test_pool_of_numbered_links_that_is_too_small() -> None:
         "networks.underlay.pool: 10.45.0.0/20 has 4096 addresses - Expected: 6144 or more. "
         "Give it a /19, or use unnumbered links."
     )
-    assert trunk_problem(site, fabric) == text
+    assert str(trunk_problem(site, fabric)) == text
 
 
 def test_loopback_pool_that_is_too_small() -> None:
     document = example("b200-4su-roce")
     document["networks"]["loopbacks"] = "10.30.0.0/27"
     _, plan = planned(parse(document))
-    assert plan.problems[0] == (
+    assert str(plan.problems[0]) == (
         "networks.loopbacks: leaf-su002-r8 is leaf 16 of plane 1 - Expected: at most 15 per tier in 10.30.0.0/27. "
         "Enlarge the pool."
     )

@@ -9,14 +9,15 @@ import pytest
 from rackready.design.addresses import addresses, number_notes
 from rackready.design.endpoints import endpoints
 from rackready.design.topology.build import build
-from tests.unit.design.written import example, parse, refusals
+from tests.unit.design.written import example, parse, refusals, texts
 
 REMEDY = "Give one of them another address, or change the pools in networks."
 
 
 def collisions(document: dict[str, Any]) -> tuple[str, ...]:
     site = parse(document)
-    return addresses(site, build(site.topology, endpoints(site)) if site.topology is not None else None).problems
+    fabric = build(site.topology, endpoints(site)) if site.topology is not None else None
+    return tuple(texts(addresses(site, fabric).problems))
 
 
 def test_address_of_a_dhcp_server() -> None:

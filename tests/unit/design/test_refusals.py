@@ -28,13 +28,13 @@ from rackready.model.problems import RackreadyError, SiteInvalidError
 from rackready.profiles import loader
 from tests.unit.design.cabling.kit import lab
 from tests.unit.design.topology.fabrics import fabric
-from tests.unit.design.written import example, parse, refusals
+from tests.unit.design.written import example, parse, refusals, texts
 
 
 def troubles(link: EndpointLink, model: str = "qm9700") -> list[str]:
     """Return the problems of a fabric of one leaf and one link of the H100 example; the leaf has the first slot."""
     made = FabricPlan((TopoSwitch("leaf-x", "leaf", 1, 1, 1, model, 64, 1, 1),), (link,))
-    return runs.site_runs(parse(example("h100-1su-infiniband")), made).problems
+    return texts(runs.site_runs(parse(example("h100-1su-infiniband")), made).problems)
 
 
 LINK = EndpointLink("a01-n1", 1, 1, "leaf-x", 1)
@@ -72,7 +72,7 @@ def test_a_sub_port_that_is_too_slow_for_its_link() -> None:
     document = lab()
     document["switches"][0]["ports"] = [{"ports": "swp1", "breakout": 4}]
     document["links"][0]["ports"] = "swp1s0-swp1s3"
-    assert runs.site_runs(parse(document)).problems == [
+    assert texts(runs.site_runs(parse(document)).problems) == [
         "leaf01: port swp1s2 - Expected: a port of sn5600 Actual: none. Correct the link.",
         "leaf01: port swp1s3 - Expected: a port of sn5600 Actual: none. Correct the link.",
     ]
@@ -87,7 +87,7 @@ def test_as_numbers_that_are_not_private(first: int, leaf: int) -> None:
     document = example("b200-4su-roce")
     document["networks"]["underlay"]["asn_first"] = first
     site = parse(document)
-    found = addresses(site, fabric_of(site)).problems
+    found = texts(addresses(site, fabric_of(site)).problems)
     assert found[0] == (
         f"networks.underlay.asn_first: leaf-su001-r1 would get AS {leaf} - "
         "Expected: 64512 to 65534 or 4200000000 to 4294967294 (private, RFC 6996). "
@@ -223,15 +223,15 @@ def test_a_flow_below_what_endpoints_can_send() -> None:
         "topology: max-flow of plane 1, first half of the units against the second - Expected: 64 links Actual: 0. "
         "Compare the trunks with the cable list."
     )
-    assert first in proof.problems
+    assert first in texts(proof.problems)
 
 
 def test_a_cross_check_that_looked_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = fabric(32, 8, 16, 4)
     monkeypatch.setattr(proving.cuts, "flows", lambda *_: [])
-    assert prove(plan.switches, plan.endpoints, plan.trunks, Design()).problems == (
+    assert texts(prove(plan.switches, plan.endpoints, plan.trunks, Design()).problems) == [
         (
             "topology: max-flow of plane 1 - Expected: at least one cut Actual: none over 16 leafs. "
             "Report this: the proof is incomplete."
         ),
-    )
+    ]

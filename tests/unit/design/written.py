@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from rackready.design.site import parse_site
-from rackready.model.problems import SiteInvalidError
+from rackready.model.problems import Problem, SiteInvalidError
 from rackready.model.site import Site
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,6 +30,11 @@ def refusals(document: dict[str, Any], *overlays: Any) -> list[str]:
     with pytest.raises(SiteInvalidError) as caught:
         parse(document, *overlays)
     return [str(problem) for problem in caught.value.problems]
+
+
+def texts(problems: Iterable[Problem]) -> list[str]:
+    """Return problems as users see them."""
+    return [str(problem) for problem in problems]
 
 
 Change = Callable[[dict[str, Any]], None]

@@ -149,7 +149,7 @@ def test_a_node_of_which_the_scheduler_cannot_say_it_is_left_alone_when_it_was_h
             Outcome.ERROR,
             (
                 "node01: jobs on it - Expected: known from the scheduler Actual: node01: no answer. "
-                "Nothing was touched. Run again once it answers."
+                "Nothing was changed. Run again once it answers."
             ),
             False,
             {UNTOUCHED: True},
@@ -194,7 +194,7 @@ def test_a_scheduler_that_is_down_frees_no_installed_node_of_a_site_that_others_
         (
             "node01: jobs on it - Expected: known from the scheduler "
             "Actual: Slurm controller 192.0.2.5:22: SSH - Expected: x Actual: y. "
-            "Nothing was touched. Run again once it answers."
+            "Nothing was changed. Run again once it answers."
         ),
     )
     assert scene.told() == []
@@ -218,7 +218,7 @@ def test_a_node_whose_jobs_are_not_shown_is_never_free(scene: Scene) -> None:
         (
             "node01: jobs on it - Expected: known from the scheduler "
             "Actual: node01: squeue shows no job, scontrol says MIXED+DRAIN. "
-            "Nothing was touched. Run again once it answers."
+            "Nothing was changed. Run again once it answers."
         ),
     )
 
@@ -285,7 +285,7 @@ def test_a_job_that_stays_keeps_its_node_untouched(scene: Scene) -> None:
     )
     assert found["node01"].message == (
         "node01: jobs run on it - Expected: none within 0 s of draining it Actual: 7 (root, train), 12_3 (ann, sweep). "
-        "Nothing was touched, and it stays drained so that it empties: wait and run again, or end them with "
+        "Nothing was changed, and it stays drained so that it empties: wait and run again, or end them with "
         "`scancel 7 12_3`."
     )
     assert scene.cluster.nodes["node01"].drained

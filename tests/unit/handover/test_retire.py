@@ -229,7 +229,7 @@ def test_a_scheduler_that_does_not_answer_stops_it_for_a_node_that_was_handed_ov
     assert str(caught.value) == (
         "node01: jobs on it - Expected: known from the scheduler "
         "Actual: Slurm controller 192.0.2.5:22: SSH - Expected: x Actual: y. "
-        "Nothing was touched. Run again once it answers."
+        "Nothing was changed. Run again once it answers."
     )
     assert (world.destroyed, world.state()[0]) == ([], NodeState.READY)
 
@@ -250,7 +250,7 @@ def test_a_node_that_somebody_else_may_have_running_is_not_retired_while_the_sch
         world.retire()
     assert str(caught.value) == (
         "node01: jobs on it - Expected: known from the scheduler Actual: no answer. "
-        "Nothing was touched. Run again once it answers."
+        "Nothing was changed. Run again once it answers."
     )
     assert (world.destroyed, world.state()[0]) == ([], state)
 
@@ -266,7 +266,7 @@ def test_a_node_whose_jobs_are_not_shown_is_not_retired(world: World) -> None:
     world.scheduler.trouble, world.scheduler.kind = "squeue shows no job, scontrol says MIXED.", JobsUnknownError
     with pytest.raises(
         RetireRefusedError,
-        match=r"Actual: squeue shows no job, scontrol says MIXED\. Nothing was touched\. Run again once it answers\.",
+        match=r"Actual: squeue shows no job, scontrol says MIXED\. Nothing was changed\. Run again once it answers\.",
     ):
         world.retire()
 

@@ -134,7 +134,7 @@ class _Asking:
         out = [f"not compared, because never applied: {', '.join(later)}"] if later else []
         if done.desired != desired_digest(self.site, node):
             step = f"`rackready plan --env {self.ctx.env}` shows what."
-            out.append(f"the site wants something else of it than was applied last: some items may be that. {step}")
+            out.append(f"the site file changed since the last apply: some items may come from that. {step}")
         return out
 
     def _behind(self, nodes: Sequence[str]) -> dict[str, list[str]]:

@@ -21,6 +21,7 @@ from rackready.design.cabling.types import NodePort, Racked, Run
 from rackready.design.names import listed
 from rackready.design.nic_use import ROLES, unused_ports, used_ports
 from rackready.design.other_fabrics import CALLED, Served
+from rackready.model.problems import Problem
 from rackready.model.profile import OtherNic
 from rackready.model.site import Node, Rack, Site, Switch
 from rackready.profiles import loader
@@ -34,7 +35,7 @@ class Beside:
 
     runs: list[Run] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     ports: Counter[NodePort] = field(default_factory=Counter)
 
 
@@ -81,7 +82,8 @@ def _left(work: _Work) -> Iterator[str]:
     for (role, why, declared), count in sorted(missing.items()):
         text = f"{CALLED[role]}: {count} ports of nodes are not cabled: {why}."
         if declared:
-            out.problems.append(f"other_fabrics: {text} Correct the fabric, or declare the ports unused in a NIC plan.")
+            hint = "Correct the fabric, or declare the ports unused in a NIC plan."
+            out.problems.append(Problem("other_fabrics", f"{text} {hint}"))
         else:
             yield text
     for (role, why), names in sorted(unused.items()):

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rackready.model.parts import Assembly, Fibre, PartsProfile, Stocked, Transceiver
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import Problem, RackreadyError
 
 
 class StockError(RackreadyError):
     """The site's stock names a series or length that the parts profiles do not have; ``problems`` lists every one."""
 
-    def __init__(self, problems: list[str]) -> None:
+    def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
-        super().__init__("\n".join(problems))
+        super().__init__("\n".join(map(str, problems)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,16 +106,17 @@ class Catalogue:
             where = f"cable_stock.{name}"
             if name not in known:
                 listed = ", ".join(sorted(known))
-                problems.append(
-                    f"{where} - Expected: one of {listed} Actual: {name}. "
-                    "Correct the series, or add it to profiles/parts."
-                )
+                text = f"Expected: one of {listed} Actual: {name}. Correct the series, or add it to profiles/parts."
+                problems.append(Problem(where, text))
                 continue
             have = ", ".join(f"{length:g}" for length in known[name].lengths)
             wrong = [length for length in lengths if length not in known[name].lengths]
             problems += [
-                f"{where} - Expected: lengths of {have} m Actual: {length:g} m. "
-                "Correct it, or add its part number to profiles/parts."
+                Problem(
+                    where,
+                    f"Expected: lengths of {have} m Actual: {length:g} m. "
+                    "Correct it, or add its part number to profiles/parts.",
+                )
                 for length in wrong
             ]
         if problems:

@@ -18,6 +18,7 @@ from rackready.design.names import listed
 from rackready.design.nic_use import used_ports
 from rackready.design.other_fabrics import OtherSwitch, Served, other_layout, rack_slots, racks_of_fabric
 from rackready.model.other_fabric import OtherFabric
+from rackready.model.problems import Problem
 from rackready.model.site import Rack, Site
 from rackready.profiles import loader
 
@@ -52,7 +53,7 @@ class OtherWiring:
         self._downs: Counter[str] = Counter()
         self._kept: dict[tuple[str, str], int] = {}
         self._full: dict[str, dict[str, int]] = {}
-        self.problems: list[str] = []
+        self.problems: list[Problem] = []
 
     def served(self, role: str, rack: str) -> Served | None:
         """Return how a rack is served in a network; None if no declared fabric serves it."""
@@ -151,24 +152,23 @@ class OtherWiring:
             for pair in self._layout.groups[fabric.name].values():
                 yield from self._peers(fabric, of, pair)
 
-    def _no_ports(self, fabric: OtherFabric, model: str, rate: int) -> str:
-        return (
-            f"{self._where(fabric)}: ports of {model} - Expected: some of {rate} Gb/s Actual: none. "
-            "Use another model, or set rate."
-        )
+    def _no_ports(self, fabric: OtherFabric, model: str, rate: int) -> Problem:
+        text = f"ports of {model} - Expected: some of {rate} Gb/s Actual: none. Use another model, or set rate."
+        return Problem(self._where(fabric), text)
 
-    def _too_small(self, fabric: OtherFabric, of: LeafPorts) -> str:
+    def _too_small(self, fabric: OtherFabric, of: LeafPorts) -> Problem:
         if not of.ports.sockets[0].form:
-            return (
-                f"{self._where(fabric)}: cage of {fabric.leaf} - Expected: known Actual: not published. "
+            text = (
+                f"cage of {fabric.leaf} - Expected: known Actual: not published. "
                 "Add it to the profile, with its source."
             )
+            return Problem(self._where(fabric), text)
         room = len(of.ports.sockets) - of.top
         text = (
             f"racks_per_leaf - Expected: at most {max(0, room)}, because {fabric.leaf} has {room} ports for racks "
-            f"Actual: {fabric.racks_per_leaf}"
+            f"Actual: {fabric.racks_per_leaf}. Lower it, or use a larger leaf."
         )
-        return f"{self._where(fabric)}: {text}. Lower it, or use a larger leaf."
+        return Problem(self._where(fabric), text)
 
     def _where(self, fabric: OtherFabric) -> str:
         return f"other_fabrics[{self._site.other_fabrics.index(fabric)}] ({fabric.name})"
@@ -200,9 +200,9 @@ class OtherWiring:
             yield from self._trunk(fabric, leaf.name, lower, (upper.name, *found), rate)
 
     def _say(self, fabric: OtherFabric, text: str) -> None:
-        full = f"{self._where(fabric)}: {text}"
-        if full not in self.problems:
-            self.problems.append(full)
+        problem = Problem(self._where(fabric), text)
+        if problem not in self.problems:
+            self.problems.append(problem)
 
     def _above(self, fabric: OtherFabric, leaf: OtherSwitch) -> list[OtherSwitch]:
         """Return the switches that a leaf's uplinks go to, in turn."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rackready.design.cabling.catalogue import Catalogue, Optics, Wanted
@@ -17,6 +18,7 @@ from rackready.design.cabling.sockets import CONNECTOR_LANES
 from rackready.design.cabling.types import Cable, CablePlan, Cage, Choice, FloorPlan, Link, Plug, Run, label_of
 from rackready.design.collector import without_gc
 from rackready.model.parts import Assembly
+from rackready.model.problems import Problem
 
 LARGEST_ASSEMBLY = 4
 """No assembly has more far ends, so larger groups need not be tried."""
@@ -114,6 +116,7 @@ class _Planner:
         self._catalogue = catalogue
         self._lengths = [0.0] * len(runs)
         self._choices: list[Choice | None] = [None] * len(runs)
+        self._refused: dict[int, Problem] = {}
         self._wants: list[Wanted] = [_NOTHING] * len(runs)
         self._known: dict[tuple[Plug, Plug, Link], Wanted] = {}
         self._alike: dict[tuple[Any, ...], Wanted] = {}
@@ -241,21 +244,20 @@ class _Planner:
 
     def _refuse(self, index: int, reason: str, cause: str = "") -> None:
         """Record the problem of a run. Runs with the same ``cause`` appear once in the plan's problems."""
-        self._choices[index] = Choice(problem=f"{_where(self._runs[index])}: {reason}", cause=cause)
+        problem = Problem(_where(self._runs[index]), reason)
+        self._choices[index] = Choice(problem=str(problem), cause=cause)
+        self._refused[index] = problem
 
-    def problems(self) -> tuple[str, ...]:
+    def problems(self) -> tuple[Problem, ...]:
         """Return every cause once, by its first cable, in the order of the runs."""
-        first: dict[str, str] = {}
+        first: dict[str, Problem] = {}
         count: Counter[str] = Counter()
-        for choice in self._choices:
+        for index, choice in enumerate(self._choices):
             if choice is not None and choice.problem:
                 cause = choice.cause or choice.problem
-                first.setdefault(cause, choice.problem)
+                first.setdefault(cause, self._refused[index])
                 count[cause] += 1
-        return tuple(
-            text if count[cause] == 1 else f"{text} {count[cause] - 1} more cables have the same problem."
-            for cause, text in first.items()
-        )
+        return tuple(_with_more(problem, count[cause] - 1) for cause, problem in first.items())
 
     def _at_odds(self, index: int, optics: Sequence[Optics]) -> str:
         kinds = ", ".join(pair.kind for pair in optics)
@@ -318,6 +320,13 @@ def _common(able: Sequence[Sequence[Optics]]) -> str:
             reach[pair.kind] = max(reach.get(pair.kind, 0.0), pair.reach)
     common = set.intersection(*({pair.kind for pair in optics} for optics in able)) if able else set()
     return min(common, key=lambda kind: (reach[kind], kind), default="")
+
+
+def _with_more(problem: Problem, more: int) -> Problem:
+    """Return a problem that counts the other cables with the same cause."""
+    if not more:
+        return problem
+    return replace(problem, message=f"{problem.message} {more} more cables have the same problem.")
 
 
 def _where(run: Run) -> str:

@@ -18,17 +18,18 @@ from rackready.design.other_fabrics import other_layout
 from rackready.design.placement import place_switches
 from rackready.design.topology.types import FabricPlan
 from rackready.model.base import Name
+from rackready.model.problems import Problem
 from rackready.model.site import Node, Site
 from rackready.profiles import loader
 
 
 @dataclass(slots=True)
 class SiteRuns:
-    """``runs`` with the floor plan on which they lie; ``problems`` and ``notes`` as texts for people."""
+    """``runs`` with the floor plan on which they lie, ``problems``, and ``notes`` as texts for people."""
 
     floor: FloorPlan
     runs: list[Run] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     node_ports: tuple[tuple[NodePort, int], ...] = ()
 
@@ -83,7 +84,7 @@ class _Maker:
         topology = site.topology
         self._planes = topology.planes if topology is not None and topology.planes_by == "port" else 1
         self._unplaced: dict[str, int] = {}
-        self._strange: dict[str, None] = {}
+        self._strange: dict[Problem, None] = {}
 
     def make(self) -> None:
         """Fill the result."""
@@ -114,13 +115,15 @@ class _Maker:
         self._leave_out()
         out.problems += self._strange
         out.problems += [
-            f"{name}: place - Expected: rack and unit Actual: not given; {count} cables end there. "
-            "Add its rack and unit."
+            Problem(
+                name,
+                f"place - Expected: rack and unit Actual: not given; {count} cables end there. Add its rack and unit.",
+            )
             for name, count in sorted(self._unplaced.items())
         ]
 
     def _leave_out(self) -> None:
-        """Remove runs between racks of which one has no place.
+        """Remove runs to racks without a position.
 
         This is one problem of the rack, not one of each cable. Without halls it is a note.
         """
@@ -144,8 +147,11 @@ class _Maker:
             self._out.notes.append(f"{text} Add halls, and the hall, row and position of racks.")
         elif lost:
             self._out.problems += [
-                f"{rack}: hall, row and position - Expected: given Actual: not given; {count} cables leave it. "
-                "Add them to the rack."
+                Problem(
+                    rack,
+                    f"hall, row and position - Expected: given Actual: not given; {count} cables leave it. "
+                    "Add them to the rack.",
+                )
                 for rack, count in sorted(lost.items())
             ]
 
@@ -164,16 +170,15 @@ class _Maker:
     def _look_up(self, name: str, rate: int) -> tuple[SwitchPorts, Device] | None:
         ports, place = switch_ports(self._models[name], rate), self._places.get(name)
         if ports is None:
-            self._strange[
-                f"{name}: ports of {rate} Gb/s - Expected: at least one Actual: {self._models[name]} has none. "
+            text = (
+                f"ports of {rate} Gb/s - Expected: at least one Actual: {self._models[name]} has none. "
                 "Use another model."
-            ] = None
+            )
+            self._strange[Problem(name, text)] = None
             return None
         if not ports.sockets[0].form:
-            self._strange[
-                f"switch model {self._models[name]}: cage - Expected: known Actual: not published. "
-                "Add it to the profile, with its source."
-            ] = None
+            text = "cage - Expected: known Actual: not published. Add it to the profile, with its source."
+            self._strange[Problem(f"switch model {self._models[name]}", text)] = None
             return None
         return (ports, self._racked.device(name, *place)) if place else None
 
@@ -211,12 +216,13 @@ class _Maker:
             else Socket(f"port{rail}", f"port{rail}", 0, 1, "osfp_flat")
         )
         if socket is None:
-            self._strange[f"{name}: rail {rail} - Expected: a NIC of {platform} Actual: none. Correct the link."] = None
+            text = f"rail {rail} - Expected: a NIC of {platform} Actual: none. Correct the link."
+            self._strange[Problem(name, text)] = None
         elif not socket.form:
-            self._strange[
-                f"platform {platform}: cage of rail {rail} - Expected: known Actual: not published. "
-                "Add it to the profile, with its source."
-            ] = None
+            text = (
+                f"cage of rail {rail} - Expected: known Actual: not published. Add it to the profile, with its source."
+            )
+            self._strange[Problem(f"platform {platform}", text)] = None
         else:
             self._sockets[platform, rail, plane, lanes] = socket
             return device.cages.get(socket.cage) or self._cage(device, socket), socket
@@ -295,7 +301,6 @@ class _Maker:
             if found and socket:
                 slower = rate != speed and found.lanes * rate // speed
                 return socket, SwitchPorts(found.sockets, slower or found.lanes, found.layer)
-        self._strange[
-            f"{switch}: port {port} - Expected: a port of {self._models[switch]} Actual: none. Correct the link."
-        ] = None
+        text = f"port {port} - Expected: a port of {self._models[switch]} Actual: none. Correct the link."
+        self._strange[Problem(switch, text)] = None
         return None

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import NamedTuple
 
+from rackready.model.problems import Problem
+
 UNIT_M = 0.04445
 """Height of one rack unit, m (EIA-310-E: 1.75 in)."""
 
@@ -307,7 +309,7 @@ class CablePlan:
     """
 
     cables: tuple[Cable, ...]
-    problems: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
     node_ports: tuple[tuple[NodePort, int], ...] = ()
 

@@ -17,11 +17,10 @@ class Finding:
     """One problem of a rack. Racks that are alike have equal findings."""
 
     topic: str
-    """Topic: units, weight, cooling, feed or supplies, and the detail.
-
-    A node is moved away on trial until its topic is gone.
-    """
+    """units, weight, cooling, feed, supplies or stated; liquid, air, ac or dc for a model that does not fit."""
     message: str
+    of: str = ""
+    """The detail: a way of cooling, or a model."""
     live: Live | None = None
     """Feeds that are alive when it shows; None if it does not depend on feeds."""
     feed: int | None = None
@@ -29,6 +28,11 @@ class Finding:
     short: Shortage | None = None
     at: str = ""
     """For a feed: its name and the case in which it is over its rating, for a message about several cases."""
+
+    @property
+    def about(self) -> tuple[str, str]:
+        """Return topic and detail. A node is moved away on trial until both are gone."""
+        return self.topic, self.of
 
 
 def units(rack: RackInput) -> list[Finding]:
@@ -69,7 +73,7 @@ def heat(rack: RackInput) -> list[Finding]:
                 f"heat{what} exceeds its cooling - Expected: at most {most} "
                 f"Actual: {least(partial=load.partial)}{have}."
             )
-            out.append(Finding(f"cooling{what}", text))
+            out.append(Finding("cooling", text, way))
     return out
 
 
@@ -77,13 +81,8 @@ def fits(rack: RackInput) -> list[Finding]:
     """Return models that do not fit the rack's cooling or its kind of feeds."""
     models = {device.model.id: device.model for device in rack.devices}
     kind, kinds = rack.cooling.kind if rack.cooling is not None else None, {feed.kind for feed in rack.feeds}
-    found = [
-        (model, *misfit)
-        for model in models.values()
-        for misfit in (cooling_misfit(kind, model), feed_misfit(kinds, model))
-        if misfit
-    ]
-    return [Finding(f"{topic} {model.label}", text) for model, topic, text in found]
+    found = [(cooling_misfit(kind, model), feed_misfit(kinds, model)) for model in models.values()]
+    return [misfit for pair in found for misfit in pair if misfit is not None]
 
 
 def wet(model: DeviceModel) -> bool:
@@ -91,27 +90,27 @@ def wet(model: DeviceModel) -> bool:
     return model.cooled in {"liquid", "hybrid"} or bool(model.liquid_share)
 
 
-def cooling_misfit(kind: str | None, model: DeviceModel) -> tuple[str, str] | None:
-    """Return (topic, problem) if a model's way of cooling does not match the rack; None if it does."""
+def cooling_misfit(kind: str | None, model: DeviceModel) -> Finding | None:
+    """Return the problem if a model's way of cooling does not match the rack; None if it does."""
     if kind == "air" and wet(model):
-        return "liquid", f"{model.label} is liquid-cooled - Expected: cooling of kind liquid or hybrid Actual: air."
+        text = f"{model.label} is liquid-cooled - Expected: cooling of kind liquid or hybrid Actual: air."
+        return Finding("liquid", text, model.label)
     if kind == "liquid" and model.cooled == "air":
-        return "air", f"{model.label} is air-cooled - Expected: cooling of kind air or hybrid Actual: liquid."
+        text = f"{model.label} is air-cooled - Expected: cooling of kind air or hybrid Actual: liquid."
+        return Finding("air", text, model.label)
     return None
 
 
-def feed_misfit(kinds: AbstractSet[str], model: DeviceModel) -> tuple[str, str] | None:
-    """Return (topic, problem) if a model can use no feed of the rack: cords on a DC bus bar, or a bus bar with PDUs."""
+def feed_misfit(kinds: AbstractSet[str], model: DeviceModel) -> Finding | None:
+    """Return the problem if a model can use no feed of the rack: cords on a DC bus bar, or a bus bar with PDUs."""
     if kinds == {"shelf"} and model.fed == "ac":
-        return (
-            "ac",
-            f"{model.label} has AC supplies with cords - Expected: a feed of kind pdu Actual: shelf only (DC bus bar).",
+        text = (
+            f"{model.label} has AC supplies with cords - Expected: a feed of kind pdu Actual: shelf only (DC bus bar)."
         )
+        return Finding("ac", text, model.label)
     if kinds == {"pdu"} and model.fed == "bus_bar":
-        return (
-            "dc",
-            f"{model.label} takes its power from a DC bus bar - Expected: a feed of kind shelf Actual: pdu only.",
-        )
+        text = f"{model.label} takes its power from a DC bus bar - Expected: a feed of kind shelf Actual: pdu only."
+        return Finding("dc", text, model.label)
     return None
 
 
@@ -132,8 +131,9 @@ def stated_supplies(rack: RackInput) -> list[Finding]:
     }
     return [
         Finding(
-            f"stated {name}",
+            "stated",
             f"psus of the feeds do not add up for {name} - Expected: {model.psus} in total Actual: {sum(counts)}.",
+            name,
         )
         for name, model in sorted(models.items())
         if model.psus != sum(counts)
@@ -152,7 +152,7 @@ def powered(rack: RackInput, live: Live, supplies: Supplies) -> list[Finding]:
             f"feed {feed.name} ({circuits.rating_text(feed)}) is over its rating{when} - Expected: at most {most} "
             f"Actual: {some}{have}."
         )
-        out.append(Finding("feed", text, live, number, seen, at=f"feed {feed.name}{when}"))
+        out.append(Finding("feed", text, live=live, feed=number, seen_w=seen, at=f"feed {feed.name}{when}"))
     for short in state.short:
         need = needed_psus(short.model)
         have = f"{short.live} of {short.model.psus}" if short.model.psus is not None else "no supply"
@@ -160,7 +160,7 @@ def powered(rack: RackInput, live: Live, supplies: Supplies) -> list[Finding]:
             f"{short.devices} x {short.model.label} keep too few power supplies{when} - Expected: at least {need} "
             f"Actual: {have}."
         )
-        out.append(Finding(f"supplies {short.model.id}", text, live, short=short))
+        out.append(Finding("supplies", text, short.model.id, live, short=short))
     return out
 
 

@@ -96,7 +96,7 @@ class Group:
     rack: RackInput
     names: list[str]
     states: dict[Live, list[str]] = field(default_factory=dict)
-    """Every state of feeds that a single loss causes, with those losses (accepted ones left out)."""
+    """Every state of feeds that a single loss causes, with the power nodes lost (accepted losses left out)."""
 
 
 @dataclass(slots=True)
@@ -198,7 +198,8 @@ class _Run:
             self._ask(asked, group, _all_live(group), -1.0)
             self._ask(asked, group, live, 1.0)
             hurt = _Hurt()
-            _note_state(self, group, live, f"feed {feed.name}", hurt)
+            group.states.setdefault(live, [])
+            _note_state(self, group, live, None, hurt)
             what = f"loss of feed {feed.name} of rack {group.names[0]}"
             new = self.graph.change(self.base, asked, set())
             partial = bool(group.rack.unpublished) or self._partial(new)

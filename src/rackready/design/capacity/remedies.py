@@ -158,31 +158,34 @@ class Planner:
         texts = [("draw", draw), ("weight", heavy)]
         return tuple(f"{what} of {', '.join(sorted(labels))}" for what, labels in texts if labels)
 
-    def take(self, rack: RackInput, topic: str) -> list[Device]:
-        """Return the fewest nodes (up to MOST_MOVES, from the rack's end) whose removal fixes the topic, or none."""
+    def take(self, rack: RackInput, about: tuple[str, str]) -> list[Device]:
+        """Return the fewest nodes (up to MOST_MOVES, from the rack's end) whose removal fixes a problem, or none.
+
+        ``about``: see ``Finding.about``.
+        """
         states = self.states.get(rack.name, [])
         nodes = [device for device in reversed(rack.devices) if device.kind == "node" and not device.model.stays][
             :MOST_MOVES
         ]
-        key = (rack.shape, topic, tuple(states))
+        key = (rack.shape, about, tuple(states))
         if key not in self._taken:
-            self._taken[key] = self._fewest(rack, topic, nodes, states)
+            self._taken[key] = self._fewest(rack, about, nodes, states)
         return nodes[: self._taken[key]]
 
-    def _fewest(self, rack: RackInput, topic: str, nodes: list[Device], states: Iterable[Live]) -> int:
+    def _fewest(self, rack: RackInput, about: tuple[str, str], nodes: list[Device], states: Iterable[Live]) -> int:
         left = rack
         for number, device in enumerate(nodes, start=1):
             left = left.without(device)
-            if not any(found.topic == topic for found in findings.all_of(left, states, self.supplies)):
+            if not any(found.about == about for found in findings.all_of(left, states, self.supplies)):
                 return number
         return 0
 
-    def moves(self, rack: RackInput, topic: str) -> list[Move]:
-        """Return moves that fix a topic, each to its own place; empty if there are none.
+    def moves(self, rack: RackInput, about: tuple[str, str]) -> list[Move]:
+        """Return moves that fix a problem (see ``Finding.about``), each to its own place; empty if there are none.
 
         Places stay reserved only if all moves fit.
         """
-        nodes = self.take(rack, topic)
+        nodes = self.take(rack, about)
         if any(device.model.id in self._full for device in nodes):
             return []
         before, reserved = dict(self.racks), list(self.reserved_w)
@@ -246,18 +249,17 @@ def without_moves(rack: RackInput, finding: Finding, found: Iterable[Finding]) -
     """Return the fix if no other rack has room. ``found``: all findings of the rack."""
     nodes = [device.model for device in rack.devices if device.kind == "node"]
     stay = bool(nodes) and all(model.stays for model in nodes)
-    topic = finding.topic.partition(" ")[0]
-    if topic == "feed":
+    if finding.topic == "feed":
         bigger = bigger_feeds(rack, found)
         return (
             f"{_STAY}: {bigger}."
             if stay
             else f"No rack has room for its nodes: {bigger}, or split its nodes over one more rack."
         )
-    if topic == "supplies":
+    if finding.topic == "supplies":
         return more_feeds(rack, finding)
-    if topic in WAYS:
-        return WAYS[topic]
+    if finding.topic in WAYS:
+        return WAYS[finding.topic]
     return (
         f"{_STAY}: correct the figure, or prepare a stronger place."
         if stay
@@ -279,4 +281,4 @@ WAYS = {
 
 def movable(finding: Finding) -> bool:
     """Return whether moving nodes away may fix it."""
-    return finding.topic in {"units", "weight", "feed"} or finding.topic.startswith("cooling")
+    return finding.topic in {"units", "weight", "feed", "cooling"}

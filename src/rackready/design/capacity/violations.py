@@ -22,9 +22,9 @@ def _first_of_topics(found: Sequence[Finding]) -> Iterator[Finding]:
     A finding with everything alive comes first, because then no loss is the cause; else for feeds the heaviest load,
     for supplies the fewest losses.
     """
-    topics: dict[str, list[Finding]] = {}
+    topics: dict[tuple[str, str], list[Finding]] = {}
     for item in found:
-        topics.setdefault(item.topic, []).append(item)
+        topics.setdefault(item.about, []).append(item)
     for same in topics.values():
         first = min(
             same, key=lambda item: (_lost(item) > 0, _lost(item) if item.short is not None else 0, -item.seen_w)
@@ -48,7 +48,7 @@ def _fix_by_moves(planner: Planner, rack: RackInput, finding: Finding, found: Se
     """Return the fix by moves; None if there is none."""
     if not movable(finding):
         return None
-    moves = planner.moves(rack, finding.topic)
+    moves = planner.moves(rack, finding.about)
     if not moves:
         return None
     fix = "Move " + ", ".join(str(move) for move in moves)
@@ -61,25 +61,26 @@ class _Shared:
     def __init__(self) -> None:
         self.racks: dict[tuple[str, str], list[str]] = {}
         self.causes: dict[tuple[str, str], dict[str, None]] = {}
+        self.about: dict[tuple[str, str], tuple[str, str]] = {}
 
-    def add(self, text: str, fix: str, racks: Sequence[str], causes: Sequence[str]) -> None:
+    def add(self, finding: Finding, fix: str, racks: Sequence[str], causes: Sequence[str]) -> None:
         """Record a problem of some racks, together with the same problem of others."""
-        self.racks.setdefault((text, fix), []).extend(racks)
-        self.causes.setdefault((text, fix), {}).update(dict.fromkeys(causes))
+        key = (finding.message, fix)
+        self.racks.setdefault(key, []).extend(racks)
+        self.causes.setdefault(key, {}).update(dict.fromkeys(causes))
+        self.about[key] = finding.about
 
     def problems(self) -> Iterator[Problem]:
         """Yield one problem for all racks that share it."""
         for (text, fix), names in self.racks.items():
             causes = list(self.causes[text, fix])
             also = f" The loss of {collapse(causes, 'power nodes')} has the same effect." if causes else ""
-            yield Problem(where(names), text + also, fix)
+            yield Problem(where(names), text + also, fix, self.about[text, fix])
 
 
 def _causes(group: Group | None, finding: Finding) -> list[str]:
     """Return the power nodes whose loss leaves a rack with just these feeds."""
-    if group is None or finding.live is None:
-        return []
-    return [cause for cause in group.states.get(finding.live, []) if not cause.startswith("feed ")]
+    return [] if group is None or finding.live is None else group.states.get(finding.live, [])
 
 
 def rack_problems(racks: Sequence[RackInput], flow: Flow | None, supplies: Supplies) -> list[Problem]:
@@ -96,7 +97,7 @@ def rack_problems(racks: Sequence[RackInput], flow: Flow | None, supplies: Suppl
             causes = _causes(known, finding)
             for name in group.names:
                 fix = _fix_by_moves(planner, by_name[name], finding, found) or without_moves(group.rack, finding, found)
-                shared.add(finding.message, fix, [name], causes)
+                shared.add(finding, fix, [name], causes)
     return list(shared.problems())
 
 

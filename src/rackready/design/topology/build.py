@@ -16,6 +16,7 @@ from rackready.design.topology.refuse import too_large
 from rackready.design.topology.sizing import Demand, Shape, ports_down, shape
 from rackready.design.topology.spof import losses
 from rackready.design.topology.types import EndpointNode, FabricPlan, TrunkLink
+from rackready.model.problems import Problem
 from rackready.model.topology import Topology
 
 Radix = tuple[int, int, int]
@@ -31,9 +32,10 @@ def build(topology: Topology, nodes: Sequence[EndpointNode], *, platform_su_node
     if not nodes:
         return FabricPlan(
             problems=(
-                (
-                    "topology: nodes with a NIC - Expected: at least one Actual: none. "
-                    "Add nodes to the racks, or remove topology."
+                Problem(
+                    "topology",
+                    "nodes with a NIC - Expected: at least one Actual: none. "
+                    "Add nodes to the racks, or remove topology.",
                 ),
             )
         )
@@ -59,7 +61,7 @@ def build_at(
 
 def _planes(
     radix: Radix, topology: Topology, nodes: Sequence[EndpointNode], platform_su_nodes: int | None
-) -> tuple[list[wire.Plane], list[EndpointNode], list[str]]:
+) -> tuple[list[wire.Plane], list[EndpointNode], list[Problem]]:
     rails = sorted({rail for node in nodes for rail in node.rails})
     su_nodes = topology.su_nodes or platform_su_nodes or ports_down(radix[0], topology.oversubscription)
     placed, problems = place(nodes, topology.reserved, su_nodes)
@@ -89,7 +91,7 @@ def _planes(
     )
 
 
-def _unused_settings(topology: Topology, tiers: int) -> list[str]:
+def _unused_settings(topology: Topology, tiers: int) -> list[Problem]:
     """Return settings of a third tier in a topology with two."""
     if tiers != 2:  # noqa: PLR2004 - two tiers
         return []
@@ -98,21 +100,23 @@ def _unused_settings(topology: Topology, tiers: int) -> list[str]:
     )
     given |= {"core": topology.core.model} if topology.core is not None else {}
     return [
-        f"topology.{key}: two tiers are enough for these nodes - Expected: no {key} Actual: {value}. "
-        "Remove it, or set tiers: 3."
+        Problem(
+            f"topology.{key}",
+            f"two tiers are enough for these nodes - Expected: no {key} Actual: {value}. Remove it, or set tiers: 3.",
+        )
         for key, value in given.items()
     ]
 
 
-def _moved(topology: Topology, planes: list[wire.Plane]) -> str:
-    """Return why the site must not grow like this, if it would move cables (``laid_for_su``); else empty text."""
+def _moved(topology: Topology, planes: list[wire.Plane]) -> Problem | None:
+    """Return why the site must not grow like this, if it would move cables (``laid_for_su``); else None."""
     if topology.laid_for_su is None or topology.laid_for_su == planes[0].shape.units:
-        return ""
+        return None
     laid = _sized(topology, planes[0], topology.laid_for_su)
     if laid is None or growth.keeps(
         laid, planes[0].shape
     ):  # never None: the fabric is also sized for these units, and fewer always fit
-        return ""
+        return None
     before = [replace(plane, shape=laid, populated=min(plane.populated, laid.units)) for plane in planes]
     most = growth.furthest(laid, partial(_sized, topology, planes[0]))
     return growth.laid_problem(laid, planes[0].shape, most, (_trunks(before), _trunks(planes)))
@@ -147,38 +151,42 @@ def _rails_of_planes(topology: Topology, rails: list[int]) -> list[list[int]]:
     return [rails[number :: topology.planes] for number in range(topology.planes)]
 
 
-def _rail_problems(topology: Topology, rails: list[int], devices: Sequence[EndpointNode]) -> list[str]:
+def _rail_problems(topology: Topology, rails: list[int], devices: Sequence[EndpointNode]) -> list[Problem]:
     out = [
-        f"topology.reserved: {device.name}: rail - Expected: one of {', '.join(map(str, rails))} Actual: {rail}. "
-        "Correct the rail."
+        Problem(
+            "topology.reserved",
+            f"{device.name}: rail - Expected: one of {', '.join(map(str, rails))} Actual: {rail}. Correct the rail.",
+        )
         for device in devices
         for rail in device.rails
         if rail not in rails
     ]
     if topology.planes_by == "rail" and len(rails) % topology.planes:
-        out.append(
-            f"topology.planes: {len(rails)} rails over {topology.planes} planes - "
+        text = (
+            f"{len(rails)} rails over {topology.planes} planes - "
             f"Expected: a number that divides {len(rails)} Actual: {topology.planes}. "
             "Use another number of planes, or planes_by: port."
         )
+        out.append(Problem("topology.planes", text))
     return out
 
 
-def _radix(topology: Topology, nodes: Sequence[EndpointNode]) -> tuple[Radix, list[str]]:
+def _radix(topology: Topology, nodes: Sequence[EndpointNode]) -> tuple[Radix, list[Problem]]:
     """Return ports of a leaf, a spine and a core at the rate of the links, and problems with switch models."""
     rates = sorted({node.rate for node in nodes})
     if len(rates) > 1:
         listed = ", ".join(str(rate) for rate in rates)
-        return (0, 0, 0), [
-            (
-                f"topology: rates of compute NICs (Gb/s) - Expected: one rate in one fabric Actual: {listed}. "
-                "Describe a separate fabric for each rate."
-            )
-        ]
+        text = (
+            f"rates of compute NICs (Gb/s) - Expected: one rate in one fabric Actual: {listed}. "
+            "Describe a separate fabric for each rate."
+        )
+        return (0, 0, 0), [Problem("topology", text)]
     tiers = {"leaf": topology.leaf, "spine": topology.spine_switches(), "core": topology.core_switches()}
     found = {name: radix_of(f"topology.{name}", tier, rates[0], topology.link) for name, tier in tiers.items()}
     values = [value for value, _ in found.values()]
-    return (values[0], values[1], values[2]), list(dict.fromkeys(problem for _, problem in found.values() if problem))
+    return (values[0], values[1], values[2]), list(
+        dict.fromkeys(problem for _, problem in found.values() if problem is not None)
+    )
 
 
 def _wired(topology: Topology, planes: list[wire.Plane], placed: list[EndpointNode], nodes: set[str]) -> FabricPlan:

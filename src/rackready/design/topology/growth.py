@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rackready.design.topology.sizing import Shape
 from rackready.design.topology.types import FabricPlan, TrunkLink
+from rackready.model.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +77,19 @@ def furthest(laid: Shape, shape_of: Callable[[int], Shape | None]) -> int:
 
 def laid_problem(
     before: Shape, after: Shape, most: int, trunks: tuple[Iterable[TrunkLink], Iterable[TrunkLink]]
-) -> str:
-    """Return why growth is refused; empty if it moves no cable. ``trunks``: the existing ones, and the planned ones."""
+) -> Problem | None:
+    """Return why growth is refused; None if it moves no cable. ``trunks``: the existing ones, and the planned ones."""
     lie, wanted = set(trunks[0]), set(trunks[1])
     moved = len(lie - wanted)
     if not moved:
-        return ""
+        return None
     counts = [("spine", before.spines, after.spines), ("core", before.cores, after.cores)]
     changed = ", ".join(f"{tier} {old} to {new}" for tier, old, new in counts if old != new)
     why = f" ({changed} in every plane)" if changed else ""
-    return (
-        f"topology.laid_for_su: from {before.units} to {after.units} units{why} - Expected: no cable moved "
+    text = (
+        f"from {before.units} to {after.units} units{why} - Expected: no cable moved "
         f"Actual: {moved} of {len(lie)} trunks. "
         f"Options: at most {most} units; a separate fabric for the others; "
         f"laid_for_su: {after.units}, once you decide to move these cables."
     )
+    return Problem("topology.laid_for_su", text)

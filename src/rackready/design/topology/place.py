@@ -6,12 +6,16 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from rackready.design.topology.types import EndpointNode
+from rackready.model.problems import Problem
 from rackready.model.topology import ReservedSlot
+
+_AT = "topology"
+"""Place of problems with nodes in the fabric."""
 
 
 def place(
     nodes: Sequence[EndpointNode], reserved: Sequence[ReservedSlot], su_nodes: int
-) -> tuple[list[EndpointNode], list[str]]:
+) -> tuple[list[EndpointNode], list[Problem]]:
     """Return every node with its slot, reserved devices as nodes after them, and problems.
 
     A given slot is kept; other nodes take the lowest free slots of their unit, in order.
@@ -47,34 +51,35 @@ def _next(taken: dict[int, str], slot: int) -> int:
     return slot
 
 
-def _take(taken: dict[int, str], slot: int, name: str, unit: _Unit) -> list[str]:
-    where = f"topology: {name}: slot {slot} of unit {unit.number}"
+def _take(taken: dict[int, str], slot: int, name: str, unit: _Unit) -> list[Problem]:
+    what = f"{name}: slot {slot} of unit {unit.number}"
     if unit.number < 1:
-        return [f"topology: {name}: unit - Expected: 1 or more Actual: {unit.number}. Number units from 1."]
+        return [Problem(_AT, f"{name}: unit - Expected: 1 or more Actual: {unit.number}. Number units from 1.")]
     if not 1 <= slot <= unit.size:
-        return [
-            (
-                f"{where} - Expected: 1 to {unit.size} Actual: {slot}. Move the node to the next unit, or raise "
-                "topology.su_nodes."
-            )
-        ]
+        text = (
+            f"{what} - Expected: 1 to {unit.size} Actual: {slot}. Move the node to the next unit, or raise "
+            "topology.su_nodes."
+        )
+        return [Problem(_AT, text)]
     before = taken.setdefault(slot, name)
     if before != name:
-        return [f"{where} - Expected: free Actual: taken by {before}. Give one of them another slot."]
+        text = f"{what} - Expected: free Actual: taken by {before}. Give one of them another slot."
+        return [Problem(_AT, text)]
     return []
 
 
-def _named_twice(nodes: Sequence[EndpointNode]) -> list[str]:
+def _named_twice(nodes: Sequence[EndpointNode]) -> list[Problem]:
     seen: set[str] = set()
     out = []
     for node in nodes:
         if node.name in seen:
-            out.append(f"topology: {node.name} - Expected: given once Actual: given twice. Rename one of the two.")
+            text = f"{node.name} - Expected: given once Actual: given twice. Rename one of the two."
+            out.append(Problem(_AT, text))
         seen.add(node.name)
     return out
 
 
-def _reserve(reserved: Sequence[ReservedSlot], su_nodes: int, taken: dict[int, dict[int, str]]) -> list[str]:
+def _reserve(reserved: Sequence[ReservedSlot], su_nodes: int, taken: dict[int, dict[int, str]]) -> list[Problem]:
     problems = []
     for number, item in enumerate(reserved):
         owner = " and ".join(sorted(item.devices))
@@ -83,10 +88,8 @@ def _reserve(reserved: Sequence[ReservedSlot], su_nodes: int, taken: dict[int, d
         double = sorted({rail for rail in rails if rails.count(rail) > 1})
         if double:
             listed = ", ".join(str(rail) for rail in double)
-            problems.append(
-                f"topology.reserved[{number}].devices: rail {listed} - Expected: given once Actual: given twice. "
-                "A slot has one port on each leaf."
-            )
+            text = f"rail {listed} - Expected: given once Actual: given twice. A slot has one port on each leaf."
+            problems.append(Problem(f"topology.reserved[{number}].devices", text))
     return problems
 
 

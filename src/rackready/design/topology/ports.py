@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from rackready.model.base import expand_range
+from rackready.model.problems import Problem
 from rackready.model.profile import SwitchProfile
 from rackready.model.topology import TierSwitches
 from rackready.profiles import loader
@@ -73,33 +74,35 @@ def breakout_of(profile: SwitchProfile, rate: int) -> int | None:
     return ways if ways == 1 or ways in profile.breakout else None
 
 
-def radix_of(where: str, tier: TierSwitches, rate: int, link: str) -> tuple[int, str]:
-    """Return (ports of one switch at that rate in Gb/s, problem or empty text)."""
+def radix_of(where: str, tier: TierSwitches, rate: int, link: str) -> tuple[int, Problem | None]:
+    """Return (ports of one switch at that rate in Gb/s, problem or None)."""
     known = loader.known("switch")
     if tier.model not in known:
-        text = f"{where}.model: {tier.model} - Expected: one of {', '.join(known)} Actual: {tier.model}."
-        return 0, f"{text} Add profiles/switch/{tier.model}.yml or correct the id."
+        text = (
+            f"{tier.model} - Expected: one of {', '.join(known)} Actual: {tier.model}. "
+            f"Add profiles/switch/{tier.model}.yml or correct the id."
+        )
+        return 0, Problem(f"{where}.model", text)
     profile = loader.switch(tier.model)
     if profile.layer != _LAYER[link]:
-        return (
-            0,
-            (
-                f"{where}.model: {tier.model} - Expected: an {_LAYER[link]} switch Actual: {profile.layer}. "
-                "Correct the model or topology.link."
-            ),
+        text = (
+            f"{tier.model} - Expected: an {_LAYER[link]} switch Actual: {profile.layer}. "
+            "Correct the model or topology.link."
         )
+        return 0, Problem(f"{where}.model", text)
     ways = breakout_of(profile, rate)
     if ways is None:
         can = ", ".join(str(profile.rate // split) for split in sorted({1, *profile.breakout}))
-        return (
-            0,
-            (
-                f"{where}.model: {tier.model}: links of {rate} Gb/s - Expected: one of {can} Gb/s Actual: {rate}. "
-                "Use another model, or NICs of its rate."
-            ),
+        text = (
+            f"{tier.model}: links of {rate} Gb/s - Expected: one of {can} Gb/s Actual: {rate}. "
+            "Use another model, or NICs of its rate."
         )
+        return 0, Problem(f"{where}.model", text)
     have = len(port_names(profile, ways))
     if tier.radix is not None and tier.radix > have:
-        text = f"{where}.radix: ports of {tier.model} at {rate} Gb/s - Expected: at most {have} Actual: {tier.radix}."
-        return 0, f"{text} Remove radix, or use a larger model."
-    return tier.radix or have, ""
+        text = (
+            f"ports of {tier.model} at {rate} Gb/s - Expected: at most {have} Actual: {tier.radix}. "
+            "Remove radix, or use a larger model."
+        )
+        return 0, Problem(f"{where}.radix", text)
+    return tier.radix or have, None

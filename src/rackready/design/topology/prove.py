@@ -16,6 +16,7 @@ from operator import itemgetter
 from rackready.design.topology import cuts
 from rackready.design.topology.graph import Adjacency, attached, downward, upward
 from rackready.design.topology.types import CutProof, EndpointLink, Proof, Tier, TierProof, TopoSwitch, TrunkLink
+from rackready.model.problems import Problem
 from rackready.model.topology import split_ratio
 
 _SHOWN = 5
@@ -64,7 +65,7 @@ def prove(
     lost = list(_shown(_ends_known(names, ends, up)))
     if lost:
         return Proof((), (), tuple(lost))
-    problems = [text for walk in (_ports(names, endpoints, trunks), _levels(names, up)) for text in _shown(walk)]
+    problems = [found for walk in (_ports(names, endpoints, trunks), _levels(names, up)) for found in _shown(walk)]
     if problems:
         # A cable into another plane is reported; each plane's flow is computed without it.
         up = {
@@ -76,31 +77,37 @@ def prove(
     tiers, found = _tiers(fabric)
     problems += found
     flows = [proof for plane in sorted({switch.plane for switch in switches}) for proof in _flows(fabric, plane)]
-    problems += _planes_without_flow(fabric, flows)
+    problems += map(_problem, _planes_without_flow(fabric, flows))
     problems += [
-        f"topology: max-flow of plane {cut.plane}, {cut.name} - Expected: {cut.expected} links "
-        f"Actual: {cut.actual}. Compare the trunks with the cable list."
+        _problem(
+            f"max-flow of plane {cut.plane}, {cut.name} - Expected: {cut.expected} links "
+            f"Actual: {cut.actual}. Compare the trunks with the cable list."
+        )
         for cut in flows
         if cut.actual < cut.expected
     ]
     return Proof(tiers, tuple(flows), tuple(problems))
 
 
-def _shown(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the first texts of one kind, then how many more there are."""
+def _problem(text: str) -> Problem:
+    return Problem("topology", text)
+
+
+def _shown(texts: Iterable[str]) -> Iterator[Problem]:
+    """Yield the first problems of one kind, then how many more there are."""
     more = 0
     for number, text in enumerate(texts):
         if number < _SHOWN:
-            yield text
+            yield _problem(text)
         more = max(0, number + 1 - _SHOWN)
     if more:
-        yield f"topology: {more} more of the same kind. Fix those above first."
+        yield _problem(f"{more} more of the same kind. Fix those above first.")
 
 
 def _ends_known(names: dict[str, TopoSwitch], ends: Iterable[str], up: Adjacency) -> Iterator[str]:
     used = {*ends, *up, *(upper for row in up.values() for upper in row)}
     for name in sorted(used - set(names)):
-        yield f"topology: {name} - Expected: a switch of this fabric Actual: unknown. Correct the cable's end."
+        yield f"{name} - Expected: a switch of this fabric Actual: unknown. Correct the cable's end."
 
 
 def _ports(
@@ -119,12 +126,12 @@ def _ports(
         if len(distinct) != len(ports):
             for port in sorted(port for port, cables in Counter(ports).items() if cables > 1):
                 yield (
-                    f"topology: {name} port {port} - Expected: one cable Actual: {ports.count(port)}. "
+                    f"{name} port {port} - Expected: one cable Actual: {ports.count(port)}. "
                     "Move one of them to its own port."
                 )
         if ports and not 1 <= min(distinct) <= max(distinct) <= radix:
             for port in sorted(port for port in distinct if not 1 <= port <= radix):
-                yield f"topology: {name} port {port} - Expected: 1 to {radix} Actual: {port}. Correct the port."
+                yield f"{name} port {port} - Expected: 1 to {radix} Actual: {port}. Correct the port."
 
 
 def _each_its_own(
@@ -151,7 +158,7 @@ def _levels(switches: dict[str, TopoSwitch], up: Adjacency) -> Iterator[str]:
             )
             if not fits or low.plane != high.plane:
                 yield (
-                    f"topology: {name} to {other} - Expected: leaf to spine of one pod, or spine to core of one plane "
+                    f"{name} to {other} - Expected: leaf to spine of one pod, or spine to core of one plane "
                     f"Actual: {low.tier} of pod {low.pod}, plane {low.plane} to {high.tier} of pod {high.pod}, "
                     f"plane {high.plane}. Correct the cable."
                 )
@@ -166,19 +173,19 @@ def _rails(fabric: _Fabric) -> Iterator[str]:
         leaf = fabric.switches[link.switch]
         if leaf.tier != "leaf" or leaf.plane != link.plane:
             yield (
-                f"topology: {link.node} rail {link.nic} to {link.switch} - Expected: a leaf of plane {link.plane} "
+                f"{link.node} rail {link.nic} to {link.switch} - Expected: a leaf of plane {link.plane} "
                 f"Actual: {leaf.tier} of plane {leaf.plane}. Correct the cable."
             )
         elif fabric.design.rail_optimized and leaf.rail != link.nic:
             text = (
-                f"topology: {link.node} rail {link.nic} to {link.switch} - Expected: a leaf of rail {link.nic} "
+                f"{link.node} rail {link.nic} to {link.switch} - Expected: a leaf of rail {link.nic} "
                 f"Actual: of rail {leaf.rail}."
             )
             yield f"{text} Correct the cable."
         key = (link.node, link.nic, link.plane)
         if key in seen:
             yield (
-                f"topology: {link.node} rail {link.nic} in plane {link.plane} - Expected: one cable "
+                f"{link.node} rail {link.nic} in plane {link.plane} - Expected: one cable "
                 "Actual: two or more. Remove one."
             )
         seen.add(key)
@@ -197,17 +204,17 @@ def _all_on_their_leafs(fabric: _Fabric) -> bool:
     return right and len({link[:3] for link in fabric.endpoints}) == len(fabric.endpoints)
 
 
-def _tiers(fabric: _Fabric) -> tuple[tuple[TierProof, ...], list[str]]:
+def _tiers(fabric: _Fabric) -> tuple[tuple[TierProof, ...], list[Problem]]:
     """Return what holds for each tier that has one above it, and what does not."""
     leafs, spines, cores = fabric.of("leaf"), fabric.of("spine"), fabric.of("core")
-    below: list[tuple[Tier, list[TopoSwitch], Callable[[str], int], list[str]]] = []
+    below: list[tuple[Tier, list[TopoSwitch], Callable[[str], int], list[Problem]]] = []
     pods: dict[tuple[int, int], list[str]] = defaultdict(list)
     for spine in spines:
         pods[spine.plane, spine.pod].append(spine.name)
-    texts = list(_shown([*_capacity(fabric, leafs, fabric.design.ratio), *_spread(fabric, leafs, pods)]))
-    below.append(("leaf", leafs, lambda name: fabric.ends[name], texts))
+    problems = list(_shown([*_capacity(fabric, leafs, fabric.design.ratio), *_spread(fabric, leafs, pods)]))
+    below.append(("leaf", leafs, lambda name: fabric.ends[name], problems))
     if cores:
-        texts = list(
+        problems = list(
             _shown(
                 [
                     *_capacity(fabric, spines, fabric.design.spine_ratio),
@@ -217,9 +224,9 @@ def _tiers(fabric: _Fabric) -> tuple[tuple[TierProof, ...], list[str]]:
                 ]
             )
         )
-        below.append(("spine", spines, lambda name: _cables(fabric.down, name), texts))
+        below.append(("spine", spines, lambda name: _cables(fabric.down, name), problems))
     proofs = tuple(_tier_proof(fabric, tier, rows, count, ok=not found) for tier, rows, count, found in below)
-    return proofs, [text for _, _, _, found in below for text in found]
+    return proofs, [problem for _, _, _, found in below for problem in found]
 
 
 def _tier_proof(
@@ -249,8 +256,7 @@ def _capacity(fabric: _Fabric, switches: Sequence[TopoSwitch], ratio: str) -> It
         needed = -(-down * up_share // down_share)
         if up < needed:
             text = (
-                f"topology: {switch.name}: uplinks for {down} links down at {ratio} - Expected: at least {needed} "
-                f"Actual: {up}."
+                f"{switch.name}: uplinks for {down} links down at {ratio} - Expected: at least {needed} Actual: {up}."
             )
             yield f"{text} Cable the missing uplinks."
 
@@ -269,7 +275,7 @@ def _spread(
         if len(numbers) != 1 or 0 in numbers or len(row) != len(uppers):
             least, most = min(numbers, default=0), max(numbers, default=0)
             yield (
-                f"topology: {switch.name}: cables to each of {len(uppers)} switches above - "
+                f"{switch.name}: cables to each of {len(uppers)} switches above - "
                 "Expected: the same number to each "
                 f"Actual: {least} to {most}, to {len(row)} switches. Compare its uplinks with the cable list."
             )
@@ -299,7 +305,7 @@ def _pods_even(fabric: _Fabric, cores: Sequence[TopoSwitch]) -> Iterator[str]:
             actual, expected = rows[core.name][pod], usual[core.plane, pod]
             if actual != expected or not actual:
                 text = (
-                    f"topology: {core.name}: cables from pod {pod} - Expected: {max(expected, 1)}, as other cores "
+                    f"{core.name}: cables from pod {pod} - Expected: {max(expected, 1)}, as other cores "
                     f"have Actual: {actual}."
                 )
                 yield f"{text} Compare them with the cable list."
@@ -314,9 +320,7 @@ def _groups(fabric: _Fabric, cores: Sequence[TopoSwitch]) -> Iterator[str]:
     expected = max(number for number, count in size if count == size[0][1])
     for names in groups.values():
         if len(names) != expected:
-            text = (
-                f"topology: {names[0]}: cores that reach the same spines - Expected: {expected} Actual: {len(names)}."
-            )
+            text = f"{names[0]}: cores that reach the same spines - Expected: {expected} Actual: {len(names)}."
             yield f"{text} Compare its cables with the cable list."
 
 
@@ -325,7 +329,7 @@ def _planes_without_flow(fabric: _Fabric, flows: Sequence[CutProof]) -> list[str
     leafs = Counter(leaf.plane for leaf in fabric.of("leaf"))
     cut = {flow.plane for flow in flows}
     return [
-        f"topology: max-flow of plane {plane} - Expected: at least one cut Actual: none over {count} leafs. "
+        f"max-flow of plane {plane} - Expected: at least one cut Actual: none over {count} leafs. "
         "Report this: the proof is incomplete."
         for plane, count in leafs.items()
         if count > 1 and plane not in cut

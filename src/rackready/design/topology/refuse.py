@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import ceil
 
 from rackready.design.topology.sizing import Demand, leaf_layout, most_units, ports_down, shape
+from rackready.model.problems import Problem
 from rackready.model.topology import Topology
 
 _LARGEST_RADIX = 1024
@@ -14,7 +15,7 @@ _LARGEST_RADIX = 1024
 _TIERS = (2, 3)
 
 
-def too_large(topology: Topology, demand: Demand, nodes: int) -> str:
+def too_large(topology: Topology, demand: Demand, nodes: int) -> Problem:
     """Return the refusal of a size that the tiers cannot carry. ``nodes``: existing ones, or those to make room for."""
     tiers = topology.tiers or 3
     leaf = leaf_layout(demand)
@@ -26,32 +27,35 @@ def too_large(topology: Topology, demand: Demand, nodes: int) -> str:
     kind = "non-blocking tiers" if demand.ratio == demand.spine_ratio == "1:1" else f"tiers at {demand.ratio}"
     radix = demand.radix[0] if len(set(demand.radix)) == 1 else "/".join(str(value) for value in demand.radix)
     places = limit * demand.su_nodes
-    return (
-        f"topology: {nodes} nodes with {demand.rails} links into each plane are {nodes * demand.rails} endpoints a "
+    text = (
+        f"{nodes} nodes with {demand.rails} links into each plane are {nodes * demand.rails} endpoints a "
         "plane, "
         f"more than {tiers} {kind} at radix {radix} carry - "
         f"Expected: at most {places * demand.rails} endpoints a plane ({limit} units of {demand.su_nodes} nodes) "
         f"Actual: {nodes * demand.rails} ({demand.units} units). Options: "
         f"{'; '.join(ways_out(topology, demand, nodes)) or 'a smaller fabric'}."
     )
+    return Problem("topology", text)
 
 
-def _narrow_leaf(demand: Demand) -> str:
+def _narrow_leaf(demand: Demand) -> Problem:
     down = ports_down(demand.radix[0], demand.ratio)
-    return (
-        f"topology.leaf: ports down for all links of one node - Expected: at least {demand.rails} "
+    text = (
+        f"ports down for all links of one node - Expected: at least {demand.rails} "
         f"Actual: {down} (radix {demand.radix[0]}). "
         "Use a larger radix, or kind: rail_optimized."
     )
+    return Problem("topology.leaf", text)
 
 
-def _unit_too_large(demand: Demand, tiers: int, leafs: int) -> str:
+def _unit_too_large(demand: Demand, tiers: int, leafs: int) -> Problem:
     ports = demand.radix[1] if tiers == _TIERS[0] else ports_down(demand.radix[1], demand.spine_ratio)
-    return (
-        f"topology.su_nodes: a unit of {demand.su_nodes} nodes needs {leafs} leafs, each with a link to every spine - "
+    text = (
+        f"a unit of {demand.su_nodes} nodes needs {leafs} leafs, each with a link to every spine - "
         f"Expected: at most {ports} leafs (ports down of a spine) Actual: {leafs}. "
         "Make units smaller, or use a larger radix."
     )
+    return Problem("topology.su_nodes", text)
 
 
 def ways_out(topology: Topology, demand: Demand, nodes: int) -> Iterator[str]:

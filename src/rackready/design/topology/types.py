@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from rackready.model.problems import Problem
+
 Tier = Literal["leaf", "spine", "core"]
 
 
@@ -115,7 +117,7 @@ class Proof:
 
     tiers: tuple[TierProof, ...]
     cuts: tuple[CutProof, ...]
-    problems: tuple[str, ...]
+    problems: tuple[Problem, ...]
 
     @property
     def ok(self) -> bool:
@@ -133,7 +135,7 @@ class FabricPlan:
     switches: tuple[TopoSwitch, ...] = ()
     endpoints: tuple[EndpointLink, ...] = ()
     trunks: tuple[TrunkLink, ...] = ()
-    problems: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
     """Counts over all planes.
 

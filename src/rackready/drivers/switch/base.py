@@ -104,7 +104,7 @@ class SwitchDriver(ABC):
 
     @abstractmethod
     def still_apart(self, commands: list[str], wanted: list[str]) -> list[str]:
-        """Return those of the commands that remove something and touch nothing that is wanted."""
+        """Return the commands that remove something and change nothing that is wanted."""
 
     @abstractmethod
     def missing(self, commands: list[str], revision: str | None = None) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackready.drivers.redfish_read import FORMAT, digest
-from rackready.gates.base import NOT_RUN, Command, Output, Outputs, Run
+from rackready.gates.base import AGAIN, NOT_RUN, Command, Output, Outputs, Run
 from rackready.gates.bmc import schema
 from rackready.gates.engine.shipped_script import document
 from rackready.gates.formats.error import FormatError
@@ -33,7 +33,6 @@ _IDLE = frozenset({"Disabled", "StandbyOffline", "Deferring", "Quiesced", "Start
 """Neither broken nor in use (DSP0268, Resource.State): whether that is right depends on the part."""
 _STATES = _WORKING | _ABSENT | _BROKEN | _IDLE
 _SWITCH_ON = "Switch it on, or wait until it has started, then run the gate again."
-_RAW = "Run the gate again; if that does not help, read its raw output (`rackready report --raw HASH`)."
 _OLD = "The answer comes from another version of rackready: run the gate again."
 
 
@@ -41,7 +40,7 @@ BMC_UNREADABLE = ErrorKind(
     "bmc-unreadable",
     "{what} unreadable",
     meaning="The BMC's answer is not one complete document.",
-    next_step=_RAW,
+    next_step=AGAIN,
 )
 BMC_NOT_ALL_ASKED = ErrorKind(
     "bmc-not-all-asked",

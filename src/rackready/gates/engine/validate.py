@@ -90,7 +90,7 @@ def stages(
 
 
 def _sweep(remote: Remote, ledger: Ledger, campaign: str, nodes: Sequence[str]) -> None:
-    """End leftovers of a killed run on the nodes: a diagnostic that still runs would disturb measurements."""
+    """Stop processes left by a killed run on the nodes: a diagnostic that still runs would disturb measurements."""
     with ThreadPoolExecutor(max_workers=max(1, min(len(nodes), NODE_WORKERS))) as pool:
         for node, answer in zip(nodes, pool.map(remote.sweep, nodes), strict=True):
             if answer.exit_code != 0:

@@ -25,7 +25,6 @@ from rackready.profiles import loader
 _KEY = "log"
 _CLOCK = "clock"
 _RECOVERY = 154
-_INTERRUPTED = 45
 _HARMLESS = frozenset({"IGNORE", "RESTART_APP", "WORKFLOW_XID_45"})
 
 

@@ -18,6 +18,6 @@ def described(kind: FindingKind) -> dict[str, object]:
         "outcome": kind.outcome.value,
         "title": kind.title,
         "meaning": kind.meaning,
-        "next_steps": list(kind.steps or (kind.next_step,)),
+        "next_steps": [str(step) for step in kind.steps or (kind.next_step,)],
         "runbook": kind.runbook,
     }

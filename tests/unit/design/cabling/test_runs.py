@@ -15,6 +15,7 @@ from rackready.design.endpoints import endpoints
 from rackready.design.topology.build import build
 from rackready.profiles import loader
 from tests.unit.design.cabling.kit import ROOT, catalogue, lab, parse
+from tests.unit.design.written import texts
 
 EXAMPLES = ROOT / "inventories/examples"
 
@@ -213,7 +214,7 @@ def test_switches_without_a_place_are_a_note_when_none_has_one() -> None:
 def test_a_switch_without_a_place_beside_others_that_have_one_is_a_problem() -> None:
     document = lab()
     del document["switches"][1]["unit"]
-    assert runs_of(document).problems == [
+    assert texts(runs_of(document).problems) == [
         "leaf02: place - Expected: rack and unit Actual: not given; 16 cables end there. Add its rack and unit."
     ]
 
@@ -223,7 +224,7 @@ def test_racks_without_a_place_are_one_problem_each() -> None:
     document["racks"].append({"name": "rack02"})
     for switch in document["switches"]:
         switch["rack"] = "rack02"
-    assert runs_of(document).problems == [
+    assert texts(runs_of(document).problems) == [
         (
             "rack02: hall, row and position - Expected: given Actual: not given; 32 cables leave it. "
             "Add them to the rack."

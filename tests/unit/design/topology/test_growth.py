@@ -10,19 +10,20 @@ from hypothesis import strategies as st
 from rackready.design.topology.growth import growth
 from rackready.design.topology.types import FabricPlan
 from tests.unit.design.topology.fabrics import fabric
+from tests.unit.design.written import texts
 
 
 def test_growth_that_would_move_cables_is_refused() -> None:
     plan = fabric(128, 32, 64, laid_for_su=2)
     assert plan.switches == plan.trunks == ()
-    assert plan.problems == (
+    assert texts(plan.problems) == [
         (
             "topology.laid_for_su: from 2 to 4 units (spine 8 to 16 in every plane) - Expected: no cable moved "
             "Actual: 510 of 512 trunks. "
             "Options: at most 2 units; a separate fabric for the others; laid_for_su: 4, once you decide to move "
             "these cables."
         ),
-    )
+    ]
 
 
 def test_growth_that_moves_nothing_is_built() -> None:
@@ -48,11 +49,8 @@ def test_a_site_without_growth_settings_is_warned_of_moved_cables() -> None:
 
 
 def test_more_than_any_switch_carries_is_refused_by_its_size() -> None:
-    assert (
-        fabric(64, 32, 64, tiers=2, laid_for_su=9)
-        .problems[0]
-        .startswith("topology: 288 nodes with 8 links into each plane are 2304 endpoints a plane")
-    )
+    (problem, *_) = texts(fabric(64, 32, 64, tiers=2, laid_for_su=9).problems)
+    assert problem.startswith("topology: 288 nodes with 8 links into each plane are 2304 endpoints a plane")
 
 
 def laid(plan: FabricPlan) -> set[tuple[str, int, str, int]]:
@@ -85,10 +83,10 @@ def test_growth_moves_nothing_or_is_refused(
             (link.switch, link.port, link.node) for link in after.endpoints
         }
         assert {switch.name for switch in before.switches} <= {switch.name for switch in after.switches}
-    elif after.problems[0].startswith("topology.laid_for_su"):
+    elif after.problems[0].path == "topology.laid_for_su":
         assert not laid(before) <= laid(
             fabric((units + more) * su, su, radix, rails, **(fields | {"laid_for_su": None}))
         )
-        most = int(re.search(r"at most (\d+) units", after.problems[0])[1])
+        most = int(re.search(r"at most (\d+) units", after.problems[0].message)[1])
         assert units <= most < units + more
         assert fabric(most * su, su, radix, rails, **fields).problems == ()

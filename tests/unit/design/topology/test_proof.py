@@ -16,6 +16,7 @@ from rackready.design.topology.graph import classes, contracted, downward, upwar
 from rackready.design.topology.prove import Design, prove
 from rackready.design.topology.types import EndpointLink, FabricPlan, Proof, TopoSwitch, TrunkLink
 from tests.unit.design.topology.fabrics import fabric
+from tests.unit.design.written import texts
 
 SMALL = {
     "two tiers": fabric(32, 8, 16, 4),
@@ -113,7 +114,7 @@ def test_two_swapped_nics_of_different_rails_are_found(data: st.DataObject) -> N
 def test_texts_of_a_missing_trunk() -> None:
     plan = SMALL["two tiers"]
     assert plan.trunks[0] == TrunkLink("leaf-su001-r1", 9, "spine-001", 1)
-    assert again(plan, trunks=plan.trunks[1:]).problems[:2] == (
+    assert texts(again(plan, trunks=plan.trunks[1:]).problems)[:2] == [
         (
             "topology: leaf-su001-r1: uplinks for 8 links down at 1:1 - Expected: at least 8 Actual: 7. "
             "Cable the missing uplinks."
@@ -123,13 +124,15 @@ def test_texts_of_a_missing_trunk() -> None:
             "Actual: 0 to 1, to 7 switches. "
             "Compare its uplinks with the cable list."
         ),
-    )
+    ]
 
 
 def test_a_cable_into_another_plane_is_found() -> None:
     plan = SMALL["fat tree in two planes"]
     other = next(trunk for trunk in plan.trunks if trunk.lower.startswith("p2-leaf"))
-    crossed = again(plan, trunks=(plan.trunks[0]._replace(upper=other.upper, upper_port=16), *plan.trunks[1:])).problems
+    crossed = texts(
+        again(plan, trunks=(plan.trunks[0]._replace(upper=other.upper, upper_port=16), *plan.trunks[1:])).problems
+    )
     assert (
         f"topology: p1-leaf-su001-01 to {other.upper} - Expected: leaf to spine of one pod, or spine to core of one "
         "plane "
@@ -150,19 +153,19 @@ def crossed(plan: FabricPlan, one: str, two: str, most: int) -> tuple[TrunkLink,
 def test_a_spine_in_the_wrong_group_by_one_cable_is_found() -> None:
     # Every spine still has one cable to each of four cores, and every core four cables of that pod.
     trunks = crossed(SMALL["three tiers, two groups of cores"], "spine-pod001-001", "spine-pod001-003", 1)
-    assert again(SMALL["three tiers, two groups of cores"], trunks=trunks).problems[:1] == (
+    assert texts(again(SMALL["three tiers, two groups of cores"], trunks=trunks).problems)[:1] == [
         (
             "topology: core-0001: cores that reach the same spines - Expected: 3 Actual: 1. "
             "Compare its cables with the cable list."
         ),
-    )
+    ]
 
 
 def test_a_whole_spine_in_another_pods_place_is_found() -> None:
     # Groups stay whole and spines even, but pod 1 has half its cables to the first group, and cannot use the rest of
     # pod 2's.
     trunks = crossed(SMALL["three tiers, two groups of cores"], "spine-pod001-001", "spine-pod002-003", 4)
-    problems = again(SMALL["three tiers, two groups of cores"], trunks=trunks).problems
+    problems = texts(again(SMALL["three tiers, two groups of cores"], trunks=trunks).problems)
     assert (
         problems[0] == "topology: core-0005: cables from pod 1 - Expected: 1, as other cores have Actual: 3. "
         "Compare them with the cable list."
@@ -173,26 +176,26 @@ def test_texts_of_wrong_ends() -> None:
     plan = SMALL["three tiers"]
     one, link = plan.trunks[0], plan.endpoints[0]
     core = next(switch.name for switch in plan.switches if switch.tier == "core")
-    skipped = again(plan, trunks=(one._replace(upper=core), *plan.trunks[1:])).problems
+    skipped = texts(again(plan, trunks=(one._replace(upper=core), *plan.trunks[1:])).problems)
     assert skipped[1] == (
         f"topology: leaf-su001-r1 to {core} - Expected: leaf to spine of one pod, or spine to core of one plane "
         "Actual: leaf of pod 1, plane 1 to core of pod 0, plane 1. Correct the cable."
     )
     assert skipped[0] == f"topology: {core} port 1 - Expected: one cable Actual: 2. Move one of them to its own port."
-    assert again(plan, trunks=(one._replace(upper="nobody"), *plan.trunks[1:])).problems == (
+    assert texts(again(plan, trunks=(one._replace(upper="nobody"), *plan.trunks[1:])).problems) == [
         "topology: nobody - Expected: a switch of this fabric Actual: unknown. Correct the cable's end.",
-    )
-    assert again(plan, trunks=(one._replace(lower_port=17), *plan.trunks[1:])).problems == (
+    ]
+    assert texts(again(plan, trunks=(one._replace(lower_port=17), *plan.trunks[1:])).problems) == [
         "topology: leaf-su001-r1 port 17 - Expected: 1 to 16 Actual: 17. Correct the port.",
-    )
-    wrong = again(plan, endpoints=(link._replace(switch="leaf-su001-r2", port=16), *plan.endpoints[1:])).problems
+    ]
+    wrong = texts(again(plan, endpoints=(link._replace(switch="leaf-su001-r2", port=16), *plan.endpoints[1:])).problems)
     assert (
         "topology: gpu-00000 rail 1 to leaf-su001-r2 - Expected: a leaf of rail 1 Actual: of rail 2. Correct the cable."
         in wrong
     )
-    twice = again(plan, endpoints=(link, link._replace(port=16), *plan.endpoints[1:])).problems
+    twice = texts(again(plan, endpoints=(link, link._replace(port=16), *plan.endpoints[1:])).problems)
     assert "topology: gpu-00000 rail 1 in plane 1 - Expected: one cable Actual: two or more. Remove one." in twice
-    upper = again(plan, endpoints=(link._replace(switch=core), *plan.endpoints[1:])).problems
+    upper = texts(again(plan, endpoints=(link._replace(switch=core), *plan.endpoints[1:])).problems)
     assert (
         f"topology: gpu-00000 rail 1 to {core} - Expected: a leaf of plane 1 Actual: core of plane 1. "
         "Correct the cable." in upper
@@ -201,7 +204,7 @@ def test_texts_of_wrong_ends() -> None:
 
 def test_many_faults_of_one_kind_are_counted() -> None:
     plan = SMALL["two tiers"]
-    problems = again(plan, trunks=()).problems
+    problems = texts(again(plan, trunks=()).problems)
     assert "topology: 27 more of the same kind. Fix those above first." in problems
     assert sum("max-flow" in text for text in problems) == 5
 

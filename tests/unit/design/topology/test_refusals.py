@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from rackready.design.topology.build import build, build_at
 from rackready.design.topology.types import EndpointNode
 from tests.unit.design.topology.fabrics import fabric, nodes, topology
+from tests.unit.design.written import texts
 
 
 def refused(*args: int, **fields: object) -> str:
@@ -15,7 +16,7 @@ def refused(*args: int, **fields: object) -> str:
     assert plan.switches == plan.endpoints == plan.trunks == ()
     assert plan.proof is None
     assert len(plan.problems) == 1
-    return plan.problems[0]
+    return str(plan.problems[0])
 
 
 def test_100000_gpus_at_radix_64() -> None:
@@ -76,7 +77,7 @@ def test_units_that_are_mostly_empty_count_whole() -> None:
     # A slip of the keyboard in one number of a unit: what is short is room for units, and 16 endpoints are never more
     # than 65,536.
     far = [EndpointNode("a", 1, tuple(range(1, 9)), 400), EndpointNode("b", 4000, tuple(range(1, 9)), 400)]
-    (text,) = build_at((64, 64, 64), topology(su_nodes=32), far).problems
+    (text,) = texts(build_at((64, 64, 64), topology(su_nodes=32), far).problems)
     assert text.startswith(
         "topology: 128000 nodes with 8 links into each plane are 1024000 endpoints a plane, more than 3 "
         "non-blocking tiers at radix 64 carry - "
@@ -117,19 +118,19 @@ def test_rails_that_do_not_divide_over_planes() -> None:
 
 
 def test_no_nodes() -> None:
-    assert build(topology(), []).problems == (
+    assert texts(build(topology(), []).problems) == [
         "topology: nodes with a NIC - Expected: at least one Actual: none. Add nodes to the racks, or remove topology.",
-    )
+    ]
 
 
 def test_two_rates_in_one_fabric() -> None:
     mixed = [*nodes(1, 32, rate=400), EndpointNode("other", 1, (1,), 200)]
-    assert build(topology(leaf={"model": "sn5600"}), mixed).problems == (
+    assert texts(build(topology(leaf={"model": "sn5600"}), mixed).problems) == [
         (
             "topology: rates of compute NICs (Gb/s) - Expected: one rate in one fabric Actual: 200, 400. "
             "Describe a separate fabric for each rate."
         ),
-    )
+    ]
 
 
 def test_places_problems_are_all_reported() -> None:
@@ -141,7 +142,7 @@ def test_places_problems_are_all_reported() -> None:
         EndpointNode("a", 1, (1, 2), 400),
     ]
     reserved = [{"su": 1, "slot": 9, "devices": {"ufm-1": [1, 1]}}, {"su": 1, "slot": 2, "devices": {"ufm-2": [7]}}]
-    assert build_at((8, 8, 8), topology(su_nodes=4, reserved=reserved), rows).problems == (
+    assert texts(build_at((8, 8, 8), topology(su_nodes=4, reserved=reserved), rows).problems) == [
         "topology.reserved: ufm-2: rail - Expected: one of 1, 2 Actual: 7. Correct the rail.",
         (
             "topology: ufm-1: slot 9 of unit 1 - Expected: 1 to 4 Actual: 9. "
@@ -158,16 +159,18 @@ def test_places_problems_are_all_reported() -> None:
             "Move the node to the next unit, or raise topology.su_nodes."
         ),
         "topology: d: unit - Expected: 1 or more Actual: 0. Number units from 1.",
-    )
+    ]
 
 
 def test_a_full_unit_refuses_one_more_node() -> None:
-    assert build_at((8, 8, 8), topology(su_nodes=2), [EndpointNode(name, 1, (1,), 400) for name in "abc"]).problems == (
+    assert texts(
+        build_at((8, 8, 8), topology(su_nodes=2), [EndpointNode(name, 1, (1,), 400) for name in "abc"]).problems
+    ) == [
         (
             "topology: c: slot 3 of unit 1 - Expected: 1 to 2 Actual: 3. "
             "Move the node to the next unit, or raise topology.su_nodes."
         ),
-    )
+    ]
 
 
 @pytest.mark.parametrize("ratio", ["1:2", "0:1", "one", "1", "2:1:1"])

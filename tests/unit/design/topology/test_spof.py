@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.design.topology.fabrics import fabric
+from tests.unit.design.written import texts
 
 
 def test_a_leaf_is_the_only_one_of_a_rail() -> None:
@@ -80,7 +81,7 @@ def test_cores_share_what_a_lost_one_takes() -> None:
 def test_settings_of_a_missing_tier_are_refused() -> None:
     more = {"spine_oversubscription": "2:1", "core": {"model": "qm9700"}}
     plan = fabric(32, 32, 64, **more)
-    assert plan.problems == (
+    assert texts(plan.problems) == [
         (
             "topology.spine_oversubscription: two tiers are enough for these nodes - "
             "Expected: no spine_oversubscription "
@@ -90,4 +91,4 @@ def test_settings_of_a_missing_tier_are_refused() -> None:
             "topology.core: two tiers are enough for these nodes - Expected: no core Actual: qm9700. "
             "Remove it, or set tiers: 3."
         ),
-    )
+    ]
