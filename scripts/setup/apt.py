@@ -15,6 +15,7 @@ SIMULATED_RACK = {
     "aardvark-dns": "names in podman's networks",
     "apt-utils": "apt-ftparchive: the index of the package mirror",
     "ca-certificates": "TLS",
+    "createrepo-c": "the index of the package mirror for the RHEL family",
     "debian-archive-keyring": "verifies Debian's packages for the node image, also on Ubuntu",
     "dpkg-dev": "builds the mirror's packages",
     "gcc": "compiles the simulated NVML library",
@@ -25,6 +26,7 @@ SIMULATED_RACK = {
     "netavark": "podman's networks",
     "openssh-client": "keys, and Ansible's connection to nodes",
     "podman": "runs nodes, switches, mirror and Slurm's controller as containers",
+    "rpm": "builds and signs the mirror's packages for the RHEL family",
     "runc": "the container runtime that starts systemd here",
 }
 """What the simulated rack needs of the host, and for what."""

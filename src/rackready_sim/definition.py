@@ -69,14 +69,16 @@ class Definition:
         plan = build_plan(site, clone=record.clone, subnet=IPv4Network(record.subnet), loopback=record.loopback)
         return cls(root, env, site, Store(root), record, plan)
 
-    def machines(self, image: str = "") -> Machines:
-        """Return the containers of the rack, created from the recorded image unless another is named."""
+    def machines(self, record: Record | None = None) -> Machines:
+        """Return the containers of the rack, created from the images of its record, or of a newer record."""
+        images = record or self.record
         return Machines(
             self.plan,
             self.store,
-            image or self.record.image,
+            images.image,
             lambda: slurm.build(self.site, self.plan),
             self._node_login,
+            images.node_image,
         )
 
     def _node_login(self) -> NodeLogin:

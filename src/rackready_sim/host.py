@@ -19,6 +19,14 @@ _PACKAGES = {
     "setpriv": "util-linux",
     "ssh-keygen": "openssh-client",
 }
+_FOR_RPM = {
+    "rpm": "rpm",
+    "rpmbuild": "rpm",
+    "rpmsign": "rpm",
+    "createrepo_c": "createrepo-c",
+    "modifyrepo_c": "createrepo-c",
+}
+"""Programs that only nodes of the RHEL family need."""
 _INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
 _INOTIFY_WANTED = 1024
 _NOISE = ("level=warning", "WARN[")
@@ -73,7 +81,7 @@ def words(stderr: bytes) -> str:
 
 def missing(name: str) -> SimError:
     """Return the error for a program that is not installed."""
-    package = _PACKAGES.get(name, name)
+    package = {**_PACKAGES, **_FOR_RPM}.get(name, name)
     return describe(
         f"program {name} on this machine", "installed", "not found", f"apt-get install {package}, or `make setup-sim`."
     )

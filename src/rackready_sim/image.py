@@ -16,10 +16,11 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from rackready.paths import private_dir
-from rackready_sim import apt_sources
+from rackready_sim import apt_sources, rhel
 from rackready_sim.errors import describe
 from rackready_sim.host import missing, words
 from rackready_sim.podman import create, images, mounted, podman, remove, untag
@@ -51,6 +52,21 @@ _MASKED = (
 )
 _OFF = ("munge.service", "slurmd.service", "slurmctld.service")
 
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A kind of image: its name, Debian packages beside ``PACKAGES``, and the last step on its root file system."""
+
+    name: str
+    packages: tuple[str, ...] = ()
+    finish: Callable[[Path], None] = lambda _root: None
+
+
+DEBIAN = Variant("sim")
+"""Every machine, unless its operating system needs another one. Its name is part of the images' names."""
+RHEL = Variant("rhel", rhel.PACKAGES, rhel.finish)
+_VARIANTS = (DEBIAN, RHEL)
+
 _BOOT_ID = """[Unit]
 Description=Boot identity of this machine (a container shows the host's otherwise)
 DefaultDependencies=no
@@ -68,22 +84,23 @@ WantedBy=sysinit.target
 """
 
 
-def ensure_image(clone: str, work: Path, say: Say) -> str:
+def ensure_image(clone: str, work: Path, say: Say, variant: Variant = DEBIAN) -> str:
     """Return the name of the image; build missing steps below ``work`` and remove older unused images of this checkout.
 
     Raises SimError with the message of the tool that failed.
     """
-    base_digest = _digest(["base", SUITE, platform.machine(), *PACKAGES, *_UNUSED_DOCS])
-    digest = _digest([base_digest, _RECIPE, *_file_digests()])
-    base, final = f"localhost/rackready-base-{clone}:{base_digest}", f"localhost/rackready-sim-{clone}:{digest}"
+    packages = (*PACKAGES, *variant.packages)
+    base_digest = _digest(["base", SUITE, platform.machine(), *packages, *_UNUSED_DOCS])
+    digest = _digest([base_digest, _RECIPE, *_file_digests(variant)])
+    base, final = f"localhost/rackready-base-{clone}:{base_digest}", f"{_family(variant)}{clone}:{digest}"
     has_base = _adopt(
         base, "localhost/rackready-base-"
     )  # also where it is not needed now: a later change of the programs builds on it
-    if not _adopt(final, "localhost/rackready-sim-"):
+    if not _adopt(final, _family(variant)):
         if not has_base:
-            _build_base(base, work, say)
-        _build_final(clone, base, final, say)
-    for old in images(f"localhost/rackready-sim-{clone}:"):
+            _build_base(base, packages, work, say)
+        _build_final(clone, base, final, variant, say)
+    for old in images(f"{_family(variant)}{clone}:"):
         if old != final:
             untag(old)
     return final
@@ -91,8 +108,12 @@ def ensure_image(clone: str, work: Path, say: Say) -> str:
 
 def remove_images(clone: str) -> list[str]:
     """Remove this checkout's image names, and images that no other checkout names; return the removed names."""
-    names = [*images(f"localhost/rackready-sim-{clone}:"), *images(f"localhost/rackready-base-{clone}:")]
-    return [name for name in names if untag(name)]
+    families = [*map(_family, _VARIANTS), "localhost/rackready-base-"]
+    return [name for family in families for name in images(f"{family}{clone}:") if untag(name)]
+
+
+def _family(variant: Variant) -> str:
+    return f"localhost/rackready-{variant.name}-"
 
 
 def _adopt(name: str, family: str) -> bool:
@@ -106,29 +127,29 @@ def _adopt(name: str, family: str) -> bool:
     return True
 
 
-def _build_base(name: str, work: Path, say: Say) -> None:
+def _build_base(name: str, packages: tuple[str, ...], work: Path, say: Say) -> None:
     source = apt_sources.find(SUITE)
-    say(f"image: Debian {SUITE} with {len(PACKAGES)} packages from {source.shown} (a minute or two, about 90 MB)")
+    say(f"image: Debian {SUITE} with {len(packages)} packages from {source.shown} (a minute or two, about 90 MB)")
     began = time.monotonic()
     shutil.rmtree(work, ignore_errors=True)  # of a build that was killed
     private_dir(work)
     try:
         archive = work / "root.tar"
-        _mmdebstrap(archive, source, work / "log")
+        _mmdebstrap(archive, source, packages, work / "log")
         podman("import", "--quiet", "--change", 'CMD ["/sbin/init"]', str(archive), name, timeout_s=600.0)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     say(f"image: Debian root file system made in {time.monotonic() - began:.0f} s")
 
 
-def _mmdebstrap(archive: Path, source: apt_sources.Source, log: Path) -> None:
+def _mmdebstrap(archive: Path, source: apt_sources.Source, packages: tuple[str, ...], log: Path) -> None:
     excluded = [f"--dpkgopt=path-exclude={pattern}" for pattern in _UNUSED_DOCS]
     argv = [
         *_DIES_WITH_US,
         "mmdebstrap",
         "--mode=root",
         "--variant=minbase",
-        f"--include={','.join(PACKAGES)}",
+        f"--include={','.join(packages)}",
         *excluded,
         *source.options,
         SUITE,
@@ -158,16 +179,17 @@ def _mmdebstrap(archive: Path, source: apt_sources.Source, log: Path) -> None:
         raise describe(f"Debian root file system from {source.shown}", "mmdebstrap succeeds", actual, hint)
 
 
-def _build_final(clone: str, base: str, name: str, say: Say) -> None:
+def _build_final(clone: str, base: str, name: str, variant: Variant, say: Say) -> None:
     say("image: programs of the simulated hardware")
     began = time.monotonic()
-    work = f"rr-{clone}-image"
+    work = f"rr-{clone}-image-{variant.name}"
     remove(work)
     create(work, base, clone)
     try:
         with mounted(work) as root, _open_modes():
             _tidy(root)
             _install_programs(root)
+            variant.finish(root)
         podman("commit", "--quiet", "--change", 'CMD ["/sbin/init"]', work, name, timeout_s=300.0)
     finally:
         remove(work)
@@ -234,14 +256,15 @@ def _text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _file_digests() -> Iterable[str]:
-    for folder in _INPUTS:
-        for path in sorted((_HERE / folder).rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                yield (
-                    f"{path.relative_to(_HERE)} {path.stat().st_mode & 0o111:o} "
-                    f"{hashlib.sha256(path.read_bytes()).hexdigest()}"
-                )
+def _file_digests(variant: Variant) -> Iterable[str]:
+    paths = [path for folder in _INPUTS for path in sorted((_HERE / folder).rglob("*"))]
+    paths += [_HERE / "rhel.py", _HERE / "packages" / "rpm.py"] if variant is RHEL else []
+    for path in paths:
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield (
+                f"{path.relative_to(_HERE)} {path.stat().st_mode & 0o111:o} "
+                f"{hashlib.sha256(path.read_bytes()).hexdigest()}"
+            )
 
 
 def _digest(parts: Iterable[str]) -> str:

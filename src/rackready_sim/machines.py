@@ -51,10 +51,12 @@ class Machines:
         image: str,
         slurm_conf: Callable[[], dict[str, str]] | None = None,
         node_login: Callable[[], NodeLogin] = NodeLogin,
+        node_image: str = "",
     ) -> None:
         self.plan = plan
         self._store = store
         self._image = image
+        self._node_image = node_image or image
         self._slurm_conf = slurm_conf
         self._node_login = node_login
 
@@ -199,7 +201,7 @@ class Machines:
         resolver = ("--volume", f"{self._resolver(machine)}:/etc/resolv.conf")
         podman.create(
             machine.container,
-            self._image,
+            self._node_image if machine.role == "node" else self._image,
             self.plan.clone,
             options=("--systemd", "always", "--hostname", machine.name, *volume, *resolver),
         )
@@ -240,7 +242,8 @@ class Machines:
         if login.user == "root":
             self._let_in(root, "root")
             return
-        inside(root, "useradd", "--create-home", "--shell", "/bin/bash", "--groups", "sudo", login.user)
+        inside(root, "groupadd", "--force", "--system", login.system.admins)
+        inside(root, "useradd", "--create-home", "--shell", "/bin/bash", "--groups", login.system.admins, login.user)
         self._let_in(root, login.user)
         if login.sudo_password:
             inside(root, "chpasswd", stdin=f"{login.user}:{login.sudo_password}\n")

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from rackready.paths import EnvPaths, private_dir
-from rackready_sim import emulator, faults, hardware, hostnet, mirror, overlay, podman, ready, slurm, tls
+from rackready_sim import emulator, faults, hardware, hostnet, mirror, overlay, podman, ready, slurm, systems, tls
 from rackready_sim.definition import Definition
 from rackready_sim.errors import describe
 from rackready_sim.host import raise_inotify_limit, require_host, require_root
-from rackready_sim.image import ensure_image, remove_images
+from rackready_sim.image import DEBIAN, ensure_image, remove_images
 from rackready_sim.plan import clone_id
 from rackready_sim.store import Store
 
@@ -116,11 +116,14 @@ class Rack:
         )
 
     def _image(self, defined: Definition, result: UpResult) -> None:
-        image = ensure_image(self.clone, self.store.base / "build", self._say)
-        if image != defined.record.image:
-            defined.record.image = image
+        work = self.store.base / "build"
+        image = ensure_image(self.clone, work, self._say)
+        variant = systems.of_site(defined.site).image
+        node_image = image if variant is DEBIAN else ensure_image(self.clone, work, self._say, variant)
+        if (image, node_image) != (defined.record.image, defined.record.node_image or defined.record.image):
+            defined.record.image, defined.record.node_image = image, node_image
             self.store.save(defined.record)
-            self._changed(result, f"image {image}")
+            self._changed(result, f"image {node_image}")
 
     def _machines(self, defined: Definition, result: UpResult) -> None:
         """Create the bridge and every machine that is always on; remove those that left the site."""
@@ -145,7 +148,10 @@ class Rack:
         before = folder.stat().st_ino if folder.exists() else 0
         mirror.build(defined.site, self.store)
         if folder.stat().st_ino != before:
-            self._changed(result, f"mirror: signed package repository, {len(list(folder.glob('*.deb')))} packages")
+            self._changed(
+                result,
+                f"mirror: signed package repository, {len([*folder.glob('*.deb'), *folder.glob('*.rpm')])} packages",
+            )
             podman.remove(defined.plan.machines["mirror"].container)
 
     def _renew(self, defined: Definition, result: UpResult) -> None:
@@ -166,7 +172,7 @@ class Rack:
             defined.record.digests[controller.container] = digest
             self.store.save(defined.record)
         images = [item.image for item in podman.containers(self.clone) if not item.name.endswith("-mirror")]
-        older = [image for image in images if image not in ("", defined.record.image)]
+        older = [image for image in images if image not in ("", defined.record.image, defined.record.node_image)]
         if older:
             self._say(
                 f"{len(older)} machines keep the image that they were made from; "

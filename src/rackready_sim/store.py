@@ -31,6 +31,8 @@ class Record:
     subnet: str
     loopback: str
     image: str = ""
+    node_image: str = ""
+    """Image of nodes whose system needs another one; empty: the same."""
     digests: dict[str, str] = field(default_factory=dict)
     """Digest of the healthy hardware of every node and switch: a change by the site recreates the state."""
 

@@ -2,7 +2,7 @@
 
 The root file system is Debian's in every case. A node of another system carries that system's identity, its first
 user and, through the mirror, its package names. Identities: /etc/os-release and /etc/lsb-release of Ubuntu's
-base-files 13ubuntu10 (24.04) and 12ubuntu4 (22.04).
+base-files 13ubuntu10 (24.04) and 12ubuntu4 (22.04), and of Rocky-9-GenericCloud-Base-9.5-20241118.0.x86_64.qcow2.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from rackready.model.site import Site
 from rackready.profiles import loader
 from rackready_sim.errors import describe
 from rackready_sim.files import write
+from rackready_sim.image import DEBIAN, RHEL, Variant
 
 _UBUNTU_OS_RELEASE = """PRETTY_NAME="Ubuntu {point} LTS"
 NAME="Ubuntu"
@@ -34,12 +35,37 @@ DISTRIB_CODENAME={codename}
 DISTRIB_DESCRIPTION="Ubuntu {point} LTS"
 """
 
+_ROCKY_OS_RELEASE = """NAME="Rocky Linux"
+VERSION="9.5 (Blue Onyx)"
+ID="rocky"
+ID_LIKE="rhel centos fedora"
+VERSION_ID="9.5"
+PLATFORM_ID="platform:el9"
+PRETTY_NAME="Rocky Linux 9.5 (Blue Onyx)"
+ANSI_COLOR="0;32"
+LOGO="fedora-logo-icon"
+CPE_NAME="cpe:/o:rocky:rocky:9::baseos"
+HOME_URL="https://rockylinux.org/"
+VENDOR_NAME="RESF"
+VENDOR_URL="https://resf.org/"
+BUG_REPORT_URL="https://bugs.rockylinux.org/"
+SUPPORT_END="2032-05-31"
+ROCKY_SUPPORT_PRODUCT="Rocky-Linux-9"
+ROCKY_SUPPORT_PRODUCT_VERSION="9.5"
+REDHAT_SUPPORT_PRODUCT="Rocky Linux"
+REDHAT_SUPPORT_PRODUCT_VERSION="9.5"
+"""
+_ROCKY_RELEASE = "Rocky Linux release 9.5 (Blue Onyx)\n"
+
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One operating system: text per path that its installer writes. Nothing for the system of the image."""
+    """One operating system: its image, and text per path that its installer writes (none: the image's own system)."""
 
     files: dict[str, str]
+    image: Variant = DEBIAN
+    admins: str = "sudo"
+    """The group whose members become root by sudo."""
 
 
 def _ubuntu(release: str, point: str, codename: str, title: str) -> System:
@@ -54,6 +80,15 @@ def _ubuntu(release: str, point: str, codename: str, title: str) -> System:
 
 SYSTEMS = {
     "debian12": System({}),
+    "el9": System(
+        {
+            "usr/lib/os-release": _ROCKY_OS_RELEASE,
+            "etc/redhat-release": _ROCKY_RELEASE,
+            "etc/rocky-release": _ROCKY_RELEASE,
+        },
+        RHEL,
+        "wheel",
+    ),
     "ubuntu2204": _ubuntu("22.04", "22.04.5", "jammy", "Jammy Jellyfish"),
     "ubuntu2404": _ubuntu("24.04", "24.04.3", "noble", "Noble Numbat"),
 }

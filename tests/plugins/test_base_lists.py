@@ -12,12 +12,15 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
 ROOT = Path(__file__).resolve().parents[2]
-VARS: dict[str, str] = yaml.safe_load((ROOT / "roles/base/vars/main.yml").read_text(encoding="utf-8"))
+VARS: dict[str, Any] = yaml.safe_load((ROOT / "roles/base/vars/main.yml").read_text(encoding="utf-8"))
+EL: dict[str, Any] = yaml.safe_load((ROOT / "roles/base/vars/RedHat_9.yml").read_text(encoding="utf-8"))
 SERVED = "-----BEGIN PGP SIGNED MESSAGE-----\nDate: Thu, 02 Jan 2025 00:00:00 UTC\n"
 
 
 def said(name: str, **known: Any) -> Any:  # noqa: ANN401 - what a template gives
-    variables = {key: trust_as_template(value) for key, value in VARS.items()} | known
+    variables = {
+        key: trust_as_template(value) if isinstance(value, str) else value for key, value in VARS.items()
+    } | known
     return Templar(loader=DataLoader(), variables=variables).template(trust_as_template(f"{{{{ {name} }}}}"))
 
 
@@ -73,3 +76,19 @@ def test_note_of_a_mirror_that_cannot_be_asked_holds_no_password(user: str) -> N
         said("__base_release_unasked", base_mirror_url=url, base_mirror_suite="/", __base_release=answer)
         == f"{note}: {words}"
     )
+
+
+@pytest.mark.parametrize(("system", "wanted"), [(VARS, {}), (EL, {"openmpi-bin": "openmpi", "gnupg": "gnupg2"})])
+def test_base_packages_have_the_names_of_the_system(system: dict[str, Any], wanted: dict[str, str]) -> None:
+    [task] = yaml.safe_load((ROOT / "roles/base/tasks/packages.yml").read_text(encoding="utf-8"))
+    names = ["chrony", "gnupg", "openmpi-bin"]
+    known = {"base_packages": names, "__base_names": system["__base_names"], "__base_more": system["__base_more"]}
+    template = trust_as_template(task["rackready_packages"]["packages"])
+    found = Templar(loader=DataLoader(), variables=known).template(template)
+    assert list(found) == [*(wanted.get(name, name) for name in names), *system["__base_more"]]
+    assert set(found.values()) == {None}
+
+
+def test_rhels_index_is_repomd() -> None:
+    known = {"base_mirror_url": "http://mirror.example/rhel9", "base_mirror_suite": "./", **EL}
+    assert said("__base_release_url", **known) == "http://mirror.example/rhel9/repodata/repomd.xml"

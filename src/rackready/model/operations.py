@@ -27,12 +27,12 @@ def _without_credentials(url: str) -> str:
 
 
 class Mirror(Model):
-    """A signed apt repository with the vendor's packages: NVIDIA's own or a local mirror."""
+    """A signed apt or rpm repository with the vendor's packages: NVIDIA's own or a local mirror."""
 
     url: Annotated[str, AfterValidator(_without_credentials)] = Field(
         pattern=r"^(https?|file)://\S+$", description="base URL of the repository"
     )
-    suite: Word = Field(description="apt suite, e.g. bookworm; a flat repository ends in /")
+    suite: Word = Field(description="apt suite, e.g. bookworm; a flat repository ends in /, an rpm repository too")
     components: list[Word] = Field(default_factory=list, description="apt components; empty for a flat repository")
     key: PathLine = Field(description="the repository's OpenPGP public key (ASCII armoured), on the controller")
 
@@ -50,6 +50,7 @@ class Software(Model):
         description="install may reboot a node that needs it; absent: only one that is not in production; true: one "
         "in production too, which is drained first; false: none",
     )
+    allow_downgrade: bool = Field(default=False, description="packages on nodes may go to a lower version")
 
 
 class ProxyJump(Model):

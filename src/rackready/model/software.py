@@ -18,7 +18,14 @@ class DriverSet(Model):
 
     version: str = Field(pattern=r"^\d+\.\d+(\.\d+)?$", description="full driver version, e.g. 580.173.02")
     end_of_life: str = Field(pattern=r"^\d{4}-\d{2}$", description="last month of support of the branch, e.g. 2028-06")
-    pinning: str = Field(description="the vendor's package that pins the driver, installed first in any version")
+    pinning: str = Field(
+        default="", description="the vendor's package that pins the driver, installed first in any version; empty: none"
+    )
+    stream: str = Field(
+        default="",
+        pattern=r"^([a-z0-9-]+:[a-z0-9.-]+)?$",
+        description="dnf module stream of the driver, e.g. nvidia-driver:580-open; empty: none",
+    )
     packages: dict[str, str] = Field(min_length=1, description="driver package to version, installed and held")
     persistence: dict[str, str] = Field(
         min_length=1, description="package with nvidia-persistenced to version, installed and held"
@@ -42,7 +49,10 @@ class SoftwareProfile(Model):
     """A set of versions known to work together. Package versions are full, installed exactly and held."""
 
     id: ProfileId
-    os: str = Field(description="operating system of nodes: distribution and major version, e.g. debian12, ubuntu2404")
+    os: str = Field(
+        description="operating system of nodes: distribution and major version, e.g. debian12, ubuntu2404; el9 for "
+        "RHEL 9 and its rebuilds"
+    )
     driver: dict[int, DriverSet] = Field(description="driver branch, e.g. 580, to its version and packages")
     default_branch: int
     open_modules: bool = Field(description="open kernel modules are used")
@@ -50,7 +60,8 @@ class SoftwareProfile(Model):
     cuda_packages: dict[str, str] = Field(description="CUDA package to version")
     container_toolkit: str = Field(description="version of the four Container Toolkit packages")
     dcgm: str = Field(description="version of the DCGM packages")
-    nccl: str = Field(description="version of libnccl2")
+    nccl: str = Field(description="version of the package of NCCL")
+    nccl_package: str = Field(default="libnccl2", description="package of NCCL: libnccl2, in rpm repositories libnccl")
     nccl_tests: str = Field(description="version of the nccl-tests package that the site's mirror carries")
     perftest: str = Field(
         description="version of the perftest package, built with CUDA, that the site's mirror carries"

@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .command import NodeProblem, Run, run
+from .packages import family
 
 KERNEL = "KERNEL"
 """Placeholder in paths and package names for the release of the running kernel (``uname -r``)."""
+
+_NO_MATCH = ("No match for argument: ", "All matches were filtered out by ")
+"""Starts of the lines of dnf 4 about a package that it cannot install; the package ends the line."""
 
 
 @dataclass
@@ -29,27 +33,29 @@ class BuildTools:
     def absent(self, needs: dict[str, str]) -> list[str]:
         """Return the packages still to install; ``needs``: absolute path that must exist -> package that brings it.
 
-        An existing path is enough, whatever it came from. Raises NodeProblem when apt does not know a package that is
-        needed.
+        An existing path is enough, whatever it came from. Raises NodeProblem when the node's package
+        sources have no package that is needed.
         """
-        kernel = self.kernel()
+        kernel, manager = self.kernel(), family(self.root)
         wanted = {path.replace(KERNEL, kernel): package.replace(KERNEL, kernel) for path, package in needs.items()}
         missing = [package for path, package in wanted.items() if not (self.root / path.lstrip("/")).exists()]
-        unknown = sorted(set(missing) - self._known(missing))
+        known = self._known_to_apt(missing) if manager == "apt" else self._known_to_dnf(missing)
+        unknown = sorted(set(missing) - known)
         if unknown:
             what = (
                 f"the build requirements of the driver's module for kernel {kernel}, installed or in "
                 "the node's package sources"
             )
+            refresh = "apt-get update" if manager == "apt" else "dnf makecache --refresh"
             step = (
-                "Make the node's package sources carry them and run `apt-get update` there (headers of a "
+                f"Make the node's package sources carry them and run `{refresh}` there (headers of a "
                 "kernel that was replaced are often withdrawn: reboot into the newest installed kernel), "
                 "then run again: docs/runbooks/driver-build.md."
             )
             raise NodeProblem(what, f"no {', no '.join(unknown)}", step)
         return missing
 
-    def _known(self, packages: list[str]) -> set[str]:
+    def _known_to_apt(self, packages: list[str]) -> set[str]:
         """Return those of the packages that apt could install."""
         name, found = "", set()
         for line in self.run(["apt-cache", "policy", *packages]).out.splitlines() if packages else []:
@@ -58,3 +64,11 @@ class BuildTools:
             elif line.strip().startswith("Candidate:") and "(none)" not in line:
                 found.add(name)
         return found
+
+    def _known_to_dnf(self, packages: list[str]) -> set[str]:
+        """Return those of the packages that dnf could install: it names the others, and is told to stop there."""
+        if not packages:
+            return set()
+        out = self.run(["dnf", "-q", "--assumeno", "install", *packages]).out
+        absent = {line.rpartition(": ")[2].strip() for line in out.splitlines() if line.startswith(_NO_MATCH)}
+        return set(packages) - absent

@@ -16,6 +16,8 @@ PLACES = (
     "var/lib/dpkg",
     "var/lib/apt/lists",
     "var/cache/apt/archives",
+    "var/lib/rpm",
+    "var/cache/dnf",
     "var/lib/rackready",
     "var/log",
     "boot",

@@ -71,9 +71,9 @@ def load(torch: Any, names: list[str], kind: str, seconds: float, dimension: int
     count = batch(torch, names, products)
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
-        for row, taken in zip(rows, round_of(torch, names, products, count), strict=True):
+        for row, taken in zip(rows, round_of(torch, names, products, count)):  # noqa: B905 - old interpreters know no strict
             row["readings"].append(2e-9 * dimension**3 * count / taken)
-        for row, one, wanted in zip(rows, products, first, strict=True):
+        for row, one, wanted in zip(rows, products, first):  # noqa: B905 - the same
             row["differ"] += int(not torch.equal(one(), wanted))
     return rows
 
@@ -122,7 +122,7 @@ def batch(torch: Any, names: list[str], products: list[Any]) -> int:  # noqa: AN
 def round_of(torch: Any, names: list[str], products: list[Any], count: int) -> list[float]:  # noqa: ANN401 - a module
     """Start ``count`` products on every GPU at once; return the seconds that each took, by its own events."""
     marks = []
-    for name, one in zip(names, products, strict=True):
+    for name, one in zip(names, products):  # noqa: B905 - the same
         with torch.cuda.device(name):
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             begin.record()

@@ -62,9 +62,8 @@ def judged(request: dict[str, Any]) -> list[dict[str, str]]:
     tests = [(rail, peer) for rail in request["rails"] for peer in rail["peers"]]
     with ThreadPoolExecutor(max_workers=16) as pool:
         answers = list(pool.map(lambda test: ping(test[0]["netdev"], test[1]["address"], int(request["mtu"])), tests))
-    return problems(
-        request, {(rail["rail"], peer["node"]): answer for (rail, peer), answer in zip(tests, answers, strict=True)}
-    )
+    pairs = zip(tests, answers)  # noqa: B905 - old interpreters know no strict
+    return problems(request, {(rail["rail"], peer["node"]): answer for (rail, peer), answer in pairs})
 
 
 def problems(request: dict[str, Any], answers: dict[tuple[int, str], str]) -> list[dict[str, str]]:

@@ -2,8 +2,8 @@
 
 Sent to a node's python3 on standard input. The only argument is a JSON document: {"programs": [name, ...], "libraries":
 [soname, ...]}. What is not installed is left out: its users report it. "files" is name -> path where it is found, the
-real file behind it, its package and version, its MD5 (the checksum that dpkg keeps) and SHA-256, and the MD5 in the
-package; null where there is none. "error" gives the reason why nothing could be compared.
+real file behind it, its package and version, its MD5 (the checksum that dpkg keeps) and SHA-256 (the one that rpm
+keeps), and the one in the package; null where there is none. "error" gives the reason why nothing could be compared.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import Any
 FORMAT = "rackready/trusted-programs/v1"
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 INFO = "/var/lib/dpkg/info"
+RPM_SHA256 = "8"
+"""Number of SHA-256 in a package's header (rpm, pgpHashAlgo)."""
 MERGED = re.compile(r"^(?:/usr)?(/(?:bin|sbin|lib|lib32|lib64|libx32)/)")
 """Folders that are one with those below /usr (Debian's usrmerge): a package may list its files below either."""
 
@@ -55,9 +57,14 @@ def paths(programs: list[str], libraries: list[str]) -> dict[str, str]:
 def compared(found: dict[str, str]) -> dict[str, dict[str, str | None]]:
     """Return each file's facts, and its package's facts about it."""
     real = {name: os.path.realpath(path) for name, path in found.items()}
-    owners = owned(sorted({twin for path in real.values() for twin in twins(path)}))
-    versions = installed(sorted(set(owners.values())))
-    sums = {package: checksums(package) for package in versions}
+    candidates = sorted({twin for path in real.values() for twin in twins(path)})
+    if shutil.which("dpkg-query", path=PLACES):
+        owners = owned(candidates)
+        versions = installed(sorted(set(owners.values())))
+        sums = {package: checksums(package) for package in versions}
+    else:
+        owners, versions = owned_in_rpm(candidates)
+        sums = {package: rpm_checksums(package) for package in versions}
     out: dict[str, dict[str, str | None]] = {}
     for name, path in sorted(real.items()):
         package = next((owners[twin] for twin in twins(path) if twin in owners), None)
@@ -99,6 +106,26 @@ def owned(candidates: list[str]) -> dict[str, str]:
         elif mark and " " not in owner.replace(", ", ","):
             found.setdefault(path, owner.split(", ")[0])
     return {path: package for path, package in found.items() if path not in diverted}
+
+
+def owned_in_rpm(candidates: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return path -> package of those that packages own, and package -> version; a package's name has its arch."""
+    owners, versions = {}, {}
+    for path in candidates:
+        text = run("rpm", "-qf", "--qf", "%{NAME}.%{ARCH}\t%{VERSION}-%{RELEASE}\n", path, good=(0, 1))
+        for package, mark, version in [line.partition("\t") for line in text.splitlines()][:1]:
+            if mark:
+                owners[path], versions[package] = package, version
+    return owners, versions
+
+
+def rpm_checksums(package: str) -> dict[str, str]:
+    """Return path -> SHA-256 of a package's files; nothing where rpm keeps another digest."""
+    text = run("rpm", "-q", "--qf", "%{FILEDIGESTALGO}\n[%{FILENAMES}\t%{FILEDIGESTS}\n]", package)
+    algorithm, _, rows = text.partition("\n")
+    if algorithm != RPM_SHA256:
+        return {}
+    return {path: total for path, _, total in (row.partition("\t") for row in rows.splitlines()) if total}
 
 
 def installed(packages: list[str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Print which versions run and are installed, as one JSON document.
 
 Sent to python3 on standard input; arguments: packages. driver_module is the loaded kernel module, driver_nvml NVML's
-answer, packages what dpkg has installed, services systemd's state of the units that must run.
+answer, packages what dpkg or rpm has installed, services systemd's state of the units that must run.
 """
 
 from __future__ import annotations
@@ -65,11 +65,24 @@ def run(argv: list[str]) -> tuple[int | None, str]:
 
 def packages(names: list[str]) -> dict[str, str | None]:
     """Return the installed version of each package, null when it is not installed."""
+    if run(["dpkg-query", "--version"])[0] != 0:
+        return rpm_packages(names)
     found = dict.fromkeys(names)
     for name in names:
         code, out = run(["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", name])
         if code == 0 and out.startswith("installed "):
             found[name] = out.split(" ", 1)[1].strip()
+    return found
+
+
+def rpm_packages(names: list[str]) -> dict[str, str | None]:
+    """Return the same for rpm: [epoch:]version-release, without an epoch of 0."""
+    found: dict[str, str | None] = dict.fromkeys(names)
+    for name in names:
+        code, out = run(["rpm", "-q", "--qf", "%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n", name])
+        if code == 0 and out.strip():
+            version = out.strip().splitlines()[-1]
+            found[name] = version.removeprefix("0:")
     return found
 
 

@@ -83,7 +83,7 @@ def _control_members(deb: Deb) -> list[tuple[str, bytes | str, int]]:
 def _data_members(deb: Deb) -> list[tuple[str, bytes | str, int]]:
     entries: dict[str, tuple[bytes | str, int]] = {}
     for path, content in deb.files.items():
-        entries[path] = (_bytes(content), 0o755 if _executable(path, content) else 0o644)
+        entries[path] = (_bytes(content), 0o755 if is_executable(path, content) else 0o644)
     for path, target in deb.links.items():
         entries[path] = (target, 0)
     folders = {str(parent) for path in entries for parent in PurePosixPath(path).parents} - {"/"}
@@ -116,7 +116,8 @@ def _ar(members: dict[str, bytes]) -> bytes:
     return out
 
 
-def _executable(path: str, content: bytes | str) -> bool:
+def is_executable(path: str, content: bytes | str) -> bool:
+    """Return whether a file of a package is executable."""
     return any(part in {"bin", "sbin"} for part in PurePosixPath(path).parts[:-1]) or (
         "libexec" in PurePosixPath(path).parts and _bytes(content).startswith(b"#!")
     )

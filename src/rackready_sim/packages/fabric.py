@@ -73,11 +73,11 @@ def fabric_packages(version: str, suffix: str) -> list[Deb]:
     return [manager, nscq]
 
 
-def nccl_packages(nccl: str, tests: str) -> list[Deb]:
+def nccl_packages(nccl: str, tests: str, name: str = "libnccl2") -> list[Deb]:
     """Return NCCL and its tests; the tests are the site's own build with MPI."""
     release = nccl.split("-", maxsplit=1)[0]
     library = Deb(
-        "libnccl2",
+        name,
         nccl,
         "NVIDIA Collective Communication Library",
         {},
@@ -93,7 +93,7 @@ def nccl_packages(nccl: str, tests: str) -> list[Deb]:
             "nccl-tests",
             tests,
             "NCCL performance tests, built with MPI",
-            {"Depends": "libnccl2", "Recommends": "openmpi-bin"},
+            {"Depends": name, "Recommends": "openmpi-bin"},
             files,
         ),
     ]

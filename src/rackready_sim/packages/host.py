@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rackready_sim.packages.deb import Deb
+from rackready_sim.packages.kernel import RHEL_VERSION
 from rackready_sim.packages.scripts import service
 from rackready_sim.programs.build import launcher
 
@@ -29,31 +30,48 @@ _CHRONY_FILE = "/etc/chrony/chrony.conf"
 
 
 def host_packages(mft: str) -> list[Deb]:
-    """Return the tools that host gates run, beyond those of the operating system's base."""
-    chrony = Deb(
+    """Return the tools that host gates run, beyond those of the operating system's base, as in Debian 12."""
+    versions = {"dmidecode": "3.4-1", "smartmontools": "7.3-1+b1", "fio": "3.33-3"}
+    return [_chrony("4.3-2+deb12u3", "chrony.service", _CHRONY_FILE), *_tools(versions), _mft(mft)]
+
+
+def host_packages_rhel(mft: str) -> list[Deb]:
+    """Return the same tools as in the RHEL family: chrony's unit is chronyd.service, its file /etc/chrony.conf."""
+    versions = dict.fromkeys(("dmidecode", "smartmontools", "fio"), RHEL_VERSION)
+    return [_chrony(RHEL_VERSION, "chronyd.service", "/etc/chrony.conf"), *_tools(versions), _mft(mft)]
+
+
+def _chrony(version: str, unit: str, config: str) -> Deb:
+    text = _CHRONY_UNIT if unit == "chrony.service" else _CHRONY_UNIT.replace("Alias=chronyd.service\n", "")
+    return Deb(
         "chrony",
-        "4.3-2+deb12u3",
+        version,
         "Versatile implementation of the Network Time Protocol",
-        {"Provides": "time-daemon", "Conflicts": "time-daemon", "Replaces": "time-daemon"},
+        {"Provides": "time-daemon", "Conflicts": "time-daemon", "Replaces": "time-daemon"}
+        if unit == "chrony.service"
+        else {},
         {
             "/usr/bin/chronyc": launcher("host.chrony", "chronyc"),
             "/usr/sbin/chronyd": launcher("host.chrony", "chronyd"),
-            "/usr/lib/systemd/system/chrony.service": _CHRONY_UNIT,
-            _CHRONY_FILE: _CHRONY_CONF,
+            f"/usr/lib/systemd/system/{unit}": text,
+            config: _CHRONY_CONF,
         },
-        conffiles=(_CHRONY_FILE,),
-        scripts=service("chrony.service", enabled=True),
+        conffiles=(config,),
+        scripts=service(unit, enabled=True),
     )
-    return [
-        chrony,
-        Deb("dmidecode", "3.4-1", "SMBIOS/DMI table decoder", {}, {"/usr/sbin/dmidecode": launcher("host.dmidecode")}),
-        Deb(
-            "smartmontools",
-            "7.3-1+b1",
+
+
+def _tools(versions: dict[str, str]) -> list[Deb]:
+    programs: dict[str, tuple[str, dict[str, bytes | str]]] = {
+        "dmidecode": ("SMBIOS/DMI table decoder", {"/usr/sbin/dmidecode": launcher("host.dmidecode")}),
+        "smartmontools": (
             "control and monitor storage systems using S.M.A.R.T.",
-            {},
             {"/usr/sbin/smartctl": launcher("host.smartctl")},
         ),
-        Deb("fio", "3.33-3", "flexible I/O tester", {}, {"/usr/bin/fio": launcher("host.tools", "fio")}),
-        Deb("mft", mft, "NVIDIA firmware tools", {}, {"/usr/bin/mlxlink": launcher("host.mlxlink")}),
-    ]
+        "fio": ("flexible I/O tester", {"/usr/bin/fio": launcher("host.tools", "fio")}),
+    }
+    return [Deb(name, versions[name], summary, {}, files) for name, (summary, files) in programs.items()]
+
+
+def _mft(version: str) -> Deb:
+    return Deb("mft", version, "NVIDIA firmware tools", {}, {"/usr/bin/mlxlink": launcher("host.mlxlink")})

@@ -14,6 +14,10 @@ from rackready_sim.packages.deb import Deb
 _DEBIAN = {"dkms": "3.0.10-8+deb12u1", "gcc": "4:12.2.0-3", "make": "4.3-4.1"}
 """Versions of Debian 12."""
 
+RHEL_VERSION = "9.5-1.el9"
+"""Version of packages that stand for those of Rocky Linux 9: the release of the system, not Rocky's version of each."""
+_STANDS_IN = "{} of the simulated node"
+_NEEDS = {"dkms": {"Depends": "gcc, make"}}
 _SAYS = {
     "dkms": ("/usr/sbin/dkms", '#!/bin/sh\n[ "$1" = --version ] && echo dkms-3.0.10\nexit 0\n'),
     "gcc": (
@@ -38,6 +42,34 @@ def release() -> str:
     return os.uname().release
 
 
+def build_packages_rhel() -> list[Deb]:
+    """Return the packages that a driver's module is built with on RHEL 9.
+
+    The real kernel-devel is found by name, version and architecture. Releases of this machine's kernel may be no
+    version of rpm, so here a name that the package provides stands for them.
+    """
+    kernel = release()
+    number = re.match(r"\d+(\.\d+)*", kernel)
+    sources = f"/usr/src/kernels/{kernel}"
+    devel = Deb(
+        "kernel-devel",
+        f"{number[0] if number else '0'}-1",
+        "Development package for building kernel modules",
+        {"Provides": f"kernel-devel-{kernel}"},
+        {f"{sources}/Makefile": "# SPDX-License-Identifier: GPL-2.0\n"},
+        {f"/usr/lib/modules/{kernel}/build": sources},
+    )
+    elf = Deb("elfutils-libelf-devel", RHEL_VERSION, "Headers of libelf", {}, {"/usr/include/libelf.h": "\n"})
+    return [
+        devel,
+        elf,
+        *(
+            Deb(name, RHEL_VERSION, _STANDS_IN.format(name), _NEEDS.get(name, {}), dict([said]))
+            for name, said in _SAYS.items()
+        ),
+    ]
+
+
 def build_packages() -> list[Deb]:
     """Return the packages that a driver's module is built with."""
     kernel = release()
@@ -50,11 +82,10 @@ def build_packages() -> list[Deb]:
         {f"/usr/src/linux-headers-{kernel}/Makefile": "# SPDX-License-Identifier: GPL-2.0\n"},
         {f"/usr/lib/modules/{kernel}/build": f"/usr/src/linux-headers-{kernel}"},
     )
-    depends = {"dkms": {"Depends": "gcc, make"}}
     return [
         headers,
         *(
-            Deb(name, version, f"{name} of the simulated node", depends.get(name, {}), dict([_SAYS[name]]))
+            Deb(name, version, _STANDS_IN.format(name), _NEEDS.get(name, {}), dict([_SAYS[name]]))
             for name, version in _DEBIAN.items()
         ),
     ]

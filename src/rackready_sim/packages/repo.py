@@ -7,13 +7,15 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rackready.design.facts import driver_version
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.profiles import loader
-from rackready_sim.packages import deb, kernel, recipes
+from rackready_sim.packages import deb, driver_rhel, kernel, recipes, repo_rpm
 
 _DATE = "Thu, 02 Jan 2025 00:00:00 UTC"
 _STAMP = ".built"
@@ -29,23 +31,34 @@ class MirrorBuildError(RackreadyError):
 def build_repo(site: Site, out: Path, *, key_days: int = 730) -> None:
     """Build the repository for the site's software set below ``out``, unless it exists from the same recipes.
 
-    ``out`` gets the packages, Packages, Release, InRelease and the public key ``mirror.asc``; the secret key stays
-    beside ``out``. A negative ``key_days`` makes a signing key that has expired. Raises MirrorBuildError.
+    ``out`` gets the packages, their index (Packages, Release and InRelease, or repodata/) and the public key
+    ``mirror.asc``; the secret key stays beside ``out``. A negative ``key_days`` makes a signing key that has expired.
+    Raises MirrorBuildError.
     """
     wanted = f"{digest(site)} {key_days}\n"
     stamp = out / _STAMP
-    if stamp.exists() and stamp.read_text() == wanted and (out / "InRelease").exists():
+    software = loader.software(site.software.set)
+    rhel = recipes.is_rhel(software)
+    index = out / ("repodata/repomd.xml" if rhel else "InRelease")
+    if stamp.exists() and stamp.read_text() == wanted and index.exists():
         return
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    software = loader.software(site.software.set)
-    paragraphs = [deb.write(package, out) for package in recipes.packages(software, driver_version(site))]
-    index = "\n".join(sorted(paragraphs)).encode()
+    packages = recipes.packages(software, driver_version(site))
+    with _signing_key(out, key_days, "rsa3072" if rhel else "ed25519") as home:
+        if rhel:
+            repo_rpm.build(packages, driver_rhel.MODULE, driver_rhel.streams(packages), out, home)
+        else:
+            _write_apt(packages, out)
+            _sign(out, home, key_days)
+    stamp.write_text(wanted)
+
+
+def _write_apt(packages: list[deb.Deb], out: Path) -> None:
+    index = "\n".join(sorted(deb.write(package, out) for package in packages)).encode()
     (out / "Packages").write_bytes(index)
     (out / "Packages.gz").write_bytes(gzip.compress(index, mtime=0))
     (out / "Release").write_text(_release(out))
-    _sign(out, key_days)
-    stamp.write_text(wanted)
 
 
 def digest(site: Site) -> str:
@@ -71,28 +84,33 @@ def _release(out: Path) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _sign(out: Path, key_days: int) -> None:
-    """Sign with a key that is created once per rack.
+@contextmanager
+def _signing_key(out: Path, key_days: int, algorithm: str) -> Iterator[Path]:
+    """Yield a GnuPG home with the key of this rack, which is created once; its public key is written to ``out``.
 
-    It uses a short temporary home, because the agent's socket path has a length limit.
+    It is a short temporary folder, because the agent's socket path has a length limit.
     """
-    secret = out.parent / _KEY_FILE
+    secret = out.parent / f"{algorithm}-{_KEY_FILE}" if algorithm != "ed25519" else out.parent / _KEY_FILE
     with tempfile.TemporaryDirectory(prefix="rr-gpg-") as home:
         try:
             fresh = not secret.exists() or key_days < 0
-            _make_key(home, secret, key_days) if fresh else _gpg(home, "--import", str(secret))
-            past = ["--faked-system-time", "20250103T120000"] if key_days < 0 else []
-            _gpg(home, *past, "--clearsign", "--output", str(out / "InRelease"), str(out / "Release"))
-            _gpg(home, *past, "--armor", "--detach-sign", "--output", str(out / "Release.gpg"), str(out / "Release"))
+            _make_key(home, secret, key_days, algorithm) if fresh else _gpg(home, "--import", str(secret))
             _gpg(home, "--armor", "--export", "--output", str(out / "mirror.asc"))
+            yield Path(home)
         finally:
             subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False, capture_output=True)
 
 
-def _make_key(home: str, secret: Path, key_days: int) -> None:
+def _sign(out: Path, home: Path, key_days: int) -> None:
+    past = ["--faked-system-time", "20250103T120000"] if key_days < 0 else []
+    _gpg(str(home), *past, "--clearsign", "--output", str(out / "InRelease"), str(out / "Release"))
+    _gpg(str(home), *past, "--armor", "--detach-sign", "--output", str(out / "Release.gpg"), str(out / "Release"))
+
+
+def _make_key(home: str, secret: Path, key_days: int, algorithm: str) -> None:
     """Create a signing key; an expired one is created in the past and not kept."""
     past = ["--faked-system-time", "20250103T000000"] if key_days < 0 else []
-    _gpg(home, *past, "--passphrase", "", "--quick-generate-key", _OWNER, "ed25519", "sign", f"{abs(key_days)}d")
+    _gpg(home, *past, "--passphrase", "", "--quick-generate-key", _OWNER, algorithm, "sign", f"{abs(key_days)}d")
     if key_days > 0:
         secret.touch(mode=0o600)
         secret.write_bytes(_gpg(home, "--armor", "--export-secret-keys"))

@@ -47,7 +47,7 @@ def _serve(rack: Definition, digest: str) -> None:
     store, plan = rack.store, rack.plan
 
     def machines() -> Machines:
-        return rack.machines(image=(store.load() or rack.record).image)
+        return rack.machines(store.load())
 
     power = NodePower(machines, store, list(plan.bmcs))
     sessions = Sessions(store)

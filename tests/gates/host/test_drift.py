@@ -98,6 +98,20 @@ def test_a_declared_file_is_held_to_what_is_declared(node: Node) -> None:
     ]
 
 
+def test_a_program_is_compared_with_the_sha_256_of_an_rpm(node: Node) -> None:
+    def of_rpm(found: Document, wanted: str | None = None) -> None:
+        file = found["files"]["smartctl"]
+        file.update(wanted=wanted or file["sha256"], package="smartmontools.x86_64")
+
+    assert judge(node, PROGRAMS, of_rpm).outcome is Outcome.PASS
+    found = judge(node, PROGRAMS, lambda document: of_rpm(document, SHA))
+    assert found.outcome is Outcome.FAIL
+    [finding] = found.findings
+    assert finding.expected == f"SHA-256 {SHA}, as smartmontools.x86_64 2.19.6-1 ships it"
+    assert finding.actual.startswith("SHA-256 ")
+    assert "on RHEL `dnf reinstall smartmontools.x86_64`" in str(finding)
+
+
 def test_a_package_without_checksums_is_an_error(node: Node) -> None:
     found = judge(node, PROGRAMS, lambda found: found["files"]["smartctl"].update(wanted=None))
     assert found.outcome is Outcome.ERROR

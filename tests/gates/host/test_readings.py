@@ -471,3 +471,11 @@ def test_huge_pages_that_the_command_line_asks_for_but_the_kernel_does_not_show(
     assert [(finding.what, finding.expected, finding.actual) for finding in verdict.findings] == [
         ("huge pages of 2048 kB not reported", "at least 1024", "nothing")
     ]
+
+
+@pytest.mark.parametrize(("system", "unit"), [("debian12", "chrony.service"), ("el9", "chronyd.service")])
+def test_the_time_service_has_the_name_of_the_node_s_system(system: str, unit: str) -> None:
+    of_node = facts("node01").nodes["node01"]
+    of_node = replace(of_node, software=of_node.software.model_copy(update={"os": system}))
+    asked = gate("node/host/sanity/services").wanted(of_node).tools[1]  # type: ignore[attr-defined]
+    assert asked.argv == ("systemctl", "is-active", unit)

@@ -15,9 +15,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from rackready.ondevice.apt import Apt, Wish, lock_holder, process_name
+from rackready.ondevice.apt import Apt
 from rackready.ondevice.apt_words import explain
 from rackready.ondevice.command import Done, NodeProblem, run
+from rackready.ondevice.locks import lock_holder, process_name
+from rackready.ondevice.packages import Wish
 
 
 class Node:
@@ -42,6 +44,8 @@ class Node:
             self.ran.append(" ".join(words))
             return Done(100, self.fails[name])
         answer = getattr(self, words[0].replace("-", "_"))(words[1:])
+        if words[1] == "--compare-versions":
+            return Done(0 if words[2].split(".") < words[4].split(".") else 1, "")
         if words[0] not in {"dpkg-query", "apt-cache"} and words[1] != "--audit":
             self.ran.append(" ".join(words))
         return Done(0, answer)
@@ -102,7 +106,7 @@ def test_exact_version_is_fetched_installed_and_held(apt: Apt, node: Node) -> No
     assert node.installed == {"nvidia-open": ("580.1-1", "hi ")}
     assert node.ran == [
         "apt-get update",
-        "apt-get install --no-install-recommends --allow-downgrades --allow-change-held-packages nvidia-open=580.1-1",
+        "apt-get install --no-install-recommends --allow-change-held-packages nvidia-open=580.1-1",
         "apt-mark hold nvidia-open",
     ]
 
@@ -131,6 +135,35 @@ def test_check_mode_says_what_would_change_and_does_nothing(apt: Apt, node: Node
     assert not apt.folder.exists()
 
 
+LOWER = (
+    "Expected: nvidia-open 580.2-1 or newer Actual: nvidia-open 580.1-1 wanted. Choose a newer version set "
+    "(software.set), or set software.allow_downgrade: true; then run again. No package was changed."
+)
+
+
+def test_lower_version_is_refused_and_nothing_runs(apt: Apt, node: Node) -> None:
+    node.installed["nvidia-open"] = ("580.2-1", "ii ")
+    with pytest.raises(NodeProblem) as caught:
+        apt.ensure(WISH, "install", 1, "a")
+    assert str(caught.value) == LOWER
+    assert node.ran == []
+    assert node.installed["nvidia-open"] == ("580.2-1", "ii ")
+
+
+def test_dry_run_reports_a_lower_version_and_that_a_run_would_refuse(apt: Apt, node: Node) -> None:
+    node.installed["nvidia-open"] = ("580.2-1", "ii ")
+    change = apt.ensure(WISH, "install", 1, "a", check=True)
+    assert change.changed == {"nvidia-open": ("580.2-1", "580.1-1 held")}
+    assert change.notes == [f"a run would refuse: {LOWER}"]
+
+
+def test_lower_version_is_installed_with_consent(apt: Apt, node: Node) -> None:
+    node.installed["nvidia-open"] = ("580.2-1", "ii ")
+    change = apt.ensure(dataclasses.replace(WISH, allow_downgrade=True), "install", 1, "a")
+    assert change.changed == {"nvidia-open": ("580.2-1", "580.1-1 held")}
+    assert "--allow-downgrades" in node.ran[1].split()
+
+
 def test_lists_that_have_the_version_are_not_fetched_again(apt: Apt, node: Node) -> None:
     node.lists = dict(node.mirror)
     apt.ensure(WISH, "install", 1, "a")
@@ -150,7 +183,7 @@ def test_our_own_hold_does_not_stop_a_new_version(apt: Apt, node: Node) -> None:
 
 
 def test_somebody_else_s_hold_is_respected(apt: Apt, node: Node) -> None:
-    node.installed["nvidia-open"] = ("595.1-1", "hi ")
+    node.installed["nvidia-open"] = ("580.0-1", "hi ")
     with pytest.raises(
         NodeProblem,
         match=r"Actual: nvidia-open held, not by rackready. Ask who set the hold; then `apt-mark unhold nvidia-open`",
@@ -242,7 +275,7 @@ def test_lock_that_is_given_back_in_time_is_waited_for_and_said(apt: Apt, monkey
         assert holder.stdout.readline() == "held\n"
         # It releases the lock once it is waited for, which is when apt_get first sleeps.
         clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _s: holder.communicate(timeout=60))
-        monkeypatch.setattr("rackready.ondevice.apt.time", clock)
+        monkeypatch.setattr("rackready.ondevice.locks.time", clock)
         change = dataclasses.replace(apt, lock_wait_s=300).ensure(WISH, "install", 1, "a")
     assert [note.partition(" (")[0] for note in change.notes] == [f"waited for process {holder.pid}"]
     assert change.notes[0].endswith("which held /var/lib/apt/lists/lock")

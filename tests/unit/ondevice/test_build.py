@@ -77,6 +77,28 @@ def test_what_cannot_be_had_is_refused_by_name_with_the_next_step(tmp_path: Path
     )
 
 
+NO_MATCH = """No match for argument: dkms
+All matches were filtered out by exclude filtering for argument: gcc
+Error: Unable to find a match: dkms gcc
+"""
+"""dnf 4.14.0 of Debian 12: `dnf -q --assumeno install`."""
+
+
+def test_dnf_names_what_cannot_be_had(tmp_path: Path) -> None:
+    there(tmp_path, "usr/bin/dnf", "etc/os-release")
+    ran: list[Sequence[str]] = []
+
+    def node(argv: Sequence[str]) -> Done:
+        ran.append(argv)
+        return Done(0, f"{KERNEL}\n") if argv[0] == "uname" else Done(1, NO_MATCH)
+
+    with pytest.raises(NodeProblem) as caught:
+        BuildTools(node, tmp_path).absent(NEEDS)
+    assert " Actual: no dkms, no gcc. " in str(caught.value)
+    assert "and run `dnf makecache --refresh` there (" in str(caught.value)
+    assert ran[1] == ["dnf", "-q", "--assumeno", "install", f"linux-headers-{KERNEL}", "dkms", "gcc"]
+
+
 def test_one_that_cannot_be_had_is_enough_to_refuse(tmp_path: Path) -> None:
     with pytest.raises(
         NodeProblem, match=rf"Actual: no linux-headers-{KERNEL}\. Make the node's package sources carry them"

@@ -26,6 +26,8 @@ SETS = loader.known("software")
 # NVIDIA's CUDA repository. Debian 12: driver installation guide (`nvidia-open`; `nvidia-driver-cuda` is its compute
 # part). Ubuntu: names carry the branch below 590 (guide, "Recent updates"), persistenced is in the compute utilities
 # (canonical/nvidia-graphics-drivers, debian/templates/control.in); driver packages end in -1ubuntu1 or -0ubuntu1.
+# RHEL 9: epoch 3, release -1.el9, a module stream instead of a pinning package (nvidia-driver-cuda-3:570.133.20-1.el9
+# in listings; guide, "Open GPU kernel modules").
 # Fabric packages are unversioned from 580 on (NVIDIA/gpu-driver-container @09dc954, ubuntu24.04/precompiled).
 DEBIAN = {
     "packages": ["nvidia-open"],
@@ -37,8 +39,24 @@ UBUNTU = {
     "persistence": ["nvidia-compute-utils-{b}"],
     "fabric": ["libnvidia-nscq", "nvidia-fabricmanager"],
 }
-PUBLISHED = {"debian12": DEBIAN, "ubuntu2204": UBUNTU, "ubuntu2404": UBUNTU}
-SUFFIX = {"debian12": r"-1", "ubuntu2204": r"-[01]ubuntu1", "ubuntu2404": r"-[01]ubuntu1"}
+EL = {
+    "packages": [
+        "kmod-nvidia-open-dkms",
+        "libnvidia-cfg",
+        "libnvidia-gpucomp",
+        "libnvidia-ml",
+        "nvidia-driver-cuda",
+        "nvidia-driver-cuda-libs",
+        "nvidia-driver-libs",
+        "nvidia-kmod-common",
+        "nvidia-modprobe",
+    ],
+    "persistence": ["nvidia-persistenced"],
+    "fabric": ["libnvidia-nscq", "nvidia-fabricmanager"],
+}
+PUBLISHED = {"debian12": DEBIAN, "ubuntu2204": UBUNTU, "ubuntu2404": UBUNTU, "el9": EL}
+SUFFIX = {"debian12": r"-1", "ubuntu2204": r"-[01]ubuntu1", "ubuntu2404": r"-[01]ubuntu1", "el9": r"-1\.el9"}
+EPOCH = {"el9": "3:"}
 
 
 def raw(name: str) -> dict[str, Any]:
@@ -57,11 +75,16 @@ def test_driver_packages_are_those_that_nvidia_publishes_for_the_system(name: st
     for branch, driver in found.driver.items():
         for kind, names in PUBLISHED[found.os].items():
             assert sorted(getattr(driver, kind)) == [item.format(b=branch) for item in names], (branch, kind)
-        assert driver.pinning == f"nvidia-driver-pinning-{branch}"
+        rpm = found.os == "el9"
+        assert driver.pinning == ("" if rpm else f"nvidia-driver-pinning-{branch}")
+        assert driver.stream == (f"nvidia-driver:{branch}-open" if rpm else "")
         own = {*driver.packages.values(), *driver.persistence.values()}
-        assert all(re.fullmatch(re.escape(driver.version) + SUFFIX[found.os], item) for item in own), own
+        form = EPOCH.get(found.os, "") + re.escape(driver.version) + SUFFIX[found.os]
+        assert all(re.fullmatch(form, item) for item in own), own
         assert set(driver.fabric.values()) == {f"{driver.version}-1"}
-        assert driver.persistence_unit is (found.os == "debian12")  # Ubuntu's unit is static: --no-persistence-mode
+        assert driver.persistence_unit is not found.os.startswith(
+            "ubuntu"
+        )  # Ubuntu's unit is static: --no-persistence-mode
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -170,7 +193,10 @@ FACTS = [  # as Ansible reports them: distribution, distribution_version, distri
     ("Ubuntu", "22.04", "22", "ubuntu2204"),
     ("Ubuntu", "24.04", "24", "ubuntu2404"),
     ("Ubuntu", "24.10", "24", "ubuntu2410"),
-    ("Rocky", "9.6", "9", "rocky9"),
+    ("Rocky", "9.6", "9", "el9"),
+    ("AlmaLinux", "9.6", "9", "el9"),
+    ("RedHat", "9.6", "9", "el9"),
+    ("Rocky", "8.10", "8", "rocky8"),
 ]
 
 
@@ -178,6 +204,8 @@ FACTS = [  # as Ansible reports them: distribution, distribution_version, distri
 def test_a_nodes_system_is_compared_with_the_sets(name: str, version: str, major: str, wanted: str) -> None:
     """Role base refuses a node of another system than the set's, so 24.10 is not 24.04."""
     templates = yaml.safe_load((ROOT / "roles/base/vars/main.yml").read_text(encoding="utf-8"))
+    own = ROOT / f"roles/base/vars/{name}_{major}.yml"
+    templates |= yaml.safe_load(own.read_text(encoding="utf-8")) if own.exists() else {}
     facts = {"distribution": name, "distribution_version": version, "distribution_major_version": major}
     environment = Environment(autoescape=False)  # noqa: S701 - no HTML
     release = environment.from_string(templates["__base_release"]).render(ansible_facts=facts).strip()

@@ -9,16 +9,16 @@ import pytest
 from jinja2 import Environment
 
 from rackready.profiles import loader
-from rackready_sim import systems
+from rackready_sim import image, systems
 from rackready_sim.errors import SimError
-from rackready_sim.packages import driver_ubuntu, recipes
+from rackready_sim.packages import driver_rhel, driver_ubuntu, recipes
 from rackready_sim.packages.deb import Deb
 from rackready_sim.programs.hwsim import persistenced
 from tests.unit.profiles.test_software_sets import site_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SETS = loader.known("software")
-BASE = {"libc6", "python3"}
+BASE = {"libc6", "python3", "ocl-icd", "opencl-filesystem"}
 """What the image has."""
 
 
@@ -38,11 +38,17 @@ def test_the_mirror_has_every_package_of_the_set_in_its_version(name: str) -> No
     found = loader.software(name)
     have = {(item.name, item.version) for item in mirror(name)}
     driver = found.driver[found.default_branch]
-    wanted = {**driver.packages, **driver.persistence, **driver.fabric, **found.cuda_packages, "libnccl2": found.nccl}
+    wanted = {
+        **driver.packages,
+        **driver.persistence,
+        **driver.fabric,
+        **found.cuda_packages,
+        found.nccl_package: found.nccl,
+    }
     wanted |= {"datacenter-gpu-manager-4-cuda13": found.dcgm, "nvidia-container-toolkit": found.container_toolkit}
     wanted |= {"perftest": found.perftest, "nccl-tests": found.nccl_tests, "mft": found.mft}
     assert set(wanted.items()) - have == set()
-    assert driver.pinning in {package for package, _ in have}
+    assert driver.pinning in {package for package, _ in have} | {""}
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -53,6 +59,8 @@ def test_every_dependency_is_in_the_mirror_in_the_version_that_it_needs(name: st
         for provided, version in words(item.fields.get("Provides", "")):
             offered |= {(provided, version), (provided, "")}
     needed = {need for item in mirror(name) for need in words(item.fields.get("Depends", "").replace("|", ","))}
+    # rpm compares releases only where both sides have one (rpmdsCompare): 3:580.173.02 is met by 3:580.173.02-1.el9.
+    offered |= {(package, version.rpartition("-")[0]) for package, version in offered if name.endswith("el9")}
     assert {need for need in needed if need[0] not in BASE} - offered == set()
 
 
@@ -69,6 +77,31 @@ def test_debians_driver_is_debians() -> None:
     names = {item.name for item in mirror("hgx-r580-debian12")}
     assert {"nvidia-open", "nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-persistenced"} <= names
     assert not {item for item in names if item.endswith("-580") and "pinning" not in item}
+
+
+def test_rhels_driver_is_rhels_and_each_branch_is_a_stream() -> None:
+    packages = mirror("hgx-r580-el9")
+    names = {item.name for item in packages}
+    assert {"kmod-nvidia-open-dkms", "nvidia-driver-cuda", "libnvidia-ml", "nvidia-persistenced", "libnccl"} <= names
+    assert not names & {"nvidia-open", "libnvidia-ml1", "libnccl2", "linux-headers", "nvidia-driver-pinning-580"}
+    streams = driver_rhel.streams(packages)
+    assert sorted(streams) == ["580-open", "595-open"]
+    assert "nvidia-kmod-common-3:580.173.02-1.el9.noarch" in streams["580-open"]
+    assert [item for item in streams["580-open"] if "fabricmanager" in item or ":595" in item] == []
+
+
+def test_a_rocky_node_says_so_and_has_an_image_of_its_own(tmp_path: Path) -> None:
+    system = systems.of_site(site_of("hgx-r580-el9"))
+    systems.install(system, tmp_path)
+    release = dict(re.findall(r'^(\w+)="?(.*?)"?$', (tmp_path / "usr/lib/os-release").read_text(), re.MULTILINE))
+    assert (release["ID"], release["ID_LIKE"], release["PLATFORM_ID"]) == (
+        "rocky",
+        "rhel centos fedora",
+        "platform:el9",
+    )
+    assert (tmp_path / "etc/redhat-release").read_text() == "Rocky Linux release 9.5 (Blue Onyx)\n"
+    assert (system.image, system.admins) == (image.RHEL, "wheel")
+    assert systems.of_site(site_of("hgx-r580-ubuntu2404")).image is image.DEBIAN
 
 
 IDENTITY = {
@@ -96,12 +129,13 @@ def test_a_debian_node_is_the_image_as_it_is(tmp_path: Path) -> None:
 
 def test_a_system_that_is_not_simulated_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     site = site_of("hgx-r580-ubuntu2404")
-    other = loader.software("hgx-r580-ubuntu2404").model_copy(update={"os": "rocky9"})
+    other = loader.software("hgx-r580-ubuntu2404").model_copy(update={"os": "sles15"})
     monkeypatch.setattr(loader, "software", lambda _name: other)
     with pytest.raises(SimError) as caught:
         systems.of_site(site)
     assert str(caught.value) == (
-        "operating system of hgx-r580-ubuntu2404 - Expected: one of debian12, ubuntu2204, ubuntu2404 Actual: rocky9. "
+        "operating system of hgx-r580-ubuntu2404 - Expected: one of debian12, el9, ubuntu2204, ubuntu2404 Actual: "
+        "sles15. "
         "Choose a version set of one of these systems (software.set)."
     )
 

@@ -25,9 +25,13 @@ SSHD = Tool(
     "openssh-server",
     keep=rf"^(setenv|acceptenv|permituserenvironment)\b|^{_END}$",
 )
-PACKAGED = Tool("verify", ("sh", "-c", f"dpkg --verify openmpi-common; echo {_END}"), "dpkg")
+PACKAGED = Tool(
+    "verify", ("sh", "-c", f"dpkg --verify openmpi-common || rpm --verify openmpi; echo {_END}"), "dpkg or rpm"
+)
 NCCL = ("/etc/nccl.conf", "/root/.nccl.conf", "/home/*/.nccl.conf")
-MCA = ("/etc/openmpi/openmpi-mca-params.conf", "/root/.openmpi/mca-params.conf", "/home/*/.openmpi/mca-params.conf")
+PACKAGED_MCA = ("/etc/openmpi/openmpi-mca-params.conf", "/etc/openmpi-x86_64/openmpi-mca-params.conf")
+"""Open MPI's own file, in Debian and in the RHEL family."""
+MCA = (*PACKAGED_MCA, "/root/.openmpi/mca-params.conf", "/home/*/.openmpi/mca-params.conf")
 UCX = ("/etc/ucx/ucx.conf",)
 PRELOAD = "/etc/ld.so.preload"
 SHELL = (
@@ -156,7 +160,7 @@ class Environment(HostGate):
         for pattern in MCA:
             for path, text in found.matching(pattern).items():
                 # the package's own file counts only if it was changed
-                if path != MCA[0] or any(line.split()[-1:] == [path] for line in changed.splitlines()):
+                if path not in PACKAGED_MCA or any(line.split()[-1:] == [path] for line in changed.splitlines()):
                     yield from _settings(path, text)
 
     @staticmethod

@@ -53,6 +53,7 @@ READING = (
         "sysctl",
         "dpkg",
         "dpkg-query",
+        "rpm",
         "env",
         "date",
         "python3",
@@ -66,13 +67,15 @@ READING = (
 )
 """Programs that gates read with, and those that find and run programs."""
 _STEP = (
-    "Find out who changed it, reinstall its package (`apt-get install --reinstall {package}`), then run `rackready "
-    "repair {node} --reason '...'`."
+    "Find out who changed it, reinstall its package (`apt-get install --reinstall {package}`, on RHEL `dnf "
+    "reinstall {package}`), then run `rackready repair {node} --reason '...'`."
 )
 _FOREIGN = (
     "Install it from a package, or declare the file in the gate set (inputs of node/host/sanity/programs: `sha256: "
     "{{{path}: {sha256}}}` or `unchecked: [{path}]`)."
 )
+_SHA256_DIGITS = 64
+"""A package's checksum is a SHA-256 in rpm, an MD5 in dpkg."""
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -202,6 +205,8 @@ class Programs(Gate):
                 path=path,
                 sha256=file["sha256"],
             )
-        elif file["md5"] != file["wanted"]:
-            expected = f"MD5 {file['wanted']}, as {package} {file['version']} ships it"
-            judge.fail(where, CHANGED, expected, f"MD5 {file['md5']}", name=name, package=package, node=node)
+        else:
+            title, key = ("SHA-256", "sha256") if len(file["wanted"]) == _SHA256_DIGITS else ("MD5", "md5")
+            if file[key] != file["wanted"]:
+                expected = f"{title} {file['wanted']}, as {package} {file['version']} ships it"
+                judge.fail(where, CHANGED, expected, f"{title} {file[key]}", name=name, package=package, node=node)

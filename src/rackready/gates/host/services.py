@@ -21,6 +21,8 @@ _STATES = frozenset(
 )
 _RESTARTS = frozenset({"auto-restart", "auto-restart-queued"})
 """SUB of a service that ended by itself and waits for its restart (service_state; systemd.service(5), Restart=)."""
+_RHEL_NAMES = {"chrony.service": "chronyd.service"}
+"""Units of Debian that have another name in the RHEL family."""
 _KERNEL = ("dev-", "proc-", "sys-")
 """Mounts of the kernel's own interfaces (systemd's API file systems).
 
@@ -89,11 +91,11 @@ class Services(HostGate):
 
     inputs: Inputs
 
-    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+    def wanted(self, facts: NodeFacts) -> Wanted:
         """Return the questions to systemd."""
         options = ("--all", "--plain", "--no-legend", "--no-pager", "--full", "--type=service,mount")
         failed = Tool("systemctl", ("systemctl", "list-units", *options), "systemd")
-        asked = Tool("is-active", ("systemctl", "is-active", *self.inputs.active), "systemd")
+        asked = Tool("is-active", ("systemctl", "is-active", *self._units(facts)), "systemd")
         return Wanted((failed, asked) if self.inputs.active else (failed,))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
@@ -103,7 +105,12 @@ class Services(HostGate):
         if text is not None:
             self._failed(judge, node, text)
         if self.inputs.active:
-            self._active(judge, node, found)
+            self._active(judge, node, self._units(facts), found)
+
+    def _units(self, facts: NodeFacts) -> tuple[str, ...]:
+        """Return the units that must be active, by their names on the node's system."""
+        names = _RHEL_NAMES if facts.software.os.startswith("el") else {}
+        return tuple(names.get(name, name) for name in self.inputs.active)
 
     def _failed(self, judge: Judge, node: str, text: str) -> None:
         rows = [line.split(None, 4) for line in text.splitlines() if line.strip()]
@@ -122,18 +129,18 @@ class Services(HostGate):
                     node, SERVICE_RESTARTS, f"{name} running, or stopped on purpose", f"{active} ({sub})", name=name
                 )
 
-    def _active(self, judge: Judge, node: str, found: Answers) -> None:
+    def _active(self, judge: Judge, node: str, units: tuple[str, ...], found: Answers) -> None:
         text = found.text("is-active", good=_ANSWERS)
         if text is None:
             return
         states = text.split()
         if (
-            len(states) != len(self.inputs.active)
+            len(states) != len(units)
             or not set(states) <= _STATES
             or (set(states) == {"active"}) != (found.code("is-active") == 0)
         ):
             actual = f"{' '.join(states)!r}, exit {found.code('is-active')}"
-            judge.error(node, STATES_UNREADABLE, f"{len(self.inputs.active)} states", actual)
+            judge.error(node, STATES_UNREADABLE, f"{len(units)} states", actual)
             return
-        for name, state in zip(self.inputs.active, states, strict=True):
+        for name, state in zip(units, states, strict=True):
             judge.equal(node, SERVICE_NOT_ACTIVE, "active", state, name=name)

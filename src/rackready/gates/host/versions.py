@@ -108,7 +108,7 @@ def wanted_packages(facts: NodeFacts) -> dict[str, str]:
         **software.cuda_packages,
         "nvidia-container-toolkit": software.container_toolkit,
         "datacenter-gpu-manager-4-core": software.dcgm,
-        "libnccl2": software.nccl,
+        software.nccl_package: software.nccl,
     }
     if facts.platform.runs_fabric_manager:
         out["nvidia-fabricmanager"] = software.of_version(facts.driver).fabric["nvidia-fabricmanager"]

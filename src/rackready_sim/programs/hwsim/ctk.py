@@ -134,7 +134,7 @@ def _libraries() -> list[str]:
     """Return the driver's libraries that a container receives."""
     version = machine.driver_version()
     stale = list(store.hardware().get("containers", {}).get("stale", []))
-    return stale or [f"/usr/lib/x86_64-linux-gnu/{name}.so.{version}" for name in ("libcuda", "libnvidia-ml")]
+    return stale or [f"{paths.libraries()}/{name}.so.{version}" for name in ("libcuda", "libnvidia-ml")]
 
 
 def refresh() -> None:

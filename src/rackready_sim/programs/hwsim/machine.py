@@ -127,7 +127,7 @@ def driver_version() -> str | None:
 
 def library_version() -> str | None:
     """Return the version of the installed NVML library; None if none is installed."""
-    link = paths.at("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1")
+    link = paths.at(f"{paths.libraries()}/libnvidia-ml.so.1")
     if not link.exists():
         return None
     return link.resolve().name.split(".so.", 1)[1]

@@ -19,7 +19,18 @@ def kernel() -> str:
 
 def module_file(name: str) -> Path:
     """Return the path of the built kernel module of that name."""
-    return at(f"/lib/modules/{kernel()}/updates/dkms/{name.replace('_', '-')}.ko")
+    folder = "extra" if is_rhel() else "updates/dkms"
+    return at(f"/lib/modules/{kernel()}/{folder}/{name.replace('_', '-')}.ko")
+
+
+def libraries() -> str:
+    """Return the folder of 64-bit libraries."""
+    return "/usr/lib64" if is_rhel() else "/usr/lib/x86_64-linux-gnu"
+
+
+def is_rhel() -> bool:
+    """Return whether the machine's system is of the RHEL family."""
+    return at("/etc/redhat-release").exists()
 
 
 def sys_ready() -> bool:

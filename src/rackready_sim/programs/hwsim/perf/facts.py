@@ -94,7 +94,7 @@ def cuda_error() -> tuple[int, str]:
 
 def nccl_version() -> str:
     """Return the installed NCCL version, e.g. 2.28.9; empty if it is not installed."""
-    link = paths.at("/usr/lib/x86_64-linux-gnu/libnccl.so.2")
+    link = paths.at(f"{paths.libraries()}/libnccl.so.2")
     return link.resolve().name.split(".so.", 1)[1] if link.exists() else ""
 
 

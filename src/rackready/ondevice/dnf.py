@@ -1,0 +1,271 @@
+"""Exact package versions with dnf and rpm: observed, installed under the node's fence, locked, and observed again.
+
+Observation reads the rpm database, the enabled module streams and the list of version locks, so it needs neither
+metadata nor the mirror. Forms: dnf 4.14, rpm 4.16 and the plugin versionlock of dnf-plugins-core 4.3.
+"""
+
+from __future__ import annotations
+
+import configparser
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import ClassVar
+
+from . import dnf_words
+from .command import NodeProblem
+from .locks import lock_holder, pid_in, wait_until_free
+from .packages import Manager, Wish
+from .rpm_version import is_lower, parts
+
+REPOSITORY = "rackready"
+"""Id of rackready's own repository."""
+_QUERY = "%{NAME}\\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n"
+_OFFERED = "%{name}\\t%{epoch}:%{version}-%{release}"
+_LOCK_CONFIG = "etc/dnf/plugins/versionlock.conf"
+_LOCK_LIST = "etc/dnf/plugins/versionlock.list"
+_RECORD_LOCKS = ("var/lib/rpm/.rpm.lock", "usr/lib/sysimage/rpm/.rpm.lock")
+"""Locks of rpm, below the root."""
+_PID_LOCKS = ("var/cache/dnf/metadata_lock.pid", "var/cache/dnf/download_lock.pid", "var/lib/dnf/rpmdb_lock.pid")
+"""Locks of dnf, below the root: files with the process id of their holder (dnf/lock.py)."""
+_MANY = ("kernel", "kernel-")
+"""Names, and starts of names, of packages that are installed beside each other (dnf.conf, installonlypkgs)."""
+_INSTALL = ("--setopt=install_weak_deps=False", "--setopt=multilib_policy=best")
+
+
+@dataclass
+class Dnf(Manager):
+    """dnf and rpm of one node."""
+
+    log: ClassVar[str] = "/var/log/dnf.log"
+
+    def differences(self, wish: Wish) -> dict[str, tuple[str, str]]:
+        """Return package to (actual, wanted) for everything that is not as wanted."""
+        seen, locks = self.installed([*wish.packages, *wish.absent]), self.locks()
+        out = {
+            f"module {name}": (self.stream(name) or "no stream", stream)
+            for name, stream in _streams(wish).items()
+            if self.stream(name) != stream
+        }
+        for name, version in wish.packages.items():
+            wanted = f"{version or 'installed'}{' held' if wish.hold else ''}"
+            there = seen.get(name, [])
+            held = wish.hold and all(_is_locked(name, item, locks) for item in there)
+            if not there:
+                out[name] = ("absent", wanted)
+            elif not _as_wanted(name, there, version) or held != wish.hold:
+                out[name] = (f"{' and '.join(there)}{' held' if held else ''}", wanted)
+        return out | {name: (" and ".join(seen[name]), "absent") for name in wish.absent if name in seen}
+
+    def installed(self, names: list[str]) -> dict[str, list[str]]:
+        """Return the installed versions of those of the named packages that the rpm database has.
+
+        A name may also be what a package provides.
+        """
+        out: dict[str, list[str]] = {}
+        for name, version in self._rows(["rpm", "-q", "--qf", _QUERY, *names]) if names else []:
+            if name in names:
+                out.setdefault(name, []).append(version)
+        for name in names:
+            if name not in out:
+                found = self._rows(["rpm", "-q", "--whatprovides", "--qf", _QUERY, name])
+                if found:
+                    out[name] = [version for _, version in found]
+        return out
+
+    def _rows(self, argv: list[str]) -> list[tuple[str, str]]:
+        rows = [line.split("\t") for line in self.run(argv).out.splitlines() if line.count("\t") == 1]
+        return [(name, version.removeprefix("0:")) for name, version in rows]
+
+    def stream(self, module: str) -> str:
+        """Return the enabled stream of a module; empty if none is."""
+        found = configparser.ConfigParser(interpolation=None)
+        try:
+            found.read(self.root / "etc/dnf/modules.d" / f"{module}.module", encoding="utf-8")
+            section = found[module]
+        except (configparser.Error, KeyError):
+            return ""
+        return section.get("stream", "") if section.get("state") == "enabled" else ""
+
+    def locks(self) -> list[str]:
+        """Return the entries of the list of version locks, without those that exclude a version."""
+        config = configparser.ConfigParser(interpolation=None)
+        config.read(self.root / _LOCK_CONFIG, encoding="utf-8")
+        place = config.get("main", "locklist", fallback=f"/{_LOCK_LIST}")
+        try:
+            lines = (self.root / place.lstrip("/")).read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        return [line.strip() for line in lines if line.strip() and not line.startswith(("#", "!"))]
+
+    def lower(self, wish: Wish) -> dict[str, tuple[str, str]]:
+        """Return package to (installed, wanted) where the wanted version is lower than every installed one."""
+        seen = self.installed([name for name, version in wish.packages.items() if version])
+        return {
+            name: (there[-1], wish.packages[name])
+            for name, there in seen.items()
+            if not _is_many(name) and all(is_lower(wish.packages[name], item) for item in there)
+        }
+
+    def interrupted(self, wish: Wish) -> bool:
+        """Return whether a package is there in two versions: rpm was ended between installing and removing."""
+        return bool(self._doubled(wish))
+
+    def _doubled(self, wish: Wish) -> list[str]:
+        seen = self.installed([name for name in wish.packages if not _is_many(name)])
+        return sorted(name for name, there in seen.items() if len(set(there)) > 1)
+
+    def settle(self, wish: Wish, notes: list[str]) -> None:
+        """Wait until the locks are free, then remove old versions that an interrupted rpm left; report both."""
+        wait_until_free(self._held, self.lock_wait_s, notes)
+        doubled = self._doubled(wish)
+        if doubled:
+            notes.append(f"rpm was interrupted: removed the older version of {', '.join(doubled)}")
+            self._do(["dnf", "-q", "-y", "remove", "--duplicates", "--disableplugin=versionlock"])
+
+    def _held(self) -> tuple[str, int] | None:
+        """Return a lock that is held, and the process that holds it."""
+        found = [(lock, pid_in(self.root / lock)) for lock in _PID_LOCKS]
+        found += [(lock, lock_holder(self.root / lock)) for lock in _RECORD_LOCKS]
+        return next(((lock, holder) for lock, holder in found if holder), None)
+
+    def change(self, wish: Wish, found: dict[str, tuple[str, str]]) -> None:
+        """Enable streams, then remove, install and lock what differs. Raises NodeProblem."""
+        seen = self.installed(list(wish.packages))
+        names = [
+            name
+            for name in wish.packages
+            if name in found and not _as_wanted(name, seen.get(name, []), wish.packages[name])
+        ]
+        self._respect_locks(
+            {
+                name: version or seen.get(name, [""])[0]
+                for name, version in wish.packages.items()
+                if name in names or (wish.hold and name in found)
+            }
+        )
+        self._enable({name: stream for name, stream in _streams(wish).items() if f"module {name}" in found})
+        absent = [name for name in wish.absent if name in found]
+        if absent:
+            self._do(["dnf", "-q", "-y", "remove", "--noautoremove", *absent])
+        if names:
+            self._unlock(names)
+            if not self._known(names, wish.packages):
+                self.update()
+            self._do(["dnf", "-q", "-y", "install", *_INSTALL, *_specs(names, wish.packages)])
+        if wish.hold and found:
+            self._lock(list(wish.packages))
+
+    def _respect_locks(self, versions: dict[str, str]) -> None:
+        """Refuse to go against a lock at another version that is not rackready's."""
+        locks = self.locks()
+        foreign = [
+            lock
+            for name in sorted(versions.keys() - self.own_holds())
+            for lock in locks
+            if versions[name] and _lock_name(lock) == name and not _is_locked(name, versions[name], [lock])
+        ]
+        if foreign:
+            words = " ".join(f"'{lock}'" for lock in foreign)
+            step = f"Ask who set the lock; then `dnf versionlock delete {words}` on the node and run again."
+            raise NodeProblem("no version lock that others set", f"{', '.join(foreign)}, not by rackready", step)
+
+    def _enable(self, streams: dict[str, str]) -> None:
+        """Enable module streams; dnf switches from one stream to another only after a reset."""
+        if streams:
+            self.update()
+        for name, stream in streams.items():
+            if self.stream(name):
+                self._do(["dnf", "-q", "-y", "module", "reset", name])
+            self._do(["dnf", "-q", "-y", "module", "enable", f"{name}:{stream}"])
+
+    def _unlock(self, names: list[str]) -> None:
+        """Remove rackready's locks of packages that are about to change."""
+        stale = [lock for lock in self.locks() if _lock_name(lock) in set(names) & self.own_holds()]
+        if stale:
+            self._do([*_versionlock("delete"), *stale])
+
+    def _lock(self, names: list[str]) -> None:
+        """Lock the installed versions, and read the locks back through dnf: a lock that dnf ignores holds nothing."""
+        self.remember_holds(names)
+        seen, locks = self.installed(names), self.locks()
+        wanted = [_lock_of(name, version) for name, there in seen.items() for version in there]
+        stale = [lock for lock in locks if _lock_name(lock) in seen and lock not in wanted]
+        if stale:
+            self._do([*_versionlock("delete"), *stale])
+        missing = [lock for lock in wanted if lock not in locks]
+        if missing:
+            self._do([*_versionlock("add"), "--raw", *missing])
+        listed = self._do(_versionlock("list")).splitlines()
+        lost = [lock for lock in wanted if lock not in listed]
+        if lost:
+            step = "See `dnf versionlock list` and /etc/dnf/plugins/versionlock.conf on the node, then run again."
+            raise NodeProblem(f"version locks {', '.join(lost)}", "not listed by dnf", step)
+
+    def _known(self, names: list[str], versions: dict[str, str]) -> bool:
+        """Return whether the metadata on the node has every wanted version."""
+        rows = self._rows(["dnf", "-q", "-C", "repoquery", "--qf", _OFFERED, *names])
+        return all(
+            any(row[0] == name and (not versions[name] or _same(row[1], versions[name])) for row in rows)
+            for name in names
+        )
+
+    def update(self) -> None:
+        """Fetch the metadata of rackready's own repository only. Raises NodeProblem."""
+        self._do(["dnf", "-q", "-y", "makecache", "--refresh", "--repo", REPOSITORY])
+
+    def _do(self, argv: list[str]) -> str:
+        done = self.run(argv)
+        if done.returncode != 0:
+            raise dnf_words.explain(done.out, self.root)
+        return done.out
+
+
+def _versionlock(verb: str) -> list[str]:
+    """Return the start of a command about locks; without repositories, so that it needs no mirror."""
+    return ["dnf", "-q", "-y", "--disablerepo=*", "versionlock", verb]
+
+
+def _streams(wish: Wish) -> dict[str, str]:
+    return {name: stream for name, _, stream in (text.partition(":") for text in wish.streams)}
+
+
+def _is_many(name: str) -> bool:
+    return name == _MANY[0] or name.startswith(_MANY[1])
+
+
+def _same(version: str, other: str) -> bool:
+    return parts(version) == parts(other)
+
+
+def _as_wanted(name: str, there: list[str], version: str) -> bool:
+    """Return whether the wanted version is installed, and no other one that would be used in its place."""
+    if not version or not there:
+        return bool(there)
+    return any(_same(item, version) for item in there) and (_is_many(name) or len(set(there)) == 1)
+
+
+def _specs(names: list[str], versions: dict[str, str]) -> list[str]:
+    return [f"{name}-{versions[name]}" if versions[name] else name for name in names]
+
+
+def _lock_of(name: str, version: str) -> str:
+    """Return the entry that the plugin writes for a package: always with an epoch, for every architecture."""
+    epoch, upstream, release = parts(version)
+    return f"{name}-{epoch}:{upstream}-{release}.*"
+
+
+def _lock_name(lock: str) -> str:
+    """Return the name of the package that an entry locks: name-[epoch:]version-release.arch, or the name alone."""
+    return lock.rsplit("-", 2)[0]
+
+
+def _is_locked(name: str, version: str, locks: list[str]) -> bool:
+    """Return whether an entry keeps a package at this version."""
+    epoch, upstream, release = parts(version)
+    forms = [f"{name}-{epoch}:{upstream}-{release}"] + ([f"{name}-{upstream}-{release}"] if not epoch else [])
+    return any(fnmatchcase(form, pattern) for lock in locks for form in forms for pattern in _patterns(lock))
+
+
+def _patterns(lock: str) -> tuple[str, str]:
+    """Return an entry as it is, and without its architecture."""
+    return lock, lock.rpartition(".")[0]

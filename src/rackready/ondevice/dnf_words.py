@@ -1,0 +1,115 @@
+"""Meaning of dnf's output: one clear problem from many lines (dnf 4.14)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from .command import NodeProblem
+from .disk import Disks, disk_full
+
+_KEY = re.compile(
+    r"(Public key for \S+ is not installed|Package \S+ is not signed|The GPG keys listed[^\n]*"
+    r"|Couldn't open file \S*rpm-gpg\S*?(?=\])|repomd\.xml GPG signature verification error[^\n]*)"
+)
+_FULL = re.compile(r"needs \S+ more space on the (?P<place>/\S*) filesystem|No space left on device")
+_LOCKED = re.compile(r"Waiting for process with pid \d+ to finish|can't create transaction lock on \S+")
+_EXCLUDED = re.compile(r"All matches were filtered out by exclude filtering for argument: (\S+)")
+_MODULAR = re.compile(r"All matches were filtered out by modular filtering for argument: (\S+)")
+_ABSENT = re.compile(
+    r"(?:No match for argument|Unable to resolve argument|Unable to find a match|missing groups or modules): (\S+)"
+)
+_UNREACHABLE = re.compile(r"(Failed to download metadata for repo '[^']+'|Error downloading packages:[^\n]*)[^\n]*")
+_PLUGIN = re.compile(r"No such command: versionlock")
+_UNMET = re.compile(r"^ ?Problem(?: \d+)?: (?P<rows>.+(?:\n  - .+)*)", re.MULTILINE)
+
+
+def explain(out: str, root: Path = Path("/")) -> NodeProblem:
+    """Return the problem behind the output of a failed dnf command.
+
+    The line with the cause wins over the lines that follow from it.
+    """
+    for judge in (_full, _signature, _locked, _plugin, _excluded, _modular, _absent, _unreachable, _unmet):
+        problem = judge(out, root)
+        if problem is not None:
+            return problem
+    return NodeProblem("dnf ends without an error", last_error(out), "See /var/log/dnf.log on the node.")
+
+
+def last_error(out: str) -> str:
+    """Return the last line that dnf marked as an error, or else the last line."""
+    lines = [line.strip() for line in out.splitlines() if line.strip()]
+    marked = [line for line in lines if line.startswith(("Error: ", "error: "))]
+    return (marked or lines or ["no output"])[-1]
+
+
+def _signature(out: str, root: Path) -> NodeProblem | None:
+    del root
+    match = _KEY.search(out)
+    step = (
+        "Sign the packages on the mirror, put the public key that signed them at the path in the site file's "
+        "software.mirror.key, and run again."
+    )
+    return match and NodeProblem("packages signed by the mirror's key", match[0], step)
+
+
+def _full(out: str, root: Path) -> NodeProblem | None:
+    match = _FULL.search(out)
+    if match is None:
+        return None
+    place = root / match["place"].lstrip("/") if match["place"] else None
+    return disk_full("room on the node's disk for the packages", match[0], place, Disks(root))
+
+
+def _locked(out: str, root: Path) -> NodeProblem | None:
+    del root
+    match = _LOCKED.search(out)
+    return match and NodeProblem(
+        "dnf's lock is free", match[0], "End the process that holds it on the node, then run again."
+    )
+
+
+def _plugin(out: str, root: Path) -> NodeProblem | None:
+    del root
+    step = "Install python3-dnf-plugin-versionlock on the node, and set enabled = 1 in its configuration; run again."
+    return NodeProblem("dnf with the plugin versionlock", "no such command", step) if _PLUGIN.search(out) else None
+
+
+def _excluded(out: str, root: Path) -> NodeProblem | None:
+    del root
+    match = _EXCLUDED.search(out)
+    step = (
+        "Look for it in `dnf versionlock list` and in exclude= or excludepkgs= below /etc/dnf and /etc/yum.repos.d on "
+        "the node, ask who excluded it, remove the entry and run again."
+    )
+    return match and NodeProblem(f"{match[1]} may be installed", "excluded on the node by others", step)
+
+
+def _modular(out: str, root: Path) -> NodeProblem | None:
+    del root
+    match = _MODULAR.search(out)
+    step = "Compare `dnf module list --enabled` on the node with the version set (software.set)."
+    return match and NodeProblem(f"{match[1]} in the enabled module stream", "another stream is enabled", step)
+
+
+def _absent(out: str, root: Path) -> NodeProblem | None:
+    del root
+    match = _ABSENT.search(out)
+    step = "Put it on the mirror, or choose a version set whose packages it carries (software.set)."
+    return match and NodeProblem(f"{match[1]} on the mirror", "no such package or version there", step)
+
+
+def _unreachable(out: str, root: Path) -> NodeProblem | None:
+    del root
+    match = _UNREACHABLE.search(out)
+    step = "Check that the mirror is up and that software.mirror.url of the site file is right, then run again."
+    return match and NodeProblem("the package mirror answers", match[0], step)
+
+
+def _unmet(out: str, root: Path) -> NodeProblem | None:
+    del root
+    match = _UNMET.search(out)
+    step = "Put the missing packages on the mirror, then run again."
+    return match and NodeProblem(
+        "dependencies that the node's package sources can meet", " ".join(match["rows"].split()), step
+    )

@@ -1,0 +1,149 @@
+"""Wanted packages, and what the package managers of all systems have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from .command import NodeProblem, Run, run
+from .fence import FOLDER, fence
+
+_HOLDS = "holds"
+_DNF = "usr/bin/dnf"
+_OS_RELEASE = "etc/os-release"
+
+
+@dataclass
+class Wish:
+    """The wanted packages: name to exact version (empty: any version), names to hold, names that must be absent."""
+
+    packages: dict[str, str]
+    hold: bool = False
+    absent: list[str] = field(default_factory=list)
+    refresh: bool = False
+    """Fetch the package lists first, even if they have the versions."""
+    streams: list[str] = field(default_factory=list)
+    """Module streams of dnf to enable, as ``name:stream``."""
+    allow_downgrade: bool = False
+    """Replace an installed version with a lower one."""
+
+
+@dataclass
+class Change:
+    """Changes that were made, or in check mode would be: package to (before, after)."""
+
+    changed: dict[str, tuple[str, str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Manager(ABC):
+    """A package manager of one node. ``root`` is the start of the node's file system (tests)."""
+
+    run: Run = run
+    root: Path = Path("/")
+    folder: Path = FOLDER
+    lock_wait_s: float = 600.0
+
+    log: ClassVar[str]
+    """The log to read after a command that ended well and changed nothing."""
+
+    def ensure(self, wish: Wish, operation: str, token: int, ledger: str, *, check: bool = False) -> Change:
+        """Bring the packages to the wanted state. Raises NodeProblem with the obstacle."""
+        found = self.differences(wish)
+        if check or not (found or wish.refresh or self.interrupted(wish)):
+            return Change(found, self._refusals(wish) if found else [])
+        with fence(operation, token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes:
+            self.settle(wish, notes)
+            self.refuse_downgrades(wish)
+            if wish.refresh:
+                self.update()
+            found = self.differences(wish)
+            self.change(wish, found)
+            left = self.differences(wish)
+        if left:
+            wanted, seen = (
+                _list({name: pair[1] for name, pair in left.items()}),
+                _list({name: pair[0] for name, pair in left.items()}),
+            )
+            raise NodeProblem(wanted, seen, f"See the end of {self.log} on the node.")
+        return Change(found, notes)
+
+    @abstractmethod
+    def differences(self, wish: Wish) -> dict[str, tuple[str, str]]:
+        """Return package to (actual, wanted) for everything that is not as wanted."""
+
+    @abstractmethod
+    def lower(self, wish: Wish) -> dict[str, tuple[str, str]]:
+        """Return package to (installed, wanted) where the wanted version is lower."""
+
+    @abstractmethod
+    def interrupted(self, wish: Wish) -> bool:
+        """Return whether the package manager was interrupted and must complete something."""
+
+    @abstractmethod
+    def settle(self, wish: Wish, notes: list[str]) -> None:
+        """Wait until the locks are free, then complete what was interrupted; report both in ``notes``."""
+
+    @abstractmethod
+    def update(self) -> None:
+        """Fetch the package lists of rackready's own source only. Raises NodeProblem, also for a bad signature."""
+
+    @abstractmethod
+    def change(self, wish: Wish, found: dict[str, tuple[str, str]]) -> None:
+        """Make the changes. Raises NodeProblem with the obstacle."""
+
+    def _refusals(self, wish: Wish) -> list[str]:
+        """Return a note of what a run would refuse: a dry run still reports every difference."""
+        try:
+            self.refuse_downgrades(wish)
+        except NodeProblem as problem:
+            return [f"a run would refuse: {problem}"]
+        return []
+
+    def refuse_downgrades(self, wish: Wish) -> None:
+        """Raise NodeProblem if a package would go to a lower version without consent."""
+        lower = {} if wish.allow_downgrade else self.lower(wish)
+        if not lower:
+            return
+        wanted = _list({name: f"{pair[0]} or newer" for name, pair in lower.items()})
+        actual = _list({name: f"{pair[1]} wanted" for name, pair in lower.items()})
+        step = "Choose a newer version set (software.set), or set software.allow_downgrade: true; then run again."
+        raise NodeProblem(wanted, actual, f"{step} No package was changed.")
+
+    def own_holds(self) -> set[str]:
+        """Return the packages that rackready has put on hold."""
+        try:
+            return set((self.folder / _HOLDS).read_text(encoding="utf-8").split())
+        except FileNotFoundError:
+            return set()
+
+    def remember_holds(self, names: Iterable[str]) -> None:
+        """Add packages to those that rackready has put on hold."""
+        temporary = self.folder / f"{_HOLDS}.new"
+        temporary.write_text("\n".join(sorted(self.own_holds() | set(names))) + "\n", encoding="utf-8")
+        temporary.replace(self.folder / _HOLDS)
+
+
+def family(root: Path = Path("/")) -> str:
+    """Return ``dnf`` or ``apt``: dnf where it is installed, except on Debian and what derives from it.
+
+    A Debian node may have dnf as a tool for other systems' packages.
+    """
+    if not (root / _DNF).exists():
+        return "apt"
+    try:
+        rows = (root / _OS_RELEASE).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "dnf"
+    words = [
+        word.strip("\"'") for row in rows if row.startswith(("ID=", "ID_LIKE=")) for word in row.split("=")[1].split()
+    ]
+    return "apt" if "debian" in words else "dnf"
+
+
+def _list(items: dict[str, str]) -> str:
+    return ", ".join(f"{name} {what}" for name, what in sorted(items.items()))
