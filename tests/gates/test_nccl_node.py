@@ -63,7 +63,7 @@ CASES = [
     ),
     one(
         "JSON of a rank that is no number",
-        Said(text("nccl/dgx_h100_8_healthy.json").replace('"rank": 3', '"rank": ""')),
+        Said(text("nccl/dgx_h100_8_healthy.json").replace('"rank": 0', '"rank": ""')),
         Outcome.ERROR,
         "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table "
         "Actual: JSON with a value of another type: "

@@ -103,3 +103,18 @@ def test_one_output_given_twice_is_not_called_cut_off() -> None:
     assert [str(finding) for finding in verdict.findings][:1] == [message]
     with pytest.raises(FormatError, match=r"^2 tables of nccl-tests: the output of one command is wanted$"):
         nccl_tests.parse(table("all_reduce") * 2)
+
+
+def test_a_real_document_reads_as_its_table_does() -> None:
+    """The document lists its devices in ``config``, and names the first rank of each process only."""
+    found = nccl_tests.parse(text("h200_vm/nccl_all_reduce.json"))
+    table = nccl_tests.parse(text("h200_vm/nccl_all_reduce.txt"))
+    assert (found.ranks, found.hosts, found.devices) == (table.ranks, table.hosts, table.devices)
+    assert (found.ranks, found.devices) == (1, (("vm", "NVIDIA H200"),))
+    assert [row.size for row in found.rows] == [1 << 20, 4 << 20, 16 << 20, 64 << 20]
+    many = json.loads(text("h200_vm/nccl_all_reduce.json"))
+    many["config"]["ngpus"] = 8
+    assert nccl_tests.parse(json.dumps(many)).ranks == 8
+    many["config"]["devices"].append(many["config"]["devices"][0] | {"rank": 1, "pid": 2})
+    with pytest.raises(FormatError, match=r"4 results and ranks \[0, 1\]: the document is not complete"):
+        nccl_tests.parse(json.dumps(many))

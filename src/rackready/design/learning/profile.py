@@ -61,13 +61,19 @@ class Learned:
 def given(parts: Parts, base: Given) -> Given:
     """Return what is given, with the profiles of this product and GPU model: the packaged one and the site's own.
 
-    Raises RackreadyError if ``like`` is of another product.
+    Raises RackreadyError if ``like`` is of another product or GPU.
     """
     product = parts.machine.get("product_name")
     if base.like is not None and product and not fits(base.like, parts):
         raise RackreadyError(
             f"profile learn --like {base.like.id} - Expected: a profile of {product} Actual: of {base.like.product}. "
             "Leave it out, or name a profile of this product."
+        )
+    gpu = _gpu_profile(parts)
+    if base.like is not None and gpu is not None and base.like.gpu != gpu.id:
+        raise RackreadyError(
+            f"profile learn --like {base.like.id} - Expected: a profile with GPU {gpu.id} "
+            f"Actual: with {base.like.gpu}. Leave it out, or name a profile of this product with this GPU."
         )
     own = same_model(parts, loader.own("platform"))
     with scope.aside():
@@ -191,8 +197,11 @@ class _Writer:
             self._note(f"as in {self.like.id}: neither PCI devices nor a driver show NVSwitches here")
             self._put("nvswitch", self.like.nvswitch)
         else:
-            step = "Install the driver and read the machine again, or add `nvswitch: true` or `false`."
-            self._lack("nvswitch", "no NVSwitch on the PCI bus, and no driver that reports a fabric", step)
+            reads = self.parts.driver is not None
+            why = "the driver reports no fabric" if reads else "no driver that reports a fabric"
+            step = "" if reads else "Install the driver and read the machine again, or "
+            step += f"{'Add' if reads else 'add'} `nvswitch: true` or `false`."
+            self._lack("nvswitch", f"no NVSwitch on the PCI bus, and {why}", step)
         published = self.like.nvswitches if self.like is not None else None
         if count and published is None:
             source = f"PCI devices of {self.given.read_from}"

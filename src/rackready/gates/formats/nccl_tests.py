@@ -61,7 +61,7 @@ class CollectiveResult:
     ranks: int
     hosts: tuple[str, ...]
     devices: tuple[tuple[str, str], ...]
-    """(host, GPU model as CUDA names it) of every rank."""
+    """(host, GPU model as CUDA names it) of every rank; of JSON, only of the first rank of each process."""
     out_of_bounds: int
     sane: bool
     """The tool printed: out of bounds values OK."""
@@ -251,8 +251,9 @@ def _parse_json(text: str) -> CollectiveResult:
 
 
 def _from_json(document: dict[str, Any]) -> CollectiveResult:
-    devices = document["devices"]
-    results = document["results"]
+    config, results = document["config"], document["results"]
+    devices = config["devices"]
+    of_process = int(config["nthreads"]) * int(config["ngpus"])
     rows = tuple(
         Row(
             int(item["size"]),
@@ -267,7 +268,8 @@ def _from_json(document: dict[str, Any]) -> CollectiveResult:
         for item in results
     )
     numbers = sorted(int(device["rank"]) for device in devices)
-    if not rows or not numbers or numbers != list(range(len(numbers))) or "end_time" not in document:
+    ranks = len(numbers) * of_process  # a document names only the first rank of each process (writeDeviceReport)
+    if not rows or not ranks or numbers != list(range(0, ranks, of_process)) or "end_time" not in document:
         message = f"{len(rows)} results and ranks {numbers}: the document is not complete"
         raise FormatError(message)
     _require_unique(rows)
@@ -278,7 +280,7 @@ def _from_json(document: dict[str, Any]) -> CollectiveResult:
         raise FormatError(message)
     return CollectiveResult(
         rows=rows,
-        ranks=len(numbers),
+        ranks=ranks,
         hosts=tuple(sorted({str(device["hostname"]) for device in devices})),
         devices=tuple((str(device["hostname"]), str(device["device_info"])) for device in devices),
         processes=frozenset((str(device["hostname"]).split(".")[0], int(device["pid"])) for device in devices),
@@ -286,7 +288,7 @@ def _from_json(document: dict[str, Any]) -> CollectiveResult:
         sane=okay == "true",
         average=_figure(document["average_bus_bandwidth"]["bandwidth"]),
         version=str(document["version"]),
-        options=_json_options(document.get("config") or {}),
+        options=_json_options(config),
     )
 
 

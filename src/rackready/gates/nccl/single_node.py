@@ -12,7 +12,7 @@ from rackready.gates.fabric import collective_findings, domains, transport
 from rackready.gates.fabric.collective import WORDS, NcclGate, bounds, judge_busbw
 from rackready.gates.judging import node_topology
 from rackready.gates.judging.expectation import Bound
-from rackready.gates.judging.finding_kinds import FailKind
+from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.gates.nccl import findings as nccl_findings
 from rackready.gates.nccl.program import Launch, argv
@@ -33,6 +33,14 @@ NODE_SLOW = FailKind(
 )
 
 
+ONE_GPU = ErrorKind(
+    "nccl-one-gpu",
+    "{gate} measures nothing",
+    meaning="The node has one GPU: a collective of one rank moves nothing, and nccl-tests prints a busbw of 0.",
+    next_step="Declare the skip with its reason in site.yml (gates.skip).",
+)
+
+
 class OneNode(NcclGate):
     """One collective of a node's GPUs, with proof that it used NVLink."""
 
@@ -41,6 +49,7 @@ class OneNode(NcclGate):
         *transport.FINDINGS,
         collective_findings.COLLECTIVE_IMPLAUSIBLE,
         NODE_SLOW,
+        ONE_GPU,
     )
 
     covers = frozenset({"gpu"})
@@ -93,6 +102,9 @@ class OneNode(NcclGate):
         gathered = Judge()
         node, count = run.nodes[0], self.count(facts)
         domain = node_topology.domain(facts.nodes[node])
+        if domain.ranks == 1:
+            gathered.error(node, ONE_GPU, "at least 2 GPUs", "1", gate=self.id)
+            return gathered.verdict(node)
         wanted = Launch(
             self.size(facts, run.nodes), domain.gpus, (node,), domains.models(facts, (node,)), f"{self.collective}_perf"
         )

@@ -23,7 +23,7 @@ KINDS = (
         "nvidia-smi nvlink -e",
         begins(r"^\s+Link \d+: (?:Replay|Malformed packet|Rx|Tx|Local link|Link recovery|Raw|Effective)[\w ]*: "),
     ),
-    Source("topology", "nvidia-smi topo -m", begins(r"^\s+(?:\x1b\[4m)?GPU0\s+GPU1\b")),
+    Source("topology", "nvidia-smi topo -m", begins(r"^\s+(?:\x1b\[4m)?GPU0\s+(?:GPU1|NIC0|mlx5_\w+|CPU Affinity)\b")),
     LSPCI,
 )
 """Outputs whose contents show which command printed them."""

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from rackready.design.learning.profile import Given, Learned, fits, learn, same_model
+from rackready.design.learning.profile import Given, Learned, fits, given, learn, same_model
 from rackready.design.learning.rails import rails
+from rackready.model.problems import RackreadyError
 from rackready.model.profile import PlatformProfile
 from rackready.profiles import loader
 from tests.unit.design.learning.machines import device, nic, parts, two_gpus
@@ -173,3 +174,25 @@ def test_unread_kinds_are_questions() -> None:
 def test_a_name_of_firmware_cannot_leave_its_comment() -> None:
     document = two_gpus(slots=[{"name": "SLOT3\ngpu: evil", "usage": "In Use", "pci": ""}])
     assert profile(learn(parts(document), FULL)).gpu == "h100_sxm"
+
+
+def test_a_profile_with_another_gpu_is_refused() -> None:
+    document = two_gpus(machine={"sys_vendor": None, "product_name": None})
+    base = Given("this machine", like=loader.platform("xd670_h200"))
+    with pytest.raises(RackreadyError) as refused:
+        given(parts(document), base)
+    assert str(refused.value) == (
+        "profile learn --like xd670_h200 - Expected: a profile with GPU h100_sxm Actual: with h200_sxm. "
+        "Leave it out, or name a profile of this product with this GPU."
+    )
+
+
+def test_a_driver_that_reports_no_fabric_is_not_to_be_installed_again() -> None:
+    gpus = {"0000:1b:00.0": {"name": "NVIDIA H100 80GB HBM3", "fabric": "N/A"}}
+    found = learn(parts(two_gpus(nvswitches=[], driver={"version": "580.159.04", "gpus": gpus})), FULL)
+    assert found.missing == [
+        (
+            "nvswitch - Expected: known Actual: no NVSwitch on the PCI bus, and the driver reports no fabric. "
+            "Add `nvswitch: true` or `false`."
+        )
+    ]
