@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rackready.design.fabric_software import fabric_software
+from rackready.design.facts import driver_set
 from rackready.design.names import listed
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Node, Site
@@ -24,7 +26,13 @@ def require(site: Site, nodes: Sequence[str], command: str) -> None:
     `provision` needs no addresses of NICs: `rackready profile learn` reads them from a machine that runs.
     """
     unpublished = [] if command == "provision" else _unpublished(site, nodes)
-    reasons = [*_fabric(site), *_kinds(site, nodes), *unpublished, *_unknown(site, nodes, command)]
+    reasons = [
+        *_fabric(site),
+        *_software(site, nodes),
+        *_kinds(site, nodes),
+        *unpublished,
+        *_unknown(site, nodes, command),
+    ]
     if reasons:
         head = f"rackready {command}: site {site.name} can be planned but not deployed; nothing was changed."
         message = "\n".join([head, *(f"  {reason}" for reason in reasons), "`rackready plan` works on it."])
@@ -48,6 +56,20 @@ def _fabric(site: Site) -> list[str]:
             f"{listed(split, _SHOWN)}: ports with breakout - Expected: whole ports. "
             "rackready does not configure breakout yet."
         )
+    return out
+
+
+def _software(site: Site, nodes: Sequence[str]) -> list[str]:
+    chosen, driver = loader.software(site.software.set), driver_set(site)
+    out = []
+    for platform in sorted({site.node(name).platform for name in nodes}):
+        lacks = fabric_software(chosen, driver, loader.platform(platform)).lacks
+        if lacks:
+            out.append(
+                f"version set {chosen.id}: {' and '.join(lacks)} - Expected: packages that {platform} needs "
+                "Actual: none. Choose another set (software.set), or add your own beside site.yml "
+                f"(profiles/software/) with {' and '.join(lacks)}."
+            )
     return out
 
 

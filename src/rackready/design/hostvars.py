@@ -10,6 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rackready.design.check_groups import domain_nodes
+from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import driver_branch, driver_set, node_facts
 from rackready.design.qos import roce_interfaces, roce_vars
 from rackready.design.ssh_words import common_args
@@ -90,7 +92,6 @@ def _driver_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:
         "nvidia_driver_stream": driver.stream,
         "nvidia_driver_open": software.open_modules,
         "nvidia_fabricmanager_version": driver.version,
-        "nvidia_fabricmanager_packages": dict(driver.fabric),
         "nvidia_persistence_packages": dict(driver.persistence),
         "nvidia_persistence_unit": driver.persistence_unit,
     }
@@ -113,13 +114,16 @@ def _library_vars(software: SoftwareProfile) -> dict[str, Any]:
 
 def platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
     """Return the role variables that depend on the server model."""
-    del site
     kernel = platform.kernel_options
+    fabric = fabric_software(loader.software(site.software.set), driver_set(site), platform)
     return {
         "base_kernel_options": list(kernel.options) if kernel is not None else [],
         "nvidia_driver_gpus": platform.gpus,
         "nvidia_fabricmanager_enabled": platform.runs_fabric_manager,
         "nvidia_fabricmanager_gpus": platform.gpus,
+        "nvidia_fabricmanager_packages": fabric.manager,
+        "nvidia_fabricmanager_subnet_packages": fabric.subnet_manager,
+        "nvidia_fabricmanager_imex_packages": fabric.imex,
         "nvidia_persistence_gpus": platform.gpus,
         "dcgm_nvswitches": int(platform.nvswitches.value) if platform.nvswitches else 0,
         "nvidia_container_toolkit_gpus": platform.gpus,
@@ -156,7 +160,15 @@ def node_vars(site: Site, name: str) -> dict[str, Any]:
         "rackready_gpus": facts.platform.gpus,
         "host_roce_interfaces": roce_interfaces(facts),
         "rackready_nics": [asdict(nic) for nic in facts.nics],
+        **({"nvidia_fabricmanager_imex_nodes": _domain_addresses(site, name)} if facts.platform.runs_imex else {}),
     }
+
+
+def _domain_addresses(site: Site, name: str) -> list[str]:
+    """Return the addresses of all nodes in a node's NVLink domain, in the site's order: IMEX reads one list on all."""
+    domains = [domain_nodes(site, domain) for domain in site.nvlink_domains]
+    mine = next((names for names in domains if name in names), [])
+    return [str(site.node(other).address) for other in mine]
 
 
 def connection_vars(site: Site, node: Node, known_hosts: Path, jump_socket: str = "") -> dict[str, Any]:

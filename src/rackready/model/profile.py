@@ -10,6 +10,9 @@ from rackready.model.base import Model, ProfileId, Rate
 from rackready.model.baseline import Baseline
 from rackready.model.supply import Cooling, Figure, Psus
 
+_NVLINK5_MBS = 50_000
+"""Between the rates of NVLink 4 and 5, MB/s of one link and direction."""
+
 
 class NvLink(Model):
     """NVLink of one GPU."""
@@ -22,6 +25,14 @@ class NvLink(Model):
         None,
         description="rate of a copy between two GPUs below which an operator refuses them, GB/s; null: not published",
     )
+
+    @property
+    def has_subnet(self) -> bool:
+        """Return whether the links are NVLink 5 or later, whose switches form a subnet that NVLSM manages.
+
+        NVLink 5 runs a link at 53,125 MB/s, NVLink 4 at 26,562 (NVML). NVIDIA Fabric Manager user guide, NVLSM.
+        """
+        return self.speed.value >= _NVLINK5_MBS
 
 
 class PowerAndClocks(Model):
@@ -259,6 +270,11 @@ class PlatformProfile(Model):
     def runs_fabric_manager(self) -> bool:
         """Return whether the server runs the fabric manager: install adds it and gates check it."""
         return self.nvswitch if self.fabric_manager is None else self.fabric_manager
+
+    @property
+    def runs_imex(self) -> bool:
+        """Return whether the server's NVLink domain spans servers, so that it runs IMEX."""
+        return self.nvlink_domain is not None and self.nvlink_domain > self.gpus
 
     def unpublished(self) -> tuple[str, ...]:
         """Return the unpublished facts that installing needs; empty when the server can be installed."""

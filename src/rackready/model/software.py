@@ -36,10 +36,22 @@ class DriverSet(Model):
     fabric: dict[str, str] = Field(
         min_length=1, description="packages of the fabric manager to version, installed and held"
     )
+    fabric_nvlink5: dict[str, str] = Field(
+        default_factory=dict,
+        description="the same for boards with NVLink 5 (HGX B200, B300); empty: the set does not install them",
+    )
+    imex: dict[str, str] = Field(
+        default_factory=dict,
+        description="packages of IMEX, for NVLink domains that span servers; empty: the set does not install them",
+    )
 
     @model_validator(mode="after")
     def _of_one_version(self) -> Self:
-        for name, version in {**self.packages, **self.persistence, **self.fabric}.items():
+        for name, version in [
+            (name, version)
+            for packages in (self.packages, self.persistence, self.fabric, self.fabric_nvlink5, self.imex)
+            for name, version in packages.items()
+        ]:
             if re.match(rf"(\d+:)?{re.escape(self.version)}(-|$)", version) is None:
                 raise ValueError(f"{name}: package version {version} is not of driver {self.version}")
         return self
@@ -67,6 +79,11 @@ class SoftwareProfile(Model):
         description="version of the perftest package, built with CUDA, that the site's mirror carries"
     )
     mft: str = Field(description="version of NVIDIA's firmware tools (mlxlink), in the site's mirror")
+    nvlsm: str = Field(
+        default="",
+        description="version of NVLSM, the subnet manager of boards with NVLink 5; it is not tied to the driver's; "
+        "empty: the set does not install it",
+    )
     doca: str = Field(description="version of the NIC user space (mlnx-tools)")
     source: str
 

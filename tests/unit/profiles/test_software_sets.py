@@ -13,7 +13,7 @@ from jinja2 import Environment
 from pydantic import ValidationError
 
 from rackready.design import check
-from rackready.design.hostvars import site_vars
+from rackready.design.hostvars import platform_vars, site_vars
 from rackready.design.site import parse_site
 from rackready.model.problems import SiteInvalidError
 from rackready.model.site import Site
@@ -110,7 +110,8 @@ def test_roles_get_the_sets_packages_and_versions(name: str) -> None:
     driver = found.driver[found.default_branch]
     assert given["base_os"] == found.os
     assert given["nvidia_driver_packages"] == driver.packages
-    assert given["nvidia_fabricmanager_packages"] == driver.fabric
+    of_server = platform_vars(site_of(name), loader.platform("dgx_h100"))
+    assert of_server["nvidia_fabricmanager_packages"] == driver.fabric
     assert given["nvidia_persistence_packages"] == driver.persistence
     assert given["nvidia_persistence_unit"] is driver.persistence_unit
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rackready.design.fabric_software import fabric_software
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.engine.shipped_script import command, document
@@ -110,9 +111,10 @@ def wanted_packages(facts: NodeFacts) -> dict[str, str]:
         "datacenter-gpu-manager-4-core": software.dcgm,
         software.nccl_package: software.nccl,
     }
-    if facts.platform.runs_fabric_manager:
-        out["nvidia-fabricmanager"] = software.of_version(facts.driver).fabric["nvidia-fabricmanager"]
-    return out
+    fabric = fabric_software(software, software.of_version(facts.driver), facts.platform)
+    exact = {**fabric.manager, **fabric.subnet_manager, **fabric.imex}
+    wanted = ("nvidia-fabricmanager", "nvlsm", "nvidia-imex")
+    return out | {name: exact[name] for name in wanted if exact.get(name)}
 
 
 class Versions(Gate):
