@@ -6,13 +6,14 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.rackready.ondevice.build import BuildTools
 from ansible.module_utils.rackready.ondevice.command import NodeProblem
 from ansible.module_utils.rackready.ondevice.driver import Driver
+from ansible.module_utils.rackready.ondevice.secure_boot import SecureBoot
 
 DOCUMENTATION = """
 module: rackready_driver
 short_description: load an exact version of the NVIDIA kernel module
 description:
-  - C(state=buildable) fails when a file that builds the module is neither on the node nor in its package sources, and
-    lists the packages to install in C(absent).
+  - C(state=buildable) fails when a file that builds the module is neither on the node nor in its package sources, or
+    when Secure Boot would refuse the module; it lists the packages to install in C(absent).
   - C(state=free) fails when another version is loaded and something computes with it; it changes nothing.
   - C(state=loaded) loads the version under the node's fence. It first unloads another version, and stops and restarts
     the services that hold it.
@@ -24,6 +25,8 @@ options:
     description: for C(buildable), required path to the package that brings it; KERNEL stands for the kernel's release
     type: dict
     default: {}
+  certificate: {description: "for C(buildable), certificate of the key that signs for DKMS", type: str, default: ""}
+  make_key: {description: "command that makes that key, for the message", type: str, default: dkms generate_mok}
   operation: {description: name of the lock and marker below /var/lib/rackready, type: str, default: install}
   token: {description: fencing token of the controller's ledger; 0 for a run by hand, type: int, default: 0}
   ledger: {description: identity of the ledger that gave the token, type: str, default: ""}
@@ -35,6 +38,8 @@ OPTIONS = {
     "version": {"type": "str", "required": True},
     "state": {"type": "str", "choices": ["buildable", "free", "loaded"], "default": "loaded"},
     "needs": {"type": "dict", "default": {}},
+    "certificate": {"type": "str", "default": ""},
+    "make_key": {"type": "str", "default": "dkms generate_mok"},
     "operation": {"type": "str", "default": "install"},
     "token": {"type": "int", "default": 0},
     "ledger": {"type": "str", "default": ""},
@@ -50,6 +55,8 @@ def main() -> None:
     before, changed = driver.loaded(), False
     try:
         if options["state"] == "buildable":
+            if options["certificate"]:
+                SecureBoot().refuse_untrusted(options["certificate"], options["make_key"])
             module.exit_json(changed=False, absent=BuildTools().absent(options["needs"]))
         if options["state"] == "free":
             driver.refuse_if_used(wanted)
