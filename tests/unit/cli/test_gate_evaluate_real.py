@@ -59,3 +59,26 @@ def test_a_collective_of_one_gpu_measures_nothing(evaluate: Any, name: str) -> N
         f"{gate}: error\n  node01: {gate} measures nothing - Expected: at least 2 GPUs Actual: 1. "
         "Declare the skip with its reason in site.yml (gates.skip).\n"
     )
+
+
+def test_inventory_of_a_gpu_whose_links_are_down(evaluate: Any) -> None:  # noqa: ANN401
+    code, out, _ = evaluate("node/gpu/sanity/inventory", "--input", str(H200 / "nvml_inventory.json"))
+    assert (code, out.splitlines()[0]) == (
+        1,
+        (
+            "node/gpu/sanity/inventory: fail (board part number 692-2G520-0282-001: not compared with what was bought "
+            "(input board_parts))"
+        ),
+    )
+    assert "node01 gpu0: NVLink down - Expected: 18 links active Actual: 0 (links 0, 1, 2, 3, 4, 5, 6, 7, 8" in out
+
+
+def test_the_pcie_path_of_a_gpu_on_the_root_complex(evaluate: Any) -> None:  # noqa: ANN401
+    code, out, _ = evaluate("node/gpu/sanity/pcie-path", "--input", str(H200 / "pcie_path.json"))
+    assert (code, out.splitlines()[0]) == (
+        0,
+        (
+            "node/gpu/sanity/pcie-path: pass (node01 gpu0: the other end of 0000:00:06.0's link is not in sysfs "
+            "(virtual machine?); only the GPU's end is judged)"
+        ),
+    )
