@@ -42,7 +42,7 @@ def run_fabric(ctx: PhaseContext, nodes: list[str], same: Results | None = None)
     for name in nodes:
         bad = [switches[switch] for switch in behind[name] if switches[switch].outcome is not Outcome.PASS]
         if bad:
-            out[name] = NodeResult(Outcome.ERROR, bad[0].message)
+            out[name] = NodeResult(Outcome.ERROR, bad[0].message, data=dict(bad[0].data))
     hosts = _play(ctx, site, [name for name in nodes if name not in out and name not in same], set(out))
     out |= {
         name: replace(result, changed=result.changed or any(switches[switch].changed for switch in behind[name]))

@@ -177,7 +177,7 @@ def _findings(config: SwitchConfig, driver: SwitchDriver, settle_s: float) -> li
 def _must_verify(config: SwitchConfig, driver: SwitchDriver, settle_s: float) -> None:
     findings = _findings(config, driver, settle_s)
     if findings:
-        raise SwitchError("; ".join(str(finding) for finding in findings))
+        raise SwitchError("; ".join(str(finding) for finding in findings), findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,4 +234,4 @@ class _Work:
         text = "; ".join(str(finding) for finding in findings)
         self.ledger.failed(token, f"rolled back: {text}")
         message = f"{self.config.name}: the change was applied, did not verify and was rolled back. {text}"
-        raise SwitchRevertedError(message)
+        raise SwitchRevertedError(message, findings)

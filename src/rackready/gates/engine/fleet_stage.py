@@ -38,6 +38,7 @@ BEHIND_FLEET = FailKind(
     "{metric} falls behind its fleet",
     meaning="This unit is slower than most identical units of the fleet, by more than their spread.",
     next_step="{look}, repair, then run {gate} again: docs/runbooks/fleet-outlier.md",
+    runbook="docs/runbooks/fleet-outlier.md",
 )
 
 

@@ -32,6 +32,7 @@ OUTSIDE_NVLINK = FailKind(
     meaning="Nodes of one NVLink domain exchanged data over the network: NCCL did not use NVLink between them.",
     next_step="NCCL used the network instead of NVLink: check NCCL_MNNVL_ENABLE and the fabric state of "
     f"its GPUs: {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 BYTES_OF_NODE = FailKind(
     "nccl-node-bytes",
@@ -52,6 +53,7 @@ RAIL_SHARE = FailKind(
     meaning="This rail carries another share of the traffic than its siblings: it is slow, or NCCL does "
     "not use it evenly.",
     next_step=_RAIL,
+    runbook="docs/runbooks/rail-slow.md",
 )
 BYTES_UNREADABLE = ErrorKind(
     "nccl-bytes-unreadable",
@@ -70,6 +72,7 @@ NO_BYTES = FailKind(
     "bytes sent over its rails",
     meaning="No rail carried anything: NCCL moved the data another way.",
     next_step=f"NCCL did not use the rails: {_RUNBOOK}",
+    runbook=_RUNBOOK,
 )
 
 FINDINGS = (

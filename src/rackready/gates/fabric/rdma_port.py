@@ -43,18 +43,21 @@ NIC_MISSING = FailKind(
     "NIC missing{when}",
     meaning="The node does not have this NIC's RDMA device: the card is gone or its driver is not loaded.",
     next_step="Check that `lspci` shows the NIC at {pci} and mlx5_core is loaded; reseat it: docs/runbooks/nic.md",
+    runbook="docs/runbooks/nic.md",
 )
 LINK_DOWN = FailKind(
     "rdma-link-down",
     "link down{when}",
     meaning="The port has no link.",
     next_step="Check {cable} and its transceivers: docs/runbooks/link-down.md",
+    runbook="docs/runbooks/link-down.md",
 )
 LINK_RATE = FailKind(
     "rdma-link-rate",
     "link rate{when}",
     meaning="The port runs at another rate than the NIC's.",
     next_step="Check the cable, its transceivers and the switch port's speed: docs/runbooks/link-down.md",
+    runbook="docs/runbooks/link-down.md",
 )
 BYTES_UNREADABLE = ErrorKind(
     "rdma-bytes-unreadable",

@@ -65,6 +65,7 @@ NIC_FAR_FROM_GPU = FailKind(
     meaning="The GPU's own NIC is not behind the same PCIe switch. Its RDMA traffic takes a detour over the host, at a "
     "lower rate.",
     next_step=_STEP,
+    runbook="docs/runbooks/nic.md",
 )
 
 FINDINGS = (

@@ -86,6 +86,7 @@ WATCHED_SWITCHES = FailKind(
     meaning="DCGM does not watch all NVSwitches of the node, so it does not see faults of their links.",
     next_step="Check libnvidia-nscq (it must be the driver's version) and `systemctl status nvidia-fabricmanager`, "
     "then restart nvidia-dcgm: docs/runbooks/nvlink-down.md.",
+    runbook="docs/runbooks/nvlink-down.md",
 )
 DISCOVERY_UNREADABLE = ErrorKind(
     "dcgm-discovery-unreadable",
@@ -98,6 +99,7 @@ HEALTH_UNNAMED = FailKind(
     "DCGM health",
     meaning="DCGM reports that something is unhealthy, but not which part.",
     next_step=_STEP,
+    runbook="docs/runbooks/gpu.md",
 )
 HEALTH_OVERALL_CONTRADICTS = ErrorKind(
     "dcgm-health-overall-contradicts",
@@ -110,6 +112,7 @@ HEALTH_INCIDENT = FailKind(
     "DCGM health: {system}",
     meaning="DCGM reports an incident on this part.",
     next_step=_STEP,
+    runbook="docs/runbooks/gpu.md",
 )
 HEALTHY_ENTITY_LISTED = ErrorKind(
     "dcgm-health-healthy-listed",
@@ -122,6 +125,7 @@ HEALTH_NO_INCIDENT = FailKind(
     "DCGM health",
     meaning="DCGM reports this part as unhealthy, but not why.",
     next_step=_STEP,
+    runbook="docs/runbooks/gpu.md",
 )
 HEALTH_ENTITY_CONTRADICTS = ErrorKind(
     "dcgm-health-entity-contradicts",

@@ -45,6 +45,7 @@ FABRIC_STATE = FailKind(
     meaning="The GPU is not registered with the NVLink fabric: CUDA does not start on it.",
     next_step="{step}",
     steps=(_LOCAL, _REMOTE),
+    runbook=_RUNBOOK,
 )
 FABRIC_STATUS = FailKind(
     "fabric-status",
@@ -52,6 +53,7 @@ FABRIC_STATUS = FailKind(
     meaning="The GPU's registration with the NVLink fabric ended with an error.",
     next_step="{step}",
     steps=(_LOCAL, _REMOTE),
+    runbook=_RUNBOOK,
 )
 FABRIC_HEALTH = FailKind(
     "fabric-health-bad",
@@ -59,6 +61,7 @@ FABRIC_HEALTH = FailKind(
     meaning="The driver's summary of the GPU's NVLink fabric is not healthy.",
     next_step="{step}",
     steps=(_LOCAL, _REMOTE),
+    runbook=_RUNBOOK,
 )
 FABRIC_HEALTH_PART = FailKind(
     "fabric-health-part-bad",
@@ -66,6 +69,7 @@ FABRIC_HEALTH_PART = FailKind(
     meaning="One aspect of the GPU's NVLink fabric is not healthy, for example its bandwidth or a route.",
     next_step="{step}",
     steps=(_LOCAL, _REMOTE),
+    runbook=_RUNBOOK,
 )
 
 STATE = (FABRIC_STATE, FABRIC_STATUS, FABRIC_HEALTH, FABRIC_HEALTH_PART)

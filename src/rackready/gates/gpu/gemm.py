@@ -67,6 +67,7 @@ RATE_LOW = FailKind(
     "{metric} is slow",
     meaning="The GPU computes slower than its model should.",
     next_step=_STEP,
+    runbook="docs/runbooks/gpu.md",
 )
 
 FINDINGS = (

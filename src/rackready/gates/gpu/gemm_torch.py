@@ -64,6 +64,7 @@ PRODUCTS_VARY = FailKind(
     "{kind} products differ from run to run",
     meaning="The GPU returns different results for the same product: it corrupts data silently.",
     next_step=_WRONG,
+    runbook="docs/runbooks/silent-data-corruption.md",
 )
 PRODUCTS_DIFFER = FailKind(
     "gemm-products-differ",
@@ -71,6 +72,7 @@ PRODUCTS_DIFFER = FailKind(
     meaning="The GPUs return different results for the same product and no result has a majority: at least one "
     "corrupts data silently.",
     next_step=_WHICH,
+    runbook="docs/runbooks/silent-data-corruption.md",
 )
 PRODUCT_ODD = FailKind(
     "gemm-product-odd-one",
@@ -78,12 +80,14 @@ PRODUCT_ODD = FailKind(
     meaning="This GPU returns another result for the same product than most of its siblings: it corrupts data "
     "silently.",
     next_step=_WRONG,
+    runbook="docs/runbooks/silent-data-corruption.md",
 )
 RATE_LOW = FailKind(
     "gemm-torch-slow",
     "{metric} is slow",
     meaning="The GPU computes slower than its model should.",
     next_step=_STEP,
+    runbook="docs/runbooks/gpu.md",
 )
 
 FINDINGS = (

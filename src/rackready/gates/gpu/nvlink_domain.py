@@ -49,6 +49,7 @@ NOT_IN_DOMAIN = FailKind(
     "not in an NVLink domain",
     meaning="This GPU has not joined an NVLink domain: it cannot reach GPUs of other nodes over NVLink.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 GPU_TWICE = ErrorKind(
     "nvlink-domain-gpu-twice",
@@ -61,12 +62,14 @@ NO_MAJORITY = FailKind(
     "no NVLink domain has most of the GPUs",
     meaning="The rack's GPUs are split over several NVLink domains and none has most of them.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 OTHER_DOMAIN = FailKind(
     "nvlink-domain-other",
     "another NVLink domain than most of {rack}",
     meaning="This GPU is in another NVLink domain than most of its rack, so it reaches them over the network only.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 ADDRESSES_UNREADABLE = ErrorKind(
     "imex-addresses-unreadable",
@@ -218,9 +221,7 @@ class NvLinkDomain(Gate):
             _members(
                 judge, run, lists, {node: _addresses(judge, node, outputs.get(f"address-{node}")) for node in run.nodes}
             )
-        judge.blamed.update(
-            finding.where.split()[0] for finding in judge.fails if finding.where.split()[0] in run.nodes
-        )
+        judge.blamed |= {finding.where.split()[0] for finding in judge.fails} & set(run.nodes)
         return judge.verdict(run.target)
 
     def _size(self, facts: GateFacts, run: Run) -> int:

@@ -41,12 +41,14 @@ PCIE_GPUS = FailKind(
     "GPUs on PCIe",
     meaning="The PCIe bus has another number of GPUs than the platform.",
     next_step=f"Power the node off and on; if that does not help, reseat the GPU: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 FELL_OFF = FailKind(
     "gpu-pcie-fell-off",
     "GPU fell off the PCIe bus",
     meaning="The GPU is listed on the PCIe bus and does not answer: only a power cycle can bring it back.",
     next_step=f"Power the node off and on; if it happens again, replace the GPU: {_RUNBOOK}.",
+    runbook=_RUNBOOK,
 )
 REVISION_UNREADABLE = ErrorKind(
     "gpu-pcie-revision-unreadable",
@@ -66,6 +68,7 @@ GENERATION_ABLE = FailKind(
     meaning="The GPU or a port above it supports a lower PCIe generation than it should: it is another part, or the "
     "BIOS limits it.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 LANES_ABLE = FailKind(
     "gpu-pcie-lanes-able",
@@ -73,6 +76,7 @@ LANES_ABLE = FailKind(
     meaning="The GPU or a port above it supports fewer lanes than it should: it is another part, or a riser is not "
     "fully connected.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 LINK_NOT_REPORTED = ErrorKind(
     "gpu-pcie-link-not-reported",
@@ -85,12 +89,14 @@ WIDTH = FailKind(
     "PCIe width of {name}",
     meaning="A PCIe link on the GPU's path uses fewer lanes than both ends support: copies are slower.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 GENERATION = FailKind(
     "gpu-pcie-generation",
     "PCIe generation of {name}",
     meaning="A PCIe link on the GPU's path runs at a lower speed than both ends support: copies are slower.",
     next_step=_STEP,
+    runbook=_RUNBOOK,
 )
 
 FINDINGS = (

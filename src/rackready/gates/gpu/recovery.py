@@ -42,6 +42,7 @@ ACTION_WANTED = FailKind(
     meaning="The driver asks for a repair action; until it is done, the GPU is not fit for jobs.",
     next_step="{step}",
     steps=tuple(dict.fromkeys(ACTIONS.values())),
+    runbook="docs/runbooks/gpu.md",
 )
 ACTION_UNKNOWN = ErrorKind(
     "gpu-recovery-unknown-word",
@@ -54,6 +55,7 @@ INFOROM_NOT_REPORTED = ErrorKind(
     "{what} not reported",
     meaning="The GPU's InfoROM lacks a value that every good one has.",
     next_step=f"Run `nvidia-smi -q`; if the value is missing there too, contact the vendor: {RUNBOOK}.",
+    runbook="docs/runbooks/gpu.md",
 )
 INFOROM_CORRUPT = FailKind(
     "inforom-corrupt",
@@ -61,6 +63,7 @@ INFOROM_CORRUPT = FailKind(
     meaning="The GPU's InfoROM is damaged: its serial, ECC history and power limits cannot be trusted.",
     next_step="Power the node off and on; if that does not help, have the vendor replace the board or reflash its "
     f"InfoROM: {RUNBOOK}.",
+    runbook="docs/runbooks/gpu.md",
 )
 
 FINDINGS = (

@@ -48,6 +48,7 @@ SMI_GPU_LOST = FailKind(
     "GPU lost ({name})",
     meaning="The driver lost this GPU: it no longer answers, and jobs on it hang or crash.",
     next_step=f"Power the node off and on; if the GPU is lost again, replace it: {RUNBOOK}.",
+    runbook=RUNBOOK,
 )
 SMI_EXIT_CODE = ErrorKind(
     "nvidia-smi-exit-code",

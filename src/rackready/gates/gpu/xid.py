@@ -96,6 +96,7 @@ XID_154 = FailKind(
     meaning="The driver asks for a recovery action on this GPU.",
     next_step="{step}",
     steps=tuple(dict.fromkeys(ACTIONS.values())),
+    runbook="docs/runbooks/gpu.md",
 )
 XID_154_UNKNOWN = ErrorKind(
     "xid-154-unknown-action",
@@ -111,6 +112,7 @@ SXID_FATAL = FailKind(
         "Power the node off and on: this resets the fabric and all its GPUs. "
         "If it happens again, replace the NVSwitch board: docs/runbooks/nvlink-down.md."
     ),
+    runbook="docs/runbooks/nvlink-down.md",
 )
 SXID_UNKNOWN = ErrorKind(
     "sxid-unknown",

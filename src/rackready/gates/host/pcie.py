@@ -42,6 +42,7 @@ ACS_ON = FailKind(
     meaning="Access control sends traffic between GPU and NIC through the processor: GPUDirect RDMA is slow.",
     next_step="Run `setpci -s {address} ECAP_ACS+0x6.w=0000` at each boot, or turn ACS off in the BIOS: "
     "docs/runbooks/nccl-transport.md.",
+    runbook="docs/runbooks/nccl-transport.md",
 )
 DEVICE_NOT_FOUND = ErrorKind(
     "pci-device-not-found",
