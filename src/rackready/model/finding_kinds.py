@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from rackready.model.outcome import Finding, Outcome
+from rackready.model.place import Place
 
 KINDS: dict[str, FindingKind] = {}
 """Code -> kind, for every imported module (`registry.all_gates` imports them all)."""
@@ -49,18 +50,23 @@ class FindingKind:
     def found(
         self, where: str, expected: object, actual: object, /, *, nodes: Collection[str] = (), **values: object
     ) -> Finding:
-        """Return a finding of this kind at a place (node and part). ``nodes``: further nodes that it is about.
+        """Return a finding of this kind at a place. ``nodes``: further nodes that it is about.
+
+        ``where`` is a ``Place``, or the name of a node.
 
         Raise KeyError if ``values`` lack a placeholder.
         """
+        place = Place.read(where)
         return Finding(
             code=self.code,
-            where=where,
+            where=str(place),
+            node=place.node,
+            part=place.part,
             what=self.title.format(**values),
             expected=str(expected),
             actual=str(actual),
             next_step=self.next_step.format(**values),
-            nodes=list(nodes),
+            nodes=list(dict.fromkeys([*place.nodes, *nodes])),
         )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from rackready.evidence.faults import Faults
 from rackready.evidence.seen import seen
+from rackready.model.outcome import Finding
 
 NVLINK, DISKS = "node/gpu/sanity/nvlink", "node/host/sanity/disks"
 WHERE = {"node01": ("rack-a", 7), "node02": ("rack-a", 13), "node03": ("rack-b", None)}
@@ -15,19 +16,13 @@ WHERE = {"node01": ("rack-a", 7), "node02": ("rack-a", 13), "node03": ("rack-b",
 
 def finding(
     where: str, what: str = "NVLink down", actual: str = "17", step: str = "Power the node off and on."
-) -> dict[str, str]:
-    return {
-        "code": "nvlink-inactive",
-        "where": where,
-        "what": what,
-        "expected": "18",
-        "actual": actual,
-        "next_step": step,
-    }
+) -> dict[str, Any]:
+    found = {"code": "nvlink-inactive", "where": where, "what": what, "expected": "18", "actual": actual}
+    return Finding.model_validate(found | {"next_step": step}).model_dump(mode="json")
 
 
 def gate(
-    name: str, outcome: str, *findings: dict[str, str], pending: bool = False, note: str | None = None
+    name: str, outcome: str, *findings: dict[str, Any], pending: bool = False, note: str | None = None
 ) -> dict[str, Any]:
     return {
         "gate": name,

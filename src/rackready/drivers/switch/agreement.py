@@ -18,6 +18,7 @@ from rackready.drivers.switch.configure import open_driver
 from rackready.drivers.switch.verify import HostQos, verify_agreement, verify_links
 from rackready.model.outcome import Finding, Outcome
 from rackready.model.phase import FINDINGS, NodeResult, PhaseContext, told
+from rackready.model.place import Place
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.ondevice.roce import FORMAT
@@ -125,6 +126,6 @@ def _cables(
         if port.netdev in host:
             out += verify_agreement(config.name, state, port, host[port.netdev], host_mtu)
         else:
-            where = f"{node} {port.netdev}"
+            where = Place(node, port.netdev)
             out.append(kinds.INTERFACE_MISSING.found(where, "its state", "the interface is not there"))
     return out

@@ -9,6 +9,7 @@ from rackready.design.switches import PortConfig, SwitchConfig
 from rackready.drivers.switch import findings as kinds
 from rackready.drivers.switch.base import PortState, RoceState, SwitchState
 from rackready.model.outcome import Finding
+from rackready.model.place import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ def verify_config(config: SwitchConfig, state: SwitchState) -> list[Finding]:
 
 
 def _port(switch: str, port: PortConfig, state: PortState | None) -> list[Finding]:
-    where = f"{switch} {port.name}"
+    where = Place(switch, port.name)
     if state is None:
         cabled = f"cabled to {port.node} {port.netdev}"
         return [kinds.PORT_MISSING.found(where, cabled, "the switch does not list it", nodes=[port.node])]
@@ -83,7 +84,7 @@ def verify_agreement(
     switch: str, switch_state: SwitchState, port: PortConfig, host: HostQos, host_mtu: int
 ) -> list[Finding]:
     """Return findings where host and switch disagree on a cable: a half-lossless link drops silently under load."""
-    where = f"{port.node} {port.netdev} and {switch} {port.name}"
+    where = Place(port.node, port.netdev, f"and {switch} {port.name}")
     out = []
     if host.pfc != switch_state.roce.pfc:
         text = f"host {_numbers(host.pfc)}, switch {_numbers(switch_state.roce.pfc)}"

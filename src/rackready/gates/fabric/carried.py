@@ -15,6 +15,7 @@ from rackready.gates.judging.expectation import Algorithm, Collective, Domain
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Criterion, Op
+from rackready.model.place import Place
 from rackready.ondevice import rdma_counters
 
 _RUNBOOK = "docs/runbooks/nccl-transport.md"
@@ -241,7 +242,7 @@ def _shares(
             share = sent[node][nic.rdma_device] / total * count
             judge.metric("rail_share", f"{node}/{nic.rdma_device}", share, "1")
             if abs(share - 1) > tolerance:
-                where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+                where = Place(node, nic.rdma_device, f"(rail {nic.rail})")
                 judge.fail(where, RAIL_SHARE, f"1.0 within {tolerance:.0%}", f"{share:.2f}")
 
 
@@ -265,7 +266,7 @@ def _sent(
     for device, both in ports.items():
         before, after = map(_bytes, both)
         if before is None or after is None or after < before:
-            judge.error(f"{node} {device}", BYTES_WENT_BACK, "a number that grows", f"{before} then {after}")
+            judge.error(Place(node, device), BYTES_WENT_BACK, "a number that grows", f"{before} then {after}")
             return None
         sent[device] = float(after - before)
     if not may_rest:

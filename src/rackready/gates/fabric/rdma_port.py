@@ -14,6 +14,7 @@ from rackready.gates.judging.expectation import Bound
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.choices import FabricKind
+from rackready.model.place import Place
 from rackready.model.site import Fabric
 from rackready.ondevice import rdma_counters
 
@@ -175,7 +176,7 @@ def judge_gids(
 
 def judge_link(gathered: Judge, output: Output | None, node: str, nic: NicFacts) -> bool:
     """Judge one end's link: an inactive link is the fault of that node alone."""
-    where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+    where = Place(node, nic.rdma_device, f"(rail {nic.rail})")
     if gathered.trouble(trouble(output, where, "link state")) or output is None:
         return False
     try:
@@ -191,7 +192,7 @@ def judge_port(gathered: Judge, found: object, node: str, nic: NicFacts, when: s
 
     ``when``: suffix of the titles.
     """
-    where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+    where = Place(node, nic.rdma_device, f"(rail {nic.rail})")
     if not isinstance(found, dict) or found.get("state") is None:
         gathered.fail(
             where, NIC_MISSING, f"{nic.rdma_device} under /sys/class/infiniband", "nothing", when=when, pci=nic.pci

@@ -14,6 +14,7 @@ from rackready.gates.judging import gpu_models
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 
 _STEP = "Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md."
 _SETTLE_S = 60
@@ -270,7 +271,7 @@ def _listed(judge: Judge, node: str, seen: Output) -> tuple[list[str], int] | No
 def _judge(judge: Judge, facts: GateFacts, node: str, name: str, found: Health) -> None:
     judge.judged += 1
     for entity in found.entities:
-        _entity(judge, f"{node} {_part(entity)}", entity)
+        _entity(judge, Place(node, _part(entity)), entity)
     bad = {_part(entity) for entity in found.entities}
     least = dcgm_health.worst(word for entity in found.entities for word in (entity.health, entity.worst_incident))
     if found.overall != "Healthy" and not bad:

@@ -8,6 +8,7 @@ from rackready.gates.gpu import parts, smi
 from rackready.gates.gpu.smi import SmiGate
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.model.place import Place
 
 _RUNBOOK = "docs/runbooks/nvlink-down.md"
 _LOCAL = (
@@ -106,7 +107,7 @@ class Fabric(SmiGate):
             for gpu in silent:
                 part = parts.name(facts, gpu.pci, gpu.position)
                 judge.measured.discard(f"{node}/{part}")
-                state(judge, facts, f"{node} {part}", gpu)
+                state(judge, facts, Place(node, part), gpu)
         if facts.platform.nvswitch:
             _missing_health(judge, facts, node, log)
 
@@ -120,7 +121,7 @@ def _missing_health(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> N
         for gpu in lacking:
             part = parts.name(facts, gpu.pci, gpu.position)
             judge.measured.discard(f"{node}/{part}")
-            judge.error(f"{node} {part}", HEALTH_NOT_REPORTED, "reported as for the other GPUs", "nothing", what=what)
+            judge.error(Place(node, part), HEALTH_NOT_REPORTED, "reported as for the other GPUs", "nothing", what=what)
 
 
 def _silent(facts: NodeFacts, gpu: SmiGpu) -> bool:

@@ -22,6 +22,7 @@ from rackready.gates.judging.expectation import launches
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 from rackready.model.profile import Precision
 from rackready.ondevice import gemm as script
 
@@ -261,7 +262,7 @@ def _compare_products(judge: Judge, node: str, kind: str, rows: list[list[dict[s
         if differ:
             bad.add(gpu)
             judge.fail(
-                f"{node} gpu{gpu}",
+                Place(node, f"gpu{gpu}"),
                 PRODUCTS_VARY,
                 "the same result each time",
                 f"{differ} of its comparisons differ",
@@ -288,5 +289,5 @@ def _compare_first_products(judge: Judge, node: str, kind: str, digests: list[se
         return set(range(len(digests)))
     others = {gpu for gpu, seen in enumerate(digests) if gpu not in known and seen != {most}}
     for gpu in sorted(others):
-        judge.fail(f"{node} gpu{gpu}", PRODUCT_ODD, f"digest {most}, as most have", "another", kind=kind)
+        judge.fail(Place(node, f"gpu{gpu}"), PRODUCT_ODD, f"digest {most}, as most have", "another", kind=kind)
     return others

@@ -15,6 +15,7 @@ from rackready.gates.gpu import parts
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 from rackready.ondevice import pcie_path
 
 _KEY = "path"
@@ -151,11 +152,11 @@ def _judge(judge: Judge, facts: NodeFacts, node: str, found: dict[str, Any]) -> 
         judge.fail(node, PCIE_GPUS, f"{facts.platform.gpus}", detail)
     notes: list[str] = []
     for position, gpu in enumerate(gpus):
-        _gpu(judge, facts, f"{node} {parts.name(facts, gpu['pci'], position)}", gpu, notes)
+        _gpu(judge, facts, Place(node, parts.name(facts, gpu["pci"], position)), gpu, notes)
     judge.note = "; ".join(notes) or None
 
 
-def _gpu(judge: Judge, facts: NodeFacts, where: str, gpu: dict[str, Any], notes: list[str]) -> None:
+def _gpu(judge: Judge, facts: NodeFacts, where: Place, gpu: dict[str, Any], notes: list[str]) -> None:
     before = len(judge.fails) + len(judge.errors)
     links: list[dict[str, Any]] = gpu["links"]
     judge.judged += 1
@@ -179,7 +180,7 @@ def _gpu(judge: Judge, facts: NodeFacts, where: str, gpu: dict[str, Any], notes:
             "only the GPU's end is judged"
         )
     if len(judge.fails) + len(judge.errors) == before:
-        judge.measured.add(where.replace(" ", "/"))
+        judge.measured.add(where.unit)
 
 
 def own_end(judge: Judge, facts: NodeFacts, where: str, link: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from rackready.gates.gpu import parts, smi
 from rackready.gates.gpu.smi import RUNBOOK, SmiGate
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.model.place import Place
 
 _RESET = f"Drain the node and reset the GPU (`nvidia-smi -r -i N`): {RUNBOOK}."
 _REBOOT = f"Drain and reboot the node: {RUNBOOK}."
@@ -129,5 +130,5 @@ class InfoRom(SmiGate):
             part = parts.name(facts, pci, position)
             judge.measured.discard(f"{node}/{part}")
             judge.fail(
-                f"{node} {part}", INFOROM_CORRUPT, "a valid InfoROM", f"nvidia-smi: infoROM is corrupted at {pci}"
+                Place(node, part), INFOROM_CORRUPT, "a valid InfoROM", f"nvidia-smi: infoROM is corrupted at {pci}"
             )
