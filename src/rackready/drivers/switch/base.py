@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -126,6 +126,13 @@ class SwitchDriver(ABC):
         """
         del commands
         return {}
+
+    def touched(self, commands: list[str], ports: Collection[str]) -> set[str]:
+        """Return those of the site's ports on which these commands change something.
+
+        A driver that cannot tell returns all: nodes in production behind them are drained before the change.
+        """
+        return set(ports) if commands else set()
 
     @abstractmethod
     def only_holds(self, revision: str, commands: list[str]) -> bool:

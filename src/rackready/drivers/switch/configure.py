@@ -24,6 +24,8 @@ from rackready.model.problems import RackreadyError
 from rackready.model.site import Site, Switch
 from rackready.paths import EnvPaths
 
+PORTS = "ports"
+"""In the result of a dry run: the site's ports on which something would change."""
 _AT_ONCE = 8
 
 
@@ -99,4 +101,4 @@ def _run_one(ctx: PhaseContext, site: Site, paths: EnvPaths, ledger: Ledger, nam
         driver.close()
     verb = ("would change" if ctx.check else "changed and confirmed") if applied.changed else "unchanged"
     message = "; ".join(part for part in (f"{name}: {verb}", applied.note, pinned) if part)
-    return NodeResult(Outcome.PASS, message, applied.changed, {"diff": applied.diff})
+    return NodeResult(Outcome.PASS, message, applied.changed, {"diff": applied.diff, PORTS: list(applied.ports)})

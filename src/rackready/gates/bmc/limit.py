@@ -186,11 +186,7 @@ class PowerLimit(Gate):
         )
         if bound is not None and point < bound and point != self.inputs.cap_w:
             judge.fail(where, BELOW_DEFAULT, f"{bound:.0f} W", f"{point:.0f} W")
-        elif (
-            most is not None
-            and self.inputs.cap_w is None
-            and not (most.source.startswith("derived") and point == bound)
-        ):
+        elif most is not None and self.inputs.cap_w is None and not (most.derived and point == bound):
             _compare(judge, where, point, most, BELOW_HIGHEST_DRAW)
         elif most is not None and self.inputs.cap_w is not None and 0 < point < self.inputs.cap_w:
             judge.fail(where, LIMIT_OTHER, f"{self.inputs.cap_w:.0f} W, as the site wants", f"{point:.0f} W")

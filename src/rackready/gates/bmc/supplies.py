@@ -265,7 +265,7 @@ def _capacity(judge: Judge, node: str, platform: PlatformProfile, there: Sequenc
         return
     carried = sum(watts[:least])
     judge.metric("power_supplies_capacity", node, carried, "W")
-    if most.source.startswith("derived"):
+    if most.derived:
         if carried < most.value:
             judge.remark(
                 f"{least} of its supplies can carry {carried:.0f} W, less than {most.value:.0f} W ({most.source}): "
