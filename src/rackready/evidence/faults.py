@@ -12,7 +12,7 @@ from typing import Any
 
 from rackready.evidence.seen import Seen
 from rackready.model.outcome import CONTINUES, Outcome
-from rackready.model.place import part_of
+from rackready.model.place import part_of, stored
 from rackready.model.state import NodeState
 
 MOST_GROUPS = 100
@@ -234,8 +234,8 @@ def _place(place: Place, where: Mapping[str, Where]) -> dict[str, Any]:
 
 def _inside(node: str, finding: Mapping[str, Any]) -> str:
     """Return the place of a finding for readers, without the node's own name."""
-    where = str(finding["where"])
-    return where.removeprefix(node).lstrip(" /") if finding["node"] == node else where
+    place = stored(finding)
+    return place.inside if place.node == node else str(place)
 
 
 def _again(node: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from rackready.model.base import Model
-from rackready.model.place import Place, unit_of
+from rackready.model.place import stored, unit_of
 
 
 class Outcome(StrEnum):
@@ -90,7 +90,7 @@ class Finding(Model):
         """Return a finding in today's form: evidence from before these fields, and other packages, give words alone."""
         if not isinstance(given, Mapping) or "node" in given or not isinstance(given.get("where"), str):
             return given
-        place = Place.read(given["where"])
+        place = stored(given)
         return {**given, "where": str(place), "node": place.node, "part": place.part}
 
     @property
@@ -101,7 +101,7 @@ class Finding(Model):
     @property
     def inside(self) -> str:
         """Return its place without the node, for readers: 'gpu2', 'mlx5_0 (rail 3)'; empty for the whole node."""
-        return self.where.removeprefix(self.node).lstrip(" /")
+        return stored({"where": self.where, "node": self.node, "part": self.part}).inside
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what} - Expected: {self.expected} Actual: {self.actual}. {self.next_step}"

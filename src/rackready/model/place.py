@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from typing import Self
+from collections.abc import Collection, Mapping
+from typing import Any, Self
 
 _NODE = re.compile(r"(?P<node>[^ /]*)[ /]?(?P<rest>.*)", re.DOTALL)
 _BESIDE = re.compile(r" ?(?:[(\[]|-> |and )")
@@ -42,6 +42,11 @@ class Place(str):
         """Return it as coverage and metrics name parts: 'node03/gpu2'."""
         return unit_of(self.node, self.part)
 
+    @property
+    def inside(self) -> str:
+        """Return it without the node, for readers: 'gpu2', 'mlx5_0 (rail 3)'; empty for the whole node."""
+        return self.removeprefix(self.node).lstrip(" /")
+
     @classmethod
     def read(cls, text: str) -> Place:
         """Return the place that a text names: '<node>', '<node> <part>' or '<node>/<part>', then further words.
@@ -55,6 +60,14 @@ class Place(str):
         node, rest = (found["node"], found["rest"]) if found else (text, "")
         beside = _BESIDE.search(rest)
         return _again(text, node, rest[: beside.start()] if beside else rest, ())
+
+
+def stored(finding: Mapping[str, Any]) -> Place:
+    """Return the place of a finding in a document; one of before there was ``node`` gives words alone."""
+    where = str(finding["where"])
+    if "node" not in finding:
+        return Place.read(where)
+    return _again(where, str(finding["node"]), str(finding["part"]), tuple(finding.get("nodes", ())))
 
 
 def unit_of(node: str, part: str) -> str:

@@ -77,6 +77,13 @@ def test_a_finding_of_several_nodes_is_one_group_with_its_racks_and_its_next_ste
     }
 
 
+def test_whose_a_finding_is_does_not_depend_on_its_words() -> None:
+    reworded = finding("node01 gpu2") | {"where": "node01: the third GPU"}
+    other = finding("node02 gpu2") | {"where": "node01 gpu2, as node02 sees it"}
+    (group,) = page(node("node01", "fail", gate(NVLINK, "fail", reworded, other)))["groups"]
+    assert [place["parts"] for place in group["places"]] == [[": the third GPU", "node01 gpu2, as node02 sees it"]]
+
+
 def test_places_that_differ_say_each_what_was_found_and_what_to_do() -> None:
     one, other = finding("node01 gpu2"), finding("node02 gpu4", actual="16", step="Replace gpu4.")
     (group,) = page(
