@@ -161,7 +161,7 @@ def _advance(ledger: Ledger, request: CampaignRequest, phase: str, node: str, re
     spec = PHASES[phase]
     for state, note in spec.reaches:
         row = ledger.state(node)
-        # The reason why it was left alone earlier no longer holds.
-        outdated = row is not None and row.state is state is NodeState.READY and row.reason != note
+        # A ready node has a reason only where it was left alone earlier, and that no longer holds.
+        outdated = row is not None and row.state is state is NodeState.READY and bool(row.reason)
         if row is None or outdated or not at_least(row.state, state) or (spec.touches and result.changed):
             ledger.set_state(node, state, note, phase=phase, campaign=request.campaign)
