@@ -27,10 +27,9 @@ def test_a_node_whose_only_partner_is_bad_was_not_measured() -> None:
         )
     ]
     assert (other.outcome, other.blamed, len(other.measured)) == (Outcome.ERROR, [], 28)
+    mine = {"where": FORTH3, "node": "node01", "part": "mlx5_4"}
     both = verdict.model_copy(
-        update={
-            "findings": [*verdict.findings, *(one.model_copy(update={"where": FORTH3}) for one in verdict.findings)]
-        }
+        update={"findings": [*verdict.findings, *(one.model_copy(update=mine) for one in verdict.findings)]}
     )
     [own] = found.attribute(known, [Done(run, both)])["node01"]
     assert (own.outcome, [finding.where for finding in own.findings]) == (Outcome.FAIL, [FORTH3])
@@ -62,7 +61,9 @@ def outcomes(by_node: dict[str, list[Verdict]]) -> dict[str, str]:
 def test_incast_fails_the_nodes_that_it_names_and_not_all_that_took_part() -> None:
     alone = finding("node02 mlx5_0 (rail 1)", "incast-no-notifications")
     assert outcomes(incast(node02=[alone])) == {"node01": "pass", "node02": "fail", "node03": "pass"}
-    by_node = incast(node01=[finding("leaf01 swp2 (to node03 rail 1)"), finding("node03 mlx5_0 (rail 1)")])
+    by_node = incast(
+        node01=[finding("leaf01 swp2 (to node03 rail 1)", "x", "node03"), finding("node03 mlx5_0 (rail 1)")]
+    )
     assert outcomes(by_node) == {"node01": "error", "node02": "pass", "node03": "fail"}, (
         "node01 received with a bad sender"
     )

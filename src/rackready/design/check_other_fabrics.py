@@ -44,7 +44,7 @@ def _fabric(subject: Subject, fabric: OtherFabric, here: Loc) -> list[Found]:
     for key, model in (("leaf", fabric.leaf), ("spine", fabric.spine)):
         if model is not None and model not in models:
             text = f"switch profile {model!r} does not exist - Expected: one of {listed(models)}."
-            out.append(Found((*here, key), text, "Correct the id or add the profile."))
+            out.append(Found((*here, key), text, "Correct the id or add the profile.", profile=("switch", model)))
     if not subject.lost.any("racks"):
         out += members(fabric.racks, {rack.name for rack in site.racks}, (*here, "racks"), "rack")[1]
     others = dict.fromkeys(other.name for other in site.other_fabrics if other.name != fabric.name)

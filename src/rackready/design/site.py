@@ -235,7 +235,8 @@ class _Checked:
         for item in found:
             place, *reads = (explicit(loc, self.pruned.index_map) for loc in (item.loc, *item.reads))
             if not self.pruned.doubtful(place, reads):
-                self.problems.append(Problem(self.where(item.loc), item.message, item.hint, item.about, item.sort))
+                where = self.where(item.loc)
+                self.problems.append(Problem(where, item.message, item.hint, item.about, item.sort, item.profile))
 
     def _check_shape(self) -> Site | None:
         """Check the shape repeatedly, each time without the parts that were invalid the time before."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from rackready.evidence.seen import Seen
 from rackready.model.outcome import CONTINUES, Outcome
+from rackready.model.place import part_of, stored
 from rackready.model.state import NodeState
 
 MOST_GROUPS = 100
@@ -155,7 +156,7 @@ class Faults:
             self._add(
                 (item["outcome"], item["gate"], finding["what"], finding.get("code", "")),
                 place,
-                _part(name, finding["where"]),
+                _inside(name, finding),
             )
         if not item["findings"]:
             self._add(
@@ -169,7 +170,7 @@ class Faults:
         """Add the parts that no gate measured, and return 1, or 0 when there are none."""
         if coverage["outcome"] in CONTINUES:
             return 0
-        parts = [_part(name, part) for part in coverage["unmeasured"]] or [""]
+        parts = [part if (own := part_of(part, name)) is None else own for part in coverage["unmeasured"]] or [""]
         what = "parts that no gate measured" if coverage["unmeasured"] else "not measured to the end"
         for part in parts:
             self._add(
@@ -231,9 +232,10 @@ def _place(place: Place, where: Mapping[str, Where]) -> dict[str, Any]:
     }
 
 
-def _part(node: str, where: str) -> str:
-    """Return the place of a finding without the node's own name."""
-    return "" if where == node else where.removeprefix(f"{node} ").removeprefix(f"{node}/")
+def _inside(node: str, finding: Mapping[str, Any]) -> str:
+    """Return the place of a finding for readers, without the node's own name."""
+    place = stored(finding)
+    return place.inside if place.node == node else str(place)
 
 
 def _again(node: str) -> str:

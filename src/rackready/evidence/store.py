@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from rackready.evidence.aside import Lost, put_aside
-from rackready.evidence.damage import Damaged, judged, stand_in
+from rackready.evidence.damage import OUTPUT_LOST, Damaged, judged, stand_in
 from rackready.evidence.error import EvidenceError
 from rackready.evidence.raw_outputs import EMPTY, RawOutputs
 from rackready.evidence.rows import rows
@@ -152,11 +152,9 @@ class EvidenceStore:
             if (why := self._outputs.fault(one, elsewhere=not self._ledger.alone))
         ]
         self._damaged |= {item.digest: item for item in lost}
-        what, expected = (
-            f"evidence of {record.gate} lost a raw output (record {record.id})",
-            "the output that it was judged from",
-        )
-        return stand_in(record, what, expected, lost[0].actual) if lost else record
+        if not lost:
+            return record
+        return stand_in(record, OUTPUT_LOST, "the output that it was judged from", lost[0].actual)
 
     def _written(self) -> bool:
         """Return whether there are tables: a store that was never written has none. Once seen, they stay."""

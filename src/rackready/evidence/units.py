@@ -10,6 +10,7 @@ from typing import Any
 
 from rackready.evidence.bounds import Bound
 from rackready.evidence.distribution import Strip, counted, kind_of
+from rackready.model.place import part_of
 
 Key = tuple[str, str, str]
 """Gate, metric, unit."""
@@ -56,7 +57,7 @@ class Units:
 
     def _put(self, key: Key, place: int, name: str, target: str, value: float) -> None:
         pile = self.piles.setdefault(key, Pile())
-        if not (target == name or target.startswith((f"{name}/", f"{name} "))) or "->" in target:
+        if part_of(target, name) is None:
             pile.others[target] = value
             return
         pile.values.append(value)

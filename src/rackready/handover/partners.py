@@ -9,7 +9,10 @@ from rackready.handover.run import DRAIN, PARTNER_OF, RELEASE
 from rackready.ledger.store import Entry
 
 _OLD_REASON = f"{PREFIX} partner in the measurement of "
-"""Reason of a partner's drain. Versions that did not record ``PARTNER_OF`` left nothing else to know it by."""
+"""Reason of a partner's drain in versions that did not record ``PARTNER_OF`` and left nothing else to know it by.
+
+It is the text of those versions: today's reason may be worded in any other way.
+"""
 
 
 def last_word(entries: Sequence[Entry]) -> Entry | None:

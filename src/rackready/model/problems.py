@@ -22,6 +22,9 @@ class Problem:
     sort: str = field(default="", compare=False)
     """Equal in problems that differ only in the item that they are about."""
 
+    profile: tuple[str, str] | None = field(default=None, compare=False)
+    """Family and id of a profile that does not exist, where that is the problem."""
+
     def document(self) -> dict[str, str]:
         """Return the problem as plain data, for JSON output."""
         return {"path": self.path, "message": self.message, "hint": self.hint}

@@ -167,10 +167,7 @@ def _unlocked(stack: auto.Stack, operation: Callable[[], object]) -> None:
 
 def _stopped(node: str, failure: str) -> NodeResult:
     """Return the error of the whole stack as a node's result: nothing is known about the node itself."""
-    text = (
-        failure if failure.startswith(node) else f"{node}: not provisioned - Expected: its stack runs Actual: {failure}"
-    )
-    return NodeResult(Outcome.ERROR, text)
+    return NodeResult(Outcome.ERROR, f"{node}: not provisioned - Expected: its stack runs Actual: {failure}")
 
 
 def _given_up(paths: EnvPaths, args: RackArgs, nodes: list[str], recorder: Recorder) -> dict[str, NodeResult]:

@@ -129,7 +129,8 @@ def test_roles_run_in_check_mode_and_name_their_phase(
 def test_a_failed_check_of_a_role_is_an_item_and_its_later_tasks_are_named_as_not_compared(
     monkeypatch: pytest.MonkeyPatch, paths: EnvPaths, site: Site
 ) -> None:
-    broken = [{"role": "base", "task": "preflight | Check the disk", "message": "Expected: 9 MiB Actual: 1 MiB. Free."}]
+    check = {"expected": "9 MiB", "actual": "1 MiB", "next_step": "Free."}
+    broken = [{"role": "base", "task": "preflight | Check the disk", "message": "in any words", "check": check}]
     found, _ = compared(monkeypatch, paths, site, NodeResult(Outcome.FAIL, "x", data={"broken": broken}))
     (one,) = found.items
     assert (one.kind, one.expected, one.actual, one.next_step) == (DriftKind.CHECK, "9 MiB", "1 MiB", "Free.")
@@ -142,10 +143,11 @@ def test_a_failed_check_of_a_role_is_an_item_and_its_later_tasks_are_named_as_no
 def test_a_role_that_broke_otherwise_was_not_asked(
     monkeypatch: pytest.MonkeyPatch, paths: EnvPaths, site: Site
 ) -> None:
-    broken = [{"role": "base", "task": "limits | Apply", "message": "MODULE FAILURE: see stdout"}]
-    found, _ = compared(monkeypatch, paths, site, NodeResult(Outcome.FAIL, "x", data={"broken": broken}))
-    assert found.items == []
-    assert found.not_asked == ["role base stopped at task limits | Apply: MODULE FAILURE: see stdout"]
+    for words in ("MODULE FAILURE: see stdout", "Expected: what a foreign role wants Actual: something else."):
+        broken = [{"role": "base", "task": "limits | Apply", "message": words}]
+        found, _ = compared(monkeypatch, paths, site, NodeResult(Outcome.FAIL, "x", data={"broken": broken}))
+        assert found.items == []
+        assert found.not_asked == [f"role base stopped at task limits | Apply: {words}"]
 
 
 def test_a_node_that_ansible_could_not_reach_was_not_asked(

@@ -14,12 +14,13 @@ import yaml
 
 from rackready.cli.doctor_profiles import site_profiles
 from rackready.design.facts import desired_digest, node_facts
+from rackready.design.own_profiles import Own
 from rackready.design.pinned import digest, edited, pin, pinned_file, read_pinned, site_of
 from rackready.design.plan import plan_site
 from rackready.design.site import load_site
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
-from rackready.model.problems import SiteInvalidError
+from rackready.model.problems import Problem, SiteInvalidError
 from rackready.paths import EnvPaths
 from rackready.profiles import loader, scope
 
@@ -146,6 +147,14 @@ def test_consequences_of_a_broken_profile_are_not_reported(paths: EnvPaths) -> N
     own(paths, "platform", "lab_box", like="dgx_h100", gpu="h100_lab")
     run_on(paths, "lab_box")
     assert refused(paths) == ["inventories/lab/profiles/gpu/h100_lab.yml: power: is required and missing. Add it."]
+
+
+def test_a_consequence_is_one_whatever_its_words_are() -> None:
+    broken = Own(broken=frozenset({("platform", "lab_box")}))
+    assert broken.follows(Problem("racks", "in other words", profile=("platform", "lab_box")))
+    text = "platform profile 'lab_box' does not exist - Expected: one of dgx_h100."
+    assert not broken.follows(Problem("racks", text)), "words alone decide nothing"
+    assert not broken.follows(Problem("racks", text, profile=("switch", "lab_box")))
 
 
 def test_doctor_names_them_and_what_they_hide(paths: EnvPaths) -> None:

@@ -184,7 +184,7 @@ def _verdict(gate: str, verdict: Verdict, applied: Applied, found: Found) -> Non
         found.items.append(
             DriftItem(
                 kind=GATES[gate],
-                name=f"{finding.where.partition(' ')[2]} {finding.what}".strip(),
+                name=f"{finding.inside} {finding.what}".strip(),
                 expected=finding.expected,
                 actual=finding.actual,
                 source=f"gate {gate}",

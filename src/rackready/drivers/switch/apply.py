@@ -33,11 +33,15 @@ _SETTLE_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult:
-    """The result for a switch. ``diff``: the change (dry run: the planned one); ``note``: leftovers of earlier runs."""
+    """The result for a switch. ``diff``: the change (dry run: the planned one); ``note``: leftovers of earlier runs.
+
+    ``ports``: in a dry run, the site's ports on which something would change.
+    """
 
     changed: bool
     diff: str = ""
     note: str = ""
+    ports: tuple[str, ...] = ()
 
 
 def apply_config(
@@ -46,7 +50,7 @@ def apply_config(
     """Apply a switch's configuration, return the result. Raises SwitchError (busy, reverted, refused, unreachable)."""
     commands = _commands(driver, config, ledger)
     if check:
-        return _preview(driver, commands)
+        return _preview(driver, config, commands)
     note = _recover(driver, config, commands, ledger)
     _refuse_busy(driver)
     if not driver.missing(commands) and not _open_intent(ledger, config.name):
@@ -105,11 +109,11 @@ def _commands(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger) -> lis
     return wanted + sorted({*driver.unwanted(wrote, wanted), *left})
 
 
-def _preview(driver: SwitchDriver, commands: list[str]) -> ApplyResult:
+def _preview(driver: SwitchDriver, config: SwitchConfig, commands: list[str]) -> ApplyResult:
     missing = driver.missing(commands)
-    return ApplyResult(
-        bool(missing), "\n".join(f"{'-' if driver.removes(command) else '+'} {command}" for command in missing)
-    )
+    lines = (f"{'-' if driver.removes(command) else '+'} {command}" for command in missing)
+    ports = driver.touched(missing, {port.name for port in config.ports})
+    return ApplyResult(bool(missing), "\n".join(lines), ports=tuple(sorted(ports)))
 
 
 def _open_intent(ledger: Ledger, name: str) -> Entry | None:
@@ -177,7 +181,7 @@ def _findings(config: SwitchConfig, driver: SwitchDriver, settle_s: float) -> li
 def _must_verify(config: SwitchConfig, driver: SwitchDriver, settle_s: float) -> None:
     findings = _findings(config, driver, settle_s)
     if findings:
-        raise SwitchError("; ".join(str(finding) for finding in findings))
+        raise SwitchError("; ".join(str(finding) for finding in findings), findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,4 +238,4 @@ class _Work:
         text = "; ".join(str(finding) for finding in findings)
         self.ledger.failed(token, f"rolled back: {text}")
         message = f"{self.config.name}: the change was applied, did not verify and was rolled back. {text}"
-        raise SwitchRevertedError(message)
+        raise SwitchRevertedError(message, findings)

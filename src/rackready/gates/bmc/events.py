@@ -22,6 +22,7 @@ from rackready.gates.bmc.eventlog import Entry, Log, Mark, grouped, logs
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
+from rackready.model.place import Place
 
 _SKIPPED = "*!*audit*,lclog,*lifecycle*,*dump*,*postcode*,*journal*,*debug*,*diagnostic*,fdr,iel,sl,event,*securitylog*"
 """Logs that record logins or configuration changes, and memory dumps: they do not show hardware health, and have
@@ -150,16 +151,16 @@ class Events(Gate):
             return judge.verdict(node)
         there = logs(found.at(*SERVICES), found.at(*ENTRIES))
         if not there:
-            judge.error(f"{node} BMC", NO_LOG, "a log service with entries", "none")
+            judge.error(Place(node, "BMC"), NO_LOG, "a log service with entries", "none")
         clock = _clock(found, there)
         if clock is None:
-            judge.error(f"{node} BMC", CLOCK_NOT_REPORTED, "DateTime of its log service or manager", "none")
+            judge.error(Place(node, "BMC"), CLOCK_NOT_REPORTED, "DateTime of its log service or manager", "none")
         else:
             judge.metric("bmc_clock", f"{node}/bmc", clock, "s since 1970")
             by_its_clock = (
                 run.about if set(run.about) != {"since"} else {}
             )  # a repair's time is by our clock, which may be a little ahead
-            _past(judge, f"{node} BMC", clock, _since(by_its_clock, self.inputs.since))
+            _past(judge, Place(node, "BMC"), clock, _since(by_its_clock, self.inputs.since))
         # A declared repair is a pass that saw no log: somebody dealt with all entries of then, including undated ones.
         dealt_with = self.inputs.since is not None or set(run.about) == {"since"}
         for log in there:
@@ -178,7 +179,7 @@ class Events(Gate):
     def _log(
         self, judge: Judge, node: str, log: Log, since: float | None, mark: Mark | None, *, dealt_with: bool
     ) -> None:
-        where = f"{node} log {log.name}"
+        where = Place(node, f"log {log.name}")
         judge.judged += 1
         judge.metric("log_entries", f"{node}/{log.key}", len(log.entries), "1")
         if log.times:

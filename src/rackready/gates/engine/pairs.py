@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rackready.gates.base import Done
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.model.place import Place
 
 _TWO = 2
 
@@ -110,14 +111,19 @@ def _of_nic(
         )
     others = [verdict for partner, verdict in bad if partner in verdict.blamed]
     if others:
-        return [Verdict(outcome=Outcome.ERROR, findings=[unmeasured(f"{node} rail {rail}", [bad[0][0]])])]
+        return [Verdict(outcome=Outcome.ERROR, findings=[unmeasured(Place(node, f"rail {rail}"), [bad[0][0]])])]
     return [_with_remark(bad[0][1], node, f"suspects: {node} and {bad[0][0]}; no third partner could tell them apart")]
 
 
 def _of_node(verdict: Verdict, node: str) -> Verdict:
     """Return the verdict without the findings about the other end."""
-    mine = [finding for finding in verdict.findings if finding.where.startswith(f"{node} ")]
+    mine = [finding for finding in verdict.findings if _on_part(finding, node)]
     return verdict.model_copy(update={"findings": mine or verdict.findings, "blamed": [node]})
+
+
+def _on_part(finding: Finding, node: str) -> bool:
+    """Return whether a finding is about a part of this node; one about all of it tells nothing about its end."""
+    return finding.node == node and bool(finding.part)
 
 
 def _passed(tests: list[tuple[str, Verdict]]) -> bool:
@@ -142,7 +148,7 @@ def unmeasured(where: str, partners: Sequence[str]) -> Finding:
 
 def bystander(verdict: Verdict, node: str) -> Verdict:
     """Return a node's verdict in a bad run that blames others: its own findings, or that it was not measured."""
-    if any(finding.where.startswith(f"{node} ") for finding in verdict.findings):
+    if any(_on_part(finding, node) for finding in verdict.findings):
         return _of_node(verdict, node)
     return verdict.model_copy(
         update={"outcome": Outcome.ERROR, "findings": [unmeasured(node, verdict.blamed)], "blamed": []}

@@ -249,7 +249,7 @@ class Multi(NcclGate):
         out = {node: [alone(self.id, node)] for node, known in facts.nodes.items() if known.nics}
         for item in done:
             for node in item.run.nodes:
-                mine = [finding for finding in item.verdict.findings if named(finding.where, node)]
+                mine = [finding for finding in item.verdict.findings if finding.node == node]
                 waits = item.verdict.blamed and node not in item.verdict.blamed
                 out[node] = [
                     item.verdict.model_copy(update={"findings": mine})
@@ -357,13 +357,8 @@ def conclude(gathered: Judge, facts: GateFacts, nodes: Sequence[str], *, rails: 
             gathered.measured.update(
                 part for nic in of_node.nics for part in node_topology.rail_parts(node, nic) if rails
             )
-    at_fault = {node for node in nodes for finding in gathered.fails if named(finding.where, node)}
+    at_fault = {node for node in nodes for finding in gathered.fails if finding.node == node}
     gathered.blamed |= at_fault if at_fault != set(nodes) else set()
-
-
-def named(where: str, node: str) -> bool:
-    """Return whether a finding is about this node."""
-    return where.split(" ", 1)[0] == node
 
 
 def alone(gate: str, node: str) -> Verdict:

@@ -24,6 +24,7 @@ from rackready.gates.judging.expectation import IMPLAUSIBLE
 from rackready.gates.judging.judge import Judge
 from rackready.gates.judging.node_topology import rail_parts
 from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.place import Place
 from rackready.ondevice import nic_counters
 
 _FILLED = 0.5
@@ -178,7 +179,7 @@ class Incast(Gate):
             return {}
         reached = {node: one.average for node, one in wrote.items()}
         total = sum(reached.values())
-        where = f"{receiver} {into.rdma_device} (rail {rail})"
+        where = Place(receiver, into.rdma_device, f"(rail {rail})")
         gathered.judged += 1
         gathered.metric("incast_bandwidth", where, total, "Gb/s")
         bound = into.rate * IMPLAUSIBLE
@@ -221,7 +222,12 @@ class Incast(Gate):
         self, gathered: Judge, outputs: Outputs, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts]
     ) -> _Wrote | None:
         node, near = sender
-        where = f"{node} {near.rdma_device} -> {receiver[0]} {receiver[1].rdma_device} (rail {near.rail})"
+        where = Place(
+            node,
+            near.rdma_device,
+            f"-> {receiver[0]} {receiver[1].rdma_device} (rail {near.rail})",
+            nodes=[receiver[0]],
+        )
         client = client_output(
             gathered, where, (outputs.get(f"server-{node}"), outputs.get(f"client-{node}")), sender, receiver
         )

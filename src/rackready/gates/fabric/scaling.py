@@ -52,6 +52,7 @@ SIZE_SLOW = FailKind(
     "{what} is slow",
     meaning="The all-reduce of this number of GPUs reaches less bandwidth than they and their fabric must reach.",
     next_step=_STEP,
+    runbook="docs/runbooks/nccl-slow.md",
 )
 
 FINDINGS = (SIZE_SLOW, SCALING_UNEQUAL)

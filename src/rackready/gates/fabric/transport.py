@@ -44,6 +44,7 @@ HCAS_NOT_FOUND = FailKind(
     "HCAs found by NCCL",
     meaning="NCCL did not find all of the node's HCAs, and goes on without them.",
     next_step=f"Check the state of {{missing}} (ibv_devinfo) and NCCL_IB_HCA in /etc/nccl.conf: {RUNBOOK}",
+    runbook=RUNBOOK,
 )
 TRANSPORT_NOT_TOLD = ErrorKind(
     "nccl-transport-not-told",
@@ -62,6 +63,7 @@ NOT_ALL_NVLINK = FailKind(
     "NVLink domain",
     meaning="Some channels inside the NVLink domain do not use NVLink.",
     next_step=f"Check the fabric state of its GPUs and IMEX (`nvidia-imex-ctl -N`): {RUNBOOK}",
+    runbook=RUNBOOK,
 )
 RDMA_NOT_SOUGHT = FailKind(
     "nccl-rdma-not-sought",
@@ -69,24 +71,28 @@ RDMA_NOT_SOUGHT = FailKind(
     meaning="NCCL was told not to look for HCAs, and used another transport.",
     next_step="NCCL did not look for HCAs: remove NCCL_NET and NCCL_IB_DISABLE from /etc/nccl.conf, "
     f"~/.nccl.conf and the environment: {RUNBOOK}",
+    runbook=RUNBOOK,
 )
 RDMA_NOT_USED = FailKind(
     "nccl-rdma-not-used",
     "NCCL transport",
     meaning="NCCL looked for HCAs, but used sockets, which are many times slower.",
     next_step=f"RDMA was not used: check that the HCAs are ACTIVE and have RoCE v2 GIDs: {RUNBOOK}",
+    runbook=RUNBOOK,
 )
 OTHER_TRANSPORT = FailKind(
     "nccl-other-transport",
     "NCCL transport",
     meaning="NCCL used another network plugin than the site declares.",
     next_step=f"Correct fabric.nccl_net in site.yml, or NCCL_NET_PLUGIN in /etc/nccl.conf: {RUNBOOK}",
+    runbook=RUNBOOK,
 )
 NO_GPUDIRECT = FailKind(
     "nccl-no-gpudirect",
     "GPUDirect RDMA",
     meaning="NCCL moves data through host memory, because the NICs cannot reach GPU memory.",
     next_step=f"Check ACS (`lspci -vvv | grep ACSCtl`), dma-buf and the IOMMU: {RUNBOOK}",
+    runbook=RUNBOOK,
 )
 PROVIDER_NOT_TOLD = ErrorKind(
     "nccl-provider-not-told",
@@ -125,6 +131,7 @@ NO_NVLINK_BETWEEN_GPUS = FailKind(
     meaning="GPUs of the node do not talk over NVLink.",
     next_step="Check NVLinks (`nvidia-smi nvlink -s`), fabric manager and NCCL_P2P_DISABLE, NCCL_P2P_LEVEL in "
     f"/etc/nccl.conf: {RUNBOOK}",
+    runbook=RUNBOOK,
 )
 NOT_ALL_GPUS_TOLD = ErrorKind(
     "nccl-gpus-not-told",
@@ -138,12 +145,14 @@ NO_NVLINK_ACROSS = FailKind(
     meaning="Nodes of one NVLink domain do not talk over NVLink.",
     next_step="Check IMEX (`nvidia-imex-ctl -N`), one ClusterUUID and clique, and NCCL_MNNVL_ENABLE in /etc/nccl.conf: "
     f"{RUNBOOK}",
+    runbook=RUNBOOK,
 )
 NO_NVLS = FailKind(
     "nccl-no-nvls",
     "NVLS (reduction in the NVSwitches)",
     meaning="The NVSwitches do not reduce for the GPUs, so reductions are slower.",
     next_step=f"Check the fabric manager and its log, and NCCL_NVLS_ENABLE in /etc/nccl.conf: {RUNBOOK}",
+    runbook=RUNBOOK,
 )
 
 FINDINGS = (

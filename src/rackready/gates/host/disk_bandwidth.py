@@ -18,6 +18,7 @@ from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, 
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
+from rackready.model.place import Place
 
 _RUN_S = 10
 """How long fio reads, s."""
@@ -175,7 +176,7 @@ class DiskBandwidth(HostGate):
 
     @staticmethod
     def _rate(judge: Judge, node: str, found: Answers, name: str) -> float | None:
-        where = f"{node} {name}"
+        where = Place(node, name)
         text = found.text(f"fio {name}", where=where)
         if text is None:
             return None
@@ -195,7 +196,7 @@ class DiskBandwidth(HostGate):
     def _model(self, judge: Judge, node: str, model: str, rates: dict[str, float]) -> None:
         declared = self.inputs.models.get(model, self.inputs.read_gb_s)
         for name, rate in rates.items():
-            where, actual = f"{node} {name} ({model})", f"{rate:.2f} GB/s"
+            where, actual = Place(node, name, f"({model})"), f"{rate:.2f} GB/s"
             others = [other for key, other in rates.items() if key != name]
             if declared is not None and not Limit(
                 "drive_read", Op.GE, declared, "GB/s", "declared in the gate set"

@@ -15,6 +15,7 @@ from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, 
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
+from rackready.model.place import Place
 
 LOG = Tool("dmesg", ("dmesg",), "util-linux", keep=r"mlx5_core .*Link (down|up)$")
 _LINE = re.compile(
@@ -321,4 +322,4 @@ def _now(found: Answers) -> float:
 
 
 def _where(node: str, nic: NicFacts) -> str:
-    return f"{node} {nic.rdma_device} (rail {nic.rail})"
+    return Place(node, nic.rdma_device, f"(rail {nic.rail})")

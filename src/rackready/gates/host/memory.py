@@ -14,6 +14,7 @@ from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, 
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
+from rackready.model.place import Place
 
 MODULES = Tool("dmidecode", ("dmidecode", "--type", "memory"), "dmidecode")
 
@@ -280,7 +281,7 @@ class MemoryErrors(HostGate):
         folder = path.rsplit("/", 1)[0]
         controller = folder.rsplit("/", 1)[0] if "/dimm" in folder else folder
         name = labels.get(f"{folder}/dimm_label", "").strip() or "/".join(folder.split("/")[6:])
-        _compare(judge, f"{node} {name}", corrected="ce_count" in path, count=count, seconds=seconds[controller])
+        _compare(judge, Place(node, name), corrected="ce_count" in path, count=count, seconds=seconds[controller])
 
     @staticmethod
     def _unassigned(judge: Judge, node: str, path: str, count: int, seconds: dict[str, int]) -> None:
@@ -288,7 +289,7 @@ class MemoryErrors(HostGate):
         if count > 0:
             _compare(
                 judge,
-                f"{node} {controller.rsplit('/', 1)[1]}",
+                Place(node, controller.rsplit("/", 1)[1]),
                 corrected=kind == "ce_count",
                 count=count,
                 seconds=seconds[controller],

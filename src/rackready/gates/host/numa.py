@@ -8,6 +8,7 @@ from rackready.gates.host.cpu import LSCPU, processors
 from rackready.gates.host.reading import Answers, HostGate, Wanted, placed
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.model.place import Place
 
 _STEP = "Check the BIOS (sub-NUMA clustering, NPS, node interleaving) and that the card sits in its own slot."
 
@@ -86,7 +87,7 @@ class Numa(HostGate):
             )
         for pci, (part, wanted) in sorted(expected(facts).items(), key=lambda item: item[1]):
             text = found.one(_numa_file(pci))
-            where = f"{node} {part}"
+            where = Place(node, part)
             if text == "-1":
                 judge.judged += 1
                 judge.fail(where, NO_AFFINITY, wanted, "none (-1)")

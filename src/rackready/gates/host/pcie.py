@@ -9,6 +9,7 @@ from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted, placed
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
+from rackready.model.place import Place
 
 BRIDGES = Tool("lspci", ("lspci", "-D", "-vvv", "-d", "::0604"), "pciutils")
 _REDIRECTS = frozenset({"SrcValid", "ReqRedir", "CmpltRedir"})
@@ -42,6 +43,7 @@ ACS_ON = FailKind(
     meaning="Access control sends traffic between GPU and NIC through the processor: GPUDirect RDMA is slow.",
     next_step="Run `setpci -s {address} ECAP_ACS+0x6.w=0000` at each boot, or turn ACS off in the BIOS: "
     "docs/runbooks/nccl-transport.md.",
+    runbook="docs/runbooks/nccl-transport.md",
 )
 DEVICE_NOT_FOUND = ErrorKind(
     "pci-device-not-found",
@@ -113,7 +115,7 @@ class AccessControl(HostGate):
             on = (bridge.acs or frozenset()) & _REDIRECTS
             if under and not bridge.port:
                 judge.error(
-                    f"{node} {bridge.address}",
+                    Place(node, bridge.address),
                     PORT_KIND_UNKNOWN,
                     "root, upstream or downstream port",
                     "nothing",
@@ -121,7 +123,7 @@ class AccessControl(HostGate):
                 )
             if under and on and bridge.port == "Downstream Port":
                 where, actual = (
-                    f"{node} {bridge.address} (above {', '.join(under)})",
+                    Place(node, bridge.address, f"(above {', '.join(under)})"),
                     " ".join(f"{flag}+" for flag in sorted(on)),
                 )
                 judge.fail(where, ACS_ON, "off on switch ports above GPUs and NICs", actual, address=bridge.address)
@@ -153,13 +155,13 @@ class Iommu(HostGate):
         for pci, name in sorted(parts(facts).items(), key=lambda item: item[1]):
             judge.judged += 1
             if found.one(_vendor_file(pci)) is None:
-                judge.error(f"{node} {name}", DEVICE_NOT_FOUND, _vendor_file(pci), "nothing", pci=pci)
+                judge.error(Place(node, name), DEVICE_NOT_FOUND, _vendor_file(pci), "nothing", pci=pci)
                 continue
             for kind in found.matching(_group_file(pci)).values():  # a group whose type cannot be read is an error
                 if kind != "identity":
                     wrong.setdefault(kind, []).append(name)
         for kind, names in wrong.items():
-            judge.fail(f"{node} {', '.join(names)}", IOMMU_TRANSLATES, "identity (pass-through), or off", kind)
+            judge.fail(Place(node, ", ".join(names)), IOMMU_TRANSLATES, "identity (pass-through), or off", kind)
 
 
 def _group_file(pci: str) -> str:

@@ -30,6 +30,7 @@ NODE_SLOW = FailKind(
     "{what} is slow",
     meaning="The bandwidth between the node's GPUs is below the minimum for their NVLinks.",
     next_step=_SLOW,
+    runbook="docs/runbooks/nccl-slow.md",
 )
 
 
