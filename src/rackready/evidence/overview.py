@@ -14,6 +14,7 @@ from rackready.evidence.node_report import Document
 from rackready.evidence.seen import Seen
 from rackready.evidence.store import EMPTY
 from rackready.evidence.units import Units
+from rackready.ledger.store import FAILED
 from rackready.model.outcome import CONTINUES
 from rackready.model.site import Site
 
@@ -21,7 +22,7 @@ DETAILED = 128
 """Larger sites get a page with every node in its map, and details of so many nodes and runs that did not pass."""
 MOST_EVENTS = 2000
 """Lines of progress on the page of such a site: the first that warn."""
-_WARNS = frozenset({"warn", "error"})
+_WARNS = frozenset({"warn", FAILED, "error"})
 
 
 @dataclass(slots=True)
