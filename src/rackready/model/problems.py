@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,7 +34,18 @@ class Problem:
 
 
 class RackreadyError(Exception):
-    """An error whose text is for the operator: where, Expected, Actual, next step."""
+    """An error whose text is for the operator: where, Expected, Actual, next step.
+
+    ``code``: kind of the error in JSON, from the name of its class: ``site-invalid`` of SiteInvalidError. A private
+    class has the code of the class above it.
+    """
+
+    code: ClassVar[str] = "refused"
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "code" not in vars(cls) and not cls.__name__.startswith("_"):
+            cls.code = re.sub(r"(?<=.)(?=[A-Z])", "-", cls.__name__.removesuffix("Error")).lower()
 
 
 class SiteInvalidError(RackreadyError):

@@ -447,7 +447,8 @@ def test_a_defect_is_shown_whole_and_looks_like_no_bad_node(
     text = (
         "defect in rackready - Expected: none Actual: ZeroDivisionError: division by zero. Report it with this output."
     )
-    assert json.loads(said.out) == {"error": text}
+    document = json.loads(said.out)
+    assert (document["error"], document["code"], document["where"]) == (text, "defect", "defect in rackready")
     assert said.err.startswith("Traceback")
     assert said.err.endswith(f"ZeroDivisionError: division by zero\n{text}\n")
 
