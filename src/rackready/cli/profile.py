@@ -12,7 +12,7 @@ import typer
 
 from rackready.cli import complete
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, quoted
 
 if TYPE_CHECKING:
     from rackready.design.learning.parts import Parts
@@ -137,7 +137,7 @@ def _parsed(where: str, text: str, trouble: str) -> Parts:
     try:
         return Parts.model_validate_json(text)
     except ValidationError as error:
-        actual = " ".join(trouble.split()) or f"{error.error_count()} values of another kind"
+        actual = quoted(" ".join(trouble.split())) or f"{error.error_count()} values of another kind"
         raise RackreadyError(
             f"{where} - Expected: what ondevice/platform_parts.py prints Actual: {actual.rstrip('.')}. "
             "Check that the node is up and accepts logins (`rackready doctor`)."

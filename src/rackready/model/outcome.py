@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from rackready.model.base import Model
+from rackready.model.problems import quoted
 
 
 class Outcome(StrEnum):
@@ -82,7 +83,7 @@ class Finding(Model):
     )
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what} - Expected: {self.expected} Actual: {self.actual}. {self.next_step}"
+        return f"{self.where}: {self.what} - Expected: {self.expected} Actual: {quoted(self.actual)}. {self.next_step}"
 
 
 FLEET_PENDING = "fleet pending"

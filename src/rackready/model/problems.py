@@ -33,6 +33,14 @@ class Problem:
         return f"{where}{self.message} {self.hint}".rstrip()
 
 
+_NESTED = re.compile(r"(?:^| - |: |, )Expected: (?P<expected>.*?) Actual: (?P<actual>.*?)(?=\.\s|\.?$)", re.DOTALL)
+
+
+def quoted(message: str) -> str:
+    """Return a message in the form in which another message quotes it: a message has one Expected and one Actual."""
+    return _NESTED.sub(lambda found: f": {found['actual']} (expected: {found['expected']})", message).removeprefix(": ")
+
+
 class RackreadyError(Exception):
     """An error whose text is for the operator: where, Expected, Actual, next step.
 

@@ -30,7 +30,7 @@ from rackready.drivers.process import session_members
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, quoted
 from rackready.paths import EnvPaths, private_dir
 from rackready.stacks import metal
 from rackready.stacks.args import NodeArgs, RackArgs, rack_args
@@ -168,7 +168,9 @@ def _unlocked(stack: auto.Stack, operation: Callable[[], object]) -> None:
 def _stopped(node: str, failure: str) -> NodeResult:
     """Return the error of the whole stack as a node's result: nothing is known about the node itself."""
     text = (
-        failure if failure.startswith(node) else f"{node}: not provisioned - Expected: its stack runs Actual: {failure}"
+        failure
+        if failure.startswith(node)
+        else f"{node}: not provisioned - Expected: its stack runs Actual: {quoted(failure)}"
     )
     return NodeResult(Outcome.ERROR, text)
 

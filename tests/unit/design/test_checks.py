@@ -244,7 +244,7 @@ NETWORKS: list[tuple[str, Change, str]] = [
     (
         B200,
         change("networks.underlay.links", "numbered"),
-        "networks.underlay: Value error, links: numbered needs a pool. Correct it.",
+        "networks.underlay: links: numbered needs a pool. Correct it.",
     ),
     (
         B200,

@@ -17,7 +17,7 @@ from rackready.drivers.switch.configure import open_driver
 from rackready.drivers.switch.verify import HostQos, verify_agreement, verify_links
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, quoted
 from rackready.model.site import Site
 from rackready.ondevice.roce import FORMAT
 from rackready.paths import EnvPaths
@@ -80,7 +80,8 @@ def parse_host(node: str, answer: Answer) -> dict[str, HostQos] | str:
             late or answer.failure or answer.stderr.strip() or answer.stdout.strip()[:200] or f"exit {answer.exit_code}"
         )
         return (
-            f"{node}: reading of its compute interfaces - Expected: a whole document of roce.py Actual: {said}. "
+            f"{node}: reading of its compute interfaces - Expected: a whole document of roce.py "
+            f"Actual: {quoted(said)}. "
             "Run `rackready fabric` for the node."
         )
     return {str(item["netdev"]): _host(item["state"]) for item in document["interfaces"] if item["state"]}
