@@ -235,7 +235,8 @@ class _Checked:
         for item in found:
             place, *reads = (explicit(loc, self.pruned.index_map) for loc in (item.loc, *item.reads))
             if not self.pruned.doubtful(place, reads):
-                self.problems.append(Problem(self.where(item.loc), item.message, item.hint, item.about, item.sort))
+                found = Problem(self.where(item.loc), item.message, item.hint, item.about, self._item(place), item.sort)
+                self.problems.append(found)
 
     def _check_shape(self) -> Site | None:
         """Check the shape repeatedly, each time without the parts that were invalid the time before."""
@@ -267,8 +268,23 @@ class _Checked:
             path in self.reported or self.pruned.doubtful(place) or self._follows(item, place) or self._is_emptied(item)
         )
         if not known:
-            self.problems.append(replace(shape_problem(item, path), sort=f"shape {item['type']}"))
+            sort = f"shape {item['type']}"
+            self.problems.append(replace(shape_problem(item, path), item=self._item(place), sort=sort))
         self.reported.add(path)
+
+    def _item(self, place: Loc) -> str:
+        """Return the name of the innermost item of a list at a place; "" if it has none."""
+        here: Any = self.before
+        name = ""
+        for step in place:
+            try:
+                here = here[step]
+            except (KeyError, IndexError, TypeError):
+                break
+            if isinstance(step, int):
+                given = here.get("name") if isinstance(here, dict) else None
+                name = given if isinstance(given, str) else ""
+        return name
 
     def _follows(self, item: Any, place: Loc) -> bool:  # noqa: ANN401 - pydantic's ErrorDetails
         """Return whether a problem only follows from another one.
