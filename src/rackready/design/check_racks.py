@@ -217,7 +217,7 @@ def _references(site: Site, lost: Lost) -> list[Found]:
     for d, device in enumerate(site.devices):
         out += unknown(device.rack, racks, ("devices", d, "rack"), "rack", lost.of("racks"))
         out += unknown(device.pair, devices, ("devices", d, "pair"), "device", lost.of("devices"))
-        out += members(device.serves, racks, ("devices", d, "serves"), "rack")[1]
+        out += members(device.serves, racks, ("devices", d, "serves"), "rack", lost.of("racks"))[1]
         place, other = devices.get(device.pair or "", (d, None))
         if other is not None and other.pair != device.name:
             text = f"{device.name} names {other.name} as its pair, but {other.name} names {other.pair or 'none'}."
