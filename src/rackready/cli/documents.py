@@ -10,12 +10,14 @@ from pathlib import Path
 from rackready.model.problems import RackreadyError
 
 CONCEPTS, GLOSSARY, GATES, RUNBOOKS = "concepts.md", "reference/glossary.md", "reference/gates/README.md", "runbooks"
-FINDINGS = "reference/findings.md"
+FINDINGS, SITE_FILE = "reference/findings.md", "reference/site-file.md"
 """Folder of the documents in the wheel (pyproject.toml)."""
 
 _TERM = re.compile(r"^- (?P<names>\*\*.+?\*\*(?:, \*\*.+?\*\*)*): (?P<text>.*(?:\n  .*)*)", re.MULTILINE)
 _GATE = re.compile(r"^\| \[`(?P<id>[^`]+)`\]\([^)]*\) \| (?P<title>.*?) \| [^|]*\|$", re.MULTILINE)
 _FINDING = re.compile(r"^## (?P<code>[a-z0-9-]+)\n\n(?P<text>.*?)(?=\n## |\Z)", re.MULTILINE | re.DOTALL)
+_INPUT = re.compile(r"^\| `([a-z0-9_]+)` \|", re.MULTILINE)
+_KEY = re.compile(r"^\| <a id=[^>]*></a>`([^`]+)` \|")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 _BLOCK_MARK = re.compile(r"^(?:```\w*|<!--.*-->)\n", re.MULTILINE)
 
@@ -70,6 +72,29 @@ def gate_titles() -> dict[str, str]:
 def findings() -> dict[str, str]:
     """Return finding code -> title, meaning, gates, next step and runbook."""
     return {found["code"]: _plain(found["text"]).strip() for found in _FINDING.finditer(_read(FINDINGS))}
+
+
+@cache
+def gate_inputs() -> dict[str, list[str]]:
+    """Return gate id -> names of its inputs."""
+    out: dict[str, list[str]] = {}
+    for file in sorted((root() / GATES).parent.glob("*.md")):
+        for section in file.read_text(encoding="utf-8").split("\n## ")[1:]:
+            table = section.partition("| input | default |")[2].partition("\n\n")[0]
+            out[section.partition("\n")[0].strip()] = _INPUT.findall(table)
+    return out
+
+
+@cache
+def site_keys() -> list[str]:
+    """Return the keys of the site file, each with the keys above it: ``racks.nodes.bmc``."""
+    keys, section = [], ""
+    for line in _read(SITE_FILE).splitlines():
+        if line.startswith("## "):
+            section = re.sub(r"\[\]| \(.*\)|`", "", line.removeprefix("## ")).strip()
+        elif found := _KEY.match(line):
+            keys.append(found[1] if section == "the file" else f"{section}.{found[1]}")
+    return list(dict.fromkeys(keys))
 
 
 def runbooks() -> list[str]:

@@ -38,10 +38,17 @@ def run(  # noqa: PLR0913, PLR0917 - nodes of a site and this machine are told a
         ),
     ] = None,
     env: Env = "sim",
-    gate_set: Annotated[str, typer.Option("--set", help="Run this gate set, e.g. quick.")] = "",
+    gate_set: Annotated[
+        str, typer.Option("--set", help="Run this gate set, e.g. quick.", autocompletion=complete.gate_sets)
+    ] = "",
     local: Annotated[bool, typer.Option("--local", help="Run on this machine, without a site file.")] = False,  # noqa: FBT002 - a flag of the command line
     profile: Annotated[
-        str, typer.Option("--profile", help="With --local: server or GPU profile. Default: from the GPUs.")
+        str,
+        typer.Option(
+            "--profile",
+            help="With --local: server or GPU profile. Default: from the GPUs.",
+            autocompletion=complete.machines,
+        ),
     ] = "",
     gpus: Gpus = None,
     store: Annotated[Path | None, typer.Option("--store", help="With --local: folder of the evidence.")] = None,

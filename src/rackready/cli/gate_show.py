@@ -21,7 +21,12 @@ GateId = Annotated[
     str, typer.Argument(help="Gate id, e.g. node/gpu/validation/dcgm-r1.", autocompletion=complete.gates)
 ]
 Profile = Annotated[
-    str, typer.Option("--profile", help="Server or GPU profile, e.g. dgx_h100, h100_sxm. Default: the site's.")
+    str,
+    typer.Option(
+        "--profile",
+        help="Server or GPU profile, e.g. dgx_h100, h100_sxm. Default: the site's.",
+        autocompletion=complete.machines,
+    ),
 ]
 Nodes = Annotated[int, typer.Option("--nodes", min=1, help="Number of nodes that take part.")]
 Gpus = Annotated[

@@ -150,9 +150,15 @@ def run(arguments: list[str]) -> Ended:
         return Ended(2, by_error=True)
     except Exception as error:  # noqa: BLE001 - the last handler: a defect must not look like a bad node (exit code 1)
         json_wanted = "--output=json" in arguments or ("--output", "json") in pairwise(arguments)
-        _refuse(error, json_wanted=json_wanted)
+        _refuse(_of_installation(arguments, error), json_wanted=json_wanted)
         return Ended(2, by_error=True)
     return Ended(code)
+
+
+def _of_installation(arguments: list[str], error: Exception) -> Exception:
+    """Return the error of an installation of completion with a message; any other error unchanged."""
+    asked = any(word.partition("=")[0] == "--install-completion" for word in arguments)
+    return complete.not_installed(error) if asked and isinstance(error, (OSError, RuntimeError)) else error
 
 
 def _called(arguments: list[str]) -> int:

@@ -42,7 +42,12 @@ def learn(  # noqa: PLR0913, PLR0917 - each is an option of the command
     local: Annotated[bool, typer.Option("--local", help="Read this machine (as root) instead of a node.")] = False,  # noqa: FBT002 - a flag
     wanted: Annotated[str, typer.Option("--id", help="Id of the profile; default: that of the site or product.")] = "",
     like: Annotated[
-        str, typer.Option("--like", help="Platform profile of the same model; its published figures are kept.")
+        str,
+        typer.Option(
+            "--like",
+            help="Platform profile of the same model; its published figures are kept.",
+            autocompletion=complete.platforms,
+        ),
     ] = "",
     rack_units: Annotated[
         int | None, typer.Option("--rack-units", min=1, help="Height of the chassis, if nothing else gives it.")
