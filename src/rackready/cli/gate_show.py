@@ -51,7 +51,7 @@ def show(
     from rackready.gates.engine.registry import gate  # noqa: PLC0415
 
     found = gate(gate_id, inputs_of(ctx, env).get(gate_id, {}))
-    known = facts_for(env, profile, max(found.min_nodes, nodes))
+    known = facts_for(ctx, env, profile, max(found.min_nodes, nodes))
     document = shown(found, known, list(known.nodes))
     if output is Format.JSON:
         print_json(document)
@@ -125,7 +125,7 @@ def explain(
     from rackready.gates.engine.registry import gate  # noqa: PLC0415
 
     found = gate(gate_id, inputs_of(ctx, env).get(gate_id, {}))
-    document = explained(found, facts_for(env, profile, max(found.min_nodes, nodes)))
+    document = explained(found, facts_for(ctx, env, profile, max(found.min_nodes, nodes)))
     if output is Format.JSON:
         print_json(document)
         return
@@ -238,14 +238,22 @@ def _has_site(env: str) -> bool:
         return False
 
 
-def facts_for(env: str, profile: str, nodes: int, gpus: int | None = None) -> GateFacts:
-    """Return facts by profile, else by the server model of the site's first node. Report the server for a GPU."""
+def facts_for(ctx: typer.Context, env: str, profile: str, nodes: int) -> GateFacts:
+    """Return facts by profile, else by the server model of the site's first node. Report the server for a GPU.
+
+    Raises RackreadyError if neither a profile nor an environment is given and the default environment has no site file.
+    """
     from rackready.design.site import load_site  # noqa: PLC0415
 
     if profile:
-        return facts_of_profile(profile, nodes, gpus)
+        return facts_of_profile(profile, nodes)
+    if not named(ctx) and not _has_site(env):
+        raise RackreadyError(
+            f"{ctx.command_path} - Expected: a server Actual: no --profile, and environment {env} has no site file. "
+            "Give a profile, e.g. --profile dgx_h100, or an environment with --env."
+        )
     site = load_site(env, root=env_paths(env).root)
-    found = facts_of_profile(site.nodes()[0].platform, nodes, gpus)
+    found = facts_of_profile(site.nodes()[0].platform, nodes)
     plugin = {"nccl_net": site.fabric.nccl_net}
     return replace(found, launcher=site.gates.launcher, fabric=found.fabric.model_copy(update=plugin))
 

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rackready.design import check
+from rackready.design.absent import require_site_file
 from rackready.design.assign import assign
 from rackready.design.collector import without_gc
 from rackready.design.expand import RACK_LISTS, Expanded, expand
@@ -55,6 +56,8 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
         raise RackreadyError(str(error)) from error
     paths = EnvPaths(base, env)
     source = site_file or paths.site_file
+    if site_file is None:
+        require_site_file(paths)
     over = [] if site_file is not None else overlay_files(paths)
     folder = source.parent / FOLDER
     key = (str(base), *(f"{path}:{_digest(path)}" for path in (source, *over, *profile_files(folder))))

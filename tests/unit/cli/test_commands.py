@@ -305,7 +305,7 @@ def test_quarantined_node_is_left_alone_by_a_mere_repeat(project: Path) -> None:
 def test_unknown_environment(project: Path) -> None:
     done = rackready(project, "status", "--env", "prod")
     assert done.returncode == 2
-    assert "no such file. Start one from inventories/example/site.yml." in done.stderr
+    assert "no such file. Name an environment with --env: lab." in done.stderr
 
 
 def test_schema_is_one_json_document(project: Path) -> None:

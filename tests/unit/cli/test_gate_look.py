@@ -400,7 +400,7 @@ def test_an_environment_that_was_named_and_is_none_is_refused(
 ) -> None:
     none = (
         f"{tmp_path}/inventories/nope/site.yml: 1 problem; nothing was changed.\n  no such file. "
-        "Start one from inventories/example/site.yml.\n"
+        "Name an environment with --env: sim.\n"
     )
     outside = (
         "--env ../x - Expected: a plain name such as prod (letters, digits, - _ .) Actual: '../x'. "

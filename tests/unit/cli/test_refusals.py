@@ -106,3 +106,36 @@ def test_the_codes_of_refusals_stay_the_same() -> None:
             if kind.__module__.startswith("rackready."):
                 found.add(kind.code)
     assert sorted(found) == CODES.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            ["plan"],
+            (
+                "{root}/inventories/sim/site.yml: 1 problem; nothing was changed.\n"
+                "  no such file. Without --env and ENV, the environment is sim. "
+                "{root} has no environments: cd into a clone of rackready, or set RACKREADY_ROOT to one.\n"
+            ),
+        ),
+        (
+            ["gate", "explain", "node/gpu/sanity/ecc"],
+            (
+                "rackready gate explain - Expected: a server Actual: no --profile, and environment sim has no site file. "
+                "Give a profile, e.g. --profile dgx_h100, or an environment with --env.\n"
+            ),
+        ),
+    ],
+)
+def test_without_an_environment_the_next_step_is_named(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    arguments: list[str],
+    text: str,
+) -> None:
+    monkeypatch.setenv("RACKREADY_ROOT", str(tmp_path))
+    monkeypatch.delenv("ENV", raising=False)
+    assert main.run(arguments).code == 2
+    assert capsys.readouterr().err == text.format(root=tmp_path)

@@ -265,9 +265,35 @@ def test_key_given_twice_is_refused_with_its_line(tmp_path: Path) -> None:
         load_site("x", site_file=site, root=tmp_path)
 
 
-def test_absent_site_file_names_the_example(tmp_path: Path) -> None:
-    with pytest.raises(SiteInvalidError, match=r"no such file\. Start one from inventories/example/site\.yml\."):
-        load_site("x", root=tmp_path)
+@pytest.mark.parametrize(
+    ("env", "known", "text"),
+    [
+        (
+            "x",
+            (),
+            "no such file. {root} has no environments: cd into a clone of rackready, or set RACKREADY_ROOT to one.",
+        ),
+        (
+            "x",
+            ("example",),
+            "no such file. To begin, run `cp -r inventories/example inventories/x` and edit its site.yml.",
+        ),
+        (
+            "sim",
+            ("example", "lab", "prod"),
+            "no such file. Without --env and ENV, the environment is sim. Name an environment with --env: lab, prod; "
+            "or run `cp -r inventories/example inventories/sim` and edit its site.yml.",
+        ),
+        ("x", ("prod",), "no such file. Name an environment with --env: prod."),
+    ],
+)
+def test_an_absent_site_file_names_the_next_step(env: str, known: tuple[str, ...], text: str, tmp_path: Path) -> None:
+    for name in known:
+        (tmp_path / "inventories" / name).mkdir(parents=True)
+        (tmp_path / "inventories" / name / "site.yml").touch()
+    with pytest.raises(SiteInvalidError) as caught:
+        load_site(env, root=tmp_path)
+    assert [str(problem) for problem in caught.value.problems] == [text.format(root=tmp_path)]
 
 
 def test_overlay_merges_named_lists_by_name(raw: dict[str, Any]) -> None:
