@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rackready.cli import complete
+from rackready.cli.deploy import Verbose
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
+from rackready.cli.run_log import new_run, run_log
 from rackready.model.problems import RackreadyError, quoted
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ def learn(  # noqa: PLR0913, PLR0917 - each is an option of the command
     write: Annotated[bool, typer.Option("--write", help="Write the file; without it, print it.")] = False,  # noqa: FBT002 - a flag
     replace: Annotated[bool, typer.Option("--replace", help="With --write: replace a different file.")] = False,  # noqa: FBT002 - a flag
     env: Env = "sim",
+    verbose: Verbose = False,  # noqa: FBT002 - a flag
     output: Output = Format.TEXT,
 ) -> None:
     """Read a machine and print its platform profile: GPUs, NICs with their GPUs, processors, memory, drives.
@@ -70,20 +73,23 @@ def learn(  # noqa: PLR0913, PLR0917 - each is an option of the command
             f"profile learn - Expected: a node, or --local Actual: {'both' if local else 'neither'}. Give one of them."
         )
     paths = env_paths(env)
-    learned = _learned(paths, node, like, wanted, rack_units, max_power)
+    command = f"rackready profile learn {node or '--local'} --env {env}"
+    with run_log(paths, new_run("profile"), command, verbose=verbose) as log:
+        learned = _learned(paths, node, like, wanted, rack_units, max_power)
     file = paths.inventory / "profiles/platform" / f"{learned.id}.yml"
     if learned.missing:
-        _incomplete(learned, file, output)
+        _incomplete(learned, file, log, output)
         raise typer.Exit(1)
     _require_valid(learned, file)
     if write:
         _write(file, learned.text, replace=replace)
     if output is Format.JSON:
-        print_json(_document(learned, file, written=write))
+        print_json(_document(learned, file, log, written=write))
         return
     if not write:
         sys.stdout.write(learned.text)
     _say(learned, file, env, written=write)
+    progress.print(f"log: {log}")
 
 
 def _learned(
@@ -179,19 +185,20 @@ def _write(file: Path, text: str, *, replace: bool) -> None:
     files.replace(file, text.encode(), mode=0o644)
 
 
-def _incomplete(learned: Learned, file: Path, output: Format) -> None:
+def _incomplete(learned: Learned, file: Path, log: Path, output: Format) -> None:
     if output is Format.JSON:
-        print_json(_document(learned, file, written=False))
+        print_json(_document(learned, file, log, written=False))
         return
     sys.stdout.write(learned.text)
     progress.print(f"{file} was not written: values are needed that nobody gave.")
     for item in learned.missing:
         progress.print(f"  {item}")
+    progress.print(f"log: {log}")
 
 
-def _document(learned: Learned, file: Path, *, written: bool) -> dict[str, object]:
+def _document(learned: Learned, file: Path, log: Path, *, written: bool) -> dict[str, object]:
     lists: dict[str, Sequence[str]] = {"questions": learned.questions, "missing": learned.missing}
-    return {"id": learned.id, "file": file, "written": written, **lists, "text": learned.text}
+    return {"id": learned.id, "file": file, "written": written, "log": log, **lists, "text": learned.text}
 
 
 def _say(learned: Learned, file: Path, env: str, *, written: bool) -> None:

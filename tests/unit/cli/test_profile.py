@@ -65,6 +65,15 @@ def test_a_value_that_nobody_gives_is_not_invented(call: Call, tmp_path: Path, m
     assert not written(tmp_path).exists()
 
 
+def test_what_was_asked_is_in_a_log(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here(monkeypatch, two_gpus())
+    code, out, err = call(*LEARN, "-v", "--output", "json")
+    log = Path(json.loads(out)["log"])
+    assert (code, log.name, log.is_relative_to(tmp_path / ".rackready/sim/logs")) == (1, "rackready.log", True)
+    assert "rackready profile learn --local --env sim: begins" in log.read_text(encoding="utf-8")
+    assert "cli: rackready profile learn --local --env sim: begins" in err
+
+
 def test_json_holds_the_text_the_questions_and_what_is_missing(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     here(monkeypatch, two_gpus())
     code, out, _ = call(*LEARN, "--output", "json")

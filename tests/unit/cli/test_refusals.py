@@ -122,7 +122,8 @@ def test_the_codes_of_refusals_stay_the_same() -> None:
         (
             ["gate", "explain", "node/gpu/sanity/ecc"],
             (
-                "rackready gate explain - Expected: a server Actual: no --profile, and environment sim has no site file. "
+                "rackready gate explain - Expected: a server "
+                "Actual: no --profile, and environment sim has no site file. "
                 "Give a profile, e.g. --profile dgx_h100, or an environment with --env.\n"
             ),
         ),

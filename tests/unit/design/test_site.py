@@ -281,8 +281,11 @@ def test_key_given_twice_is_refused_with_its_line(tmp_path: Path) -> None:
         (
             "sim",
             ("example", "lab", "prod"),
-            "no such file. Without --env and ENV, the environment is sim. Name an environment with --env: lab, prod; "
-            "or run `cp -r inventories/example inventories/sim` and edit its site.yml.",
+            (
+                "no such file. Without --env and ENV, the environment is sim. "
+                "Name an environment with --env: lab, prod; "
+                "or run `cp -r inventories/example inventories/sim` and edit its site.yml."
+            ),
         ),
         ("x", ("prod",), "no such file. Name an environment with --env: prod."),
     ],
