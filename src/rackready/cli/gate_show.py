@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -131,7 +133,8 @@ def explain(
         return
     _head(document)
     for text in document["how"]:
-        _say(f"\n{text}")
+        if text != document["title"]:
+            _say(f"\n{_wrapped(text)}")
     _say(f"\nbounds on {document['of']}: {document['no_bounds'] or 'as far as they are known before a run:'}")
     for item in document["bounds"]:
         inputs = ", ".join(
@@ -202,7 +205,19 @@ def _head(document: dict[str, Any]) -> None:
         f"{', '.join(document['measures']) or 'nothing that coverage counts'}"
     )
     for name, item in document["inputs"].items():
-        _say(f"  input {name} = {item['value']}: {item['description']}")
+        _say(f"  input {name} = {_yaml(item['value'])}: {item['description']}")
+
+
+def _yaml(value: object) -> str:
+    """Return a value as a site file and --set take it: true, null, 8388608."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+
+
+def _wrapped(text: str) -> str:
+    return "\n".join(textwrap.fill(line, _WIDTH, break_on_hyphens=False) for line in text.split("\n"))
+
+
+_WIDTH = 120
 
 
 def _say(text: str) -> None:

@@ -126,6 +126,22 @@ def test_explain_says_findings_with_next_steps_outcomes_and_sets(call: Any) -> N
         assert words in out
 
 
+def test_explain_joins_the_lines_of_a_paragraph_and_says_nothing_twice(call: Any) -> None:  # noqa: ANN401
+    _, out, _ = call("gate", "explain", "node/gpu/sanity/ecc", "--profile", "dgx_h100")
+    title = "ECC is on, and no GPU has uncorrected errors since its last reset, or too many over its lifetime."
+    assert out.count(title) == 1
+    assert "``" not in out
+    assert "  input enabled = true: ECC must be on" in out
+    document = json.loads(
+        call("gate", "explain", "node/gpu/sanity/ecc", "--profile", "dgx_h100", "--output", "json")[1]
+    )
+    rules = next(part for text in document["how"] for part in text.split("\n\n") if part.startswith("Rules: "))
+    assert "\n" not in rules
+    assert rules.endswith("limits as DCGM has them.")
+    shown = out[out.index("Rules: ") :].partition("\n\n")[0]
+    assert (" ".join(shown.split()), max(map(len, shown.splitlines())) <= 120) == (rules, True)
+
+
 def test_explain_says_the_bounds_that_are_known_before_a_run(call: Any) -> None:  # noqa: ANN401
     _, out, _ = call("gate", "explain", INVENTORY, "--profile", "dgx_h100")
     lines = out.splitlines()
