@@ -238,8 +238,8 @@ class _Checked:
         for item in found:
             place, *reads = (explicit(loc, self.pruned.index_map) for loc in (item.loc, *item.reads))
             if not self.pruned.doubtful(place, reads):
-                found = Problem(self.where(item.loc), item.message, item.hint, item.about, self._item(place), item.sort)
-                self.problems.append(found)
+                where, name = self.where(item.loc), self._item(place)
+                self.problems.append(Problem(where, item.message, item.hint, item.about, name, item.sort))
 
     def _check_shape(self) -> Site | None:
         """Check the shape repeatedly, each time without the parts that were invalid the time before."""
