@@ -302,7 +302,7 @@ def test_a_supply_without_a_status_is_judged_by_its_power_sensor() -> None:
             lambda there: there.pop(PSU),
             (
                 f"node01 BMC: power supplies: {PSU} unread - Expected: a document, since the BMC links to it "
-                f"Actual: node01 BMC: Redfish - Expected: success Actual: HTTP 404: {PSU}. "
+                f"Actual: node01 BMC: Redfish: HTTP 404: {PSU} (expected: success). "
                 "Update or restart the BMC, then run the gate again."
             ),
         ),

@@ -25,7 +25,7 @@ from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.phase import NodeResult, PhaseContext
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, quoted
 from rackready.model.site import Site
 from rackready.ondevice import reboot_reasons
 from rackready.paths import EnvPaths
@@ -303,7 +303,7 @@ def _refused(node: str, seen: Seen, result: NodeResult, actual: str) -> NodeResu
 
 def _unread(node: str, seen: Seen) -> str:
     return (
-        f"{node}: reasons for a reboot - Expected: read from the node Actual: {seen.failure}. "
+        f"{node}: reasons for a reboot - Expected: read from the node Actual: {quoted(seen.failure)}. "
         "Check the node's console and SSH, then run again."
     )
 

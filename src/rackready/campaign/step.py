@@ -11,7 +11,7 @@ from rackready.campaign.request import CampaignRequest
 from rackready.drivers.process import check_stop, working
 from rackready.handover.production import DRAINED, UNTOUCHED
 from rackready.handover.run import drain_nodes
-from rackready.ledger.store import Ledger
+from rackready.ledger.store import FAILED, Ledger
 from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.phase import FINDINGS, PLAN, NodeResult
 from rackready.model.problems import RackreadyError
@@ -117,7 +117,8 @@ def _record(ledger: Ledger, request: CampaignRequest, phase: str, node: str, res
     spec = PHASES[phase]
     good = result.outcome.value in CONTINUES
     words = result.message or (_changed(result, check=request.check) if result.changed else "unchanged")
-    ledger.event(request.campaign, node, phase, words, "ok" if good else "error")
+    bad = FAILED if result.outcome is Outcome.FAIL else "error"
+    ledger.event(request.campaign, node, phase, words, "ok" if good else bad)
     if request.check:
         return
     if good:

@@ -116,8 +116,8 @@ def _racks(site: Site) -> Iterator[Found]:
             if number is None:
                 yield Found(
                     here,
-                    f"rack {rack.name} has no index, and no number in its name to derive its ports from.",
-                    "Add an index to the rack.",
+                    f"index of rack {rack.name} is required and missing: its name has no number to derive ports from.",
+                    "Add the index to the rack.",
                     kind="no index",
                 )
             elif numbers.setdefault(number, rack.name) != rack.name:

@@ -14,7 +14,7 @@ from rackready.drivers.ssh.pins import fingerprint, pin, pinned
 from rackready.drivers.ssh.target import SCHEDULER, SshTarget, jump_target, node_target, slurm_target, switch_target
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, quoted
 from rackready.model.serials import wanted_text
 from rackready.model.site import Node, Site, SlurmHandover
 from rackready.paths import EnvPaths
@@ -90,7 +90,7 @@ class Shown:
             "--yes accepts no key without it: fix the BMC, or compare the fingerprint on the node's console and "
             "accept it at a terminal."
         )
-        return f"{self.place.name}: its BMC - Expected: {expected} Actual: {self.bmc.rstrip('.')}. {step}"
+        return f"{self.place.name}: its BMC - Expected: {expected} Actual: {quoted(self.bmc).rstrip('.')}. {step}"
 
 
 def places(site: Site, paths: EnvPaths, wanted: Sequence[str], *, leave_out: Iterable[str] = ()) -> list[Place]:

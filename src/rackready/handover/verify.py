@@ -15,7 +15,7 @@ from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint
 from rackready.model.outcome import Finding, Outcome
 from rackready.model.phase import NodeResult, PhaseContext
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, quoted
 from rackready.paths import EnvPaths
 
 _AGAIN = "Run `rackready deploy`: it measures again what is void, and certifies the node."
@@ -76,7 +76,8 @@ def _verified(
     decision, _records = desk.decided(node, found)
     why = to_load(entries(desk.site), decision)
     if why:
-        return NodeResult(Outcome.ERROR, f"{node}: certificate - Expected: its evidence counts Actual: {why} {_AGAIN}")
+        text = f"{node}: certificate - Expected: its evidence counts Actual: {quoted(why)} {_AGAIN}"
+        return NodeResult(Outcome.ERROR, text)
     if looked.outcome is not Outcome.PASS:
         return looked
     return NodeResult(

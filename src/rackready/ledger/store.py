@@ -13,13 +13,14 @@ import sqlalchemy as sa
 from rackready.ledger import schema
 from rackready.ledger.backend import Backend, backend_of
 from rackready.ledger.error import LedgerError
-from rackready.ledger.rows import DETAIL, Entry, EventRow, NodeRow
+from rackready.ledger.rows import DETAIL, FAILED, Entry, EventRow, NodeRow
 from rackready.model.state import NodeState
 from rackready.paths import Database
 
 __all__ = [
     "CHANGE",
     "DETAIL",
+    "FAILED",
     "IMPORT",
     "UNFINISHED",
     "Entry",
@@ -239,7 +240,7 @@ class Ledger:
     # progress ----------------------------------------------------------------------------------------------------
 
     def event(self, campaign: str, node: str, phase: str, text: str, level: str = "info") -> None:
-        """Append one line of progress (level: detail, info, ok, warn, error)."""
+        """Append one line of progress (level: detail, info, ok, warn, fail, error)."""
         values = {
             "campaign": campaign,
             "node": node,

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from rackready.model.base import Model
 from rackready.model.place import stored, unit_of
+from rackready.model.problems import quoted
 
 
 class Outcome(StrEnum):
@@ -104,7 +105,7 @@ class Finding(Model):
         return stored({"where": self.where, "node": self.node, "part": self.part}).inside
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what} - Expected: {self.expected} Actual: {self.actual}. {self.next_step}"
+        return f"{self.where}: {self.what} - Expected: {self.expected} Actual: {quoted(self.actual)}. {self.next_step}"
 
 
 FLEET_PENDING = "fleet pending"

@@ -30,7 +30,7 @@ from rackready.drivers.process import session_members
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
-from rackready.model.problems import RackreadyError
+from rackready.model.problems import RackreadyError, quoted
 from rackready.paths import EnvPaths, private_dir
 from rackready.stacks import metal
 from rackready.stacks.args import NodeArgs, RackArgs, rack_args
@@ -167,7 +167,7 @@ def _unlocked(stack: auto.Stack, operation: Callable[[], object]) -> None:
 
 def _stopped(node: str, failure: str) -> NodeResult:
     """Return the error of the whole stack as a node's result: nothing is known about the node itself."""
-    return NodeResult(Outcome.ERROR, f"{node}: not provisioned - Expected: its stack runs Actual: {failure}")
+    return NodeResult(Outcome.ERROR, f"{node}: not provisioned - Expected: its stack runs Actual: {quoted(failure)}")
 
 
 def _given_up(paths: EnvPaths, args: RackArgs, nodes: list[str], recorder: Recorder) -> dict[str, NodeResult]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,20 @@ def test_nodes_out_of_production_are_measured(world: World) -> None:
     world.busy = {"node01"}
     assert call(LOADS, "--node", "node02") == 0
     assert (world.asked, world.measured) == (["node02"], ["node02"])
+
+
+@pytest.mark.parametrize("verbose", [(), ("-v",)])
+def test_a_run_has_a_log_that_v_shows(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str], verbose: tuple[str, ...]
+) -> None:
+    assert call(LOADS, "--node", "node02", *verbose, "--output", "json") == 0
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert document["log"] == f"{tmp_path}/.rackready/sim/logs/{document['campaign']}/rackready.log"
+    line = f"rackready gate run {LOADS} --env sim: begins"
+    assert line in Path(document["log"]).read_text(encoding="utf-8")
+    assert (f"cli: {line}" in said.err) is bool(verbose)
+    assert world.measured == ["node02"]
 
 
 def test_a_gate_that_only_looks_runs_everywhere(world: World) -> None:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from rackready.cli.doctor_profiles import site_profiles
+from rackready.cli.doctor_scene import Scene
 from rackready.design.facts import desired_digest, node_facts
 from rackready.design.own_profiles import Own
 from rackready.design.pinned import digest, edited, pin, pinned_file, read_pinned, site_of
@@ -158,14 +159,25 @@ def test_a_consequence_is_one_whatever_its_words_are() -> None:
 
 
 def test_doctor_names_them_and_what_they_hide(paths: EnvPaths) -> None:
-    site = load_site("lab", root=paths.root)
-    assert site_profiles(site) == (Outcome.PASS, "none: all profiles are packaged")
+    scene = Scene(paths, None)
+    assert site_profiles(scene) == (Outcome.PASS, "none: all profiles are packaged")
     own(paths, "platform", "dgx_h100", rack_units=7)
     own(paths, "platform", "lab_box", like="dgx_h100")
-    assert site_profiles(load_site("lab", root=paths.root)) == (
+    assert site_profiles(scene) == (
         Outcome.PASS,
         "2 in profiles/: platform/dgx_h100, platform/lab_box; they replace packaged profiles: platform/dgx_h100",
     )
+
+
+def test_doctor_shows_the_errors_of_a_wrong_profile(paths: EnvPaths) -> None:
+    own(paths, "platform", "lab_box", like="dgx_h100", rack_units=..., gpus="eight")
+    outcome, text = site_profiles(Scene(paths, None))
+    assert outcome is Outcome.FAIL
+    file = "inventories/lab/profiles/platform/lab_box.yml"
+    assert [line.partition(" - ")[0] for line in text.splitlines()] == [
+        f"{file}: gpus: Input should be a valid integer, unable to parse string as an integer",
+        f"{file}: rack_units: is required and missing. Add it.",
+    ]
 
 
 def test_an_edit_during_a_campaign_changes_nothing_and_is_reported(paths: EnvPaths) -> None:

@@ -202,8 +202,8 @@ def test_evidence_that_aged_voids_it(rack: Rack) -> None:
     found = rack.verify()
     assert found.outcome is Outcome.ERROR
     assert (
-        "certificate - Expected: its evidence counts Actual: node01: node/gpu/validation/dcgm-r1 - "
-        "Expected: measured after the node's last change" in found.message
+        "certificate - Expected: its evidence counts Actual: node01: node/gpu/validation/dcgm-r1: "
+        "measured before it (expected: measured after the node's last change). " in found.message
     )
 
 

@@ -218,11 +218,8 @@ def test_an_unknown_number_format_is_refused() -> None:
 
 
 def test_a_stem_that_is_not_the_id_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        loader.yaml,
-        "safe_load",
-        lambda _text: yaml.load((PROFILES / "gpu/l40s.yml").read_text(encoding="utf-8"), Loader=yaml.SafeLoader),
-    )
+    other = yaml.safe_load((PROFILES / "gpu/l40s.yml").read_text(encoding="utf-8"))
+    monkeypatch.setattr(loader.yaml, "load", lambda *_args, **_named: other)
     with pytest.raises(
         RackreadyError,
         match=r"^profiles/gpu/l4.yml: id - Expected: l4 Actual: l40s. Make the id equal to the file's stem.$",

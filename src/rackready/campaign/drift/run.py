@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from rackready.campaign.drift.readings import Compared, compare_readings
 from rackready.campaign.drift.roles import compare_roles
 from rackready.campaign.drift.since import utc, with_history
 from rackready.campaign.drift.switches import compare_switches
+from rackready.campaign.log_file import logged
 from rackready.design.facts import desired_digest, node_facts
 from rackready.design.pinned import pin
 from rackready.drivers.process import reap
@@ -27,6 +29,8 @@ from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,17 @@ class DriftRun:
 
 
 def drift_run(
-    ctx: PhaseContext, site: Site, nodes: Sequence[str], command: str, say: Callable[[str], None]
+    ctx: PhaseContext,
+    site: Site,
+    nodes: Sequence[str],
+    command: str,
+    say: Callable[[str], None],
+    *,
+    verbose: bool = False,
 ) -> DriftRun:
     """Ask these nodes and the switches that they are cabled to. Raises ControllerBusyError, and RackreadyError.
+
+    ``verbose``: also say what the log of the run gets.
 
     Under the controller's lock: a deploy that runs at the same time would look like drift.
     """
@@ -69,7 +81,12 @@ def drift_run(
             f"Run `rackready deploy --env {ctx.env}` first."
         )
     begun = time.time()
-    with ControllerLock(paths.lock, command, paths.database), Ledger.open(paths.database) as ledger:
+    with (
+        ControllerLock(paths.lock, command, paths.database),
+        logged(paths, ctx.campaign, say if verbose else None),
+        Ledger.open(paths.database) as ledger,
+    ):
+        _log.info("%s: begins", command)
         ctx = replace(ctx, site_digest=pin(paths, site))
         for line in reap(ledger):
             say(f"ended what an earlier run left behind: {line}")

@@ -13,6 +13,7 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.records.captured import Capture
 from rackready.gates.records.fingerprint import build, is_of, serials_of
 from rackready.model.evidence import CapturedOutput, Fingerprint
+from rackready.model.problems import quoted
 from rackready.model.serials import wanted_text
 from rackready.model.site import Site
 from rackready.ondevice import fingerprint as script
@@ -68,7 +69,9 @@ def _fingerprint(site: Site, capture: Capture, node: str, name: str | None, prob
         made = None if found.get("gpu_error") else build(found, site, node)
     except FormatError as error:
         step = f"Import the output of that script on {node}."
-        problems.append(f"{node}: {name} - Expected: what ondevice/fingerprint.py prints Actual: {error}. {step}")
+        problems.append(
+            f"{node}: {name} - Expected: what ondevice/fingerprint.py prints Actual: {quoted(str(error))}. {step}"
+        )
         return None
     serials, own = serials_of(found), site.node(node)
     same = is_of(serials, own)

@@ -218,7 +218,7 @@ def test_loss_of_the_only_unit_is_a_single_point_of_failure() -> None:
         ({"serves": ["r[01-09]"]}, "devices[0].serves[0]: no rack is called r09. Correct the name or the range."),
         (
             {"kind": "storage"},
-            "devices[0]: Value error, serves, cooling_kw - Expected: kind: cdu Actual: kind: storage. Correct it.",
+            "devices[0]: serves, cooling_kw - Expected: kind: cdu Actual: kind: storage. Correct it.",
         ),
     ],
 )
