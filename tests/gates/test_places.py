@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from rackready.gates.base import Done, Run
+from rackready.gates.base import FinishedRun, Run
 from rackready.gates.engine import pairs
 from rackready.gates.fabric import collective, incast_ends
 from rackready.gates.fabric import incast_findings as kinds
@@ -90,13 +90,13 @@ def fail(*findings: Finding, blamed: Sequence[str] = ()) -> Verdict:
 
 
 def incast(finding: Finding) -> Rest:
-    return by_node(incast_ends.attribute([Done(run({"receiver": "node01", "rail": "0"}, NODES), fail(finding))]))
+    return by_node(incast_ends.attribute([FinishedRun(run({"receiver": "node01", "rail": "0"}, NODES), fail(finding))]))
 
 
 def pair(finding: Finding) -> Rest:
     about = {"first": "node01", "second": "node02", "rail": "0"}
     other = Finding.model_validate({**finding.model_dump(), "node": "node01", "part": "mlx5_9"})
-    found = pairs.attribute([Done(run(about, NODES[:2]), fail(finding, other, blamed=["node02"]))])
+    found = pairs.attribute([FinishedRun(run(about, NODES[:2]), fail(finding, other, blamed=["node02"]))])
     return by_node(found) | {"findings": [(Outcome.FAIL, [one.part]) for one in found["node02"][0].findings]}
 
 

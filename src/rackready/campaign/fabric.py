@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from rackready.campaign.drained_phase import Results
-from rackready.campaign.fabric_plan import Cables, Seen, Work, plan, told
+from rackready.campaign.fabric_plan import Cables, FabricReadings, FabricWork, plan, told
 from rackready.campaign.rails import clear_idle, known_up, proven
 from rackready.design.facts import node_facts
 from rackready.design.pinned import site_of
@@ -92,13 +92,15 @@ def run_fabric_drained(ctx: PhaseContext, nodes: list[str]) -> Results:
     return work.left | _run_marked(ctx, work)
 
 
-def _seen(ctx: PhaseContext, site: Site, nodes: list[str], behind: Cables, busy: list[str], unknown: Results) -> Seen:
+def _seen(
+    ctx: PhaseContext, site: Site, nodes: list[str], behind: Cables, busy: list[str], unknown: Results
+) -> FabricReadings:
     """Return the dry runs of the switches, and of the NICs of nodes in production."""
     dry = replace(ctx, check=True)
     switches = sorted({switch for name in nodes for switch in behind[name]})
     previews = run_switches(dry, switches)
     nics = _play(dry, site, [name for name in nodes if name in busy])
-    return Seen(
+    return FabricReadings(
         tuple(nodes),
         frozenset(_campaign_nodes(ctx) | set(nodes)),
         behind,
@@ -110,7 +112,7 @@ def _seen(ctx: PhaseContext, site: Site, nodes: list[str], behind: Cables, busy:
     )
 
 
-def _run_marked(ctx: PhaseContext, work: Work) -> Results:
+def _run_marked(ctx: PhaseContext, work: FabricWork) -> Results:
     """Run the phase. Nodes of a later wave whose ports change are recorded as changed: their evidence is void, too."""
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         tokens = [ledger.change_begins(name, "fabric") for name in work.elsewhere]

@@ -10,7 +10,7 @@ import typer
 
 from rackready.cli.deploy import Limit, Verbose
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, print_table, progress
-from rackready.model.drift import DriftItem, DriftKind, DriftReport, Run
+from rackready.model.drift import DriftItem, DriftKind, DriftReport, WhenSeen
 
 if TYPE_CHECKING:
     from rackready.campaign.drift.run import DriftRun
@@ -98,7 +98,7 @@ def _table(report: DriftReport) -> None:
         console.print(f"{report.name}: {step}")
 
 
-def _run(run: Run | None) -> str:
+def _run(run: WhenSeen | None) -> str:
     return run.run if run else "unknown"
 
 

@@ -11,7 +11,7 @@ from rackready.evidence import heat
 from rackready.evidence.distribution import describe, picture
 from rackready.evidence.faults import ASIDE, Faults, places
 from rackready.evidence.node_report import Document
-from rackready.evidence.seen import Seen
+from rackready.evidence.seen import NodePage
 from rackready.evidence.store import EMPTY
 from rackready.evidence.units import Units
 from rackready.ledger.store import FAILED
@@ -38,7 +38,7 @@ class Overview:
     states: Counter[str] = field(default_factory=Counter)
     cells: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Node -> (state, outcome)."""
-    listed: list[Seen] = field(default_factory=list)
+    listed: list[NodePage] = field(default_factory=list)
     shown: list[Document] = field(default_factory=list)
     runs: list[Document] = field(default_factory=list)
     bad_runs: int = 0
@@ -54,7 +54,7 @@ class Overview:
         """Return whether the page shows everything."""
         return self.count <= DETAILED
 
-    def node(self, found: Seen) -> None:
+    def node(self, found: NodePage) -> None:
         """Add a node."""
         self.names.append(found.name)
         self.states[found.state] += 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from rackready.evidence.bounds import Bound
+from rackready.evidence.bounds import ShownBound
 from rackready.evidence.distribution import Strip, counted, kind_of
 from rackready.model.place import part_of
 
@@ -28,10 +28,10 @@ class Pile:
     parts: array[int] = field(default_factory=lambda: array("I"))
     others: dict[str, float] = field(default_factory=dict)
     """Units outside one node (links between two, runs over several), by name."""
-    bounds: dict[tuple[str, str], Bound] = field(default_factory=dict)
+    bounds: dict[tuple[str, str], ShownBound] = field(default_factory=dict)
     """By label and operator."""
 
-    def bind(self, bounds: Iterable[Bound]) -> None:
+    def bind(self, bounds: Iterable[ShownBound]) -> None:
         """Add bounds of this metric."""
         for bound in bounds:
             known = self.bounds.setdefault((bound.label, bound.op), bound)
@@ -74,7 +74,7 @@ class Units:
 
     def _bounds(self, entry: Mapping[str, Any], keys: Iterable[Key]) -> None:
         for key in keys:
-            self.piles[key].bind(Bound.of(item) for item in entry["criteria"] if item["metric"] == key[1])
+            self.piles[key].bind(ShownBound.of(item) for item in entry["criteria"] if item["metric"] == key[1])
 
     def take(self, more: Units) -> None:
         """Add the piles of later nodes."""

@@ -14,7 +14,7 @@ FAILED = "fail"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """One effect: ``status`` is intent (begun, its end unknown), done or failed."""
 
     token: int

@@ -35,7 +35,7 @@ from rackready.paths import EnvPaths, private_dir
 from rackready.stacks import metal
 from rackready.stacks.args import NodeArgs, RackArgs, rack_args
 from rackready.stacks.events import Recorder
-from rackready.stacks.machine import Machine, made_by_us
+from rackready.stacks.machine import StackMachine, made_by_us
 
 _RACKS_AT_ONCE = 4
 """Engines in parallel: each takes some 150 MiB and a core while it starts."""
@@ -184,7 +184,7 @@ def _forgotten(args: NodeArgs, ledger: Ledger, paths: EnvPaths) -> NodeResult:
     if not made_by_us(ledger, args.node):
         return NodeResult(Outcome.PASS, "nothing was made")
     try:
-        Machine(args, ledger, paths.known_hosts, proceed=lambda: None, say=_echo).remove(made=True)
+        StackMachine(args, ledger, paths.known_hosts, proceed=lambda: None, say=_echo).remove(made=True)
     except RackreadyError as error:
         return NodeResult(Outcome.ERROR, str(error))
     return NodeResult(Outcome.PASS, "powered off", changed=True)

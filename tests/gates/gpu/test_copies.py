@@ -307,7 +307,7 @@ def listed(change: Callable[[list[str]], object] = lambda _lines: None) -> str:
 
 
 def test_the_devices_that_nvbandwidth_lists_are_read_from_json_and_text() -> None:
-    wanted = tuple(nvbandwidth.Device("NVIDIA H100 80GB HBM3", f"0000:{bus}:00") for bus in PCI)
+    wanted = tuple(nvbandwidth.ListedGpu("NVIDIA H100 80GB HBM3", f"0000:{bus}:00") for bus in PCI)
     assert nvbandwidth.parse(listed()).devices == nvbandwidth.parse(TABLE).devices == wanted
     assert says(copies(out=listed())) == []
 

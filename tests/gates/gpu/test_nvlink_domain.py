@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.base import Done, Output
+from rackready.gates.base import FinishedRun, Output
 from rackready.gates.engine.registry import gate
 from rackready.gates.records.offline import facts
 from rackready.model.outcome import Outcome, Verdict
@@ -233,7 +233,7 @@ def test_a_tray_that_is_named_keeps_the_others_of_its_rack_waiting_and_servers_w
     found = gate("rack/gpu/validation/nvlink-domain", {"nodes": 3})
     (run,) = found.plan(known, list(known.nodes))
     bad = Verdict(outcome=Outcome.FAIL, blamed=["node02"])
-    by_node = found.attribute(known, [Done(run, bad)])
+    by_node = found.attribute(known, [FinishedRun(run, bad)])
     assert {
         node: (said.outcome, said.note, [str(one) for one in said.findings]) for node, [said] in by_node.items()
     } == {
@@ -252,7 +252,7 @@ def test_a_tray_that_is_named_keeps_the_others_of_its_rack_waiting_and_servers_w
         "node02": (Outcome.FAIL, None, []),
         "node04": (Outcome.PASS, "its NVLinks end inside the server: nothing to judge", []),
     }
-    all_of_them = found.attribute(known, [Done(run, Verdict(outcome=Outcome.ERROR))])
+    all_of_them = found.attribute(known, [FinishedRun(run, Verdict(outcome=Outcome.ERROR))])
     assert [all_of_them[node][0].outcome for node in run.nodes] == [Outcome.ERROR] * 3
 
 

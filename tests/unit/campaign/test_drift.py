@@ -11,7 +11,7 @@ import pytest
 
 from rackready.campaign.drift import keys, roles, run, since, switches
 from rackready.campaign.drift.applied import PHASES, Applied, applied, roles_of, tuned
-from rackready.campaign.drift.found import Found
+from rackready.campaign.drift.found import DriftReading
 from rackready.campaign.drift.run import drift_run
 from rackready.design.facts import desired_digest
 from rackready.design.site import load_site
@@ -22,7 +22,7 @@ from rackready.ledger.drift import append_runs, runs_of
 from rackready.ledger.error import ControllerBusyError
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger
-from rackready.model.drift import DriftItem, DriftKind, DriftReport, Run
+from rackready.model.drift import DriftItem, DriftKind, DriftReport, WhenSeen
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
@@ -101,9 +101,9 @@ def play(monkeypatch: pytest.MonkeyPatch, **results: NodeResult) -> dict[str, An
 
 def compared(
     monkeypatch: pytest.MonkeyPatch, paths: EnvPaths, site: Site, result: NodeResult
-) -> tuple[Found, dict[str, Any]]:
+) -> tuple[DriftReading, dict[str, Any]]:
     asked = play(monkeypatch, node01=result)
-    found = {"node01": Found()}
+    found = {"node01": DriftReading()}
     roles.compare_roles(ctx(paths), site, {"node01": Applied(("install", "optimize"))}, found)
     return found["node01"], asked
 
@@ -168,7 +168,7 @@ def test_host_keys_are_compared_without_a_login(monkeypatch: pytest.MonkeyPatch,
         return shown[target.name]
 
     monkeypatch.setattr(keys, "shown_key", look)
-    found = {name: Found() for name in ("node01", "node02", "node03", "node04")}
+    found = {name: DriftReading() for name in ("node01", "node02", "node03", "node04")}
     assert keys.compare_keys(site, paths, found) == ["node01"]
     (changed,) = found["node02"].items
     assert (changed.kind, changed.name) == (DriftKind.HOST_KEY, "SSH host key")
@@ -177,11 +177,11 @@ def test_host_keys_are_compared_without_a_login(monkeypatch: pytest.MonkeyPatch,
     assert found["node02"].not_asked[0].endswith("no login was tried: nothing else was compared")
     assert "SSH host key not pinned" in found["node03"].not_asked[0]
     assert "no answer" in found["node04"].not_asked[0]
-    assert found["node01"] == Found()
+    assert found["node01"] == DriftReading()
 
 
 def test_a_switch_that_was_never_configured_is_not_asked(paths: EnvPaths, site: Site, ledger: Ledger) -> None:
-    found = {"leaf01": Found()}
+    found = {"leaf01": DriftReading()}
     switches.compare_switches(site, paths, ledger, found)
     assert found["leaf01"].not_asked == ["leaf01: rackready did not configure it yet. Run `rackready fabric`."]
 
@@ -197,7 +197,7 @@ def test_an_item_names_the_last_campaign_and_the_first_drift_run(ledger: Ledger)
     ):
         row = report.model_copy(update={"asked": asked, "items": items})
         append_runs(ledger, f"d{number}", float(number), "", [row.model_dump(mode="json")])
-    now = Run(run="d5", at="now")
+    now = WhenSeen(run="d5", at="now")
     old, new, part = since.with_history(
         ledger, "node01", ["node01"], [item(), item("other"), item("BIOS", phase="")], now
     )
@@ -220,7 +220,7 @@ class World:
         monkeypatch.setattr(run, "compare_readings", lambda *_: None)
         monkeypatch.setattr(run, "compare_switches", lambda *_: None)
 
-    def roles(self, ctx: PhaseContext, _site: Site, done: dict[str, Applied], found: dict[str, Found]) -> None:
+    def roles(self, ctx: PhaseContext, _site: Site, done: dict[str, Applied], found: dict[str, DriftReading]) -> None:
         assert ctx.check
         self.asked += list(done)
         for node in done:
@@ -244,7 +244,7 @@ def test_a_run_is_recorded_and_its_exit_code_tells(
     (one,) = found.reports[0].items
     assert one.next_step == "`rackready deploy --env sim --limit node01` puts it right."
     assert (one.first_seen, one.last_without and one.last_without.run) == (
-        Run(run="drift-2", at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(found.at))),
+        WhenSeen(run="drift-2", at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(found.at))),
         "drift-1",
     )
     assert [row.run for row in runs_of(ledger, "node01")] == ["drift-2", "drift-1"]

@@ -10,10 +10,10 @@ import pytest
 
 from rackready.campaign.drift import run as drift
 from rackready.campaign.drift.run import DriftRun
-from rackready.model.drift import DriftItem, DriftKind, DriftReport, Run
+from rackready.model.drift import DriftItem, DriftKind, DriftReport, WhenSeen
 
 Call = Callable[..., tuple[int, str, str]]
-FIRST = Run(run="drift-1", at="2026-11-25T10:00:00Z")
+FIRST = WhenSeen(run="drift-1", at="2026-11-25T10:00:00Z")
 ITEM = DriftItem(
     kind=DriftKind.PACKAGE,
     name="libnccl2",
@@ -22,7 +22,7 @@ ITEM = DriftItem(
     source="role cuda_toolkit",
     phase="install",
     next_step="`rackready deploy --env sim --limit node01` puts it right.",
-    since=Run(run="sim-7", at="2026-11-24T10:00:00Z"),
+    since=WhenSeen(run="sim-7", at="2026-11-24T10:00:00Z"),
     first_seen=FIRST,
 )
 BIOS = ITEM.model_copy(

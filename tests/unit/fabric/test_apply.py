@@ -9,7 +9,7 @@ import pytest
 
 from rackready.design.site import load_site
 from rackready.design.switches import SwitchConfig, switch_config
-from rackready.drivers.switch.apply import OPERATION, ApplyResult, Difference, apply_config, differences
+from rackready.drivers.switch.apply import OPERATION, ApplyResult, ConfigDifference, apply_config, differences
 from rackready.drivers.switch.base import SwitchBusyError, SwitchError, SwitchRevertedError
 from rackready.drivers.switch.cumulus_nvue import CumulusNvue
 from rackready.drivers.switch.nvue_text import document, expand_commands
@@ -59,8 +59,8 @@ def test_differences_name_wanted_and_applied_values_and_change_nothing(config: S
     fake.applied.pop(next(iter(settings_of("nv set interface swp4 link mtu 9216"))))
     fake.sent.clear()
     assert differences(driver, config, ledger) == [
-        Difference(setting, removes=False, wanted="9216", actual="1500"),
-        Difference("nv set interface swp4 link mtu 9216", removes=False, wanted="9216", actual="none"),
+        ConfigDifference(setting, removes=False, wanted="9216", actual="1500"),
+        ConfigDifference("nv set interface swp4 link mtu 9216", removes=False, wanted="9216", actual="none"),
     ]
     assert all(command.startswith(("nv show", "nv config show")) for command in fake.sent), fake.sent
 

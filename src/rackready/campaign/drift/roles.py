@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rackready.campaign.drift.applied import Applied, roles_of
-from rackready.campaign.drift.found import Found
+from rackready.campaign.drift.found import DriftReading
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.ansible_items import CHECK, check_of
 from rackready.handover.run import join_vars
@@ -19,7 +19,9 @@ from rackready.model.site import Site
 PLAYBOOK = "drift.yml"
 
 
-def compare_roles(ctx: PhaseContext, site: Site, applied: Mapping[str, Applied], found: Mapping[str, Found]) -> None:
+def compare_roles(
+    ctx: PhaseContext, site: Site, applied: Mapping[str, Applied], found: Mapping[str, DriftReading]
+) -> None:
     """Add what the roles of the applied phases would change on each node. One run serves all nodes."""
     wanted = {node: _roles(ctx, item) for node, item in applied.items()}
     variables = {
@@ -35,7 +37,7 @@ def _roles(ctx: PhaseContext, applied: Applied) -> dict[str, str]:
     return {role: phase for phase in applied.phases for role in roles_of(ctx.root, phase)}
 
 
-def _add(found: Found, result: NodeResult, phases: Mapping[str, str]) -> None:
+def _add(found: DriftReading, result: NodeResult, phases: Mapping[str, str]) -> None:
     if result.outcome is Outcome.ERROR:
         found.not_asked.append(result.message)
         return

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rackready.campaign.drift.applied import PHASES, Applied, applied
-from rackready.campaign.drift.found import Found
+from rackready.campaign.drift.found import DriftReading
 from rackready.campaign.drift.keys import compare_keys
 from rackready.campaign.drift.readings import Compared, compare_readings
 from rackready.campaign.drift.roles import compare_roles
@@ -23,7 +23,7 @@ from rackready.evidence.store import EvidenceStore
 from rackready.ledger.drift import append_runs
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger
-from rackready.model.drift import DriftReport, Run
+from rackready.model.drift import DriftReport, WhenSeen
 from rackready.model.phase import PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
@@ -93,7 +93,7 @@ def drift_run(
         states = {row.name: row.state for row in ledger.states()}
         retired = [node for node in nodes if states.get(node) is NodeState.RETIRED]
         asked = [node for node in nodes if node not in retired]
-        now = Run(run=ctx.campaign, at=utc(begun))
+        now = WhenSeen(run=ctx.campaign, at=utc(begun))
         reports = _Asking(replace(ctx, check=True), site, paths, ledger, now, states).reports(asked)
         append_runs(
             ledger, ctx.campaign, begun, ctx.site_digest, [report.model_dump(mode="json") for report in reports]
@@ -114,21 +114,21 @@ class _Asking:
     site: Site
     paths: EnvPaths
     ledger: Ledger
-    now: Run
+    now: WhenSeen
     states: Mapping[str, NodeState]
 
     def reports(self, nodes: Sequence[str]) -> list[DriftReport]:
         """Return a report for each node, then for each switch that one of them is cabled to."""
         done = {node: applied(self.ledger, node) for node in nodes}
-        found = {node: Found() for node in nodes}
+        found = {node: DriftReading() for node in nodes}
         self._nodes(done, found)
         behind = self._behind(nodes)
-        switches = {name: Found() for name in sorted(behind)}
+        switches = {name: DriftReading() for name in sorted(behind)}
         compare_switches(self.site, self.paths, self.ledger, switches)
         out = [self._report(name, found[name], done[name], [name]) for name in nodes]
         return out + [self._report(name, switches[name], None, behind[name]) for name in switches]
 
-    def _nodes(self, done: Mapping[str, Applied], found: Mapping[str, Found]) -> None:
+    def _nodes(self, done: Mapping[str, Applied], found: Mapping[str, DriftReading]) -> None:
         ready = {}
         for node, item in done.items():
             if item.phases:
@@ -162,7 +162,7 @@ class _Asking:
                 out.setdefault(switch, []).append(node)
         return out
 
-    def _report(self, name: str, found: Found, done: Applied | None, nodes: Sequence[str]) -> DriftReport:
+    def _report(self, name: str, found: DriftReading, done: Applied | None, nodes: Sequence[str]) -> DriftReport:
         items = with_history(self.ledger, name, nodes, found.items, self.now)
         step = self._step(name, nodes)
         return DriftReport(

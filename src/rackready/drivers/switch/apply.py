@@ -23,7 +23,7 @@ from rackready.drivers.switch.base import (
 from rackready.drivers.switch.session import SwitchUnreachableError
 from rackready.drivers.switch.verify import verify_config
 from rackready.ledger.effect import Observation, run_effect
-from rackready.ledger.store import Entry, Ledger
+from rackready.ledger.store import Ledger, LedgerEntry
 from rackready.model.outcome import Finding
 
 OPERATION = "switch-commit"
@@ -74,7 +74,7 @@ def apply_config(
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ConfigDifference:
     """One command that is not applied. ``wanted`` and ``actual``: its value, where the command sets one."""
 
     command: str
@@ -83,11 +83,11 @@ class Difference:
     actual: str = ""
 
 
-def differences(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger) -> list[Difference]:
+def differences(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger) -> list[ConfigDifference]:
     """Return what differs from a switch's declared configuration. Nothing is loaded, and no candidate is made."""
     missing = driver.missing(_commands(driver, config, ledger))
     values = driver.values(missing)
-    return [Difference(command, driver.removes(command), *values.get(command, ("", ""))) for command in missing]
+    return [ConfigDifference(command, driver.removes(command), *values.get(command, ("", ""))) for command in missing]
 
 
 def _digest(commands: list[str]) -> str:
@@ -116,7 +116,7 @@ def _preview(driver: SwitchDriver, config: SwitchConfig, commands: list[str]) ->
     return ApplyResult(bool(missing), "\n".join(lines), ports=tuple(sorted(ports)))
 
 
-def _open_intent(ledger: Ledger, name: str) -> Entry | None:
+def _open_intent(ledger: Ledger, name: str) -> LedgerEntry | None:
     entry = ledger.latest(name, OPERATION)
     return entry if entry is not None and entry.status == "intent" else None
 

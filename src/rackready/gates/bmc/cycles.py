@@ -18,7 +18,7 @@ from rackready.gates.bmc import parts_seen
 from rackready.gates.bmc.cycle import FORMAT, called
 from rackready.gates.bmc.inputs import FEED
 from rackready.gates.bmc.interrupted import BOOT_S, BOOTED
-from rackready.gates.bmc.parts_seen import RMA, Seen, differences, look, seen
+from rackready.gates.bmc.parts_seen import RMA, BmcInventory, differences, look, seen
 from rackready.gates.engine.shipped_script import document
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
@@ -204,7 +204,7 @@ class PowerCycles(Gate):
         return judge.verdict(node)
 
     def _judge_cycle(
-        self, judge: Judge, node: str, number: int, first: Seen, outputs: Outputs, told: list[dict[str, Any]]
+        self, judge: Judge, node: str, number: int, first: BmcInventory, outputs: Outputs, told: list[dict[str, Any]]
     ) -> bool:
         """Judge one cycle; return False when the series ends here."""
         done = _cycle(judge, node, number, outputs.get(f"cycle-{number}"), outputs.get(f"mark-{number}"))
@@ -281,7 +281,7 @@ def _fed(judge: Judge, node: str, cycle: str, told: Mapping[str, Any]) -> bool:
     return not unfed
 
 
-def _compare(judge: Judge, node: str, cycle: str, first: Seen, later: Seen) -> bool:
+def _compare(judge: Judge, node: str, cycle: str, first: BmcInventory, later: BmcInventory) -> bool:
     judge.judged += 1
     if later.boot_id == first.boot_id:
         judge.error(node, CYCLE_DID_NOT_HAPPEN, "another boot id", later.boot_id, cycle=cycle)

@@ -15,10 +15,10 @@ from typing import Annotated
 from pydantic import AwareDatetime, Field, Strict
 
 from rackready.gates import base
-from rackready.gates.base import Gate, GateFacts, Outputs, Passed, Run
+from rackready.gates.base import Gate, GateFacts, LastPass, Outputs, Run
 from rackready.gates.bmc import eventlog, owner
 from rackready.gates.bmc.documents import Document, Told
-from rackready.gates.bmc.eventlog import Entry, Log, Mark, grouped, logs
+from rackready.gates.bmc.eventlog import Log, LogEntry, LogMark, grouped, logs
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Verdict
@@ -169,7 +169,7 @@ class Events(Gate):
                 node,
                 log,
                 _since(run.about, self.inputs.since),
-                Mark.of(run.about, log.key),
+                LogMark.of(run.about, log.key),
                 dealt_with=dealt_with,
             )
         if _since(run.about, self.inputs.since) is None:
@@ -177,7 +177,7 @@ class Events(Gate):
         return judge.verdict(node)
 
     def _log(
-        self, judge: Judge, node: str, log: Log, since: float | None, mark: Mark | None, *, dealt_with: bool
+        self, judge: Judge, node: str, log: Log, since: float | None, mark: LogMark | None, *, dealt_with: bool
     ) -> None:
         where = Place(node, f"log {log.name}")
         judge.judged += 1
@@ -209,7 +209,7 @@ class Events(Gate):
         if not bad and not strange:
             judge.measured.add(f"{node}/{log.key}")
 
-    def _lost(self, judge: Judge, where: str, log: Log, since: float | None, mark: Mark | None) -> None:
+    def _lost(self, judge: Judge, where: str, log: Log, since: float | None, mark: LogMark | None) -> None:
         """Report which entries of a log are missing: it is full and takes no more, it wrapped, or it was cleared."""
         if log.full and log.keeps:
             judge.error(
@@ -229,7 +229,7 @@ class Events(Gate):
             )
 
 
-def _counts(entry: Entry, since: float | None, *, dealt_with: bool) -> bool:
+def _counts(entry: LogEntry, since: float | None, *, dealt_with: bool) -> bool:
     """Return whether an entry counts: it is not older than the last pass.
 
     An entry of the same second counts, since the pass saw nothing bad. An entry without a usable time counts, unless
@@ -240,7 +240,7 @@ def _counts(entry: Entry, since: float | None, *, dealt_with: bool) -> bool:
     return since is None or entry.at >= since
 
 
-def _marks(passed: Passed | None) -> Mapping[str, str]:
+def _marks(passed: LastPass | None) -> Mapping[str, str]:
     """Return what the last pass saw: the BMC's clock (or else ours), and the length of every log."""
     if passed is None:
         return {}
@@ -252,7 +252,7 @@ def _marks(passed: Passed | None) -> Mapping[str, str]:
     }
 
 
-def _by_log(passed: Passed, metric: str) -> dict[str, float]:
+def _by_log(passed: LastPass, metric: str) -> dict[str, float]:
     return {item.target.split("/", 1)[-1]: item.value for item in passed.metrics if item.name == metric}
 
 

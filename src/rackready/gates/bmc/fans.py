@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from rackready.gates.base import Gate, GateFacts, Outputs, Passed, Run
+from rackready.gates.base import Gate, GateFacts, LastPass, Outputs, Run
 from rackready.gates.bmc import documents, owner
 from rackready.gates.bmc.documents import Document, Told, absent, name, numeric, parts, works
 from rackready.gates.bmc.redundancy import NONE, groups, kind
@@ -186,7 +186,7 @@ class Fans(Gate):
                 works(judge, where, "redundancy", group, FANS_NOT_REDUNDANT, idle=idle)
 
 
-def _before(passed: Passed | None) -> Mapping[str, str]:
+def _before(passed: LastPass | None) -> Mapping[str, str]:
     """Return the names of the fans that the last pass saw, each with its count; empty without a pass."""
     if passed is None:
         return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from rackready.gates.base import Done
+from rackready.gates.base import FinishedRun
 from rackready.gates.judging.finding_kinds import ErrorKind
 from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.model.place import Place
@@ -34,12 +34,12 @@ def rounds(nodes: list[str]) -> list[list[tuple[str, str]]]:
     return [pairs, [(nodes[0], nodes[-1])]] if len(nodes) % 2 else [pairs]
 
 
-def _ends(item: Done) -> tuple[str, str, int]:
+def _ends(item: FinishedRun) -> tuple[str, str, int]:
     about = item.run.about
     return about["first"], about["second"], int(about["rail"])
 
 
-def _good(done: Sequence[Done]) -> dict[int, list[str]]:
+def _good(done: Sequence[FinishedRun]) -> dict[int, list[str]]:
     """Return the nodes whose NIC passed, by rail."""
     out: dict[int, list[str]] = defaultdict(list)
     for item in done:
@@ -49,7 +49,7 @@ def _good(done: Sequence[Done]) -> dict[int, list[str]]:
     return out
 
 
-def retests(done: Sequence[Done]) -> list[tuple[str, str, int]]:
+def retests(done: Sequence[FinishedRun]) -> list[tuple[str, str, int]]:
     """Return (node, third partner, rail) for each end of a bad run that is not blamed already.
 
     The partner is a node whose NIC on that rail passed. If there is none (two nodes, or a rail that is bad everywhere),
@@ -68,7 +68,7 @@ def retests(done: Sequence[Done]) -> list[tuple[str, str, int]]:
     return out
 
 
-def attribute(done: Sequence[Done]) -> dict[str, list[Verdict]]:
+def attribute(done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:
     """Return each node's verdicts. An end that failed with one partner but passed with another is acquitted."""
     seen: dict[tuple[str, int], list[tuple[str, Verdict]]] = defaultdict(list)
     for item in done:
@@ -155,7 +155,7 @@ def bystander(verdict: Verdict, node: str) -> Verdict:
     )
 
 
-def retests_of_whole_nodes(done: Sequence[Done]) -> list[tuple[str, str]]:
+def retests_of_whole_nodes(done: Sequence[FinishedRun]) -> list[tuple[str, str]]:
     """Return (node, third partner) for each end of a bad whole-node run that is not blamed already."""
     good = [node for item in done if item.verdict.outcome is Outcome.PASS for node in item.run.nodes]
     out: list[tuple[str, str]] = []
@@ -169,7 +169,7 @@ def retests_of_whole_nodes(done: Sequence[Done]) -> list[tuple[str, str]]:
     return out
 
 
-def attribute_whole_nodes(done: Sequence[Done]) -> dict[str, list[Verdict]]:
+def attribute_whole_nodes(done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:
     """Return each node's verdicts of whole-node runs. A node that passed with some partner is acquitted unless blamed.
 
     If all ends of a bad run passed with others, the path between them is bad: re-measuring must not hide a fail. A node

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rackready.design.facts import NicFacts
 from rackready.gates import base
-from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
+from rackready.gates.base import Command, FinishedRun, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
 from rackready.gates.engine.pairs import attribute, retests, rounds
 from rackready.gates.engine.shipped_script import command
@@ -108,7 +108,7 @@ class IbWriteBw(Gate):
             *bare,
         ]
 
-    def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
+    def follow_up(self, facts: GateFacts, done: Sequence[FinishedRun]) -> list[Run]:
         """Measure both ends of a run that failed or is behind its fleet with a third partner, to find the bad end."""
         measured, _ = nodes_without_nics.split_runs(done)
         return [
@@ -120,7 +120,7 @@ class IbWriteBw(Gate):
         """Clear a NIC that passes with another partner, where its partner does not."""
         return pair_fleet.acquitted(runs, slow)
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
+    def attribute(self, facts: GateFacts, done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:
         """Blame the end that fails with two partners; clear the end that passes with another."""
         measured, bare = nodes_without_nics.split_runs(done)
         return nodes_without_nics.too_few(self, facts) | attribute(measured) | bare

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rackready.design.facts import NicFacts
 from rackready.gates import base
-from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run
+from rackready.gates.base import Command, FinishedRun, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
 from rackready.gates.engine.shipped_script import command
 from rackready.gates.fabric import ib_write_bw_findings, incast_ends, perftest_call, rdma_port
@@ -101,7 +101,7 @@ class Incast(Gate):
             *bare,
         ]
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
+    def attribute(self, facts: GateFacts, done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:
         """Return each node's verdict: what was found on it (`incast_ends`), or that no run measured it."""
         measured, bare = nodes_without_nics.split_runs(done)
         return nodes_without_nics.too_few(self, facts) | incast_ends.attribute(measured) | bare

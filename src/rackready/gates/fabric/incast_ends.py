@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from rackready.gates.base import Done
+from rackready.gates.base import FinishedRun
 from rackready.gates.engine.pairs import unmeasured
 from rackready.gates.engine.runner import JUDGEMENT_BROKE
 from rackready.gates.fabric import incast_findings as kinds
@@ -19,7 +19,7 @@ _OF_RUN = frozenset(kind.code for kind in (JUDGEMENT_BROKE, NOTHING_JUDGED))
 """Findings of a run as such, which goes by its receiver."""
 
 
-def attribute(done: Sequence[Done]) -> dict[str, list[Verdict]]:
+def attribute(done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:
     """Return each node's verdicts; of a bad run, a node gets what was found on itself.
 
     A receiver without a finding was not measured by a bad run. A sender without one is measured in the runs into that

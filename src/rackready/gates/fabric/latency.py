@@ -9,7 +9,7 @@ from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
-from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run
+from rackready.gates.base import Command, FinishedRun, Gate, GateFacts, Outputs, Run
 from rackready.gates.engine import nodes_without_nics, pairs
 from rackready.gates.engine.pairs import attribute_whole_nodes, retests_of_whole_nodes, rounds
 from rackready.gates.engine.shipped_script import command
@@ -108,12 +108,12 @@ class IbWriteLat(Gate):
         able, bare = nodes_without_nics.split_nodes(facts, nodes)
         return [*(self._run(facts, first, second) for pairing in rounds(able) for first, second in pairing), *bare]
 
-    def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
+    def follow_up(self, facts: GateFacts, done: Sequence[FinishedRun]) -> list[Run]:
         """Measure both ends of a failed run with a third partner, to find the bad end."""
         measured, _ = nodes_without_nics.split_runs(done)
         return [self._run(facts, node, partner) for node, partner in retests_of_whole_nodes(measured)]
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
+    def attribute(self, facts: GateFacts, done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:
         """Clear the end that passes with another partner."""
         measured, bare = nodes_without_nics.split_runs(done)
         return nodes_without_nics.too_few(self, facts) | attribute_whole_nodes(measured) | bare

@@ -213,7 +213,7 @@ class DdpStep(Containered):
         self._judge(gathered, facts, run, report)
         domain = domains.of_run(facts, run.nodes)
         text = "\n".join(output.stdout for output in found if output is not None)
-        transport.prove(gathered, facts, transport.Wanted(run.nodes, "all_reduce", "default", domain), [text])
+        transport.prove(gathered, facts, transport.WantedTransport(run.nodes, "all_reduce", "default", domain), [text])
         if not gathered.fails and not gathered.errors:
             gathered.measured.update(
                 f"{node}/gpu{index}" for node in run.nodes for index in range(facts.nodes[node].platform.gpus)

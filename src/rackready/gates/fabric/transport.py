@@ -177,7 +177,7 @@ FINDINGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedTransport:
     """The launches that were made: nodes, their domains, and the collective."""
 
     nodes: tuple[str, ...]
@@ -205,7 +205,7 @@ class Wanted:
         )
 
 
-def prove(judge: Judge, facts: GateFacts, wanted: Wanted, texts: Sequence[str]) -> None:
+def prove(judge: Judge, facts: GateFacts, wanted: WantedTransport, texts: Sequence[str]) -> None:
     """Compare every launch of every node with the required ways; a finding of several launches is reported once."""
     ways: set[str] = set()
     for node in wanted.nodes:
@@ -260,7 +260,7 @@ def _ways(log: HostLog) -> set[str]:
     return found | {way.split("/read")[0] for way in log.inside} | ({"NVLS"} if log.multicast else set())
 
 
-def _node(judge: Judge, facts: GateFacts, wanted: Wanted, node: str, log: HostLog) -> None:
+def _node(judge: Judge, facts: GateFacts, wanted: WantedTransport, node: str, log: HostLog) -> None:
     of_node = facts.nodes[node]
     if not log.networks and not log.channels and not log.inside:
         judge.error(node, TRANSPORT_NOT_TOLD, "NCCL INFO lines of every node", "none of this node")
@@ -324,7 +324,7 @@ def _devices(judge: Judge, fabric: Fabric, of_node: NodeFacts, node: str, log: H
         judge.fail(node, LINK_LAYER, f"{wanted.name} ({wanted.nccl})", ", ".join(others), link_type=wanted.set_by)
 
 
-def _inside(judge: Judge, wanted: Wanted, of_node: NodeFacts, node: str, log: HostLog) -> None:
+def _inside(judge: Judge, wanted: WantedTransport, of_node: NodeFacts, node: str, log: HostLog) -> None:
     """Judge the ways between the GPUs of one domain; without NVLink there is no requirement.
 
     Every GPU sends to another of its domain. Across the network, one GPU of a node may only send out, where all of its

@@ -16,7 +16,7 @@ from rackready.gates import base
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.formats import nvbandwidth
 from rackready.gates.formats.error import FormatError
-from rackready.gates.formats.nvbandwidth import Bandwidths, Device
+from rackready.gates.formats.nvbandwidth import Bandwidths, ListedGpu
 from rackready.gates.formats.smi_xml import SmiLog
 from rackready.gates.gpu import nvbandwidth_findings as kinds
 from rackready.gates.gpu import parts, siblings, smi, twice
@@ -165,7 +165,7 @@ class NvBandwidth(Gate):
         )
 
 
-def _same_devices(judge: Judge, facts: NodeFacts, node: str, devices: Sequence[Device]) -> bool:
+def _same_devices(judge: Judge, facts: NodeFacts, node: str, devices: Sequence[ListedGpu]) -> bool:
     """Return whether nvbandwidth lists the platform's GPUs: they number the rows and columns of its tables."""
     judge.judged += 1
     good = gpu_models.require_model(

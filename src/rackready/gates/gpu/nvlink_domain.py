@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 
 from rackready.gates import base
-from rackready.gates.base import Command, Done, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.base import Command, FinishedRun, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.engine.recorder import not_run
 from rackready.gates.formats import imex
 from rackready.gates.formats.error import FormatError
@@ -229,7 +229,7 @@ class NvLinkDomain(Gate):
         platform = facts.nodes[run.nodes[0]].platform
         return self.inputs.nodes or (platform.nvlink_domain or platform.gpus) // platform.gpus
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
+    def attribute(self, facts: GateFacts, done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:
         """Return the verdicts of each node.
 
         A fail belongs to the nodes that it names, and the others of their domain did not run; if it names none, it

@@ -20,7 +20,7 @@ from rackready.gates.host.counter import Counter
 from rackready.gates.host.links import folder
 from rackready.gates.host.memory import CE_PER_DAY, CE_SOURCE, COUNTS, UE_SOURCE
 from rackready.gates.host.pcie import parts
-from rackready.gates.host.reading import AGAIN, Answers, Limit, Tool, Wanted, answers, placed
+from rackready.gates.host.reading import AGAIN, Answers, Limit, Tool, WantedValues, answers, placed
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op, Verdict
@@ -123,7 +123,7 @@ class CounterDeltas(Gate):
 
     inputs: Inputs
 
-    def wanted(self, facts: NodeFacts, key: str) -> Wanted:
+    def wanted(self, facts: NodeFacts, key: str) -> WantedValues:
         """Return what to read before or after: counters both times, links and modules after, while still warm."""
         pcie = tuple(
             f"/sys/bus/pci/devices/{pci}/{leaf}" for pci in parts(facts) for leaf in (*_AER, "current_link_speed")
@@ -132,7 +132,7 @@ class CounterDeltas(Gate):
             f"{folder(nic.rdma_device)}/counters/{leaf}" for nic in facts.nics for leaf in (*ERRORS, "port_xmit_data")
         )
         gpus = (_REPLAYS, nvlink_deltas.TOOL) if facts.gpu.nvlink else (_REPLAYS,)
-        return Wanted(
+        return WantedValues(
             (*gpus, *(optics.tools(facts) if key == "after" else ())),
             (*pcie, *nics, COUNTS, pairing.BOOT_ID, pairing.UPTIME),
         )

@@ -12,7 +12,7 @@ from rackready.gates import base
 from rackready.gates.formats import smart
 from rackready.gates.host import drive_reading, reading
 from rackready.gates.host.drive_reading import BLOCK, HEALTH, SCAN, attached, drives
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Wanted
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, WantedValues
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
@@ -188,9 +188,9 @@ class Disks(HostGate):
 
     inputs: Inputs
 
-    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+    def wanted(self, facts: NodeFacts) -> WantedValues:  # noqa: ARG002 - the same on every node
         """Return the list of drives, then the health of each."""
-        return Wanted((SCAN, HEALTH, BLOCK))
+        return WantedValues((SCAN, HEALTH, BLOCK))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Compare number, capacity and health with the profile, siblings and the drives' own limits."""

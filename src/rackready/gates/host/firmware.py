@@ -14,12 +14,12 @@ from pydantic import Field, field_validator
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.base import Done, Gate, GateFacts, Outputs, Run
+from rackready.gates.base import FinishedRun, Gate, GateFacts, Outputs, Run
 from rackready.gates.formats import dmidecode
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import drive_reading, reading
 from rackready.gates.host.drive_reading import BLOCK, HEALTH, SCAN, attached, drives
-from rackready.gates.host.reading import AGAIN, Answers, Tool, Wanted, answers
+from rackready.gates.host.reading import AGAIN, Answers, Tool, WantedValues, answers
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Outcome, Verdict
@@ -118,10 +118,10 @@ FINDINGS = (
 )
 
 
-def wanted(facts: NodeFacts) -> Wanted:
+def wanted(facts: NodeFacts) -> WantedValues:
     """Return what to read on one node."""
     base_ = "/sys/class/infiniband"
-    return Wanted(
+    return WantedValues(
         (BIOS, VBIOS, SCAN, HEALTH, BLOCK),
         tuple(f"{base_}/{nic.rdma_device}/{leaf}" for nic in facts.nics for leaf in ("fw_ver", "board_id")),
     )
@@ -288,7 +288,7 @@ class Firmware(Gate):
             actual = ", ".join(f"{part} has {version}" for part, version in parts.items())
             judge.error(Place(node, kind), NOT_IN_BASELINE, expected, actual, sort=sort, kind=kind)
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002 - the verdict names its nodes
+    def attribute(self, facts: GateFacts, done: Sequence[FinishedRun]) -> dict[str, list[Verdict]]:  # noqa: ARG002 - the verdict names its nodes
         """Return each node's own part of the verdict: another node's drift is not its fault."""
         out: dict[str, list[Verdict]] = {}
         for item in done:

@@ -10,7 +10,7 @@ from rackready.design.facts import NodeFacts
 from rackready.gates.formats import dmidecode
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, WantedValues
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
@@ -119,9 +119,9 @@ class MemoryModules(HostGate):
     looks = True
     what = "memory modules"
 
-    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+    def wanted(self, facts: NodeFacts) -> WantedValues:  # noqa: ARG002 - the same on every node
         """Return the BIOS's list of modules."""
-        return Wanted((MODULES,))
+        return WantedValues((MODULES,))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Compare the modules with the platform profile and with each other."""
@@ -233,9 +233,9 @@ class MemoryErrors(HostGate):
     looks = True
     what = "memory errors"
 
-    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+    def wanted(self, facts: NodeFacts) -> WantedValues:  # noqa: ARG002 - the same on every node
         """Return the counters of the kernel's EDAC driver, and the kernel log's lines about machine checks."""
-        return Wanted((LOG,), (COUNTS, AGE, DIMM_COUNTS, DIMM_LABELS))
+        return WantedValues((LOG,), (COUNTS, AGE, DIMM_COUNTS, DIMM_LABELS))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Compare the counters with mcelog's thresholds for a bad module, and judge the log."""

@@ -17,7 +17,7 @@ from rackready.gates.formats import mlxlink
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import optics_findings as kinds
 from rackready.gates.host import reading
-from rackready.gates.host.reading import Answers, HostGate, Limit, Tool, Wanted, placed
+from rackready.gates.host.reading import Answers, HostGate, Limit, Tool, WantedValues, placed
 from rackready.gates.judging.judge import Judge
 from rackready.model.outcome import Op
 from rackready.model.place import Place
@@ -231,9 +231,9 @@ class Optics(HostGate):
 
     inputs: Inputs
 
-    def wanted(self, facts: NodeFacts) -> Wanted:
+    def wanted(self, facts: NodeFacts) -> WantedValues:
         """Return one call of mlxlink for every compute NIC."""
-        return Wanted(tools(facts))
+        return WantedValues(tools(facts))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Compare every port with the bounds and its siblings."""

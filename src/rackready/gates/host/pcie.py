@@ -6,7 +6,7 @@ from rackready.design.facts import NodeFacts
 from rackready.gates.formats import lspci
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host import reading
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted, placed
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, WantedValues, placed
 from rackready.gates.judging.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judging.judge import Judge
 from rackready.model.place import Place
@@ -83,9 +83,9 @@ class AccessControl(HostGate):
     looks = True
     what = "PCIe bridges"
 
-    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+    def wanted(self, facts: NodeFacts) -> WantedValues:  # noqa: ARG002 - the same on every node
         """Return the list of all PCI bridges."""
-        return Wanted((BRIDGES,))
+        return WantedValues((BRIDGES,))
 
     def judge_node(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Judge every switch port on the path to a GPU or NIC."""
@@ -137,9 +137,9 @@ class Iommu(HostGate):
     looks = True
     what = "IOMMU"
 
-    def wanted(self, facts: NodeFacts) -> Wanted:
+    def wanted(self, facts: NodeFacts) -> WantedValues:
         """Return the type of every GPU's and NIC's IOMMU group."""
-        return Wanted(
+        return WantedValues(
             files=tuple(sorted(name for pci in parts(facts) for name in (_group_file(pci), _vendor_file(pci))))
         )
 

@@ -23,7 +23,7 @@ _NO_BOOT = "no equal fingerprint afterwards proves the boot: it satisfies no gat
 
 
 @dataclass(slots=True)
-class Proof:
+class ImportedProof:
     """Proof of one node's host and boot. ``lacks``: what is not proven, in words."""
 
     fingerprint: Fingerprint | None = None
@@ -32,10 +32,10 @@ class Proof:
     problems: list[str] = field(default_factory=list)
 
 
-def prove(site: Site, capture: Capture, node: str, members: Sequence[CapturedOutput], now: datetime) -> Proof:
+def prove(site: Site, capture: Capture, node: str, members: Sequence[CapturedOutput], now: datetime) -> ImportedProof:
     """Return what the fingerprints of a node's outputs prove, and the problems of the fingerprints and times."""
     step = "Correct the clock that is wrong, or the manifest."
-    proof = Proof(
+    proof = ImportedProof(
         problems=[
             f"{node}: {item.gate} {item.key} - Expected: captured before now Actual: {_when(item)}. {step}"
             for item in members
