@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -103,8 +104,19 @@ def _show(what: str, campaign: str, results: dict[str, NodeResult], log: Path, o
         print_json(document)
         return
     for name, result in results.items():
-        console.print(f"{name}: {result.outcome.value}" + (f"\n  {result.message}" if result.message else ""))
+        console.print("\n".join(_lines(name, result)))
     progress.print(f"log: {log}")
+
+
+def _lines(name: str, result: NodeResult) -> list[str]:
+    """Return a node's outcome, its gates by outcome where it has several, those without a pass, and every finding."""
+    gates: dict[str, str] = result.data.get("gates", {})
+    counts = Counter(gates.values())
+    shown = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome if counts[outcome])
+    bad = [f"  {outcome:<7} {gate}" for gate, outcome in gates.items() if outcome not in _PASSED]
+    findings = result.data.get("findings") or ([result.message] if result.message else [])
+    head = f"{name}: {result.outcome.value}" + (f" ({shown})" if len(gates) > 1 else "")
+    return [head, *(bad if len(gates) > 1 else []), *(f"  {finding}" for finding in findings)]
 
 
 def _here(

@@ -123,3 +123,21 @@ def test_a_gate_of_the_site_that_does_not_exist_is_refused_before_anything_is_do
         "Correct it." in " ".join((said.out + said.err).replace("\u2502", " ").split())
     )
     assert world.measured == []
+
+
+@pytest.mark.usefixtures("world")
+def test_a_set_shows_its_gates_and_every_finding(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gates = {"node/gpu/sanity/ecc": "pass", "node/gpu/sanity/xid": "fail", "node/host/sanity/clock": "error"}
+    found = ["node01 gpu3: XID 79", "node01: chronyc is not installed"]
+    result = NodeResult(Outcome.FAIL, found[0], data={"gates": gates, "findings": found})
+    monkeypatch.setattr(validate, "run_gates", lambda *_, **__: {"node01": result})
+    assert call("node/gpu/sanity/ecc", "node/gpu/sanity/xid", "node/host/sanity/clock", "--node", "node01") == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "node01: fail (1 pass, 1 fail, 1 error)",
+        "  fail    node/gpu/sanity/xid",
+        "  error   node/host/sanity/clock",
+        "  node01 gpu3: XID 79",
+        "  node01: chronyc is not installed",
+    ]
