@@ -14,8 +14,10 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.judging.judge import Judge
 from rackready.gates.nccl import rows as nccl_rows
 from rackready.gates.records.offline import facts
+from rackready.model.outcome import Outcome
+from rackready.profiles import loader
 from tests.gates.nccl_table import COLUMNS, averaged, row, settings
-from tests.gates.support import text
+from tests.gates.support import Said, outputs, text
 
 GIB = 1 << 30
 PRINTED = "Give the output as the program printed it, or run the gate again."
@@ -160,3 +162,16 @@ def test_a_real_document_reads_as_its_table_does() -> None:
     many["config"]["devices"].append(many["config"]["devices"][0] | {"rank": 1, "pid": 2})
     with pytest.raises(FormatError, match=r"4 results and ranks \[0, 1\]: the document is not complete"):
         nccl_tests.parse(json.dumps(many))
+
+
+def test_a_collective_of_one_gpu_measures_nothing() -> None:
+    name = "node/gpu/performance/nccl-all-reduce"
+    known = facts(loader.platform("dgx_h200").model_copy(update={"gpus": 1}))
+    found = gate(name, {"launches": 1})
+    run = found.plan(known, ["node01"])[0]
+    verdict = found.evaluate(known, run, outputs(run, {"launch0": Said(text("h200_vm/nccl_all_reduce.txt"))}))
+    message = (
+        f"node01: {name} measures nothing - Expected: at least 2 GPUs Actual: 1. "
+        "Declare the skip with its reason in site.yml (gates.skip)."
+    )
+    assert (verdict.outcome, [str(finding) for finding in verdict.findings]) == (Outcome.ERROR, [message])

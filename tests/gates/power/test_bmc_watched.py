@@ -132,8 +132,9 @@ def test_a_bmc_that_dies_with_the_first_of_its_outlets_ends_it(room: Room, ledge
     found = cycled(room, ledger).failure
     assert found.startswith(
         f"{where(room)}: pdu1 outlet A1 - Expected: a BMC that answers, since other outlets of node01 are on "
-        f"Actual: {where(room)}: unreachable - "
+        f"Actual: {where(room)}: unreachable: "
     )
+    assert "(expected: Redfish answers within 5 s)" in found
     assert found.endswith(
         f" Check which supplies of node01 are plugged into this outlet, "
         f"and correct its outlets in the site file. {SHOWN}"
