@@ -71,7 +71,9 @@ class _Reader:
         self._loader = DataLoader()
         system = loader.software(site.software.set).os
         if system not in SYSTEMS:
-            message = f"software.set - Expected: a set for {', '.join(SYSTEMS)} Actual: one for {system}. Choose another."
+            message = (
+                f"software.set - Expected: a set for {', '.join(SYSTEMS)} Actual: one for {system}. Choose another."
+            )
             raise RackreadyError(message)
         self._distribution, self._major, family = SYSTEMS[system]
         facts = {
@@ -127,7 +129,9 @@ class _Reader:
 
     def _variables(self, role: str) -> dict[str, Any]:
         place = self._root / "roles" / role
-        own = (self._yaml(place / name) or {} for name in ("vars/main.yml", f"vars/{self._distribution}_{self._major}.yml"))
+        own = (
+            self._yaml(place / name) or {} for name in ("vars/main.yml", f"vars/{self._distribution}_{self._major}.yml")
+        )
         defaults: dict[str, Any] = self._yaml(place / "defaults/main.yml") or {}
         for values in (self._known, *own):
             defaults = defaults | values
