@@ -25,10 +25,11 @@ PACKAGES = [
     Deb("unwanted", "1.0-1", "nobody needs it"),
 ]
 NEED = Need(("dgx_h100",), {"tool": "1:1.0-1", "other": ""})
-MODULE = {"driver:1": ["tool-1:1.0-1.x86_64"], "driver:2": ["tool-1:2.0-1.x86_64"]}
+Streams = dict[str, list[str]]
+MODULE: Streams = {"driver:1": ["tool-1:1.0-1.x86_64"], "driver:2": ["tool-1:2.0-1.x86_64"]}
 
 
-def make(place: Path, packages: list[Deb] | None = None, *, rpm: bool = False, streams: Any = None) -> Path:
+def make(place: Path, packages: list[Deb] | None = None, *, rpm: bool = False, streams: Streams | None = None) -> Path:
     """Write a signed repository and return its folder; keys differ between places."""
     out = place / "repo"
     out.mkdir(parents=True, exist_ok=True)
@@ -66,11 +67,11 @@ def order(place: Path, *upstreams: Upstream, system: str = "debian12", need: Nee
 
 @dataclass
 class Web:
-    """A web server with what was asked of it. Packages in ``stalled`` are sent to the half only."""
+    """A web server with what was asked of it. After ``stall_after`` packages it sends the next to the half only."""
 
     url: str = ""
     fetched: list[str] = field(default_factory=list)
-    stalled: set[str] = field(default_factory=set)
+    stall_after: int = 1_000_000
     reached: threading.Event = field(default_factory=threading.Event)
     go_on: threading.Event = field(default_factory=threading.Event)
 
@@ -91,7 +92,7 @@ def web(folder: Path) -> Iterator[Web]:
             name = self.path.rpartition("/")[2]
             if name.endswith((".deb", ".rpm")):
                 state.fetched.append(name)
-            if any(name.startswith(item) for item in state.stalled):
+            if name.endswith((".deb", ".rpm")) and len(state.fetched) > state.stall_after:
                 body = (folder / name).read_bytes()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))

@@ -96,7 +96,7 @@ class DnfBackend:
             key = self._key(upstream)
             keys.write_upstream(upstream, key, armored=True)
             self.root.source(upstream.name, upstream.url, key, signed_index=upstream.signed_index)
-        done = self.root.dnf("-q", "-y", "makecache", "--refresh")
+        done = self.root.dnf("-y", "makecache", "--refresh")
         if done.returncode != 0:
             raise self._refusals.of_update(done.out)
         self.root.enable_streams(self._refusals)
@@ -227,7 +227,7 @@ def check_installs(folder: Path, wanted: Wanted, scratch: Path) -> None:
     root = DnfRoot(scratch, wanted)
     root.source("mirror", f"file://{quote(str(folder))}", folder / "mirror.asc", signed_index=True)
     refusals = DnfRefusals(wanted, place=str(folder))
-    done = root.dnf("-q", "-y", "makecache", "--refresh")
+    done = root.dnf("-y", "makecache", "--refresh")
     if done.returncode != 0:
         raise refusals.of_update(done.out)
     root.enable_streams(refusals)

@@ -13,16 +13,20 @@ _SIGNATURE = {
     "EXPKEYSIG": "a signature by a key that has expired",
     "REVKEYSIG": "a signature by a key that was revoked",
     "is not signed": "no signature",
-    "no longer has a Release file": "no signed index",
-    "does not have a Release file": "no signed index",
     "GPG verification is enabled, but GPG signature is not available": "no signature",
     "Bad GPG signature": "a bad signature, or one by another key",
     "repomd.xml GPG signature verification error": "a bad signature, or one by another key",
 }
-_DAMAGED = ("Hash Sum mismatch", "File has unexpected size", "Checksum doesn't match", "checksum doesn't match")
+_DAMAGED = (
+    "Hash Sum mismatch",
+    "File has unexpected size",
+    "Checksum doesn't match",
+    "checksum doesn't match",
+    "incorrect checksum",
+)
 _ABSENT = re.compile(
     r"^E: (?:Unable to locate package (\S+)|Package '?(\S+?)'? has no installation candidate"
-    r"|Version '([^']+)' for '([^']+)' was not found)|^(?:No match for argument|No package) (?:: )?(\S+)",
+    r"|Version '([^']+)' for '([^']+)' was not found)|^No match for argument: (\S+)",
     re.MULTILINE,
 )
 _SHOWN = 12
@@ -36,7 +40,7 @@ class AptRefusals:
 
     def of_update(self, out: str) -> MirrorError:
         """Return why lists were not fetched."""
-        lines = [line for line in out.splitlines() if line.startswith(("E: ", "W: ", "Err:"))]
+        lines = [line for line in out.splitlines() if line.startswith(("E: ", "W: "))]
         text = "\n".join(lines) or out
         where = self._where(text)
         signature = next((words for mark, words in _SIGNATURE.items() if mark in text), "")
@@ -105,6 +109,12 @@ def absent_in(out: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def _causes(out: str) -> list[str]:
+    """Return what dnf names as causes; those in its lists come first, because they are the exact ones."""
+    listed = re.findall(r"^ +- (.+)$", out, re.MULTILINE)
+    return listed + re.findall(r"^(?:\[MIRROR\] |Error: |\[FAILED\] )(.+)$", out, re.MULTILINE)
+
+
 def _first(lines: list[str]) -> str:
     return lines[0].partition(" ")[2].rstrip(".") if lines else ""
 
@@ -114,12 +124,23 @@ class DnfRefusals(AptRefusals):
 
     def of_update(self, out: str) -> MirrorError:
         """Return why metadata was not fetched."""
-        name = re.search(r"repo(?:sitory)? '([a-z0-9-]+)'", out)
-        text = out
+        return super().of_update("\n".join(f"E: {line}" for line in _causes(out)) or out)
+
+    def of_fetch(self, out: str) -> MirrorError:
+        """Return why a package was not fetched."""
+        if "GPG check FAILED" in out:
+            found = re.search(r"^(?:Package|Public key for|Problem opening package) (\S+\.rpm)(.*)$", out, re.MULTILINE)
+            return self.of_signature(found[1], found[0]) if found else self.of_signature("a package", last(out))
+        return super().of_fetch("\n".join(f"E: {line}" for line in _causes(out)) or out)
+
+    def _where(self, text: str) -> str:
+        """Return the upstream that a message names by its address or its name."""
+        found = super()._where(text)
+        name = re.search(r"\brepo(?:sitory)? '([a-z0-9-]+)'", text)
         for upstream in self._wanted.upstreams:
-            text += f"\n{upstream.url}" if name and upstream.name == name[1] else ""
-        errors = [line for line in out.splitlines() if line.startswith("Error:")]
-        return super().of_update("\n".join(["E: " + line for line in (errors or out.splitlines()[-2:])] + [text]))
+            if not self._place and name and upstream.name == name[1]:
+                return f"software.upstreams {upstream.name} ({upstream.url})"
+        return found
 
     def of_streams(self, out: str, streams: tuple[str, ...]) -> MirrorError:
         """Return why module streams were not enabled."""
