@@ -64,6 +64,21 @@ def test_a_mirror_has_exactly_what_is_needed_and_the_stream(tmp_path: Path, repo
     assert verify.verify(asked.out, asked.wanted, tmp_path / "scratch") == 11
 
 
+def test_a_new_version_is_fetched_alone(tmp_path: Path) -> None:
+    repo = made.make(tmp_path / "up", rpm=True)
+    need = Need(("dgx_h100",), {"lib": "", "other": ""})
+    with web(repo) as server:
+        asked = asked_of(tmp_path, upstream(repo, server.url), need=need, streams=())
+        build(asked)
+        lib = (repo / RPMS[0]).read_bytes()  # signed again, the same package would be another file
+        made.make(repo.parent, [*PACKAGES, Deb("other", "3.1-1", "newer")], rpm=True)
+        (repo / RPMS[0]).write_bytes(lib)
+        run(["createrepo_c", "--quiet", str(repo)])
+        server.fetched.clear()
+        assert build(asked).changed
+    assert server.fetched == ["other-3.1-1.x86_64.rpm"]
+
+
 def test_nodes_get_one_file_with_the_keys_of_mirror_and_packages(tmp_path: Path, repo: Path) -> None:
     """Packages keep the vendor's signature, and dnf on nodes has no other key file."""
     asked = asked_of(tmp_path, upstream(repo))
