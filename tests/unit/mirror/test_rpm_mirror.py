@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,8 @@ from tests.unit.mirror import upstream as made
 from tests.unit.mirror.upstream import MODULE, PACKAGES, order, upstream, web
 
 pytestmark = pytest.mark.skipif(
-    not all(map(shutil.which, (*TOOLS, "rpmbuild", "rpmsign"))), reason="needs dnf, createrepo_c and rpmbuild"
+    os.geteuid() != 0 or not all(map(shutil.which, (*TOOLS, "rpmbuild", "rpmsign"))),
+    reason="needs root, dnf, createrepo_c and rpmbuild",
 )
 NEED = Need(("dgx_h100",), {"tool": "1:1.0-1", "other": ""})
 RPMS = ["lib-1.5-1.x86_64.rpm", "other-3.0-1.noarch.rpm", "tool-1.0-1.x86_64.rpm"]
@@ -101,6 +103,19 @@ def test_a_package_that_no_declared_key_signed_is_refused(tmp_path: Path, repo: 
     assert not asked.out.exists()
 
 
+def test_a_package_that_a_killed_run_left_is_checked_too(tmp_path: Path, repo: Path) -> None:
+    run(["rpmsign", "--delsign", str(repo / RPMS[0])])
+    run(["createrepo_c", "--quiet", str(repo)])
+    asked = asked_of(tmp_path, upstream(repo), need=Need(("dgx_h100",), {"lib": ""}), streams=())
+    left = asked.work / "dnf/archives" / RPMS[0]
+    left.parent.mkdir(parents=True)
+    shutil.copy(repo / RPMS[0], left)
+    assert build(asked, check=True).lacking == []
+    with pytest.raises(MirrorError, match=f"{RPMS[0]} - Expected: a package that a declared key signed"):
+        build(asked)
+    assert not left.exists()
+
+
 def test_a_damaged_package_is_refused(tmp_path: Path, repo: Path) -> None:
     path = repo / RPMS[0]
     path.write_bytes(path.read_bytes()[:-1] + b"?")
@@ -148,6 +163,15 @@ def test_a_damaged_mirror_is_refused(tmp_path: Path, repo: Path) -> None:
 def test_a_status_file_of_dpkg_has_no_meaning_here(tmp_path: Path, repo: Path) -> None:
     asked = order(tmp_path, upstream(repo), system="el9", need=NEED, installed=tmp_path / "status")
     with pytest.raises(MirrorError, match="--installed - Expected: a site whose nodes have apt"):
+        build(asked)
+
+
+def test_another_user_than_root_is_told_how_to_run_it(
+    tmp_path: Path, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asked_of(tmp_path, upstream(repo))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(MirrorError, match="Expected: root, because dnf resolves for no other user Actual: user 1000"):
         build(asked)
 
 

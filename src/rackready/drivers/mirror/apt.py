@@ -131,6 +131,9 @@ class AptBackend:
             if done.returncode != 0:
                 raise self._refusals.of_fetch(done.out)
 
+    def check(self) -> None:
+        """Check nothing more: apt repositories sign the index, and every file is compared with it."""
+
     def index(self, folder: Path, place: keys.Home) -> None:
         """Write and sign the index of a folder with packages."""
         must(["apt-ftparchive", "packages", POOL], "an index", cwd=folder, out=folder / "Packages")

@@ -108,6 +108,7 @@ class _Build:
             order.tell(f"fetching {len(self.lacking)} of {len(self.items)} packages, {size(self.lacking)}")
             self.backend.fetch(order.step)
             self._check_fetched()
+        self.backend.check()
         with keys.signer(order.secret, order.site) as (home, fingerprint):
             manifest = self._manifest(fingerprint)
             if self._is_built(manifest):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -45,6 +46,12 @@ class DnfRoot:
     """dnf with configuration, cache, keys and an empty root of its own."""
 
     def __init__(self, root: Path, wanted: Wanted) -> None:
+        if os.geteuid() != 0:
+            message = (
+                f"dnf - Expected: root, because dnf resolves for no other user Actual: user {os.geteuid()}. "
+                "Run the command as root or in `unshare --map-root-user`. The controller's packages are not changed."
+            )
+            raise MirrorError(message)
         self.root, self.wanted = root, wanted
         for name in ("repos", "vars", "install/cache", "keys"):
             (root / name).mkdir(parents=True, exist_ok=True)
@@ -127,17 +134,22 @@ class DnfBackend:
             done = self.root.dnf(*options, "install", *specs(need), on_line=tell)
             if done.returncode != 0:
                 raise self._refusals.of_fetch(done.out)
-        self._check_packages()
 
-    def _check_packages(self) -> None:
-        """Raise MirrorError unless each package is signed by a declared key: `dnf download` does not check that."""
+    def check(self) -> None:
+        """Raise MirrorError unless a declared key signed each package.
+
+        dnf checks what it fetches, but not files that an earlier run left, which may have been killed before that.
+        """
         database = self.root.root / "rpmdb"
         shutil.rmtree(database, ignore_errors=True)
         database.mkdir()
         own = ["rpmkeys", "--dbpath", str(database), "--define", "_pkgverify_level all"]
         for upstream in self.wanted.upstreams:
             must([*own, "--import", str(self._key(upstream))], f"the key of upstream {upstream.name}")
-        for path in sorted(self.archives.glob("*.rpm")):
+        paths = sorted(self.archives.glob("*.rpm"))
+        if not paths or run([*own, "--checksig", *map(str, paths)]).returncode == 0:
+            return
+        for path in paths:
             done = run([*own, "--checksig", str(path)])
             if done.returncode != 0:
                 path.unlink()
