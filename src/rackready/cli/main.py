@@ -31,6 +31,7 @@ COMMANDS = {
     "deploy": "deploy",
     **dict.fromkeys(("provision", "install", "fabric", "validate", "optimize", "handover"), "single_phase"),
     "drift": "drift",
+    "mirror": "mirror",
     "status": "status",
     "report": "report",
     "gate": "gate",

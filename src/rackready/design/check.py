@@ -84,6 +84,14 @@ def _names(subject: Subject) -> list[Found]:
     )
 
 
+def _upstreams(subject: Subject) -> list[Found]:
+    uses = (
+        _Use(item.name, ("software", "upstreams", u, "name"), f"upstream {u + 1}")
+        for u, item in enumerate(subject.site.software.upstreams)
+    )
+    return _twice(uses, "upstream")
+
+
 def _addresses(subject: Subject) -> list[Found]:
     uses = (_Use(str(address), loc, who) for address, loc, who in given_addresses(subject.site))
     return _twice(uses, "address", ADDRESS)
@@ -194,6 +202,7 @@ _RULES: tuple[Callable[[Subject], list[Found]], ...] = (
     _names,
     _addresses,
     _profiles,
+    _upstreams,
     _driver,
     check_gates,
     check_units,

@@ -7,7 +7,7 @@ from functools import cached_property
 from ipaddress import IPv4Address
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, JsonValue, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StringConstraints
 
 from rackready.model.base import Day, Model, Name, Names, PathLine, ProfileId, SecretRef, Told, Word, expand_names
 from rackready.model.profile import GateSetEntry
@@ -26,6 +26,11 @@ def _without_credentials(url: str) -> str:
     return url
 
 
+def _fingerprint(value: object) -> object:
+    """Return a fingerprint without the blanks that people write for legibility, in upper case."""
+    return value.replace(" ", "").upper() if isinstance(value, str) else value
+
+
 class Mirror(Model):
     """A signed apt or rpm repository with the vendor's packages: NVIDIA's own or a local mirror."""
 
@@ -37,6 +42,28 @@ class Mirror(Model):
     key: PathLine = Field(description="the repository's OpenPGP public key (ASCII armoured), on the controller")
 
 
+class Upstream(Model):
+    """A signed apt or rpm repository that `rackready mirror` copies packages from."""
+
+    name: Name = Field(description="name in messages and in the mirror's manifest, e.g. cuda")
+    url: Annotated[str, AfterValidator(_without_credentials)] = Field(
+        pattern=r"^(https?|file)://\S+$", description="base URL of the repository, as the controller reaches it"
+    )
+    suite: Word = Field(
+        "./", description="apt suite, e.g. noble; a flat repository ends in /; not used with rpm repositories"
+    )
+    components: list[Word] = Field(default_factory=list, description="apt components; empty for a flat repository")
+    key: PathLine = Field(description="file with the repository's OpenPGP public key, on the controller")
+    fingerprint: Annotated[str, BeforeValidator(_fingerprint)] = Field(
+        pattern=r"^([0-9A-F]{40}|[0-9A-F]{64})$",
+        description="fingerprint of that key, as its owner publishes it: 40 or 64 hexadecimal digits",
+    )
+    signed_index: bool = Field(
+        default=False,
+        description="rpm: the index (repomd.xml) is signed as well, and its signature is checked; packages always are",
+    )
+
+
 class Software(Model):
     """Versions to install, and their repository."""
 
@@ -45,6 +72,9 @@ class Software(Model):
         None, ge=450, le=999, description="driver branch, one of the set's; default: the set's own"
     )
     mirror: Mirror
+    upstreams: list[Upstream] = Field(
+        default_factory=list, description="repositories that `rackready mirror` copies from; nodes do not use them"
+    )
     allow_reboot: bool | None = Field(
         None,
         description="install may reboot a node that needs it; absent: only one that is not in production; true: one "

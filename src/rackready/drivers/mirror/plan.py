@@ -1,0 +1,92 @@
+"""What a site's mirror must contain: packages of its platforms, and the container images of its gates."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from rackready.design.fabric_software import fabric_software
+from rackready.design.facts import driver_set
+from rackready.drivers.mirror.parts import Need, Wanted
+from rackready.drivers.mirror.tools import MirrorError
+from rackready.drivers.role_packages import Asked, asked_for
+from rackready.model.site import Site, SlurmHandover
+from rackready.paths import EnvPaths
+from rackready.profiles import loader
+
+_DIGEST = re.compile(r"@(sha256:[0-9a-f]{64})$")
+_ARM = "Grace"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A container image that a gate runs. ``digest`` is empty where the gate set names it by a tag only."""
+
+    gate: str
+    image: str
+    digest: str
+
+
+def plan(
+    site: Site, paths: EnvPaths, kernels: tuple[str, ...] = (), installed: Path | None = None, *, build: bool = True
+) -> Wanted:
+    """Return what the mirror of a site is made for. Raises MirrorError that names all that is missing.
+
+    ``build``: the mirror is to be built, which takes upstreams.
+    """
+    _check(site, installed, build=build)
+    by_platform = {
+        name: asked_for(site, paths.root, loader.platform(name), paths.inventory / "group_vars")
+        for name in dict.fromkeys(node.platform for rack in site.racks for node in rack.nodes)
+    }
+    lists: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for name, asked in by_platform.items():
+        lists.setdefault(tuple(sorted(_packages(site, asked, kernels).items())), []).append(name)
+    some = next(iter(by_platform.values()))
+    needs = tuple(Need(tuple(sorted(platforms)), dict(packages)) for packages, platforms in lists.items())
+    system = loader.software(site.software.set).os
+    return Wanted(system, needs, tuple(site.software.upstreams), some.pins, some.streams, installed)
+
+
+def _packages(site: Site, asked: Asked, kernels: tuple[str, ...]) -> dict[str, str]:
+    """Return the packages of the roles that run on the site's nodes."""
+    idle = [] if isinstance(site.handover, SlurmHandover) else ["slurm_node"]
+    idle += [] if site.fabric.kind == "roce" else ["host_roce"]
+    roles = {role: packages for role, packages in asked.roles.items() if role not in idle}
+    return Asked(roles, asked.build, asked.headers).packages(kernels)
+
+
+def _check(site: Site, installed: Path | None, *, build: bool) -> None:
+    problems = []
+    if build and not site.software.upstreams:
+        problems.append(
+            "software.upstreams - Expected: the repositories to copy from Actual: none. Declare each with name, url, "
+            "suite, key and fingerprint."
+        )
+    software = loader.software(site.software.set)
+    for name in sorted({node.platform for rack in site.racks for node in rack.nodes}):
+        platform = loader.platform(name)
+        problems += [
+            f"software.set {software.id} - Expected: {key}, for platform {name} Actual: none. Choose a set with it."
+            for key in fabric_software(software, driver_set(site), platform).lacks
+        ]
+        if platform.host is not None and _ARM in platform.host.cpu_model:
+            problems.append(f"platform {name} - Expected: an x86-64 server Actual: one with Arm. Mirror it by hand.")
+    if not any(rack.nodes for rack in site.racks):
+        problems.append("racks - Expected: nodes Actual: none. Add the site's nodes: they decide the packages.")
+    if installed is not None and not installed.is_file():
+        problems.append(f"--installed {installed} - Expected: dpkg's status file of a node Actual: no file. Copy it.")
+    if problems:
+        raise MirrorError("\n".join(problems))
+
+
+def images(site: Site) -> list[Image]:
+    """Return the container images of the site's gates, by gate."""
+    found = []
+    for entry in loader.gates_of(site.gates):
+        image = str(entry.inputs.get("image") or "")
+        if image:
+            match = _DIGEST.search(image)
+            found.append(Image(entry.id, image, match[1] if match else ""))
+    return found
