@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from rackready.drivers.mirror import keys
 from rackready.drivers.mirror.parts import Item, Need, Wanted
 from rackready.drivers.mirror.refusals import AptRefusals
-from rackready.drivers.mirror.tools import Done, MirrorError, Tell, must, run
+from rackready.drivers.mirror.tools import MirrorError, Tell, ToolResult, must, run
 
 TOOLS = ("apt-get", "apt-ftparchive", "gpg")
 ARCHITECTURE = "amd64"
@@ -80,7 +80,7 @@ class AptRoot:
         ]
         (self.root / f"etc/sources/{name}.sources").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
-    def apt_get(self, *words: str, on_line: Tell | None = None) -> Done:
+    def apt_get(self, *words: str, on_line: Tell | None = None) -> ToolResult:
         """Run apt-get here."""
         return run(["apt-get", "-q", *words], env={"APT_CONFIG": str(self._config)}, on_line=on_line)
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from rackready.drivers.mirror import keys, repodata
 from rackready.drivers.mirror.parts import Item, Need, Wanted
 from rackready.drivers.mirror.refusals import DnfRefusals
-from rackready.drivers.mirror.tools import Done, MirrorError, Tell, last, must, run
+from rackready.drivers.mirror.tools import MirrorError, Tell, ToolResult, last, must, run
 from rackready.model.operations import Upstream
 
 TOOLS = ("dnf", "createrepo_c", "modifyrepo_c", "rpmkeys", "gpg")
@@ -63,7 +63,7 @@ class DnfRoot:
         text = _REPOSITORY.format(name=name, url=url, key=quote(str(key)), index=int(signed_index))
         (self.root / f"repos/{name}.repo").write_text(text, encoding="utf-8")
 
-    def dnf(self, *words: str, on_line: Tell | None = None) -> Done:
+    def dnf(self, *words: str, on_line: Tell | None = None) -> ToolResult:
         """Run dnf here."""
         release = self.wanted.system.lstrip("abcdefghijklmnopqrstuvwxyz")
         options = ["--config", str(self.root / "dnf.conf"), "--installroot", str(self.root / "install")]
@@ -197,7 +197,7 @@ def specs(need: Need) -> list[str]:
     return [f"{name}-{version}" if version else name for name, version in sorted(need.packages.items())]
 
 
-def would_install(done: Done) -> bool:
+def would_install(done: ToolResult) -> bool:
     """Return whether `dnf --assumeno` would have installed: it ends with 1 either way, so only its words tell."""
     return "Operation aborted." in done.out
 

@@ -30,7 +30,7 @@ class MirrorError(RackreadyError):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ToolResult:
     """How a tool ended, with its output and errors together."""
 
     returncode: int
@@ -56,7 +56,7 @@ def run(
     env: Mapping[str, str] | None = None,
     on_line: Tell | None = None,
     out: Path | None = None,
-) -> Done:
+) -> ToolResult:
     """Run a tool to its end, in English; ``out`` gets its standard output.
 
     The tool dies with this process: a download that goes on alone would hold the locks of the next run.
@@ -82,7 +82,7 @@ def run(
                 lines.append(line)
                 if on_line is not None:
                     on_line(line.rstrip("\n"))
-        return Done(child.returncode, "".join(lines))
+        return ToolResult(child.returncode, "".join(lines))
     finally:
         if sink is not None:
             sink.close()
