@@ -72,7 +72,7 @@ def parse(argv: list[str]) -> Options | str:
 def _opened(act: object) -> int:
     """Open the driver as NVML does, then act on the GPUs."""
     try:
-        machine.open_driver()
+        version = machine.open_driver()
     except machine.LibraryMissingError:
         sys.stdout.write(
             "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. "
@@ -91,7 +91,7 @@ def _opened(act: object) -> int:
         short = str(error.args[0]).rsplit(".", 1)[0]
         sys.stdout.write(f"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: {short}\n")
         return 18
-    gpus = machine.gpus()
+    gpus = [] if machine.refused(version, "init") else machine.gpus()
     if not gpus:
         sys.stdout.write("No devices were found\n")
         return 6
