@@ -176,9 +176,12 @@ class DriverChange:
                 f"the rollback to driver {change.before} failed as well: {has}. {change.wanted} failed: {failed}",
                 f"The rollback failed: {_plain(str(problem))} The next run tries the rollback again first.",
             )
-        state = "its packages, holds and services are as before" if changed else "no package was changed"
         again = "" if failed.endswith("again.") else " Correct that, then run again."
-        actual = f"rolled back to driver {change.before}, which is loaded; {state}"
+        actual = (
+            f"rolled back to driver {change.before}, which is loaded; its packages, holds and services are as before"
+            if changed
+            else f"driver {change.before} is loaded as before; no package was changed"
+        )
         return NodeProblem(wanted, actual, f"{change.wanted} failed: {failed}{again}")
 
     def _restore(self, change: Journal) -> bool:

@@ -98,7 +98,9 @@ def unload(name: str, program: str = "rmmod") -> str:
     with store.change() as runtime:
         runtime["modules"].pop(name)
         if name == "nvidia":
-            runtime.update(gpu={}, persistence={}, fabric={"state": "Not Started"})
+            runtime.update(gpu={}, mig={}, persistence={}, fabric={"state": "Not Started"})
+    if name == "nvidia":
+        paths.at("/proc/driver/nvidia/version").unlink(missing_ok=True)
     _unlink(name)
     return ""
 
