@@ -10,7 +10,7 @@ import sys
 
 from .. import machine
 from ..machine import Gpu
-from . import links, query, report, settings, summary, topology
+from . import links, mig, query, report, settings, summary, topology
 
 _VALUE_OPTIONS = {
     "-i": "id", "--id": "id", "-d": "display", "--display": "display", "-pm": "pm", "--persistence-mode": "pm",
@@ -42,6 +42,8 @@ def main(argv: list[str], version: str) -> int:
         return _opened(
             lambda gpus: links.main(argv[1:], gpus) if argv[0] == "nvlink" else topology.main(argv[1:], gpus)
         )
+    if argv[:1] == ["mig"]:
+        return _opened(lambda gpus: mig.main(argv[1:], gpus))
     options = parse(argv)
     if isinstance(options, str):
         sys.stdout.write(f"Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n\n{options}\n")
